@@ -1,0 +1,5 @@
+"""`python -m nmtdeep` is the `nmtdeep` command."""
+
+from nmtdeep.cli.main import run
+
+run()

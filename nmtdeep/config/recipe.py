@@ -1,0 +1,58 @@
+"""A whole recipe: text, model, training, decoding, and where it comes from."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from nmtdeep.config.model import Model
+from nmtdeep.config.section import Count, CountOrZero, NotNegative, Section
+from nmtdeep.config.text import NoBpe, Text
+from nmtdeep.config.training import Training
+
+
+class Decoding(Section):
+    """Defaults of `translate`; each has a flag there."""
+
+    beam: Count = Field(4, description="beam size")
+    lenpen: NotNegative = Field(0.6, description="length penalty A")
+    lenpen_form: Literal["gnmt", "length", "none"] = Field(
+        "length", description="gnmt: ((5+len)/6)^A; length: len^A; none: plain sum"
+    )
+    max_length_factor: NotNegative = Field(1.5, description="a of a * source + b tokens at most")
+    max_length_constant: CountOrZero = Field(20, description="b of a * source + b tokens at most")
+    max_source_tokens: Count = Field(400, description="longer source lines are split or truncated")
+
+
+class Reference(Section):
+    """Where a recipe comes from and what is expected of it."""
+
+    paper: str = Field("", description="citation")
+    table: str = Field("", description="table of that paper")
+    row: str = Field("", description="row of that table")
+    scores: dict[str, float] = Field(default_factory=dict, description="published scores by name")
+    parameters: str = Field("", description="published parameter count, as printed")
+    note: str = Field("", description="anything a reader must know")
+
+
+class Recipe(Section):
+    """A whole experiment."""
+
+    description: str = Field("", description="one line for `recipes list`")
+    reference: Reference = Reference()
+    text: Text = Text()
+    model: Model = Model()
+    training: Training = Training()
+    decoding: Decoding = Decoding()
+
+    @model_validator(mode="after")
+    def _check(self) -> Recipe:
+        if self.model.embeddings.sharing == "all" and self.text.vocabulary.sharing != "shared":
+            raise ValueError(
+                "model.embeddings.sharing: all needs one vocabulary: set text.vocabulary.sharing: "
+                "shared, or model.embeddings.sharing: decoder"
+            )
+        if self.text.input == "bpe" and not isinstance(self.text.bpe, NoBpe):
+            raise ValueError("text.input: bpe is split already: set text.bpe: none")
+        return self

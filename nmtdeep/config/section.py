@@ -1,0 +1,26 @@
+"""What every part of a recipe shares: strict frozen models and a few kinds of number."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Section(BaseModel):
+    """A part of a recipe: immutable, and an unknown key is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+def tagged(value: Any) -> Any:
+    """Let `pre_norm` stand for `{type: pre_norm}` where a variant needs no fields."""
+    return {"type": value} if isinstance(value, str) else value
+
+
+Count = Annotated[int, Field(gt=0, strict=True)]
+CountOrZero = Annotated[int, Field(ge=0, strict=True)]
+Probability = Annotated[float, Field(ge=0, lt=1)]
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}$")]

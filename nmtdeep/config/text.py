@@ -1,0 +1,87 @@
+"""Recipe section `text`: from raw lines to subwords and vocabularies."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+
+from nmtdeep.config.section import (
+    Count,
+    CountOrZero,
+    Language,
+    Positive,
+    Probability,
+    Section,
+    tagged,
+)
+
+
+class JointBpe(Section):
+    """One set of merges learnt on both languages together (Sennrich et al. 2016)."""
+
+    type: Literal["joint"] = "joint"
+    merges: Count = Field(10_000, description="number of merge operations to learn")
+    vocabulary_threshold: CountOrZero = Field(
+        0, description="split again what occurs less often than this on its own side"
+    )
+    dropout: Probability = Field(
+        0.0, description="probability of skipping a merge at training time (BPE-dropout)"
+    )
+
+
+class SeparateBpe(Section):
+    """Merges learnt on each language by itself."""
+
+    type: Literal["separate"] = "separate"
+    merges: Count = Field(10_000, description="number of merge operations to learn per language")
+    vocabulary_threshold: CountOrZero = Field(0, description="as for joint")
+    dropout: Probability = Field(0.0, description="as for joint")
+
+
+class NoBpe(Section):
+    """Words, or text that is already split into subwords, are used as they come."""
+
+    type: Literal["none"] = "none"
+
+
+Bpe = Annotated[
+    Annotated[JointBpe | SeparateBpe | NoBpe, Field(discriminator="type")], BeforeValidator(tagged)
+]
+
+
+class Vocabulary(Section):
+    """Which types get an id of their own; `<pad>`, `</s>` and `<unk>` come first."""
+
+    sharing: Literal["shared", "separate"] = Field(
+        "shared", description="one vocabulary for both languages, or one each"
+    )
+    min_count: Count = Field(1, description="rarer types become <unk>")
+    max_size: Count | None = Field(None, description="keep only the most frequent types")
+    multiple: Count = Field(8, description="pad the size to a multiple of this")
+
+
+class Clean(Section):
+    """Which training pairs are dropped; lengths count subwords, without the end of sentence."""
+
+    min_length: Count = Field(1, description="shortest side kept")
+    max_length: Count = Field(250, description="longest side kept")
+    max_ratio: Positive | None = Field(
+        None, description="longest side over shortest side, at most; null: no limit"
+    )
+
+
+class Text(Section):
+    """From a raw line to subwords and back."""
+
+    source: Language = Field("en", description="source language code")
+    target: Language = Field("de", description="target language code")
+    input: Literal["raw", "tokenised", "bpe"] = Field(
+        "raw", description="what the training files hold: raw, tokenised or already BPE-split text"
+    )
+    normalise: bool = Field(True, description="normalise punctuation as Moses does")
+    lowercase: bool = Field(False, description="lower-case both languages")
+    aggressive_hyphens: bool = Field(False, description="split hyphens, as Moses' tokenizer -a")
+    bpe: Bpe = Field(JointBpe(), description="subword segmentation")
+    vocabulary: Vocabulary = Vocabulary()
+    clean: Clean = Clean()

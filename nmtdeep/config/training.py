@@ -1,0 +1,124 @@
+"""Recipe section `training`: batches, optimiser, schedule, validation and checkpoints."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from nmtdeep.config.section import (
+    Count,
+    CountOrZero,
+    NotNegative,
+    Positive,
+    Probability,
+    Section,
+    tagged,
+)
+
+
+class Adam(Section):
+    """Adam with decoupled weight decay; epsilon stands outside the root."""
+
+    type: Literal["adam"] = "adam"
+    betas: tuple[Probability, Probability] = Field((0.9, 0.98), description="moment decay rates")
+    epsilon: Positive = Field(1e-8, description="added to the root of the second moment")
+    weight_decay: NotNegative = Field(0.0, description="decoupled, times the learning rate")
+
+
+class InverseSquareRoot(Section):
+    """Linear warm-up to the peak, then peak * sqrt(warmup / update) (fairseq's inverse_sqrt)."""
+
+    type: Literal["inverse_square_root"] = "inverse_square_root"
+    lr: Positive = Field(7e-4, description="peak learning rate")
+    warmup_updates: Count = Field(4000, description="updates until the peak")
+    warmup_init_lr: NotNegative = Field(1e-7, description="learning rate of the first update")
+
+
+class Noam(Section):
+    """scale * d^-0.5 * min(update^-0.5, update * warmup^-1.5) (Vaswani et al. 2017, Eq. 3)."""
+
+    type: Literal["noam"] = "noam"
+    scale: Positive = Field(1.0, description="multiplies the schedule")
+    warmup_updates: Count = Field(4000, description="updates until the peak")
+
+
+Schedule = Annotated[
+    Annotated[InverseSquareRoot | Noam, Field(discriminator="type")], BeforeValidator(tagged)
+]
+
+
+class Batches(Section):
+    """How sentences become updates; the same on one device and on eight."""
+
+    tokens_per_update: Count = Field(
+        25_000, description="padded tokens (longer side) per optimiser step, over all devices"
+    )
+    group_tokens: Count = Field(
+        4096, description="padded tokens of one group of sentences of similar length"
+    )
+    max_tokens: Count = Field(
+        4096, description="padded tokens one device holds at once; does not change the updates"
+    )
+
+
+class Validation(Section):
+    """What is measured while training, and what follows from it."""
+
+    every: Count = Field(1000, description="updates between validations")
+    bleu: bool = Field(True, description="translate the validation set and score it")
+    beam: Count = Field(1, description="beam of that translation")
+    best_by: Literal["bleu", "loss"] = Field("bleu", description="which figure picks the best")
+    patience: CountOrZero = Field(
+        0, description="stop after this many validations without a better one; 0: never"
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Validation:
+        if self.best_by == "bleu" and not self.bleu:
+            raise ValueError("best_by: bleu needs bleu: true; or set best_by: loss")
+        return self
+
+
+class Checkpoints(Section):
+    """What is kept on disk."""
+
+    every: Count = Field(1000, description="updates between checkpoints")
+    keep_last: Count = Field(5, description="newest checkpoints kept")
+    keep_best: CountOrZero = Field(1, description="best checkpoints kept besides")
+    average_last: CountOrZero = Field(
+        0, description="average this many newest checkpoints at the end and score the result; 0: no"
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Checkpoints:
+        if self.average_last > self.keep_last:
+            raise ValueError(
+                f"average_last {self.average_last} is more than keep_last {self.keep_last} keeps: "
+                "raise keep_last"
+            )
+        return self
+
+
+class Training(Section):
+    """From data and a fresh model to a trained one."""
+
+    seed: CountOrZero = Field(1, description="fixes initialisation, order and dropout")
+    max_updates: Count = Field(100_000, description="stop after this many updates")
+    max_epochs: Count | None = Field(None, description="stop after this many epochs")
+    max_minutes: Positive | None = Field(
+        None, description="stop after this much training time, restarts included"
+    )
+    batches: Batches = Batches()
+    optimiser: Annotated[Adam, BeforeValidator(tagged)] = Adam()
+    schedule: Schedule = InverseSquareRoot()
+    label_smoothing: Probability = Field(
+        0.1, description="mass spread evenly over all classes but the target"
+    )
+    clip_norm: NotNegative = Field(0.0, description="largest gradient norm; 0: no clipping")
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
+        "auto", description="auto: bf16 where the device computes it natively, else fp32"
+    )
+    validation: Validation = Validation()
+    checkpoints: Checkpoints = Checkpoints()
+    log_every: Count = Field(100, description="updates between log lines")

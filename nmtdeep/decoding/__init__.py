@@ -1,0 +1,1 @@
+"""Procedures that turn a model and a source into translations."""

@@ -1,0 +1,27 @@
+"""Errors that are the user's to mend: one clear line each, ending with the cure."""
+
+from __future__ import annotations
+
+
+class UserError(Exception):
+    """Something outside the program is wrong: a file, an option, a recipe.
+
+    The message says what is wrong, where, and what to do. The command line prints it without a
+    traceback and leaves with exit code 2.
+    """
+
+
+class ConfigError(UserError):
+    """One or more problems of a recipe, one per line, all reported at once."""
+
+
+class DataError(UserError):
+    """A corpus, vocabulary or text file that cannot be used as it is."""
+
+
+class CheckpointError(UserError):
+    """A run directory or checkpoint that is missing, half written, truncated or foreign."""
+
+
+class DivergenceError(UserError):
+    """Training produced numbers that cannot be trained on; the last good checkpoint stays."""

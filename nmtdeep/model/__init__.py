@@ -1,0 +1,1 @@
+"""Assembly: from a config to a Transformer."""

@@ -1,0 +1,1 @@
+"""Tensors in, tensors out: the pieces a Transformer is assembled from."""

@@ -1,0 +1,1 @@
+"""From a raw line to subword ids and back."""

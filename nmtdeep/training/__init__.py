@@ -1,0 +1,1 @@
+"""From a config and a corpus to a trained model."""
