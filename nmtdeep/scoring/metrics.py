@@ -1,0 +1,132 @@
+"""Metrics by name, and `score_texts`, which applies them to lines of text."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sacrebleu.metrics.base as sacrebleu_base
+from sacrebleu.metrics.bleu import BLEU, BLEUScore
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.ter import TER, TERScore
+
+from nmtdeep.errors import DataError, UserError
+from nmtdeep.scoring.tokenised import MosesPreparation, TokenisedBLEU
+
+
+@dataclass(frozen=True)
+class Score:
+    """One number that leaves the program, with all that is needed to compare it."""
+
+    name: str
+    value: float
+    signature: str
+    details: Mapping[str, float | tuple[float, ...]] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """The name as papers print it."""
+        return METRICS[self.name].label
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A way of scoring; `build` makes the sacreBLEU object that counts and computes."""
+
+    label: str
+    build: Callable[[MosesPreparation | None], sacrebleu_base.Metric]
+    tokens: bool = False  # wants tokens, so that --tokenise applies
+    higher_is_better: bool = True
+
+
+def _bleu(tokenise: str, *, lowercase: bool = False) -> Callable[..., BLEU]:
+    # force: the command says in one line what sacreBLEU would log in three
+    return lambda _: BLEU(tokenize=tokenise, lowercase=lowercase, force=True)
+
+
+def _tokenised(*, lowercase: bool = False, compound: bool = False) -> Callable[..., BLEU]:
+    return lambda preparation: TokenisedBLEU(
+        lowercase=lowercase, compound=compound, preparation=preparation
+    )
+
+
+METRICS: Mapping[str, Metric] = {
+    "bleu": Metric("BLEU", _bleu("13a")),
+    "bleu-lc": Metric("BLEU-lc", _bleu("13a", lowercase=True)),
+    "bleu-intl": Metric("BLEU-intl", _bleu("intl")),
+    "bleu-intl-lc": Metric("BLEU-intl-lc", _bleu("intl", lowercase=True)),
+    "bleu-zh": Metric("BLEU-zh", _bleu("zh")),
+    "bleu-tok": Metric("BLEU-tok", _tokenised(), tokens=True),
+    "bleu-tok-lc": Metric("BLEU-tok-lc", _tokenised(lowercase=True), tokens=True),
+    "bleu-compound": Metric("BLEU-compound", _tokenised(compound=True), tokens=True),
+    "chrf": Metric("chrF2", lambda _: CHRF()),
+    "chrf++": Metric("chrF2++", lambda _: CHRF(word_order=2)),
+    "ter": Metric("TER", lambda _: TER(), higher_is_better=False),
+}
+DEFAULT_METRICS = ("bleu", "chrf", "ter")
+
+
+def metric_named(name: str) -> Metric:
+    """The metric of that name, or an error with the nearest spelling."""
+    if name in METRICS:
+        return METRICS[name]
+    near = difflib.get_close_matches(name.lower(), METRICS, n=1, cutoff=0.5)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    raise UserError(f"unknown metric {name!r}{hint} Known: {', '.join(METRICS)}")
+
+
+def check_lengths(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
+    """Refuse what cannot be scored: nothing at all, or lines without a partner."""
+    if not references:
+        raise DataError("there is no reference to score against; give at least one")
+    counts = [len(lines) for lines in references]
+    if any(count != len(hypotheses) for count in counts):
+        listed = ", ".join(map(str, counts))
+        raise DataError(
+            f"{len(hypotheses)} hypotheses cannot be scored against references of {listed} lines; "
+            "every reference needs one line per hypothesis"
+        )
+    if not hypotheses:
+        raise DataError("there are no hypotheses to score; give at least one line")
+
+
+def score_texts(
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    metrics: Sequence[str] = DEFAULT_METRICS,
+    *,
+    preparation: MosesPreparation | None = None,
+) -> list[Score]:
+    """Score lines of text, once per metric, in the order asked for.
+
+    Args:
+        hypotheses: one line per sentence, raw (tokens for the `-tok` and `-compound` metrics,
+            unless `preparation` makes them).
+        references: one or more whole translations, each with as many lines as `hypotheses`.
+        metrics: names out of `METRICS`.
+        preparation: tokenises both sides for the metrics that want tokens.
+    """
+    check_lengths(hypotheses, references)
+    scores = []
+    for name in metrics:
+        scorer = metric_named(name).build(preparation)
+        result = scorer.corpus_score(hypotheses, references)
+        signature = str(scorer.get_signature())
+        scores.append(Score(name, float(result.score), signature, _details(result)))
+    return scores
+
+
+def _details(result: Any) -> dict[str, float | tuple[float, ...]]:
+    if isinstance(result, BLEUScore):
+        return {
+            "precisions": tuple(result.precisions),
+            "brevity_penalty": result.bp,
+            "length_ratio": result.ratio,
+            "hypothesis_length": result.sys_len,
+            "reference_length": result.ref_len,
+        }
+    if isinstance(result, TERScore):
+        return {"edits": result.num_edits, "reference_length": result.ref_length}
+    return {}
