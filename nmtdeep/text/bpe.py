@@ -1,0 +1,168 @@
+"""Byte-pair encoding (Sennrich et al. 2016) by subword-nmt, with an unambiguous way back."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from subword_nmt import apply_bpe
+from subword_nmt.learn_bpe import learn_bpe
+
+from nmtdeep.errors import DataError
+from nmtdeep.text.files import read_lines
+
+SEPARATOR = "@@"
+WORD_END = "</w>"
+_HEADER = "#version: 0.2"
+_CURE = "restore the file nmtdeep preprocess wrote, or run it again"
+
+
+class _Merges(list[str]):
+    """What subword-nmt writes its codes file to: collects merges, tells how many there are."""
+
+    def __init__(self, tell: Callable[[int], object]) -> None:
+        super().__init__()
+        self.tell = tell
+
+    def write(self, line: str) -> None:
+        self.append(line.removesuffix("\n"))
+        self.tell(len(self) - 1)
+
+
+def learn(
+    counts: Mapping[str, int], merges: int, *, tell: Callable[[int], object] = lambda _: None
+) -> tuple[str, ...]:
+    """Merge operations, most frequent first, from word counts; fewer where no pair occurs twice.
+
+    The words go in in code point order, so that the same counts always give the same merges.
+    `tell` hears the number of merges learnt so far.
+    """
+    words = sorted(word for word, count in counts.items() if count > 0)
+    if all(len(word) == 1 for word in words):
+        return ()
+    lines = _Merges(tell)
+    with contextlib.redirect_stderr(io.StringIO()):  # subword-nmt's own progress bar
+        learn_bpe([f"{word} {counts[word]}" for word in words], lines, merges, is_dict=True)
+    return tuple(lines[1:])
+
+
+@dataclass(frozen=True)
+class Bpe:
+    """Merges of one side, and the subwords it may use (None: any), as subword-nmt applies them."""
+
+    merges: tuple[str, ...]
+    allowed: frozenset[str] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the caches: they can be large, and every process fills its own."""
+        return {"merges": self.merges, "allowed": self.allowed}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+    @cached_property
+    def _ranks(self) -> dict[tuple[str, ...], int]:
+        ranks: dict[tuple[str, ...], int] = {}
+        for rank, merge in enumerate(self.merges):
+            ranks.setdefault(tuple(merge.split(" ")), rank)
+        return ranks
+
+    @cached_property
+    def _parts(self) -> dict[str, tuple[str, ...]]:
+        return {"".join(pair): pair for pair in self._ranks}
+
+    @cached_property
+    def _cache(self) -> dict[str, tuple[str, ...]]:
+        return {}
+
+    def word(self, word: str, *, dropout: float = 0.0) -> tuple[str, ...]:
+        """Subwords of one word; all but the last end in `@@`.
+
+        With dropout each merge is skipped with that probability (Provilkov et al. 2020), drawn
+        from Python's global generator.
+        """
+        if dropout:
+            return self._encode(word, dropout)
+        pieces = self._cache.get(word)
+        if pieces is None:
+            pieces = self._cache[word] = self._encode(word, 0.0)
+        return pieces
+
+    def _encode(self, word: str, dropout: float) -> tuple[str, ...]:
+        # subword-nmt stores what dropout made in its cache, so it never gets to keep one.
+        pieces = apply_bpe.encode(
+            word,
+            self._ranks,
+            self._parts,
+            self.allowed,
+            SEPARATOR,
+            (0, 2),
+            {},
+            None,
+            dropout,
+        )
+        *head, last = pieces
+        if last.endswith(SEPARATOR):
+            # A word that itself ends in @@ would be glued to the next one.
+            head.append(last[:-1])
+            last = last[-1]
+        return (*(piece + SEPARATOR for piece in head), last)
+
+    def split(self, words: Iterable[str], *, dropout: float = 0.0) -> list[str]:
+        """Subwords of a sentence."""
+        return [piece for word in words for piece in self.word(word, dropout=dropout)]
+
+    def count(self, words: Mapping[str, int]) -> Counter[str]:
+        """How often each subword occurs in a text with these word counts."""
+        counts: Counter[str] = Counter()
+        for word, number in words.items():
+            for piece in self.word(word):
+                counts[piece] += number
+        return counts
+
+    def symbols(self, words: Iterable[str]) -> set[str]:
+        """Every subword that dropout can make of these words: characters and merges."""
+        made = {piece for word in words for piece in Bpe(()).word(word)}
+        for merge in self.merges:
+            symbol = merge.replace(" ", "")
+            if symbol.endswith(WORD_END):
+                made.add(symbol.removesuffix(WORD_END))
+            else:
+                made.add(symbol + SEPARATOR)
+        return made
+
+    def dumps(self) -> str:
+        """The codes file, as subword-nmt writes it."""
+        return "\n".join((_HEADER, *self.merges)) + "\n"
+
+
+def join(tokens: Sequence[str]) -> list[str]:
+    """Words of subwords; a last subword that still ends in `@@` is closed as it is."""
+    words: list[str] = []
+    open_word = ""
+    for token in tokens:
+        if token.endswith(SEPARATOR):
+            open_word += token.removesuffix(SEPARATOR)
+        else:
+            words.append(open_word + token)
+            open_word = ""
+    return [*words, open_word] if open_word else words
+
+
+def load_merges(path: Path) -> tuple[str, ...]:
+    """Merges of a codes file; DataError names the line that is none."""
+    lines = read_lines(path)
+    if next(lines) != _HEADER:
+        raise DataError(f"{path}:1: expected {_HEADER}: {_CURE}")
+    merges = []
+    for number, line in enumerate(lines, 2):
+        if len(line.split(" ")) != 2 or not all(line.split(" ")):
+            raise DataError(f"{path}:{number}: expected two subwords and a space: {_CURE}")
+        merges.append(line)
+    return tuple(merges)
