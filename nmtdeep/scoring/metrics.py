@@ -73,8 +73,8 @@ def metric_named(name: str) -> Metric:
     if name in METRICS:
         return METRICS[name]
     near = difflib.get_close_matches(name.lower(), METRICS, n=1, cutoff=0.5)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    raise UserError(f"unknown metric {name!r}{hint} Known: {', '.join(METRICS)}")
+    hint = f" (did you mean {near[0]}?)" if near else ""
+    raise UserError(f"unknown metric {name!r}{hint}; there are {', '.join(METRICS)}")
 
 
 def check_lengths(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:

@@ -9,8 +9,11 @@ from functools import lru_cache
 import sacremoses
 from sacrebleu.metrics.base import Signature
 from sacrebleu.metrics.bleu import BLEU
+from sacremoses.corpus import NonbreakingPrefixes
 
 from nmtdeep import __version__
+from nmtdeep.errors import UserError
+from nmtdeep.text.tokenisation import moses
 
 # Perl's \s on bytes. U+00A0, U+2028 and their kind are part of a word for multi-bleu.perl, but
 # sacreBLEU counts tokens with str.split(), which would part words there: each of them is replaced,
@@ -19,6 +22,7 @@ _INNER_SPACES = (*range(0x1C, 0x20), 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B),
 _INNER_SPACES += (0x202F, 0x205F, 0x3000)
 _KEEP_TOGETHER = {space: 0x10F000 + rank for rank, space in enumerate(_INNER_SPACES)}
 
+_LANGUAGE_CODE = re.compile(r"[a-z]{2,3}")
 _COMPOUND_HYPHEN = re.compile(r"(\S)-(\S)", flags=re.ASCII)
 
 
@@ -39,17 +43,21 @@ class MosesPreparation:
     """
 
     def __init__(self, language: str, *, replace_punctuation: bool = False) -> None:
-        tokeniser = sacremoses.MosesTokenizer(lang=language)
+        if not _LANGUAGE_CODE.fullmatch(language):
+            raise UserError(f"--tokenise {language}: not a language code; write, say, de or en")
+        tokeniser = moses(language)
         punctuation = sacremoses.MosesPunctNormalizer(lang=language)
 
         @lru_cache(maxsize=1 << 17)
         def tokenise(line: str) -> str:
             if replace_punctuation:
                 line = punctuation.replace_unicode_punct(line)
-            return str(tokeniser.tokenize(line, escape=False, return_str=True))
+            return " ".join(tokeniser.tokenise(line))
 
         self.tokenise: Callable[[str], str] = tokenise
         self.signature = {"tok": f"moses-{language}", "sacremoses": sacremoses.__version__}
+        if language not in NonbreakingPrefixes().available_langs.values():
+            self.signature["prefixes"] = "en"  # Moses has no abbreviations of that language
         if replace_punctuation:
             self.signature["punct"] = "replaced"
 

@@ -1,0 +1,355 @@
+"""`nmtdeep score`: scores with signatures, of files or of what a model translates."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nmtdeep.errors import UserError
+
+if TYPE_CHECKING:
+    from nmtdeep.decoding.translator import Translator
+    from nmtdeep.scoring.report import Report
+    from nmtdeep.scoring.texts import Texts
+    from nmtdeep.scoring.tokenised import MosesPreparation
+
+
+class Paired(StrEnum):
+    """How two systems are tested against one another."""
+
+    BOOTSTRAP = "bootstrap"
+    RANDOMISATION = "randomisation"
+
+
+class Device(StrEnum):
+    """Where the model runs."""
+
+    AUTO = "auto"
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
+class Precision(StrEnum):
+    """In what numbers the model runs."""
+
+    AUTO = "auto"
+    BF16 = "bf16"
+    FP16 = "fp16"
+    FP32 = "fp32"
+
+
+Files = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="HYP REF",
+        help="The hypotheses (- for stdin), then one reference or more; .gz allowed.",
+        show_default=False,
+    ),
+]
+Models = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--model",
+        "-m",
+        help="Translate --source with this run or checkpoint and score that (repeat: ensemble).",
+        rich_help_panel="A model",
+    ),
+]
+Source = Annotated[
+    Path | None,
+    typer.Option(
+        help="What to translate with --model; whose lengths --buckets go by.",
+        rich_help_panel="A model",
+    ),
+]
+References = Annotated[
+    list[Path] | None,
+    typer.Option(help="With --model: the reference (repeat: several).", rich_help_panel="A model"),
+]
+Target = Annotated[
+    Path | None,
+    typer.Option(help="With --log-prob: the translations to judge.", rich_help_panel="A model"),
+]
+LogProb = Annotated[
+    bool,
+    typer.Option(
+        "--log-prob",
+        help="The model's log-probability of each --target line: sum, tokens, sum per token.",
+        rich_help_panel="A model",
+    ),
+]
+Metrics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--metric",
+        help="bleu, bleu-lc, bleu-intl, bleu-intl-lc, bleu-zh, bleu-tok, bleu-tok-lc, "
+        "bleu-compound, chrf, chrf++ or ter (repeat: several). Default: bleu, chrf and ter.",
+    ),
+]
+Systems = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--system",
+        help="Compare these hypotheses with the first (repeat: several).",
+        rich_help_panel="Comparison",
+    ),
+]
+PairedTest = Annotated[
+    Paired, typer.Option("--paired", help="How --system is tested.", rich_help_panel="Comparison")
+]
+Trials = Annotated[
+    int, typer.Option(min=1, help="Samples of the test.", rich_help_panel="Comparison")
+]
+Seed = Annotated[
+    int,
+    typer.Option(
+        min=1, help="Where the test's random numbers start.", rich_help_panel="Comparison"
+    ),
+]
+Buckets = Annotated[
+    bool, typer.Option("--buckets", help="Also by length: 1-10, 11-20, ... words of the reference.")
+]
+Tokenise = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LANG",
+        help="Moses-tokenise both sides for bleu-tok, bleu-tok-lc and bleu-compound.",
+    ),
+]
+ReplacePunctuation = Annotated[
+    bool,
+    typer.Option(
+        "--replace-unicode-punctuation",
+        help="Before --tokenise, as the DLCL and SDT papers' En-De script does.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="A JSON list with everything.")]
+DeviceOption = Annotated[
+    Device, typer.Option("--device", help="Where the model runs.", rich_help_panel="A model")
+]
+PrecisionOption = Annotated[
+    Precision, typer.Option("--precision", help="Its numbers.", rich_help_panel="A model")
+]
+Threads = Annotated[
+    int | None, typer.Option(min=1, help="Threads on the CPU.", rich_help_panel="A model")
+]
+
+
+def score(
+    *,
+    files: Files = None,
+    model: Models = None,
+    source: Source = None,
+    reference: References = None,
+    target: Target = None,
+    log_prob: LogProb = False,
+    metric: Metrics = None,
+    system: Systems = None,
+    paired: PairedTest = Paired.BOOTSTRAP,
+    trials: Trials = 1000,
+    seed: Seed = 12345,
+    buckets: Buckets = False,
+    tokenise: Tokenise = None,
+    replace_unicode_punctuation: ReplacePunctuation = False,
+    as_json: Json = False,
+    device: DeviceOption = Device.AUTO,
+    precision: PrecisionOption = Precision.AUTO,
+    threads: Threads = None,
+) -> None:
+    """Score translations: BLEU in the kinds that papers report, chrF and TER, with signatures.
+
+    Files: nmtdeep score HYP REF
+
+    What a model translates: nmtdeep score -m RUN --source S --reference R
+
+    What a model thinks of a translation: nmtdeep score -m RUN --source S --target T --log-prob
+    """
+    given = {
+        "HYP and REF": files,
+        "--model": model,
+        "--source": source,
+        "--reference": reference,
+        "--target": target,
+        "--log-prob": log_prob,
+        "--metric": metric,
+        "--system": system,
+        "--buckets": buckets,
+        "--tokenise": tokenise,
+        "--replace-unicode-punctuation": replace_unicode_punctuation,
+    }
+    _refuse_contradictions({name for name, value in given.items() if value}, files or [])
+    load = partial(_load, model or [], device=device, precision=precision, threads=threads)
+    if source and target:
+        _print_log_probabilities(load, source, target, as_json=as_json)
+        return
+
+    from nmtdeep.scoring.metrics import DEFAULT_METRICS
+
+    metrics = list(dict.fromkeys(metric or DEFAULT_METRICS))
+    preparation = _preparation(metrics, tokenise, replace_unicode_punctuation)
+    if model and source:
+        name = "+".join(map(str, model))
+        texts = _translated(load, name, source, reference or [], system or [])
+    else:
+        texts = _given(files or [], system or [], source)
+    report = _measure(
+        texts, metrics, preparation, test=paired, trials=trials, seed=seed, buckets=buckets
+    )
+    _print(report, as_json=as_json)
+
+
+_PREPARATION = {"--tokenise", "--replace-unicode-punctuation"}
+
+
+def _refuse_contradictions(given: set[str], files: Sequence[Path]) -> None:
+    if "--model" in given:
+        needed = "--target" if "--log-prob" in given else "--reference"
+        missing = [name for name in ("--source", needed) if name not in given]
+        if missing:
+            raise UserError(f"--model also needs {' and '.join(missing)} FILE")
+        allowed = {"--model", "--source", needed}
+        if needed == "--target":
+            allowed |= {"--log-prob"}
+        else:
+            allowed |= {"--metric", "--system", "--buckets"} | _PREPARATION
+        if extra := sorted(given - allowed):
+            raise UserError(f"{', '.join(extra)} cannot go with --model and {needed}; leave it out")
+    else:
+        if extra := sorted(given & {"--reference", "--target", "--log-prob"}):
+            raise UserError(f"{', '.join(extra)} needs a model: add --model RUN")
+        if len(files) < 2:
+            raise UserError("nothing to score against: give HYP and REF, or --model RUN --source S")
+        if "--source" in given and "--buckets" not in given:
+            raise UserError("--source without --model only serves --buckets; add it")
+    if "--replace-unicode-punctuation" in given and "--tokenise" not in given:
+        raise UserError("--replace-unicode-punctuation comes before --tokenise LANG; add that")
+
+
+def _preparation(
+    metrics: Sequence[str], language: str | None, replace_punctuation: bool
+) -> MosesPreparation | None:
+    from nmtdeep.scoring.metrics import metric_named
+    from nmtdeep.scoring.tokenised import MosesPreparation
+
+    wants_tokens = [metric_named(name).tokens for name in metrics]
+    if language is None:
+        return None
+    if not any(wants_tokens):
+        raise UserError(
+            "--tokenise only changes bleu-tok, bleu-tok-lc and bleu-compound; add --metric bleu-tok"
+        )
+    return MosesPreparation(language, replace_punctuation=replace_punctuation)
+
+
+def _given(files: Sequence[Path], systems: Sequence[Path], source: Path | None) -> Texts:
+    from nmtdeep.scoring.texts import read_texts
+
+    return read_texts(files[0], files[1:], systems, source)
+
+
+def _translated(
+    load: Callable[[], Translator],
+    name: str,
+    source: Path,
+    references: Sequence[Path],
+    systems: Sequence[Path],
+) -> Texts:
+    """Every file is read and checked before the model is loaded."""
+    from nmtdeep.scoring.texts import Text, read_texts
+
+    texts = read_texts(source, references, systems, None)
+    translations = load().translate(texts.hypotheses.lines)
+    hypotheses = Text(name, [translation.text for translation in translations])
+    return replace(texts, hypotheses=hypotheses, source=texts.hypotheses)
+
+
+def _measure(
+    texts: Texts,
+    metrics: list[str],
+    preparation: MosesPreparation | None,
+    *,
+    test: Paired,
+    trials: int,
+    seed: int,
+    buckets: bool,
+) -> Report:
+    from nmtdeep.scoring.doubts import doubts
+    from nmtdeep.scoring.report import measure
+    from nmtdeep.scoring.significance import PairedOptions
+
+    for doubt in doubts(texts, metrics, prepared=preparation is not None):
+        typer.echo(f"nmtdeep: warning: {doubt}", err=True)
+    paired = PairedOptions(test=test.value, trials=trials, seed=seed)
+    return measure(texts, metrics, preparation=preparation, paired=paired, buckets=buckets)
+
+
+def _print(report: Report, *, as_json: bool) -> None:
+    from nmtdeep.scoring.rendering import plain_lines, records, signatures, tables
+
+    if as_json:
+        typer.echo(json.dumps(records(report), ensure_ascii=False, indent=1))
+    elif sys.stdout.isatty():
+        from rich.console import Console
+
+        console = Console()
+        for table in tables(report):
+            console.print(table)
+        for signature in signatures(report):
+            typer.echo(signature)
+    else:
+        for line in plain_lines(report):
+            typer.echo(line)
+
+
+def _load(
+    models: Sequence[Path], *, device: Device, precision: Precision, threads: int | None
+) -> Translator:
+    from nmtdeep.decoding.translator import Translator
+
+    return Translator.load(
+        list(models), device=device.value, precision=precision.value, threads=threads
+    )
+
+
+def _log_probabilities(
+    translator: Translator, sources: list[str], targets: list[str]
+) -> Iterator[tuple[float, ...]]:
+    from nmtdeep.decoding.forced import log_probabilities
+
+    for forced in log_probabilities(translator, sources, targets):
+        yield forced.tokens
+
+
+def _print_log_probabilities(
+    load: Callable[[], Translator], source: Path, target: Path, *, as_json: bool
+) -> None:
+    """Sum, number and mean of each line's log-probabilities; the whole text's on stderr."""
+    from nmtdeep.scoring.texts import read_texts
+
+    texts = read_texts(source, [target], [], None)
+    sources, targets = texts.hypotheses.lines, texts.references[0].lines
+    rows: list[dict[str, Any]] = []
+    for tokens in _log_probabilities(load(), sources, targets):
+        log_prob = math.fsum(tokens)
+        row = {"log_prob": log_prob, "tokens": len(tokens), "per_token": log_prob / len(tokens)}
+        rows.append(row | {"each": tokens})
+        if not as_json:
+            typer.echo(f"{log_prob:.4f}\t{len(tokens)}\t{row['per_token']:.4f}")
+    if as_json:
+        typer.echo(json.dumps(rows))
+    every = [token for row in rows for token in row["each"]]
+    total = math.fsum(every)
+    typer.echo(
+        f"{len(rows)} sentences, {len(every)} tokens, log-probability {total:.2f}, "
+        f"perplexity {math.exp(-total / len(every)):.3f}",
+        err=True,
+    )

@@ -1,0 +1,36 @@
+"""Signs that a metric was given text it is not meant for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from nmtdeep.scoring.metrics import METRICS
+from nmtdeep.scoring.texts import Texts
+
+_TOKENISED_END = re.compile(r"\s[.?!。]\s*$")
+_RAW_END = re.compile(r"\w[.?!]\s*$")
+
+
+def doubts(texts: Texts, metrics: Sequence[str], *, prepared: bool) -> Iterator[str]:
+    """One warning per doubt: tokens given to a metric of raw text, or raw text to one of tokens.
+
+    Most lines ending in ` .` look tokenised; most lines ending in a word and `.` look raw.
+    `prepared` says that the lines are tokenised before the metrics that want tokens.
+    """
+    raw_metrics = [name for name in metrics if not METRICS[name].tokens]
+    token_metrics = [name for name in metrics if METRICS[name].tokens]
+    if raw_metrics and _mostly(_TOKENISED_END, texts.hypotheses.lines):
+        yield (
+            f"the hypotheses look tokenised, but {', '.join(raw_metrics)} expect raw text; "
+            "detokenise them, or use --metric bleu-tok"
+        )
+    if token_metrics and not prepared and _mostly(_RAW_END, texts.references[0].lines):
+        yield (
+            f"the reference looks raw, but {', '.join(token_metrics)} count the tokens they are "
+            "given; add --tokenise LANG"
+        )
+
+
+def _mostly(pattern: re.Pattern[str], lines: Sequence[str]) -> bool:
+    return sum(1 for line in lines if pattern.search(line)) > len(lines) / 2

@@ -1,0 +1,125 @@
+"""Is one system better than another, or was it the choice of test sentences?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+from sacrebleu.significance import PairedTest, Result
+
+from nmtdeep.errors import UserError
+from nmtdeep.scoring.metrics import DEFAULT_METRICS, check_lengths, metric_named
+from nmtdeep.scoring.tokenised import MosesPreparation
+
+_SACREBLEU_TEST = {"bootstrap": "bs", "randomisation": "ar"}
+
+
+@dataclass(frozen=True)
+class PairedOptions:
+    """Which test, on how many samples, from which random numbers (sacreBLEU's defaults)."""
+
+    test: Literal["bootstrap", "randomisation"] = "bootstrap"
+    trials: int = 1000
+    seed: int = 12345
+
+    def __post_init__(self) -> None:
+        if self.seed < 1:
+            raise UserError(f"seed {self.seed}: must be 1 or more, sacreBLEU reads 0 as 'any'")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One system against the baseline by one metric; the baseline itself has no `p_value`.
+
+    `mean` and `interval` are the mean of the bootstrap samples and half the width of their middle
+    95 %; approximate randomisation has neither.
+    """
+
+    metric: str
+    system: str
+    value: float
+    difference: float
+    p_value: float | None
+    mean: float | None
+    interval: float | None
+    signature: str
+
+
+def compare_systems(
+    baseline: tuple[str, Sequence[str]],
+    systems: Sequence[tuple[str, Sequence[str]]],
+    references: Sequence[Sequence[str]],
+    metrics: Sequence[str] = DEFAULT_METRICS,
+    *,
+    options: PairedOptions | None = None,
+    preparation: MosesPreparation | None = None,
+) -> list[Comparison]:
+    """Test each system against the baseline, with sacreBLEU's `PairedTest`.
+
+    Paired bootstrap (Koehn 2004): draw the test set again T times, with replacement;
+    p = (#{|d_i| - mean|d| > |d|} + 1) / (T + 1), d the observed difference of the scores, d_i
+    that of sample i. Approximate randomisation (Riezler and Maxwell 2005): swap the two systems'
+    lines at random instead; p = (#{|d_i| > |d|} + 1) / (T + 1).
+
+    Where the scores are equal, p is 1: no difference is as small as none. (sacreBLEU's strict
+    comparison finds no sample beyond 0 for two identical files, and would call them different.)
+    """
+    options = options or PairedOptions()
+    for _, lines in (baseline, *systems):
+        check_lengths(lines, references)
+    named: list[tuple[str, Sequence[str]]] = [(name, lines) for name, lines in (baseline, *systems)]
+    comparisons = []
+    for metric in metrics:
+        # One test per metric: PairedTest knows metrics by sacreBLEU's own names, and every kind of
+        # BLEU is "BLEU" to it.
+        scorer = metric_named(metric).build(preparation)
+        with _sacrebleu_seed(options.seed):
+            paired = PairedTest(
+                named,
+                {metric: scorer},
+                references,
+                test_type=_SACREBLEU_TEST[options.test],
+                n_samples=options.trials,
+            )
+            signatures, columns = paired()
+        ((title, signature),) = signatures.items()
+        results = [result for result in columns[title] if isinstance(result, Result)]
+        for (system, _), result in zip(named, results, strict=True):
+            comparisons.append(_comparison(metric, system, results[0], result, str(signature)))
+    return comparisons
+
+
+def _comparison(
+    metric: str, system: str, baseline: Result, result: Result, signature: str
+) -> Comparison:
+    difference = float(result.score - baseline.score)
+    p_value = result.p_value
+    if p_value is not None and difference == 0:
+        p_value = 1.0
+    return Comparison(
+        metric=metric,
+        system=system,
+        value=float(result.score),
+        difference=difference,
+        p_value=p_value,
+        mean=None if result.mean is None else float(result.mean),
+        interval=None if result.ci is None else float(result.ci),
+        signature=signature,
+    )
+
+
+@contextmanager
+def _sacrebleu_seed(seed: int) -> Iterator[None]:
+    """Set the seed where sacreBLEU reads it, which is only the environment."""
+    before = os.environ.get("SACREBLEU_SEED")
+    os.environ["SACREBLEU_SEED"] = str(seed)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["SACREBLEU_SEED"]
+        else:
+            os.environ["SACREBLEU_SEED"] = before
