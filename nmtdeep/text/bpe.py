@@ -19,6 +19,7 @@ from nmtdeep.text.files import read_lines
 
 SEPARATOR = "@@"
 WORD_END = "</w>"
+LONGEST_WORD = 500
 _HEADER = "#version: 0.2"
 _CURE = "restore the file nmtdeep preprocess wrote, or run it again"
 
@@ -95,24 +96,21 @@ class Bpe:
         return pieces
 
     def _encode(self, word: str, dropout: float) -> tuple[str, ...]:
-        # subword-nmt stores what dropout made in its cache, so it never gets to keep one.
-        pieces = apply_bpe.encode(
-            word,
-            self._ranks,
-            self._parts,
-            self.allowed,
-            SEPARATOR,
-            (0, 2),
-            {},
-            None,
-            dropout,
-        )
-        *head, last = pieces
+        # The time subword-nmt takes grows with the square of the length: no text has such words.
+        parts = [word[start : start + LONGEST_WORD] for start in range(0, len(word), LONGEST_WORD)]
+        *head, last = (piece for part in parts for piece in self._segment(part, dropout))
         if last.endswith(SEPARATOR):
             # A word that itself ends in @@ would be glued to the next one.
             head.append(last[:-1])
             last = last[-1]
         return (*(piece + SEPARATOR for piece in head), last)
+
+    def _segment(self, word: str, dropout: float) -> Sequence[str]:
+        # subword-nmt stores what dropout made in its cache, so it never gets to keep one.
+        pieces: Sequence[str] = apply_bpe.encode(
+            word, self._ranks, self._parts, self.allowed, SEPARATOR, (0, 2), {}, None, dropout
+        )
+        return pieces
 
     def split(self, words: Iterable[str], *, dropout: float = 0.0) -> list[str]:
         """Subwords of a sentence."""

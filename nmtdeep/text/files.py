@@ -1,7 +1,8 @@
 """Lines of text files: strict UTF-8, plain or gzip, and a line ends at `\\n` and nothing else.
 
-U+2028, U+0085, vertical tabs and lone carriage returns stay inside their line; only the one `\\r`
-that stands right before the `\\n` of a CRLF file is dropped, and a byte order mark at the start.
+U+2028, U+0085, vertical tabs and carriage returns stay inside their line; only `\\r` at the very
+end of a line (CRLF files) is dropped, and a byte order mark at the start of the file. So lines that
+are written again, each with its `\\n`, are read as the same lines.
 """
 
 from __future__ import annotations
@@ -78,11 +79,8 @@ def _decode(stream: BinaryIO, name: str) -> Iterator[str]:
             line = raw.decode("utf-8")
         except UnicodeDecodeError as error:
             raise DataError(_undecodable(raw, name, number, error)) from None
-        if number == 1:
-            line = line.removeprefix(BYTE_ORDER_MARK)
-        if line.endswith("\n"):
-            line = line[:-1].removesuffix("\r")
-        yield line
+        line = line.removesuffix("\n").rstrip("\r")
+        yield line.lstrip(BYTE_ORDER_MARK) if number == 1 else line
 
 
 def _undecodable(raw: bytes, name: str, number: int, error: UnicodeDecodeError) -> str:

@@ -1,0 +1,70 @@
+"""Work on chunks in several processes, results in order, with bounded memory."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, TypeVar
+
+from nmtdeep.errors import UserError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_function: Callable[[Any], Any] = lambda item: item  # noqa: E731  # each worker's own
+
+
+def ordered_map(
+    function: Callable[[Item], Result], items: Iterable[Item], *, workers: int
+) -> Iterator[Result]:
+    """`map`, in `workers` processes; at most a few items per worker are on their way at once.
+
+    The function is pickled once per worker; processes are spawned, so that a program with threads
+    may call this. With one worker everything happens in this process. UserError if a worker dies.
+    """
+    if workers <= 1:
+        yield from map(function, items)
+        return
+    pool = ProcessPoolExecutor(
+        workers, multiprocessing.get_context("spawn"), initializer=_adopt, initargs=(function,)
+    )
+    pending: deque[Future[Any]] = deque()
+    try:
+        for item in items:
+            pending.append(pool.submit(_apply, item))
+            if len(pending) > 3 * workers:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    except BrokenProcessPool:
+        raise UserError(
+            "a worker process died, probably for want of memory: use fewer --workers"
+        ) from None
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """Lists of `size` items, the last one shorter."""
+    chunk: list[Item] = []
+    for item in items:
+        chunk.append(item)
+        if len(chunk) == size:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+def _adopt(function: Callable[[Any], Any]) -> None:
+    global _function  # noqa: PLW0603  # the one way to hand a pool's worker its state
+    _function = function
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops its workers
+
+
+def _apply(item: Any) -> Any:
+    return _function(item)

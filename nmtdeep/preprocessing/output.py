@@ -1,0 +1,101 @@
+"""The data directory as it comes into being: nothing looks complete before it is."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from nmtdeep.data.corpus import INDEX_FILE
+from nmtdeep.errors import UserError
+
+PARTIAL = ".partial"
+
+
+@contextmanager
+def data_directory(out: Path, *, overwrite: bool) -> Iterator[Path]:
+    """A place to write into, OUT/.partial, whose files move to OUT if all went well.
+
+    data.json, written by `write_index`, moves last. If anything fails, OUT is as it was; a run that
+    was killed leaves only .partial, which the next one removes. UserError if OUT holds a finished
+    data directory (and not `overwrite`), other files, or cannot be written to.
+    """
+    check_free(out, overwrite=overwrite)
+    partial = out / PARTIAL
+    is_new = not out.exists()
+    try:
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+    except OSError as error:
+        raise UserError(f"cannot write to {out} ({error.strerror}): choose another --out") from None
+    try:
+        yield partial
+    except BaseException:
+        shutil.rmtree(out if is_new else partial, ignore_errors=True)
+        raise
+    _remove_old(out)
+    _move(partial, out)
+
+
+def check_free(out: Path, *, overwrite: bool) -> None:
+    """UserError unless OUT can become a data directory."""
+    if out.exists() and not out.is_dir():
+        raise UserError(f"{out} is a file: choose another --out")
+    if (out / INDEX_FILE).exists():
+        if not overwrite:
+            raise UserError(
+                f"{out} is a finished data directory: use it, choose another --out, or give "
+                "--overwrite"
+            )
+    elif out.exists() and any(out.iterdir()) and not (out / PARTIAL).exists():
+        raise UserError(
+            f"{out} holds files that nmtdeep did not make: choose another --out, or empty it"
+        )
+
+
+def _remove_old(out: Path) -> None:
+    index = out / INDEX_FILE
+    if not index.exists():
+        return
+    try:
+        names = list(json.loads(index.read_text(encoding="utf-8"))["files"])
+    except (ValueError, KeyError, TypeError):
+        names = []
+    index.unlink()
+    for name in names:
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            continue
+        (out / name).unlink(missing_ok=True)
+
+
+def _move(partial: Path, out: Path) -> None:
+    for path in sorted(partial.rglob("*")):
+        if path.is_file() and path != partial / INDEX_FILE:
+            target = out / path.relative_to(partial)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            path.replace(target)
+    (partial / INDEX_FILE).replace(out / INDEX_FILE)
+    shutil.rmtree(partial)
+
+
+def write_index(partial: Path, index: dict[str, Any]) -> None:
+    """Write data.json: the index, and size and SHA-256 of every file beside it."""
+    files = {
+        path.relative_to(partial).as_posix(): {
+            "bytes": path.stat().st_size,
+            "sha256": _sha256(path),
+        }
+        for path in sorted(partial.rglob("*"))
+        if path.is_file()
+    }
+    content = json.dumps({**index, "files": files}, indent=2, ensure_ascii=False)
+    (partial / INDEX_FILE).write_text(content + "\n", encoding="utf-8")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

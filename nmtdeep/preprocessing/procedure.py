@@ -1,0 +1,275 @@
+"""Parallel text in, data directory out; streams, so that memory does not grow with the text."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import yaml
+
+from nmtdeep import __version__
+from nmtdeep.config.recipe import Recipe
+from nmtdeep.config.text import JointBpe, NoBpe, Text
+from nmtdeep.data.corpus import FORMAT, RECIPE_FILE, TEXT_DIRECTORY, CorpusWriter, id_type
+from nmtdeep.data.parallel import chunks, ordered_map
+from nmtdeep.errors import DataError
+from nmtdeep.preprocessing.inputs import TRAIN, ParallelFiles, find_inputs
+from nmtdeep.preprocessing.output import check_free, data_directory, write_index
+from nmtdeep.preprocessing.progress import Progress
+from nmtdeep.preprocessing.report import PreprocessingReport, SplitReport
+from nmtdeep.preprocessing.stages import Binarise, Pair, Segment, Tokenise
+from nmtdeep.text.bpe import Bpe, learn
+from nmtdeep.text.pipeline import TextPipeline
+from nmtdeep.text.vocabulary import Vocabulary, shared_or_separate
+
+CHUNK = 2000
+Counts = tuple[Counter[str], Counter[str]]
+Codes = tuple[Bpe | None, Bpe | None]
+Result = TypeVar("Result")
+
+
+def preprocess(
+    recipe: Recipe,
+    *,
+    train: Path,
+    valid: Path,
+    tests: Sequence[Path] = (),
+    out: Path,
+    workers: int = 1,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> PreprocessingReport:
+    """Make a data directory of PREFIX.en, PREFIX.de (or .gz) as the recipe's text section says.
+
+    Only training pairs are dropped, each counted by reason; valid and tests keep every line.
+    Raises DataError or UserError, with the cure, for input that is missing, broken or unequal in
+    length, and for an output directory in use; nothing is left behind then.
+    """
+    check_free(out, overwrite=overwrite)
+    inputs = find_inputs(recipe.text, train=train, valid=valid, tests=tests)
+    with data_directory(out, overwrite=overwrite) as partial:
+        run = _Run(recipe, inputs, partial, workers, progress or Progress())
+        return run.all()
+
+
+@dataclass
+class _Run:
+    """One preprocessing run: its stages in order, and what they found."""
+
+    recipe: Recipe
+    inputs: list[ParallelFiles]
+    directory: Path
+    workers: int
+    progress: Progress
+    reports: dict[str, SplitReport] = field(default_factory=dict)
+    hashes: dict[str, npt.NDArray[np.uint64]] = field(default_factory=dict)
+
+    @property
+    def text(self) -> Text:
+        return self.recipe.text
+
+    def all(self) -> PreprocessingReport:
+        """Every stage; the last writes data.json."""
+        self.reports = {files.split: SplitReport(files.lines) for files in self.inputs}
+        words = {files.split: self.tokenise(files) for files in self.inputs}
+        self.compare()
+        codes = self.learn(words[TRAIN])
+        counts = {files.split: self.segment(files.split, codes) for files in self.inputs}
+        vocabularies = self.vocabularies(counts[TRAIN], words[TRAIN], codes)
+        pipeline = TextPipeline.of(self.text, codes, vocabularies)
+        dtypes = (id_type(len(vocabularies[0])), id_type(len(vocabularies[1])))
+        for files in self.inputs:
+            self.binarise(files.split, Binarise(vocabularies, dtypes))
+        return self.finish(pipeline, dtypes)
+
+    def tokenise(self, files: ParallelFiles) -> Counts:
+        """Raw text to words (kept in a temporary file); a raw copy of evaluation splits."""
+        report, words, hashes = self.reports[files.split], (Counter[str](), Counter[str]()), []
+        pairs = files.pairs() if files.split == TRAIN else self.copied(files)
+        with self.temporary(files.split, "tokenised").open("wb") as out:
+            for chunk in self.through("tokenise", files.split, Tokenise(self.text), pairs):
+                out.write(_lines(chunk.pairs))
+                hashes.append(chunk.hashes)
+                for total, counts in zip(words, chunk.counts, strict=True):
+                    total.update(counts)
+        self.hashes[files.split] = np.concatenate(hashes)
+        report.source_words, report.target_words = (total.total() for total in words)
+        return words
+
+    def copied(self, files: ParallelFiles) -> Iterator[Pair]:
+        """A split's pairs, each also written to the raw copy that evaluation reads."""
+        with ExitStack() as stack:
+            outs = [
+                stack.enter_context((self.directory / f"{files.split}.{language}").open("wb"))
+                for language in (self.text.source, self.text.target)
+            ]
+            for pair in files.pairs():
+                for out, line in zip(outs, pair, strict=True):
+                    out.write(f"{line}\n".encode())
+                yield pair
+
+    def compare(self) -> None:
+        """Count pairs that come again: within train, or from train in valid and tests."""
+        train = np.unique(self.hashes[TRAIN])
+        for split, hashes in self.hashes.items():
+            again = len(hashes) - len(train) if split == TRAIN else np.isin(hashes, train).sum()
+            self.reports[split].repeated = int(again)
+        self.hashes.clear()
+
+    def learn(self, words: Counts) -> Codes:
+        """BPE of both sides from the words of train."""
+        bpe = self.text.bpe
+        if isinstance(bpe, NoBpe):
+            return None, None
+        joint = isinstance(bpe, JointBpe)
+        texts = [words[0] + words[1]] if joint else list(words)
+        merges = []
+        with self.progress.step("learn BPE", bpe.merges * len(texts)) as advance:
+            for counts in texts:
+                merges.append(learn(counts, bpe.merges, tell=lambda _: advance(1)))
+        source, target = (Bpe(found) for found in (merges * 2 if joint else merges))
+        if not bpe.vocabulary_threshold:
+            return source, source if joint else target
+        return (
+            _restrict(source, words[0], bpe.vocabulary_threshold),
+            _restrict(target, words[1], bpe.vocabulary_threshold),
+        )
+
+    def segment(self, split: str, codes: Codes) -> Counts:
+        """Words to subwords (in another temporary file); drops what cleaning drops from train."""
+        report, totals, base = self.reports[split], (Counter[str](), Counter[str]()), 1
+        stage = Segment(codes, self.text.clean, keep=split != TRAIN)
+        tokenised = self.temporary(split, "tokenised")
+        with self.temporary(split, "bpe").open("wb") as out:
+            for chunk in self.through("apply BPE", split, stage, _pairs(tokenised)):
+                out.write(_lines(chunk.pairs))
+                report.kept += len(chunk.pairs)
+                report.add_reasons((base + index, reason) for index, reason in chunk.found)
+                base += CHUNK
+                for total, counts in zip(totals, chunk.counts, strict=True):
+                    total.update(counts)
+        tokenised.unlink()
+        report.source_tokens, report.target_tokens = (total.total() for total in totals)
+        if split == TRAIN and not report.kept:
+            reasons = "; ".join(f"{name}: {found}" for name, found in report.reasons.items())
+            raise DataError(
+                f"cleaning dropped all {report.read:,} training pairs ({reasons}): loosen "
+                "text.clean, or look at the files"
+            )
+        return totals
+
+    def vocabularies(
+        self, counts: Counts, words: Counts, codes: Codes
+    ) -> tuple[Vocabulary, Vocabulary]:
+        """Types of the kept training pairs; with BPE-dropout, also what it can make of them."""
+        config = self.text.vocabulary
+        if not isinstance(self.text.bpe, NoBpe) and self.text.bpe.dropout:
+            for side, bpe in enumerate(codes):
+                for symbol in bpe.symbols(words[side]) if bpe else ():
+                    counts[side][symbol] = max(counts[side][symbol], config.min_count)
+        return shared_or_separate(*counts, config)
+
+    def binarise(self, split: str, stage: Binarise) -> None:
+        """Subwords to ids on disk."""
+        report, segmented = self.reports[split], self.temporary(split, "bpe")
+        with ExitStack() as stack:
+            writers = [
+                stack.enter_context(CorpusWriter(self.directory / f"{split}.{language}", dtype))
+                for language, dtype in zip(
+                    (self.text.source, self.text.target), stage.dtypes, strict=True
+                )
+            ]
+            for sides in self.through("binarise", split, stage, _pairs(segmented)):
+                for writer, ids in zip(writers, sides, strict=True):
+                    writer.write_flat(ids.tokens, ids.lengths)
+                report.source_unknown += sides[0].unknown
+                report.target_unknown += sides[1].unknown
+        segmented.unlink()
+
+    def finish(self, pipeline: TextPipeline, dtypes: tuple[str, str]) -> PreprocessingReport:
+        """Save pipeline, recipe and data.json."""
+        pipeline.save(self.directory / TEXT_DIRECTORY)
+        dump = self.recipe.model_dump(mode="json")
+        content = yaml.safe_dump(dump, sort_keys=False, allow_unicode=True)
+        (self.directory / RECIPE_FILE).write_text(content, encoding="utf-8")
+        report = PreprocessingReport(
+            (self.text.source, self.text.target),
+            self.reports,
+            _merges(pipeline),
+            _vocabulary_sizes(pipeline),
+            dict(self.progress.seconds),
+            pipeline.fingerprint(),
+        )
+        index = {
+            "format": FORMAT,
+            "nmtdeep": __version__,
+            "source": self.text.source,
+            "target": self.text.target,
+            "dtype": {"source": dtypes[0], "target": dtypes[1]},
+            "fingerprint": report.fingerprint,
+            "splits": {
+                name: {
+                    "pairs": split.kept,
+                    # On disk every sentence has its end of sentence.
+                    "source_tokens": split.source_tokens + split.kept,
+                    "target_tokens": split.target_tokens + split.kept,
+                }
+                for name, split in self.reports.items()
+            },
+            "report": report.to_json(),
+        }
+        write_index(self.directory, index)
+        return report
+
+    def temporary(self, split: str, stage: str) -> Path:
+        """A file of pairs in words or subwords, which the next stage reads and removes."""
+        return self.directory / f"{split}.{stage}.temporary"
+
+    def through(
+        self, verb: str, split: str, stage: Callable[[list[Pair]], Result], pairs: Iterator[Pair]
+    ) -> Iterator[Result]:
+        """Chunks of pairs through a stage, in workers if there are enough of them."""
+        total = self.reports[split].read
+        workers = self.workers if total > 4 * CHUNK else 1
+        with self.progress.step(f"{verb} {split}", total) as advance:
+            for result in ordered_map(stage, chunks(pairs, CHUNK), workers=workers):
+                yield result
+                advance(CHUNK)
+
+
+def _restrict(bpe: Bpe, words: Counter[str], threshold: int) -> Bpe:
+    frequent = (piece for piece, count in bpe.count(words).items() if count >= threshold)
+    return Bpe(bpe.merges, frozenset(frequent))
+
+
+def _lines(pairs: Sequence[Pair]) -> bytes:
+    # Words hold no white space of any kind, so a tab and a newline are safe here.
+    return "".join(f"{source}\t{target}\n" for source, target in pairs).encode()
+
+
+def _pairs(path: Path) -> Iterator[Pair]:
+    with path.open("rb") as stream:
+        for line in stream:
+            source, _, target = line.decode().rstrip("\n").partition("\t")
+            yield source, target
+
+
+def _merges(pipeline: TextPipeline) -> dict[str, int]:
+    source, target = pipeline.source, pipeline.target
+    if source.bpe is None or target.bpe is None:
+        return {}
+    if isinstance(pipeline.config.bpe, JointBpe):
+        return {"joint": len(source.bpe.merges)}
+    return {side.language: len(side.bpe.merges) for side in (source, target) if side.bpe}
+
+
+def _vocabulary_sizes(pipeline: TextPipeline) -> dict[str, int]:
+    if pipeline.config.vocabulary.sharing == "shared":
+        return {"shared": len(pipeline.source.vocabulary)}
+    return {side.language: len(side.vocabulary) for side in (pipeline.source, pipeline.target)}

@@ -1,0 +1,74 @@
+"""How far a long step is: a bar on a terminal, a plain line every ten seconds elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Literal
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+Advance = Callable[[int], None]
+SECONDS_BETWEEN_LINES = 10.0
+
+
+class Progress:
+    """Tells on stderr which step runs, how far it is and when it ends; remembers the times."""
+
+    def __init__(self, style: Literal["auto", "none"] = "auto") -> None:
+        self.style = style
+        self.seconds: dict[str, float] = {}
+        self._console = Console(stderr=True)
+
+    @contextmanager
+    def step(self, name: str, total: int) -> Iterator[Advance]:
+        """A step of `total` lines or merges; call what it gives with each number done."""
+        start = time.perf_counter()
+        if self.style == "none":
+            yield lambda _: None
+        elif self._console.is_terminal:
+            with self._bar() as bar:
+                task = bar.add_task(name, total=total)
+                yield lambda done: bar.advance(task, done)
+        else:
+            yield _PlainLines(name, total).advance
+        taken = time.perf_counter() - start
+        self.seconds[name] = self.seconds.get(name, 0.0) + taken
+
+    def _bar(self) -> Bar:
+        return Bar(
+            TextColumn("{task.description:<24}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(elapsed_when_finished=True),
+            console=self._console,
+        )
+
+
+class _PlainLines:
+    """`tokenise train: 40,000/164,700 (24 %), eta 0:00:31`, at most every ten seconds."""
+
+    def __init__(self, name: str, total: int) -> None:
+        self.name = name
+        self.total = total
+        self.done = 0
+        self.start = self.told = time.perf_counter()
+
+    def advance(self, done: int) -> None:
+        self.done += done
+        now = time.perf_counter()
+        if now - self.told < SECONDS_BETWEEN_LINES:
+            return
+        self.told = now
+        left = (now - self.start) / max(self.done, 1) * max(self.total - self.done, 0)
+        print(
+            f"{self.name}: {self.done:,}/{self.total:,} ({100 * self.done // max(self.total, 1)} "
+            f"%), eta {timedelta(seconds=round(left))}",
+            file=sys.stderr,
+            flush=True,
+        )

@@ -1,0 +1,131 @@
+"""What happens to one chunk of pairs at each stage; these run in worker processes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nmtdeep.config.text import Clean, Text
+from nmtdeep.text.bpe import Bpe
+from nmtdeep.text.pipeline import words_of
+from nmtdeep.text.vocabulary import EOS, UNK, Vocabulary
+
+Pair = tuple[str, str]
+
+
+@dataclass
+class Tokenised:
+    """A chunk's pairs with words set apart by spaces, word counts, and a hash of each raw pair."""
+
+    pairs: list[Pair]
+    counts: tuple[Counter[str], Counter[str]]
+    hashes: npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Tokenise:
+    """Normalise, tokenise and lower-case as the recipe says."""
+
+    config: Text
+
+    def __call__(self, pairs: Sequence[Pair]) -> Tokenised:
+        """One chunk."""
+        config = self.config
+        source = [words_of(line, config, config.source, config.input) for line, _ in pairs]
+        target = [words_of(line, config, config.target, config.input) for _, line in pairs]
+        digests = b"".join(map(_digest, pairs))
+        return Tokenised(
+            list(zip(map(" ".join, source), map(" ".join, target), strict=True)),
+            (Counter(chain.from_iterable(source)), Counter(chain.from_iterable(target))),
+            np.frombuffer(digests, np.uint64),
+        )
+
+
+def _digest(pair: Pair) -> bytes:
+    return hashlib.blake2b("\n".join(pair).encode(), digest_size=8).digest()
+
+
+@dataclass
+class Segmented:
+    """A chunk's pairs in subwords, their counts, and which pairs (by index) stand out, and why."""
+
+    pairs: list[Pair]
+    counts: tuple[Counter[str], Counter[str]]
+    found: list[tuple[int, str]]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Apply BPE and find what cleaning drops; `keep` keeps it all the same."""
+
+    bpe: tuple[Bpe | None, Bpe | None]
+    clean: Clean
+    keep: bool
+
+    def __call__(self, pairs: Sequence[Pair]) -> Segmented:
+        """One chunk."""
+        result = Segmented([], (Counter(), Counter()), [])
+        for index, pair in enumerate(pairs):
+            source, target = (
+                line.split() if bpe is None else bpe.split(line.split())
+                for line, bpe in zip(pair, self.bpe, strict=True)
+            )
+            reason = fault(len(source), len(target), self.clean)
+            if reason:
+                result.found.append((index, reason))
+                if not self.keep:
+                    continue
+            result.counts[0].update(source)
+            result.counts[1].update(target)
+            result.pairs.append((" ".join(source), " ".join(target)))
+        return result
+
+
+def fault(source: int, target: int, clean: Clean) -> str | None:
+    """Why a pair of these lengths in subwords is not to be trained on; None if it is."""
+    for side, length in (("source", source), ("target", target)):
+        if length == 0:
+            return f"{side} is empty"
+        if length < clean.min_length:
+            return f"{side} shorter than {clean.min_length} subwords"
+        if length > clean.max_length:
+            return f"{side} longer than {clean.max_length} subwords"
+    if clean.max_ratio is not None and max(source, target) > clean.max_ratio * min(source, target):
+        return f"one side more than {clean.max_ratio:g} times the other"
+    return None
+
+
+@dataclass
+class Ids:
+    """Sentences of one side behind each other, their lengths with EOS, and how many are UNK."""
+
+    tokens: npt.NDArray[np.unsignedinteger[Any]]
+    lengths: npt.NDArray[np.int64]
+    unknown: int
+
+
+@dataclass(frozen=True)
+class Binarise:
+    """Look every subword up."""
+
+    vocabularies: tuple[Vocabulary, Vocabulary]
+    dtypes: tuple[str, str]
+
+    def __call__(self, pairs: Sequence[Pair]) -> tuple[Ids, Ids]:
+        """One chunk."""
+        source = self._side([line for line, _ in pairs], 0)
+        target = self._side([line for _, line in pairs], 1)
+        return source, target
+
+    def _side(self, lines: Sequence[str], side: int) -> Ids:
+        sentences = [[*self.vocabularies[side].ids(line.split()), EOS] for line in lines]
+        tokens = np.fromiter(chain.from_iterable(sentences), self.dtypes[side])
+        lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
+        return Ids(tokens, lengths, int((tokens == UNK).sum()))
