@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from functools import partial
@@ -196,11 +196,8 @@ def score(
 
     metrics = list(dict.fromkeys(metric or DEFAULT_METRICS))
     preparation = _preparation(metrics, tokenise, replace_unicode_punctuation)
-    if model and source:
-        name = "+".join(map(str, model))
-        texts = _translated(load, name, source, reference or [], system or [])
-    else:
-        texts = _given(files or [], system or [], source)
+    paths = [source, *(reference or [])] if model and source else files or []
+    texts = _texts(paths, system or [], source, model or [], load)
     report = _measure(
         texts, metrics, preparation, test=paired, trials=trials, seed=seed, buckets=buckets
     )
@@ -250,25 +247,21 @@ def _preparation(
     return MosesPreparation(language, replace_punctuation=replace_punctuation)
 
 
-def _given(files: Sequence[Path], systems: Sequence[Path], source: Path | None) -> Texts:
-    from nmtdeep.scoring.texts import read_texts
-
-    return read_texts(files[0], files[1:], systems, source)
-
-
-def _translated(
-    load: Callable[[], Translator],
-    name: str,
-    source: Path,
-    references: Sequence[Path],
+def _texts(
+    files: Sequence[Path],
     systems: Sequence[Path],
+    source: Path | None,
+    models: Sequence[Path],
+    load: Callable[[], Translator],
 ) -> Texts:
-    """Every file is read and checked before the model is loaded."""
+    """Read every file, then, with models, put the translations in the place of the first."""
     from nmtdeep.scoring.texts import Text, read_texts
 
-    texts = read_texts(source, references, systems, None)
+    if not models:
+        return read_texts(files[0], files[1:], systems, source)
+    texts = read_texts(files[0], files[1:], systems, None)
     translations = load().translate(texts.hypotheses.lines)
-    hypotheses = Text(name, [translation.text for translation in translations])
+    hypotheses = Text("+".join(map(str, models)), [one.text for one in translations])
     return replace(texts, hypotheses=hypotheses, source=texts.hypotheses)
 
 
@@ -320,30 +313,22 @@ def _load(
     )
 
 
-def _log_probabilities(
-    translator: Translator, sources: list[str], targets: list[str]
-) -> Iterator[tuple[float, ...]]:
-    from nmtdeep.decoding.forced import log_probabilities
-
-    for forced in log_probabilities(translator, sources, targets):
-        yield forced.tokens
-
-
 def _print_log_probabilities(
     load: Callable[[], Translator], source: Path, target: Path, *, as_json: bool
 ) -> None:
     """Sum, number and mean of each line's log-probabilities; the whole text's on stderr."""
+    from nmtdeep.decoding.forced import log_probabilities
     from nmtdeep.scoring.texts import read_texts
 
     texts = read_texts(source, [target], [], None)
     sources, targets = texts.hypotheses.lines, texts.references[0].lines
     rows: list[dict[str, Any]] = []
-    for tokens in _log_probabilities(load(), sources, targets):
-        log_prob = math.fsum(tokens)
-        row = {"log_prob": log_prob, "tokens": len(tokens), "per_token": log_prob / len(tokens)}
-        rows.append(row | {"each": tokens})
+    for forced in log_probabilities(load(), sources, targets):
+        length, mean = len(forced.tokens), forced.log_prob / len(forced.tokens)
+        row = {"log_prob": forced.log_prob, "tokens": length, "per_token": mean}
+        rows.append(row | {"each": forced.tokens})
         if not as_json:
-            typer.echo(f"{log_prob:.4f}\t{len(tokens)}\t{row['per_token']:.4f}")
+            typer.echo(f"{forced.log_prob:.4f}\t{length}\t{mean:.4f}")
     if as_json:
         typer.echo(json.dumps(rows))
     every = [token for row in rows for token in row["each"]]

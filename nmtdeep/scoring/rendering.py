@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
 
 from nmtdeep.scoring.metrics import METRICS, Score
@@ -76,14 +77,13 @@ def _score_record(score: Score, **where: Any) -> dict[str, Any]:
 
 
 def _details(score: Score) -> str:
-    details = dict(score.details)
-    precisions = details.pop("precisions", ())
     parts = []
-    if isinstance(precisions, tuple) and precisions:
-        parts.append("/".join(f"{precision:.1f}" for precision in precisions))
-    for key, value in details.items():
-        text = f"{value:.3f}" if isinstance(value, float) else str(value)
-        parts.append(f"{key.replace('_', ' ')} {text}")
+    for key, value in score.details.items():
+        if isinstance(value, tuple):
+            parts.append("/".join(f"{one:.1f}" for one in value))
+        else:
+            digits = 3 if isinstance(value, float) and value < 10 else 0
+            parts.append(f"{key.replace('_', ' ')} {value:.{digits}f}")
     return ", ".join(parts)
 
 
@@ -92,7 +92,7 @@ def _arrow(metric: str) -> str:
 
 
 def _score_table(report: Report) -> Table:
-    table = Table(title=report.system, title_justify="left")
+    table = Table(title=escape(report.system), title_justify="left")
     table.add_column("metric")
     table.add_column("score", justify="right")
     table.add_column("details", style="dim")
@@ -102,7 +102,7 @@ def _score_table(report: Report) -> Table:
 
 
 def _comparison_table(report: Report) -> Table:
-    table = Table(title=f"compared with {report.system}", title_justify="left")
+    table = Table(title=f"compared with {escape(report.system)}", title_justify="left")
     table.add_column("metric")
     table.add_column("system")
     for heading in ("score", "mean ± 95 %", "difference", "p"):
@@ -111,7 +111,7 @@ def _comparison_table(report: Report) -> Table:
         baseline = row.p_value is None
         table.add_row(
             f"{METRICS[row.metric].label} {_arrow(row.metric)}",
-            row.system,
+            escape(row.system),
             f"{row.value:.2f}",
             "" if row.mean is None else f"{row.mean:.2f} ± {row.interval:.2f}",
             "baseline" if baseline else f"{row.difference:+.2f}",
@@ -121,7 +121,7 @@ def _comparison_table(report: Report) -> Table:
 
 
 def _bucket_table(report: Report) -> Table:
-    table = Table(title=f"by length of {report.measured}", title_justify="left")
+    table = Table(title=f"by length of {escape(report.measured)}", title_justify="left")
     table.add_column("words", justify="right")
     table.add_column("sentences", justify="right")
     for score in report.scores:

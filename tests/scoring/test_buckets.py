@@ -1,0 +1,44 @@
+"""Buckets part the sentences: each in one, by its length, and one bucket is the whole."""
+
+from __future__ import annotations
+
+import pytest
+
+from nmtdeep.errors import DataError
+from nmtdeep.scoring import score_texts
+from nmtdeep.scoring.buckets import score_by_length
+
+from .conftest import damage
+
+
+def test_every_sentence_is_in_one_bucket(german: list[str]) -> None:
+    damaged = damage(german, every=2)
+    buckets = score_by_length(damaged, [german], german, ["bleu"])
+    assert sum(bucket.sentences for bucket in buckets) == len(german)
+    for bucket in buckets:
+        lengths = [n for n in map(len, map(str.split, german)) if bucket.first <= n <= bucket.last]
+        assert len(lengths) == bucket.sentences > 0
+
+
+def test_one_bucket_is_the_whole_corpus(german: list[str]) -> None:
+    damaged = damage(german, every=2)
+    metrics = ["bleu", "chrf", "ter", "bleu-compound"]
+    (bucket,) = score_by_length(damaged, [german], ["one word"] * len(german), metrics)
+    assert list(bucket.scores) == score_texts(damaged, [german], metrics)
+
+
+def test_boundaries_by_hand() -> None:
+    lines = [" ".join(["w"] * n) for n in (0, 1, 10, 11, 20, 21, 95)]
+    buckets = score_by_length(lines, [lines], lines, ["bleu-tok"])
+    assert [(bucket.span, bucket.sentences) for bucket in buckets] == [
+        ("0", 1),
+        ("1-10", 2),
+        ("11-20", 2),
+        ("21-30", 1),
+        ("91-100", 1),
+    ]
+
+
+def test_a_missing_line_is_named() -> None:
+    with pytest.raises(DataError, match="1 lines to measure, but 2"):
+        score_by_length(["a", "b"], [["a", "b"]], ["a"])

@@ -1,0 +1,245 @@
+"""Scores equal hand calculations, slow independent ones, and sacreBLEU's own command."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import sacrebleu
+
+from nmtdeep import __version__
+from nmtdeep.errors import DataError, UserError
+from nmtdeep.scoring import METRICS, score_texts
+from nmtdeep.scoring.tokenised import MosesPreparation
+
+from .conftest import damage
+
+
+def value(hypotheses: list[str], references: list[list[str]], metric: str, **options) -> float:
+    (score,) = score_texts(hypotheses, references, [metric], **options)
+    assert score.name == metric
+    return score.value
+
+
+def slow_bleu(hypotheses: list[str], references: list[list[str]]) -> float:
+    """BLEU from its definition, on words parted by single spaces, with no smoothing."""
+    matches, totals, hypothesis_length, reference_length = [0] * 4, [0] * 4, 0, 0
+    for index, hypothesis in enumerate(hypotheses):
+        words = hypothesis.split(" ")
+        others = [lines[index].split(" ") for lines in references]
+        hypothesis_length += len(words)
+        reference_length += min(
+            (len(other) for other in others), key=lambda n: (abs(n - len(words)), n)
+        )
+        for n in range(1, 5):
+            ours = Counter(tuple(words[i : i + n]) for i in range(len(words) - n + 1))
+            theirs: Counter[tuple[str, ...]] = Counter()
+            for other in others:
+                theirs |= Counter(tuple(other[i : i + n]) for i in range(len(other) - n + 1))
+            matches[n - 1] += sum((ours & theirs).values())
+            totals[n - 1] += sum(ours.values())
+    if 0 in matches:
+        return 0.0
+    precision = math.prod(m / t for m, t in zip(matches, totals, strict=True)) ** 0.25
+    return 100 * precision * min(1, math.exp(1 - reference_length / hypothesis_length))
+
+
+def slow_chrf(hypotheses: list[str], reference: list[str]) -> float:
+    """chrF2 from its definition: mean precision and recall of 1- to 6-grams of letters."""
+    precisions, recalls = [], []
+    for n in range(1, 7):
+        match = ours_total = theirs_total = 0
+        for hypothesis, line in zip(hypotheses, reference, strict=True):
+            letters, others = "".join(hypothesis.split()), "".join(line.split())
+            ours = Counter(letters[i : i + n] for i in range(len(letters) - n + 1))
+            theirs = Counter(others[i : i + n] for i in range(len(others) - n + 1))
+            match += sum((ours & theirs).values())
+            ours_total += sum(ours.values())
+            theirs_total += sum(theirs.values())
+        precisions.append(match / ours_total)
+        recalls.append(match / theirs_total)
+    p, r = sum(precisions) / 6, sum(recalls) / 6
+    return 100 * 5 * p * r / (4 * p + r)
+
+
+@pytest.mark.parametrize(
+    ("hypothesis", "references", "expected"),
+    [
+        # 5/6 * 3/5 * 2/4 * 1/3 = 1/12: the second "the" is clipped
+        ("the cat sat on the mat", ["the cat sat on a mat"], 100 * (1 / 12) ** 0.25),
+        # all n-grams right, 4 words for 6
+        ("the cat sat on", ["the cat sat on a mat"], 100 * math.exp(1 - 6 / 4)),
+        # lengths 3 and 5 are as close to 4: the shorter counts, so no brevity penalty
+        ("a b c d", ["a b c", "a b c d e"], 100.0),
+        # no 4-gram is right: 0, as multi-bleu.perl has it
+        ("a b c x", ["a b c d"], 0.0),
+        # no 4-gram at all
+        ("a b c", ["a b c"], 0.0),
+    ],
+)
+def test_tokenised_bleu_by_hand(hypothesis: str, references: list[str], expected: float) -> None:
+    got = value([hypothesis], [[line] for line in references], "bleu-tok")
+    assert got == pytest.approx(expected, abs=1e-9)
+
+
+def test_standard_bleu_smooths_by_hand() -> None:
+    # 3/4 * 2/3 * 1/2 * 1/(2 * 1): the first empty precision counts as half a match
+    assert value(["a b c x"], [["a b c d"]], "bleu") == pytest.approx(100 * (1 / 8) ** 0.25)
+
+
+def test_ter_by_hand() -> None:
+    assert value(["a b c d"], [["a b x d"]], "ter") == pytest.approx(25)  # one substitution
+    assert value(["b c a"], [["a b c"]], "ter") == pytest.approx(100 / 3)  # one shift
+
+
+def test_tokenised_bleu_equals_the_slow_one_on_real_text(tokens: list[str]) -> None:
+    for every in (2, 3, 7):
+        damaged = damage(tokens, every=every)
+        other = damage(tokens, every=every + 2)
+        for references in ([tokens], [tokens, other], [other, tokens]):
+            assert value(damaged, references, "bleu-tok") == pytest.approx(
+                slow_bleu(damaged, references), abs=1e-9
+            )
+
+
+def test_compound_bleu_equals_the_slow_one_on_split_text(german: list[str]) -> None:
+    damaged = damage(german, every=2)
+
+    def split(lines: list[str]) -> list[str]:  # no regular expression: letter by letter
+        result = []
+        for line in lines:
+            out, last = "", -1  # last: the position already used as somebody's right side
+            for i, letter in enumerate(line):
+                left, right = line[i - 1 : i].strip(), line[i + 1 : i + 2].strip()
+                if letter == "-" and i > 0 and left and right and last not in (i - 1, i):
+                    out, last = out + " ##AT##-##AT## ", i + 1
+                else:
+                    out += letter
+            result.append(" ".join(out.split()))
+        return result
+
+    assert split(german) != german
+    expected = slow_bleu(split(damaged), [split(german)])
+    assert value(damaged, [german], "bleu-compound") == pytest.approx(expected, abs=1e-9)
+    assert expected != pytest.approx(value(damaged, [german], "bleu-tok"), abs=1e-3)
+
+
+def test_moses_tokens_of_raw_text_count_like_tokens(german: list[str]) -> None:
+    sacremoses = pytest.importorskip("sacremoses")
+    moses = sacremoses.MosesTokenizer(lang="de")
+    damaged = damage(german, every=3)[:200]
+    tokenised = [
+        [moses.tokenize(line, escape=False, return_str=True) for line in lines]
+        for lines in (damaged, german[:200])
+    ]
+    for metric in ("bleu-tok", "bleu-compound", "bleu-tok-lc"):
+        prepared = value(damaged, [german[:200]], metric, preparation=MosesPreparation("de"))
+        assert prepared == value(tokenised[0], [tokenised[1]], metric)
+
+
+def test_chrf_equals_the_slow_one(german: list[str]) -> None:
+    damaged = damage(german, every=2)[:300]
+    expected = slow_chrf(damaged, german[:300])
+    assert value(damaged, [german[:300]], "chrf") == pytest.approx(expected, abs=1e-9)
+
+
+def test_chrf_plus_plus_equals_sacrebleu(german: list[str]) -> None:
+    damaged = damage(german, every=2)
+    expected = sacrebleu.corpus_chrf(damaged, [german], word_order=2).score
+    assert value(damaged, [german], "chrf++") == expected
+
+
+def test_scores_and_signatures_equal_those_of_the_sacrebleu_command(
+    german: list[str], tmp_path: Path
+) -> None:
+    damaged = damage(german, every=2)
+    (tmp_path / "hypotheses").write_text("\n".join(damaged) + "\n", encoding="utf-8")
+    (tmp_path / "reference").write_text("\n".join(german) + "\n", encoding="utf-8")
+    command = [sys.executable, "-m", "sacrebleu", "reference", "-i", "hypotheses", "-w", "4"]
+    for names, options in {
+        ("bleu", "chrf", "ter"): ["-m", "bleu", "chrf", "ter"],
+        ("bleu-lc",): ["-lc"],
+        ("bleu-intl",): ["-tok", "intl"],
+        ("bleu-intl-lc",): ["-tok", "intl", "-lc"],
+        ("bleu-zh",): ["-tok", "zh"],
+        ("chrf++",): ["-m", "chrf", "--chrf-word-order", "2"],
+    }.items():
+        done = subprocess.run(
+            [*command, *options], cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        theirs = json.loads(done.stdout)
+        ours = score_texts(damaged, [german], names)
+        for score, other in zip(
+            ours, theirs if isinstance(theirs, list) else [theirs], strict=True
+        ):
+            assert score.value == pytest.approx(other["score"], abs=5e-5)
+            assert score.signature == other["signature"]
+            assert score.label.startswith(other["name"])
+
+
+def test_other_spaces_stay_inside_a_word() -> None:
+    # as in multi-bleu.perl, which splits bytes: "a<nbsp>b" is one word of four
+    hypothesis = "a\u00a0b c\u2028d e f"
+    assert value([hypothesis], [[hypothesis]], "bleu-tok") == pytest.approx(100)
+    (score,) = score_texts([hypothesis], [[hypothesis]], ["bleu-tok"])
+    assert score.details["hypothesis_length"] == 4
+    # and the kinds of space are different letters
+    assert value(["a\u00a0b c d e"], [["a\u2009b c d e"]], "bleu-tok") == 0
+
+
+def test_case_matters_only_where_it_should() -> None:
+    hypothesis, reference = ["Ein ÄRGER mit dem Hund"], ["ein ärger mit dem hund"]
+    for metric in ("bleu-lc", "bleu-intl-lc", "bleu-tok-lc", "ter"):
+        perfect = 0.0 if metric == "ter" else 100.0
+        assert value(hypothesis, [reference], metric) == pytest.approx(perfect)
+    assert value(hypothesis, [reference], "bleu-tok") == 0
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_signatures_name_versions_references_and_steps(name: str) -> None:
+    (score,) = score_texts(["a b c d"], [["a b c d"], ["d c b a"]], [name])
+    pairs = dict(pair.split(":") for pair in score.signature.split("|"))
+    assert " " not in score.signature
+    assert pairs["nrefs"] == "2"
+    assert pairs["version"] == sacrebleu.__version__
+    if METRICS[name].tokens:
+        assert pairs["nmtdeep"] == __version__
+        assert (pairs["tok"], pairs["smooth"]) == ("whitespace", "none")
+    assert (pairs.get("split") == "hyphen-##AT##") == (name == "bleu-compound")
+    assert (pairs.get("case") == "lc") == (name.endswith("-lc") or name == "ter")
+
+
+def test_signature_of_moses_tokens() -> None:
+    preparation = MosesPreparation("de", replace_punctuation=True)
+    (score,) = score_texts(["a"], [["a"]], ["bleu-compound"], preparation=preparation)
+    pairs = dict(pair.split(":") for pair in score.signature.split("|"))
+    assert (pairs["tok"], pairs["punct"]) == ("moses-de", "replaced")
+    assert "sacremoses" in pairs
+    (plain,) = score_texts(["a"], [["a"]], ["bleu"], preparation=preparation)
+    assert "moses" not in plain.signature  # only metrics of tokens are prepared
+
+
+def test_details_say_what_the_number_is_made_of() -> None:
+    (score,) = score_texts(["the cat sat on"], [["the cat sat on a mat"]], ["bleu-tok"])
+    assert score.details["precisions"] == (100, 100, 100, 100)
+    assert score.details["brevity_penalty"] == pytest.approx(math.exp(-0.5))
+    assert score.details["hypothesis_length"] == 4
+    assert score.details["reference_length"] == 6
+
+
+def test_what_cannot_be_scored_is_said() -> None:
+    with pytest.raises(DataError, match=r"2 hypotheses .* 1 lines"):
+        score_texts(["a", "b"], [["a"]])
+    with pytest.raises(DataError, match="no hypotheses"):
+        score_texts([], [[]])
+    with pytest.raises(DataError, match="no reference"):
+        score_texts(["a"], [])
+    with pytest.raises(UserError, match=r"unknown metric 'blue' \(did you mean bleu\?\)"):
+        score_texts(["a"], [["a"]], ["blue"])
+    with pytest.raises(UserError, match="not a language code"):
+        MosesPreparation("german")

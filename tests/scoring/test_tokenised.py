@@ -1,0 +1,58 @@
+"""Compounds are split, and words counted, as the papers' scripts do; expected lines by hand."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+
+from nmtdeep.scoring.tokenised import MosesPreparation, compound_split
+
+MARK = "##AT##-##AT##"
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("Nord-Süd-Achse", f"Nord {MARK} Süd {MARK} Achse"),
+        ("a-b-c", f"a {MARK} b-c"),  # b is used up
+        ("a - b", "a - b"),
+        ("-a b-", "-a b-"),
+        ("a--b", f"a {MARK} -b"),
+        ("E-Mail, T-Shirt .", f"E {MARK} Mail, T {MARK} Shirt ."),
+        ("1-2", f"1 {MARK} 2"),
+        ("x\u00a0-y", f"x\u00a0 {MARK} y"),  # Perl's \S on bytes: U+00A0 is no space
+        ("", ""),
+        ("schön", "schön"),
+    ],
+)
+def test_compound_split_by_hand(line: str, expected: str) -> None:
+    assert compound_split(line) == expected
+
+
+@pytest.mark.skipif(shutil.which("perl") is None, reason="no perl")
+def test_compound_split_equals_the_perl_substitution(german: list[str]) -> None:
+    done = subprocess.run(
+        ["perl", "-CSD", "-pe", r"s{([^ \t\n\r\f\x0b])-([^ \t\n\r\f\x0b])}{$1 ##AT##-##AT## $2}g"],
+        input="\n".join(german) + "\n",
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+    )
+    expected = done.stdout.split("\n")[:-1]
+    assert [compound_split(line) for line in german] == expected
+
+
+def test_moses_preparation_by_hand() -> None:
+    assert MosesPreparation("de").tokenise("Er sagt: „Ja“, z. B. 3,5 & 'so'.").split(" ") == (
+        ["Er", "sagt", ":", "„", "Ja", "“", ",", "z.", "B.", "3,5", "&", "'", "so", "'", "."]
+    )
+    replaced = MosesPreparation("de", replace_punctuation=True)
+    # replace-unicode-punctuation.perl knows the closing German quotation mark, not the opening one
+    assert replaced.tokenise("„Ja“，so！") == '„ Ja " , so !'
+
+
+def test_a_language_moses_does_not_know_is_in_the_signature() -> None:
+    assert MosesPreparation("sw").signature["prefixes"] == "en"
+    assert "prefixes" not in MosesPreparation("de").signature
