@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
@@ -41,18 +42,17 @@ def recipes_root() -> Path:
 
 
 def names() -> list[str]:
-    """The names of all shipped recipes: paths below the root, without suffix."""
+    """The names of all shipped recipes: paths below the root, without suffix; folders come last."""
     root = recipes_root()
-    return sorted(
-        path.relative_to(root).with_suffix("").as_posix() for path in root.rglob("*.yaml")
-    )
+    found = (path.relative_to(root).with_suffix("").as_posix() for path in root.rglob("*.yaml"))
+    return sorted(found, key=lambda name: ("/" in name, _natural(name)))
 
 
 def find(name_or_path: str) -> RecipeFile:
     """The file that a recipe name or a path means."""
     path = Path(name_or_path)
     if name_or_path.endswith(_SUFFIXES):
-        if not path.exists():
+        if not _exists(path):
             raise ConfigError(f"{name_or_path}: no such file{_near(name_or_path)}")
         return RecipeFile(path, name_or_path)
     known = names()
@@ -68,15 +68,27 @@ def find(name_or_path: str) -> RecipeFile:
     inside = [name for name in known if name.startswith(f"{name_or_path.rstrip('/')}/")]
     if inside:
         raise ConfigError(f"{name_or_path}: a folder of recipes: say one of {', '.join(inside)}")
-    if path.is_dir():
-        raise ConfigError(f"{name_or_path}: is a directory: name a recipe or a recipe file")
-    if path.exists():
+    if name_or_path and _exists(path):
+        if path.is_dir():
+            raise ConfigError(f"{name_or_path}: is a directory: name a recipe or a recipe file")
         return RecipeFile(path, name_or_path)
     raise ConfigError(f"no recipe {name_or_path!r}{_near(name_or_path)}")
 
 
+def _natural(name: str) -> list[tuple[str, int]]:
+    """Sorts `v2-6` before `v2-12`."""
+    return [(word, int(number or 0)) for word, number in re.findall(r"([^0-9]*)([0-9]*)", name)]
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name too long for the file system, for one
+        return False
+
+
 def _near(wanted: str) -> str:
-    stem = PurePosixPath(wanted.strip() or ".").with_suffix("").as_posix()
+    stem = wanted.removesuffix(".yml").removesuffix(".yaml")
     known = names()
     by_tail = {name.rpartition("/")[2]: name for name in known}
     close = get_close_matches(stem, known, n=3, cutoff=0.6)

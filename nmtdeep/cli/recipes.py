@@ -1,0 +1,62 @@
+"""`nmtdeep recipes`: which recipes there are, and what one says in full."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from nmtdeep.config.load import RecipeEntry
+
+app = typer.Typer(
+    help="Recipes: whole experiments by name.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.command("list")
+def list_() -> None:
+    """Print the name and the description of every recipe; tab-separated when piped."""
+    from nmtdeep.config.load import list_recipes
+
+    entries = list_recipes()
+    if sys.stdout.isatty():
+        _print_table(entries)
+        return
+    for entry in entries:
+        typer.echo(f"{entry.name}\t{entry.description}")
+
+
+@app.command("show", no_args_is_help=True)
+def show(
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A recipe's name or file.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Recipe values to change.")
+    ] = None,
+    plain: Annotated[bool, typer.Option("--plain", help="Without the origins.")] = False,
+) -> None:
+    """Print a recipe in full, as YAML: each value with the line or the override that says it."""
+    from nmtdeep.config.load import resolve
+    from nmtdeep.config.render import annotated, dump
+
+    resolved = resolve(recipe, overrides or ())
+    text = dump(resolved.recipe) if plain else annotated(resolved.recipe, resolved.origin)
+    typer.echo(text, nl=False)
+
+
+def _print_table(entries: list[RecipeEntry]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("name", style="bold", no_wrap=True)
+    table.add_column("description")
+    for entry in entries:
+        table.add_row(entry.name, entry.description)
+    console = Console()
+    console.print(table)
+    console.print("nmtdeep recipes show NAME prints one in full.", style="dim")

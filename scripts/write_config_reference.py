@@ -1,0 +1,235 @@
+"""Write docs/config.md from the recipe models and docs/recipes.md from the recipes.
+
+Run it after changing either: `python scripts/write_config_reference.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from nmtdeep.config import Recipe
+from nmtdeep.config.load import list_recipes, load_recipe
+from nmtdeep.config.section import Section
+from nmtdeep.config.structure import tag_of, variants
+
+DOCS = Path(__file__).parent.parent / "docs"
+NAMES = {int: "whole number", float: "number", str: "text", bool: "true or false"}
+BOUNDS = {"gt": "> {}", "ge": "≥ {}", "lt": "< {}", "le": "≤ {}"}
+
+CONFIG_HEAD = """\
+<!-- Written by scripts/write_config_reference.py; do not edit. -->
+# Every key of a recipe
+
+A recipe is a YAML file of these sections; what it does not say has the default given here.
+[recipes.md](recipes.md) explains how recipes extend one another and how values are overridden.
+
+Where a key has types, `key: type` chooses one without fields of its own, and
+`key: {type: ..., field: ...}` one with fields. A type has only its own fields.
+"""
+
+RECIPES_HEAD = """\
+<!-- Written by scripts/write_config_reference.py; do not edit. -->
+# Recipes
+
+A recipe is a whole experiment in one YAML file: text, model, training, decoding, and where it comes
+from. [config.md](config.md) lists every key. Commands take a recipe by name, or a file whose name
+ends in `.yaml`:
+
+```bash
+nmtdeep recipes list
+nmtdeep recipes show multi30k-en-de
+```
+
+`show` prints every value with its origin: the line of the file that says it, `override`, or
+`default`. What it prints is itself a recipe that loads back equal; `--plain` leaves the origins
+out.
+
+## Overrides
+
+Any command that takes a recipe takes `key.path=value` behind it. The value is YAML: a number, a
+word, a list, or a mapping in braces.
+
+```bash
+nmtdeep recipes show multi30k-en-de training.max_updates=100 model.encoder.residual=pre_norm
+nmtdeep recipes show multi30k-en-de "training.schedule={type: noam, warmup_updates: 500}"
+```
+
+## A recipe of your own
+
+`extends` names one other recipe, by name or by a path relative to the file; your file then holds
+only what differs. The parent may extend another in turn.
+
+```yaml
+# mine.yaml
+extends: multi30k-en-de
+description: Multi30k with twelve encoder layers, pre-norm
+model:
+  encoder: {depth: 12, residual: pre_norm}
+  decoder: {residual: pre_norm}
+```
+
+- Mappings merge, key by key; lists and single values are replaced.
+- A section whose `type` changes is replaced whole: its new fields start from their defaults.
+- `description` and `reference` speak of one recipe and are not inherited.
+- A key that a recipe may not have is an error with its line and the nearest spelling; all problems
+  of a file are reported at once.
+- Numbers may be written `1e-4` and `100_000`; `yes`, `no`, `on` and `off` are words. Anchors may
+  stand there, aliases may not.
+
+## Published experiments
+
+Scores are named by test set and by the metric of `nmtdeep score` that is nearest to the paper's.
+They are the papers' numbers, not ours; a folder's README says what we measured.
+"""
+
+
+def config_reference() -> str:
+    """The text of docs/config.md."""
+    seen: dict[tuple[type[Section], ...], str] = {}
+    parts = [CONFIG_HEAD, _table(Recipe)]
+    for name, field in Recipe.model_fields.items():
+        parts += _sections(name, field, seen)
+    return "\n".join(parts)
+
+
+def recipe_reference() -> str:
+    """The text of docs/recipes.md."""
+    parts = [RECIPES_HEAD]
+    entries = list_recipes()
+    for folder, members in groupby(entries, key=lambda entry: entry.name.rpartition("/")[0]):
+        rows = [_recipe_row(entry.name, entry.description) for entry in members]
+        parts.append(f"### {folder}\n" if folder else "### On their own\n")
+        parts.append(_markdown(("recipe", "what", "parameters", "published scores"), rows))
+    return "\n".join(parts)
+
+
+def _sections(
+    path: str, field: FieldInfo, seen: dict[tuple[type[Section], ...], str]
+) -> Iterator[str]:
+    """The section at `path` and those inside it; a set of variants is told once."""
+    options = variants(field.annotation)
+    if not options:
+        return
+    tagged = tag_of(options[0]) is not None
+    yield f"## `{path}`\n"
+    if options in seen:
+        yield f"As [`{seen[options]}`](#{_anchor(seen[options])}).\n"
+        return
+    seen[options] = path
+    for section in options:
+        yield from _section(section, tagged)
+    for section in options:
+        for name, inner in section.model_fields.items():
+            yield from _sections(f"{path}.{name}", inner, seen)
+
+
+def _section(section: type[Section], tagged: bool) -> Iterator[str]:
+    title = f"**`{tag_of(section)}`**: " if tagged else ""
+    yield f"{title}{' '.join((section.__doc__ or '').split())}\n"
+    if set(section.model_fields) - {"type"}:
+        yield _table(section)
+
+
+def _table(section: type[Section]) -> str:
+    rows = [
+        (f"`{name}`", _kind(field), _default(field), _meaning(field))
+        for name, field in section.model_fields.items()
+        if name != "type"
+    ]
+    return _markdown(("key", "value", "default", "meaning"), rows)
+
+
+def _meaning(field: FieldInfo) -> str:
+    if field.description:
+        return field.description.replace("<", "&lt;")
+    options = variants(field.annotation)
+    return " ".join((options[0].__doc__ or "").split()) if options else ""
+
+
+def _kind(field: FieldInfo) -> str:
+    options = variants(field.annotation)
+    tags = [f"`{tag}`" for section in options if (tag := tag_of(section))]
+    if tags:
+        several = get_origin(field.annotation) is tuple
+        return f"{'list of ' if several else ''}{', '.join(tags)}"
+    return "section" if options else _plain_kind(field.annotation, field.metadata)
+
+
+def _plain_kind(annotation: Any, metadata: Any = ()) -> str:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        inner = [part for each in arguments[1:] for part in getattr(each, "metadata", [each])]
+        return _plain_kind(arguments[0], [*inner, *metadata])
+    if origin is Literal:
+        return ", ".join(f"`{choice}`" for choice in arguments)
+    if origin is tuple:
+        return f"[{', '.join(_plain_kind(part) for part in arguments)}]"
+    if origin is dict:
+        return f"mapping of names to {_plain_kind(arguments[1])}s"
+    if NoneType in arguments:
+        other = next(part for part in arguments if part is not NoneType)
+        return f"{_plain_kind(other, metadata)}, or null"
+    return f"{NAMES[annotation]}{_bounds(metadata)}"
+
+
+def _bounds(metadata: Any) -> str:
+    found = [
+        text.format(_number(getattr(part, name)))
+        for part in metadata
+        for name, text in BOUNDS.items()
+        if getattr(part, name, None) is not None
+    ]
+    patterns = [part.pattern for part in metadata if getattr(part, "pattern", None)]
+    return " " * bool(found or patterns) + ", ".join([*found, *(f"`{each}`" for each in patterns)])
+
+
+def _default(field: FieldInfo) -> str:
+    value = field.get_default(call_default_factory=True)
+    if value is PydanticUndefined:
+        return ""
+    if isinstance(value, Section):
+        tag = tag_of(type(value))
+        return f"`{tag}`" if tag else ""
+    if isinstance(value, tuple):
+        shown = [tag_of(type(each)) if isinstance(each, Section) else each for each in value]
+        return f"`[{', '.join(map(str, shown))}]`"
+    return f"`{json.dumps(value) if not isinstance(value, str) or not value else value}`"
+
+
+def _number(value: float) -> str:
+    return f"{value:g}"
+
+
+def _recipe_row(name: str, description: str) -> tuple[str, ...]:
+    reference = load_recipe(name).reference
+    scores = "; ".join(f"{key} {score:g}" for key, score in reference.scores.items())
+    return (f"`{name}`", description, reference.parameters, scores)
+
+
+def _markdown(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [head, tuple("---" for _ in head), *rows]
+    cells = [" | ".join(cell.replace("|", "\\|") for cell in line) for line in lines]
+    return "".join(f"| {line} |\n" for line in cells)
+
+
+def _anchor(path: str) -> str:
+    return path.replace(".", "")
+
+
+def main() -> None:
+    """Write both files."""
+    DOCS.mkdir(exist_ok=True)
+    (DOCS / "config.md").write_text(config_reference(), encoding="utf-8")
+    (DOCS / "recipes.md").write_text(recipe_reference(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
