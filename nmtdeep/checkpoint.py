@@ -1,0 +1,253 @@
+"""Checkpoints: plain directories without pickle, written beside and renamed into place.
+
+`checkpoint_<update>/` holds `model.safetensors`, `optimiser.safetensors`, `state.json`,
+`config.yaml` and the text pipeline in `text/`: enough to translate or to go on training. An averaged
+checkpoint has no optimiser. `checkpoint_last` and `checkpoint_best` are links.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from nmtdeep.config import Recipe
+from nmtdeep.config.load import dump, read_config
+from nmtdeep.errors import CheckpointError, UserError
+from nmtdeep.model.build import build
+from nmtdeep.model.transformer import Transformer
+from nmtdeep.text.pipeline import TextPipeline
+
+FORMAT = "nmtdeep-1"
+MODEL, OPTIMISER, STATE, CONFIG, TEXT = (
+    "model.safetensors",
+    "optimiser.safetensors",
+    "state.json",
+    "config.yaml",
+    "text",
+)
+LAST, BEST, AVERAGE = "checkpoint_last", "checkpoint_best", "checkpoint_average"
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model read back, ready to use.
+
+    Attributes:
+        path: the checkpoint directory itself.
+        state: contents of `state.json`.
+    """
+
+    path: Path
+    recipe: Recipe
+    pipeline: TextPipeline
+    model: Transformer
+    state: dict[str, Any]
+
+
+@contextmanager
+def replacing(directory: Path) -> Iterator[Path]:
+    """Yield an empty directory that takes the place of `directory` if the block succeeds.
+
+    A failure leaves what was there before, whole.
+
+    Raises:
+        UserError: if the disk is full or may not be written.
+    """
+    partial = directory.with_name(f".{directory.name}.partial")
+    old = directory.with_name(f".{directory.name}.old")
+    try:
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        yield partial
+        _sync(partial)
+        shutil.rmtree(old, ignore_errors=True)
+        if directory.exists():
+            directory.rename(old)
+        partial.rename(directory)
+        shutil.rmtree(old, ignore_errors=True)
+    except (OSError, SafetensorError) as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UserError(
+            f"cannot write {directory}: {reason}; what was saved before is whole: make room or mend "
+            "the permissions, then run the same command again"
+        ) from error
+
+
+def _sync(directory: Path) -> None:
+    for path in [*directory.rglob("*"), directory]:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def weights(model: Transformer) -> dict[str, Tensor]:
+    """Every parameter once, by name; a table that is shared counts under its first name."""
+    return {name: parameter.detach() for name, parameter in model.named_parameters()}
+
+
+def save(
+    directory: Path,
+    *,
+    tensors: Mapping[str, Tensor],
+    optimiser: Mapping[str, Tensor] | None,
+    state: Mapping[str, Any],
+    recipe: Recipe,
+    pipeline: TextPipeline,
+) -> None:
+    """Write a checkpoint, whole or not at all."""
+    with replacing(directory) as partial:
+        _save_tensors(partial / MODEL, tensors)
+        if optimiser is not None:
+            _save_tensors(partial / OPTIMISER, optimiser)
+        (partial / CONFIG).write_text(dump(recipe), encoding="utf-8")
+        pipeline.save(partial / TEXT)
+        (partial / STATE).write_text(
+            json.dumps({"format": FORMAT, **state}, indent=1) + "\n", encoding="utf-8"
+        )
+
+
+def _save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    save_file({name: tensor.contiguous().cpu() for name, tensor in tensors.items()}, path)
+
+
+def point(run: Path, name: str, target: Path) -> None:
+    """Make the link `name` of the run directory point to the checkpoint `target`."""
+    link = run / f".{name}.partial"
+    link.unlink(missing_ok=True)
+    link.symlink_to(target.name, target_is_directory=True)
+    link.replace(run / name)
+
+
+def saved(run: Path) -> dict[int, Path]:
+    """Checkpoints of a run by update number, oldest first."""
+    found = {
+        int(match[1]): path
+        for path in run.glob("checkpoint_*")
+        if (match := re.fullmatch(r"checkpoint_(\d+)", path.name)) and (path / STATE).is_file()
+    }
+    return dict(sorted(found.items()))
+
+
+def locate(path: Path) -> Path:
+    """The checkpoint that `path` means: itself, or a run's averaged, best or last checkpoint.
+
+    Raises:
+        CheckpointError: if there is none.
+    """
+    if not path.exists():
+        raise CheckpointError(
+            f"{path} does not exist: give a run directory or a checkpoint inside one"
+        )
+    for candidate in (path, path / AVERAGE, path / BEST, path / LAST):
+        if (candidate / STATE).is_file():
+            return candidate.resolve()
+    newest = list(saved(path).values())[-1:] if path.is_dir() else []
+    if newest:
+        return newest[0].resolve()
+    raise CheckpointError(
+        f"{path} holds no finished checkpoint (no {STATE}): train there first, or name another "
+        "directory"
+    )
+
+
+def read_state(directory: Path) -> dict[str, Any]:
+    """Contents of a checkpoint's `state.json`.
+
+    Raises:
+        CheckpointError: if it is missing, broken or of another program.
+    """
+    path = directory / STATE
+    try:
+        state = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path}: cannot be read ({error}): {_CURE}") from error
+    if not isinstance(state, dict) or state.get("format") != FORMAT:
+        raise CheckpointError(
+            f"{path}: not a checkpoint of this program's format {FORMAT}: {_CURE}"
+        )
+    return state
+
+
+_CURE = "use another checkpoint of the run, or delete this one and train on from an older one"
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Tensors of a safetensors file, on the CPU.
+
+    Raises:
+        CheckpointError: if it is missing, truncated or something else.
+    """
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError, ValueError) as error:
+        raise CheckpointError(
+            f"{path}: missing, truncated or foreign ({error}): {_CURE}"
+        ) from error
+
+
+def fill(model: Transformer, tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Copy named tensors into the model's parameters.
+
+    Raises:
+        CheckpointError: naming what is missing, left over or of another shape.
+    """
+    parameters = dict(model.named_parameters())
+    missing = sorted(parameters.keys() - tensors.keys())
+    unknown = sorted(tensors.keys() - parameters.keys())
+    if missing or unknown:
+        raise CheckpointError(
+            f"{path} belongs to another model: {len(missing)} parameters missing "
+            f"{missing[:3]}, {len(unknown)} unknown {unknown[:3]}: use the checkpoint with the "
+            f"{CONFIG} that it was saved with"
+        )
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            if parameter.shape != tensors[name].shape:
+                raise CheckpointError(
+                    f"{path}: {name} is {tuple(tensors[name].shape)}, the model wants "
+                    f"{tuple(parameter.shape)}: the vocabulary or the sizes do not match the "
+                    f"{CONFIG} beside it"
+                )
+            parameter.copy_(tensors[name])
+
+
+def load(path: Path) -> Loaded:
+    """Read the model that a run directory or checkpoint holds.
+
+    Raises:
+        CheckpointError: if anything of it is missing, broken or does not fit together.
+    """
+    directory = locate(path)
+    state = read_state(directory)
+    recipe = read_config(directory / CONFIG)
+    pipeline = TextPipeline.load(directory / TEXT)
+    model = build(
+        recipe.model,
+        source_types=len(pipeline.source.vocabulary),
+        target_types=len(pipeline.target.vocabulary),
+    )
+    fill(model, read_tensors(directory / MODEL), directory / MODEL)
+    return Loaded(directory, recipe, pipeline, model.eval(), state)
+
+
+def remove(directory: Path) -> None:
+    """Delete a checkpoint so that a kill on the way leaves nothing that looks like one."""
+    doomed = directory.with_name(f".{directory.name}.old")
+    shutil.rmtree(doomed, ignore_errors=True)
+    directory.rename(doomed)
+    shutil.rmtree(doomed, ignore_errors=True)

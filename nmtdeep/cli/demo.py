@@ -1,0 +1,21 @@
+"""`nmtdeep demo`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def demo(
+    out: Annotated[Path, typer.Option("--out", help="Directory for data and run.")] = Path(
+        "nmtdeep-demo"
+    ),
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+) -> None:
+    """Train a deep model on a small corpus that ships with the program, in minutes."""
+    from nmtdeep.demo.journey import run_demo
+
+    run_demo(out, threads=threads, device=device)

@@ -1,0 +1,137 @@
+"""`nmtdeep train`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from nmtdeep.errors import UserError
+
+SHORT_CUTS = {
+    "max_tokens": "training.batches.max_tokens",
+    "tokens_per_update": "training.batches.tokens_per_update",
+    "lr": "training.schedule.lr",
+    "warmup_updates": "training.schedule.warmup_updates",
+    "max_updates": "training.max_updates",
+    "max_epochs": "training.max_epochs",
+    "clip_norm": "training.clip_norm",
+    "label_smoothing": "training.label_smoothing",
+    "seed": "training.seed",
+    "patience": "training.validation.patience",
+    "precision": "training.precision",
+    "log_interval": "training.log_every",
+}
+
+
+def train(
+    recipe: Annotated[str | None, typer.Argument(help="Recipe: a name or a file.")] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Recipe values to change.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Directory that `nmtdeep preprocess` wrote.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Run directory; an interrupted run goes on.")
+    ] = None,
+    config: Annotated[str | None, typer.Option("-c", "--config", hidden=True)] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(help="Padded tokens that one device holds at once.")
+    ] = None,
+    tokens_per_update: Annotated[
+        int | None, typer.Option(help="Padded tokens of one update, over all devices.")
+    ] = None,
+    lr: Annotated[float | None, typer.Option(help="Peak learning rate.")] = None,
+    warmup_updates: Annotated[int | None, typer.Option(help="Updates until the peak.")] = None,
+    max_updates: Annotated[int | None, typer.Option(help="Stop after this many updates.")] = None,
+    max_epochs: Annotated[int | None, typer.Option(help="Stop after this many epochs.")] = None,
+    clip_norm: Annotated[float | None, typer.Option(help="Largest gradient norm; 0: off.")] = None,
+    label_smoothing: Annotated[float | None, typer.Option(help="Mass off the target.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of initialisation, order and dropout.")] = None,
+    patience: Annotated[
+        int | None, typer.Option(help="Validations without a better one until the end; 0: never.")
+    ] = None,
+    precision: Annotated[str | None, typer.Option(help="auto, bf16, fp16 or fp32.")] = None,
+    bf16: Annotated[bool, typer.Option("--bf16", hidden=True)] = False,
+    fp16: Annotated[bool, typer.Option("--fp16", hidden=True)] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    cpu: Annotated[bool, typer.Option("--cpu", hidden=True)] = False,
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads.")] = None,
+    log_interval: Annotated[int | None, typer.Option(help="Updates between log lines.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print config, parameters and memory; train nothing.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
+) -> None:
+    """Train a model, or go on where an interrupted training stopped.
+
+    The same command again resumes exactly: killed and resumed gives the numbers of an uninterrupted
+    training.
+    """
+    flags = dict(locals())
+    from nmtdeep.config.load import load_recipe
+
+    name, changes = _recipe_and_overrides(config, recipe, overrides or [])
+    precision = "bf16" if bf16 else "fp16" if fp16 else precision
+    flags["precision"] = precision
+    changes += [
+        f"{key}={flags[flag]}" for flag, key in SHORT_CUTS.items() if flags[flag] is not None
+    ]
+    resolved = load_recipe(name, changes)
+    if data is None:
+        raise UserError("--data is missing: give the directory that `nmtdeep preprocess` wrote")
+    if dry_run:
+        _dry_run(resolved, data, "cpu" if cpu else device)
+        return
+    if out is None:
+        raise UserError("--out is missing: give a directory for the run")
+    _train(resolved, data, out, "cpu" if cpu else device, threads, quiet)
+
+
+def _recipe_and_overrides(
+    config: str | None, recipe: str | None, overrides: list[str]
+) -> tuple[str, list[str]]:
+    """With --config, the positional argument is an override too."""
+    if config is None:
+        if recipe is None:
+            raise UserError("a recipe is missing: see `nmtdeep recipes list`, or give a file")
+        return recipe, overrides
+    return config, [*([recipe] if recipe is not None else []), *overrides]
+
+
+def _dry_run(recipe: Any, data: Path, device: str) -> None:
+    import torch
+
+    from nmtdeep.config.load import dump
+    from nmtdeep.data.corpus import DataDirectory
+    from nmtdeep.decoding.translator import resolve_device
+    from nmtdeep.model.build import build
+    from nmtdeep.training.state import Progress
+    from nmtdeep.training.summary import opening
+    from nmtdeep.training.update import resolve_precision
+
+    corpora = DataDirectory.open(data)
+    with torch.device("meta"):
+        model = build(
+            recipe.model,
+            source_types=len(corpora.pipeline.source.vocabulary),
+            target_types=len(corpora.pipeline.target.vocabulary),
+        )
+    place = resolve_device(device)
+    dtype = resolve_precision(recipe.training.precision, place)
+    typer.echo(dump(recipe))
+    typer.echo(opening(recipe, corpora, model, place, dtype, Progress()))
+
+
+def _train(
+    recipe: Any, data: Path, out: Path, device: str, threads: int | None, quiet: bool
+) -> None:
+    from nmtdeep.training.finish import finish
+    from nmtdeep.training.loop import train as run_training
+
+    outcome = run_training(recipe, data=data, out=out, device=device, threads=threads, quiet=quiet)
+    if outcome.signal:
+        raise typer.Exit(128 + outcome.signal)
+    finish(recipe, data=data, run=out, device=device, quiet=quiet)

@@ -1,0 +1,151 @@
+"""`nmtdeep translate`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nmtdeep.errors import UserError
+
+
+class Format(StrEnum):
+    """How translations are written."""
+
+    text = "text"
+    json = "json"
+    tsv = "tsv"
+    fairseq = "fairseq"
+
+
+class InputForm(StrEnum):
+    """What the input lines are."""
+
+    raw = "raw"
+    tokenised = "tokenised"
+    bpe = "bpe"
+
+
+class LongLines(StrEnum):
+    """What happens to lines over the limit."""
+
+    split = "split"
+    truncate = "truncate"
+    error = "error"
+
+
+class LengthPenalty(StrEnum):
+    """The divisor of a hypothesis' log-probability."""
+
+    gnmt = "gnmt"
+    length = "length"
+    none = "none"
+
+
+def translate(
+    model: Annotated[
+        list[Path],
+        typer.Option("-m", "--model", "--path", help="Run or checkpoint; several: an ensemble."),
+    ],
+    source: Annotated[str, typer.Option("-i", "--input", help="File, .gz too; - is stdin.")] = "-",
+    output: Annotated[
+        str, typer.Option("-o", "--output", help="File, .gz too; - is stdout.")
+    ] = "-",
+    beam: Annotated[
+        int | None,
+        typer.Option(
+            "-b", "--beam", "--beam-size", min=1, help="Beam size [default: the recipe's]."
+        ),
+    ] = None,
+    lenpen: Annotated[
+        float | None,
+        typer.Option(
+            "--lenpen",
+            "--length-penalty",
+            "--alpha",
+            min=0,
+            help="A of the length penalty: gnmt ((5+len)/6)^A, length len^A.",
+        ),
+    ] = None,
+    lenpen_form: Annotated[
+        LengthPenalty | None, typer.Option(help="Which formula --lenpen belongs to.")
+    ] = None,
+    n_best: Annotated[
+        int, typer.Option("--n-best", "--nbest", min=1, help="Translations of each line.")
+    ] = 1,
+    form: Annotated[Format, typer.Option("--format", help="text, json, tsv or fairseq.")] = (
+        Format.text
+    ),
+    input_is: Annotated[
+        InputForm | None, typer.Option(help="Input that is tokenised or BPE-split already.")
+    ] = None,
+    output_is: Annotated[
+        InputForm, typer.Option(help="Text output: raw, tokenised words, or subwords.")
+    ] = InputForm.raw,
+    sampling: Annotated[
+        bool, typer.Option("--sampling", help="Draw from the model instead of searching.")
+    ] = False,
+    temperature: Annotated[float, typer.Option(min=1e-3, help="Of --sampling.")] = 1.0,
+    top_k: Annotated[int, typer.Option(min=0, help="Of --sampling; 0: all tokens.")] = 0,
+    top_p: Annotated[float, typer.Option(min=1e-6, max=1.0, help="Of --sampling.")] = 1.0,
+    seed: Annotated[int, typer.Option(min=0, help="Of --sampling.")] = 1,
+    long_lines: Annotated[
+        LongLines, typer.Option(help="Lines over --max-source-tokens: in pieces, cut, or refused.")
+    ] = LongLines.split,
+    max_source_tokens: Annotated[int | None, typer.Option(min=1, help="Longest source.")] = None,
+    max_tokens: Annotated[
+        int, typer.Option(min=1, help="Padded source tokens times beam at once.")
+    ] = 4096,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    precision: Annotated[str, typer.Option(help="auto (fp32), fp32, bf16 or fp16.")] = "auto",
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads.")] = None,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No summary on stderr.")] = False,
+) -> None:
+    """Translate raw text, line by line: N lines in, N lines out, in order.
+
+    A line ends at a newline and nothing else; a blank line stays blank.
+    """
+    import time
+    from dataclasses import replace
+
+    from nmtdeep.checkpoint import load
+    from nmtdeep.decoding import streams
+    from nmtdeep.decoding.translator import Sampling, Translator, settings_of
+
+    if n_best > (beam or n_best) and not sampling:
+        raise UserError(f"--n-best {n_best} needs a beam at least as large: raise --beam")
+    loaded = [load(path) for path in model]
+    chosen = {
+        "beam": beam,
+        "lenpen": lenpen,
+        "lenpen_form": lenpen_form and lenpen_form.value,
+        "input_form": input_is and input_is.value,
+        "max_source_tokens": max_source_tokens,
+    }
+    settings = replace(
+        settings_of(loaded[0]),
+        n_best=n_best,
+        long_lines=long_lines.value,
+        batch_tokens=max_tokens,
+        sampling=Sampling(temperature, top_k, top_p, seed) if sampling else None,
+        **{name: value for name, value in chosen.items() if value is not None},
+    )
+    if n_best > settings.beam and not sampling:
+        settings = replace(settings, beam=n_best)
+    translator = Translator.of(
+        loaded, settings, device=device, precision=precision, threads=threads
+    )
+    began = time.perf_counter()
+    with streams.writer(output) as write:
+        count = streams.translate(
+            translator, source, write, form=form.value, output_form=output_is.value
+        )
+    seconds = time.perf_counter() - began
+    if not quiet:
+        note = f", {translator.cut_lines} over-long ({long_lines})" if translator.cut_lines else ""
+        typer.echo(
+            f"{count} lines in {seconds:.1f} s, {count / max(seconds, 1e-9):.1f} lines/s{note}",
+            err=True,
+        )

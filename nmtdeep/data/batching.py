@@ -1,0 +1,174 @@
+"""From sentence lengths to the updates of an epoch, by token budgets.
+
+An *update* is one optimiser step: a list of *groups* of sentences of similar length. Which sentences
+form an update depends on the recipe, the seed and the epoch only. How many of a group one device
+takes at once (`max_tokens`) splits groups into batches and changes no update.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from nmtdeep.data.corpus import MonolingualCorpus, ParallelCorpus
+from nmtdeep.errors import UserError
+from nmtdeep.text.vocabulary import EOS, PAD
+
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sentences that go through the model together.
+
+    Attributes:
+        source: `(sentences, source)` ids, each ending in EOS, padded at the end.
+        target_input: `(sentences, target)` ids, EOS first (the decoder's start).
+        target_output: `(sentences, target)` ids, EOS last: what is to be predicted.
+        target_tokens: number of real tokens of `target_output`.
+        padded_tokens: sentences times the longer side's length.
+        real_tokens: real tokens of both sides.
+    """
+
+    source: torch.Tensor
+    target_input: torch.Tensor
+    target_output: torch.Tensor
+    target_tokens: int
+    padded_tokens: int
+    real_tokens: int
+
+    def to(self, device: torch.device) -> Batch:
+        """The same batch on `device`."""
+        if device.type == "cpu":
+            return self
+        source, target_input, target_output = (
+            part.pin_memory().to(device, non_blocking=True)
+            for part in (self.source, self.target_input, self.target_output)
+        )
+        return Batch(
+            source,
+            target_input,
+            target_output,
+            self.target_tokens,
+            self.padded_tokens,
+            self.real_tokens,
+        )
+
+
+def sort_by_length(lengths: NDArray[np.int32], order: Indices | None = None) -> Indices:
+    """Sentence numbers sorted by the lengths' last row, then the rows before it, ties as in `order`.
+
+    Args:
+        lengths: `(sides, sentences)`.
+        order: permutation that decides ties; None keeps the corpus order.
+    """
+    order = np.arange(lengths.shape[1]) if order is None else order
+    return order[np.lexsort(lengths[:, order])]
+
+
+def cut(lengths: NDArray[np.int32], order: Indices, budget: int) -> list[Indices]:
+    """Cut `order` into runs whose count times longest length stays within `budget` tokens.
+
+    `lengths` counts the longer side of each sentence. A sentence longer than the budget gets a run of
+    its own.
+    """
+    runs, first, longest = [], 0, 0
+    for place, length in enumerate(lengths[order].tolist()):
+        longest = max(longest, length)
+        if place > first and (place - first + 1) * longest > budget:
+            runs.append(order[first:place])
+            first, longest = place, length
+    if first < len(order):
+        runs.append(order[first:])
+    return runs
+
+
+def updates(
+    lengths: NDArray[np.int32],
+    *,
+    group_tokens: int,
+    tokens_per_update: int,
+    seed: int,
+    epoch: int,
+) -> list[list[Indices]]:
+    """The updates of one epoch: every sentence once, in an order fixed by seed and epoch.
+
+    Args:
+        lengths: `(2, sentences)` source and target lengths, end of sentence included.
+        group_tokens: padded tokens (sentences times longer side) of one group, at most.
+        tokens_per_update: padded tokens of one update, at most; at least one group.
+        seed: of the training.
+        epoch: counted from 0.
+    """
+    random = np.random.default_rng((seed, epoch))
+    longer = lengths.max(axis=0)
+    order = sort_by_length(lengths, random.permutation(lengths.shape[1]))
+    groups = cut(longer, order, min(group_tokens, tokens_per_update))
+    plan: list[list[Indices]] = []
+    room = 0
+    for number in random.permutation(len(groups)).tolist():
+        group = groups[number]
+        size = len(group) * int(longer[group].max())
+        if not plan or size > room:
+            plan.append([])
+            room = tokens_per_update
+        plan[-1].append(group)
+        room -= size
+    return plan
+
+
+def split(lengths: NDArray[np.int32], groups: list[Indices], max_tokens: int) -> Iterator[Indices]:
+    """Divide an update's groups into what one device holds at once."""
+    longer = lengths.max(axis=0)
+    for group in groups:
+        yield from cut(longer, group, max_tokens)
+
+
+def check_budget(lengths: NDArray[np.int32], *, max_tokens: int) -> None:
+    """Raise if a sentence is longer than a device may hold.
+
+    Raises:
+        UserError: naming the sentence and the cure.
+    """
+    longest = int(lengths.max(axis=0).argmax())
+    length = int(lengths[:, longest].max())
+    if length > max_tokens:
+        raise UserError(
+            f"training sentence {longest + 1} has {length} tokens, more than max_tokens "
+            f"{max_tokens}: raise --max-tokens, or lower text.clean.max_length and preprocess again"
+        )
+
+
+def pad(sentences: list[NDArray[np.int64]]) -> torch.Tensor:
+    """Stack id sequences into `(sentences, longest)`, filled with PAD at the end."""
+    out = np.full((len(sentences), max(map(len, sentences))), PAD, dtype=np.int64)
+    for row, sentence in zip(out, sentences, strict=True):
+        row[: len(sentence)] = sentence
+    return torch.from_numpy(out)
+
+
+def gather(corpus: MonolingualCorpus, indices: Indices) -> list[NDArray[np.int64]]:
+    """Ids of the named sentences."""
+    return [corpus[int(index)].astype(np.int64) for index in indices]
+
+
+def collate(corpus: ParallelCorpus, indices: Indices) -> Batch:
+    """Read the named sentence pairs and pad them."""
+    sources = gather(corpus.source, indices)
+    targets = gather(corpus.target, indices)
+    target_output = pad(targets)
+    target_input = pad([np.concatenate(([EOS], target[:-1])) for target in targets])
+    source = pad(sources)
+    target_tokens = sum(map(len, targets))
+    return Batch(
+        source=source,
+        target_input=target_input,
+        target_output=target_output,
+        target_tokens=target_tokens,
+        padded_tokens=source.numel() + target_output.numel(),
+        real_tokens=target_tokens + sum(map(len, sources)),
+    )

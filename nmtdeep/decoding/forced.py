@@ -1,0 +1,67 @@
+"""Model log-probabilities of given translations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nmtdeep.data.batching import cut, pad, sort_by_length
+from nmtdeep.decoding.translator import Translator
+from nmtdeep.text.vocabulary import EOS, PAD
+
+
+@dataclass(frozen=True)
+class ForcedScore:
+    """How probable a model finds a translation.
+
+    Attributes:
+        log_prob: sum over subwords and end of sentence, in nats.
+        tokens: log-probability of each of them.
+    """
+
+    log_prob: float
+    tokens: tuple[float, ...]
+
+
+def log_probabilities(
+    translator: Translator, sources: Sequence[str], targets: Sequence[str]
+) -> Iterator[ForcedScore]:
+    """log p(target | source) of each pair of lines, in order; ensembles average probabilities."""
+    form = translator.settings.input_form
+    pipeline = translator.pipeline
+    pairs = [
+        (pipeline.encode_source(source, form), pipeline.encode_target(target, form))
+        for source, target in zip(sources, targets, strict=True)
+    ]
+    lengths = np.array([[len(side) for side in pair] for pair in pairs], dtype=np.int32).T
+    scores: list[ForcedScore | None] = [None] * len(pairs)
+    if pairs:
+        order = sort_by_length(lengths)
+        for batch in cut(lengths.max(axis=0), order, translator.settings.batch_tokens):
+            rows = _log_probs(translator, [pairs[index] for index in batch])
+            for index, row in zip(batch, rows, strict=True):
+                real = tuple(row[: len(pairs[index][1])])
+                scores[index] = ForcedScore(math.fsum(real), real)
+    yield from (score for score in scores if score is not None)
+
+
+@torch.inference_mode()
+def _log_probs(
+    translator: Translator, pairs: Sequence[tuple[list[int], list[int]]]
+) -> list[list[float]]:
+    source = pad([np.array(one) for one, _ in pairs]).to(translator.device)
+    target = pad([np.array(two) for _, two in pairs]).to(translator.device)
+    start = torch.full((len(pairs), 1), EOS, device=translator.device)
+    shifted = torch.cat((start, target[:, :-1]), dim=1)
+    each: list[Tensor] = []
+    for model in translator.models:
+        logits = model.output(model(source, shifted)).float()
+        # The search never produces padding but its probability stays in the denominator.
+        each.append(logits.log_softmax(dim=2).gather(2, target[:, :, None])[:, :, 0])
+    mean = torch.stack(each).logsumexp(dim=0) - math.log(len(each))
+    return mean.masked_fill(target == PAD, 0.0).tolist()  # type: ignore[no-any-return]

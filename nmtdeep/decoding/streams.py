@@ -1,0 +1,158 @@
+"""Lines in and translations out, as files or as a stream that answers while it is read."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import queue
+import stat
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from nmtdeep.decoding.translator import Candidate, Translation, Translator
+from nmtdeep.errors import UserError
+from nmtdeep.text.files import read_lines
+from nmtdeep.text.pipeline import Form
+
+BUFFER = 4000
+PATIENCE = 0.05
+Write = Callable[[str], object]
+
+
+@contextmanager
+def writer(output: str) -> Iterator[Write]:
+    """A function that writes text to a file, a .gz file, or stdout (`-`).
+
+    Raises:
+        UserError: if the file cannot be written or the disk is full.
+    """
+    if output == "-":
+        yield sys.stdout.write
+        sys.stdout.flush()
+        return
+    try:
+        opened = gzip.open if output.endswith(".gz") else open
+        with opened(output, "wt", encoding="utf-8", newline="") as file:
+            yield file.write
+    except OSError as error:
+        raise UserError(
+            f"cannot write {output}: {error.strerror or error}: choose another --output or make room"
+        ) from error
+
+
+def chunks(source: str) -> Iterator[list[str]]:
+    """Input lines in chunks to batch together.
+
+    Files come in chunks of a fixed size, so that a translation does not depend on timing. A pipe or
+    terminal gives what has arrived, so that a line is answered without waiting for the end.
+    """
+    lines = read_lines(sys.stdin.buffer) if source == "-" else read_lines(Path(source))
+    if source != "-" or stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode):
+        chunk: list[str] = []
+        for line in lines:
+            chunk.append(line)
+            if len(chunk) == BUFFER:
+                yield chunk
+                chunk = []
+        if chunk:
+            yield chunk
+        return
+    yield from _arriving(lines)
+
+
+def _arriving(lines: Iterator[str]) -> Iterator[list[str]]:
+    """What a reading thread has gathered, at most BUFFER lines at a time."""
+    arrived: queue.Queue[str | BaseException | None] = queue.Queue(maxsize=2 * BUFFER)
+
+    def read() -> None:
+        try:
+            for line in lines:
+                arrived.put(line)
+            arrived.put(None)
+        except BaseException as error:
+            arrived.put(error)
+
+    threading.Thread(target=read, daemon=True).start()
+    while True:
+        chunk: list[str] = []
+        item = arrived.get()
+        while isinstance(item, str):
+            chunk.append(item)
+            if len(chunk) == BUFFER:
+                break
+            try:
+                item = arrived.get(timeout=PATIENCE)
+            except queue.Empty:
+                break
+        if chunk:
+            yield chunk
+        if isinstance(item, BaseException):
+            raise item
+        if item is None:
+            return
+
+
+def translate(
+    translator: Translator, source: str, write: Write, *, form: str, output_form: Form
+) -> int:
+    """Translate `source` (a path or `-`) line by line; returns the number of lines."""
+    count = 0
+    for chunk in chunks(source):
+        for translation in translator.translate_chunk(chunk):
+            write(render(translation, count, form, output_form))
+            count += 1
+        if form == "text":
+            sys.stdout.flush()
+    return count
+
+
+def render(translation: Translation, number: int, form: str, output_form: Form) -> str:
+    """One line's translations in the asked format, each line ended."""
+    candidates = translation.candidates
+    match form:
+        case "json":
+            each = [
+                {
+                    "text": one.text,
+                    "tokenised": one.tokenised,
+                    "subwords": one.subwords,
+                    "score": one.score,
+                    "log_prob": one.log_prob,
+                }
+                for one in candidates
+            ]
+            record = {"line": number + 1, "source": translation.source, "translations": each}
+            return json.dumps(record, ensure_ascii=False) + "\n"
+        case "tsv":
+            return "".join(
+                f"{number + 1}\t{rank}\t{one.score:.6f}\t{one.log_prob:.6f}\t"
+                f"{_shown(one, output_form)}\n"
+                for rank, one in enumerate(candidates, 1)
+            )
+        case "fairseq":
+            return _fairseq(translation, number)
+    if len(candidates) == 1:
+        return _shown(candidates[0], output_form) + "\n"
+    return "".join(
+        f"{number} ||| {_shown(one, output_form)} ||| {one.score:.6f}\n" for one in candidates
+    )
+
+
+def _shown(candidate: Candidate, form: Form) -> str:
+    if form == "raw":
+        return candidate.text
+    return candidate.tokenised if form == "tokenised" else " ".join(candidate.subwords)
+
+
+def _fairseq(translation: Translation, number: int) -> str:
+    """S- source subwords, H- score and subwords, D- detokenised, P- log-probability of each token."""
+    lines = [f"S-{number}\t{' '.join(translation.subwords)}"]
+    for one in translation.candidates:
+        lines.append(f"H-{number}\t{one.score}\t{' '.join(one.subwords)}")
+        lines.append(f"D-{number}\t{one.score}\t{one.text}")
+        lines.append(f"P-{number}\t{' '.join(f'{value:.4f}' for value in one.each)}")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,158 @@
+"""Multi-head attention (Vaswani et al. 2017, section 3.2) over a stack itself or a memory."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from nmtdeep.model.layers.context import Context, State, Sublayer
+
+
+def attend(
+    q: Tensor, k: Tensor, v: Tensor, *, mask: Tensor | None, causal: bool, dropout: float
+) -> Tensor:
+    """softmax(q k^T / sqrt(d_h)) v (Eq. 1), each of shape `(sentences, heads, positions, d_h)`.
+
+    On a CPU the product runs in fp32 also under bf16 autocast: torch's bf16 backward of it is
+    several times slower there, and the island is small.
+    """
+    dtype = q.dtype
+    island = q.device.type == "cpu" and dtype in (torch.bfloat16, torch.float16)
+    if island:
+        q, k, v = q.float(), k.float(), v.float()
+    with torch.autocast(q.device.type, enabled=False):
+        attended = F.scaled_dot_product_attention(
+            q, k, v, attn_mask=mask, is_causal=causal, dropout_p=dropout
+        )
+    return attended.to(dtype)
+
+
+def split_heads(x: Tensor, heads: int) -> Tensor:
+    """`(sentences, positions, width)` to `(sentences, heads, positions, width / heads)`."""
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def join_heads(x: Tensor) -> Tensor:
+    """Undo `split_heads`."""
+    return x.transpose(1, 2).flatten(2)
+
+
+class KeyValues:
+    """Keys and values of the positions so far, `(rows, heads, steps, d_h)`."""
+
+    def __init__(self) -> None:
+        self.keys: Tensor | None = None
+        self.values: Tensor | None = None
+
+    def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Add the newest position and return all."""
+        if self.keys is not None and self.values is not None:
+            keys = torch.cat((self.keys, keys), dim=2)
+            values = torch.cat((self.values, values), dim=2)
+        self.keys, self.values = keys, values
+        return keys, values
+
+    def select(self, rows: Tensor, sentences: Tensor | None) -> None:
+        """Keep hypotheses `rows`."""
+        if self.keys is not None and self.values is not None:
+            self.keys, self.values = self.keys[rows], self.values[rows]
+
+
+class SelfAttention(Sublayer):
+    """Attention of a stack over itself, `(sentences, positions, width)` to the same.
+
+    Args:
+        width: model width d.
+        heads: number of heads; divides the width.
+        dropout: probability on the attention weights.
+        causal: True lets a position see itself and what stands before it only.
+    """
+
+    def __init__(self, width: int, heads: int, *, dropout: float = 0.0, causal: bool) -> None:
+        super().__init__()
+        self.heads = heads
+        self.dropout = dropout
+        self.causal = causal
+        self.qkv = nn.Linear(width, 3 * width)
+        self.output = nn.Linear(width, width)
+
+    def start(self, context: Context) -> KeyValues:
+        """No position yet."""
+        return KeyValues()
+
+    def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
+        """Attend from every position of `x`; with a state, from the newest to all so far."""
+        q, k, v = (split_heads(part, self.heads) for part in self.qkv(x).chunk(3, dim=-1))
+        if isinstance(state, KeyValues):
+            k, v = state.append(k, v)
+        attended = attend(
+            q,
+            k,
+            v,
+            mask=context.mask,
+            causal=self.causal and state is None,
+            dropout=self.dropout if self.training else 0.0,
+        )
+        return self.output(join_heads(attended))  # type: ignore[no-any-return]
+
+
+class MemoryKeyValues:
+    """Keys and values of the encoder's output: once per sentence, shared by its hypotheses."""
+
+    def __init__(self, keys: Tensor, values: Tensor, mask: Tensor | None) -> None:
+        self.keys = keys
+        self.values = values
+        self.mask = mask
+
+    def select(self, rows: Tensor, sentences: Tensor | None) -> None:
+        """Keep `sentences`."""
+        if sentences is not None:
+            self.keys, self.values = self.keys[sentences], self.values[sentences]
+            self.mask = None if self.mask is None else self.mask[sentences]
+
+
+class CrossAttention(Sublayer):
+    """Attention of the decoder over the encoder's output.
+
+    Args:
+        width: model width d.
+        heads: number of heads; divides the width.
+        dropout: probability on the attention weights.
+    """
+
+    def __init__(self, width: int, heads: int, *, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.heads = heads
+        self.dropout = dropout
+        self.query = nn.Linear(width, width)
+        self.key_value = nn.Linear(width, 2 * width)
+        self.output = nn.Linear(width, width)
+
+    def start(self, context: Context) -> MemoryKeyValues:
+        """Project the memory once."""
+        if context.memory is None:
+            raise ValueError("cross-attention needs a memory in its context")
+        k, v = self.key_value(context.memory).chunk(2, dim=-1)
+        return MemoryKeyValues(
+            split_heads(k, self.heads), split_heads(v, self.heads), context.memory_mask
+        )
+
+    def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
+        """Attend from every position of `x` to the memory.
+
+        With a state, `x` is `(sentences * hypotheses, 1, width)` and the hypotheses of a sentence
+        are its query positions, so that the memory is never copied for each of them.
+        """
+        memory = state if isinstance(state, MemoryKeyValues) else self.start(context)
+        sentences = memory.keys.shape[0]
+        q = split_heads(self.query(x).reshape(sentences, -1, x.shape[-1]), self.heads)
+        attended = attend(
+            q,
+            memory.keys,
+            memory.values,
+            mask=memory.mask,
+            causal=False,
+            dropout=self.dropout if self.training else 0.0,
+        )
+        return self.output(join_heads(attended).reshape(x.shape))  # type: ignore[no-any-return]

@@ -1,0 +1,63 @@
+"""Token embeddings and the output matrix."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class TokenEmbedding(nn.Module):
+    """dropout(positions(sqrt(d) E[ids] + b)), `(sentences, positions)` ids to `(..., width)`.
+
+    Args:
+        weight: `(types, width)` table E, possibly shared with the other side or the output.
+        positions: module that adds positions, called as `positions(x, start)`.
+        bias: `(width,)` vector b added to every embedding (Zhang et al. 2019's release), or None.
+        dropout: probability on the sum.
+    """
+
+    def __init__(
+        self,
+        weight: nn.Parameter,
+        positions: nn.Module,
+        *,
+        bias: nn.Parameter | None,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.weight = weight
+        self.bias = bias
+        self.positions = positions
+        self.scale = math.sqrt(weight.shape[1])
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, ids: Tensor, start: int = 0) -> Tensor:
+        """Embed `ids` that stand at positions `start`, `start + 1`, ..."""
+        x = F.embedding(ids, self.weight) * self.scale
+        if self.bias is not None:
+            x = x + self.bias
+        return self.dropout(self.positions(x, start))  # type: ignore[no-any-return]
+
+
+class OutputProjection(nn.Module):
+    """Logits over the target vocabulary, without bias.
+
+    Args:
+        weight: `(types, width)`, usually the target embedding's own table.
+    """
+
+    def __init__(self, weight: nn.Parameter) -> None:
+        super().__init__()
+        self.weight = weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`(..., width)` to `(..., types)`."""
+        return F.linear(x, self.weight)
+
+
+def empty_table(types: int, width: int) -> nn.Parameter:
+    """A `(types, width)` table for the initialiser to fill."""
+    return nn.Parameter(torch.empty(types, width))

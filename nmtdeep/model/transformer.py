@@ -1,0 +1,179 @@
+"""The Transformer: two stacks, embeddings and an output, assembled from the seven slots."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from torch import Tensor, nn
+
+from nmtdeep.model.layers.bridge import Bridge
+from nmtdeep.model.layers.combination import Combination
+from nmtdeep.model.layers.context import Context, State
+from nmtdeep.model.layers.embedding import OutputProjection, TokenEmbedding
+from nmtdeep.model.layers.residual import Residual
+
+
+class Layer(nn.Module):
+    """Wrapped sublayers, one after the other.
+
+    Args:
+        sublayers: the residual wrappers in order.
+    """
+
+    def __init__(self, sublayers: Sequence[Residual]) -> None:
+        super().__init__()
+        self.sublayers = nn.ModuleList(sublayers)
+
+    def start(self, context: Context) -> list[State | None]:
+        """Each sublayer's state before the first decoding step."""
+        return [wrapper.sublayer.start(context) for wrapper in self.sublayers]  # type: ignore[union-attr, operator]
+
+    def forward(
+        self, x: Tensor, context: Context, states: Sequence[State | None] | None = None
+    ) -> Tensor:
+        """`(sentences, positions, width)` to the same."""
+        for number, wrapper in enumerate(self.sublayers):
+            x = wrapper(x, context, None if states is None else states[number])
+        return x
+
+
+class StackOutput(NamedTuple):
+    """What a stack computed."""
+
+    top: Tensor
+    layers: list[Tensor]
+
+
+class Stack(nn.Module):
+    """Layers, what each of them reads, and the norm on top.
+
+    Args:
+        layers: bottom first.
+        combination: what each layer reads of those below it.
+        norm: applied to the top; `nn.Identity()` where the layers end with a norm.
+    """
+
+    def __init__(self, layers: Sequence[Layer], combination: Combination, norm: nn.Module) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+        self.combination = combination
+        self.norm = norm
+
+    def forward(
+        self,
+        x: Tensor,
+        contexts: Sequence[Context],
+        states: Sequence[Sequence[State | None]] | None = None,
+    ) -> StackOutput:
+        """`x` `(sentences, positions, width)` through all layers, one context for each."""
+        outputs: list[Tensor] = []
+        history = self.combination.start(x)
+        for number, (layer, context) in enumerate(zip(self.layers, contexts, strict=True)):
+            read = self.combination.read(history)
+            outputs.append(layer(read, context, None if states is None else states[number]))
+            history = self.combination.add(history, outputs[-1])
+        return StackOutput(self.norm(self.combination.read(history)), outputs)
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A batch of encoded sources: one memory per decoder layer, and the mask of all.
+
+    Attributes:
+        memories: each `(sentences, source, width)`.
+        mask: `(sentences, 1, 1, source)`, True at real tokens.
+    """
+
+    memories: list[Tensor]
+    mask: Tensor
+
+    def contexts(self) -> list[Context]:
+        """What each decoder layer looks at."""
+        return [Context(memory=memory, memory_mask=self.mask) for memory in self.memories]
+
+
+class DecoderState:
+    """Everything the decoder remembers between steps, rows grouped by sentence."""
+
+    def __init__(self, layers: list[list[State | None]], rows_per_sentence: int) -> None:
+        self.layers = layers
+        self.rows_per_sentence = rows_per_sentence
+        self.position = 0
+
+    def select(self, rows: Tensor, sentences: Tensor | None) -> None:
+        """Reorder hypotheses within sentences, and drop all but `sentences` (None: keep all)."""
+        for states in self.layers:
+            for state in states:
+                if state is not None:
+                    state.select(rows, sentences)
+
+
+class Transformer(nn.Module):
+    """Encoder-decoder Transformer (Vaswani et al. 2017) of any depth.
+
+    Args:
+        source_embedding: ids to `(sentences, source, width)`.
+        target_embedding: the same for the target; may share its table.
+        encoder: stack over the source.
+        bridge: encoder outputs to one memory per decoder layer.
+        decoder: causal stack over the target.
+        output: `(..., width)` to logits over the target vocabulary.
+        pad: id that fills sentences up to the longest of a batch.
+    """
+
+    def __init__(
+        self,
+        *,
+        source_embedding: TokenEmbedding,
+        target_embedding: TokenEmbedding,
+        encoder: Stack,
+        bridge: Bridge,
+        decoder: Stack,
+        output: OutputProjection,
+        pad: int,
+    ) -> None:
+        super().__init__()
+        self.source_embedding = source_embedding
+        self.target_embedding = target_embedding
+        self.encoder = encoder
+        self.bridge = bridge
+        self.decoder = decoder
+        self.output = output
+        self.pad = pad
+
+    def encode(self, source: Tensor) -> Encoded:
+        """Encode ids `(sentences, source)`, padded at the end."""
+        mask = (source != self.pad)[:, None, None, :]
+        contexts = [Context(mask=mask)] * len(self.encoder.layers)
+        top, layers = self.encoder(self.source_embedding(source), contexts)
+        return Encoded(self.bridge(top, layers, len(self.decoder.layers)), mask)
+
+    def decode(self, target: Tensor, encoded: Encoded) -> Tensor:
+        """Hidden states `(sentences, target, width)` that predict the token after each of `target`.
+
+        `target` `(sentences, target)` starts with the end-of-sentence id and is padded at the end,
+        where causality hides it; hidden states at padded positions are meaningless.
+        """
+        return self.decoder(self.target_embedding(target), encoded.contexts()).top  # type: ignore[no-any-return]
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        """`decode(target, encode(source))`: hidden states, to be projected by the loss."""
+        return self.decode(target, self.encode(source))
+
+    def start(self, encoded: Encoded, rows_per_sentence: int) -> DecoderState:
+        """State before the first step, for `rows_per_sentence` hypotheses of each sentence."""
+        layers = [
+            layer.start(context)  # type: ignore[operator]
+            for layer, context in zip(self.decoder.layers, encoded.contexts(), strict=True)
+        ]
+        return DecoderState(layers, rows_per_sentence)
+
+    def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
+        """Logits `(rows, types)` after the newest `tokens` `(rows,)`; the state moves on by one."""
+        x = self.target_embedding(tokens[:, None], state.position)
+        contexts = [Context()] * len(self.decoder.layers)
+        top = self.decoder(x, contexts, state.layers).top
+        state.position += 1
+        return self.output(top[:, 0])  # type: ignore[no-any-return]

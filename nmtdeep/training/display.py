@@ -1,0 +1,244 @@
+"""What a training shows: a live bar on a terminal, plain lines elsewhere, records on disk."""
+
+from __future__ import annotations
+
+import json
+import math
+import resource
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from nmtdeep.config.training import Training
+from nmtdeep.training.run_directory import LOG, RECORDS, VALIDATIONS
+from nmtdeep.training.state import Progress as TrainingProgress
+from nmtdeep.training.update import UpdateResult
+from nmtdeep.training.validation import Validation
+
+
+class Window:
+    """Sums over the updates since the last log line."""
+
+    def __init__(self) -> None:
+        self.results: list[UpdateResult] = []
+        self.waited = 0.0
+        self.since = time.perf_counter()
+
+    def add(self, result: UpdateResult, waited: float) -> None:
+        """Count one update and the seconds that it waited for its data."""
+        self.results.append(result)
+        self.waited += waited
+
+    def figures(self) -> dict[str, float]:
+        """Means and rates of the window; losses per target token in nats."""
+        seconds = max(time.perf_counter() - self.since, 1e-9)
+        tokens = sum(result.target_tokens for result in self.results)
+        padded = sum(result.padded_tokens for result in self.results)
+        real = sum(result.real_tokens for result in self.results)
+        nll = sum(result.nll for result in self.results) / tokens
+        return {
+            "loss": sum(result.loss for result in self.results) / tokens,
+            "nll": nll,
+            "ppl": math.exp(min(nll, 700)),
+            "tokens_per_second": tokens / seconds,
+            "updates_per_second": len(self.results) / seconds,
+            "tokens_per_update": tokens / len(self.results),
+            "padding": 1 - real / padded,
+            "wait": self.waited / seconds,
+            "gradient_norm": sum(result.gradient_norm for result in self.results)
+            / len(self.results),
+            "skipped": sum(result.skipped for result in self.results),
+        }
+
+
+def short(number: float) -> str:
+    """A count as people say it: 27.9k, 1.3M."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(number) >= size:
+            return f"{number / size:.1f}{letter}"
+    return f"{number:.1f}" if number < 10 else f"{number:.0f}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as h:mm:ss."""
+    whole = int(max(seconds, 0))
+    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+
+
+def memory(device: torch.device) -> int:
+    """Bytes at the peak: of the GPU's allocations, or of this process."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak * (1 if sys.platform == "darwin" else 1024)
+
+
+def log_line(record: dict[str, Any]) -> str:
+    """One line of `train.log` from one record of `train.jsonl`."""
+    return (
+        f"epoch {record['epoch']} | update {record['update']}/{record['max_updates']} | "
+        f"loss {record['loss']:.3f} | nll {record['nll']:.3f} | ppl {record['ppl']:.2f} | "
+        f"tok/s {short(record['tokens_per_second'])} | upd/s {record['updates_per_second']:.2f} | "
+        f"tok/upd {short(record['tokens_per_update'])} | pad {record['padding']:.1%} | "
+        f"wait {record['wait']:.1%} | lr {record['lr']:.2e} | "
+        f"gnorm {record['gradient_norm']:.3f} | mem {short(record['memory'])} | "
+        f"eta {duration(record['eta'])}"
+    )
+
+
+class Display:
+    """Writes `train.log`, `train.jsonl`, `validations.tsv`, TensorBoard events and the screen.
+
+    Args:
+        run: run directory.
+        total: updates at most, for the bar.
+        quiet: nothing on the screen but warnings.
+    """
+
+    def __init__(self, run: Path, *, total: int, quiet: bool = False) -> None:
+        self.run = run
+        self.total = total
+        self.console = Console(stderr=True, quiet=quiet, soft_wrap=True, highlight=False)
+        self.window = Window()
+        self._bar: Progress | None = None
+        self._task = TaskID(0)
+        self._tensorboard = _tensorboard(run)
+
+    def __enter__(self) -> Display:
+        self._log = (self.run / LOG).open("a", encoding="utf-8", buffering=1)
+        self._records = (self.run / RECORDS).open("a", encoding="utf-8", buffering=1)
+        if self.console.is_terminal and not self.console.quiet:
+            self._bar = Progress(
+                TextColumn("[bold]{task.description}"),
+                BarColumn(bar_width=None),
+                TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+                TimeElapsedColumn(),
+                TextColumn("{task.fields[figures]}"),
+                console=self.console,
+            )
+            self._task = self._bar.add_task("training", total=self.total, figures="")
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+        self._log.close()
+        self._records.close()
+        if self._tensorboard is not None:
+            self._tensorboard.close()
+
+    def say(self, text: str) -> None:
+        """A message for the log and the screen."""
+        self._log.write(text + "\n")
+        self.console.print(text, markup=False)
+
+    def updated(self, update: int, result: UpdateResult, *, waited: float) -> None:
+        """Count one update; moves the bar."""
+        self.window.add(result, waited)
+        if self._bar is not None:
+            figures = (
+                f"loss {result.loss / result.target_tokens:.3f} gnorm {result.gradient_norm:.2f}"
+            )
+            self._bar.update(self._task, completed=update, figures=figures)
+
+    def logged(
+        self, progress: TrainingProgress, settings: Training, *, lr: float, device: torch.device
+    ) -> None:
+        """Write the window's figures and start a new window."""
+        figures = self.window.figures()
+        left = (settings.max_updates - progress.update) / figures["updates_per_second"]
+        if settings.max_minutes is not None:
+            left = min(left, settings.max_minutes * 60 - progress.seconds)
+        record = {
+            "kind": "train",
+            "update": progress.update,
+            "max_updates": settings.max_updates,
+            "epoch": progress.epoch + 1,
+            **figures,
+            "lr": lr,
+            "memory": memory(device),
+            "target_tokens": progress.target_tokens,
+            "seconds": progress.seconds,
+            "eta": left,
+        }
+        self._record(record)
+        self.say(log_line(record))
+        self.restart()
+
+    def restart(self) -> None:
+        """Start a new window: what lies between is not training time."""
+        self.window = Window()
+
+    def validated(
+        self, update: int, epoch: int, validation: Validation, *, is_best: bool, seconds: float
+    ) -> None:
+        """Write a validation's figures."""
+        bleu = "" if validation.bleu is None else f"{validation.bleu:.2f}"
+        self._record(
+            {
+                "kind": "validation",
+                "update": update,
+                "epoch": epoch,
+                "valid_loss": validation.loss,
+                "valid_nll": validation.nll,
+                "valid_ppl": validation.perplexity,
+                "valid_bleu": validation.bleu,
+                "signature": validation.signature,
+                "seconds": seconds,
+            }
+        )
+        table = self.run / VALIDATIONS
+        fresh = not table.exists()
+        with table.open("a", encoding="utf-8") as file:
+            if fresh:
+                file.write("update\tepoch\tloss\tnll\tppl\tbleu\tbest\n")
+            file.write(
+                f"{update}\t{epoch}\t{validation.loss:.4f}\t{validation.nll:.4f}\t"
+                f"{validation.perplexity:.3f}\t{bleu}\t{'*' if is_best else ''}\n"
+            )
+        self.say(
+            f"validation | update {update} | loss {validation.loss:.3f} | nll {validation.nll:.3f} | "
+            f"ppl {validation.perplexity:.2f}"
+            + (f" | bleu {bleu}" if bleu else "")
+            + f" | {seconds:.1f} s"
+            + (" | best so far" if is_best else "")
+        )
+        if validation.sample is not None:
+            self.say(f"  {validation.sample[0]}\n  -> {validation.sample[1]}")
+
+    def _record(self, record: dict[str, Any]) -> None:
+        self._records.write(json.dumps(record) + "\n")
+        if self._tensorboard is not None:
+            for name, value in record.items():
+                if isinstance(value, float):
+                    self._tensorboard.add_scalar(
+                        f"{record['kind']}/{name}", value, record["update"]
+                    )
+
+
+def _tensorboard(run: Path) -> Any:
+    """A TensorBoard writer where its package is installed, else None."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return None
+    return SummaryWriter(str(run / "tensorboard"))  # type: ignore[no-untyped-call]
+
+
+def describe(lines: Sequence[tuple[str, str]]) -> str:
+    """Names and values in two aligned columns."""
+    width = max(len(name) for name, _ in lines)
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in lines)

@@ -1,0 +1,44 @@
+"""Learning rates: pure functions of the update number, counted from 1."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from nmtdeep.config import training as config
+
+
+def inverse_square_root(
+    update: int, *, peak: float, warmup_updates: int, warmup_init: float
+) -> float:
+    """Linear from `warmup_init` to `peak`, then peak sqrt(W) / sqrt(u), with u = update - 1 done.
+
+    fairseq's inverse_sqrt: update number t runs at the rate that belongs to t - 1 updates done, so
+    the first update runs at `warmup_init`.
+    """
+    done = update - 1
+    if done < warmup_updates:
+        return warmup_init + done * (peak - warmup_init) / warmup_updates
+    return peak * (warmup_updates / done) ** 0.5  # type: ignore[no-any-return]
+
+
+def noam(update: int, *, scale: float, warmup_updates: int, width: int) -> float:
+    """scale d^-0.5 min(t^-0.5, t W^-1.5) (Vaswani et al. 2017, Eq. 3)."""
+    return scale * width**-0.5 * min(update**-0.5, update * warmup_updates**-1.5)  # type: ignore[no-any-return]
+
+
+def learning_rate(schedule: config.Schedule, update: int, *, width: int) -> float:
+    """Learning rate of update number `update`, from 1, as the recipe says."""
+    match schedule:
+        case config.InverseSquareRoot():
+            return inverse_square_root(
+                update,
+                peak=schedule.lr,
+                warmup_updates=schedule.warmup_updates,
+                warmup_init=schedule.warmup_init_lr,
+            )
+        case config.Noam():
+            return noam(
+                update, scale=schedule.scale, warmup_updates=schedule.warmup_updates, width=width
+            )
+        case _ as unknown:
+            assert_never(unknown)

@@ -1,0 +1,92 @@
+"""Where a training stands: everything besides weights and moments that resuming needs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from nmtdeep.errors import CheckpointError
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Position in the data and in the search for the best model.
+
+    Attributes:
+        update: updates done.
+        epoch: epochs done.
+        next_in_epoch: updates of the current epoch that are done.
+        seconds: time spent training, restarts included.
+        target_tokens: target tokens trained on.
+        best: best validation figure so far, larger is better (a loss is negated).
+        best_update: update of that figure.
+        stale: validations since then.
+        score: figure of this very update, if it was validated.
+        loss_scale: of fp16 training.
+    """
+
+    update: int = 0
+    epoch: int = 0
+    next_in_epoch: int = 0
+    seconds: float = 0.0
+    target_tokens: int = 0
+    best: float | None = None
+    best_update: int = 0
+    stale: int = 0
+    score: float | None = None
+    loss_scale: float = 1.0
+
+    def validated(self, score: float) -> Progress:
+        """After a validation that gave `score`."""
+        if self.best is None or score > self.best:
+            return replace(self, score=score, best=score, best_update=self.update, stale=0)
+        return replace(self, score=score, stale=self.stale + 1)
+
+    def to_json(self) -> dict[str, Any]:
+        """For `state.json`."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, state: dict[str, Any]) -> Progress:
+        """Read back; raises CheckpointError if a field is missing."""
+        try:
+            return cls(**{name: state[name] for name in cls.__dataclass_fields__})
+        except KeyError as error:
+            raise CheckpointError(
+                f"state.json has no {error}: this checkpoint cannot be trained on; start a new run"
+            ) from error
+
+
+def optimiser_tensors(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Adam's moments by parameter name: `<moment>/<parameter>`."""
+    return {
+        f"{moment}/{name}": value
+        for name, parameter in model.named_parameters()
+        for moment, value in optimiser.state[parameter].items()
+    }
+
+
+def restore_optimiser(
+    model: nn.Module, optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]
+) -> None:
+    """Put saved moments back, all or none.
+
+    Raises:
+        CheckpointError: if they belong to other parameters.
+    """
+    moments = ("step", "exp_avg", "exp_avg_sq")
+    names = [name for name, _ in model.named_parameters()]
+    if set(tensors) != {f"{moment}/{name}" for moment in moments for name in names}:
+        raise CheckpointError(
+            "the optimiser's moments belong to another model: start a new run with --out"
+        )
+    for name, parameter in model.named_parameters():
+        state = {moment: tensors[f"{moment}/{name}"] for moment in moments}
+        for moment in moments[1:]:
+            state[moment] = state[moment].to(parameter.device)
+        # Fused Adam keeps its step counters beside the parameters.
+        state["step"] = state["step"].to(parameter.device)
+        optimiser.state[parameter] = state

@@ -1,0 +1,79 @@
+"""What a training says of itself before its first update."""
+
+from __future__ import annotations
+
+import torch
+
+from nmtdeep.config import Recipe
+from nmtdeep.data.corpus import DataDirectory
+from nmtdeep.model.transformer import Transformer
+from nmtdeep.training.display import describe, short
+from nmtdeep.training.state import Progress
+
+
+def parameter_count(model: torch.nn.Module) -> int:
+    """Trainable numbers; a shared table counts once."""
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def memory_estimate(recipe: Recipe, parameters: int) -> float:
+    """Rough bytes of a training step: weights, gradients, two moments, and kept activations.
+
+    Activations are counted as 4-byte numbers: per layer and padded token about 16 widths, 3 inner
+    widths and the attention weights of a 30-token sentence.
+    """
+    model, tokens = recipe.model, recipe.training.batches.max_tokens
+    activations = 0
+    for stack, attentions in ((model.encoder, 1), (model.decoder, 2)):
+        per_token = 16 * model.width + 3 * stack.feed_forward + 2 * attentions * stack.heads * 30
+        activations += stack.depth * per_token * tokens
+    return 16.0 * parameters + 4.0 * activations
+
+
+def opening(
+    recipe: Recipe,
+    data: DataDirectory,
+    model: Transformer,
+    device: torch.device,
+    dtype: torch.dtype,
+    progress: Progress,
+) -> str:
+    """Model, data, device and what was dropped, as a small table."""
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+    threads = f", {torch.get_num_threads()} threads" if device.type == "cpu" else ""
+    parameters = parameter_count(model)
+    batches = recipe.training.batches
+    vocabularies = {
+        len(data.pipeline.source.vocabulary),
+        len(data.pipeline.target.vocabulary),
+    }
+    lines = [
+        (
+            "model",
+            f"{recipe.model.encoder.depth}+{recipe.model.decoder.depth} layers, width "
+            f"{recipe.model.width}, {parameters:,} parameters",
+        ),
+        ("vocabulary", " and ".join(f"{size:,} types" for size in vocabularies)),
+        (
+            "corpus",
+            f"{data.path}: {len(data.corpus('train')):,} training pairs, "
+            f"{len(data.corpus('valid')):,} for validation",
+        ),
+        *_dropped(data),
+        (
+            "updates",
+            f"of {batches.tokens_per_update:,} padded tokens, {batches.max_tokens:,} at once",
+        ),
+        ("device", f"{name}{threads}, matrix products in {str(dtype).removeprefix('torch.')}"),
+        ("memory", f"about {short(memory_estimate(recipe, parameters))} bytes"),
+        ("start", f"update {progress.update}" if progress.update else "fresh"),
+    ]
+    return describe(lines)
+
+
+def _dropped(data: DataDirectory) -> list[tuple[str, str]]:
+    """Training pairs that preprocessing dropped, by reason."""
+    dropped = {reason: count for reason, count in data.index.get("dropped", {}).items() if count}
+    if not dropped:
+        return [("dropped", "no pair")]
+    return [("dropped", ", ".join(f"{count:,} {reason}" for reason, count in dropped.items()))]

@@ -1,0 +1,162 @@
+"""One optimiser step: exact gradients, mixed precision, randomness by position."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from nmtdeep.config import training as config
+from nmtdeep.data.batching import Batch
+from nmtdeep.errors import DivergenceError, UserError
+from nmtdeep.model.transformer import Transformer
+from nmtdeep.training.loss import Loss, smoothed_cross_entropy
+
+SMALLEST_SCALE = 2.0**-10
+
+
+@dataclass(frozen=True)
+class UpdateResult:
+    """What one update saw, sums over its target tokens in nats.
+
+    Attributes:
+        loss: label-smoothed loss.
+        nll: negative log-likelihood.
+        gradient_norm: before clipping.
+        skipped: True if fp16 gradients overflowed and nothing was changed.
+    """
+
+    loss: float
+    nll: float
+    target_tokens: int
+    padded_tokens: int
+    real_tokens: int
+    gradient_norm: float
+    skipped: bool
+
+
+def make_optimiser(model: Transformer, adam: config.Adam) -> torch.optim.Optimizer:
+    """Adam with decoupled weight decay, fused; the learning rate is set before each update."""
+    return torch.optim.AdamW(
+        model.parameters(),
+        lr=0.0,
+        betas=adam.betas,
+        eps=adam.epsilon,
+        weight_decay=adam.weight_decay,
+        fused=True,
+    )
+
+
+def resolve_precision(precision: str, device: torch.device) -> torch.dtype:
+    """dtype of the matrix products for `precision` on `device`.
+
+    Raises:
+        UserError: if the device cannot compute it.
+    """
+    if precision == "auto":
+        precision = "bf16" if _native_bf16(device) else "fp32"
+    if precision == "fp16" and device.type == "cpu":
+        raise UserError("fp16 needs a GPU: use --precision bf16 or fp32 on a CPU")
+    return {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
+
+
+def _native_bf16(device: torch.device) -> bool:
+    if device.type == "cuda":
+        return torch.cuda.get_device_capability(device)[0] >= 8
+    try:
+        return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    except AttributeError:  # another processor family or another torch
+        return False
+
+
+def seed_for(seed: int, update: int, batch: int) -> int:
+    """Seed of the dropout of one batch: a function of where it stands, so no state is saved."""
+    return int(np.random.SeedSequence((seed, update, batch)).generate_state(1, np.uint64)[0] >> 1)
+
+
+def train_update(
+    model: Transformer,
+    optimiser: torch.optim.Optimizer,
+    scaler: torch.amp.GradScaler,
+    batches: Sequence[Batch],
+    *,
+    update: int,
+    lr: float,
+    settings: config.Training,
+    dtype: torch.dtype,
+) -> UpdateResult:
+    """Forward, backward and step over all batches of update number `update`.
+
+    The gradient is that of the smoothed loss summed over all target tokens of the update and divided
+    once by their number, however they are spread over batches.
+
+    Raises:
+        DivergenceError: if loss or gradients are not finite, naming update and parameter.
+    """
+    tokens = sum(batch.target_tokens for batch in batches)
+    device = model.output.weight.device
+    loss = torch.zeros((), dtype=torch.float64, device=device)
+    nll = torch.zeros((), dtype=torch.float64, device=device)
+    model.train()
+    for number, batch in enumerate(batches):
+        torch.manual_seed(seed_for(settings.seed, update, number))
+        sums = batch_loss(model, batch, smoothing=settings.label_smoothing, dtype=dtype)
+        scaler.scale(sums.smoothed / tokens).backward()  # type: ignore[no-untyped-call]
+        loss += sums.smoothed.detach()
+        nll += sums.nll
+    for group in optimiser.param_groups:
+        group["lr"] = lr
+    scaler.unscale_(optimiser)
+    limit = settings.clip_norm or math.inf
+    norm = float(torch.nn.utils.clip_grad_norm_(model.parameters(), limit))
+    finite = math.isfinite(norm)
+    if not finite and not scaler.is_enabled():
+        raise DivergenceError(_diagnosis(model, update, float(loss) / tokens))
+    scaler.step(optimiser)
+    scaler.update()
+    if scaler.is_enabled() and scaler.get_scale() < SMALLEST_SCALE:
+        raise DivergenceError(_diagnosis(model, update, float(loss) / tokens))
+    optimiser.zero_grad(set_to_none=True)
+    return UpdateResult(
+        loss=float(loss),
+        nll=float(nll),
+        target_tokens=tokens,
+        padded_tokens=sum(batch.padded_tokens for batch in batches),
+        real_tokens=sum(batch.real_tokens for batch in batches),
+        gradient_norm=norm,
+        skipped=not finite,
+    )
+
+
+def batch_loss(model: Transformer, batch: Batch, *, smoothing: float, dtype: torch.dtype) -> Loss:
+    """Summed loss of one batch with matrix products in `dtype`; see `Loss`."""
+    device = batch.source.device
+    mixed = dtype in (torch.bfloat16, torch.float16)
+    with torch.autocast(device.type, dtype=dtype if mixed else torch.bfloat16, enabled=mixed):
+        hidden = model(batch.source, batch.target_input)
+    return smoothed_cross_entropy(
+        hidden,
+        model.output.weight,
+        batch.target_output,
+        smoothing=smoothing,
+        pad=model.pad,
+        dtype=dtype if mixed else None,
+    )
+
+
+def _diagnosis(model: Transformer, update: int, loss: float) -> str:
+    """Which gradients are not finite, and what to try."""
+    bad = [
+        name
+        for name, parameter in model.named_parameters()
+        if parameter.grad is not None and not torch.isfinite(parameter.grad).all()
+    ]
+    where = f"{len(bad)} gradients are not finite, first {bad[0]}" if bad else "gradients overflow"
+    return (
+        f"training diverged at update {update}: loss {loss:.3f} per token, {where}; try a lower "
+        "training.schedule.lr, more warmup_updates, training.clip_norm=1, or residual: pre_norm; "
+        "the last checkpoint is whole"
+    )

@@ -1,0 +1,93 @@
+"""What is measured on held-out text while training."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from nmtdeep.config import Recipe
+from nmtdeep.data.batching import Batch, collate, cut, sort_by_length
+from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
+from nmtdeep.decoding.translator import Settings, Translator
+from nmtdeep.model.transformer import Transformer
+from nmtdeep.scoring import score_texts
+from nmtdeep.training.update import batch_loss
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Figures of one validation.
+
+    Attributes:
+        loss: label-smoothed, nats per target token.
+        nll: negative log-likelihood, nats per target token.
+        bleu: sacreBLEU of real decoding, or None where the recipe wants none.
+        signature: of that score.
+        sample: a source line and its translation, to look at.
+    """
+
+    loss: float
+    nll: float
+    bleu: float | None
+    signature: str
+    sample: tuple[str, str] | None
+
+    @property
+    def perplexity(self) -> float:
+        """exp(nll)."""
+        return math.exp(min(self.nll, 700))
+
+
+class Validator:
+    """The validation set, read once, and how the recipe wants it measured."""
+
+    def __init__(self, data: DataDirectory, recipe: Recipe, *, dtype: torch.dtype) -> None:
+        self.recipe = recipe
+        self.dtype = dtype
+        self.pipeline = data.pipeline
+        self.corpus = data.corpus("valid")
+        self.sources = data.sources("valid")
+        self.references = data.references("valid")
+
+    def __call__(self, model: Transformer) -> Validation:
+        """Measure `model`, which is left in evaluation mode."""
+        model.eval()
+        loss, nll = corpus_loss(model, self.corpus, self.recipe, dtype=self.dtype)
+        if not self.recipe.training.validation.bleu:
+            return Validation(loss, nll, None, "", None)
+        translations = self._translate(model)
+        (score,) = score_texts(translations, [self.references], ("bleu",))
+        place = len(self.sources) // 3
+        sample = (self.sources[place], translations[place])
+        return Validation(loss, nll, score.value, score.signature, sample)
+
+    def _translate(self, model: Transformer) -> Sequence[str]:
+        decoding = self.recipe.decoding
+        settings = Settings(
+            **decoding.model_dump() | {"beam": self.recipe.training.validation.beam},
+            input_form=self.recipe.text.input,
+        )
+        translator = Translator([model], self.pipeline, settings)
+        raw = self.pipeline.reference_form == "raw"
+        return [one.text if raw else one.tokenised for one in translator.translate(self.sources)]
+
+
+@torch.inference_mode()
+def corpus_loss(
+    model: Transformer, corpus: ParallelCorpus, recipe: Recipe, *, dtype: torch.dtype
+) -> tuple[float, float]:
+    """Smoothed loss and negative log-likelihood of a corpus, nats per target token."""
+    lengths = np.stack((corpus.source.lengths, corpus.target.lengths))
+    tokens, smoothed, nll = 0, 0.0, 0.0
+    budget = recipe.training.batches.max_tokens
+    for indices in cut(lengths.max(axis=0), sort_by_length(lengths), budget):
+        batch: Batch = collate(corpus, indices).to(model.output.weight.device)
+        sums = batch_loss(model, batch, smoothing=recipe.training.label_smoothing, dtype=dtype)
+        smoothed += float(sums.smoothed)
+        nll += float(sums.nll)
+        tokens += batch.target_tokens
+    return smoothed / tokens, nll / tokens
