@@ -64,7 +64,7 @@ def explain(error: ValidationError, source: Source, label: str) -> list[Problem]
         what = _say(detail, path, source.values)
         if path and path[-1] == "type" and detail["type"] == "literal_error":
             path = path[:-1]
-        origin = _locate(path, what, source.origins) or Origin(label, 1)
+        origin = _locate(path, what, source.origins) or Origin(label)
         found.append(Problem(origin, f"{dotted(path)}: {what}" if path else what))
     return found
 
@@ -119,21 +119,24 @@ def _unknown_key(path: KeyPath, values: Any) -> str:
     owners = [each.tag for each in everywhere if each.path == (*above, key) and each.tag]
     if owners and section is not None:
         return f"unknown key of type {tag_of(section)} (it belongs to type {' and '.join(owners)})"
-    same = [each for each in everywhere if each.path[-1] == key]
-    same = [each for each in same if each.path[:1] == above[:1]] or same
-    if same:
-        places = list(dict.fromkeys(map(str, same)))[:3]
-        return f"unknown key (did you mean {' or '.join(places)}?)"
+    elsewhere = _places(key, above)
     near = did_you_mean(key, siblings)
-    if near:
-        return f"unknown key{near}"
-    far = get_close_matches(key, [each.path[-1] for each in everywhere], n=1, cutoff=0.8)
-    if far:
-        place = next(str(each) for each in everywhere if each.path[-1] == far[0])
-        return f"unknown key (did you mean {place}?)"
+    if elsewhere or near:
+        return f"unknown key{elsewhere or near}"
+    similar = get_close_matches(key, [each.path[-1] for each in everywhere], n=1, cutoff=0.8)
+    if similar:
+        return f"unknown key{_places(similar[0], above)}"
     return (
         f"unknown key: choose from {', '.join(siblings)}" if siblings else "unknown key: delete it"
     )
+
+
+def _places(key: str, above: tuple[str, ...]) -> str:
+    """Where a key of this name may stand, those of the same top section first."""
+    found = [each for each in keys() if each.path[-1] == key]
+    found = [each for each in found if each.path[:1] == above[:1]] or found
+    places = list(dict.fromkeys(map(str, found)))[:3]
+    return f" (did you mean {' or '.join(places)}?)" if places else ""
 
 
 def _wrong_choice(kind: str, context: Any, given: Any, path: KeyPath, values: Any) -> str:

@@ -147,7 +147,7 @@ def _compose(text: str, label: str) -> yaml.Node | None:
         loader = Loader(text)
         return loader.get_single_node()
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
+        mark = error.context_mark if _unclosed(error) else error.problem_mark
         where = label if mark is None or "\n" not in text else f"{label}:{mark.line + 1}"
         raise ConfigError(f"{where}: {_syntax(error)}") from None
     except yaml.reader.ReaderError as error:
@@ -165,8 +165,14 @@ def _compose(text: str, label: str) -> yaml.Node | None:
             loader.dispose()
 
 
+def _unclosed(error: yaml.MarkedYAMLError) -> bool:
+    return error.context_mark is not None and "stream" in str(error.problem)
+
+
 def _syntax(error: yaml.MarkedYAMLError) -> str:
     problem = str(error.problem)
+    if _unclosed(error):
+        return "a bracket or quote opened here is never closed: close it"
     if problem.startswith("aliases"):
         return problem
     if "single document" in str(error.context):

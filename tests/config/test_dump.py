@@ -1,0 +1,57 @@
+"""A recipe written out in full loads back equal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nmtdeep.config.load import dump, from_mapping, load_recipe, read_config
+from nmtdeep.errors import ConfigError
+
+from .writing import write
+
+
+@given(
+    note=st.text(max_size=60),
+    scores=st.dictionaries(st.text(max_size=12), st.floats(allow_nan=False, allow_infinity=False)),
+    epsilon=st.floats(min_value=1e-300, max_value=1e300),
+    width=st.integers(min_value=1, max_value=10**6).map(lambda half: 16 * half),
+    tag=st.sampled_from(["joint", "separate", "none"]),
+    residual=st.sampled_from(["pre_norm", "post_norm"]),
+    ratio=st.none() | st.floats(min_value=1, max_value=9),
+    language=st.sampled_from(["no", "on", "yes", "off", "de"]),
+)
+@settings(deadline=None, max_examples=150)
+def test_dump_and_load_are_inverse(
+    tmp_path_factory: pytest.TempPathFactory, language: str, tag: str, width: int, **given_: Any
+) -> None:
+    values: dict[str, Any] = {
+        "description": given_["note"][::-1],
+        "reference": {"note": given_["note"], "scores": given_["scores"]},
+        "text": {"target": language, "bpe": tag, "clean": {"max_ratio": given_["ratio"]}},
+        "model": {
+            "width": width,
+            "encoder": {"residual": given_["residual"]},
+            "norm_epsilon": given_["epsilon"],
+        },
+    }
+    recipe = from_mapping(values)
+    path = tmp_path_factory.getbasetemp() / "dumped.yaml"
+    path.write_text(dump(recipe), encoding="utf-8", newline="\n")
+    assert load_recipe(str(path)) == recipe
+    assert dump(load_recipe(str(path))) == dump(recipe)
+
+
+def test_read_config_takes_a_run_directory_or_its_file(folder: Path) -> None:
+    recipe = load_recipe("multi30k-en-de", ["training.seed=7"])
+    write("run/config.yaml", dump(recipe))
+    assert read_config(Path("run")) == read_config(Path("run/config.yaml")) == recipe
+
+
+def test_read_config_of_a_folder_without_one(folder: Path) -> None:
+    with pytest.raises(ConfigError, match=r"config\.yaml: no such file: check the name"):
+        read_config(folder)

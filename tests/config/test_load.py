@@ -1,0 +1,234 @@
+"""The loader: what a file says, where it says it, what it extends, what overrides it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nmtdeep.config import Recipe
+from nmtdeep.config.load import load_recipe, merge, resolve
+from nmtdeep.config.yaml_source import Origin, Source, parse
+
+from .writing import problems, write
+
+# Values
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e-4", 1e-4),
+        ("1E3", 1000.0),
+        ("-2.5e+1", -25.0),
+        (".5", 0.5),
+        ("1_000", 1000),
+        ("-3", -3),
+        ("0", 0),
+        ("010", "010"),
+        ("1:30", "1:30"),
+        ("2019-01-01", "2019-01-01"),
+        ("no", "no"),
+        ("on", "on"),
+        ("true", True),
+        ("False", False),
+        ("~", None),
+        ("", None),
+        ("'1'", "1"),
+        ("e5", "e5"),
+        ("1e", "1e"),
+        ("[1, 2e-1, x]", [1, 0.2, "x"]),
+        ("{a: no, b: {c: 1}}", {"a": "no", "b": {"c": 1}}),
+    ],
+)
+def test_scalars_are_those_of_yaml_1_2(text: str, value: Any) -> None:
+    found = parse(f"key: {text}\n", "x.yaml").values["key"]
+    assert found == value
+    assert type(found) is type(value)
+
+
+def test_infinity_and_nan_are_numbers_that_no_key_takes(folder: Path) -> None:
+    name = write("x.yaml", "training:\n  clip_norm: .inf\n  label_smoothing: .nan\n")
+    assert problems(name) == [
+        "x.yaml:2: training.clip_norm: must be a finite number, not inf",
+        "x.yaml:3: training.label_smoothing: must be a finite number, not nan",
+    ]
+
+
+def test_norwegian_is_a_language(folder: Path) -> None:
+    assert load_recipe(write("x.yaml", "text:\n  target: no\n")).text.target == "no"
+
+
+def test_an_empty_section_says_nothing(folder: Path) -> None:
+    assert load_recipe(write("x.yaml", "model:\ntraining:\n  batches:\n")) == Recipe()
+
+
+# Origins
+
+
+def test_every_value_knows_its_line(folder: Path) -> None:
+    write("base.yaml", "model:\n  width: 64\n  encoder: {heads: 4,\n    depth: 2}\n")
+    child = "extends: base.yaml\nmodel:\n  encoder:\n    depth: 3\n    residual: post_norm\n"
+    resolved = resolve(write("child.yaml", child), ["training.optimiser.betas=[0.8, 0.9]"])
+    origins = {
+        ("model", "width"): "base.yaml:2",
+        ("model", "encoder", "heads"): "base.yaml:3",
+        ("model", "encoder", "depth"): "child.yaml:4",
+        ("model", "encoder", "residual", "type"): "child.yaml:5",
+        ("model", "decoder", "residual", "type"): "default",
+        ("model", "decoder", "heads"): "default",
+        ("training", "optimiser", "betas"): "override",
+        ("training", "optimiser", "betas", 1): "override",
+        ("training", "optimiser", "epsilon"): "default",
+    }
+    assert {path: resolved.origin(path) for path in origins} == origins
+    encoder = resolved.recipe.model.encoder
+    assert (resolved.recipe.model.width, encoder.heads, encoder.depth) == (64, 4, 3)
+    assert encoder.residual.type == "post_norm"
+
+
+def test_merge_forgets_the_origins_of_what_it_replaces() -> None:
+    below = Source({"a": {"type": "x", "n": 1}}, {("a", "n"): Origin("below", 1)})
+    above = Source({"a": {"type": "y"}}, {("a", "type"): Origin("above", 2)})
+    merged = merge(below, above)
+    assert merged.values == {"a": {"type": "y"}}
+    assert merged.origins == {("a", "type"): Origin("above", 2)}
+
+
+# Extending
+
+
+def test_a_chain_merges_deeply_and_the_nearest_wins(folder: Path) -> None:
+    write("far/a.yaml", "training: {seed: 1, max_updates: 10, schedule: {lr: 1e-3}}\n")
+    write("b.yaml", "extends: far/a.yaml\ntraining: {seed: 2, schedule: {warmup_updates: 7}}\n")
+    recipe = load_recipe(write("c.yaml", "extends: b.yaml\ntraining: {seed: 3}\n"))
+    schedule = recipe.training.schedule.model_dump()
+    assert (recipe.training.seed, recipe.training.max_updates) == (3, 10)
+    assert (schedule["lr"], schedule["warmup_updates"]) == (1e-3, 7)
+
+
+def test_a_path_is_relative_to_the_file_that_says_it(folder: Path) -> None:
+    write("one/two/child.yaml", "extends: ../base.yaml\n")
+    write("one/base.yaml", "training: {seed: 5}\nmodle: 1\n")
+    assert problems("one/two/child.yaml") == [
+        "one/base.yaml:2: modle: unknown key (did you mean model?)"
+    ]
+
+
+def test_a_recipe_extends_a_shipped_one_by_name(folder: Path) -> None:
+    name = write("x.yaml", "extends: multi30k-en-de\ntraining: {seed: 9}\n")
+    resolved = resolve(name)
+    assert resolved.recipe.model == load_recipe("multi30k-en-de").model
+    assert resolved.origin(("model", "width")).startswith("recipes/multi30k-en-de.yaml:")
+
+
+def test_description_and_reference_are_of_one_recipe(folder: Path) -> None:
+    recipe = load_recipe(write("x.yaml", "extends: multi30k-en-de\n"))
+    assert recipe.description == ""
+    assert recipe.reference == Recipe().reference
+
+
+def test_a_changed_type_drops_the_fields_of_the_old(folder: Path) -> None:
+    write(
+        "a.yaml", "training: {schedule: {lr: 1e-2, warmup_updates: 9}}\ntext: {bpe: {merges: 5}}\n"
+    )
+    recipe = load_recipe(write("b.yaml", "extends: a.yaml\ntraining: {schedule: noam}\n"))
+    assert recipe.training.schedule.model_dump() == {
+        "type": "noam",
+        "scale": 1.0,
+        "warmup_updates": 4000,
+    }
+    same = load_recipe(write("c.yaml", "extends: a.yaml\ntext: {bpe: {type: joint}}\n"))
+    assert same.text.bpe.model_dump()["merges"] == 5
+
+
+def test_lists_are_replaced(folder: Path) -> None:
+    sublayers = "model: {decoder: {sublayers: [cross_attention, feed_forward]}}\n"
+    recipe = load_recipe(write("a.yaml", sublayers))
+    assert [part.type for part in recipe.model.decoder.sublayers] == [
+        "cross_attention",
+        "feed_forward",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        (
+            {"a": "extends: b.yaml\n", "b": "\nextends: a.yaml\n"},
+            "b.yaml:2: extends: a.yaml extends this recipe in turn: break the circle",
+        ),
+        (
+            {"a": "extends: ./a.yaml\n"},
+            "a.yaml:1: extends: ./a.yaml extends this recipe in turn: break the circle",
+        ),
+        (
+            {"a": "extends: gone.yaml\n"},
+            "a.yaml:1: extends: no such file gone.yaml: check the name",
+        ),
+        (
+            {"a": "extends: multi30k\n"},
+            "a.yaml:1: extends: no recipe 'multi30k' (did you mean multi30k-en-de",
+        ),
+        ({"a": "extends: [b, c]\n"}, "a.yaml:1: extends: must be the name or file of one recipe"),
+        ({"a": "model: {extends: b}\n"}, "a.yaml:1: model.extends: only a recipe file can extend"),
+    ],
+)
+def test_what_cannot_be_extended(folder: Path, files: dict[str, str], message: str) -> None:
+    for name, text in files.items():
+        write(f"{name}.yaml", text)
+    assert problems("a.yaml")[0].startswith(message)
+
+
+# Overrides
+
+
+def test_overrides_come_last_and_in_order(folder: Path) -> None:
+    recipe = load_recipe(
+        write("x.yaml", "training: {seed: 2, schedule: {lr: 1e-2}}\n"),
+        [
+            "training.seed=3",
+            "training.seed=4",
+            "training.schedule.lr=2e-3",
+            "model.encoder.residual=post_norm",
+            "text.bpe.merges=99",
+            "training.max_epochs=",
+            "description=a run",
+        ],
+    )
+    assert recipe.training.seed == 4
+    assert recipe.training.schedule.model_dump()["lr"] == 2e-3
+    assert recipe.model.encoder.residual.type == "post_norm"
+    assert recipe.text.bpe.model_dump()["merges"] == 99
+    assert recipe.training.max_epochs is None
+    assert recipe.description == "a run"
+
+
+def test_an_override_may_be_a_whole_section(folder: Path) -> None:
+    name = write("x.yaml", "training: {schedule: {lr: 1e-2}}\n")
+    recipe = load_recipe(name, ["training.schedule={type: noam, scale: 2}"])
+    assert recipe.training.schedule.model_dump()["scale"] == 2
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("modle.width=3", "modle: unknown key (did you mean model?)"),
+        ("model.width", "not an override: write key.path=value"),
+        ("=3", "not an override: write key.path=value"),
+        ("model..width=3", "not an override: write key.path=value"),
+        ("model.width=[1", "a bracket or quote opened here is never closed: close it"),
+        ("model.width=*x", "aliases are not allowed: write the value out"),
+        ("model.width=511", "model: width 511 is not a multiple of encoder.heads 8"),
+        ("model.encoder.heads=7", "model: width 512 is not a multiple of encoder.heads 7"),
+        ("model.width=1e2", "model.width: must be a whole number, not 100.0: write 100"),
+        ("text.input=bpe", "text.input: bpe is split already: set text.bpe: none"),
+        ("training.lr=1", "training.lr: unknown key (did you mean training.schedule.lr?)"),
+        ("extends=x", "extends: only a recipe file can extend another"),
+    ],
+)
+def test_a_wrong_override_is_quoted(folder: Path, override: str, message: str) -> None:
+    name = write("x.yaml", "model:\n  width: 512\n  encoder: {heads: 8}\n")
+    (line,) = problems(name, override)
+    assert line.startswith(f"override {override!r}: {message}")

@@ -1,0 +1,215 @@
+"""The shipped recipes, the commands that show them, and the documents made from them."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from typer.testing import CliRunner
+
+from nmtdeep.cli.recipes import app
+from nmtdeep.config import names
+from nmtdeep.config.load import list_recipes, load_recipe, resolve
+from nmtdeep.errors import ConfigError
+
+ROOT = Path(__file__).parent.parent
+ENTRIES = list_recipes()
+NAMES = [entry.name for entry in ENTRIES]
+PAPERS = ("wang-2019", "li-2020", "zhang-2019", "xu-2020")
+PUBLISHED = [name for name in NAMES if name.startswith(PAPERS)]
+
+
+def invoke(*arguments: str) -> str:
+    result = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def writer() -> ModuleType:
+    """The script that writes docs/config.md and docs/recipes.md."""
+    path = ROOT / "scripts" / "write_config_reference.py"
+    spec = importlib.util.spec_from_file_location("write_config_reference", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+# The recipes
+
+
+def test_every_file_is_listed_once() -> None:
+    files = {path.relative_to(ROOT / "recipes") for path in (ROOT / "recipes").rglob("*.y*ml")}
+    assert files == {Path(f"{name}.yaml") for name in NAMES}
+    assert len(NAMES) == len(files)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_recipe_loads_and_describes_itself(name: str) -> None:
+    recipe = load_recipe(name)
+    (entry,) = (entry for entry in ENTRIES if entry.name == name)
+    assert recipe.description == entry.description
+    assert 10 < len(recipe.description) <= 90
+    assert recipe.training.checkpoints.every <= recipe.training.max_updates
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_published_row_says_where_it_comes_from(name: str) -> None:
+    reference = load_recipe(name).reference
+    assert reference.paper.startswith(name[0].upper())
+    assert reference.table.startswith("Table ")
+    assert reference.row
+    assert reference.scores or "failed" in reference.note
+    assert reference.parameters or name.startswith("xu-2020")
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_folders_readme_tells_each_row(name: str) -> None:
+    folder, _, row = name.partition("/")
+    reference = load_recipe(name).reference
+    text = (ROOT / "recipes" / folder / "README.md").read_text(encoding="utf-8")
+    (line,) = (line for line in text.splitlines() if line.startswith(f"| `{row}` |"))
+    for score, value in reference.scores.items():
+        assert f"{score} {value:g}" in line
+    assert reference.parameters in line
+
+
+@pytest.mark.parametrize(
+    ("name", "tokens", "updates", "depths"),
+    [
+        ("wang-2019/wmt16-en-de/pre-base", 8 * 4096, 100_000, (6, 6)),
+        ("wang-2019/wmt16-en-de/pre-20", 8 * 8192, 50_000, (20, 6)),
+        ("wang-2019/nist-zh-en/pre-25", 8 * 8192, 25_000, (25, 6)),
+        ("wang-2019/wmt18-zh-en/pre-big", 8 * 4096, 500_000, (6, 6)),
+        ("li-2020/wmt16-en-de/deep-48", 8 * 8192, 50_000, (48, 6)),
+        ("li-2020/wmt14-en-fr/deep-24", 8 * 8192, 150_000, (24, 6)),
+        ("zhang-2019/wmt14-en-de/pre-20", 44_000, 300_000, (20, 20)),
+        ("xu-2020/wmt14-en-de/v2-24", 25_000, 100_000, (24, 24)),
+        ("multi30k-en-de", 2 * 4096, 8000, (4, 4)),
+    ],
+)
+def test_the_papers_batches_updates_and_depths(
+    name: str, tokens: int, updates: int, depths: tuple[int, int]
+) -> None:
+    recipe = load_recipe(name)
+    assert recipe.training.batches.tokens_per_update == tokens
+    assert recipe.training.max_updates == updates
+    assert (recipe.model.encoder.depth, recipe.model.decoder.depth) == depths
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in NAMES if re.search("big|base|/(post|pre|v)", name)]
+)
+def test_a_name_keeps_its_word(name: str) -> None:
+    model = load_recipe(name).model
+    row = name.rpartition("/")[2]
+    norm = "post_norm" if row.startswith(("post", "v1")) else "pre_norm"
+    assert {model.encoder.residual.type, model.decoder.residual.type} == {norm}
+    big = row.endswith("big")
+    assert (model.width, model.encoder.heads, model.encoder.feed_forward) == (
+        (1024, 16, 4096) if big else (512, 8, 2048)
+    )
+    assert model.encoder.heads == model.decoder.heads
+    assert model.encoder.feed_forward == model.decoder.feed_forward
+
+
+def test_a_last_component_is_enough_where_it_is_unique() -> None:
+    assert load_recipe("v2-12") == load_recipe("xu-2020/wmt14-en-de/v2-12")
+    with pytest.raises(ConfigError, match=r"pre-base: \d recipes have this name: say li-2020/"):
+        load_recipe("pre-base")
+    with pytest.raises(ConfigError, match="a folder of recipes: say one of xu-2020/wmt14-en-de/v1"):
+        load_recipe("xu-2020")
+
+
+def test_names_sort_as_people_count() -> None:
+    assert NAMES.index("xu-2020/wmt14-en-de/v2-6") < NAMES.index("xu-2020/wmt14-en-de/v2-12")
+
+
+def test_an_installed_package_finds_its_own_recipes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(names.nmtdeep, "__file__", str(tmp_path / "nmtdeep" / "__init__.py"))
+    assert names.recipes_root() == tmp_path / "recipes"
+    (tmp_path / "nmtdeep" / "recipes").mkdir(parents=True)
+    assert names.recipes_root() == tmp_path / "nmtdeep" / "recipes"
+
+
+# The commands
+
+
+def test_list_prints_names_and_descriptions() -> None:
+    lines = [line.split("\t") for line in invoke("list").splitlines()]
+    assert lines == [[entry.name, entry.description] for entry in ENTRIES]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("flags", [(), ("--plain",)], ids=["origins", "plain"])
+def test_show_prints_a_recipe_that_loads_back_equal(
+    name: str, flags: tuple[str, ...], tmp_path: Path
+) -> None:
+    shown = tmp_path / "shown.yaml"
+    shown.write_text(invoke("show", name, "training.seed=11", *flags), encoding="utf-8")
+    assert load_recipe(str(shown)) == load_recipe(name, ["training.seed=11"])
+
+
+def test_show_prints_the_origin_of_each_value() -> None:
+    name = "wang-2019/wmt16-en-de/pre-20"
+    resolved = resolve(name)
+    text = invoke("show", name, "training.schedule.lr=1e-3")
+    comments = dict(re.findall(r"^ *(\w+): .*  # (.*)$", text, flags=re.MULTILINE))
+    assert comments["lr"] == "override"
+    assert comments["log_every"] == "default"
+    assert comments["lenpen"] == resolved.origin(("decoding", "lenpen"))
+    assert _line(comments["lenpen"]).startswith("decoding: {beam: 4, lenpen: 0.6")
+    assert _line(resolved.origin(("model", "encoder", "depth"))) == "  encoder: {depth: 20}"
+    values = [line for line in text.splitlines() if not line.endswith(":")]
+    assert all("  # " in line for line in values)
+    assert "#" not in invoke("show", name, "--plain")
+
+
+def _line(origin: str) -> str:
+    file, _, line = origin.rpartition(":")
+    return (ROOT / file).read_text(encoding="utf-8").splitlines()[int(line) - 1]
+
+
+def test_recipes_need_no_torch() -> None:
+    code = (
+        "import sys; from nmtdeep.config.load import load_recipe; load_recipe('multi30k-en-de');"
+        "sys.exit('torch' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+# The documents
+
+
+def test_the_reference_of_the_config_is_up_to_date(writer: ModuleType) -> None:
+    written = (ROOT / "docs" / "config.md").read_text(encoding="utf-8")
+    assert written == writer.config_reference(), "run scripts/write_config_reference.py"
+
+
+def test_the_list_of_recipes_is_up_to_date(writer: ModuleType) -> None:
+    written = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
+    assert written == writer.recipe_reference(), "run scripts/write_config_reference.py"
+
+
+def test_what_the_document_of_recipes_tells_to_type(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```bash\n(.*?)```", text, flags=re.DOTALL)
+    commands = [shlex.split(line) for block in blocks for line in block.splitlines()]
+    assert len(commands) == 4
+    for program, group, *arguments in commands:
+        assert (program, group) == ("nmtdeep", "recipes")
+        invoke(*arguments)
+    (example,) = re.findall(r"```yaml\n(.*?)```", text, flags=re.DOTALL)
+    (tmp_path / "mine.yaml").write_text(example, encoding="utf-8")
+    recipe = load_recipe(str(tmp_path / "mine.yaml"))
+    assert (recipe.model.encoder.depth, recipe.model.width) == (12, 128)
