@@ -58,7 +58,7 @@ DEFAULT_OUTPUT = Path(__file__).resolve().parents[1] / "nmtdeep" / "demo" / "cor
 ENGLISH_FILE = re.compile(r"homeassistant/components/([^/]+)/translations/en\.json")
 INTEGRATION_TITLE = re.compile(r"[^/]+/title")
 PLACEHOLDER = re.compile(r"\{\w+\}|%\(\w+\)[sd]|%[sd]\b")
-# Searched in each side after its placeholders were replaced by "0".
+# Searched in each side after its placeholders were replaced by "x".
 UNWANTED: dict[str, re.Pattern[str]] = {
     "line break": re.compile(r"[\n\r\t\v\f]"),
     "URL or address": re.compile(
@@ -150,7 +150,7 @@ def lengths_differ(source: str, target: str) -> bool:
 def rejection(pair: Pair) -> str | None:
     """Return the name of the first rule that rejects a pair, or None to keep it."""
     sides = [pair.source, pair.target]
-    plain = [PLACEHOLDER.sub("0", side) for side in sides]
+    plain = [PLACEHOLDER.sub("x", side) for side in sides]
     if INTEGRATION_TITLE.fullmatch(pair.key):
         return "integration title"
     for name, pattern in UNWANTED.items():

@@ -20,7 +20,7 @@ def tagged(value: Any) -> Any:
 
 Count = Annotated[int, Field(gt=0, strict=True)]
 CountOrZero = Annotated[int, Field(ge=0, strict=True)]
-Probability = Annotated[float, Field(ge=0, lt=1)]
-Positive = Annotated[float, Field(gt=0)]
-NotNegative = Annotated[float, Field(ge=0)]
+Probability = Annotated[float, Field(ge=0, lt=1, strict=True)]
+Positive = Annotated[float, Field(gt=0, strict=True)]
+NotNegative = Annotated[float, Field(ge=0, strict=True)]
 Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}$")]

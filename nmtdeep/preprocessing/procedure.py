@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import TypeVar
 
@@ -235,12 +236,14 @@ class _Run:
         self, verb: str, split: str, stage: Callable[[list[Pair]], Result], pairs: Iterator[Pair]
     ) -> Iterator[Result]:
         """Chunks of pairs through a stage, in workers if there are enough of them."""
-        total = self.reports[split].read
+        report = self.reports[split]
+        total = report.kept or report.read  # kept is known once cleaning is over
         workers = self.workers if total > 4 * CHUNK else 1
         with self.progress.step(f"{verb} {split}", total) as advance:
-            for result in ordered_map(stage, chunks(pairs, CHUNK), workers=workers):
+            results = ordered_map(stage, chunks(pairs, CHUNK), workers=workers)
+            for result, start in zip(results, count(0, CHUNK), strict=False):
                 yield result
-                advance(CHUNK)
+                advance(min(CHUNK, total - start))
 
 
 def _restrict(bpe: Bpe, words: Counter[str], threshold: int) -> Bpe:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-CHUNK = 512
+CHUNK, SLICE = 2048, 64
 
 
 class Loss(NamedTuple):
@@ -47,7 +48,7 @@ def smoothed_cross_entropy(
 
 
 class _Chunked(torch.autograd.Function):
-    """The sum and, while logits are at hand, its gradients."""
+    """The sums and, while logits are at hand, the gradients of the first."""
 
     @staticmethod
     def forward(
@@ -60,54 +61,59 @@ class _Chunked(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         wanted = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
         exact = torch.float64 if hidden.dtype == torch.float64 else torch.float32
-        matrix = weight.detach().to(dtype)
+        rows, matrix = hidden.detach().to(dtype), weight.detach().to(dtype)
         grad_hidden = torch.empty_like(hidden) if wanted else None
         grad_weight = torch.zeros_like(weight, dtype=exact) if wanted else None
         smoothed = torch.zeros((), dtype=exact, device=hidden.device)
         nll = torch.zeros((), dtype=exact, device=hidden.device)
+        # One buffer for all chunks: fresh pages of this size cost as much as the products.
+        buffer = rows.new_empty(min(CHUNK, len(targets)), len(matrix))
         for first in range(0, len(targets), CHUNK):
             part = slice(first, first + CHUNK)
-            rows = hidden[part].detach().to(dtype)
-            loss, likelihood, gradient = _chunk(
-                rows, matrix, targets[part], smoothing, exact, wanted
-            )
-            smoothed += loss
-            nll += likelihood
+            logits = buffer[: len(rows[part])]
+            torch.mm(rows[part], matrix.t(), out=logits)
+            for loss, likelihood in _slices(logits, targets[part], smoothing, exact, wanted):
+                smoothed += loss
+                nll += likelihood
             if grad_hidden is not None and grad_weight is not None:
-                gradient = gradient.to(dtype)
-                grad_hidden[part] = gradient @ matrix
-                grad_weight += gradient.t() @ rows
-        ctx.save_for_backward(grad_hidden, grad_weight)
+                # What were logits are now the gradients with respect to them.
+                grad_hidden[part] = logits @ matrix
+                grad_weight += logits.t() @ rows[part]
+        if wanted:
+            ctx.save_for_backward(grad_hidden, grad_weight)
         ctx.mark_non_differentiable(nll)
         return smoothed, nll
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         grad_hidden, grad_weight = ctx.saved_tensors
-        scale = gradients[0]
-        return grad_hidden * scale, (grad_weight * scale), None, None, None
+        return grad_hidden * gradients[0], grad_weight * gradients[0], None, None, None
 
 
-def _chunk(
-    rows: Tensor,
-    matrix: Tensor,
-    targets: Tensor,
-    smoothing: float,
-    exact: torch.dtype,
-    wanted: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Loss, negative log-likelihood and gradient with respect to the logits of one chunk."""
-    logits = (rows @ matrix.t()).to(exact)
+def _slices(
+    logits: Tensor, targets: Tensor, smoothing: float, exact: torch.dtype, wanted: bool
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Loss and negative log-likelihood, a few rows at a time so that they stay in a CPU's cache.
+
+    Where gradients are wanted they take the place of the logits `(positions, types)`.
+    """
     types = logits.shape[1]
     rest = smoothing / (types - 1)
-    columns = targets[:, None]
-    norms = logits.logsumexp(dim=1)
-    nll = norms.sum() - logits.gather(1, columns).sum()
-    # sum_v -log p(v) over all v; the target's share is put right below.
-    everything = types * norms.sum() - logits.sum()
-    loss = (1 - smoothing - rest) * nll + rest * everything
-    if wanted:
-        logits.sub_(norms[:, None]).exp_().sub_(rest)
-        correction = torch.full_like(columns, smoothing + rest - 1, dtype=exact)
-        logits.scatter_add_(1, columns, correction)
-    return loss, nll, logits
+    step = SLICE if logits.device.type == "cpu" else CHUNK
+    for first in range(0, len(targets), step):
+        part = slice(first, first + step)
+        x = logits[part].to(exact)
+        columns = targets[part, None]
+        x.sub_(x.amax(dim=1, keepdim=True))
+        at_target, sums = x.gather(1, columns), x.sum(dim=1, keepdim=True)
+        x.exp_()
+        mass = x.sum(dim=1, keepdim=True)
+        norms = mass.log()
+        nll = (norms - at_target).sum()
+        # sum_v -log p(v) over all v; the target's share of it is taken off the first term.
+        everything = (types * norms - sums).sum()
+        yield (1 - smoothing - rest) * nll + rest * everything, nll
+        if wanted:
+            x.div_(mass).sub_(rest)
+            x.scatter_add_(1, columns, torch.full_like(at_target, smoothing + rest - 1))
+            logits[part] = x

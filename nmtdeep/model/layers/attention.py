@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from functools import lru_cache
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmtdeep.model.layers.context import Context, State, Sublayer
+from nmtdeep.model.layers.dropout import dropout as drop
 
 
 def attend(
@@ -14,18 +18,36 @@ def attend(
 ) -> Tensor:
     """softmax(q k^T / sqrt(d_h)) v (Eq. 1), each of shape `(sentences, heads, positions, d_h)`.
 
-    On a CPU the product runs in fp32 also under bf16 autocast: torch's bf16 backward of it is
-    several times slower there, and the island is small.
+    Args:
+        mask: broadcasts to `(sentences, heads, queries, keys)`, True where a query may attend.
+        causal: a query may attend to keys up to its own place only.
+        dropout: probability on the attention weights.
+
+    A GPU runs torch's fused kernels. On a CPU those are several times slower than plain matrix
+    products at the lengths of sentences, and slower still backwards in bf16: there the formula is
+    written out, in fp32 also under bf16.
     """
-    dtype = q.dtype
-    island = q.device.type == "cpu" and dtype in (torch.bfloat16, torch.float16)
-    if island:
-        q, k, v = q.float(), k.float(), v.float()
-    with torch.autocast(q.device.type, enabled=False):
-        attended = F.scaled_dot_product_attention(
+    if q.device.type != "cpu":
+        return F.scaled_dot_product_attention(
             q, k, v, attn_mask=mask, is_causal=causal, dropout_p=dropout
         )
-    return attended.to(dtype)
+    dtype = q.dtype
+    with torch.autocast("cpu", enabled=False):
+        if dtype in (torch.bfloat16, torch.float16):
+            q, k, v = q.float(), k.float(), v.float()
+        scores = (q * q.shape[-1] ** -0.5) @ k.transpose(2, 3)
+        if mask is not None:
+            scores = scores.masked_fill(~mask, -math.inf)
+        if causal:
+            scores = scores + _causal(q.shape[2], q.dtype)
+        weights = drop(scores.softmax(dim=3), dropout, training=dropout > 0)
+        return (weights @ v).to(dtype)
+
+
+@lru_cache(maxsize=512)
+def _causal(length: int, dtype: torch.dtype) -> Tensor:
+    """`(queries, keys)`: 0 where a query may attend, -inf at keys behind it."""
+    return torch.full((length, length), -math.inf, dtype=dtype).triu(1)
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:

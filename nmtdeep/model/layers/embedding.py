@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from nmtdeep.model.layers.dropout import Dropout
+
 
 class TokenEmbedding(nn.Module):
     """dropout(positions(sqrt(d) E[ids] + b)), `(sentences, positions)` ids to `(..., width)`.
@@ -32,7 +34,7 @@ class TokenEmbedding(nn.Module):
         self.bias = bias
         self.positions = positions
         self.scale = math.sqrt(weight.shape[1])
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, ids: Tensor, start: int = 0) -> Tensor:
         """Embed `ids` that stand at positions `start`, `start + 1`, ..."""

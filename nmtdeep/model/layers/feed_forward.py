@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from nmtdeep.model.layers.context import Context, State, Sublayer
+from nmtdeep.model.layers.dropout import Dropout
 
 
 class FeedForward(Sublayer):
@@ -21,7 +22,7 @@ class FeedForward(Sublayer):
         super().__init__()
         self.inner = nn.Linear(width, inner)
         self.outer = nn.Linear(inner, width)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
         """Apply both maps at each position."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from nmtdeep.model.layers.context import Context, State, Sublayer
+from nmtdeep.model.layers.dropout import Dropout
 
 
 class Residual(nn.Module):
@@ -20,7 +21,7 @@ class Residual(nn.Module):
         super().__init__()
         self.sublayer = sublayer
         self.norm = norm
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
         """Apply the wrapped sublayer, `(sentences, positions, width)` to the same."""

@@ -1,0 +1,52 @@
+"""The command itself: languages, overrides, dry run, and errors as one line."""
+
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from nmtdeep.cli.preprocess import preprocess
+from nmtdeep.data.corpus import DataDirectory
+
+app = typer.Typer()
+app.command()(preprocess)
+RECIPE = "text:\n  bpe: {type: joint, merges: 30}\n"
+
+
+@pytest.fixture
+def files(tmp_path) -> Path:
+    for name in ("train", "dev", "test"):
+        for language in ("en", "cs"):
+            (tmp_path / f"{name}.{language}").write_text("one cat .\ntwo cats .\n" * 4)
+    (tmp_path / "recipe.yaml").write_text(RECIPE)
+    return tmp_path
+
+
+def call(files: Path, *more: str):
+    arguments = [str(files / "recipe.yaml"), "--train", str(files / "train")]
+    arguments += ["--valid", str(files / "dev"), "--out", str(files / "data"), "-t", "cs"]
+    return CliRunner().invoke(app, [*arguments, *more])
+
+
+def test_makes_a_data_directory(files):
+    result = call(files, "--test", str(files / "test"), "text.input=tokenised")
+    assert result.exit_code == 0, result.output
+    assert "BPE merges, joint" in result.output
+    data = DataDirectory.open(files / "data")
+    assert data.languages == ("en", "cs")
+    assert data.splits == ["train", "valid", "test"]
+    assert data.pipeline.config.input == "tokenised"
+
+
+def test_quiet_says_nothing(files):
+    result = call(files, "-q", "--workers", "1")
+    assert (result.exit_code, result.output) == (0, "")
+
+
+def test_dry_run_shows_and_writes_nothing(files):
+    result = call(files, "--dry-run")
+    assert result.exit_code == 0, result.output
+    assert "train: 8 pairs of" in result.output
+    assert "target: cs" in result.output
+    assert not (files / "data").exists()

@@ -1,0 +1,103 @@
+"""Another segmentation each epoch, of the same words, whatever the order or the workers."""
+
+import random
+
+import numpy as np
+import pytest
+
+from nmtdeep.config import Recipe
+from nmtdeep.data import bpe_dropout
+from nmtdeep.data.bpe_dropout import resample
+from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
+from nmtdeep.errors import UserError
+from nmtdeep.preprocessing import Progress, preprocess
+from nmtdeep.text.bpe import join
+
+LINES = ["lower wider newest houses", "newer houses lowest <unk>", "wider lower newer"] * 20
+
+
+def data(tmp_path, **text) -> DataDirectory:
+    for name in ("train", "dev"):
+        for language in ("en", "de"):
+            (tmp_path / f"{name}.{language}").write_text("".join(f"{x}\n" for x in LINES))
+    recipe = Recipe.model_validate({"text": {"input": "tokenised", **text}})
+    out, progress = tmp_path / "data", Progress("none")
+    preprocess(recipe, train=tmp_path / "train", valid=tmp_path / "dev", out=out, progress=progress)
+    return DataDirectory.open(out)
+
+
+def sentences(corpus: ParallelCorpus) -> list[list[int]]:
+    return [
+        side[index].tolist()
+        for side in (corpus.source, corpus.target)
+        for index in range(len(side))
+    ]
+
+
+@pytest.fixture
+def trained(tmp_path) -> DataDirectory:
+    return data(tmp_path, bpe={"type": "joint", "merges": 30, "dropout": 0.4})
+
+
+def test_words_stay_and_segmentations_differ(trained, tmp_path):
+    corpus, vocabulary = trained.corpus("train"), trained.pipeline.source.vocabulary
+    epochs = [
+        resample(corpus, trained.pipeline, seed=1, epoch=epoch, directory=tmp_path / "epochs")
+        for epoch in (1, 2)
+    ]
+    stored, first, second = (sentences(made) for made in (corpus, *epochs))
+    assert first != second != stored != first
+    for made in (first, second):
+        assert [join(vocabulary.words(ids)) for ids in made] == [
+            join(vocabulary.words(ids)) for ids in stored
+        ]
+        assert not any(2 in ids for ids, kept in zip(made, stored, strict=True) if 2 not in kept)
+
+
+def test_sentences_with_unknown_words_keep_their_ids(tmp_path):
+    trained = data(
+        tmp_path,
+        bpe={"type": "joint", "merges": 30, "dropout": 0.4},
+        vocabulary={"min_count": 1},
+    )
+    corpus = trained.corpus("train")
+    source = corpus.source.tokens.copy()
+    source[corpus.source.offsets[0]] = 2
+    changed = ParallelCorpus(type(corpus.source)(source, corpus.source.offsets), corpus.target)
+    made = resample(changed, trained.pipeline, seed=1, epoch=1, directory=tmp_path / "e")
+    assert made.source[0].tolist() == changed.source[0].tolist()
+
+
+def test_depends_on_seed_epoch_and_number_only(trained, tmp_path, monkeypatch):
+    corpus = trained.corpus("train")
+    random.seed(3)
+    before = random.getstate()
+    made = resample(corpus, trained.pipeline, seed=7, epoch=3, directory=tmp_path / "a")
+    assert random.getstate() == before
+    random.seed(99)
+    monkeypatch.setattr(bpe_dropout, "CHUNK", 7)
+    again = resample(corpus, trained.pipeline, seed=7, epoch=3, directory=tmp_path / "b", workers=2)
+    other = resample(corpus, trained.pipeline, seed=8, epoch=3, directory=tmp_path / "c")
+    assert sentences(made) == sentences(again) != sentences(other)
+    assert np.array_equal(made.source.lengths, again.source.lengths)
+
+
+def test_a_sentence_does_not_grow_beyond_the_longest_allowed(tmp_path):
+    longest = 12
+    trained = data(
+        tmp_path,
+        bpe={"type": "joint", "merges": 30, "dropout": 0.9},
+        clean={"max_length": longest},
+    )
+    made = resample(
+        trained.corpus("train"), trained.pipeline, seed=1, epoch=1, directory=tmp_path / "e"
+    )
+    assert made.source.lengths.max() <= longest + 1
+
+
+def test_needs_bpe(tmp_path):
+    trained = data(tmp_path, bpe="none")
+    with pytest.raises(UserError, match=r"set text\.bpe"):
+        resample(
+            trained.corpus("train"), trained.pipeline, seed=1, epoch=1, directory=tmp_path / "e"
+        )

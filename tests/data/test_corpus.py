@@ -1,0 +1,132 @@
+"""What was written is read; what was cut off is named."""
+
+import ast
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import nmtdeep.data.corpus as module
+from nmtdeep.config import Recipe
+from nmtdeep.data.corpus import (
+    CorpusWriter,
+    DataDirectory,
+    MonolingualCorpus,
+    ParallelCorpus,
+    id_type,
+)
+from nmtdeep.errors import DataError
+from nmtdeep.preprocessing import Progress, preprocess
+
+PAIRS = [("a cat .", "eine katze ."), ("a dog , a cat .", "ein hund ."), ("dogs", "hunde")] * 3
+
+
+def lines(pairs, side: int) -> str:
+    return "".join(f"{pair[side]}\n" for pair in pairs)
+
+
+@pytest.fixture
+def directory(tmp_path) -> Path:
+    for split, pairs in (("train", PAIRS), ("dev", [*PAIRS[:2], ("", ""), ("A Zebra.", "“Ja.”")])):
+        (tmp_path / f"{split}.en").write_text(lines(pairs, 0), encoding="utf-8")
+        (tmp_path / f"{split}.de").write_text(lines(pairs, 1), encoding="utf-8")
+    recipe = Recipe.model_validate({"text": {"bpe": "none", "lowercase": True}})
+    out = tmp_path / "data"
+    progress = Progress("none")
+    preprocess(recipe, train=tmp_path / "train", valid=tmp_path / "dev", out=out, progress=progress)
+    return out
+
+
+@given(st.lists(st.lists(st.integers(2, 65_535), max_size=9).map(lambda s: [*s, 1]), min_size=1))
+def test_what_was_written_is_read(tmp_path_factory, sentences):
+    for dtype in ("uint16", "uint32"):
+        stem = tmp_path_factory.mktemp("corpus") / "train.x.en"
+        with CorpusWriter(stem, dtype) as writer:
+            writer.write(sentences[:2])
+            writer.write(sentences[2:])
+        corpus = MonolingualCorpus.open(stem, dtype)
+        assert [corpus[index].tolist() for index in range(len(corpus))] == sentences
+        assert corpus.lengths.tolist() == [len(sentence) for sentence in sentences]
+        assert corpus.lengths.dtype == np.int32
+        assert corpus.tokens.dtype == dtype
+        with pytest.raises(IndexError):
+            corpus[len(corpus)]
+
+
+def test_id_type_holds_the_largest_id():
+    assert id_type(65_536) == "uint16"
+    assert id_type(65_537) == "uint32"
+    assert np.iinfo("uint16").max == 65_535
+
+
+def test_a_data_directory_opens(directory):
+    data = DataDirectory.open(directory)
+    corpus = ParallelCorpus.open(directory, "train")
+    assert data.splits == ["train", "valid"]
+    assert data.languages == ("en", "de")
+    assert len(corpus) == len(PAIRS)
+    words = [data.pipeline.target.vocabulary.words(corpus.target[index]) for index in range(3)]
+    assert [" ".join(sentence) for sentence in words] == [pair[1] for pair in PAIRS[:3]]
+
+
+def test_sources_are_raw_and_references_as_the_system_spells(directory):
+    data = DataDirectory.open(directory)
+    assert data.sources("valid")[2:] == ["", "A Zebra."]
+    assert data.references("valid")[2:] == ["", '"ja".']
+    assert len(data.corpus("valid")) == 4
+    assert data.corpus("valid").source[2].tolist() == [1]
+
+
+def test_truncated_file_is_named_with_its_cure(directory):
+    file = directory / "train.de.tokens"
+    file.write_bytes(file.read_bytes()[:-2])
+    with pytest.raises(DataError, match=r"train\.de\.tokens: .*truncated.*--overwrite"):
+        ParallelCorpus.open(directory, "train")
+    file.unlink()
+    with pytest.raises(DataError, match=r"train\.de\.tokens: missing"):
+        ParallelCorpus.open(directory, "train")
+
+
+def test_incomplete_missing_and_foreign_directories(directory, tmp_path):
+    with pytest.raises(DataError, match="no such data directory"):
+        DataDirectory.open(tmp_path / "nothing")
+    with pytest.raises(DataError, match="has no split 'test'"):
+        ParallelCorpus.open(directory, "test")
+    index = directory / "data.json"
+    content = json.loads(index.read_text())
+    index.write_text(json.dumps({**content, "format": 99}))
+    with pytest.raises(DataError, match="format 99"):
+        DataDirectory.open(directory)
+    index.write_text("{")
+    with pytest.raises(DataError, match="broken"):
+        DataDirectory.open(directory)
+    index.unlink()
+    with pytest.raises(DataError, match="not a complete data directory"):
+        DataDirectory.open(directory)
+
+
+def test_offsets_of_another_corpus(tmp_path):
+    for name, sentences in (("a", [[3, 1]]), ("b", [[3, 1], [1]])):
+        with CorpusWriter(tmp_path / name, "uint16") as writer:
+            writer.write(sentences)
+    (tmp_path / "a.offsets").write_bytes((tmp_path / "b.offsets").read_bytes())
+    with pytest.raises(DataError, match="do not fit together"):
+        MonolingualCorpus.open(tmp_path / "a", "uint16")
+
+
+def test_a_changed_pipeline_is_noticed(directory):
+    index = directory / "data.json"
+    index.write_text(index.read_text().replace('"fingerprint": "', '"fingerprint": "0'))
+    with pytest.raises(DataError, match="pipeline was changed"):
+        _ = DataDirectory.open(directory).pipeline
+
+
+def test_no_torch_on_this_floor():
+    tree = ast.parse(Path(module.__file__).read_text())
+    imported = {
+        name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names
+    }
+    assert "torch" not in imported

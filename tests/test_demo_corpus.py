@@ -1,0 +1,207 @@
+"""Check the shipped demo corpus against its promises, without the script that built it."""
+
+import gzip
+import hashlib
+import importlib.util
+import json
+import re
+import zipfile
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+CORPUS = ROOT / "nmtdeep" / "demo" / "corpus"
+SPLITS = ("train", "dev", "test")
+LANGUAGES = ("en", "de")
+FILES = ["train.en.gz", "train.de.gz", "dev.en", "dev.de", "test.en", "test.de"]
+
+
+def read_lines(path: Path) -> list[str]:
+    data = path.read_bytes()
+    text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
+    assert text.endswith("\n")
+    return text[:-1].split("\n")
+
+
+def read_split(name: str, directory: Path = CORPUS) -> list[tuple[str, str]]:
+    suffix = ".gz" if name == "train" else ""
+    sides = [read_lines(directory / f"{name}.{language}{suffix}") for language in LANGUAGES]
+    return list(zip(*sides, strict=True))
+
+
+def describe(directory: Path = CORPUS) -> dict[str, Any]:
+    description: dict[str, Any] = json.loads((directory / "corpus.json").read_text("utf-8"))
+    return description
+
+
+def bare(text: str) -> str:
+    """Spell out the letters a to z, umlauts and so on, of a string without its placeholders."""
+    text = re.sub(r"%\(\w+\)[sd]|%[sd](?!\w)|\{[^{}]*\}", "", text.lower())
+    return "".join(re.findall(r"[^\W\d_]", text))
+
+
+@pytest.fixture(scope="module")
+def corpus() -> dict[str, list[tuple[str, str]]]:
+    return {name: read_split(name) for name in SPLITS}
+
+
+def test_files_are_the_described_ones() -> None:
+    files = describe()["files"]
+    assert sorted(files) == sorted(FILES)
+    for name, entry in files.items():
+        data = (CORPUS / name).read_bytes()
+        assert hashlib.sha256(data).hexdigest() == entry["sha256"]
+        assert len(data) == entry["bytes"]
+        assert len(read_lines(CORPUS / name)) == entry["lines"]
+        text = gzip.decompress(data) if name.endswith(".gz") else data
+        assert hashlib.sha256(text).hexdigest() == entry["text_sha256"]
+
+
+def test_gzip_headers_hold_no_time_and_no_name() -> None:
+    for name in ("train.en.gz", "train.de.gz"):
+        header = (CORPUS / name).read_bytes()[:10]
+        assert header[3] == 0
+        assert header[4:8] == b"\0\0\0\0"
+
+
+def test_counts(corpus: dict[str, list[tuple[str, str]]]) -> None:
+    pairs = describe()["pairs"]
+    assert {name: len(lines) for name, lines in corpus.items()} == pairs
+    assert pairs["dev"] == pairs["test"] == 1000
+    assert 25_000 < pairs["train"] < 32_000
+
+
+def test_corpus_is_small_and_says_whose_it_is() -> None:
+    assert sum(path.stat().st_size for path in CORPUS.iterdir()) < 1_000_000
+    notice = (CORPUS / "NOTICE").read_text("utf-8")
+    assert "Home Assistant" in notice
+    assert "2026.11.0" in notice
+    assert "Apache License, Version 2.0" in notice
+    assert "Changes made" in notice
+
+
+@pytest.mark.parametrize(
+    "unwanted",
+    [
+        r"://",
+        r"www\.",
+        r"\.(com|org|net)\b",
+        r"\S+@\S+\.\w",
+        r"[*`|\\\[\]$]",
+        r"</?[A-Za-z{]",
+        r"&(amp|lt|gt|quot|nbsp);",
+        r"\]\(",
+        r"%key",
+        r"(?<!\{)\b[a-z]+_[a-z_]+\b(?!\})",
+        r"\{(?!\w+\})|(?<!\w)\}",
+        r"[\x00-\x1f\x7f\x85\u00a0\u200b\u2028\u2029\ufeff]",
+        r"^\s|\s$|\s\s|^$",
+    ],
+)
+def test_no_unwanted_text(unwanted: str, corpus: dict[str, list[tuple[str, str]]]) -> None:
+    pattern = re.compile(unwanted)
+    sides = [side for pairs in corpus.values() for pair in pairs for side in pair]
+    assert [side for side in sides if pattern.search(side)] == []
+
+
+def test_sides_fit_together(corpus: dict[str, list[tuple[str, str]]]) -> None:
+    for source, target in (pair for pairs in corpus.values() for pair in pairs):
+        assert len(source.split()) <= 30
+        assert len(target.split()) <= 30
+        assert bare(source)
+        assert bare(target)
+        placeholders = [sorted(re.findall(r"\{.*?\}", side)) for side in (source, target)]
+        assert placeholders[0] == placeholders[1]
+        assert source != target or len(source.split()) <= 2
+        shorter, longer = sorted((len(source), len(target)))
+        assert longer <= 3 * shorter + 20
+
+
+def test_no_duplicate_sources_within_a_split(corpus: dict[str, list[tuple[str, str]]]) -> None:
+    for pairs in corpus.values():
+        sources = {bare(source) for source, _ in pairs}
+        assert len(sources) == len(pairs)
+
+
+@pytest.mark.parametrize("side", [0, 1], ids=LANGUAGES)
+def test_no_near_duplicate_across_splits(
+    side: int, corpus: dict[str, list[tuple[str, str]]]
+) -> None:
+    seen = {name: {bare(pair[side]) for pair in pairs} for name, pairs in corpus.items()}
+    assert not seen["train"] & seen["test"]
+    assert not seen["train"] & seen["dev"]
+    assert not seen["dev"] & seen["test"]
+
+
+def test_held_out_sources_are_long_enough(corpus: dict[str, list[tuple[str, str]]]) -> None:
+    for source, target in corpus["dev"] + corpus["test"]:
+        words = [word for word in re.sub(r"\{\w+\}", "", source).split() if bare(word)]
+        assert len(words) >= 3
+        assert len(target.split()) >= 2
+        assert source != target
+
+
+def load_script() -> ModuleType:
+    location = ROOT / "scripts" / "build_demo_corpus.py"
+    specification = importlib.util.spec_from_file_location("build_demo_corpus", location)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+def small_wheel(path: Path) -> Path:
+    """Write a wheel with one integration, whose strings try each rule that matters."""
+    letters = "abcdefghijkl"
+    english = {f"s{a}": f"Here is the number {a}{a} of things" for a in letters}
+    german = {f"s{a}": f"Hier ist die Nummer {a}{a} der Dinge" for a in letters}
+    extra = {
+        "digit": ("Here is the number aa 7 of things", "Dies ist etwas ganz anderes"),
+        "placeholder": ("Some other {name} text here", "Hier ist die Nummer bb der {name} Dinge"),
+        "reference": ("[%key:common::action%] now please do", "[%key:common::action%] jetzt"),
+        "link": ("Go to https://example.invalid now", "Gehe jetzt zu https://example.invalid"),
+        "bold": ("Press **OK** to go on", "Drücke **OK** zum Fortfahren"),
+        "lines": ("One line\nand another line", "Eine Zeile\nund noch eine"),
+        "untranslated": ("Left as it was", "Left as it was"),
+        "lost": ("Hello {name} over there", "Hallo du da drüben"),
+        "long": ("word " * 31, "Wort " * 31),
+        "name": ("Status", "Status"),
+    }
+    english |= {key: pair[0] for key, pair in extra.items()}
+    german |= {key: pair[1] for key, pair in extra.items()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for language, strings in (("en", english), ("de", german)):
+            name = f"homeassistant/components/thing/translations/{language}.json"
+            archive.writestr(name, json.dumps({"config": {"step": strings}}))
+    return path
+
+
+def test_script_repeats_itself_and_cleans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = load_script()
+    wheel = small_wheel(tmp_path / "small.whl")
+    monkeypatch.setattr(script, "WHEEL_SHA256", hashlib.sha256(wheel.read_bytes()).hexdigest())
+    monkeypatch.setattr(script, "HELD_OUT_PAIRS", 3)
+    for run in ("first", "second"):
+        script.build(wheel, tmp_path / run)
+    for name in [*FILES, "corpus.json"]:
+        assert (tmp_path / "first" / name).read_bytes() == (tmp_path / "second" / name).read_bytes()
+    splits = {name: read_split(name, tmp_path / "first") for name in SPLITS}
+    pairs = [pair for split in splits.values() for pair in split]
+    assert len(splits["dev"]) == len(splits["test"]) == 3
+    assert ("Status", "Status") in splits["train"]
+    allowed = re.compile(r"Status|(Here is|Hier ist|Dies ist|Some other) .*")
+    assert all(allowed.fullmatch(side) for pair in pairs for side in pair)
+    for side in (0, 1):
+        held_out = {bare(pair[side]) for pair in splits["dev"] + splits["test"]}
+        assert not held_out & {bare(pair[side]) for pair in splits["train"]}
+
+
+def test_script_refuses_another_wheel(tmp_path: Path) -> None:
+    wheel = small_wheel(tmp_path / "small.whl")
+    with pytest.raises(SystemExit, match="not the pinned"):
+        load_script().build(wheel, tmp_path / "out")
+    assert not (tmp_path / "out").exists()

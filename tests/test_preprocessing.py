@@ -1,0 +1,270 @@
+"""From files to a data directory: nothing lost in silence, nothing half made, bad input named."""
+
+import gzip
+import json
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from nmtdeep.config import Recipe
+from nmtdeep.config.text import Clean
+from nmtdeep.data.corpus import DataDirectory
+from nmtdeep.errors import DataError, UserError
+from nmtdeep.preprocessing import Progress, preprocess, procedure, progress
+from nmtdeep.preprocessing.stages import fault
+
+TATOEBA = Path(__file__).resolve().parents[1] / "../shared/data/tatoeba-en-de"
+ENGLISH = ["A cat.", "Two cats & dogs, hm?", "The newest | [house].", "It's </s> <pad>."]
+GERMAN = ["Eine Katze.", "Zwei Katzen & Hunde, hm?", "Das neueste | [Haus].", "Es ist's </s>."]
+
+
+def write(prefix: Path, source: list[str], target: list[str]) -> Path:
+    for language, lines in (("en", source), ("de", target)):
+        path = prefix.parent / f"{prefix.name}.{language}"
+        path.write_bytes("".join(f"{line}\n" for line in lines).encode())
+    return prefix
+
+
+def run(tmp_path: Path, *, out: str = "data", tests=(), workers=1, overwrite=False, **text):
+    recipe = Recipe.model_validate(
+        {
+            "text": {"bpe": {"type": "joint", "merges": 40}, **text},
+            "model": {"embeddings": {"sharing": "none"}},
+        }
+    )
+    return preprocess(
+        recipe,
+        train=tmp_path / "train",
+        valid=tmp_path / "dev",
+        tests=tests,
+        out=tmp_path / out,
+        workers=workers,
+        overwrite=overwrite,
+        progress=Progress("none"),
+    )
+
+
+@pytest.fixture
+def files(tmp_path) -> Path:
+    write(tmp_path / "train", ENGLISH * 5, GERMAN * 5)
+    write(tmp_path / "dev", ["A dog.", "", "x " * 400], ["Ein Hund.", "", "y"])
+    return tmp_path
+
+
+def test_every_pair_is_kept_or_accounted_for(files):
+    write(
+        files / "train",
+        [*ENGLISH, "", "a", "b", "w " * 9, "same", "same"],
+        [*GERMAN, "x", "", "y z " * 9, "v", "gleich", "gleich"],
+    )
+    report = run(files, bpe="none", clean={"max_length": 15, "max_ratio": 8}).splits["train"]
+    dropped = {name: (reason.count, reason.examples) for name, reason in report.reasons.items()}
+    assert dropped == {
+        "source is empty": (1, [5]),
+        "target is empty": (1, [6]),
+        "target longer than 15 subwords": (1, [7]),
+        "one side more than 8 times the other": (1, [8]),
+    }
+    assert report.kept == report.read - 4 == 6
+    assert report.repeated == 1
+    assert len(DataDirectory.open(files / "data").corpus("train")) == 6
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "expected"),
+    [
+        (2, 3, None),
+        (1, 3, "source shorter than 2 subwords"),
+        (9, 10, None),
+        (11, 10, "source longer than 10 subwords"),
+        (2, 4, None),
+        (5, 2, "one side more than 2 times the other"),
+    ],
+)
+def test_faults(source, target, expected):
+    assert fault(source, target, Clean(min_length=2, max_length=10, max_ratio=2.0)) == expected
+
+
+def test_evaluation_splits_keep_every_line(files):
+    test = write(files / "news.2013", ["One.", "a\u2028b\x0bc"], ["Eins.", "d\x85e"])
+    report = run(files, tests=[test])
+    data = DataDirectory.open(files / "data")
+    assert data.splits == ["train", "valid", "news.2013"]
+    assert data.sources("news.2013") == ["One.", "a\u2028b\x0bc"]
+    assert len(data.corpus("valid")) == len(data.references("valid")) == 3
+    assert set(report.splits["valid"].reasons) == {
+        "source is empty",
+        "source longer than 250 subwords",
+    }
+
+
+def test_ids_on_disk_are_what_the_pipeline_gives(files):
+    run(files, vocabulary={"sharing": "separate"})
+    data = DataDirectory.open(files / "data")
+    corpus, pipeline = data.corpus("train"), data.pipeline
+    assert [ids.tolist() for ids in (corpus.source[index] for index in range(4))] == [
+        pipeline.encode_source(line) for line in ENGLISH
+    ]
+    assert corpus.target[3].tolist() == pipeline.encode_target(GERMAN[3])
+
+
+def test_counts_are_those_of_the_files(files):
+    report = run(files)
+    data = DataDirectory.open(files / "data")
+    counts = Counter(data.corpus("train").source.tokens.tolist())
+    vocabulary = data.pipeline.source.vocabulary
+    train = report.splits["train"]
+    assert sum(counts.values()) == train.source_tokens + train.kept
+    assert counts[1] == train.kept
+    assert data.index["splits"]["train"]["source_tokens"] == sum(counts.values())
+    both = counts + Counter(data.corpus("train").target.tokens.tolist())
+    assert (
+        dict(zip(vocabulary.tokens, vocabulary.counts, strict=True)).items()
+        >= {vocabulary.tokens[id]: count for id, count in both.items() if id > 2}.items()
+    )
+
+
+def test_workers_and_chunks_change_nothing(files, monkeypatch):
+    write(files / "train", ENGLISH * 50 + ["", "é ü"], GERMAN * 50 + ["x", "ß"])
+    run(files, out="one", bpe={"type": "joint", "merges": 40, "vocabulary_threshold": 3})
+    monkeypatch.setattr(procedure, "CHUNK", 13)
+    run(files, out="two", workers=2, bpe={"type": "joint", "merges": 40, "vocabulary_threshold": 3})
+    one, two = (json.loads((files / out / "data.json").read_text()) for out in ("one", "two"))
+    assert one["files"] == two["files"]
+    assert one["report"]["splits"] == two["report"]["splits"]
+
+
+@pytest.mark.parametrize("form", ["tokenised", "bpe"])
+def test_text_that_is_split_already(files, form):
+    write(files / "train", ["a @-@ b &amp; c@@ d"], ["e ; f"])
+    run(files, input=form, bpe="none")
+    data = DataDirectory.open(files / "data")
+    vocabulary = data.pipeline.source.vocabulary
+    ids = data.corpus("train").source[0]
+    assert vocabulary.words(ids.tolist()) == ["a", "@-@", "b", "&amp;", "c@@", "d"]
+
+
+def test_dropout_adds_what_it_can_make_to_the_vocabulary(files):
+    plain = run(files, out="plain")
+    dropout = run(files, out="dropout", bpe={"type": "joint", "merges": 40, "dropout": 0.1})
+    assert dropout.vocabulary["shared"] > plain.vocabulary["shared"]
+    vocabulary = DataDirectory.open(files / "dropout").pipeline.source.vocabulary
+    assert all(f"{letter}@@" in vocabulary for letter in "KatzeEincs")
+
+
+def test_gzip_and_crlf_are_the_same_data(files):
+    run(files, out="plain")
+    for language in ("en", "de"):
+        path = files / f"train.{language}"
+        content = path.read_bytes().replace(b"\n", b"\r\n")
+        (files / f"train.{language}.gz").write_bytes(gzip.compress(content))
+        path.unlink()
+    run(files, out="packed")
+    one, two = (DataDirectory.open(files / out).index["files"] for out in ("plain", "packed"))
+    assert one == two
+
+
+def error(tmp_path, **settings) -> str:
+    with pytest.raises(UserError) as caught:
+        run(tmp_path, **settings)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "data").exists()
+    return str(caught.value)
+
+
+def test_bad_input_is_one_clear_line_and_leaves_nothing(files):
+    (files / "train.de").write_text("".join(f"{line}\n" for line in GERMAN))
+    message = error(files)
+    assert f"{files / 'train.en'} has 20 lines but {files / 'train.de'} has 4" in message
+    (files / "train.de").write_bytes(b"x\n" * 19 + b"\xff\n")
+    assert "train.de:20: not valid UTF-8 (byte 0xff at column 1)" in error(files)
+    (files / "train.de").write_text("")
+    assert "train.de: the file is empty" in error(files)
+    (files / "train.de").unlink()
+    assert "neither" in error(files)
+    (files / "train.de.gz").write_bytes(gzip.compress(os.urandom(999).hex().encode())[:-9])
+    assert "cut off" in error(files)
+
+
+def test_nothing_left_to_train_on(files):
+    write(files / "train", ["a"], [""])
+    assert "dropped all 1 training pairs (target is empty: 1 (line 1))" in error(files)
+
+
+def test_names_that_collide(files):
+    assert "'valid'" in error(files, tests=[write(files / "valid", ["a"], ["b"])])
+    assert "both en" in error(files, target="en")
+
+
+def test_output_directory_in_use(files):
+    run(files)
+    before = (files / "data/data.json").read_bytes()
+    with pytest.raises(UserError, match="--overwrite"):
+        run(files)
+    (files / "train.de").write_text("one line\n")
+    with pytest.raises(DataError):
+        run(files, overwrite=True)
+    assert (files / "data/data.json").read_bytes() == before
+    DataDirectory.open(files / "data")
+    write(files / "train", ENGLISH, GERMAN)
+    run(files, overwrite=True, bpe="none")
+    assert len(DataDirectory.open(files / "data").corpus("train")) == 4
+    assert not (files / "data/text/bpe.codes").exists()
+
+
+def test_foreign_files_are_never_touched(files):
+    (files / "home").mkdir()
+    (files / "home/valid.en").write_text("mine")
+    with pytest.raises(UserError, match="did not make"):
+        run(files, out="home", overwrite=True)
+    assert (files / "home/valid.en").read_text() == "mine"
+    with pytest.raises(UserError, match="is a file"):
+        run(files, out="train.en")
+
+
+def test_an_interrupted_run_never_looks_complete(files, monkeypatch):
+    def stop(*_args, **_keywords):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(procedure, "learn", stop)
+        with pytest.raises(KeyboardInterrupt):
+            run(files)
+    assert not (files / "data").exists()
+    (files / "data/.partial").mkdir(parents=True)  # as a killed run leaves it
+    (files / "data/.partial/train.en.tokens").write_bytes(b"half")
+    with pytest.raises(DataError, match="not a complete"):
+        DataDirectory.open(files / "data")
+    run(files)
+    assert not (files / "data/.partial").exists()
+    DataDirectory.open(files / "data")
+
+
+def test_tables_tell_what_was_dropped(files):
+    write(files / "train", [*ENGLISH, ""], [*GERMAN, "x"])
+    console = Console(width=100, record=True, file=open(os.devnull, "w"))  # noqa: SIM115, PTH123
+    run(files).show(console)
+    text = console.export_text()
+    for expected in ("source is empty", "dropped", "1 (line 5)", "BPE merges, joint", "unknown"):
+        assert expected in text
+
+
+def test_plain_progress_off_a_terminal(files, capsys, monkeypatch):
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+    recipe = Recipe.model_validate({"text": {"bpe": "none"}})
+    preprocess(recipe, train=files / "train", valid=files / "dev", out=files / "data")
+    assert "tokenise train: 20/20 (100 %), eta 0:00:00" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not TATOEBA.exists(), reason="Tatoeba is not here")
+def test_real_text_has_next_to_no_unknown_subwords(tmp_path):
+    for language in ("en", "de"):
+        (tmp_path / f"dev.{language}").symlink_to(TATOEBA / f"dev.{language}")
+        (tmp_path / f"train.{language}").symlink_to(TATOEBA / f"dev.{language}")
+    report = run(tmp_path, bpe={"type": "joint", "merges": 500})
+    assert report.splits["valid"].unknown_rates == (0.0, 0.0)
+    assert report.splits["valid"].repeated == 2000
+    assert report.merges == {"joint": 500}

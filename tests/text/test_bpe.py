@@ -1,0 +1,130 @@
+"""The library's own command line is the other source; joining is exact for every word."""
+
+import io
+import pickle
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from subword_nmt.apply_bpe import BPE, read_vocabulary
+from subword_nmt.get_vocab import get_vocab
+from subword_nmt.learn_bpe import learn_bpe
+
+from nmtdeep.errors import DataError
+from nmtdeep.text.bpe import Bpe, join, learn, load_merges
+
+TEXT = [
+    "low lower lowest new newer newest wide wider widest",
+    "the lower the better the wider the newer",
+    "low low low new new wide ; ; @ - - a",
+] * 3
+COUNTS = Counter(word for line in TEXT for word in line.split())
+MERGES = learn(COUNTS, 30)
+
+
+def library(threshold: int | None = None) -> BPE:
+    codes = io.StringIO()
+    learn_bpe([f"{line}\n" for line in TEXT], codes, 30)
+    if threshold is None:
+        return BPE(codes)
+    vocabulary = io.StringIO()
+    plain = BPE(codes)
+    get_vocab([plain.process_line(line) for line in TEXT], vocabulary)
+    return BPE(codes, vocab=read_vocabulary(vocabulary.getvalue().splitlines(), threshold))
+
+
+def test_learning_from_counts_is_learning_from_text():
+    codes = io.StringIO()
+    learn_bpe([f"{line}\n" for line in TEXT], codes, 30)
+    assert codes.getvalue().splitlines()[1:] == list(MERGES)
+
+
+@given(st.lists(st.text("lowernwids@the", min_size=1, max_size=12), max_size=6))
+def test_segmentation_is_the_librarys(words):
+    ours = Bpe(MERGES).split(words)
+    theirs = library().segment_tokens(words)
+    # They differ on purpose where a word's last subword ends in @@.
+    if not any(word.endswith("@@") for word in words):
+        assert ours == theirs
+    assert join(ours) == words
+
+
+@pytest.mark.parametrize("threshold", [2, 5, 9])
+def test_vocabulary_threshold_is_the_librarys(threshold):
+    plain = Bpe(MERGES)
+    allowed = frozenset(p for p, count in plain.count(COUNTS).items() if count >= threshold)
+    ours, theirs = Bpe(MERGES, allowed), library(threshold)
+    for word in [*COUNTS, "newlow", "lowestwide"]:
+        assert list(ours.word(word)) == theirs.segment_tokens([word])
+
+
+words = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(
+    lambda word: word.split() == [word]
+)
+
+
+@given(st.lists(words | st.sampled_from(["@@", "a@@", "@@@", "</w>", "x</w>", "</w></w>"])))
+def test_join_of_split_is_the_words(words):
+    counts = Counter(words * 3)
+    for merges in (MERGES, learn(counts, 50), learn(Counter({"@@": 9, "a@@": 9}), 9)):
+        assert join(Bpe(merges).split(words)) == words
+
+
+def test_word_of_any_length_is_split_in_no_time_and_back():
+    word = "lower" * 40_000
+    assert join(Bpe(MERGES).split([word, "new"])) == [word, "new"]
+
+
+def test_dropout_is_the_librarys_and_leaves_no_trace():
+    bpe, theirs = Bpe(MERGES), library()
+    random.seed(5)
+    ours = [bpe.word("newest", dropout=0.5) for _ in range(50)]
+    random.seed(5)
+    assert [list(pieces) for pieces in ours] == [
+        theirs.segment_tokens(["newest"], 0.5) for _ in range(50)
+    ]
+    assert len(set(ours)) > 3
+    assert bpe.word("newest") == Bpe(MERGES).word("newest")
+
+
+def test_symbols_hold_everything_dropout_makes():
+    bpe = Bpe(MERGES)
+    symbols = bpe.symbols(COUNTS)
+    random.seed(1)
+    for _ in range(200):
+        for word in COUNTS:
+            assert set(bpe.word(word, dropout=0.3)) <= symbols
+
+
+def test_nothing_to_learn():
+    assert learn(Counter({"a": 5, "b": 1}), 10) == ()
+    assert learn(Counter(), 10) == ()
+
+
+def test_tells_its_progress():
+    told: list[int] = []
+    learn(COUNTS, 5, tell=told.append)
+    assert told == [0, 1, 2, 3, 4, 5]
+
+
+def test_codes_file_is_the_librarys_and_comes_back(tmp_path):
+    path = tmp_path / "codes"
+    path.write_text(Bpe(MERGES).dumps(), encoding="utf-8")
+    assert load_merges(path) == MERGES
+    assert BPE(io.StringIO(path.read_text())).segment("newest lowest") == library().segment(
+        "newest lowest"
+    )
+    path.write_text("#version: 0.2\na b\nabc\n")
+    with pytest.raises(DataError, match="codes:3: expected two subwords"):
+        load_merges(path)
+    path.write_text("a b\n")
+    with pytest.raises(DataError, match="codes:1"):
+        load_merges(path)
+
+
+def test_travels_to_another_process():
+    bpe = Bpe(MERGES, frozenset({"low"}))
+    bpe.word("lowest")
+    assert pickle.loads(pickle.dumps(bpe)) == bpe

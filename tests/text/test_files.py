@@ -1,0 +1,116 @@
+"""A line ends at \\n and nothing else; every unreadable file is one clear error."""
+
+import gzip
+import io
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmtdeep.errors import DataError, UserError
+from nmtdeep.text.files import count_lines, find_side, read_lines
+
+
+@pytest.mark.parametrize(
+    ("content", "lines"),
+    [
+        ("a\nb\n", ["a", "b"]),
+        ("a\nb", ["a", "b"]),
+        ("\n", [""]),
+        ("a\n\nb\n", ["a", "", "b"]),
+        ("a\r\nb\r\n", ["a", "b"]),
+        ("a\rb\n", ["a\rb"]),
+        ("a\u2028b\x0b\x0c\x85c\x1c\n", ["a\u2028b\x0b\x0c\x85c\x1c"]),
+        ("\ufeffa\n\ufeffb\n", ["a", "\ufeffb"]),
+    ],
+)
+def test_lines(tmp_path, content, lines):
+    plain, packed = tmp_path / "a.txt", tmp_path / "a.txt.gz"
+    plain.write_bytes(content.encode())
+    packed.write_bytes(gzip.compress(content.encode()))
+    assert list(read_lines(plain)) == lines
+    assert list(read_lines(str(packed))) == lines
+    assert list(read_lines(io.BytesIO(content.encode()))) == lines
+    assert count_lines(plain) == len(lines)
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"))))
+def test_lines_written_again_are_read_as_the_same_lines(lines):
+    once = list(read_lines(io.BytesIO("".join(f"{line}\n" for line in lines).encode())))
+    again = list(read_lines(io.BytesIO("".join(f"{line}\n" for line in once).encode())))
+    assert len(once) == len(lines)
+    assert again == once
+
+
+def message_of(source) -> str:
+    with pytest.raises(DataError) as caught:
+        list(read_lines(source))
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_invalid_utf8_names_file_line_byte_and_column(tmp_path):
+    path = tmp_path / "a.en"
+    path.write_bytes(b"fine\nab\xff\n")
+    assert message_of(path) == (
+        f"{path}:2: not valid UTF-8 (byte 0xff at column 3): convert the file, e.g. "
+        "iconv -f latin1 -t utf-8"
+    )
+
+
+def test_utf16_is_named(tmp_path):
+    path = tmp_path / "a.en"
+    path.write_text("hello\n", encoding="utf-16")
+    assert "iconv -f utf-16" in message_of(path)
+
+
+def test_missing_directory_and_empty(tmp_path):
+    assert "no such file" in message_of(tmp_path / "nothing")
+    assert "is a directory" in message_of(tmp_path)
+    empty = tmp_path / "empty"
+    empty.touch()
+    assert "empty" in message_of(empty)
+    assert list(read_lines(empty, empty="allow")) == []
+    assert list(read_lines(io.BytesIO())) == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_no_permission_by_mode(tmp_path):
+    path = tmp_path / "a"
+    path.write_text("x\n")
+    path.chmod(0)
+    assert "no permission" in message_of(path)
+
+
+def test_no_permission(tmp_path, monkeypatch):
+    def refuse(*_args, **_keywords):
+        raise PermissionError
+
+    path = tmp_path / "a"
+    path.write_text("x\n")
+    monkeypatch.setattr(type(path), "open", refuse)
+    assert f"no permission to read it: try chmod +r {path}" in message_of(path)
+
+
+def test_damaged_gzip(tmp_path):
+    path = tmp_path / "a.gz"
+    packed = gzip.compress(os.urandom(1000).hex().encode())
+    path.write_bytes(packed[:-20])
+    assert "cut off" in message_of(path)
+    path.write_bytes(b"plain text\n")
+    assert "not a sound gzip" in message_of(path)
+    path.write_bytes(packed[:300] + bytes(50) + packed[350:])
+    assert "gzip" in message_of(path)
+
+
+def test_find_side(tmp_path):
+    prefix = tmp_path / "news.2013"
+    with pytest.raises(DataError, match=r"neither .*news\.2013\.en nor"):
+        find_side(prefix, "en")
+    packed = tmp_path / "news.2013.en.gz"
+    packed.touch()
+    assert find_side(prefix, "en") == packed
+    (tmp_path / "news.2013.en").touch()
+    with pytest.raises(UserError, match="both"):
+        find_side(prefix, "en")

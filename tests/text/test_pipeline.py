@@ -1,0 +1,166 @@
+"""Text to ids and back: hand-made expectations, hypothesis for the exact parts, broken files."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmtdeep.config import Text
+from nmtdeep.errors import DataError, UserError
+from nmtdeep.text.bpe import Bpe, learn
+from nmtdeep.text.pipeline import TextPipeline, words_of
+from nmtdeep.text.vocabulary import EOS, UNK, shared_or_separate
+
+LINES = [
+    'The cat\'s hat & the "dog" | <b> [x].',
+    "A man, a plan; a canal: Panama!",
+    "It costs $5,300 (or 5%).",
+]
+
+
+def pipeline(**settings) -> TextPipeline:
+    config = Text(**{"normalise": False, "bpe": {"type": "joint", "merges": 60}, **settings})
+    counts = [
+        Counter(word for line in LINES for word in words_of(line, config, language, config.input))
+        for language in (config.source, config.target)
+    ]
+    if config.bpe.type == "none":
+        sides = (None, None)
+        pieces = counts
+    else:
+        merges = learn(counts[0] + counts[1], 60)
+        sides = (Bpe(merges), Bpe(merges))
+        pieces = [side.count(words) for side, words in zip(sides, counts, strict=True)]
+        if config.bpe.vocabulary_threshold:
+            allowed = frozenset(p for p in pieces[0] if pieces[0][p] > 1)
+            sides = (Bpe(merges, allowed), Bpe(merges, allowed))
+    return TextPipeline.of(config, sides, shared_or_separate(*pieces, config.vocabulary))
+
+
+PIPELINE = pipeline()
+
+
+@pytest.mark.parametrize("line", [*LINES[1:], ""])
+@pytest.mark.parametrize("source_target", ["en de", "de en"])
+def test_raw_lines_come_back(line, source_target):
+    source, target = source_target.split()
+    made = pipeline(source=source, target=target)
+    assert made.join_target(made.split_target(line)) == line
+
+
+def test_contractions_come_back_in_english():
+    made = pipeline(source="de", target="en")
+    line = 'The cat\'s hat & the "dog" | x [x].'
+    assert made.join_target(made.split_target(line)) == line
+
+
+words = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(
+    lambda word: word.split() == [word]
+)
+
+
+@given(st.lists(words | st.sampled_from(["@@", "a@@", "</s>", "<pad>", "@-@"])))
+def test_tokenised_lines_come_back_whatever_the_words(words):
+    line = " ".join(words)
+    pieces = PIPELINE.split_target(line, "tokenised")
+    assert PIPELINE.join_target(pieces, "tokenised") == line
+    assert PIPELINE.split_target(" ".join(pieces), "bpe") == pieces
+    assert PIPELINE.join_target(pieces, "bpe") == " ".join(pieces)
+
+
+@given(st.text())
+def test_encoding_any_text_ends_in_the_only_eos(line):
+    for form in ("raw", "tokenised", "bpe"):
+        ids = PIPELINE.encode_source(line, form)
+        assert ids[-1] == EOS
+        assert ids.count(EOS) == 1
+        assert 0 not in ids
+
+
+def test_specials_in_text_are_unknown():
+    assert PIPELINE.encode_target("</s> <unk> <pad>", "bpe") == [UNK, UNK, UNK, EOS]
+
+
+def test_blank_in_blank_out():
+    for line in ("", " ", "\t", "\u2028"):
+        assert PIPELINE.encode_source(line) == [EOS]
+    assert PIPELINE.join_target([]) == ""
+
+
+def test_lower_casing_comes_first():
+    made = pipeline(lowercase=True, normalise=True)
+    for line in ("Mr. Smith’s “Hat”", "ÜBER „Mr.“"):
+        assert made.split_source(line) == made.split_source(line.lower())
+    assert made.join_target(made.split_target("A MAN!")) == "a man!"
+
+
+def test_references_are_spelt_as_the_system_spells():
+    made = pipeline(lowercase=True, normalise=True)
+    line = "Er sagt: „Ja.“"
+    assert made.target.reference(line) == 'er sagt: "ja".'
+    assert made.split_target(made.target.reference(line), "raw") == made.split_target(line)
+    assert made.reference_form == "raw"
+
+
+def test_tokenised_input_is_not_normalised_and_reference_stays_words():
+    made = pipeline(input="tokenised", normalise=True)
+    assert made.split_source("a :", "tokenised")[-1] == ":"
+    assert made.target.reference("Er sagt : „ Ja . “") == "Er sagt : „ Ja . “"
+    assert made.reference_form == "tokenised"
+
+
+def test_text_split_elsewhere():
+    made = pipeline(input="bpe", bpe="none")
+    assert made.split_source("lo@@ w ;", "bpe") == ["lo@@", "w", ";"]
+    assert made.join_target(["lo@@", "w", ";"]) == "low;"
+    assert made.join_target(["lo@@", "w", ";"], "tokenised") == "low ;"
+    assert made.target.reference("lo@@ w ;") == "low ;"
+    with pytest.raises(UserError, match="--input-is bpe"):
+        made.split_source("low;")
+
+
+def test_words_without_bpe_keep_their_at_signs():
+    made = pipeline(bpe="none")
+    assert made.join_target(["a@@", "b"], "tokenised") == "a@@ b"
+
+
+SETTINGS = [
+    {},
+    {"bpe": "none"},
+    {"bpe": {"type": "separate", "merges": 9}, "vocabulary": {"sharing": "separate"}},
+    {"bpe": {"type": "joint", "merges": 60, "vocabulary_threshold": 2}},
+]
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_saved_pipeline_comes_back(tmp_path, settings):
+    made = pipeline(**settings)
+    made.save(tmp_path / "text")
+    loaded = TextPipeline.load(tmp_path / "text")
+    assert loaded == made
+    assert loaded.fingerprint() == made.fingerprint()
+    assert sorted(path.name for path in (tmp_path / "text").iterdir()) == sorted(made.files)
+    assert [loaded.encode_source(line) for line in LINES] == [
+        made.encode_source(line) for line in LINES
+    ]
+
+
+def test_fingerprints_tell_pipelines_apart():
+    prints = {pipeline(**settings).fingerprint() for settings in SETTINGS}
+    assert len(prints) == len(SETTINGS)
+
+
+def test_missing_and_broken_files_are_named(tmp_path):
+    for name in PIPELINE.files:
+        PIPELINE.save(tmp_path)
+        (tmp_path / name).unlink()
+        with pytest.raises(DataError, match=name):
+            TextPipeline.load(tmp_path)
+    PIPELINE.save(tmp_path)
+    (tmp_path / "text.yaml").write_text("source: [")
+    with pytest.raises(DataError, match=r"text\.yaml"):
+        TextPipeline.load(tmp_path)
+    (tmp_path / "text.yaml").write_text("no_such_key: 1")
+    with pytest.raises(DataError, match=r"text\.yaml"):
+        TextPipeline.load(tmp_path)
