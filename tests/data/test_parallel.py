@@ -1,6 +1,8 @@
 """In order, in several processes, with few items on their way."""
 
 import os
+import subprocess
+import sys
 from operator import neg
 
 import pytest
@@ -37,3 +39,21 @@ def test_a_dead_worker_is_a_clear_error():
 def test_chunks():
     assert list(chunks(range(5), 2)) == [[0, 1], [2, 3], [4]]
     assert list(chunks([], 2)) == []
+
+
+def test_workers_leave_when_their_parent_is_killed():
+    """They inherit its stdout: it closes only when the last of them is gone."""
+    code = (
+        "import time; from nmtdeep.data.parallel import ordered_map\n"
+        "if __name__ == '__main__':\n"
+        "    results = ordered_map(time.sleep, [0] * 9, workers=2); next(results)\n"
+        "    print('up', flush=True); time.sleep(60)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == "up\n"
+        parent.kill()
+        rest, _ = parent.communicate(timeout=20)
+    assert rest == ""
