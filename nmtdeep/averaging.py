@@ -41,8 +41,8 @@ def best(run: Path, count: int) -> list[Path]:
 def _enough(run: Path, found: list[Path], count: int, kind: str = "") -> list[Path]:
     if len(found) < count:
         raise CheckpointError(
-            f"{run} has {len(found)} {kind}checkpoints, {count} are wanted: ask for fewer, or train "
-            "with a larger training.checkpoints.keep_last or keep_best"
+            f"{run} has {len(found)} {kind}checkpoints, {count} are wanted: ask for fewer, or "
+            "train with a larger training.checkpoints.keep_last or keep_best"
         )
     return found
 
@@ -66,7 +66,8 @@ def average(inputs: Sequence[Path], out: Path) -> Path:
         if changed or loaded.pipeline.fingerprint() != first.pipeline.fingerprint():
             raise CheckpointError(
                 f"{path} is foreign to {inputs[0]} "
-                f"({changed[0] if changed else 'another vocabulary'}): average checkpoints of one run"
+                f"({changed[0] if changed else 'another vocabulary'}): average checkpoints of one "
+                "run"
             )
         digest = hashlib.sha256((loaded.path / checkpoint.MODEL).read_bytes()).hexdigest()
         if digest in hashes:

@@ -1,8 +1,8 @@
 """Checkpoints: plain directories without pickle, written beside and renamed into place.
 
 `checkpoint_<update>/` holds `model.safetensors`, `optimiser.safetensors`, `state.json`,
-`config.yaml` and the text pipeline in `text/`: enough to translate or to go on training. An averaged
-checkpoint has no optimiser. `checkpoint_last` and `checkpoint_best` are links.
+`config.yaml` and the text pipeline in `text/`: enough to translate or to go on training. An
+averaged checkpoint has no optimiser. `checkpoint_last` and `checkpoint_best` are links.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def replacing(directory: Path) -> Iterator[Path]:
         shutil.rmtree(partial, ignore_errors=True)
         reason = getattr(error, "strerror", None) or str(error)
         raise UserError(
-            f"cannot write {directory}: {reason}; what was saved before is whole: make room or mend "
-            "the permissions, then run the same command again"
+            f"cannot write {directory}: {reason}; what was saved before is whole: make room or "
+            "mend the permissions, then run the same command again"
         ) from error
 
 

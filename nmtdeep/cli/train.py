@@ -134,4 +134,4 @@ def _train(
     outcome = run_training(recipe, data=data, out=out, device=device, threads=threads, quiet=quiet)
     if outcome.signal:
         raise typer.Exit(128 + outcome.signal)
-    finish(recipe, data=data, run=out, device=device, quiet=quiet)
+    finish(recipe, data=data, run=out, device=device)

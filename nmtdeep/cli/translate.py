@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -31,7 +31,7 @@ class InputForm(StrEnum):
 class LongLines(StrEnum):
     """What happens to lines over the limit."""
 
-    split = "split"
+    pieces = "split"
     truncate = "truncate"
     error = "error"
 
@@ -93,7 +93,7 @@ def translate(
     seed: Annotated[int, typer.Option(min=0, help="Of --sampling.")] = 1,
     long_lines: Annotated[
         LongLines, typer.Option(help="Lines over --max-source-tokens: in pieces, cut, or refused.")
-    ] = LongLines.split,
+    ] = LongLines.pieces,
     max_source_tokens: Annotated[int | None, typer.Option(min=1, help="Longest source.")] = None,
     max_tokens: Annotated[
         int, typer.Option(min=1, help="Padded source tokens times beam at once.")
@@ -117,7 +117,7 @@ def translate(
     if n_best > (beam or n_best) and not sampling:
         raise UserError(f"--n-best {n_best} needs a beam at least as large: raise --beam")
     loaded = [load(path) for path in model]
-    chosen = {
+    chosen: dict[str, Any] = {
         "beam": beam,
         "lenpen": lenpen,
         "lenpen_form": lenpen_form and lenpen_form.value,

@@ -1,8 +1,8 @@
 """From sentence lengths to the updates of an epoch, by token budgets.
 
-An *update* is one optimiser step: a list of *groups* of sentences of similar length. Which sentences
-form an update depends on the recipe, the seed and the epoch only. How many of a group one device
-takes at once (`max_tokens`) splits groups into batches and changes no update.
+An *update* is one optimiser step: a list of *groups* of sentences of similar length. Which
+sentences form an update depends on the recipe, the seed and the epoch only. How many of a group one
+device takes at once (`max_tokens`) splits groups into batches and changes no update.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Batch:
 
 
 def sort_by_length(lengths: NDArray[np.int32], order: Indices | None = None) -> Indices:
-    """Sentence numbers sorted by the lengths' last row, then the rows before it, ties as in `order`.
+    """Sentence numbers sorted by the last side's lengths, then by those before it.
 
     Args:
         lengths: `(sides, sentences)`.
@@ -73,8 +73,8 @@ def sort_by_length(lengths: NDArray[np.int32], order: Indices | None = None) -> 
 def cut(lengths: NDArray[np.int32], order: Indices, budget: int) -> list[Indices]:
     """Cut `order` into runs whose count times longest length stays within `budget` tokens.
 
-    `lengths` counts the longer side of each sentence. A sentence longer than the budget gets a run of
-    its own.
+    `lengths` counts the longer side of each sentence. A sentence longer than the budget gets a run
+    of its own.
     """
     runs, first, longest = [], 0, 0
     for place, length in enumerate(lengths[order].tolist()):

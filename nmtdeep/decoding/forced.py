@@ -64,4 +64,4 @@ def _log_probs(
         # The search never produces padding but its probability stays in the denominator.
         each.append(logits.log_softmax(dim=2).gather(2, target[:, :, None])[:, :, 0])
     mean = torch.stack(each).logsumexp(dim=0) - math.log(len(each))
-    return mean.masked_fill(target == PAD, 0.0).tolist()  # type: ignore[no-any-return]
+    return mean.masked_fill(target == PAD, 0.0).tolist()

@@ -1,6 +1,7 @@
 """Beam search that knows neither model nor vocabulary.
 
-`step(tokens, state)` returns the log-probabilities of what may follow; a test drives it with a table.
+`step(tokens, state)` returns the log-probabilities of what may follow; a test drives it
+with a table.
 """
 
 from __future__ import annotations
@@ -48,6 +49,11 @@ class Hypothesis:
     each: tuple[float, ...] = ()
 
 
+def no_penalty(length: int) -> float:
+    """1 for every length: hypotheses are ranked by their plain sum."""
+    return 1.0
+
+
 def length_penalty(form: str, alpha: float) -> Penalty:
     """The divisor of a hypothesis of `len` tokens, end of sentence included.
 
@@ -56,11 +62,11 @@ def length_penalty(form: str, alpha: float) -> Penalty:
     """
     match form:
         case "gnmt":
-            return lambda length: ((5 + length) / 6) ** alpha  # type: ignore[no-any-return]
+            return lambda length: ((5 + length) / 6) ** alpha
         case "length":
-            return lambda length: length**alpha  # type: ignore[no-any-return]
+            return lambda length: length**alpha
         case "none":
-            return lambda length: 1.0
+            return no_penalty
         case _:
             raise ValueError(f"unknown length penalty {form}")
 
@@ -98,14 +104,14 @@ def beam(
     size: int,
     eos: int,
     forbidden: Sequence[int] = (),
-    penalty: Penalty = length_penalty("none", 0.0),
+    penalty: Penalty = no_penalty,
 ) -> list[list[Hypothesis]]:
     """The best `size` hypotheses of each sentence, best first.
 
-    fairseq's rules: of the best 2 * size continuations, those that end a sentence count if they rank
-    among the first `size`; the best `size` others go on; a sentence is done when it has `size`
-    finished hypotheses or reaches its length limit, where the end is forced. The first token may not
-    be the end. Ties go to the lower index.
+    fairseq's rules: of the best 2 * size continuations, those that end a sentence count if they
+    rank among the first `size`; the best `size` others go on; a sentence is done when it has `size`
+    finished hypotheses or reaches its length limit, where the end is forced. The first token may
+    not be the end. Ties go to the lower index.
 
     Args:
         step: next log-probabilities; called with `eos` first.
@@ -129,7 +135,7 @@ def beam(
     length = 0
     while len(active):
         length += 1
-        log_probs = step(tokens, state).unflatten(0, (len(active), size))
+        log_probs = step(tokens, state).view(len(active), size, -1)
         if scores is None:
             # All hypotheses of a sentence are alike before the first token: keep one.
             scores = torch.full((count, size), -math.inf, dtype=log_probs.dtype, device=device)

@@ -40,7 +40,8 @@ def writer(output: str) -> Iterator[Write]:
             yield file.write
     except OSError as error:
         raise UserError(
-            f"cannot write {output}: {error.strerror or error}: choose another --output or make room"
+            f"cannot write {output}: {error.strerror or error}: make room or choose another "
+            "--output"
         ) from error
 
 
@@ -149,7 +150,7 @@ def _shown(candidate: Candidate, form: Form) -> str:
 
 
 def _fairseq(translation: Translation, number: int) -> str:
-    """S- source subwords, H- score and subwords, D- detokenised, P- log-probability of each token."""
+    """S- source subwords, H- score and subwords, D- detokenised, P- log-probability by token."""
     lines = [f"S-{number}\t{' '.join(translation.subwords)}"]
     for one in translation.candidates:
         lines.append(f"H-{number}\t{one.score}\t{' '.join(one.subwords)}")

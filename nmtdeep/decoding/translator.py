@@ -172,7 +172,7 @@ class Translator:
         return cls(models, loaded[0].pipeline, settings)
 
     def translate(self, lines: Iterable[str], *, buffer: int = 4000) -> Iterator[Translation]:
-        """Translate lines in order; `buffer` lines are read, sorted by length and batched at once."""
+        """Translate lines in order; `buffer` lines are sorted by length and batched at once."""
         stream = iter(lines)
         while chunk := list(islice(stream, buffer)):
             yield from self.translate_chunk(chunk)
@@ -206,8 +206,8 @@ class Translator:
         self.cut_lines += 1
         if self.settings.long_lines == "error":
             raise UserError(
-                f"input line {line} has {len(subwords)} tokens, more than {limit}: use --long-lines "
-                "split or truncate, or raise --max-source-tokens"
+                f"input line {line} has {len(subwords)} tokens, more than {limit}: use "
+                "--long-lines split or truncate, or raise --max-source-tokens"
             )
         if self.settings.long_lines == "truncate":
             return [subwords[:limit]]

@@ -22,8 +22,8 @@ def glorot(model: Transformer, *, gain: float = 1.0, seed: int = 0) -> None:
     """Glorot uniform: W ~ U(-b, b), b = gain sqrt(6 / (fan_in + fan_out)); E ~ N(0, 1/d).
 
     Query, key and value count as one d x 3d matrix, so their bound is gain sqrt(6 / 4d), in
-    cross-attention too (fairseq; paper-DLCL release). Biases 0, norms (1, 0), the padding row 0; the
-    embedding bias U(-sqrt(3/d), sqrt(3/d)) (Zhang et al. 2019's release).
+    cross-attention too (fairseq, and the release of Wang et al. 2019). Biases 0, norms (1, 0), the
+    padding row 0; the embedding bias U(-sqrt(3/d), sqrt(3/d)) (the release of Zhang et al. 2019).
 
     Raises:
         ValueError: if a parameter of the model is of no known kind.
@@ -50,16 +50,17 @@ def _glorot_values(
     for module in model.modules():
         match module:
             case SelfAttention():
-                yield from _linear(module.qkv, *module.qkv.weight.shape, gain, generator)
-                yield from _linear(module.output, *module.output.weight.shape, gain, generator)
+                width = module.qkv.in_features
+                yield from _linear(module.qkv, width + 3 * width, gain, generator)
+                yield from _linear(module.output, width + width, gain, generator)
             case CrossAttention():
                 width = module.query.in_features
                 for part in (module.query, module.key_value):
-                    yield from _linear(part, width, 3 * width, gain, generator)
-                yield from _linear(module.output, width, width, gain, generator)
+                    yield from _linear(part, width + 3 * width, gain, generator)
+                yield from _linear(module.output, width + width, gain, generator)
             case FeedForward():
                 for part in (module.inner, module.outer):
-                    yield from _linear(part, *part.weight.shape, gain, generator)
+                    yield from _linear(part, sum(part.weight.shape), gain, generator)
             case nn.LayerNorm():
                 yield module.weight, torch.ones(module.weight.shape)
                 yield module.bias, torch.zeros(module.bias.shape)
@@ -73,9 +74,9 @@ def _glorot_values(
 
 
 def _linear(
-    linear: nn.Linear, fan_out: int, fan_in: int, gain: float, generator: torch.Generator
+    linear: nn.Linear, fans: int, gain: float, generator: torch.Generator
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    bound = gain * math.sqrt(6 / (fan_in + fan_out))
+    bound = gain * math.sqrt(6 / fans)
     yield linear.weight, _uniform(linear.weight, bound, generator)
     if linear.bias is not None:
         yield linear.bias, torch.zeros(linear.bias.shape)

@@ -210,8 +210,8 @@ class Display:
                 f"{validation.perplexity:.3f}\t{bleu}\t{'*' if is_best else ''}\n"
             )
         self.say(
-            f"validation | update {update} | loss {validation.loss:.3f} | nll {validation.nll:.3f} | "
-            f"ppl {validation.perplexity:.2f}"
+            f"validation | update {update} | loss {validation.loss:.3f} | "
+            f"nll {validation.nll:.3f} | ppl {validation.perplexity:.2f}"
             + (f" | bleu {bleu}" if bleu else "")
             + f" | {seconds:.1f} s"
             + (" | best so far" if is_best else "")
@@ -235,7 +235,7 @@ def _tensorboard(run: Path) -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         return None
-    return SummaryWriter(str(run / "tensorboard"))  # type: ignore[no-untyped-call]
+    return SummaryWriter(str(run / "tensorboard"))
 
 
 def describe(lines: Sequence[tuple[str, str]]) -> str:

@@ -1,4 +1,4 @@
-"""After the last update: average checkpoints and score the result on every test set."""
+"""After the last update: average checkpoints, translate and score validation and test sets."""
 
 from __future__ import annotations
 
@@ -12,44 +12,56 @@ from nmtdeep.decoding.translator import Translator
 from nmtdeep.scoring import Score, score_texts
 
 SCORES = "scores.json"
+METRICS = ("bleu", "chrf", "ter")
 
 
-def finish(
-    recipe: Recipe, *, data: Path, run: Path, device: str = "auto", quiet: bool = False
-) -> dict[str, list[Score]]:
-    """Average as the recipe says, translate validation and test sets, write and print the scores.
+def finish(recipe: Recipe, *, data: Path, run: Path, device: str = "auto") -> None:
+    """Average as the recipe says, translate every held-out set, print and write the scores.
 
-    Returns:
-        scores by split, of the averaged checkpoint where there is one, else of the best.
+    The checkpoint that is scored is the one that the run directory means: the average where the
+    recipe asks for one, else the best. `scores.json` holds the scores with their signatures; if it
+    is newer than the last checkpoint there is nothing to do but to print it.
     """
+    report_file = run / SCORES
+    newest = list(checkpoint.saved(run).values())[-1]
+    if not _stands(report_file, newest):
+        report = _report(recipe, data, run, newest, device)
+        beside = report_file.with_name(f".{SCORES}.partial")
+        beside.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        beside.replace(report_file)
+    _show(json.loads(report_file.read_text(encoding="utf-8")))
+
+
+def _stands(report_file: Path, newest: Path) -> bool:
+    """Whether the scores on disk belong to the newest checkpoint."""
+    try:
+        report = json.loads(report_file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return bool(report.get("trained_to") == newest.name)
+
+
+def _report(recipe: Recipe, data: Path, run: Path, newest: Path, device: str) -> dict[str, object]:
     wanted = recipe.training.checkpoints.average_last
-    if not wanted:
-        return {}
-    available = len(checkpoint.saved(run))
-    inputs = averaging.newest(run, min(wanted, available))
-    averaging.average(inputs, run / checkpoint.AVERAGE)
+    averaged: list[Path] = []
+    if wanted:
+        averaged = averaging.newest(run, min(wanted, len(checkpoint.saved(run))))
+        averaging.average(averaged, run / checkpoint.AVERAGE)
     corpora = DataDirectory.open(data)
     translator = Translator.load([run], device=device)
-    scores = {
-        split: score_split(translator, corpora, split)
-        for split in corpora.splits
-        if split != "train"
-    }
-    report = {
-        "checkpoint": checkpoint.AVERAGE,
-        "averaged": [path.name for path in inputs],
+    return {
+        "checkpoint": checkpoint.locate(run).name,
+        "trained_to": newest.name,
+        "averaged": [path.name for path in averaged],
         "scores": {
-            split: [{"name": s.name, "value": s.value, "signature": s.signature} for s in found]
-            for split, found in scores.items()
+            split: [
+                {"metric": score.name, "value": score.value, "signature": score.signature}
+                for score in score_split(translator, corpora, split)
+            ]
+            for split in corpora.splits
+            if split != "train"
         },
     }
-    (run / SCORES).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    if not quiet:
-        print(f"averaged {', '.join(path.name for path in inputs)} into {checkpoint.AVERAGE}")
-        for split, found in scores.items():
-            for score in found:
-                print(f"{split}: {score.name} {score.value:.2f}  {score.signature}")
-    return scores
 
 
 def score_split(translator: Translator, corpora: DataDirectory, split: str) -> list[Score]:
@@ -58,4 +70,14 @@ def score_split(translator: Translator, corpora: DataDirectory, split: str) -> l
     translations = [
         one.text if raw else one.tokenised for one in translator.translate(corpora.sources(split))
     ]
-    return score_texts(translations, [corpora.references(split)], ("bleu", "chrf", "ter"))
+    return score_texts(translations, [corpora.references(split)], METRICS)
+
+
+def _show(report: dict[str, object]) -> None:
+    averaged, scores = report["averaged"], report["scores"]
+    assert isinstance(averaged, list) and isinstance(scores, dict)
+    if averaged:
+        print(f"{report['checkpoint']}: mean of {', '.join(averaged)}")
+    for split, found in scores.items():
+        for score in found:
+            print(f"{split}: {score['metric']} {score['value']:.2f}  {score['signature']}")

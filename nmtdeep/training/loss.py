@@ -27,7 +27,7 @@ def smoothed_cross_entropy(
     pad: int,
     dtype: torch.dtype | None = None,
 ) -> Loss:
-    """Sum of -sum_v q(v) log softmax(hidden weight^T)_v with q = 1-eps at the target, else eps/(V-1).
+    """Sum of -sum_v q(v) log softmax(hidden weight^T)_v, q = 1 - eps at the target, else eps/(V-1).
 
     This is the form of today's fairseq and of Zhang et al. 2019's release. Logits exist for
     CHUNK positions at a time; where gradients are wanted they are computed in the same pass.

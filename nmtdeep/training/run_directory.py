@@ -104,7 +104,8 @@ def open_run(path: Path, recipe: Recipe, pipeline: TextPipeline) -> Iterator[Run
         lock = (path / LOCK).open("w")
     except OSError as error:
         raise UserError(
-            f"cannot write to {path}: {error.strerror}: choose another --out or mend its permissions"
+            f"cannot write to {path}: {error.strerror}: mend its permissions or "
+            "choose another --out"
         ) from error
     with lock:
         try:
@@ -145,8 +146,8 @@ def _check_same(path: Path, recipe: Recipe, pipeline: TextPipeline) -> None:
     ]
     if fatal and checkpoint.saved(path):
         raise UserError(
-            f"{path} was trained with another recipe ({'; '.join(fatal[:4])}): choose another --out, "
-            "or give the recipe it was started with"
+            f"{path} was trained with another recipe ({'; '.join(fatal[:4])}): choose another "
+            "--out, or give the recipe it was started with"
         )
     if checkpoint.saved(path):
         newest = list(checkpoint.saved(path).values())[-1]

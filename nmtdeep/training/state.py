@@ -39,6 +39,11 @@ class Progress:
     score: float | None = None
     loss_scale: float = 1.0
 
+    @property
+    def is_best(self) -> bool:
+        """Whether this very update was validated, and better than all before."""
+        return self.score is not None and self.best_update == self.update
+
     def validated(self, score: float) -> Progress:
         """After a validation that gave `score`."""
         if self.best is None or score > self.best:

@@ -73,7 +73,6 @@ def opening(
 
 def _dropped(data: DataDirectory) -> list[tuple[str, str]]:
     """Training pairs that preprocessing dropped, by reason."""
-    dropped = {reason: count for reason, count in data.index.get("dropped", {}).items() if count}
-    if not dropped:
-        return [("dropped", "no pair")]
-    return [("dropped", ", ".join(f"{count:,} {reason}" for reason, count in dropped.items()))]
+    reasons = data.index["report"]["splits"]["train"]["reasons"]
+    said = ", ".join(f"{reason['count']:,} {name}" for name, reason in reasons.items())
+    return [("dropped", said or "no pair")]

@@ -90,8 +90,8 @@ def train_update(
 ) -> UpdateResult:
     """Forward, backward and step over all batches of update number `update`.
 
-    The gradient is that of the smoothed loss summed over all target tokens of the update and divided
-    once by their number, however they are spread over batches.
+    The gradient is that of the smoothed loss summed over all target tokens of the update and
+    divided once by their number, however they are spread over batches.
 
     Raises:
         DivergenceError: if loss or gradients are not finite, naming update and parameter.

@@ -52,7 +52,7 @@ def _causal(length: int, dtype: torch.dtype) -> Tensor:
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
     """`(sentences, positions, width)` to `(sentences, heads, positions, width / heads)`."""
-    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+    return x.view(*x.shape[:2], heads, -1).transpose(1, 2)
 
 
 def join_heads(x: Tensor) -> Tensor:

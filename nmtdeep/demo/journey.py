@@ -1,0 +1,91 @@
+"""From the shipped corpus to scores and sample translations, as a user would go by hand."""
+
+from __future__ import annotations
+
+import os
+import time
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from nmtdeep.config import Recipe
+from nmtdeep.config.load import load_recipe
+from nmtdeep.data.corpus import INDEX_FILE, DataDirectory
+from nmtdeep.decoding.translator import Translator
+from nmtdeep.preprocessing import Progress, preprocess
+from nmtdeep.training.finish import finish
+from nmtdeep.training.loop import train
+
+SAMPLES = 10
+
+
+def run_demo(out: Path, *, threads: int | None = None, device: str = "auto") -> None:
+    """Preprocess, train, average, translate and score the shipped corpus under `out`.
+
+    What is there already is kept: an interrupted demo goes on where it stopped.
+
+    Args:
+        out: gets `data/` and `run/`.
+        threads: CPU threads; None keeps torch's choice.
+        device: auto, cpu, cuda or cuda:N.
+    """
+    began = time.perf_counter()
+    console = Console(highlight=False, soft_wrap=True)
+    recipe = load_recipe("demo")
+    data, run = out / "data", out / "run"
+    console.rule("1. preprocess: English-German strings of Home Assistant (Apache-2.0)")
+    if not (data / INDEX_FILE).is_file():
+        _preprocess(recipe, data, console)
+    console.rule("2. train: 12 encoder layers, for a few minutes")
+    outcome = train(recipe, data=data, out=run, threads=threads, device=device)
+    if outcome.signal:
+        raise SystemExit(128 + outcome.signal)
+    console.rule("3. average the last checkpoints, translate, score")
+    finish(recipe, data=data, run=run, device=device)
+    console.rule(f"4. {SAMPLES} sentences of the test set")
+    console.print(_samples(run, data, device))
+    minutes = (time.perf_counter() - began) / 60
+    console.print(
+        f"\nThat took {minutes:.1f} minutes. The run directory {run} holds everything; try:\n\n"
+        f'  echo "Turn on the light in the kitchen." | nmtdeep translate -m {run}\n'
+        f"  nmtdeep recipes list\n",
+        markup=False,
+    )
+
+
+def _preprocess(recipe: Recipe, data: Path, console: Console) -> None:
+    with as_file(files("nmtdeep.demo") / "corpus") as corpus:
+        report = preprocess(
+            recipe,
+            train=corpus / "train",
+            valid=corpus / "dev",
+            tests=[corpus / "test"],
+            out=data,
+            workers=os.cpu_count() or 1,
+            progress=Progress("auto"),
+        )
+    report.show(console)
+
+
+def _samples(run: Path, data: Path, device: str) -> Table:
+    """Source, translation and reference of evenly spaced test sentences."""
+    corpus = DataDirectory.open(data)
+    sources, references = corpus.sources("test"), corpus.references("test")
+    places = range(0, len(sources), len(sources) // SAMPLES)[:SAMPLES]
+    translator = Translator.load([run], device=device)
+    table = Table("", "", show_header=False, box=None, padding=(0, 1))
+    for translation, place in zip(
+        translator.translate([sources[place] for place in places]), places, strict=True
+    ):
+        table.add_row("source", translation.source)
+        table.add_row("[bold]nmtdeep[/bold]", f"[bold]{_plain(translation.text)}[/bold]")
+        table.add_row("reference", _plain(references[place]), end_section=True)
+        table.add_row("", "")
+    return table
+
+
+def _plain(text: str) -> str:
+    """Text whose square brackets rich leaves alone."""
+    return text.replace("[", r"\[")

@@ -1,0 +1,94 @@
+"""The batches of each update, from a position in the data on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from nmtdeep.config import Recipe
+from nmtdeep.data import batching, bpe_dropout
+from nmtdeep.data.batching import Batch
+from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
+from nmtdeep.errors import UserError
+from nmtdeep.training.state import Progress
+
+
+@dataclass(frozen=True)
+class Upcoming:
+    """The batches of the next update and the position after it."""
+
+    batches: list[Batch]
+    epoch: int
+    next_in_epoch: int
+    waited: float
+
+
+def upcoming(
+    recipe: Recipe, data: DataDirectory, run: Path, progress: Progress, device: torch.device
+) -> Iterator[Upcoming]:
+    """Updates from `progress` on, epoch after epoch."""
+    settings = recipe.training
+    epoch, first = progress.epoch, progress.next_in_epoch
+    while True:
+        corpus = _epoch_corpus(recipe, data, run, epoch)
+        lengths = np.stack((corpus.source.lengths, corpus.target.lengths))
+        batching.check_budget(lengths, max_tokens=settings.batches.max_tokens)
+        plan = batching.updates(
+            lengths,
+            group_tokens=settings.batches.group_tokens,
+            tokens_per_update=settings.batches.tokens_per_update,
+            seed=settings.seed,
+            epoch=epoch,
+        )
+        for number in range(first, len(plan)):
+            began = time.perf_counter()
+            batches = [
+                batching.collate(corpus, indices).to(device)
+                for indices in batching.split(lengths, plan[number], settings.batches.max_tokens)
+            ]
+            last = number + 1 == len(plan)
+            yield Upcoming(
+                batches,
+                epoch + 1 if last else epoch,
+                0 if last else number + 1,
+                time.perf_counter() - began,
+            )
+        epoch, first = epoch + 1, 0
+
+
+def _epoch_corpus(recipe: Recipe, data: DataDirectory, run: Path, epoch: int) -> ParallelCorpus:
+    """The training corpus; under BPE-dropout another segmentation each epoch."""
+    corpus = data.corpus("train")
+    if not getattr(recipe.text.bpe, "dropout", 0.0):
+        return corpus
+    return bpe_dropout.resample(
+        corpus,
+        data.pipeline,
+        seed=recipe.training.seed,
+        epoch=epoch,
+        directory=run / "bpe_dropout",
+    )
+
+
+def check_text(recipe: Recipe, data: DataDirectory) -> None:
+    """The corpus must have been made as the recipe says, BPE-dropout aside."""
+    stored = data.pipeline.config
+    if not len(data.corpus("train")):
+        raise UserError(f"{data.path} has no training sentences: preprocess again")
+    for name in ("source", "target", "input", "normalise", "lowercase"):
+        if getattr(stored, name) != getattr(recipe.text, name):
+            raise UserError(
+                f"{data.path} was preprocessed with text.{name}: {getattr(stored, name)}, "
+                f"the recipe says {getattr(recipe.text, name)}: preprocess again with this recipe, or give "
+                f"text.{name}={getattr(stored, name)}"
+            )
+    if stored.vocabulary.sharing != recipe.text.vocabulary.sharing:
+        raise UserError(
+            f"{data.path} has {stored.vocabulary.sharing} vocabularies, the recipe wants "
+            f"{recipe.text.vocabulary.sharing} ones: preprocess again with this recipe"
+        )
