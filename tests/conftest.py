@@ -1,0 +1,179 @@
+"""What several rooms share: tiny models of random weights, and a tiny run of the real thing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from nmtdeep import checkpoint
+from nmtdeep.config import Recipe
+from nmtdeep.config import model as config
+from nmtdeep.data.batching import Batch, collate
+from nmtdeep.data.corpus import DataDirectory, MonolingualCorpus, ParallelCorpus
+from nmtdeep.model.build import build, initialise
+from nmtdeep.model.transformer import Transformer
+from nmtdeep.preprocessing import Progress as Silent
+from nmtdeep.preprocessing import preprocess
+from nmtdeep.text.pipeline import TextPipeline
+from nmtdeep.training.state import Progress, optimiser_tensors
+from nmtdeep.training.update import make_optimiser, train_update
+
+# Threads only cost at these sizes, and they would let the order of sums depend on the machine.
+torch.set_num_threads(1)
+
+DEMO = Path(__file__).parents[1] / "nmtdeep" / "demo" / "corpus"
+TYPES = 20
+
+
+def _tiny_config(
+    *,
+    encoder: str = "pre_norm",
+    decoder: str = "pre_norm",
+    sublayers: tuple[str, ...] = ("self_attention", "cross_attention", "feed_forward"),
+    sharing: str = "all",
+    bias: bool = False,
+    dropout: float = 0.0,
+    feed_forward: int = 12,
+    **other: object,
+) -> config.Model:
+    """Width 8, 2 heads, 2 layers; `other` are keys of the recipe's section model."""
+    stack = {"depth": 2, "heads": 2, "feed_forward": feed_forward}
+    places = ("embedding", "residual", "attention", "activation")
+    return config.Model.model_validate(
+        {
+            "width": 8,
+            "encoder": {**stack, "residual": encoder},
+            "decoder": {**stack, "residual": decoder, "sublayers": sublayers},
+            "embeddings": {"sharing": sharing, "bias": bias},
+            "dropout": dict.fromkeys(places, dropout),
+            **other,
+        }
+    )
+
+
+def _tiny_model(
+    *, seed: int = 0, dtype: torch.dtype = torch.float64, types: int = TYPES, **choices: object
+) -> Transformer:
+    """A model without dropout noise whose every parameter, biases and norms too, is random.
+
+    Initialisers start biases at 0 and norms at 1, which would hide a bias that is never added.
+    """
+    described = _tiny_config(**choices)  # type: ignore[arg-type]
+    target = types if described.embeddings.sharing == "all" else types + 3
+    model = build(described, source_types=types, target_types=target).to(dtype)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for module in model.modules():
+            centre = 1.0 if isinstance(module, torch.nn.LayerNorm) else 0.0
+            for name, parameter in module.named_parameters(recurse=False):
+                middle = centre if name == "weight" else 0.0
+                parameter.normal_(middle, 0.4, generator=generator)
+    return model.eval()
+
+
+def _corpus(sentences: list[list[int]]) -> MonolingualCorpus:
+    lengths = [len(sentence) for sentence in sentences]
+    tokens = np.array([id for sentence in sentences for id in sentence], dtype=np.uint16)
+    return MonolingualCorpus(tokens, np.concatenate(([0], np.cumsum(lengths))).astype(np.int64))
+
+
+def _batch(sources: list[list[int]], targets: list[list[int]]) -> Batch:
+    pairs = ParallelCorpus(_corpus(sources), _corpus(targets))
+    return collate(pairs, np.arange(len(sources)))
+
+
+@pytest.fixture(scope="session")
+def tiny_config() -> Callable[..., config.Model]:
+    """Describes a tiny model."""
+    return _tiny_config
+
+
+@pytest.fixture(scope="session")
+def tiny_model() -> Callable[..., Transformer]:
+    """Builds a tiny model with random weights, float64, in evaluation mode."""
+    return _tiny_model
+
+
+@pytest.fixture(scope="session")
+def make_batch() -> Callable[[list[list[int]], list[list[int]]], Batch]:
+    """A `Batch` of id lists, each ending in EOS."""
+    return _batch
+
+
+@dataclass(frozen=True)
+class TinyRun:
+    """A run directory with two checkpoints of one short training, and what it was made from."""
+
+    path: Path
+    older: Path
+    newer: Path
+    data: DataDirectory
+    recipe: Recipe
+    pipeline: TextPipeline
+    sources: list[str]
+
+
+@pytest.fixture(scope="session")
+def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> TinyRun:
+    """50 sentences of the demo corpus through preprocessing and 60 updates; do not write to it."""
+    root = tmp_path_factory.mktemp("tiny")
+    for language in ("en", "de"):
+        lines = (DEMO / f"dev.{language}").read_text(encoding="utf-8").splitlines(keepends=True)
+        (root / f"train.{language}").write_text("".join(lines[:50]), encoding="utf-8")
+        (root / f"valid.{language}").write_text("".join(lines[50:60]), encoding="utf-8")
+    recipe = Recipe.model_validate(
+        {
+            "text": {"bpe": {"type": "joint", "merges": 60}, "vocabulary": {"multiple": 1}},
+            "model": _tiny_config(width=16).model_dump(),
+            "decoding": {"beam": 3, "max_length_constant": 4},
+        }
+    )
+    preprocess(
+        recipe,
+        train=root / "train",
+        valid=root / "valid",
+        out=root / "data",
+        progress=Silent("none"),
+    )
+    data = DataDirectory.open(root / "data")
+    older, newer = _train_briefly(recipe, data, root / "run")
+    sources = (root / "valid.en").read_text(encoding="utf-8").splitlines()
+    return TinyRun(root / "run", older, newer, data, recipe, data.pipeline, sources)
+
+
+def _train_briefly(recipe: Recipe, data: DataDirectory, run: Path) -> tuple[Path, Path]:
+    types = len(data.pipeline.source.vocabulary)
+    model = build(recipe.model, source_types=types, target_types=types)
+    initialise(model, recipe.model, seed=1)
+    optimiser = make_optimiser(model, recipe.training.optimiser)
+    corpus = data.corpus("train")
+    batches = [collate(corpus, np.arange(first, first + 25)) for first in (0, 25)]
+    paths = []
+    for update in range(1, 61):
+        train_update(
+            model,
+            optimiser,
+            torch.amp.GradScaler("cpu", enabled=False),
+            batches,
+            update=update,
+            lr=0.01,
+            settings=recipe.training,
+            dtype=torch.float32,
+        )
+        if update in (50, 60):
+            paths.append(run / f"checkpoint_{update}")
+            checkpoint.save(
+                paths[-1],
+                tensors=checkpoint.weights(model),
+                optimiser=optimiser_tensors(model, optimiser),
+                state=Progress(update=update, score=-float(update)).to_json(),
+                recipe=recipe,
+                pipeline=data.pipeline,
+            )
+    checkpoint.point(run, checkpoint.LAST, paths[1])
+    return paths[0], paths[1]

@@ -1,0 +1,55 @@
+"""Sinusoids by the formula, number by number."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from nmtdeep.model.layers.positions import Sinusoidal, sinusoids
+
+
+def wave(position: int, place: int, width: int) -> float:
+    """tensor2tensor's sines, then cosines, of rates from 1 down to 1/10000."""
+    half = width // 2
+    rate = 10_000 ** (-(place % half) / (half - 1))
+    return (math.sin if place < half else math.cos)(position * rate)
+
+
+@pytest.mark.parametrize("start", [0, 1, 37])
+def test_the_table_is_the_formula(start: int) -> None:
+    expected = [[wave(start + row, place, 10) for place in range(10)] for row in range(20)]
+    assert_close(
+        sinusoids(start, 20, 10),
+        torch.tensor(expected, dtype=torch.float64),
+        rtol=0,
+        atol=1e-12,
+    )
+
+
+def test_rates_run_from_one_to_a_ten_thousandth() -> None:
+    first, last = sinusoids(1, 1, 8)[0, :4].asin().tolist()[::3]
+    assert (first, last) == pytest.approx((1.0, 1e-4))
+
+
+def test_a_width_of_two_has_one_rate() -> None:
+    assert sinusoids(3, 1, 2)[0].tolist() == pytest.approx([math.sin(3), math.cos(3)])
+
+
+def test_the_module_adds_from_the_start_it_is_told_and_grows_its_table() -> None:
+    positions = Sinusoidal(6)
+    x = torch.zeros(2, 5, 6, dtype=torch.float64)
+    for start in (0, 4, 300, 7, 1000):  # the table holds 256 positions at first
+        expected = [[wave(start + row, place, 6) for place in range(6)] for row in range(5)]
+        out = positions(x, start)
+        assert_close(out[1], torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-11)
+    assert positions.state_dict() == {}
+
+
+def test_the_module_keeps_the_inputs_precision() -> None:
+    x = torch.zeros(1, 3, 6, dtype=torch.bfloat16)
+    out = Sinusoidal(6)(x)
+    assert out.dtype == torch.bfloat16
+    assert torch.equal(out[0], sinusoids(0, 3, 6).to(torch.bfloat16))

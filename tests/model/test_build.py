@@ -1,0 +1,93 @@
+"""From config to classes: each choice arrives where it belongs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from torch import nn
+
+from nmtdeep.model.build import build
+from nmtdeep.model.layers.attention import CrossAttention, SelfAttention
+from nmtdeep.model.layers.feed_forward import FeedForward
+from nmtdeep.model.layers.residual import PostNorm, PreNorm, Residual
+from nmtdeep.model.transformer import Transformer
+
+
+@pytest.mark.parametrize(
+    ("sharing", "tables", "tied"),
+    [("all", 1, (0, 0, 0)), ("decoder", 2, (0, 1, 1)), ("none", 3, (0, 1, 2))],
+)
+def test_sharing_of_tables(
+    sharing: str, tables: int, tied: tuple[int, ...], tiny_model: Callable[..., Transformer]
+) -> None:
+    model = tiny_model(sharing=sharing)
+    owners = (model.source_embedding, model.target_embedding, model.output)
+    weights = [owner.weight for owner in owners]
+    first_seen = list(dict.fromkeys(map(id, weights)))
+    assert tuple(first_seen.index(id(weight)) for weight in weights) == tied
+    count = sum(weight.numel() for weight in model.parameters() if weight.shape[0] in (20, 23))
+    source, target = 20, 20 if sharing == "all" else 23
+    assert count == 8 * [source, source + target, source + 2 * target][tables - 1]
+
+
+def test_the_embedding_bias_is_one_vector_for_both_sides(
+    tiny_model: Callable[..., Transformer],
+) -> None:
+    model = tiny_model(sharing="none", bias=True)
+    assert model.source_embedding.bias is model.target_embedding.bias is not None
+    assert tiny_model().source_embedding.bias is None
+
+
+def test_a_shared_table_needs_one_vocabulary(tiny_config: Callable) -> None:
+    with pytest.raises(ValueError, match="20 and 21"):
+        build(tiny_config(sharing="all"), source_types=20, target_types=21)
+
+
+def test_each_dropout_in_its_place(tiny_config: Callable) -> None:
+    described = tiny_config()
+    places = {"embedding": 0.1, "residual": 0.2, "attention": 0.3, "activation": 0.4}
+    described = type(described).model_validate({**described.model_dump(), "dropout": places})
+    model = build(described, source_types=9, target_types=9)
+    found: dict[str, set[float]] = {place: set() for place in places}
+    for module in model.modules():
+        match module:
+            case SelfAttention() | CrossAttention():
+                found["attention"].add(module.dropout)
+            case FeedForward():
+                found["activation"].add(module.dropout.probability)
+            case Residual():
+                found["residual"].add(module.dropout.probability)
+    for embedding in (model.source_embedding, model.target_embedding):
+        found["embedding"].add(embedding.dropout.probability)
+    assert found == {place: {value} for place, value in places.items()}
+
+
+def test_sizes_heads_norms_and_order_of_each_stack(tiny_config: Callable) -> None:
+    described = tiny_config(norm_epsilon=1e-3)
+    small = {"depth": 1, "heads": 4, "feed_forward": 6, "residual": "post_norm"}
+    order = ("feed_forward", "cross_attention", "self_attention")
+    large = {"depth": 3, "heads": 1, "feed_forward": 10, "sublayers": order}
+    changed = {**described.model_dump(), "encoder": small, "decoder": large}
+    model = build(type(described).model_validate(changed), source_types=9, target_types=9)
+    kinds = [
+        [(type(wrapper), type(wrapper.sublayer)) for wrapper in layer.sublayers]
+        for layer in (*model.encoder.layers, *model.decoder.layers)
+    ]
+    assert kinds == [[(PostNorm, SelfAttention), (PostNorm, FeedForward)]] + 3 * [
+        [(PreNorm, FeedForward), (PreNorm, CrossAttention), (PreNorm, SelfAttention)]
+    ]
+    for stack, heads, inner, causal in ((model.encoder, 4, 6, False), (model.decoder, 1, 10, True)):
+        for module in stack.modules():
+            match module:
+                case SelfAttention():
+                    assert (module.heads, module.causal) == (heads, causal)
+                case CrossAttention():
+                    assert module.heads == heads
+                case FeedForward():
+                    assert module.inner.out_features == inner
+    assert isinstance(model.encoder.norm, nn.Identity)
+    assert isinstance(model.decoder.norm, nn.LayerNorm)
+    norms = [module for module in model.modules() if isinstance(module, nn.LayerNorm)]
+    assert len(norms) == 2 + 9 + 1
+    assert {norm.eps for norm in norms} == {1e-3}

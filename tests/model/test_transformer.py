@@ -1,0 +1,218 @@
+"""Every combination of slots keeps the promises of a translation model; and torch's own layers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from itertools import product
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from nmtdeep.model.transformer import Layer, Transformer
+from nmtdeep.text.vocabulary import PAD
+
+NORMS = ("pre_norm", "post_norm")
+COMBINATIONS = [
+    dict(zip(("encoder", "decoder", "sharing", "bias"), choice, strict=True))
+    for choice in product(NORMS, NORMS, ("all", "decoder", "none"), (False, True))
+] + [
+    {"decoder": norm, "sublayers": kind}
+    for norm in NORMS
+    for kind in (("cross_attention", "self_attention", "feed_forward"), ("cross_attention",))
+]
+SOURCE = torch.tensor([[5, 9, 4, 7, 1], [8, 3, 1, PAD, PAD], [1, PAD, PAD, PAD, PAD]])
+TARGET = torch.tensor([[1, 6, 5, 19], [1, 12, 7, 4], [1, 9, PAD, PAD]])
+LENGTHS = [(5, 4), (3, 4), (1, 2)]
+EXACT = {"rtol": 0, "atol": 1e-12}
+
+
+@pytest.fixture(params=COMBINATIONS, ids=lambda choice: "-".join(map(str, choice.values())))
+def model(request: pytest.FixtureRequest, tiny_model: Callable[..., Transformer]) -> Transformer:
+    return tiny_model(seed=1, **request.param)
+
+
+def logits(model: Transformer, source: Tensor, target: Tensor) -> Tensor:
+    return model.output(model(source, target))
+
+
+def real(x: Tensor) -> Iterator[Tensor]:
+    """Each sentence's real target positions."""
+    for row, (_, length) in zip(x, LENGTHS, strict=True):
+        yield row[:length]
+
+
+def test_stepwise_is_parallel(model: Transformer) -> None:
+    encoded = model.encode(SOURCE)
+    parallel = model.output(model.decode(TARGET, encoded))
+    state = model.start(encoded, 1)
+    stepwise = [model.step(TARGET[:, place], state) for place in range(TARGET.shape[1])]
+    for one, other in zip(real(torch.stack(stepwise, dim=1)), real(parallel), strict=True):
+        assert_close(one, other, **EXACT)
+
+
+def test_batched_is_alone(model: Transformer) -> None:
+    together = logits(model, SOURCE, TARGET)
+    for number, (source, target) in enumerate(LENGTHS):
+        alone = logits(model, SOURCE[number : number + 1, :source], TARGET[[number], :target])
+        assert_close(together[number, :target], alone[0], **EXACT)
+
+
+def test_what_stands_in_padding_is_never_seen(model: Transformer) -> None:
+    before = model(SOURCE, TARGET)
+    with torch.no_grad():
+        for table in {model.source_embedding.weight, model.target_embedding.weight}:
+            table[PAD] = 1000 * torch.randn(table.shape[1], dtype=table.dtype)
+    for one, other in zip(real(before), real(model(SOURCE, TARGET)), strict=True):
+        assert torch.equal(one, other)
+    wider = torch.cat((SOURCE, torch.full((3, 4), PAD)), dim=1)
+    for one, other in zip(real(before), real(model(wider, TARGET)), strict=True):
+        assert_close(one, other, **EXACT)
+
+
+def test_the_future_does_not_leak(model: Transformer) -> None:
+    before = logits(model, SOURCE, TARGET)
+    has_self_attention = len(model.decoder.layers[0].sublayers) > 1
+    for place in range(1, TARGET.shape[1]):
+        other = TARGET.clone()
+        other[:, place] = 11
+        after = logits(model, SOURCE, other)
+        assert torch.equal(after[:, :place], before[:, :place])
+        changed = (after != before).any(dim=2)
+        assert changed[:, place].all()
+        assert changed[:, place:].all() == has_self_attention or place == TARGET.shape[1] - 1
+
+
+def test_every_source_token_is_seen(model: Transformer) -> None:
+    before = logits(model, SOURCE, TARGET)
+    for place in range(SOURCE.shape[1]):
+        other = SOURCE.clone()
+        other[0, place] = 11
+        changed = (logits(model, other, TARGET) != before).any(dim=2)
+        assert changed[0].all()
+        assert not changed[1:].any()
+
+
+def test_every_parameter_has_a_gradient(model: Transformer) -> None:
+    log_probs = logits(model.train(), SOURCE, TARGET).log_softmax(dim=2)
+    sum(part[:, 3].sum() for part in real(log_probs)).backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+        # Noise of a gradient that is zero by nature is far below.
+        assert parameter.grad.abs().max() > 1e-6, name
+
+
+def test_nothing_is_kept_from_one_forward_to_the_next(model: Transformer) -> None:
+    first = logits(model, SOURCE, TARGET)
+    logits(model, SOURCE[:1, :3], TARGET[:1])
+    assert torch.equal(logits(model, SOURCE, TARGET), first)
+    for module in (model.encoder.layers[1], model.decoder.layers[1]):
+
+        def fail(*_: object) -> None:
+            raise RuntimeError("no memory")
+
+        hook = module.register_forward_hook(fail)
+        with pytest.raises(RuntimeError, match="no memory"):
+            model.step(TARGET[:, 0], model.start(model.encode(SOURCE), 1))
+        hook.remove()
+        assert torch.equal(logits(model, SOURCE, TARGET), first)
+        state = model.start(model.encode(SOURCE), 1)
+        assert_close(model.step(TARGET[:, 0], state), first[:, 0], **EXACT)
+
+
+def test_a_decoder_state_follows_hypotheses_and_forgets_sentences(model: Transformer) -> None:
+    generator = torch.Generator().manual_seed(2)
+    tokens = torch.randint(3, 20, (6, 5), generator=generator)
+    tokens[:, 0] = 1
+    sentence = torch.tensor([0, 0, 1, 1, 2, 2])
+    state = model.start(model.encode(SOURCE), 2)
+    for place in range(2):
+        model.step(tokens[:, place], state)
+    for rows, stay, places in (
+        (torch.tensor([1, 1, 3, 2, 4, 4]), None, (2,)),  # reorder only
+        (torch.tensor([1, 0, 5, 4]), torch.tensor([0, 2]), (3,)),  # the middle sentence is done
+        (torch.tensor([3, 3]), torch.tensor([1]), (4,)),  # of the two, so is the first
+    ):
+        state.select(rows, stay)
+        tokens, sentence = tokens[rows].clone(), sentence[rows]
+        for place in places:
+            tokens[:, place] = torch.randint(3, 20, (len(rows),), generator=generator)
+            scratch = logits(model, SOURCE[sentence], tokens[:, : place + 1])
+            assert_close(model.step(tokens[:, place], state), scratch[:, -1], **EXACT)
+
+
+# Against torch's own layers
+
+
+def embedded(ids: Tensor, table: Tensor, bias: Tensor) -> Tensor:
+    """sqrt(d) E + b + sinusoids, number by number."""
+    x = torch.empty(*ids.shape, 8, dtype=torch.float64)
+    for sentence, place, i in product(range(len(ids)), range(ids.shape[1]), range(8)):
+        angle = place * 10_000 ** (-(i % 4) / 3)
+        wave = math.sin(angle) if i < 4 else math.cos(angle)
+        x[sentence, place, i] = math.sqrt(8) * table[ids[sentence, place], i] + bias[i] + wave
+    return x
+
+
+def copy(pairs: Iterator[tuple[Tensor, Tensor]]) -> None:
+    with torch.no_grad():
+        for theirs, ours in pairs:
+            theirs.copy_(ours)
+
+
+def same_attention(theirs: nn.MultiheadAttention, ours: nn.Module) -> Iterator[tuple]:
+    parts = [ours.qkv] if hasattr(ours, "qkv") else [ours.query, ours.key_value]
+    yield theirs.in_proj_weight, torch.cat([part.weight for part in parts])
+    yield theirs.in_proj_bias, torch.cat([part.bias for part in parts])
+    yield from same_linear(theirs.out_proj, ours.output)
+
+
+def same_linear(theirs: nn.Module, ours: nn.Module) -> Iterator[tuple]:
+    yield theirs.weight, ours.weight
+    yield theirs.bias, ours.bias
+
+
+def same_layer(theirs: nn.Module, ours: Layer) -> Iterator[tuple]:
+    attention, *cross, feed_forward = (wrapper.sublayer for wrapper in ours.sublayers)
+    yield from same_attention(theirs.self_attn, attention)
+    for module in cross:
+        yield from same_attention(theirs.multihead_attn, module)
+    yield from same_linear(theirs.linear1, feed_forward.inner)
+    yield from same_linear(theirs.linear2, feed_forward.outer)
+    for number, wrapper in enumerate(ours.sublayers, 1):
+        yield from same_linear(getattr(theirs, f"norm{number}"), wrapper.norm)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_the_whole_is_torchs_transformer(norm: str, tiny_model: Callable[..., Transformer]) -> None:
+    first = norm == "pre_norm"
+    model = tiny_model(seed=3, encoder=norm, decoder=norm, sharing="none", bias=True)
+    shared = {"dropout": 0.0, "batch_first": True, "norm_first": first, "dtype": torch.float64}
+    top = nn.LayerNorm(8, dtype=torch.float64) if first else None
+    # In training mode, for in evaluation torch takes a fast path that zeroes padded positions.
+    encoder = nn.TransformerEncoder(
+        nn.TransformerEncoderLayer(8, 2, 12, **shared), 2, norm=top, enable_nested_tensor=False
+    ).train()
+    top = nn.LayerNorm(8, dtype=torch.float64) if first else None
+    decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, 12, **shared), 2, norm=top)
+    for theirs, ours in ((encoder, model.encoder), (decoder, model.decoder)):
+        for one, other in zip(theirs.layers, ours.layers, strict=True):
+            copy(same_layer(one, other))
+        if first:
+            copy(same_linear(theirs.norm, ours.norm))
+    tables = (model.source_embedding.weight, model.target_embedding.weight)
+    bias = model.source_embedding.bias
+    padding = SOURCE == PAD
+    memory = encoder(embedded(SOURCE, tables[0], bias), src_key_padding_mask=padding)
+    for ours in model.encode(SOURCE).memories:
+        assert_close(ours, memory, **EXACT)
+    hidden = decoder(
+        embedded(TARGET, tables[1], bias),
+        memory,
+        tgt_mask=torch.ones(4, 4, dtype=torch.bool).triu(1),
+        memory_key_padding_mask=padding,
+    )
+    assert_close(logits(model, SOURCE, TARGET), hidden @ model.output.weight.T, **EXACT)
