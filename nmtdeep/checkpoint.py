@@ -245,6 +245,14 @@ def load(path: Path) -> Loaded:
     return Loaded(directory, recipe, pipeline, model.eval(), state)
 
 
+def discard(path: Path) -> None:
+    """Delete what a kill left half written or half deleted."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
 def remove(directory: Path) -> None:
     """Delete a checkpoint so that a kill on the way leaves nothing that looks like one."""
     doomed = directory.with_name(f".{directory.name}.old")

@@ -70,14 +70,17 @@ def train(
         trainee = Trainee(recipe, corpora, place)
         newest = run.newest()
         progress = trainee.restore(newest) if newest else Progress()
-        run.forget_after(progress.update)
+        run.mend(progress)
         total = recipe.training.max_updates
         with Display(out, total=total, quiet=quiet) as display, noted_signals() as asked:
             reason = _finished(recipe, progress)
             if reason:
-                display.say(f"already at update {progress.update} of {total}: nothing to do")
+                why = "" if progress.update >= total else f" ({reason})"
+                display.say(f"already at update {progress.update} of {total}: nothing to do{why}")
                 return Outcome(progress, reason)
             display.say(opening(recipe, corpora, trainee.model, place, trainee.dtype, progress))
+            for change in run.changes:
+                display.say(f"changed: {change}")
             return _train(recipe, corpora, run, trainee, progress, display, asked)
 
 
@@ -123,11 +126,12 @@ def _train(
         if update % settings.log_every == 0:
             display.logged(progress, settings, lr=lr, device=device)
         reason = _finished(recipe, progress)
-        if update % settings.validation.every == 0 or (reason and not asked):
+        if update % settings.validation.every == 0 or reason:
             progress = _validated(validate, trainee.model, recipe, progress, display)
             reason = reason or _finished(recipe, progress)
-        if update % settings.checkpoints.every == 0 or progress.is_best or reason or asked:
-            trainee.save(run, progress)
+        planned = update % settings.checkpoints.every == 0 or progress.is_best or bool(reason)
+        if planned or asked:
+            trainee.save(run, progress, planned=planned)
             display.restart()
         if reason or asked:
             return _leave(progress, reason, asked, display)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,40 +14,66 @@ from typing import Any
 from nmtdeep import checkpoint
 from nmtdeep.config import Recipe
 from nmtdeep.config.load import dump, read_config
+from nmtdeep.data.corpus import INDEX_FILE
 from nmtdeep.errors import CheckpointError, UserError
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.training.state import Progress
 
 LOG, RECORDS, VALIDATIONS = "train.log", "train.jsonl", "validations.tsv"
 LOCK = ".lock"
+# What makes another experiment of a run; `max_tokens` only spreads its updates over a device.
+FIXED = ("model.", "text.", "training.seed", "training.batches.", "training.validation.best_by")
+FREE = "training.batches.max_tokens"
 
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """An opened run, locked against a second training."""
+    """An opened run, locked against a second training.
+
+    Attributes:
+        changes: settings that differ from those the run was started with, as `key: old -> new`.
+    """
 
     path: Path
     recipe: Recipe
     pipeline: TextPipeline
+    changes: tuple[str, ...] = ()
 
     def newest(self) -> Path | None:
-        """The checkpoint to resume from."""
-        saved = checkpoint.saved(self.path)
-        return saved[max(saved)] if saved else None
+        """The checkpoint to resume from.
 
-    def save(self, tensors: Any, optimiser: Any, progress: Progress, *, is_best: bool) -> Path:
-        """Write `checkpoint_<update>`, move the links, delete what need not be kept."""
+        Raises:
+            CheckpointError: if a newer one is damaged, for to go back behind it would delete records.
+        """
+        saved = checkpoint.saved(self.path)
+        last = max(saved, default=0)
+        for path in sorted(self.path.glob("checkpoint_*")):
+            match = re.fullmatch(r"checkpoint_(\d+)", path.name)
+            if match and int(match[1]) > last and not (path / checkpoint.STATE).is_file():
+                start = f"update {last}" if saved else "the start"
+                raise CheckpointError(
+                    f"{path} is damaged (no {checkpoint.STATE}): copy it back from elsewhere, or "
+                    f"delete it to train on from {start}"
+                )
+        return saved[last] if saved else None
+
+    def save(self, tensors: Any, optimiser: Any, progress: Progress, *, planned: bool) -> Path:
+        """Write `checkpoint_<update>`, move the links, delete what need not be kept.
+
+        One that is not `planned` (somebody asked the training to leave) goes when the next is
+        written, so that what is kept and averaged does not depend on interruptions.
+        """
         path = self.path / f"checkpoint_{progress.update}"
         checkpoint.save(
             path,
             tensors=tensors,
             optimiser=optimiser,
-            state=progress.to_json(),
+            state={**progress.to_json(), "planned": planned},
             recipe=self.recipe,
             pipeline=self.pipeline,
         )
         checkpoint.point(self.path, checkpoint.LAST, path)
-        if is_best:
+        if progress.is_best:
             checkpoint.point(self.path, checkpoint.BEST, path)
         self.prune()
         return path
@@ -55,39 +82,56 @@ class RunDirectory:
         """Delete checkpoints that are neither among the newest nor among the best."""
         keep = self.recipe.training.checkpoints
         saved = checkpoint.saved(self.path)
-        scores = {
-            update: score for update, path in saved.items() if (score := _score(path)) is not None
-        }
-        best = sorted(scores, key=lambda update: (-scores[update], update))[: keep.keep_best]
-        kept = {*list(saved)[-keep.keep_last :], *best}
+        states = {update: checkpoint.read_state(path) for update, path in saved.items()}
+        planned = [update for update, state in states.items() if state.get("planned", True)]
+        scored = [update for update in planned if states[update].get("score") is not None]
+        best = sorted(scored, key=lambda update: (-states[update]["score"], update))
+        kept = {*list(saved)[-1:], *planned[-keep.keep_last :], *best[: keep.keep_best]}
         linked = {(self.path / name).resolve() for name in (checkpoint.LAST, checkpoint.BEST)}
         for update, path in saved.items():
             if update not in kept and path.resolve() not in linked:
                 checkpoint.remove(path)
 
+    def mend(self, progress: Progress) -> None:
+        """Finish or undo what a kill cut short, so that the run stands as it was at `progress`."""
+        for path in self.path.glob(".checkpoint_*"):
+            checkpoint.discard(path)
+        for name, update in (
+            (checkpoint.LAST, progress.update),
+            (checkpoint.BEST, progress.best_update),
+        ):
+            target = self.path / f"checkpoint_{update}"
+            if target.is_dir():
+                checkpoint.point(self.path, name, target)
+            else:
+                (self.path / name).unlink(missing_ok=True)
+        self.forget_after(progress.update)
+
     def forget_after(self, update: int) -> None:
         """Drop records of updates that will be done again, so that each stands there once."""
-        _filter(self.path / RECORDS, lambda line: json.loads(line).get("update", 0) <= update)
+        _filter(self.path / RECORDS, lambda line: int(json.loads(line)["update"]) <= update)
         _filter(
             self.path / VALIDATIONS,
-            lambda line: not line.split("\t")[0].isdigit() or int(line.split("\t")[0]) <= update,
+            lambda line: line.startswith("update\t") or int(line.split("\t")[0]) <= update,
         )
 
 
-def _score(path: Path) -> float | None:
-    score = checkpoint.read_state(path).get("score")
-    return None if score is None else float(score)
+def _filter(path: Path, keep: Callable[[str], bool]) -> None:
+    """Keep the lines that `keep` wants; one that a kill or a crash left broken goes too."""
 
+    def stays(line: str) -> bool:
+        try:
+            return line.endswith("\n") and keep(line)
+        except (ValueError, KeyError, TypeError):
+            return False
 
-def _filter(path: Path, keep: Any) -> None:
     if not path.exists():
         return
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    # A line that a kill cut short has no end and goes.
-    kept = [line for line in lines if line.endswith("\n") and keep(line)]
-    if kept != lines:
+    text = path.read_text(encoding="utf-8", errors="replace")
+    kept = "".join(line for line in text.splitlines(keepends=True) if stays(line))
+    if kept != text:
         beside = path.with_name(f".{path.name}.partial")
-        beside.write_text("".join(kept), encoding="utf-8")
+        beside.write_text(kept, encoding="utf-8")
         beside.replace(path)
 
 
@@ -114,10 +158,10 @@ def open_run(path: Path, recipe: Recipe, pipeline: TextPipeline) -> Iterator[Run
             raise UserError(
                 f"another process is training in {path}: wait for it, or choose another --out"
             ) from error
-        _check_same(path, recipe, pipeline)
+        changes = _check_same(path, recipe, pipeline)
         _write_config(path, recipe)
         pipeline.save(path / checkpoint.TEXT)
-        yield RunDirectory(path, recipe, pipeline)
+        yield RunDirectory(path, recipe, pipeline, tuple(changes))
 
 
 def _write_config(path: Path, recipe: Recipe) -> None:
@@ -126,36 +170,36 @@ def _write_config(path: Path, recipe: Recipe) -> None:
     beside.replace(path / checkpoint.CONFIG)
 
 
-def _check_same(path: Path, recipe: Recipe, pipeline: TextPipeline) -> None:
+def _check_same(path: Path, recipe: Recipe, pipeline: TextPipeline) -> list[str]:
+    """Changes of the recipe that a run may take, none where it has no checkpoint yet."""
     config = path / checkpoint.CONFIG
-    strange = [entry.name for entry in path.iterdir() if entry.name != LOCK]
+    if (path / INDEX_FILE).exists():
+        raise UserError(f"{path} is a data directory: choose another --out for the run")
     if not config.exists():
-        if any(name.startswith("checkpoint_") for name in strange):
+        if any(path.glob("checkpoint_*")):
             raise CheckpointError(
                 f"{path} holds checkpoints but no {checkpoint.CONFIG}: copy it back from one of "
                 "them, or choose another --out"
             )
-        return
+        return []
+    saved = checkpoint.saved(path)
+    if not saved:
+        return []
     before = read_config(config)
     changed = differences(before.model_dump(), recipe.model_dump())
-    fatal = [
-        change
-        for change in changed
-        if change.startswith(("model.", "text.", "training.seed", "training.batches."))
-        and not change.startswith("training.batches.max_tokens")
-    ]
-    if fatal and checkpoint.saved(path):
+    fatal = [one for one in changed if one.startswith(FIXED) and not one.startswith(FREE)]
+    if fatal:
         raise UserError(
             f"{path} was trained with another recipe ({'; '.join(fatal[:4])}): choose another "
             "--out, or give the recipe it was started with"
         )
-    if checkpoint.saved(path):
-        newest = list(checkpoint.saved(path).values())[-1]
-        if TextPipeline.load(newest / checkpoint.TEXT).fingerprint() != pipeline.fingerprint():
-            raise UserError(
-                f"{path} was trained on a corpus with another vocabulary than --data: give the "
-                "corpus it was started with, or choose another --out"
-            )
+    text = saved[max(saved)] / checkpoint.TEXT
+    if TextPipeline.load(text).fingerprint() != pipeline.fingerprint():
+        raise UserError(
+            f"{path} was trained on a corpus with another vocabulary than --data: give the "
+            "corpus it was started with, or choose another --out"
+        )
+    return changed
 
 
 def differences(old: Any, new: Any, prefix: str = "") -> list[str]:

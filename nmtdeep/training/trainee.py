@@ -43,11 +43,11 @@ class Trainee:
             self.scaler.load_state_dict(state | {"scale": progress.loss_scale})
         return progress
 
-    def save(self, run: RunDirectory, progress: Progress) -> None:
-        """Write a checkpoint of weights, moments and position."""
+    def save(self, run: RunDirectory, progress: Progress, *, planned: bool) -> None:
+        """Write a checkpoint of weights, moments and position; see `RunDirectory.save`."""
         run.save(
             checkpoint.weights(self.model),
             optimiser_tensors(self.model, self.optimiser),
             progress,
-            is_best=progress.is_best,
+            planned=planned,
         )

@@ -1,0 +1,136 @@
+"""Run the real command in a process that may be killed, asked to leave or starved of disk.
+
+A fork server holds torch and the package, so that a command costs a fork and not an import of torch.
+Each command is a process of its own: `nmtdeep.cli.main.run` with its own argv, stdin, stdout,
+stderr and exit code.
+"""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+PRELOAD = (
+    "nmtdeep.cli.main",
+    "nmtdeep.decoding.forced",
+    "nmtdeep.decoding.streams",
+    "nmtdeep.preprocessing",
+    "nmtdeep.training.finish",
+    "nmtdeep.training.loop",
+    "torch._dynamo",
+    "torch.utils.tensorboard",
+)
+SECONDS = 120
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a command ended; a killed one has minus the signal as its code."""
+
+    code: int
+    out: str
+    err: str
+
+
+@dataclass(frozen=True)
+class Interrupt:
+    """Something that happens at one call of one function of the package.
+
+    Attributes:
+        where: `module:attribute` or `module:Class.attribute`, as the caller looks it up.
+        call: which call, from 1.
+        what: kill, term, int: the signal; half: write half of the file, then be killed; full: no
+            file may grow beyond 20,000 bytes from here on, as on a full disk.
+    """
+
+    where: str
+    call: int = 1
+    what: str = "kill"
+
+    def install(self) -> None:
+        """Wrap the function in this process."""
+        module, _, path = self.where.partition(":")
+        *parents, name = path.split(".")
+        owner: Any = importlib.import_module(module)
+        for parent in parents:
+            owner = getattr(owner, parent)
+        original, calls = getattr(owner, name), [0]
+
+        def wrapped(*args: Any, **keywords: Any) -> Any:
+            calls[0] += 1
+            if calls[0] == self.call:
+                self.happen(original, args)
+            return original(*args, **keywords)
+
+        setattr(owner, name, wrapped)
+
+    def happen(self, original: Callable[..., Any], args: Sequence[Any]) -> None:
+        match self.what:
+            case "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "half":
+                original(*args)
+                os.truncate(args[0], args[0].stat().st_size // 2)
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "full":
+                signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+                resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+            case name:
+                os.kill(os.getpid(), getattr(signal, f"SIG{name.upper()}"))
+
+
+def _child(argv: list[str], folder: str, log: str, interrupt: Interrupt | None) -> None:
+    import torch
+
+    from nmtdeep.cli.main import run
+
+    torch.set_num_threads(1)
+    os.chdir(folder)
+    for number, name, flags in (
+        (0, f"{log}.in", os.O_RDONLY),
+        (1, f"{log}.out", os.O_WRONLY | os.O_CREAT),
+        (2, f"{log}.err", os.O_WRONLY | os.O_CREAT),
+    ):
+        os.dup2(os.open(name, flags, 0o600), number)
+    sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
+    if interrupt is not None:
+        interrupt.install()
+    sys.argv = ["nmtdeep", *argv]
+    run()
+
+
+class Commands:
+    """Runs commands in a folder; `logs` is where their output is kept, one file a command."""
+
+    def __init__(self, folder: Path, logs: Path) -> None:
+        self.folder = folder
+        self.logs = logs
+        self.count = 0
+        self.context = multiprocessing.get_context("forkserver")
+        self.context.set_forkserver_preload(list(PRELOAD))
+
+    def __call__(
+        self, *argv: object, interrupt: Interrupt | None = None, stdin: bytes = b""
+    ) -> Finished:
+        """Run `nmtdeep ARGV...` to its end."""
+        self.count += 1
+        log = self.logs / f"{self.count:03}"
+        log.with_suffix(".in").write_bytes(stdin)
+        process = self.context.Process(
+            target=_child, args=([str(one) for one in argv], str(self.folder), str(log), interrupt)
+        )
+        process.start()
+        process.join(SECONDS)
+        if process.exitcode is None:
+            process.kill()
+            raise AssertionError(f"still running after {SECONDS} s: {argv}")
+        out, err = (log.with_suffix(end).read_text("utf-8") for end in (".out", ".err"))
+        return Finished(process.exitcode, out, err)

@@ -1,0 +1,93 @@
+"""The tiny training of these tests, and what must be equal between two runs of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from commands.running import Commands, Finished, Interrupt
+
+RECIPE = """
+text:
+  bpe: {type: joint, merges: 150}
+model:
+  width: 16
+  encoder: {depth: 2, heads: 2, feed_forward: 32}
+  decoder: {depth: 1, heads: 2, feed_forward: 32}
+training:
+  max_updates: 11
+  batches: {tokens_per_update: 800, group_tokens: 400, max_tokens: 400}
+  schedule: {lr: 5e-2, warmup_updates: 4}
+  validation: {every: 3, bleu: true, best_by: loss}
+  checkpoints: {every: 2, keep_last: 3, keep_best: 1, average_last: 3}
+  log_every: 1
+"""
+
+DROPOUT_RECIPE = """
+extends: tiny.yaml
+text:
+  bpe: {dropout: 0.1}
+training:
+  max_updates: 100
+  schedule: {lr: 2.0}
+  validation: {every: 2, bleu: false, patience: 2}
+"""
+
+# What no two runs share: measured times and memory.
+MEASURED = {"tokens_per_second", "updates_per_second", "wait", "memory", "seconds", "eta"}
+
+
+def train(
+    nmtdeep: Commands,
+    run: str,
+    *overrides: object,
+    recipe: str = "tiny.yaml",
+    data: str = "data",
+    interrupt: Interrupt | None = None,
+) -> Finished:
+    """`nmtdeep train`, on the CPU with one thread."""
+    return nmtdeep(
+        "train", recipe, *overrides, "--data", data, "--out", run, "--device", "cpu",
+        "--threads", 1, interrupt=interrupt,
+    )  # fmt: skip
+
+
+def records(run: Path) -> list[dict[str, Any]]:
+    """`train.jsonl` without what is measured by the clock."""
+    return [
+        {name: value for name, value in json.loads(line).items() if name not in MEASURED}
+        for line in (run / "train.jsonl").read_text().splitlines()
+    ]
+
+
+def contents(run: Path) -> dict[str, Any]:
+    """Everything of a run that must not depend on how often it was interrupted."""
+    found: dict[str, Any] = {"records": records(run)}
+    for path in sorted(run.iterdir()):
+        if path.is_symlink():
+            found[path.name] = f"-> {os.readlink(path)}"
+        elif path.name.startswith("checkpoint_"):
+            found[path.name] = _checkpoint(path)
+        elif path.name not in ("train.log", "train.jsonl", "tensorboard", "bpe_dropout"):
+            found[path.name] = None if path.is_dir() else path.read_text()
+    return found
+
+
+def _checkpoint(path: Path) -> dict[str, Any]:
+    state = json.loads((path / "state.json").read_text())
+    tensors = {
+        file.name: hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in sorted(path.glob("*.safetensors"))
+    }
+    return {name: value for name, value in state.items() if name not in MEASURED} | tensors
+
+
+def losses(run: Path) -> dict[int, float]:
+    """Training loss by update; each update stands there once."""
+    trained = [one for one in records(run) if one["kind"] == "train"]
+    by_update = {one["update"]: one["loss"] for one in trained}
+    assert len(by_update) == len(trained)
+    return by_update

@@ -1,0 +1,179 @@
+"""Interrupted anywhere == uninterrupted, bitwise on a CPU."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from commands.running import Interrupt
+from commands.runs import contents, losses, records, train
+
+LOOP, UPDATE = "nmtdeep.training.loop", "nmtdeep.training.update"
+KILLS = {
+    "before the first checkpoint": Interrupt(f"{UPDATE}:smoothed_cross_entropy", 1),
+    "in the middle of an update": Interrupt(f"{UPDATE}:smoothed_cross_entropy", 12),
+    "after the step, before the log": Interrupt(f"{LOOP}:Display.updated", 7),
+    "in the weights of a checkpoint": Interrupt("nmtdeep.checkpoint:_save_tensors", 3, "half"),
+    "in the moments of a checkpoint": Interrupt("nmtdeep.checkpoint:_save_tensors", 8, "half"),
+    "in the first checkpoint": Interrupt("nmtdeep.checkpoint:_save_tensors", 2, "half"),
+    "before a checkpoint's rename": Interrupt("nmtdeep.checkpoint:_sync", 3),
+    "after a checkpoint's rename": Interrupt("nmtdeep.checkpoint:point", 3),
+    "between last and best": Interrupt("nmtdeep.checkpoint:point", 6),
+    "in the deletion of a checkpoint": Interrupt("nmtdeep.checkpoint:remove", 1),
+    "in a validation": Interrupt("nmtdeep.training.validation:score_texts", 2),
+    "between a validation and its checkpoint": Interrupt(f"{LOOP}:Trainee.save", 3),
+    "in the averaging": Interrupt("nmtdeep.averaging:average"),
+    "in the last scores": Interrupt("nmtdeep.training.finish:score_split", 2),
+}
+
+
+@pytest.mark.parametrize("place", KILLS)
+def test_killed_and_resumed_is_the_uninterrupted_run(nmtdeep, whole, tmp_path, place):
+    run = tmp_path / "run"
+    assert train(nmtdeep, run, interrupt=KILLS[place]).code == -9
+    resumed = train(nmtdeep, run)
+    assert resumed.code == 0, resumed.err
+    assert contents(run) == contents(whole)
+
+
+def test_killed_again_and_again(nmtdeep, whole, tmp_path):
+    run = tmp_path / "run"
+    for call in (9, 1, 7, 5, 8):
+        killed = train(nmtdeep, run, interrupt=Interrupt(f"{UPDATE}:smoothed_cross_entropy", call))
+        assert killed.code == -9
+    assert train(nmtdeep, run).code == 0
+    assert contents(run) == contents(whole)
+
+
+def test_killed_under_bpe_dropout_and_patience(nmtdeep, whole_dropout, tmp_path):
+    end = max(losses(whole_dropout))
+    assert 4 <= end < 100
+    assert len({one["epoch"] for one in records(whole_dropout)}) > 1
+    for interrupt in (
+        Interrupt(f"{LOOP}:Display.updated", 3),
+        Interrupt("nmtdeep.data.bpe_dropout:MonolingualCorpus.open", 3),
+        Interrupt("nmtdeep.training.validation:corpus_loss", 2),
+    ):
+        run = tmp_path / interrupt.where.rpartition(":")[2]
+        options = {"recipe": "dropout.yaml", "data": "data-dropout"}
+        assert train(nmtdeep, run, interrupt=interrupt, **options).code == -9
+        resumed = train(nmtdeep, run, **options)
+        assert resumed.code == 0, resumed.err
+        assert contents(run) == contents(whole_dropout)
+
+
+@pytest.mark.parametrize(("name", "code"), [("term", 143), ("int", 130)])
+@pytest.mark.parametrize("update", [9, 11])
+def test_asked_to_leave(nmtdeep, whole, tmp_path, name, code, update):
+    run = tmp_path / "run"
+    asked = train(nmtdeep, run, interrupt=Interrupt(f"{LOOP}:train_update", update, name))
+    if update < 11:
+        message = f"asked to leave by SIG{name.upper()}: saved at update {update}; "
+        assert message + "the same command goes on from there" in asked.err
+        assert asked.code == code
+        assert (run / "checkpoint_last").resolve().name == f"checkpoint_{update}"
+        assert train(nmtdeep, run).code == 0
+    else:
+        assert asked.code == 0
+    assert contents(run) == contents(whole)
+
+
+def test_nothing_to_do_changes_nothing(nmtdeep, whole, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(whole, run, symlinks=True)
+    before = {path: path.stat().st_mtime_ns for path in run.glob("checkpoint_*/*")}
+    again = train(nmtdeep, run)
+    assert again.code == 0
+    assert "already at update 11 of 11: nothing to do" in again.err
+    assert "checkpoint_average: mean of" in again.out
+    assert {path: path.stat().st_mtime_ns for path in run.glob("checkpoint_*/*")} == before
+    assert contents(run) == contents(whole)
+
+
+def test_nothing_to_do_says_why(nmtdeep, whole_dropout):
+    again = train(nmtdeep, whole_dropout, recipe="dropout.yaml", data="data-dropout")
+    assert "of 100: nothing to do (no better validation in 2, best at update" in again.err
+
+
+def test_a_second_training_is_refused(nmtdeep, whole, tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    with (run / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        refused = train(nmtdeep, run)
+    assert refused.code == 2
+    assert refused.err == (
+        f"nmtdeep: error: another process is training in {run}: wait for it, or choose another "
+        "--out\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("training.seed=2", "training.seed: 1 -> 2"),
+        ("model.width=32", "model.width: 16 -> 32"),
+        ("model.dropout.residual=0.2", "model.dropout.residual: 0.1 -> 0.2"),
+        (
+            "training.batches.tokens_per_update=900",
+            "training.batches.tokens_per_update: 800 -> 900",
+        ),
+        ("training.validation.best_by=bleu", "training.validation.best_by: loss -> bleu"),
+    ],
+)
+def test_another_experiment_is_refused(nmtdeep, whole, change, said):
+    before = contents(whole)
+    refused = train(nmtdeep, whole, change)
+    assert refused.code == 2
+    assert refused.err.startswith("nmtdeep: error: ") and said in refused.err
+    assert refused.err.count("\n") == 1
+    assert contents(whole) == before
+
+
+def test_more_updates_go_on(nmtdeep, whole, tmp_path):
+    longer = train(nmtdeep, tmp_path / "longer", "training.max_updates=14")
+    assert longer.code == 0
+    run = tmp_path / "run"
+    shutil.copytree(whole, run, symlinks=True)
+    more = train(nmtdeep, run, "training.max_updates=14")
+    assert more.code == 0
+    assert "training.max_updates: 11 -> 14" in more.err
+    assert losses(run) == losses(tmp_path / "longer")
+    last = "checkpoint_14/model.safetensors"
+    assert (run / last).read_bytes() == (tmp_path / "longer" / last).read_bytes()
+    assert json.loads((run / "scores.json").read_text())["trained_to"] == "checkpoint_14"
+
+
+def test_smaller_batches_on_the_device_make_the_same_updates(nmtdeep, data, tmp_path):
+    exact = ("model.dropout.embedding=0", "model.dropout.residual=0", "training.precision=fp32")
+    for name, tokens in (("large", 400), ("small", 100)):
+        stopped = Interrupt(f"{LOOP}:train_update", 5, "term")
+        assert train(nmtdeep, tmp_path / name, *exact, interrupt=stopped).code == 143
+        done = train(nmtdeep, tmp_path / name, *exact, "--max-tokens", tokens)
+        assert done.code == 0, done.err
+    one, other = (records(tmp_path / name) for name in ("large", "small"))
+    assert [r.get("target_tokens") for r in one] == [r.get("target_tokens") for r in other]
+    assert losses(tmp_path / "small") == pytest.approx(losses(tmp_path / "large"), rel=1e-4)
+
+
+def test_a_full_disk_while_saving(nmtdeep, whole, tmp_path):
+    run = tmp_path / "run"
+    full = Interrupt("nmtdeep.checkpoint:save", 2, "full")
+    failed = train(nmtdeep, run, interrupt=full)
+    assert failed.code == 2
+    last = failed.err.splitlines()[-1]
+    assert last.startswith(f"nmtdeep: error: cannot write {run}/checkpoint_3: ")
+    assert "what was saved before is whole: make room" in last
+    assert "Traceback" not in failed.err
+    assert _checkpoints(run) == ["checkpoint_2"]
+    assert nmtdeep("translate", "-m", run, "-q", stdin=b"Password\n").code == 0
+    assert train(nmtdeep, run).code == 0
+    assert contents(run) == contents(whole)
+
+
+def _checkpoints(run: Path) -> list[str]:
+    return sorted(path.name for path in run.glob("checkpoint_*") if not path.is_symlink())
