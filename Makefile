@@ -1,0 +1,53 @@
+# Everything lives in .venv; a fresh clone needs Python 3.11 or newer and make.
+#
+#   make PYTHON=python3.12 setup        another Python
+#   make PIP_ARGS="..." setup           more arguments for pip, such as another package index
+#   make WORKERS=8 test                 more test processes
+
+PYTHON ?= python3
+PIP_ARGS ?=
+WORKERS ?= 2
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint clean
+
+help: ## say what can be made
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## make .venv, or bring it up to date after pyproject.toml or constraints.txt changed
+
+demo: $(STAMP) ## train a deep model on a small corpus that ships with the program, in minutes
+	$(BIN)/nmtdeep demo
+
+# Each process keeps to one thread: two processes with all cores each would get in each other's way.
+test: $(STAMP) ## run the tests
+	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+
+lint: $(STAMP) ## check style, formatting and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean: ## remove .venv, caches and builds; runs and data directories stay
+	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
+	find nmtdeep tests scripts benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The build backend is installed first, so that it too has the version that constraints.txt pins.
+$(STAMP): pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install $(PIP_ARGS) -c constraints.txt hatchling editables
+	$(BIN)/python -m pip install $(PIP_ARGS) -c constraints.txt --no-build-isolation \
+	  -e ".[development]"
+	@touch $@
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "nmtdeep needs Python 3.11 or newer, and $(PYTHON) is not: try make PYTHON=python3.12"; \
+	  exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+	  echo "$(PYTHON) cannot make a virtual environment: install its venv module" \
+	    "(python3-venv on Debian and Ubuntu)"; exit 1; }

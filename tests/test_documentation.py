@@ -1,0 +1,243 @@
+"""The documentation holds true: its links lead somewhere, its commands parse, its names exist."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import typer.main
+
+import nmtdeep
+from nmtdeep.cli.main import app
+from nmtdeep.config.load import load_recipe
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted(
+    path
+    for pattern in ("*.md", "docs/**/*.md", "recipes/**/*.md", "benchmarks/**/*.md")
+    for path in ROOT.glob(pattern)
+)
+PACKAGE = ROOT / "nmtdeep"
+MODULES = [path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py"]
+SHELLS = {"sh", "bash", "console", "shell"}
+FENCE = re.compile(
+    r"^(?P<indent> *)```(?P<language>\w*)[^\n]*\n(?P<body>.*?)^(?P=indent)```", re.M | re.S
+)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+MACHINE_PATH = re.compile(r"(?<![\w.~$}:>-])/(?:home|root|work|opt|mnt|srv|Users|tmp|usr)/\w")
+SEPARATORS = {"|", "||", "&&", ";", "&", "(", ")"}
+
+
+class Command(NamedTuple):
+    """A command of ours as a page shows it, without the name of the program."""
+
+    page: str
+    words: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.page}: {' '.join(self.words)}"
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def without_code(text: str) -> str:
+    return re.sub(r"`[^`\n]*`", "", FENCE.sub("", text))
+
+
+def slugs(text: str) -> set[str]:
+    """Anchors that a heading gets on the usual forges."""
+    headings = re.findall(r"^#+ +(.+?) *$", FENCE.sub("", text), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def simple_commands(line: str) -> Iterator[list[str]]:
+    """The commands that pipes, `&&` and `;` separate, without redirections and variables."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    words: list[str] = []
+    skip = False
+    for word in [*lexer, ";"]:
+        if word in SEPARATORS:
+            yield words
+            words = []
+        elif word.strip("<>") == "" or word in (">&", "&>"):
+            skip = True
+        elif skip:
+            skip = False
+        elif words or not re.fullmatch(r"\w+=.*", word):
+            words.append(word)
+
+
+def commands_in_blocks(page: Path) -> Iterator[Command]:
+    for fence in FENCE.finditer(page.read_text(encoding="utf-8")):
+        if fence["language"] not in SHELLS:
+            continue
+        for line in fence["body"].replace("\\\n", " ").splitlines():
+            for words in simple_commands(line.strip().removeprefix("$ ")):
+                yield from ours(page, words)
+
+
+def ours(page: Path, words: list[str]) -> Iterator[Command]:
+    """What follows `nmtdeep` or `-m nmtdeep`, if this is a command of ours."""
+    for place, word in enumerate(words):
+        is_module = word == "nmtdeep" and place > 0 and words[place - 1] == "-m"
+        if is_module or (place == 0 and word.rpartition("/")[2] == "nmtdeep"):
+            yield Command(name_of(page), tuple(words[place + 1 :]))
+            return
+
+
+def commands_in_lines(page: Path) -> Iterator[Command]:
+    """Commands between single backquotes; they may leave out what a reader knows."""
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    for shown in re.findall(r"`nmtdeep ([^`]+)`", text):
+        yield Command(name_of(page), tuple(re.sub(r"[\[\]|]", " ", shown).split()))
+
+
+def find(words: tuple[str, ...]) -> tuple[Any, list[str]]:
+    """The command object that the first words name, and the words behind them."""
+    command, rest = typer.main.get_command(app), list(words)
+    while rest and hasattr(command, "commands") and rest[0] in command.commands:
+        command = command.commands[rest.pop(0)]
+    return command, rest
+
+
+BLOCK_COMMANDS = [command for page in PAGES for command in commands_in_blocks(page)]
+LINE_COMMANDS = [command for page in PAGES for command in commands_in_lines(page)]
+
+
+def test_the_readers_of_this_test_find_what_they_look_for() -> None:
+    line = "CUDA_VISIBLE_DEVICES=0 nmtdeep train x --lr 1e-3 2>&1 | tee log && nmtdeep -h > out"
+    found = [list(ours(ROOT / "x.md", words)) for words in simple_commands(line)]
+    assert [one.words[:3] for part in found for one in part] == [
+        ("train", "x", "--lr"),
+        ("-h",),
+    ]
+    assert slugs("# A `b.c` heading\n```\n# none\n```\n## Two") == {"a-bc-heading", "two"}
+    assert MACHINE_PATH.search("see /home/someone/x") and not MACHINE_PATH.search("docs/home/x")
+    assert BLOCK_COMMANDS
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_somewhere(page: Path) -> None:
+    broken = []
+    for target in LINK.findall(without_code(page.read_text(encoding="utf-8"))):
+        if re.match(r"[a-z]+:", target):
+            continue
+        file, _, anchor = target.partition("#")
+        path = (page.parent / file).resolve() if file else page
+        if not path.exists():
+            broken.append(f"{target}: no such file")
+        elif anchor and anchor not in slugs(path.read_text(encoding="utf-8")):
+            broken.append(f"{target}: no such heading")
+        elif not path.is_relative_to(ROOT):
+            broken.append(f"{target}: outside the repository")
+    assert not broken
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_no_page_names_a_path_of_a_machine(page: Path) -> None:
+    lines = page.read_text(encoding="utf-8").splitlines()
+    found = [
+        f"{number}: {line}" for number, line in enumerate(lines, 1) if MACHINE_PATH.search(line)
+    ]
+    assert not found
+
+
+@pytest.mark.parametrize("command", BLOCK_COMMANDS, ids=str)
+def test_a_command_in_a_block_parses(command: Command) -> None:
+    parser, rest = find(command.words)
+    if {"-h", "--help", "--version"} & set(rest):
+        return
+    assert not hasattr(parser, "commands"), "not a command"
+    context = parser.make_context(parser.name, rest)
+    recipe = context.params.get("recipe")
+    if recipe is not None and not recipe.endswith((".yaml", ".yml")):
+        load_recipe(recipe, context.params.get("overrides") or ())
+
+
+@pytest.mark.parametrize("command", LINE_COMMANDS, ids=str)
+def test_a_command_in_a_line_names_what_exists(command: Command) -> None:
+    parser, rest = find(command.words)
+    known = {name for parameter in parser.params for name in parameter.opts}
+    known |= {"-h", "--help"}
+    asked = {word.partition("=")[0].rstrip(".,") for word in rest if re.match(r"--?[a-zA-Z]", word)}
+    assert asked <= known
+    assert not hasattr(parser, "commands") or asked or not rest or rest[0].isupper()
+
+
+def test_the_version_is_said_alike_everywhere() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["version"] == nmtdeep.__version__
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.search(rf"^## \[?{re.escape(nmtdeep.__version__)}\b", changes, re.M)
+
+
+def floors() -> dict[str, int]:
+    """The floor of every module, as the tables of docs/architecture.md say."""
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    found: dict[str, int] = {}
+    for part in re.split(r"^### Floor ", text, flags=re.M)[1:]:
+        rows = re.findall(r"^\| `([\w/]+)\.py` \|", re.split(r"^#+ ", part, flags=re.M)[0], re.M)
+        found |= {row: int(part[0]) for row in rows}
+    return found
+
+
+def imports(file: Path) -> Iterator[str]:
+    """Modules of ours that a file imports, also inside functions, and packages as such."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("nmtdeep"):
+            above = str(node.module).split(".")[1:]
+            for name in node.names:
+                place = PACKAGE.joinpath(*above, name.name)
+                is_module = place.is_dir() or place.with_suffix(".py").is_file()
+                yield "/".join([*above, name.name] if is_module else above)
+
+
+def test_the_map_of_the_house_names_every_module() -> None:
+    modules = {path.relative_to(PACKAGE).with_suffix("").as_posix() for path in MODULES}
+    named = set(floors())
+    assert modules - named == set(), "missing in docs/architecture.md"
+    assert named - modules == set(), "gone, but still in docs/architecture.md"
+
+
+def test_nobody_imports_from_a_floor_above() -> None:
+    floor = floors()
+    for room in {name.rpartition("/")[0] for name in floor} - {""}:
+        floor[room] = max(number for name, number in floor.items() if name.startswith(f"{room}/"))
+    floor[""] = 0  # nmtdeep itself holds the version only
+    upwards = [
+        f"{name} imports {wanted}"
+        for path in MODULES
+        if (name := path.relative_to(PACKAGE).with_suffix("").as_posix()) in floor
+        for wanted in imports(path)
+        if floor.get(wanted, 0) > floor[name]
+    ]
+    assert not upwards
+
+
+def test_the_constraints_pin_every_requirement() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["development"]]
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pinned = {_normal(line.partition("==")[0]) for line in lines if "==" in line}
+    assert {_normal(re.split(r"[<>=~! ]", one)[0]) for one in wanted} <= pinned
+
+
+def test_every_dependency_has_its_reason() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = (one for extra in project["optional-dependencies"].values() for one in extra)
+    wanted = {re.split(r"[<>=~! ]", one)[0] for one in [*project["dependencies"], *extras]}
+    text = (ROOT / "docs" / "development.md").read_text(encoding="utf-8")
+    assert wanted <= set(re.findall(r"^\| `([\w-]+)", text, re.M))
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
