@@ -110,9 +110,13 @@ def train_update(
     for group in optimiser.param_groups:
         group["lr"] = lr
     scaler.unscale_(optimiser)
-    limit = settings.clip_norm or math.inf
-    norm = float(torch.nn.utils.clip_grad_norm_(model.parameters(), limit))
+    gradients = [one.grad for one in model.parameters() if one.grad is not None]
+    total = torch.nn.utils.get_total_norm(gradients)
+    norm = float(total)
     finite = math.isfinite(norm)
+    # Clipping by a norm that is no number would spread it over all gradients before the diagnosis.
+    if finite and settings.clip_norm:
+        torch.nn.utils.clip_grads_with_norm_(model.parameters(), settings.clip_norm, total)
     if not finite and not scaler.is_enabled():
         raise DivergenceError(_diagnosis(model, update, float(loss) / tokens))
     scaler.step(optimiser)

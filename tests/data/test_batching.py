@@ -1,0 +1,183 @@
+"""Updates: each sentence once, budgets kept, the same on every device and after every restart."""
+
+from __future__ import annotations
+
+from itertools import islice, pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nmtdeep.data.batching import (
+    Indices,
+    check_budget,
+    collate,
+    cut,
+    gather,
+    pad,
+    sort_by_length,
+    split,
+    updates,
+)
+from nmtdeep.data.corpus import MonolingualCorpus, ParallelCorpus
+from nmtdeep.errors import UserError
+from nmtdeep.training.feed import upcoming
+from nmtdeep.training.state import Progress
+
+LENGTHS = st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), min_size=1, max_size=80).map(
+    lambda pairs: np.array(pairs, dtype=np.int32).T
+)
+BUDGETS = st.fixed_dictionaries(
+    {"group_tokens": st.integers(1, 120), "tokens_per_update": st.integers(1, 300)}
+)
+PLACES = st.fixed_dictionaries({"seed": st.integers(0, 5), "epoch": st.integers(0, 5)})
+FAST = settings(max_examples=60, deadline=None)
+
+
+def plain(plan: list[list[Indices]]) -> list[list[list[int]]]:
+    return [[group.tolist() for group in update] for update in plan]
+
+
+def padded(lengths: np.ndarray, group: Indices) -> int:
+    """Sentences times the longest side among them."""
+    return len(group) * max(int(lengths[side, index]) for side in (0, 1) for index in group)
+
+
+@given(LENGTHS, BUDGETS, PLACES)
+@FAST
+def test_each_sentence_once_an_epoch_and_every_budget_kept(
+    lengths: np.ndarray, budgets: dict, place: dict
+) -> None:
+    plan = updates(lengths, **budgets, **place)
+    everything = [index for update in plan for group in update for index in group.tolist()]
+    assert sorted(everything) == list(range(lengths.shape[1]))
+    group_budget = min(budgets.values())
+    for update in plan:
+        assert update
+        sizes = [padded(lengths, group) for group in update]
+        for group, size in zip(update, sizes, strict=True):
+            assert size <= group_budget or len(group) == 1
+        assert sum(sizes) <= budgets["tokens_per_update"] or len(update) == 1
+
+
+@given(LENGTHS, BUDGETS, PLACES)
+@FAST
+def test_no_update_could_have_held_the_next_group(
+    lengths: np.ndarray, budgets: dict, place: dict
+) -> None:
+    plan = updates(lengths, **budgets, **place)
+    for update, following in pairwise(plan):
+        used = sum(padded(lengths, group) for group in update)
+        assert used + padded(lengths, following[0]) > budgets["tokens_per_update"]
+
+
+@given(LENGTHS, BUDGETS, PLACES, st.integers(1, 100))
+@FAST
+def test_what_a_device_holds_splits_groups_and_changes_no_update(
+    lengths: np.ndarray, budgets: dict, place: dict, max_tokens: int
+) -> None:
+    for update in updates(lengths, **budgets, **place):
+        batches = list(split(lengths, update, max_tokens))
+        for batch in batches:
+            assert padded(lengths, batch) <= max_tokens or len(batch) == 1
+        together = np.concatenate(batches).tolist()
+        assert together == np.concatenate(update).tolist()
+    (whole,) = split(lengths, [np.arange(lengths.shape[1])], 10**9)
+    assert len(whole) == lengths.shape[1]
+
+
+@given(LENGTHS, BUDGETS, PLACES)
+@FAST
+def test_the_plan_is_a_function_of_its_arguments(
+    lengths: np.ndarray, budgets: dict, place: dict
+) -> None:
+    plan = plain(updates(lengths, **budgets, **place))
+    np.random.seed(1)  # a global generator must not matter
+    assert plain(updates(lengths.copy(), **budgets, **place)) == plan
+
+
+def test_resuming_anywhere_gives_the_tail_of_the_whole(tiny_run: Any) -> None:
+    changes = {"batches": {"tokens_per_update": 900, "group_tokens": 400, "max_tokens": 200}}
+    values = {**tiny_run.recipe.model_dump(), "training": changes}
+    recipe = type(tiny_run.recipe).model_validate(values)
+
+    def stream(progress: Progress, count: int) -> list[tuple]:
+        feed = upcoming(recipe, tiny_run.data, tiny_run.path, progress, torch.device("cpu"))
+        return [
+            ([batch.source.tolist() for batch in one.batches], one.epoch, one.next_in_epoch)
+            for one in islice(feed, count)
+        ]
+
+    whole = stream(Progress(), 12)
+    assert whole[-1][1] >= 2  # epochs
+    for done, (_, epoch, following) in enumerate(whole, 1):
+        progress = Progress(update=done, epoch=epoch, next_in_epoch=following)
+        assert stream(progress, 12 - done) == whole[done:]
+
+
+def test_epochs_and_seeds_give_other_orders_and_other_groups() -> None:
+    lengths = np.random.default_rng(1).integers(1, 12, (2, 300)).astype(np.int32)
+    budgets = {"group_tokens": 60, "tokens_per_update": 200}
+    first = plain(updates(lengths, seed=1, epoch=0, **budgets))
+    for seed, epoch in ((1, 1), (2, 0), (2, 1)):
+        other = plain(updates(lengths, seed=seed, epoch=epoch, **budgets))
+        assert other != first
+        groups = {tuple(sorted(group)) for update in other for group in update}
+        before = {tuple(sorted(group)) for update in first for group in update}
+        assert len(groups & before) < len(before) / 2
+
+
+def test_groups_by_hand() -> None:
+    lengths = np.array([3, 3, 4, 5, 9, 2, 2], dtype=np.int32)
+    order = np.array([5, 0, 1, 2, 3, 6, 4])
+    # 2 3 3: 9; with 4 it would be 16. 4 5: 10, with 2 it would be 15. 2 alone, with 9 it is 18. 9.
+    assert [run.tolist() for run in cut(lengths, order, 10)] == [[5, 0, 1], [2, 3], [6], [4]]
+    assert [run.tolist() for run in cut(lengths, order, 8)] == [[5, 0], [1, 2], [3], [6], [4]]
+    assert cut(lengths, order[:0], 8) == []
+
+
+def test_a_sentence_beyond_every_budget_stands_alone() -> None:
+    lengths = np.array([[2, 50, 2, 2], [2, 3, 2, 2]], dtype=np.int32)
+    plan = updates(lengths, group_tokens=8, tokens_per_update=8, seed=1, epoch=0)
+    assert sorted(sorted(np.concatenate(update).tolist()) for update in plan) == [[0, 2, 3], [1]]
+    check_budget(lengths, max_tokens=50)
+    with pytest.raises(UserError, match=r"training sentence 2 has 50 tokens, more than .* 49"):
+        check_budget(lengths, max_tokens=49)
+
+
+def test_sorted_by_target_then_source_then_the_order_given() -> None:
+    lengths = np.array([[5, 4, 4, 1, 4], [2, 2, 2, 3, 1]], dtype=np.int32)
+    assert sort_by_length(lengths).tolist() == [4, 1, 2, 0, 3]
+    assert sort_by_length(lengths, np.array([3, 2, 1, 0, 4])).tolist() == [4, 2, 1, 0, 3]
+
+
+def corpus(sentences: list[list[int]]) -> MonolingualCorpus:
+    tokens = np.array([id_ for sentence in sentences for id_ in sentence], dtype=np.uint16)
+    ends = np.cumsum([0, *(len(sentence) for sentence in sentences)])
+    return MonolingualCorpus(tokens, ends.astype(np.int64))
+
+
+def test_a_batch_by_hand() -> None:
+    pairs = ParallelCorpus(
+        corpus([[9, 1], [5, 6, 7, 1], [4, 1]]), corpus([[3, 4, 1], [8, 1], [2, 2, 2, 1]])
+    )
+    batch = collate(pairs, np.array([1, 0]))
+    found: dict[str, Any] = {
+        "source": batch.source.tolist(),
+        "target_input": batch.target_input.tolist(),
+        "target_output": batch.target_output.tolist(),
+    }
+    assert found == {
+        "source": [[5, 6, 7, 1], [9, 1, 0, 0]],
+        "target_input": [[1, 8, 0], [1, 3, 4]],
+        "target_output": [[8, 1, 0], [3, 4, 1]],
+    }
+    assert (batch.target_tokens, batch.real_tokens, batch.padded_tokens) == (5, 11, 14)
+    assert [ids.tolist() for ids in gather(pairs.target, np.array([2, 0]))] == [
+        [2, 2, 2, 1],
+        [3, 4, 1],
+    ]
+    assert pad([np.array([7]), np.array([8, 9])]).tolist() == [[7, 0], [8, 9]]

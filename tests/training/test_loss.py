@@ -1,0 +1,149 @@
+"""The chunked loss against a dense matrix of targets, against torch, and by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.testing import assert_close
+
+from nmtdeep.training import loss as module
+from nmtdeep.training.loss import smoothed_cross_entropy
+
+PAD, TYPES, WIDTH = 0, 7, 5
+TARGETS = torch.tensor([[3, 6, 1, PAD], [2, 1, PAD, PAD], [5, 5, 4, 1]])
+EXACT = {"rtol": 0, "atol": 1e-12}
+
+
+def tensors(dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    hidden = torch.randn(3, 4, WIDTH, generator=generator, dtype=torch.float64)
+    weight = torch.randn(TYPES, WIDTH, generator=generator, dtype=torch.float64)
+    return hidden.to(dtype).requires_grad_(), weight.to(dtype).requires_grad_()
+
+
+def dense(hidden: Tensor, weight: Tensor, smoothing: float) -> Tensor:
+    """-sum q log p with the matrix q written out."""
+    q = torch.zeros(3, 4, TYPES, dtype=torch.float64)
+    for sentence in range(3):
+        for place in range(4):
+            target = int(TARGETS[sentence, place])
+            for type_ in range(TYPES):
+                if target != PAD:
+                    share = 1 - smoothing if type_ == target else smoothing / (TYPES - 1)
+                    q[sentence, place, type_] = share
+    return -(q * (hidden @ weight.T).log_softmax(dim=2)).sum()
+
+
+@pytest.fixture(params=[(2048, 64), (1, 1), (3, 2), (4, 8), (9, 3)], ids=str)
+def chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """9 real tokens, in one piece and cut at several boundaries."""
+    monkeypatch.setattr(module, "CHUNK", request.param[0])
+    monkeypatch.setattr(module, "SLICE", request.param[1])
+
+
+@pytest.mark.usefixtures("chunks")
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
+def test_value_and_gradients_are_those_of_the_dense_matrix(smoothing: float) -> None:
+    hidden, weight = tensors()
+    found = smoothed_cross_entropy(hidden, weight, TARGETS, smoothing=smoothing, pad=PAD)
+    (3 * found.smoothed).backward()
+    gradients = hidden.grad, weight.grad
+    hidden.grad = weight.grad = None
+    expected = dense(hidden, weight, smoothing)
+    (3 * expected).backward()
+    assert_close(found.smoothed, expected, **EXACT)
+    assert_close(found.nll, dense(hidden, weight, 0.0), **EXACT)
+    assert_close(gradients, (hidden.grad, weight.grad), **EXACT)
+    with torch.no_grad():
+        again = smoothed_cross_entropy(hidden, weight, TARGETS, smoothing=smoothing, pad=PAD)
+    assert_close(again, found, **EXACT)
+
+
+def test_torchs_cross_entropy() -> None:
+    hidden, weight = tensors()
+    logits, targets = (hidden @ weight.T).flatten(0, 1), TARGETS.flatten()
+    plain = F.cross_entropy(logits, targets, ignore_index=PAD, reduction="sum")
+    found = smoothed_cross_entropy(hidden, weight, TARGETS, smoothing=0.0, pad=PAD)
+    assert_close(found.smoothed, plain, **EXACT)
+    assert_close(found.nll, plain, **EXACT)
+    # torch spreads its epsilon over all V classes, ours over V - 1: eps_torch = eps V / (V - 1).
+    smoothed = F.cross_entropy(
+        logits,
+        targets,
+        ignore_index=PAD,
+        reduction="sum",
+        label_smoothing=0.3 * TYPES / (TYPES - 1),
+    )
+    found = smoothed_cross_entropy(hidden, weight, TARGETS, smoothing=0.3, pad=PAD)
+    assert_close(found.smoothed, smoothed, **EXACT)
+    assert_close(found.nll, plain, **EXACT)
+
+
+def test_by_hand() -> None:
+    # Logits 0 and ln 3: probabilities 1/4 and 3/4; the target has 0.9 of the mass.
+    hidden = torch.tensor([[1.0]], dtype=torch.float64)
+    weight = torch.tensor([[0.0], [math.log(3)]], dtype=torch.float64)
+    found = smoothed_cross_entropy(hidden, weight, torch.tensor([1]), smoothing=0.1, pad=9)
+    assert float(found.smoothed) == pytest.approx(-0.9 * math.log(0.75) - 0.1 * math.log(0.25))
+    assert float(found.nll) == pytest.approx(-math.log(0.75))
+
+
+def test_padded_positions_count_nothing() -> None:
+    hidden, weight = tensors()
+    found = smoothed_cross_entropy(hidden, weight, TARGETS, smoothing=0.1, pad=PAD)
+    found.smoothed.backward()
+    assert (hidden.grad[TARGETS == PAD] == 0).all()
+    assert (hidden.grad[TARGETS != PAD] != 0).all()
+    other = hidden.detach().clone()
+    other[TARGETS == PAD] = math.nan
+    again = smoothed_cross_entropy(other, weight, TARGETS, smoothing=0.1, pad=PAD)
+    assert torch.equal(again.smoothed, found.smoothed)
+
+
+def test_nothing_but_padding() -> None:
+    hidden, weight = tensors()
+    empty = torch.full_like(TARGETS, PAD)
+    found = smoothed_cross_entropy(hidden, weight, empty, smoothing=0.1, pad=PAD)
+    found.smoothed.backward()
+    assert (found.smoothed.item(), found.nll.item()) == (0, 0)
+    assert not hidden.grad.any()
+    assert not weight.grad.any()
+
+
+def test_gradcheck() -> None:
+    hidden, weight = tensors()
+
+    def smoothed(hidden: Tensor, weight: Tensor) -> Tensor:
+        return smoothed_cross_entropy(hidden, weight, TARGETS, smoothing=0.2, pad=PAD).smoothed
+
+    assert torch.autograd.gradcheck(smoothed, (hidden, weight))
+    assert torch.autograd.gradcheck(lambda x: smoothed(x, weight.detach()), (hidden,))
+
+
+def test_large_logits_neither_overflow_nor_vanish() -> None:
+    hidden = torch.tensor([[1000.0]], requires_grad=True)
+    weight = torch.tensor([[1.0], [-1.0], [0.0]])
+    found = smoothed_cross_entropy(hidden, weight, torch.tensor([1]), smoothing=0.0, pad=9)
+    found.smoothed.backward()
+    assert found.smoothed.item() == 2000.0
+    assert hidden.grad.tolist() == [[2.0]]  # p - q = (1, -1, 0) times the rows
+
+
+def test_bf16_products_stay_close_to_fp32() -> None:
+    hidden, weight = tensors(torch.float32)
+    exact = smoothed_cross_entropy(hidden, weight, TARGETS, smoothing=0.1, pad=PAD)
+    exact.smoothed.backward()
+    gradients = hidden.grad, weight.grad
+    hidden.grad = weight.grad = None
+    rough = smoothed_cross_entropy(
+        hidden, weight, TARGETS, smoothing=0.1, pad=PAD, dtype=torch.bfloat16
+    )
+    rough.smoothed.backward()
+    assert rough.smoothed.dtype == hidden.grad.dtype == torch.float32
+    assert 0 < (rough.smoothed - exact.smoothed).abs().item() < 0.01 * exact.smoothed.item()
+    for one, other in zip((hidden.grad, weight.grad), gradients, strict=True):
+        assert (one - other).abs().max() < 0.02 * other.abs().max()

@@ -1,0 +1,265 @@
+"""One update: the gradient of the whole, however its sentences are spread over batches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+from torch import Tensor
+from torch.testing import assert_close
+
+from nmtdeep.config.training import Training
+from nmtdeep.data.batching import Batch
+from nmtdeep.errors import DivergenceError, UserError
+from nmtdeep.model.transformer import Transformer
+from nmtdeep.text.vocabulary import EOS
+from nmtdeep.training.update import (
+    UpdateResult,
+    batch_loss,
+    make_optimiser,
+    resolve_precision,
+    seed_for,
+    train_update,
+)
+
+BETA = 0.9
+# Large, so that a gradient that is zero by nature (of the key biases) stays small as a step.
+EPSILON = 1e-3
+SMOOTHING = 0.1
+GENERATOR = torch.Generator().manual_seed(7)
+PAIRS = [
+    tuple(
+        [*torch.randint(3, 20, (length,), generator=GENERATOR).tolist(), EOS]
+        for length in (source, target)
+    )
+    for source, target in ((1, 9), (5, 2), (3, 3), (8, 1), (2, 7), (4, 4), (6, 5), (1, 1))
+]
+TOKENS = sum(len(target) for _, target in PAIRS)
+MakeBatch = Callable[[list[list[int]], list[list[int]]], Batch]
+MakeModel = Callable[..., Transformer]
+
+
+@pytest.fixture
+def batches(make_batch: MakeBatch) -> Callable[[int], list[Batch]]:
+    """The eight sentences in batches of `size`."""
+
+    def spread(size: int) -> list[Batch]:
+        parts = [PAIRS[first : first + size] for first in range(0, len(PAIRS), size)]
+        return [make_batch([one for one, _ in part], [two for _, two in part]) for part in parts]
+
+    return spread
+
+
+def settings(**changes: object) -> Training:
+    return Training.model_validate({"label_smoothing": SMOOTHING, **changes})
+
+
+def step(
+    model: Transformer,
+    batches: Sequence[Batch],
+    *,
+    update: int = 1,
+    lr: float = 0.01,
+    weight_decay: float = 0.0,
+    scaler: torch.amp.GradScaler | None = None,
+    **changes: object,
+) -> tuple[UpdateResult, dict[str, Tensor]]:
+    """One update from scratch, and the gradient it used: Adam's first moment over 1 - beta."""
+    optimiser = {"weight_decay": weight_decay, "epsilon": EPSILON}
+    chosen = settings(optimiser=optimiser, **changes)
+    optimiser = make_optimiser(model, chosen.optimiser)
+    result = train_update(
+        model,
+        optimiser,
+        scaler or torch.amp.GradScaler("cpu", enabled=False),
+        batches,
+        update=update,
+        lr=lr,
+        settings=chosen,
+        dtype=torch.float32,
+    )
+    state = optimiser.state
+    gradients = {
+        name: state[parameter]["exp_avg"] / (1 - BETA)
+        for name, parameter in model.named_parameters()
+        if parameter in state
+    }
+    return result, gradients
+
+
+def values(model: Transformer) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in model.named_parameters()}
+
+
+def full_gradient(model: Transformer, tokens: int = TOKENS) -> dict[str, Tensor]:
+    """Sentence by sentence without padding, a dense matrix of targets, one division."""
+    total = torch.zeros((), dtype=torch.float64)
+    for source, target in PAIRS:
+        hidden = model(torch.tensor([source]), torch.tensor([[EOS, *target[:-1]]]))
+        log_probs = model.output(hidden)[0].log_softmax(dim=1)
+        types = log_probs.shape[1]
+        q = torch.full_like(log_probs, SMOOTHING / (types - 1))
+        for place, id_ in enumerate(target):
+            q[place, id_] = 1 - SMOOTHING
+        total = total - (q * log_probs).sum()
+    names = [name for name, _ in model.named_parameters()]
+    found = torch.autograd.grad(total / tokens, list(model.parameters()))
+    return dict(zip(names, found, strict=True))
+
+
+@pytest.mark.parametrize("size", [8, 4, 2, 3, 1])
+def test_gradient_and_step_are_those_of_the_whole(
+    size: int, tiny_model: MakeModel, batches: Callable
+) -> None:
+    model = tiny_model(sharing="decoder", bias=True)
+    before, expected = values(model), full_gradient(model)
+    result, gradients = step(model, batches(size))
+    assert_close(gradients, expected, rtol=0, atol=1e-13)
+    norm = math.sqrt(sum(float(part.square().sum()) for part in expected.values()))
+    assert result.gradient_norm == pytest.approx(norm, rel=1e-12)
+    # The first step of Adam: both moments, bias-corrected, are those of the gradient itself.
+    by_hand = {
+        name: value - 0.01 * expected[name] / (expected[name].abs() + EPSILON)
+        for name, value in before.items()
+    }
+    assert_close(values(model), by_hand, rtol=0, atol=1e-12)
+    whole = tiny_model(sharing="decoder", bias=True)
+    step(whole, batches(8))
+    assert_close(values(model), values(whole), rtol=0, atol=1e-12)
+
+
+def test_sums_are_those_of_all_batches(tiny_model: MakeModel, batches: Callable) -> None:
+    model = tiny_model()
+    one = batch_loss(model, batches(8)[0], smoothing=SMOOTHING, dtype=torch.float32)
+    result, _ = step(model, batches(3))
+    assert result.loss == pytest.approx(float(one.smoothed.detach()), rel=1e-12)
+    assert result.nll == pytest.approx(float(one.nll), rel=1e-12)
+    assert result.target_tokens == TOKENS == 40
+    assert result.real_tokens == TOKENS + sum(len(source) for source, _ in PAIRS)
+    # Longest source and target of sentences 1-3, 4-6 and 7-8, times their number.
+    assert result.padded_tokens == 3 * (6 + 10) + 3 * (9 + 8) + 2 * (7 + 6)
+    assert not result.skipped
+
+
+def test_weight_decay_is_decoupled(tiny_model: MakeModel, batches: Callable) -> None:
+    model, plain = tiny_model(), tiny_model()
+    before = values(model)
+    step(model, batches(8), weight_decay=0.5, lr=0.01)
+    step(plain, batches(8), weight_decay=0.0, lr=0.01)
+    expected = {name: value - 0.01 * 0.5 * before[name] for name, value in values(plain).items()}
+    assert_close(values(model), expected, rtol=0, atol=1e-12)
+
+
+def test_clipping_scales_the_whole_gradient(tiny_model: MakeModel, batches: Callable) -> None:
+    model = tiny_model()
+    expected = full_gradient(model)
+    free, _ = step(tiny_model(), batches(4), clip_norm=1e9)
+    limit = free.gradient_norm / 3
+    result, gradients = step(model, batches(4), clip_norm=limit)
+    assert result.gradient_norm == pytest.approx(free.gradient_norm)
+    scaled = {name: value / 3 for name, value in expected.items()}
+    assert_close(gradients, scaled, rtol=1e-5, atol=1e-12)
+    _, untouched = step(tiny_model(), batches(4), clip_norm=1e9)
+    assert_close(untouched, expected, rtol=0, atol=1e-13)
+
+
+# Randomness
+
+
+def test_seeds_are_all_different() -> None:
+    grid = [(seed, update, batch) for seed in range(4) for update in range(4) for batch in range(4)]
+    assert len({seed_for(*place) for place in grid}) == len(grid)
+    assert all(0 <= seed_for(*place) < 2**63 for place in grid)
+
+
+def test_randomness_is_a_function_of_seed_update_and_batch(
+    tiny_model: MakeModel, batches: Callable
+) -> None:
+    def after(update: int, seed: int, noise: int) -> dict[str, Tensor]:
+        torch.manual_seed(noise)
+        model = tiny_model(dropout=0.3)
+        step(model, batches(4), update=update, seed=seed)
+        return values(model)
+
+    first = after(5, 1, noise=1)
+    assert all(torch.equal(value, first[name]) for name, value in after(5, 1, noise=2).items())
+    for update, seed in ((6, 1), (5, 2)):
+        assert any((value != first[name]).any() for name, value in after(update, seed, 1).items())
+
+
+def test_a_batch_draws_the_same_wherever_it_is_computed(
+    tiny_model: MakeModel, batches: Callable
+) -> None:
+    model = tiny_model(dropout=0.3).train()
+    expected = [torch.zeros_like(parameter) for parameter in model.parameters()]
+    for number, batch in reversed(list(enumerate(batches(3)))):
+        torch.manual_seed(seed_for(1, 9, number))
+        loss = batch_loss(model, batch, smoothing=SMOOTHING, dtype=torch.float32).smoothed
+        parts = torch.autograd.grad(loss / TOKENS, list(model.parameters()))
+        expected = [total + part for total, part in zip(expected, parts, strict=True)]
+    _, gradients = step(model, batches(3), update=9, seed=1)
+    assert_close(list(gradients.values()), expected, rtol=0, atol=1e-13)
+
+
+# Numbers that are none
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize("name", ["decoder.layers.1.sublayers.1.norm.bias", "encoder.norm.weight"])
+def test_divergence_names_update_and_parameter_and_touches_nothing(
+    bad: float, name: str, tiny_model: MakeModel, batches: Callable
+) -> None:
+    model = tiny_model()
+    before = values(model)
+    model.get_parameter(name).register_hook(lambda gradient: gradient * bad)
+    with pytest.raises(DivergenceError) as caught:
+        step(model, batches(4), update=123)
+    message = str(caught.value)
+    assert "update 123" in message
+    assert f"1 gradients are not finite, first {name}" in message
+    assert all(torch.equal(value, before[key]) for key, value in values(model).items())
+
+
+def test_a_scaled_overflow_is_skipped_and_halves_the_scale(
+    tiny_model: MakeModel, batches: Callable
+) -> None:
+    model = tiny_model(dtype=torch.float32)
+    before, exact = values(model), full_gradient(model)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    hook = model.encoder.norm.weight.register_hook(lambda gradient: gradient * math.inf)
+    result, _ = step(model, batches(4), scaler=scaler)
+    assert result.skipped
+    assert scaler.get_scale() == 512.0
+    assert all(torch.equal(value, before[key]) for key, value in values(model).items())
+    hook.remove()
+    result, gradients = step(model, batches(4), scaler=scaler)
+    assert not result.skipped
+    for name, part in gradients.items():
+        assert_close(part, exact[name], rtol=0, atol=1e-5)
+    tiny = torch.amp.GradScaler("cpu", init_scale=2.0**-10)
+    model.encoder.norm.weight.register_hook(lambda gradient: gradient * math.inf)
+    with pytest.raises(DivergenceError, match=r"encoder\.norm\.weight"):
+        step(model, batches(4), scaler=tiny)
+
+
+# Precision
+
+
+def test_bf16_is_close_to_fp32(tiny_model: MakeModel, batches: Callable) -> None:
+    model = tiny_model(dtype=torch.float32)
+    (batch,) = batches(8)
+    exact = batch_loss(model, batch, smoothing=SMOOTHING, dtype=torch.float32)
+    rough = batch_loss(model, batch, smoothing=SMOOTHING, dtype=torch.bfloat16)
+    for one, other in zip(rough, exact, strict=True):
+        assert 0 < abs(float(one.detach() - other.detach())) < 0.02 * float(other.detach())
+
+
+def test_precision_by_name() -> None:
+    cpu = torch.device("cpu")
+    assert resolve_precision("fp32", cpu) == torch.float32
+    assert resolve_precision("bf16", cpu) == torch.bfloat16
+    assert resolve_precision("auto", cpu) in (torch.float32, torch.bfloat16)
+    with pytest.raises(UserError, match="fp16 needs a GPU"):
+        resolve_precision("fp16", cpu)
