@@ -1,12 +1,13 @@
 # Everything lives in .venv; a fresh clone needs Python 3.11 or newer and make.
 #
-#   make PYTHON=python3.12 setup        another Python
-#   make PIP_ARGS="..." setup           more arguments for pip, such as another package index
-#   make WORKERS=8 test                 more test processes
+#   make PYTHON=python3.12 setup          another Python
+#   make PIP_ARGS="..." setup             more arguments for pip, such as another package index
+#   make WORKERS=8 ARGS=tests/text test   more test processes; a part of the tests
 
 PYTHON ?= python3
 PIP_ARGS ?=
 WORKERS ?= 2
+ARGS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -26,7 +27,7 @@ demo: $(STAMP) ## train a deep model on a small corpus that ships with the progr
 
 # Each process keeps to one thread: two processes with all cores each would get in each other's way.
 test: $(STAMP) ## run the tests
-	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 lint: $(STAMP) ## check style, formatting and types
 	$(BIN)/ruff check .
