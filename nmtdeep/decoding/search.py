@@ -188,11 +188,27 @@ def _candidates(totals: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor]:
     """Best 2 * size continuations `(sentences, candidates)`: score, hypothesis and token."""
     types = totals.shape[2]
     flat = totals.flatten(1)
-    best, index = flat.topk(min(2 * size, flat.shape[1]), dim=1)
-    index, order = index.sort(dim=1)
-    best, order = best.gather(1, order).sort(dim=1, descending=True, stable=True)
+    count = min(2 * size, flat.shape[1])
+    best, index = flat.topk(count, dim=1)
+    index = _lowest(flat, best[:, -1:], index).sort(dim=1).values
+    best, order = flat.gather(1, index).sort(dim=1, descending=True, stable=True)
     index = index.gather(1, order)
     return best, index // types, index % types
+
+
+def _lowest(flat: Tensor, least: Tensor, index: Tensor) -> Tensor:
+    """`index` of the best of each row, ties for the last place (`least`) given to the lowest.
+
+    `topk` gives it to any of them.
+    """
+    count = index.shape[1]
+    crowded = ((flat >= least).sum(dim=1, keepdim=True) > count) & least.isfinite()
+    if not bool(crowded.any()):
+        return index
+    above, tied = flat > least, flat == least
+    room = count - above.sum(dim=1, keepdim=True)
+    chosen = above | (tied & (tied.cumsum(dim=1) <= room))
+    return chosen.to(torch.uint8).topk(count, dim=1).indices
 
 
 def _ended(

@@ -1,0 +1,265 @@
+"""Search on toy tables against enumeration, a greedy loop and a slow beam."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import pytest
+import torch
+
+from nmtdeep.decoding.search import Hypothesis, beam, length_penalty, no_penalty, sample
+
+from .tables import (
+    EOS,
+    PAD,
+    Row,
+    Table,
+    coarse_row,
+    enumerated,
+    greedy,
+    random_row,
+    slow_beam,
+    total,
+)
+
+TYPES = 5
+PENALTIES = {
+    "none": lambda length: 1.0,
+    "length": lambda length: length**0.8,
+    "gnmt": lambda length: ((5 + length) / 6) ** 0.8,
+}
+
+
+def search(
+    row: Row, limits: list[int], size: int, sentences: list[int] | None = None, **settings: object
+) -> tuple[list[list[Hypothesis]], Table]:
+    table = Table(row, sentences or list(range(len(limits))), size)
+    found = beam(
+        table.step,
+        table,
+        max_lengths=torch.tensor(limits),
+        size=size,
+        eos=EOS,
+        forbidden=(PAD,),
+        **settings,
+    )
+    return found, table
+
+
+def rows(seed: int, types: int = TYPES) -> Row:
+    return partial(random_row, seed, types)
+
+
+@pytest.mark.parametrize("form", PENALTIES)
+@pytest.mark.parametrize("seed", range(4))
+def test_a_beam_as_wide_as_the_tree_enumerates_it(form: str, seed: int) -> None:
+    limits = [4, 1, 3, 2]
+    found, _ = search(rows(seed), limits, 64, penalty=length_penalty(form, 0.8))
+    for sentence, (hypotheses, limit) in enumerate(zip(found, limits, strict=True)):
+        everything = [
+            (tokens, log_prob, log_prob / PENALTIES[form](len(tokens)))
+            for tokens, log_prob in enumerated(rows(seed), sentence, limit, TYPES)
+        ]
+        everything.sort(key=lambda one: -one[2])
+        assert len(hypotheses) == len(everything) == [1, 3, 12, 39][limit - 1]
+        assert [one.tokens for one in hypotheses] == [tokens for tokens, _, _ in everything]
+        for one, (_, log_prob, score) in zip(hypotheses, everything, strict=True):
+            assert one.log_prob == pytest.approx(log_prob, rel=1e-12)
+            assert one.score == pytest.approx(score, rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_beam_one_is_the_greedy_loop(seed: int) -> None:
+    limits = [9, 1, 5, 12, 2]
+    found, _ = search(rows(seed), limits, 1)
+    for sentence, ((one,), limit) in enumerate(zip(found, limits, strict=True)):
+        assert one.tokens == greedy(rows(seed), sentence, limit, TYPES)
+        assert one.log_prob == pytest.approx(total(rows(seed), sentence, one.tokens))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("row", [random_row, coarse_row])
+def test_the_slow_beam_ties_and_all(row: Row, seed: int, size: int) -> None:
+    types, limits = 9, [6, 3, 8, 1, 2]
+    table = partial(row, seed, types)
+    found, _ = search(table, limits, size)
+    for sentence, (hypotheses, limit) in enumerate(zip(found, limits, strict=True)):
+        slow = slow_beam(table, sentence, limit, size, types)
+        slow = sorted(slow, key=lambda one: -one[1])[:size]
+        assert [one.tokens for one in hypotheses] == [tokens for tokens, _ in slow]
+        scores = [log_prob for _, log_prob in slow]
+        assert [one.log_prob for one in hypotheses] == pytest.approx(scores, rel=1e-12)
+
+
+def test_ties_by_hand() -> None:
+    def level(sentence: int, prefix: tuple[int, ...]) -> list[float]:
+        return [-1.0] * 6
+
+    # First 2 and 3 go on. Then of 8 equal candidates the first four are the end, 2, 3 and 4 after
+    # 2: the end counts, (2, 2) and (2, 3) go on. Then (2, 2) ends, which makes two.
+    ((first, second),), _ = search(level, [9], 2)
+    assert (first.tokens, first.score) == ((2, EOS), -2.0)
+    assert (second.tokens, second.score) == ((2, 2, EOS), -3.0)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_each_tokens_share_adds_up(seed: int) -> None:
+    found, _ = search(rows(seed), [6, 4], 3, penalty=length_penalty("length", 1.0))
+    for sentence, hypotheses in enumerate(found):
+        assert [one.score for one in hypotheses] == sorted(
+            (one.score for one in hypotheses), reverse=True
+        )
+        assert len({one.tokens for one in hypotheses}) == len(hypotheses) == 3
+        for one in hypotheses:
+            expected = [
+                rows(seed)(sentence, one.tokens[:place])[token]
+                for place, token in enumerate(one.tokens)
+            ]
+            assert one.each == pytest.approx(expected, rel=1e-9)
+            assert one.log_prob == pytest.approx(sum(expected), rel=1e-12)
+            assert one.score == pytest.approx(sum(expected) / len(expected), rel=1e-12)
+
+
+def test_forbidden_tokens_never_appear_even_if_they_are_best() -> None:
+    def tempting(sentence: int, prefix: tuple[int, ...]) -> list[float]:
+        return [-0.01, -3.0, -4.0, -0.02, -5.0]
+
+    table = Table(tempting, [0], 3)
+    (found,) = beam(
+        table.step,
+        table,
+        max_lengths=torch.tensor([5]),
+        size=3,
+        eos=EOS,
+        forbidden=(PAD, 3),
+    )
+    assert len(found) == 3
+    assert all(set(one.tokens) <= {EOS, 2, 4} for one in found)
+    assert found[0].tokens == (2, EOS)
+
+
+def test_finished_sentences_leave_the_batch_and_change_nothing() -> None:
+    size, limits = 3, [2, 12, 1, 7, 4]
+    together, table = search(rows(11), limits, size)
+    calls = []
+    for sentence, limit in enumerate(limits):
+        (alone,), own = search(rows(11), [limit], size, sentences=[sentence])
+        assert [one.tokens for one in together[sentence]] == [one.tokens for one in alone]
+        assert [one.score for one in together[sentence]] == [one.score for one in alone]
+        calls.append(len(own.calls))
+    # At each step, as many rows as there are unfinished sentences times the beam.
+    assert table.calls == [
+        size * sum(count > step for count in calls) for step in range(max(calls))
+    ]
+    assert len(set(table.calls)) > 2
+
+
+def test_an_empty_translation_only_where_nothing_else_fits() -> None:
+    def silent(sentence: int, prefix: tuple[int, ...]) -> list[float]:
+        return [-9.0, -0.001, -8.0, -9.0, -9.0]
+
+    found, _ = search(silent, [1, 2], 2)
+    assert [one.tokens for one in found[0]] == [(EOS,)]
+    assert [one.tokens for one in found[1]] == [(2, EOS), (3, EOS)]
+
+
+@pytest.mark.parametrize(
+    ("form", "alpha", "length", "expected"),
+    [
+        ("gnmt", 0.6, 1, 1.0),
+        ("gnmt", 1.0, 7, 2.0),
+        ("gnmt", 0.5, 19, 2.0),
+        ("length", 1.0, 7, 7.0),
+        ("length", 0.5, 16, 4.0),
+        ("none", 0.6, 30, 1.0),
+    ],
+)
+def test_length_penalties_by_hand(form: str, alpha: float, length: int, expected: float) -> None:
+    assert length_penalty(form, alpha)(length) == pytest.approx(expected)
+    assert no_penalty(length) == 1.0
+
+
+def test_an_unknown_penalty_is_an_error() -> None:
+    with pytest.raises(ValueError, match="unknown length penalty wu"):
+        length_penalty("wu", 1.0)
+
+
+# Sampling
+
+SHARES = [0.1, 0.2, 0.4, 0.2, 0.1]  # pad, end and three words
+
+
+def constant(sentence: int, prefix: tuple[int, ...]) -> list[float]:
+    return [math.log(share) for share in SHARES]
+
+
+def draw(row: Row, limits: list[int], seed: int = 1, **how: float) -> list[Hypothesis]:
+    table = Table(row, list(range(len(limits))), 1)
+    generator = torch.Generator().manual_seed(seed)
+    found = sample(
+        table.step,
+        table,
+        max_lengths=torch.tensor(limits),
+        eos=EOS,
+        forbidden=(PAD,),
+        generator=generator,
+        **how,
+    )
+    return [one for (one,) in found]
+
+
+@pytest.mark.parametrize(
+    ("how", "shares"),
+    [
+        # The first token is neither padding nor the end: 4 : 2 : 1 is left.
+        ({}, [4 / 7, 2 / 7, 1 / 7]),
+        ({"temperature": 0.5}, [16 / 21, 4 / 21, 1 / 21]),
+        ({"top_k": 2}, [2 / 3, 1 / 3, 0]),
+        ({"top_k": 1}, [1, 0, 0]),
+        ({"top_p": 0.5}, [1, 0, 0]),  # 4/7 reaches a half by itself
+        ({"top_p": 0.6}, [2 / 3, 1 / 3, 0]),
+        ({"top_p": 0.9}, [4 / 7, 2 / 7, 1 / 7]),
+        ({"top_p": 0.9, "top_k": 2}, [2 / 3, 1 / 3, 0]),
+    ],
+    ids=str,
+)
+def test_draws_follow_the_distribution(how: dict[str, float], shares: list[float]) -> None:
+    count = 3000
+    found = draw(constant, [2] * count, **how)
+    assert {len(one.tokens) for one in found} == {2}
+    for word, share in zip((2, 3, 4), shares, strict=True):
+        seen = sum(one.tokens[0] == word for one in found)
+        assert abs(seen - share * count) <= 5 * math.sqrt(share * (1 - share) * count)
+
+
+def test_lengths_follow_the_distribution() -> None:
+    count = 3000
+    found = draw(constant, [4] * count)
+    # After the first word the end has 2/9 each time, up to the limit.
+    for length, share in ((2, 2 / 9), (3, 7 / 9 * 2 / 9), (4, (7 / 9) ** 2)):
+        seen = sum(len(one.tokens) == length for one in found)
+        assert abs(seen - share * count) <= 5 * math.sqrt(share * (1 - share) * count)
+
+
+def test_a_draw_reports_the_models_own_log_probabilities() -> None:
+    for one in draw(constant, [5] * 20, temperature=3.0, top_k=3):
+        assert one.each == pytest.approx([math.log(SHARES[token]) for token in one.tokens])
+        assert one.log_prob == pytest.approx(sum(one.each)) == one.score
+        assert one.tokens[-1] == EOS
+        assert EOS not in one.tokens[:-1]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_without_temperature_a_draw_is_greedy(seed: int) -> None:
+    limits = [9, 1, 5, 12, 2]
+    found = draw(rows(seed), limits, temperature=1e-4)
+    for sentence, (one, limit) in enumerate(zip(found, limits, strict=True)):
+        assert one.tokens == greedy(rows(seed), sentence, limit, TYPES)
+
+
+def test_the_generator_decides() -> None:
+    first = [one.tokens for one in draw(constant, [6] * 30, seed=1)]
+    assert [one.tokens for one in draw(constant, [6] * 30, seed=1)] == first
+    assert [one.tokens for one in draw(constant, [6] * 30, seed=2)] != first
