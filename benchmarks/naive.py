@@ -1,0 +1,215 @@
+"""The yardstick of benchmarks/training.py: a Transformer as an engineer writes it in an hour.
+
+Plain torch modules, padded batches, full logits, autocast; nothing of nmtdeep. Two variants:
+
+* as first written: `scaled_dot_product_attention`, `torch.optim.Adam` as it comes;
+* tuned: attention written out as matrix products, which a CPU prefers, and Adam with `fused=True`.
+
+In bf16, attention stays in fp32 in both: torch's bf16 kernel is several times slower backwards.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, linear, scaled_dot_product_attention
+
+Kernel = Callable[[Tensor, Tensor, Tensor, Tensor | None, bool], Tensor]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes, written 256/1024/4/6+6: width, feed-forward width, heads, encoder + decoder layers."""
+
+    width: int
+    feed_forward: int
+    heads: int
+    encoder: int
+    decoder: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Shape":
+        width, feed_forward, heads, depths = text.split("/")
+        encoder, decoder = depths.split("+")
+        return cls(int(width), int(feed_forward), int(heads), int(encoder), int(decoder))
+
+    def __str__(self) -> str:
+        return f"{self.width}/{self.feed_forward}/{self.heads}/{self.encoder}+{self.decoder}"
+
+
+def sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+    return scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)
+
+
+def written_out(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+    scores = q @ k.transpose(2, 3) / math.sqrt(q.shape[-1])
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf)
+    if causal:
+        future = torch.ones(scores.shape[2:], dtype=torch.bool, device=q.device).triu(1)
+        scores = scores.masked_fill(future, -math.inf)
+    return scores.softmax(dim=-1) @ v
+
+
+class Attention(nn.Module):
+    """One packed input projection, as in torch's own nn.MultiheadAttention."""
+
+    def __init__(self, width: int, heads: int, kernel: Kernel) -> None:
+        super().__init__()
+        self.heads, self.kernel = heads, kernel
+        self.inputs = nn.Linear(width, 3 * width)
+        self.output = nn.Linear(width, width)
+
+    def forward(
+        self, x: Tensor, memory: Tensor | None, mask: Tensor | None, causal: bool
+    ) -> Tensor:
+        if memory is None:
+            q, k, v = self.inputs(x).chunk(3, dim=-1)
+        else:
+            width = x.shape[-1]
+            weight, bias = self.inputs.weight, self.inputs.bias
+            q = linear(x, weight[:width], bias[:width])
+            k, v = linear(memory, weight[width:], bias[width:]).chunk(2, dim=-1)
+        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in (q, k, v))
+        return self.output(self.island(q, k, v, mask, causal).transpose(1, 2).flatten(2))
+
+    def island(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+        """The kernel in fp32, also under autocast."""
+        if q.dtype != torch.bfloat16:
+            return self.kernel(q, k, v, mask, causal)
+        with torch.autocast(q.device.type, enabled=False):
+            return self.kernel(q.float(), k.float(), v.float(), mask, causal).to(q.dtype)
+
+
+class Layer(nn.Module):
+    """Encoder layer, or decoder layer with `cross=True`."""
+
+    def __init__(
+        self, shape: Shape, *, cross: bool, pre_norm: bool, dropout: float, kernel: Kernel
+    ) -> None:
+        super().__init__()
+        self.pre_norm = pre_norm
+        self.causal = cross
+        self.self_attention = Attention(shape.width, shape.heads, kernel)
+        self.cross_attention = Attention(shape.width, shape.heads, kernel) if cross else None
+        self.feed_forward = nn.Sequential(
+            nn.Linear(shape.width, shape.feed_forward),
+            nn.ReLU(),
+            nn.Linear(shape.feed_forward, shape.width),
+        )
+        self.norms = nn.ModuleList(nn.LayerNorm(shape.width) for _ in range(3 if cross else 2))
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self, x: Tensor, mask: Tensor | None, memory: Tensor | None, memory_mask: Tensor | None
+    ) -> Tensor:
+        x = self.wrap(x, self.norms[0], lambda y: self.self_attention(y, None, mask, self.causal))
+        if self.cross_attention is not None:
+            cross = self.cross_attention
+            x = self.wrap(x, self.norms[1], lambda y: cross(y, memory, memory_mask, False))
+        return self.wrap(x, self.norms[-1], self.feed_forward)
+
+    def wrap(self, x: Tensor, norm: nn.Module, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        if self.pre_norm:
+            return x + self.dropout(sublayer(norm(x)))
+        return norm(x + self.dropout(sublayer(x)))
+
+
+def sinusoids(length: int, width: int) -> Tensor:
+    """`(length, width)`: sines in the first half of the columns, cosines in the second."""
+    rates = 10_000.0 ** -(torch.arange(width // 2, dtype=torch.float64) / (width // 2 - 1))
+    angles = torch.arange(length, dtype=torch.float64)[:, None] * rates
+    return torch.cat((angles.sin(), angles.cos()), dim=1)
+
+
+class NaiveTransformer(nn.Module):
+    """Ids to logits; one table for source, target and output."""
+
+    table: Tensor
+
+    def __init__(
+        self, types: int, shape: Shape, *, pre_norm: bool, dropout: float, pad: int, kernel: Kernel
+    ) -> None:
+        super().__init__()
+        self.pad = pad
+        self.embedding = nn.Embedding(types, shape.width)
+        nn.init.normal_(self.embedding.weight, std=shape.width**-0.5)
+        self.register_buffer("table", sinusoids(1024, shape.width), persistent=False)
+        self.dropout = nn.Dropout(dropout)
+
+        def layers(depth: int, cross: bool) -> nn.ModuleList:
+            return nn.ModuleList(
+                Layer(shape, cross=cross, pre_norm=pre_norm, dropout=dropout, kernel=kernel)
+                for _ in range(depth)
+            )
+
+        self.encoder, self.decoder = layers(shape.encoder, False), layers(shape.decoder, True)
+        self.encoder_norm = nn.LayerNorm(shape.width) if pre_norm else nn.Identity()
+        self.decoder_norm = nn.LayerNorm(shape.width) if pre_norm else nn.Identity()
+
+    def embed(self, ids: Tensor) -> Tensor:
+        x = self.embedding(ids) * math.sqrt(self.embedding.embedding_dim)
+        return self.dropout(x + self.table[: ids.shape[1]].to(x.dtype))
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        mask = (source != self.pad)[:, None, None, :]
+        memory = self.embed(source)
+        for layer in self.encoder:
+            memory = layer(memory, mask, None, None)
+        memory = self.encoder_norm(memory)
+        x = self.embed(target)
+        for layer in self.decoder:
+            # Padding stands at the end, where causality hides it.
+            x = layer(x, None, memory, mask)
+        return linear(self.decoder_norm(x), self.embedding.weight)
+
+
+def loss_per_token(
+    model: NaiveTransformer,
+    source: Tensor,
+    target_input: Tensor,
+    target_output: Tensor,
+    *,
+    smoothing: float,
+    bf16: bool,
+) -> Tensor:
+    """Label-smoothed loss with eps / (V - 1) on each class but the target.
+
+    torch spreads s over all V classes, the target included: s = eps V / (V - 1) is the same.
+    """
+    types = model.embedding.num_embeddings
+    with torch.autocast(source.device.type, dtype=torch.bfloat16, enabled=bf16):
+        logits = model(source, target_input)
+    if bf16:
+        logits = logits.float()
+    loss = cross_entropy(
+        logits.flatten(0, 1),
+        target_output.flatten(),
+        ignore_index=model.pad,
+        label_smoothing=smoothing * types / (types - 1),
+        reduction="sum",
+    )
+    return loss / (target_output != model.pad).sum()
+
+
+def train_step(
+    model: NaiveTransformer,
+    optimiser: torch.optim.Optimizer,
+    source: Tensor,
+    target_input: Tensor,
+    target_output: Tensor,
+    *,
+    smoothing: float,
+    bf16: bool,
+) -> float:
+    """One update; the loss per target token."""
+    model.train()
+    optimiser.zero_grad()
+    loss = loss_per_token(
+        model, source, target_input, target_output, smoothing=smoothing, bf16=bf16
+    )
+    loss.backward()
+    optimiser.step()
+    return float(loss.detach())
