@@ -79,6 +79,8 @@ def replacing(directory: Path) -> Iterator[Path]:
         shutil.rmtree(old, ignore_errors=True)
     except (OSError, SafetensorError) as error:
         shutil.rmtree(partial, ignore_errors=True)
+        if old.exists() and not directory.exists():
+            old.rename(directory)
         reason = getattr(error, "strerror", None) or str(error)
         raise UserError(
             f"cannot write {directory}: {reason}; what was saved before is whole: make room or "
@@ -117,7 +119,9 @@ def save(
         (partial / CONFIG).write_text(dump(recipe), encoding="utf-8")
         pipeline.save(partial / TEXT)
         (partial / STATE).write_text(
-            json.dumps({"format": FORMAT, **state}, indent=1) + "\n", encoding="utf-8"
+            json.dumps({"format": FORMAT, "text": pipeline.fingerprint(), **state}, indent=1)
+            + "\n",
+            encoding="utf-8",
         )
 
 
@@ -234,8 +238,15 @@ def load(path: Path) -> Loaded:
     """
     directory = locate(path)
     state = read_state(directory)
-    recipe = read_config(directory / CONFIG)
-    pipeline = TextPipeline.load(directory / TEXT)
+    try:
+        recipe = read_config(directory / CONFIG)
+        pipeline = TextPipeline.load(directory / TEXT)
+    except UserError as error:
+        raise CheckpointError(str(error)) from error
+    if state.get("text", pipeline.fingerprint()) != pipeline.fingerprint():
+        raise CheckpointError(
+            f"{directory / TEXT}: not the text pipeline that this model was trained with: {_CURE}"
+        )
     model = build(
         recipe.model,
         source_types=len(pipeline.source.vocabulary),

@@ -1,0 +1,146 @@
+"""The mean of checkpoints, computed again by numpy from the raw files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from nmtdeep import checkpoint
+from nmtdeep.averaging import average, best, newest
+from nmtdeep.errors import CheckpointError, UserError
+from nmtdeep.text.vocabulary import Vocabulary
+
+
+@pytest.fixture
+def run(tiny_run: Any, tmp_path: Path) -> Path:
+    """A run of one's own with a third checkpoint, whose weights are of another size."""
+    run = Path(shutil.copytree(tiny_run.path, tmp_path / "run", symlinks=True))
+    third = Path(shutil.copytree(run / "checkpoint_20", run / "checkpoint_70"))
+    tensors = load_file(third / "model.safetensors")
+    large = {name: (1000 * value + 1).astype(np.float32) for name, value in tensors.items()}
+    save_file(large, third / "model.safetensors")
+    edit(third, update=70, score=-17.0)
+    return run
+
+
+def edit(directory: Path, **changes: Any) -> None:
+    state = json.loads((directory / "state.json").read_text(encoding="utf-8"))
+    text = json.dumps({**state, **changes})
+    (directory / "state.json").write_text(text, encoding="utf-8")
+
+
+def test_the_mean_is_numpys_in_float64(run: Path, tmp_path: Path) -> None:
+    inputs = [run / f"checkpoint_{update}" for update in (15, 20, 70)]
+    out = average(inputs, tmp_path / "mean")
+    raw = [load_file(path / "model.safetensors") for path in inputs]
+    found = load_file(out / "model.safetensors")
+    assert found.keys() == raw[0].keys()
+    for name, value in found.items():
+        exact = np.mean([one[name].astype(np.float64) for one in raw], axis=0)
+        assert value.dtype == np.float32
+        # One rounding to float32 and none before it, but for the order of three sums in float64.
+        np.testing.assert_allclose(value, exact.astype(np.float32), rtol=1.2e-7, atol=0)
+    assert any((found[name] != raw[0][name]).any() for name in found)
+
+
+def test_the_average_says_what_it_was_made_of(run: Path, tmp_path: Path) -> None:
+    inputs = [run / "checkpoint_15", run / "checkpoint_last"]
+    out = average(inputs, tmp_path / "mean")
+    loaded = checkpoint.load(out)
+    assert loaded.state["kind"] == "average"
+    assert loaded.state["inputs"] == [
+        {
+            "checkpoint": path.name,
+            "sha256": hashlib.sha256((path / "model.safetensors").read_bytes()).hexdigest(),
+        }
+        for path in inputs
+    ]
+    assert not (out / "optimiser.safetensors").exists()
+    assert loaded.recipe == checkpoint.load(inputs[0]).recipe
+
+
+def test_the_order_of_inputs_does_not_matter(run: Path, tmp_path: Path) -> None:
+    inputs = [run / "checkpoint_15", run / "checkpoint_20"]
+    one, two = average(inputs, tmp_path / "one"), average(inputs[::-1], tmp_path / "two")
+    weights = [load_file(path / "model.safetensors") for path in (one, two)]
+    for name, value in weights[0].items():
+        assert np.array_equal(value, weights[1][name])
+
+
+def test_newest_and_best(run: Path) -> None:
+    def names(paths: list[Path]) -> list[str]:
+        return [path.name for path in paths]
+
+    assert names(newest(run, 2)) == ["checkpoint_20", "checkpoint_70"]
+    # Scores are -15, -20 and -17.
+    assert names(best(run, 2)) == ["checkpoint_15", "checkpoint_70"]
+    edit(run / "checkpoint_15", score=None)
+    assert names(best(run, 2)) == ["checkpoint_70", "checkpoint_20"]
+
+
+def refused(inputs: list[Path], out: Path) -> str:
+    with pytest.raises(CheckpointError) as caught:
+        average(inputs, out)
+    assert not out.exists()
+    return str(caught.value)
+
+
+def test_fewer_than_asked_for(run: Path) -> None:
+    with pytest.raises(CheckpointError, match="has 3 checkpoints, 4 are wanted"):
+        newest(run, 4)
+    edit(run / "checkpoint_15", score=None)
+    with pytest.raises(CheckpointError, match="has 2 validated checkpoints, 3 are wanted"):
+        best(run, 3)
+
+
+def test_nothing_to_average(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="nothing to average"):
+        average([], tmp_path / "mean")
+
+
+def test_the_same_checkpoint_twice(run: Path, tmp_path: Path) -> None:
+    one, out = run / "checkpoint_20", tmp_path / "mean"
+    assert "named twice" in refused([one, one], out)
+    assert "named twice" in refused([one, run / "checkpoint_last"], out)
+    shutil.copytree(one, run / "checkpoint_80")
+    message = refused([one, run / "checkpoint_80"], out)
+    assert "hold the same weights" in message
+    assert "checkpoint_80" in message
+
+
+def test_another_model_is_foreign(run: Path, tmp_path: Path) -> None:
+    config = run / "checkpoint_20" / "config.yaml"
+    text = config.read_text(encoding="utf-8")
+    other, count = re.subn(r"norm_epsilon: \S+", "norm_epsilon: 1e-3", text)
+    assert count == 1
+    config.write_text(other, encoding="utf-8")
+    message = refused([run / "checkpoint_15", run / "checkpoint_20"], tmp_path / "mean")
+    assert "foreign" in message
+    assert "norm_epsilon" in message
+
+
+def test_another_vocabulary_is_foreign(run: Path, tmp_path: Path) -> None:
+    other = run / "checkpoint_20"
+    vocabulary = Vocabulary.load(other / "text" / "vocabulary.tsv")
+    tokens = (*vocabulary.tokens[:-1], "another")
+    Vocabulary(tokens, vocabulary.counts).save(other / "text" / "vocabulary.tsv")
+    state = json.loads((other / "state.json").read_text(encoding="utf-8"))
+    del state["text"]  # as if it had been saved with this vocabulary
+    (other / "state.json").write_text(json.dumps(state), encoding="utf-8")
+    message = refused([run / "checkpoint_15", other], tmp_path / "mean")
+    assert "another vocabulary" in message
+
+
+def test_a_broken_input_is_named(run: Path, tmp_path: Path) -> None:
+    path = run / "checkpoint_20" / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+    inputs = [run / "checkpoint_15", run / "checkpoint_20"]
+    assert str(path) in refused(inputs, tmp_path / "mean")

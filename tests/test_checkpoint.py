@@ -1,0 +1,300 @@
+"""Checkpoints: what goes in comes out, a failed write harms nothing, damage is named."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from nmtdeep import checkpoint
+from nmtdeep.errors import CheckpointError, UserError
+from nmtdeep.text.vocabulary import Vocabulary
+from nmtdeep.training.state import Progress, optimiser_tensors, restore_optimiser
+from nmtdeep.training.update import make_optimiser
+
+
+@pytest.fixture
+def copy(tiny_run: Any, tmp_path: Path) -> Path:
+    """A run of one's own, to be damaged."""
+    return Path(shutil.copytree(tiny_run.path, tmp_path / "run", symlinks=True))
+
+
+def save(directory: Path, tiny_run: Any, tensors: dict[str, torch.Tensor], **state: Any) -> None:
+    checkpoint.save(
+        directory,
+        tensors=tensors,
+        optimiser=None,
+        state=state,
+        recipe=tiny_run.recipe,
+        pipeline=tiny_run.pipeline,
+    )
+
+
+def bytes_of(directory: Path) -> dict[str, bytes]:
+    files = (path for path in directory.rglob("*") if path.is_file())
+    return {str(path.relative_to(directory)): path.read_bytes() for path in files}
+
+
+# There and back
+
+
+def test_a_model_comes_back_exactly(
+    tiny_run: Any, tiny_model: Callable[..., Any], tmp_path: Path
+) -> None:
+    types = len(tiny_run.pipeline.source.vocabulary)
+    model = tiny_model(width=16, types=types, dtype=torch.float32, seed=4)
+    save(tmp_path / "one", tiny_run, checkpoint.weights(model), update=7, score=None)
+    loaded = checkpoint.load(tmp_path / "one")
+    assert loaded.path == (tmp_path / "one").resolve()
+    assert loaded.recipe == tiny_run.recipe
+    assert loaded.pipeline.fingerprint() == tiny_run.pipeline.fingerprint()
+    assert (loaded.state["update"], loaded.state["score"]) == (7, None)
+    assert not loaded.model.training
+    source, target = torch.tensor([[5, 6, 1]]), torch.tensor([[1, 7]])
+    assert torch.equal(loaded.model(source, target), model(source, target))
+    for name, value in model.named_parameters():
+        assert torch.equal(loaded.model.get_parameter(name), value)
+
+
+def test_a_shared_table_is_stored_once_and_shared_again(tiny_run: Any) -> None:
+    stored = load_file(tiny_run.newer / checkpoint.MODEL)
+    types = len(tiny_run.pipeline.source.vocabulary)
+    tables = [name for name, value in stored.items() if types in value.shape]
+    assert tables == ["source_embedding.weight"]
+    model = checkpoint.load(tiny_run.newer).model
+    assert model.source_embedding.weight is model.target_embedding.weight is model.output.weight
+    assert sum(value.numel() for value in stored.values()) == sum(
+        value.numel() for value in model.parameters()
+    )
+
+
+def test_moments_come_back_exactly_or_not_at_all(tiny_run: Any) -> None:
+    stored = checkpoint.read_tensors(tiny_run.newer / checkpoint.OPTIMISER)
+    model = checkpoint.load(tiny_run.newer).model
+    optimiser = make_optimiser(model, tiny_run.recipe.training.optimiser)
+    missing = {name: value for name, value in stored.items() if not name.startswith("exp_avg/enc")}
+    with pytest.raises(CheckpointError, match="another model"):
+        restore_optimiser(model, optimiser, missing)
+    assert not optimiser.state
+    restore_optimiser(model, optimiser, stored)
+    again = optimiser_tensors(model, optimiser)
+    assert again.keys() == stored.keys()
+    assert all(torch.equal(value, stored[name]) for name, value in again.items())
+    assert {float(value) for name, value in stored.items() if name.startswith("step/")} == {20.0}
+
+
+def test_progress_comes_back(tiny_run: Any) -> None:
+    state = checkpoint.read_state(tiny_run.newer)
+    assert Progress.from_json(state) == Progress(update=20, score=-20.0)
+    del state["epoch"]
+    with pytest.raises(CheckpointError, match="'epoch'"):
+        Progress.from_json(state)
+
+
+# What is damaged is named
+
+
+def halve(path: Path) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+
+
+def garble(path: Path) -> None:
+    path.write_text("{][", encoding="utf-8")
+
+
+def rename_a_tensor(path: Path) -> None:
+    tensors = load_file(path)
+    tensors["encoder.extra"] = tensors.pop("encoder.norm.weight")
+    save_file(tensors, path)
+
+
+def another_format(path: Path) -> None:
+    path.write_text(json.dumps({"format": "nmtdeep-0"}), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("model.safetensors", halve),
+        ("model.safetensors", garble),
+        ("model.safetensors", Path.unlink),
+        ("model.safetensors", rename_a_tensor),
+        ("state.json", halve),
+        ("state.json", garble),
+        ("state.json", another_format),
+        ("config.yaml", garble),
+        ("config.yaml", Path.unlink),
+        ("text/vocabulary.tsv", Path.unlink),
+        ("text/vocabulary.tsv", garble),
+        ("text/bpe.codes", Path.unlink),
+        ("text/text.yaml", garble),
+    ],
+)
+def test_a_damaged_file_is_named(name: str, damage: Callable[[Path], None], copy: Path) -> None:
+    path = copy / "checkpoint_20" / name
+    damage(path)
+    with pytest.raises(CheckpointError) as caught:
+        checkpoint.load(copy / "checkpoint_20")
+    assert str(path) in str(caught.value)
+
+
+def test_a_vocabulary_of_another_size_is_refused(copy: Path) -> None:
+    file = copy / "checkpoint_20" / "text" / "vocabulary.tsv"
+    file.write_text(file.read_text(encoding="utf-8") + "onemore\t1\n", encoding="utf-8")
+    with pytest.raises(CheckpointError, match="checkpoint_20/text: not the text pipeline"):
+        checkpoint.load(copy)
+
+
+def test_a_vocabulary_of_the_same_size_in_another_order_is_refused(
+    copy: Path, tiny_run: Any
+) -> None:
+    side = tiny_run.pipeline.source
+    tokens = list(side.vocabulary.tokens)
+    tokens[5], tokens[6] = tokens[6], tokens[5]
+    swapped = Vocabulary(tuple(tokens), side.vocabulary.counts)
+    swapped.save(copy / "checkpoint_20" / "text" / "vocabulary.tsv")
+    with pytest.raises(CheckpointError, match="checkpoint_20/text: not the text pipeline"):
+        checkpoint.load(copy / "checkpoint_20")
+
+
+def test_a_tensor_of_another_shape_is_named(
+    copy: Path, tiny_model: Callable[..., Any], tiny_run: Any
+) -> None:
+    other = tiny_model(width=16, types=len(tiny_run.pipeline.source.vocabulary) + 1)
+    path = copy / "checkpoint_20" / "model.safetensors"
+    save_file(checkpoint.weights(other.float()), path)
+    with pytest.raises(CheckpointError) as caught:
+        checkpoint.load(copy)
+    assert str(path) in str(caught.value)
+    assert "source_embedding.weight" in str(caught.value)
+
+
+def test_foreign_and_missing_directories_are_named(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "model.bin").write_bytes(b"something else")
+    for name, why in (("home", "no finished checkpoint"), ("away", "does not exist")):
+        with pytest.raises(CheckpointError, match=why) as caught:
+            checkpoint.load(tmp_path / name)
+        assert str(tmp_path / name) in str(caught.value)
+
+
+# Writing
+
+
+@pytest.mark.parametrize("broken", ["model.safetensors", "optimiser.safetensors", "state.json"])
+def test_a_failed_write_leaves_what_was_there(
+    broken: str, copy: Path, tiny_run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = copy / "checkpoint_20"
+    before = bytes_of(copy)
+    real = checkpoint.save_file
+    real_write = Path.write_text
+
+    def full(tensors: Any, path: Path) -> None:
+        if path.name == broken:
+            path.write_bytes(b"half of it")
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(tensors, path)
+
+    def full_text(path: Path, *args: Any, **settings: Any) -> int:
+        if path.name == broken:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real_write(path, *args, **settings)
+
+    monkeypatch.setattr(checkpoint, "save_file", full)
+    monkeypatch.setattr(Path, "write_text", full_text)
+    tensors = {
+        name: value + 1 for name, value in load_file(directory / "model.safetensors").items()
+    }
+    moments = load_file(directory / "optimiser.safetensors")
+    for target in (directory, copy / "checkpoint_70"):
+        with pytest.raises(UserError, match="No space left") as caught:
+            checkpoint.save(
+                target,
+                tensors=tensors,
+                optimiser=moments,
+                state={},
+                recipe=tiny_run.recipe,
+                pipeline=tiny_run.pipeline,
+            )
+        assert str(target) in str(caught.value)
+        assert bytes_of(copy) == before
+    assert list(checkpoint.saved(copy)) == [15, 20]
+
+
+def test_replacing_swaps_a_whole_directory(tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    for content in ("first", "second"):
+        with checkpoint.replacing(place) as partial:
+            assert list(partial.iterdir()) == []
+            (partial / content).write_text(content, encoding="utf-8")
+        assert bytes_of(tmp_path) == {f"place/{content}": content.encode()}
+
+
+def test_a_failed_swap_puts_the_old_directory_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, real = tmp_path / "place", Path.rename
+    with checkpoint.replacing(place) as partial:
+        (partial / "first").write_text("first", encoding="utf-8")
+
+    def fail(path: Path, target: Path) -> Path:
+        if path.name.endswith(".partial"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real(path, target)
+
+    monkeypatch.setattr(Path, "rename", fail)
+    with pytest.raises(UserError, match="place"), checkpoint.replacing(place) as partial:
+        (partial / "second").write_text("second", encoding="utf-8")
+    assert bytes_of(tmp_path) == {"place/first": b"first"}
+
+
+def test_what_a_killed_write_left_is_no_checkpoint_and_is_overwritten(
+    copy: Path, tiny_run: Any
+) -> None:
+    left = copy / ".checkpoint_70.partial"
+    left.mkdir()
+    (left / "model.safetensors").write_bytes(b"half of it")
+    assert list(checkpoint.saved(copy)) == [15, 20]
+    save(copy / "checkpoint_70", tiny_run, load_file(copy / "checkpoint_20/model.safetensors"))
+    assert list(checkpoint.saved(copy)) == [15, 20, 70]
+    assert not left.exists()
+    checkpoint.load(copy / "checkpoint_70")
+
+
+# Finding
+
+
+def test_a_run_means_its_average_then_its_best_then_its_last(copy: Path) -> None:
+    def found() -> str:
+        return checkpoint.locate(copy).name
+
+    assert found() == "checkpoint_20"
+    checkpoint.point(copy, checkpoint.LAST, copy / "checkpoint_15")
+    assert found() == "checkpoint_15"
+    checkpoint.point(copy, checkpoint.BEST, copy / "checkpoint_20")
+    assert found() == "checkpoint_20"
+    shutil.copytree(copy / "checkpoint_15", copy / checkpoint.AVERAGE)
+    assert found() == "checkpoint_average"
+    assert checkpoint.locate(copy / "checkpoint_15").name == "checkpoint_15"
+    assert checkpoint.locate(copy / checkpoint.BEST).name == "checkpoint_20"
+
+
+def test_without_links_the_newest_by_number_counts(copy: Path) -> None:
+    (copy / checkpoint.LAST).unlink()
+    (copy / "checkpoint_20").rename(copy / "checkpoint_100")
+    assert checkpoint.locate(copy).name == "checkpoint_100"
+    (copy / "checkpoint_100" / "state.json").unlink()
+    assert checkpoint.locate(copy).name == "checkpoint_15"
+    checkpoint.remove(copy / "checkpoint_15")
+    with pytest.raises(CheckpointError, match="no finished checkpoint"):
+        checkpoint.locate(copy)
