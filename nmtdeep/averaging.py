@@ -20,7 +20,7 @@ def newest(run: Path, count: int) -> list[Path]:
     Raises:
         CheckpointError: if there are fewer.
     """
-    return _enough(run, list(checkpoint.saved(run).values()), count)[-count:]
+    return _enough(run, list(_saved(run).values()), count)[-count:]
 
 
 def best(run: Path, count: int) -> list[Path]:
@@ -31,11 +31,17 @@ def best(run: Path, count: int) -> list[Path]:
     """
     scores = {
         path: score
-        for path in checkpoint.saved(run).values()
+        for path in _saved(run).values()
         if (score := checkpoint.read_state(path).get("score")) is not None
     }
     ranked = sorted(scores, key=lambda path: scores[path], reverse=True)
     return _enough(run, ranked, count, "validated ")[:count]
+
+
+def _saved(run: Path) -> dict[int, Path]:
+    if not run.is_dir():
+        raise CheckpointError(f"{run}: no such run directory: check the path")
+    return checkpoint.saved(run)
 
 
 def _enough(run: Path, found: list[Path], count: int, kind: str = "") -> list[Path]:
@@ -91,6 +97,20 @@ def average(inputs: Sequence[Path], out: Path) -> Path:
         pipeline=first.pipeline,
     )
     return out
+
+
+def check_out(out: Path, inputs: Sequence[Path]) -> None:
+    """Refuse to replace an input, or anything that is no checkpoint.
+
+    Raises:
+        UserError: naming `out`.
+    """
+    if not out.exists():
+        return
+    if not (out / checkpoint.STATE).is_file():
+        raise UserError(f"{out} is no checkpoint and is not replaced: choose another --output")
+    if out.resolve() in [checkpoint.locate(path) for path in inputs]:
+        raise UserError(f"{out} is one of the inputs: choose another --output")
 
 
 def _check_distinct(inputs: Sequence[Path]) -> None:

@@ -42,5 +42,6 @@ def average_checkpoints(
     out = output or run / checkpoint.AVERAGE
     if out.exists() and not overwrite:
         raise UserError(f"{out} exists: add --overwrite, or choose another --output")
+    averaging.check_out(out, inputs)
     averaging.average(inputs, out)
     typer.echo(f"{out}: mean of {', '.join(path.name for path in inputs)}")

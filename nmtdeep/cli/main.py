@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import sys
 from typing import Annotated
@@ -49,6 +51,9 @@ def main(
 
 def run() -> None:
     """Entry point: a `UserError` becomes one line on stderr and exit code 2."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():
+        # Text in and text out are UTF-8, whatever the locale says.
+        sys.stdout.reconfigure(encoding="utf-8")
     try:
         app()
     except UserError as error:
@@ -58,3 +63,26 @@ def run() -> None:
         # Whoever read our output has left; nothing more can be said to them.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except OSError as error:
+        if error.errno not in _CURES:
+            raise
+        where = f"{error.filename}: " if error.filename else ""
+        typer.echo(
+            f"nmtdeep: error: {where}{error.strerror}: {_CURES[error.errno]}, then run the same "
+            "command again",
+            err=True,
+        )
+        # What could not be written stays in the buffer and must not be tried again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(2)
+
+
+_CURES = {
+    errno.ENOSPC: "make room",
+    errno.EDQUOT: "make room, or ask for a larger quota",
+    errno.EFBIG: "raise the limit on file sizes (ulimit -f)",
+    errno.EACCES: "mend the permissions",
+    errno.EPERM: "mend the permissions",
+    errno.EROFS: "choose a place that can be written to",
+    errno.EIO: "look after the disk",
+}

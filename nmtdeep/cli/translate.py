@@ -116,6 +116,7 @@ def translate(
 
     if n_best > (beam or n_best) and not sampling:
         raise UserError(f"--n-best {n_best} needs a beam at least as large: raise --beam")
+    streams.check(source, output)
     loaded = [load(path) for path in model]
     chosen: dict[str, Any] = {
         "beam": beam,

@@ -33,9 +33,12 @@ def resample(
     seed: int,
     epoch: int,
     directory: Path,
+    dropout: float | None = None,
     workers: int = 1,
 ) -> ParallelCorpus:
-    """The corpus, each word segmented anew with the recipe's dropout; written under `directory`.
+    """The corpus, each word segmented anew with BPE-dropout; written under `directory`.
+
+    `dropout` is the probability of skipping a merge; None takes that of the pipeline.
 
     A sentence's segmentation is a function of (seed, epoch, its number, its side) alone. A sentence
     keeps its stored ids if it holds `<unk>` (its words are lost) or would grow longer than
@@ -50,7 +53,8 @@ def resample(
             raise UserError("BPE-dropout needs BPE: set text.bpe to joint or separate")
         stem = directory / f"epoch-{epoch}.{side.language}"
         dtype = stored.tokens.dtype.name
-        stage = _Resample(side, side.bpe, config.dropout, seed, epoch)
+        probability = config.dropout if dropout is None else dropout
+        stage = _Resample(side, side.bpe, probability, seed, epoch)
         with CorpusWriter(stem, dtype) as writer:
             for sentences in ordered_map(stage, _chunks(stored), workers=workers):
                 writer.write(sentences)

@@ -45,13 +45,29 @@ def writer(output: str) -> Iterator[Write]:
         ) from error
 
 
+def check(source: str, output: str) -> None:
+    """Read a file through before anything is translated or overwritten.
+
+    Raises:
+        UserError: if it is missing or not UTF-8, or if the output would take its place.
+    """
+    path = Path(source)
+    if source == "-" or path.is_fifo() or path.is_char_device():
+        return
+    for _ in read_lines(path, empty="allow"):
+        pass
+    if output != "-" and Path(output).exists() and path.samefile(output):
+        raise UserError(f"{output} is the input too: choose another --output")
+
+
 def chunks(source: str) -> Iterator[list[str]]:
     """Input lines in chunks to batch together.
 
     Files come in chunks of a fixed size, so that a translation does not depend on timing. A pipe or
     terminal gives what has arrived, so that a line is answered without waiting for the end.
     """
-    lines = read_lines(sys.stdin.buffer) if source == "-" else read_lines(Path(source))
+    given = sys.stdin.buffer if source == "-" else Path(source)
+    lines = read_lines(given, empty="allow")
     if source != "-" or stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode):
         chunk: list[str] = []
         for line in lines:

@@ -167,7 +167,8 @@ class Translator:
                     f"{other.path} and {loaded[0].path} have different text pipelines: an ensemble "
                     "needs models trained on one preprocessed corpus"
                 )
-        place, dtype = resolve_device(device), _decoding_dtype(precision)
+        place = resolve_device(device)
+        dtype = _decoding_dtype(precision, place)
         models = [one.model.to(place, dtype) for one in loaded]
         return cls(models, loaded[0].pipeline, settings)
 
@@ -316,17 +317,26 @@ def resolve_device(device: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         place = torch.device(device)
-    except RuntimeError as error:
-        raise UserError(f"unknown device {device}: use auto, cpu, cuda or cuda:N") from error
+    except RuntimeError:
+        place = torch.device("meta")
+    if place.type not in ("cpu", "cuda"):
+        raise UserError(f"unknown device {device}: use auto, cpu, cuda or cuda:N")
     if place.type == "cuda" and not torch.cuda.is_available():
         raise UserError("no CUDA device here: use --device cpu")
+    if place.type == "cuda" and (place.index or 0) >= torch.cuda.device_count():
+        raise UserError(f"no {device}: there are {torch.cuda.device_count()}, the first is cuda:0")
     return place
 
 
-def _decoding_dtype(precision: str) -> torch.dtype:
-    return {
+def _decoding_dtype(precision: str, device: torch.device) -> torch.dtype:
+    known = {
         "auto": torch.float32,
         "fp32": torch.float32,
         "bf16": torch.bfloat16,
         "fp16": torch.float16,
-    }[precision]
+    }
+    if precision not in known:
+        raise UserError(f"unknown precision {precision}: use {', '.join(known)}")
+    if precision == "fp16" and device.type == "cpu":
+        raise UserError("fp16 needs a GPU: use --precision bf16 or fp32 on a CPU")
+    return known[precision]

@@ -64,19 +64,24 @@ def upcoming(
 def _epoch_corpus(recipe: Recipe, data: DataDirectory, run: Path, epoch: int) -> ParallelCorpus:
     """The training corpus; under BPE-dropout another segmentation each epoch."""
     corpus = data.corpus("train")
-    if not getattr(recipe.text.bpe, "dropout", 0.0):
+    dropout = getattr(recipe.text.bpe, "dropout", 0.0)
+    if not dropout:
         return corpus
+    directory = run / "bpe_dropout"
+    for path in directory.glob("epoch-*"):  # of the epoch before, or of a training cut short
+        path.unlink()
     return bpe_dropout.resample(
         corpus,
         data.pipeline,
+        dropout=dropout,
         seed=recipe.training.seed,
         epoch=epoch,
-        directory=run / "bpe_dropout",
+        directory=directory,
     )
 
 
 def check_text(recipe: Recipe, data: DataDirectory) -> None:
-    """The corpus must have been made as the recipe says, BPE-dropout aside."""
+    """The corpus must have been made as the recipe says; how much BPE-dropout is free."""
     stored = data.pipeline.config
     if not len(data.corpus("train")):
         raise UserError(f"{data.path} has no training sentences: preprocess again")
@@ -84,9 +89,14 @@ def check_text(recipe: Recipe, data: DataDirectory) -> None:
         if getattr(stored, name) != getattr(recipe.text, name):
             raise UserError(
                 f"{data.path} was preprocessed with text.{name}: {getattr(stored, name)}, "
-                f"the recipe says {getattr(recipe.text, name)}: preprocess again with this recipe, or give "
-                f"text.{name}={getattr(stored, name)}"
+                f"the recipe says {getattr(recipe.text, name)}: preprocess again with this recipe, "
+                f"or give text.{name}={getattr(stored, name)}"
             )
+    if getattr(recipe.text.bpe, "dropout", 0) and not getattr(stored.bpe, "dropout", 0):
+        raise UserError(
+            f"{data.path} was preprocessed without text.bpe.dropout, so that its vocabulary lacks "
+            "pieces: preprocess again with this recipe, or give text.bpe.dropout=0"
+        )
     if stored.vocabulary.sharing != recipe.text.vocabulary.sharing:
         raise UserError(
             f"{data.path} has {stored.vocabulary.sharing} vocabularies, the recipe wants "

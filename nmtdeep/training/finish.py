@@ -10,8 +10,8 @@ from nmtdeep.config import Recipe
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.scoring import Score, score_texts
+from nmtdeep.training.run_directory import SCORES
 
-SCORES = "scores.json"
 METRICS = ("bleu", "chrf", "ter")
 
 
@@ -24,28 +24,37 @@ def finish(recipe: Recipe, *, data: Path, run: Path, device: str = "auto") -> No
     """
     report_file = run / SCORES
     newest = list(checkpoint.saved(run).values())[-1]
-    if not _stands(report_file, newest):
-        report = _report(recipe, data, run, newest, device)
+    averaged = _averaged(recipe, run)
+    if not _stands(report_file, newest, averaged):
+        report = _report(averaged, data, run, newest, device)
         beside = report_file.with_name(f".{SCORES}.partial")
         beside.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
         beside.replace(report_file)
     _show(json.loads(report_file.read_text(encoding="utf-8")))
 
 
-def _stands(report_file: Path, newest: Path) -> bool:
-    """Whether the scores on disk belong to the newest checkpoint."""
+def _averaged(recipe: Recipe, run: Path) -> list[Path]:
+    """The checkpoints that the recipe wants averaged, as far as there are so many."""
+    wanted = min(recipe.training.checkpoints.average_last, len(checkpoint.saved(run)))
+    return averaging.newest(run, wanted) if wanted else []
+
+
+def _stands(report_file: Path, newest: Path, averaged: list[Path]) -> bool:
+    """Whether the scores on disk belong to the newest checkpoint and this average."""
     try:
         report = json.loads(report_file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    return bool(report.get("trained_to") == newest.name)
+    if averaged and not (newest.parent / checkpoint.AVERAGE / checkpoint.STATE).is_file():
+        return False
+    names = [path.name for path in averaged]
+    return bool(report.get("trained_to") == newest.name and report.get("averaged") == names)
 
 
-def _report(recipe: Recipe, data: Path, run: Path, newest: Path, device: str) -> dict[str, object]:
-    wanted = recipe.training.checkpoints.average_last
-    averaged: list[Path] = []
-    if wanted:
-        averaged = averaging.newest(run, min(wanted, len(checkpoint.saved(run))))
+def _report(
+    averaged: list[Path], data: Path, run: Path, newest: Path, device: str
+) -> dict[str, object]:
+    if averaged:
         averaging.average(averaged, run / checkpoint.AVERAGE)
     corpora = DataDirectory.open(data)
     translator = Translator.load([run], device=device)

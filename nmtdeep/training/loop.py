@@ -15,7 +15,7 @@ from nmtdeep.decoding.translator import resolve_device
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.display import Display
 from nmtdeep.training.feed import check_text, upcoming
-from nmtdeep.training.run_directory import RunDirectory, open_run
+from nmtdeep.training.run_directory import SCORES, RunDirectory, open_run
 from nmtdeep.training.schedule import learning_rate
 from nmtdeep.training.signals import noted_signals
 from nmtdeep.training.state import Progress
@@ -81,6 +81,7 @@ def train(
             display.say(opening(recipe, corpora, trainee.model, place, trainee.dtype, progress))
             for change in run.changes:
                 display.say(f"changed: {change}")
+            (out / SCORES).unlink(missing_ok=True)  # they were of fewer updates
             return _train(recipe, corpora, run, trainee, progress, display, asked)
 
 

@@ -20,6 +20,7 @@ from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.training.state import Progress
 
 LOG, RECORDS, VALIDATIONS = "train.log", "train.jsonl", "validations.tsv"
+SCORES = "scores.json"
 LOCK = ".lock"
 # What makes another experiment of a run; `max_tokens` only spreads its updates over a device.
 FIXED = ("model.", "text.", "training.seed", "training.batches.", "training.validation.best_by")
@@ -43,7 +44,7 @@ class RunDirectory:
         """The checkpoint to resume from.
 
         Raises:
-            CheckpointError: if a newer one is damaged, for to go back behind it would delete records.
+            CheckpointError: if a newer one is damaged: going back behind it deletes records.
         """
         saved = checkpoint.saved(self.path)
         last = max(saved, default=0)

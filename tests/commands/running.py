@@ -1,8 +1,8 @@
 """Run the real command in a process that may be killed, asked to leave or starved of disk.
 
-A fork server holds torch and the package, so that a command costs a fork and not an import of torch.
-Each command is a process of its own: `nmtdeep.cli.main.run` with its own argv, stdin, stdout,
-stderr and exit code.
+A fork server holds torch and the package, so that a command costs no import of torch. Each command
+is a process of its own: `nmtdeep.cli.main.run` with its own argv, stdin, stdout, stderr and exit
+code.
 """
 
 from __future__ import annotations

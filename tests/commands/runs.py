@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +67,7 @@ def contents(run: Path) -> dict[str, Any]:
     found: dict[str, Any] = {"records": records(run)}
     for path in sorted(run.iterdir()):
         if path.is_symlink():
-            found[path.name] = f"-> {os.readlink(path)}"
+            found[path.name] = f"-> {path.readlink()}"
         elif path.name.startswith("checkpoint_"):
             found[path.name] = _checkpoint(path)
         elif path.name not in ("train.log", "train.jsonl", "tensorboard", "bpe_dropout"):

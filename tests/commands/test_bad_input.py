@@ -1,0 +1,311 @@
+"""Bad input by the real command: exit code 2, one clear line that ends with the cure, no loss."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from commands.running import Commands, Finished, Interrupt
+from commands.runs import RECIPE, contents, train
+
+
+def refused(done: Finished, *said: str) -> None:
+    """Exit code 2 and one line on stderr, nothing on stdout."""
+    assert done.code == 2, (done.code, done.err)
+    assert done.out == ""
+    lines = done.err.splitlines()
+    assert len(lines) == 1, done.err
+    assert lines[0].startswith("nmtdeep: error: ")
+    for words in said:
+        assert words in lines[0]
+
+
+@pytest.fixture
+def preprocess(nmtdeep: Commands, tmp_path: Path):
+    """Preprocess train.en and train.de of the given bytes; the output must not be there after."""
+
+    def run(source: bytes | None, target: bytes | None, end: str = "") -> Finished:
+        for language, content in (("en", source), ("de", target)):
+            if content is not None:
+                (tmp_path / f"bad.{language}{end}").write_bytes(content)
+        done = nmtdeep(
+            "preprocess", "tiny.yaml", "--train", tmp_path / "bad", "--valid", "valid",
+            "--out", tmp_path / "data", "--workers", 1,
+        )  # fmt: skip
+        assert not (tmp_path / "data").exists()
+        return done
+
+    return run
+
+
+def test_missing_text(preprocess):
+    refused(preprocess(b"one\n", None), "bad.de", "exists: give the prefix")
+
+
+def test_empty_text(preprocess):
+    refused(preprocess(b"one\n", b""), "bad.de: the file is empty: check how it was made")
+
+
+def test_line_counts_that_differ(preprocess):
+    refused(preprocess(b"one\ntwo\n", b"eins\n"), "bad.en has 2 lines but", "bad.de has 1")
+
+
+def test_invalid_utf8_names_line_and_column(preprocess):
+    refused(
+        preprocess(b"one\ntwo\n", b"eins\nzw\xf6lf\n"),
+        "bad.de:2: not valid UTF-8 (byte 0xf6 at column 3): convert the file",
+    )
+
+
+def test_a_gzip_file_cut_short(preprocess):
+    packed = gzip.compress(b"one\n" * 1000)[:-12]
+    refused(preprocess(packed, packed, ".gz"), "the gzip file is cut off: copy or download it")
+
+
+def test_only_blank_lines(preprocess):
+    refused(preprocess(b"\n\n", b"\n\n"), "cleaning dropped all 2 training pairs")
+
+
+def _copy(path: Path, to: Path) -> Path:
+    return Path(shutil.copytree(path, to, symlinks=True))
+
+
+def _truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-10])
+
+
+def test_data_that_is_not_there(nmtdeep, data, tmp_path):
+    for command in ("--dry-run", "--quiet"):
+        done = nmtdeep("train", "tiny.yaml", "--data", "nowhere", "--out", tmp_path / "r", command)
+        refused(done, "nowhere: no such data directory", "make one with nmtdeep preprocess")
+    assert not (tmp_path / "r").exists()
+
+
+def test_data_half_written(nmtdeep, data, tmp_path):
+    half = _copy(data, tmp_path / "half")
+    (half / "data.json").unlink()
+    refused(train(nmtdeep, tmp_path / "r", data=half), "half: not a complete data directory")
+
+
+@pytest.mark.parametrize("name", ["train.de.tokens", "valid.en.offsets", "text/vocabulary.tsv"])
+def test_data_truncated(nmtdeep, data, tmp_path, name):
+    broken = _copy(data, tmp_path / "broken")
+    _truncate(broken / name)
+    done = train(nmtdeep, tmp_path / "r", data=broken)
+    refused(done, f"{name}: ", "the file is truncated or changed; copy the whole data directory")
+
+
+def test_data_of_another_text(nmtdeep, data, tmp_path):
+    done = train(nmtdeep, tmp_path / "r", "text.lowercase=true")
+    refused(done, "data was preprocessed with text.lowercase: False, the recipe says True")
+    done = train(nmtdeep, tmp_path / "r", "text.bpe.dropout=0.1")
+    refused(done, "preprocessed without text.bpe.dropout", "preprocess again with this recipe")
+
+
+def test_a_run_that_never_finished_a_checkpoint_starts_afresh(nmtdeep, whole, tmp_path):
+    run = tmp_path / "run"
+    (run / ".checkpoint_2.partial").mkdir(parents=True)
+    (run / ".checkpoint_2.partial" / "model.safetensors").write_bytes(b"half")
+    refused(nmtdeep("translate", "-m", run), "holds no finished checkpoint (no state.json)")
+    assert train(nmtdeep, run).code == 0
+    assert contents(run) == contents(whole)
+
+
+def test_a_checkpoint_without_its_state(nmtdeep, whole, tmp_path):
+    run = _copy(whole, tmp_path / "run")
+    state = run / "checkpoint_11" / "state.json"
+    state.unlink()
+    (run / "checkpoint_average" / "state.json").unlink()
+    before = (run / "train.jsonl").read_bytes()
+    refused(
+        train(nmtdeep, run),
+        "checkpoint_11 is damaged (no state.json)",
+        "or delete it to train on from update 10",
+    )
+    assert (run / "train.jsonl").read_bytes() == before
+    shutil.rmtree(state.parent)
+    assert train(nmtdeep, run).code == 0
+    assert contents(run) == contents(whole)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "optimiser.safetensors", "state.json"])
+def test_a_truncated_checkpoint(nmtdeep, whole, tmp_path, name):
+    run = _copy(whole, tmp_path / "run")
+    broken = run / "checkpoint_11"
+    _truncate(broken / name)
+    before = (run / "train.jsonl").read_bytes()
+    done = train(nmtdeep, run)
+    refused(done, f"checkpoint_11/{name}: ", "or delete this one and train on from an older one")
+    if name != "optimiser.safetensors":
+        refused(nmtdeep("translate", "-m", broken, stdin=b"x\n"), f"checkpoint_11/{name}: ")
+    assert (run / "train.jsonl").read_bytes() == before
+    shutil.rmtree(broken)
+    assert train(nmtdeep, run).code == 0
+    assert contents(run) == contents(whole)
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "text", "text/vocabulary.tsv", "text/bpe.codes"])
+def test_a_checkpoint_with_a_part_missing(nmtdeep, whole, tmp_path, name):
+    broken = _copy(whole / "checkpoint_11", tmp_path / "broken")
+    part = broken / name
+    shutil.rmtree(part) if part.is_dir() else part.unlink()
+    refused(nmtdeep("translate", "-m", broken, stdin=b"x\n"), f"broken/{name}", ": ")
+
+
+def test_a_foreign_checkpoint(nmtdeep, whole, tmp_path):
+    foreign = _copy(whole / "checkpoint_11", tmp_path / "foreign")
+    save_file({"some.weight": torch.zeros(3)}, foreign / "model.safetensors")
+    refused(nmtdeep("translate", "-m", foreign, stdin=b"x\n"), "belongs to another model")
+    (foreign / "model.safetensors").write_bytes(b"\x80\x04\x95pickle")
+    refused(nmtdeep("translate", "-m", foreign, stdin=b"x\n"), "missing, truncated or foreign")
+    (foreign / "state.json").write_text("{}")
+    refused(nmtdeep("translate", "-m", foreign, stdin=b"x\n"), "not a checkpoint of this program")
+
+
+def test_models_that_do_not_go_together(nmtdeep, whole, whole_dropout, tmp_path):
+    mixed = _copy(whole / "checkpoint_11", tmp_path / "mixed")
+    shutil.copy(whole_dropout / "checkpoint_best" / "model.safetensors", mixed)
+    refused(nmtdeep("translate", "-m", mixed, stdin=b"x\n"), "the vocabulary or the sizes")
+    ensemble = nmtdeep("translate", "-m", whole, "-m", whole_dropout, stdin=b"x\n")
+    refused(ensemble, "have different text pipelines", "one preprocessed corpus")
+    inputs = [run / "checkpoint_best" for run in (whole, whole_dropout)]
+    average = nmtdeep("average-checkpoints", *inputs, "-o", tmp_path / "average")
+    refused(average, "is foreign to", "average checkpoints of one run")
+    done = train(nmtdeep, whole, data="data-dropout")
+    refused(done, "another vocabulary than --data: give the corpus it was started with")
+
+
+def test_an_average_replaces_nothing_but_averages(nmtdeep, whole, tmp_path):
+    run = _copy(whole, tmp_path / "run")
+    before = contents(run)
+    inputs = [run / "checkpoint_10", run / "checkpoint_11"]
+    for out, said in ((run, "is no checkpoint"), (inputs[0], "is one of the inputs")):
+        done = nmtdeep("average-checkpoints", *inputs, "-o", out, "--overwrite")
+        refused(done, said, "choose another --output")
+    refused(nmtdeep("average-checkpoints", run, "--last", 3), "add --overwrite")
+    refused(nmtdeep("average-checkpoints", run, "--last", 9), "ask for fewer")
+    refused(nmtdeep("average-checkpoints", "nowhere", "--last", 2), "nowhere: no such run")
+    refused(nmtdeep("average-checkpoints", *inputs, inputs[0], "-o", "x"), "named twice")
+    assert contents(run) == before
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("model.widht=16", "model.widht: unknown key (did you mean width?)"),
+        ("training.schedule.warmup=4", "(did you mean warmup_updates?)"),
+        ("model.encoder.heads=3", "width 16 is not a multiple of encoder.heads 3"),
+        ("model.width=many", "model.width: must be a whole number"),
+        ("training.max_updates=0", "must be more than 0"),
+        ("training.checkpoints.average_last=9", "raise keep_last"),
+        ("training.validation.best_by=blue", "(did you mean bleu?)"),
+        ("model.decoder.sublayers=[self_attention]", "never look at the source: add"),
+        ("nonsense", "key.path=value"),
+        ("text.vocabulary.sharing=separate", "needs one vocabulary"),
+    ],
+)
+def test_recipes_that_make_no_sense(nmtdeep, data, tmp_path, change, said):
+    refused(train(nmtdeep, tmp_path / "run", change), said)
+    assert not (tmp_path / "run").exists()
+
+
+def test_every_problem_of_a_recipe_at_once(nmtdeep, data, tmp_path):
+    (tmp_path / "bad.yaml").write_text(
+        RECIPE.replace("merges", "merge").replace("warmup_updates", "warmup_update")
+    )
+    done = train(nmtdeep, tmp_path / "run", "model.width=17", recipe=tmp_path / "bad.yaml")
+    assert done.code == 2
+    assert "bad.yaml:3: text.bpe.merge: unknown key (did you mean merges?)" in done.err
+    assert "training.schedule.warmup_update: unknown key (did you mean warmup_updates?)" in done.err
+    refused(train(nmtdeep, tmp_path / "run", recipe="multi30k-en-d"), "did you mean multi30k-en-de")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--device", "tpu"), "unknown device tpu: use auto, cpu, cuda or cuda:N"),
+        (("--device", "meta"), "unknown device meta"),
+        (("--precision", "fp17"), "fp17"),
+        (("--precision", "fp16", "--device", "cpu"), "fp16 needs a GPU: use --precision bf16"),
+    ],
+)
+def test_devices_and_precisions_that_are_not_there(nmtdeep, data, whole, tmp_path, options, said):
+    refused(nmtdeep("translate", "-m", whole, *options, stdin=b"x\n"), said)
+    done = nmtdeep("train", "tiny.yaml", "--data", "data", "--out", tmp_path / "run", *options)
+    refused(done, said)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_no_gpu(nmtdeep, whole):
+    done = nmtdeep("translate", "-m", whole, "--device", "cuda", stdin=b"x\n")
+    refused(done, "no CUDA device here: use --device cpu")
+
+
+def test_places_that_cannot_be_written_to(nmtdeep, data, whole, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    for out in (tmp_path / "file", tmp_path / "file" / "run", "/proc/run"):
+        refused(train(nmtdeep, out), f"cannot write to {out}: ", "choose another --out")
+        refused(
+            nmtdeep("preprocess", "tiny.yaml", "--train", "train", "--valid", "valid", "--out", out)
+        )
+        inner = f"{out}/x"
+        refused(nmtdeep("translate", "-m", whole, "-o", inner, stdin=b"x\n"), "cannot write")
+    assert (tmp_path / "file").read_text() == "mine"
+    refused(train(nmtdeep, "data"), "data is a data directory: choose another --out")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_at_the_end_of_a_translation(nmtdeep, whole):
+    refused(nmtdeep("translate", "-m", whole, "-o", "/dev/full", stdin=b"x\n"), "make room")
+
+
+def test_a_full_disk_under_the_log(nmtdeep, data, tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "train.log").write_text("x" * 30_000)
+    full = Interrupt("nmtdeep.training.loop:train_update", 3, "full")
+    done = train(nmtdeep, run, interrupt=full)
+    assert done.code == 2
+    last = done.err.splitlines()[-1]
+    assert last.startswith("nmtdeep: error: ") and "same command again" in last
+    assert "Traceback" not in done.err
+    assert train(nmtdeep, run).code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "stdin", "said"),
+    [
+        (("--n-best", 3, "--beam", 2), b"x\n", "needs a beam at least as large: raise --beam"),
+        (("-i", "nowhere.en"), b"", "nowhere.en: no such file: check the path"),
+        ((), b"one\nzw\xf6lf\n", ":2: not valid UTF-8"),
+        (("--long-lines", "error", "--max-source-tokens", 4), b"x " * 9, "input line 1 has"),
+    ],
+)
+def test_translations_that_cannot_be(nmtdeep, whole, options, stdin, said):
+    refused(nmtdeep("translate", "-m", whole, "-q", *options, stdin=stdin), said)
+
+
+def test_bad_input_leaves_the_last_translation_alone(nmtdeep, whole, tmp_path):
+    text, out = tmp_path / "text", tmp_path / "out"
+    text.write_bytes(b"Password\n" * 9 + b"zw\xf6lf\n")
+    out.write_text("yesterday's\n")
+    refused(nmtdeep("translate", "-m", whole, "-i", text, "-o", out), "text:10: not valid UTF-8")
+    assert out.read_text() == "yesterday's\n"
+    text.write_text("Password\n")
+    done = nmtdeep("translate", "-m", whole, "-i", text, "-o", text)
+    refused(done, "is the input too: choose another --output")
+    assert text.read_text() == "Password\n"
+
+
+def test_training_that_diverges(nmtdeep, data, tmp_path):
+    run = tmp_path / "run"
+    wild = ("training.schedule.lr=1e30", "training.schedule.warmup_init_lr=1e-3")
+    done = train(nmtdeep, run, *wild)
+    assert done.code == 2
+    assert done.err.splitlines()[-1].startswith("nmtdeep: error: training diverged at update ")
+    assert "Traceback" not in done.err

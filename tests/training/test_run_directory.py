@@ -1,0 +1,154 @@
+"""The run directory: what is kept, which links lead where, one training at a time."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from nmtdeep import checkpoint
+from nmtdeep.config import Recipe
+from nmtdeep.errors import CheckpointError, UserError
+from nmtdeep.training.run_directory import RunDirectory, differences, open_run
+from nmtdeep.training.state import Progress
+
+LAST_2_BEST_1 = {"training": {"checkpoints": {"keep_last": 2, "keep_best": 1}}}
+
+
+@pytest.fixture
+def run(tmp_path: Path, tiny_run) -> RunDirectory:
+    """An empty run that keeps the 2 newest and the best checkpoint."""
+    recipe = Recipe.model_validate(LAST_2_BEST_1 | {"text": tiny_run.recipe.text.model_dump()})
+    return RunDirectory(tmp_path, recipe, tiny_run.pipeline)
+
+
+def save(run: RunDirectory, progress: Progress, *, planned: bool = True) -> Progress:
+    run.save({"weight": torch.zeros(2)}, {}, progress, planned=planned)
+    return progress
+
+
+def kept(run: RunDirectory) -> list[int]:
+    return list(checkpoint.saved(run.path))
+
+
+def links(run: RunDirectory) -> dict[str, str]:
+    return {path.name: str(path.readlink()) for path in run.path.iterdir() if path.is_symlink()}
+
+
+def test_the_newest_the_best_and_the_linked_are_kept(run):
+    progress = Progress()
+    for update, score in ((1, -4.0), (2, -2.0), (3, -3.0), (4, None), (5, -2.5), (6, -2.0)):
+        progress = dataclasses.replace(progress, update=update, score=None)
+        progress = save(run, progress if score is None else progress.validated(score))
+    assert kept(run) == [2, 5, 6]
+    assert links(run) == {"checkpoint_last": "checkpoint_6", "checkpoint_best": "checkpoint_2"}
+    assert checkpoint.locate(run.path).name == "checkpoint_2"
+
+
+def test_links_are_relative_so_that_a_run_can_be_moved(run, tmp_path):
+    save(run, Progress(update=3).validated(-1.0))
+    moved = tmp_path.rename(tmp_path.with_name("moved"))
+    assert checkpoint.locate(moved) == (moved / "checkpoint_3").resolve()
+    moved.rename(tmp_path)
+
+
+def test_what_an_interruption_saved_goes_with_the_next(run):
+    for update in (2, 4):
+        save(run, Progress(update=update))
+    save(run, Progress(update=5), planned=False)
+    assert kept(run) == [2, 4, 5]
+    save(run, Progress(update=7), planned=False)
+    assert kept(run) == [2, 4, 7]
+    save(run, Progress(update=8))
+    assert kept(run) == [4, 8]
+
+
+def test_mending_finishes_what_a_kill_cut_short(run):
+    first = save(run, Progress(update=1).validated(-3.0))
+    second = save(run, dataclasses.replace(first, update=2).validated(-2.0))
+    for name in (checkpoint.LAST, checkpoint.BEST):  # as if killed before the links moved
+        checkpoint.point(run.path, name, run.path / "checkpoint_1")
+    (run.path / ".checkpoint_3.partial").mkdir()
+    (run.path / ".checkpoint_1.old").mkdir()
+    (run.path / ".checkpoint_last.partial").symlink_to("checkpoint_1")
+    run.mend(second)
+    assert links(run) == {"checkpoint_last": "checkpoint_2", "checkpoint_best": "checkpoint_2"}
+    assert not list(run.path.glob(".checkpoint*"))
+
+
+def test_mending_drops_a_link_to_what_was_deleted(run):
+    first = save(run, Progress(update=1))
+    save(run, dataclasses.replace(first, update=2).validated(-2.0))
+    checkpoint.remove(run.path / "checkpoint_2")
+    run.mend(first)
+    assert links(run) == {"checkpoint_last": "checkpoint_1"}
+
+
+def test_forgets_later_and_broken_records(run):
+    records = [{"kind": "train", "update": update} for update in (1, 2, 3)]
+    whole = [json.dumps(record) + "\n" for record in records]
+    broken = ["\0\0\0\n", "{}\n", '"text"\n', '{"kind": "train", "upd']
+    (run.path / "train.jsonl").write_text("".join(whole + broken))
+    table = ["update\tepoch\tloss\n", "2\t0\t1.5\n", "4\t0\t1.2\n", "2"]
+    (run.path / "validations.tsv").write_text("".join(table))
+    run.forget_after(2)
+    assert (run.path / "train.jsonl").read_text() == "".join(whole[:2])
+    assert (run.path / "validations.tsv").read_text() == "".join(table[:2])
+
+
+def test_forgetting_nothing_writes_nothing(run):
+    file = run.path / "train.jsonl"
+    file.write_text('{"update": 1}\n')
+    before = file.stat()
+    run.forget_after(1)
+    assert (file.stat().st_ino, file.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+def test_a_damaged_newest_checkpoint_is_named(run):
+    save(run, Progress(update=1))
+    (run.path / "checkpoint_2").mkdir()
+    with pytest.raises(CheckpointError, match=r"checkpoint_2 is damaged .* from update 1$"):
+        run.newest()
+    (run.path / "checkpoint_2").rmdir()
+    assert run.newest() == run.path / "checkpoint_1"
+
+
+def test_one_training_at_a_time(run):
+    with (
+        open_run(run.path, run.recipe, run.pipeline),
+        pytest.raises(UserError, match="another process is training in"),
+        open_run(run.path, run.recipe, run.pipeline),
+    ):
+        pass
+    with open_run(run.path, run.recipe, run.pipeline) as again:
+        assert again.newest() is None
+
+
+def test_a_run_without_its_config(run):
+    save(run, Progress(update=1))
+    with (
+        pytest.raises(CheckpointError, match=r"holds checkpoints but no config\.yaml"),
+        open_run(run.path, run.recipe, run.pipeline),
+    ):
+        pass
+
+
+def test_changes_that_a_run_may_take_are_told(run):
+    with open_run(run.path, run.recipe, run.pipeline) as opened:
+        save(opened, Progress(update=1))
+    training = run.recipe.training.model_copy(update={"max_updates": 7, "label_smoothing": 0.2})
+    other = run.recipe.model_copy(update={"training": training})
+    with open_run(run.path, other, run.pipeline) as reopened:
+        assert reopened.changes == (
+            "training.max_updates: 100000 -> 7",
+            "training.label_smoothing: 0.1 -> 0.2",
+        )
+
+
+def test_differences():
+    old, new = {"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": 1, "c": 5}, "e": 4}
+    assert differences(old, new) == ["a.c: 2 -> 5", "d: 3 -> None", "e: None -> 4"]
+    assert differences(old, old) == []
