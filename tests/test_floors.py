@@ -1,0 +1,157 @@
+"""The house rules that a machine can check: floors, sizes, and help that answers at once."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+# A module belongs to the longest name here that it starts with, and imports from its own floor or
+# below. A module that no name covers fails the test: give it a floor.
+FLOORS = {
+    "nmtdeep": 0,
+    "nmtdeep.config": 0,
+    "nmtdeep.errors": 0,
+    "nmtdeep.text": 0,
+    "nmtdeep.data": 1,
+    "nmtdeep.model": 2,
+    "nmtdeep.model.layers": 2,
+    "nmtdeep.model.transformer": 3,
+    "nmtdeep.model.initialisation": 3,
+    "nmtdeep.model.growth": 3,
+    "nmtdeep.model.build": 3,
+    "nmtdeep.training": 4,
+    "nmtdeep.decoding": 4,
+    "nmtdeep.checkpoint": 4,
+    "nmtdeep.averaging": 4,
+    "nmtdeep.preprocessing": 4,
+    "nmtdeep.scoring": 4,
+    "nmtdeep.demo": 4,
+    "nmtdeep.analysis": 4,
+    "nmtdeep.export": 4,
+    "nmtdeep.cli": 5,
+    "nmtdeep.__main__": 5,
+}
+# Rooms that must not know of others although the floors would let them.
+STRANGERS = {
+    "nmtdeep.config": ("torch", "numpy", "nmtdeep.text", "nmtdeep.data"),
+    "nmtdeep.text": ("torch",),
+    "nmtdeep.model.layers": ("nmtdeep.config", "nmtdeep.text", "nmtdeep.data", "pathlib"),
+    "nmtdeep.decoding.search": ("nmtdeep",),
+    "nmtdeep.model": ("nmtdeep.data",),
+    "nmtdeep.data": ("torch.nn",),
+    "nmtdeep": ("pickle",),
+}
+LINES, FUNCTION_LINES = 350, 60
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {name_of(path): path for path in sorted((ROOT / "nmtdeep").rglob("*.py"))}
+SOURCES = [
+    path
+    for folder in ("nmtdeep", "tests", "benchmarks", "scripts")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+]
+
+
+def imports(name: str, tree: ast.AST) -> Iterator[str]:
+    """Every module or object that a module imports, inside functions too, by its full name."""
+    package = name if MODULES[name].name == "__init__.py" else name.rpartition(".")[0]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        if isinstance(node, ast.ImportFrom):
+            origin = node.module or ""
+            if node.level:
+                parts = package.split(".")
+                above = parts[: len(parts) - node.level + 1]
+                origin = ".".join([*above, *([node.module] if node.module else [])])
+            yield from (f"{origin}.{alias.name}" for alias in node.names)
+
+
+def within(name: str, room: str) -> bool:
+    return name == room or name.startswith(f"{room}.")
+
+
+def floor(name: str) -> int:
+    """The floor of a module, or of the module that an imported object lives in."""
+    while name not in MODULES:
+        name = name.rpartition(".")[0]
+    rooms = [room for room in FLOORS if within(name, room) and (room != "nmtdeep" or name == room)]
+    assert rooms, f"{name} has no floor: add it to FLOORS"
+    return FLOORS[max(rooms, key=len)]
+
+
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module_imports_from_its_own_floor_or_below(name: str) -> None:
+    found = list(imports(name, parsed(MODULES[name])))
+    above = [one for one in found if within(one, "nmtdeep") and floor(one) > floor(name)]
+    assert not above, f"{name} (floor {floor(name)}) imports from above: {above}"
+    for room, strangers in STRANGERS.items():
+        met = [one for one in found for stranger in strangers if within(one, stranger)]
+        assert not met or not within(name, room), f"{name} must not import {met}"
+
+
+def test_the_reader_of_imports_sees_all_kinds() -> None:
+    code = """
+import torch.nn as nn
+from nmtdeep.data import batching
+from . import search
+from ..model.build import build
+def later():
+    from nmtdeep.cli.main import app
+"""
+    assert list(imports("nmtdeep.decoding.forced", ast.parse(code))) == [
+        "torch.nn",
+        "nmtdeep.data.batching",
+        "nmtdeep.decoding.search",
+        "nmtdeep.model.build.build",
+        "nmtdeep.cli.main.app",
+    ]
+    assert floor("nmtdeep.model.build.build") == 3
+    assert floor("nmtdeep.model.layers.attention.attend") == 2
+    assert floor("nmtdeep.__version__") == 0
+    assert within("torch.nn", "torch")
+    assert not within("torchvision", "torch")
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_and_functions_are_short(path: Path) -> None:
+    count = len(path.read_text(encoding="utf-8").splitlines())
+    assert count <= LINES, f"{count} lines: split it"
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno:
+            # The options of a command stand in its signature, which is a list and no code.
+            length = node.end_lineno - node.body[0].lineno + 1
+            assert length <= FUNCTION_LINES, f"{node.name} has {length} lines: split it"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["train", "--help"], ["translate", "--help"]], ids=str
+)
+def test_help_does_not_wait_for_torch(arguments: list[str]) -> None:
+    code = (
+        "import sys; from nmtdeep.cli.main import app\n"
+        f"try: app({arguments!r})\n"
+        "except SystemExit as left: assert not left.code\n"
+        "slow = {'torch', 'numpy', 'sacrebleu', 'sacremoses'} & set(sys.modules)\n"
+        "sys.exit(f'imported {slow}' if slow else 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=False, cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Usage:" in done.stdout or done.stdout.startswith("nmtdeep ")
