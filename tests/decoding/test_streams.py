@@ -1,0 +1,204 @@
+"""Lines in and out: files in fixed chunks, pipes as they come, each output format read back."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nmtdeep.decoding import streams
+from nmtdeep.decoding.streams import chunks, render, translate, writer
+from nmtdeep.decoding.translator import Candidate, Translation, Translator
+from nmtdeep.errors import UserError
+
+NASTY = ["a\u2028b", "c\rd", "e\x0bf\x0cg\u0085h", "", "last"]
+FOUND = Translation(
+    "Zwei\u2028 Katzen",
+    ("zwei", "kat@@", "zen"),
+    (
+        Candidate("Two cats.", "Two cats .", ("Two", "ca@@", "ts", "."), -4.5, -1.25, (-1.5, -3.0)),
+        Candidate('A "cat"', "A cat", ("A", "cat"), -6.0, -2.0, (-6.0,)),
+    ),
+)
+ONE = Translation(FOUND.source, FOUND.subwords, FOUND.candidates[:1])
+
+
+# Reading
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "BUFFER", 3)
+
+
+def write(path: Path, lines: list[str]) -> Path:
+    path.write_bytes("".join(f"{line}\n" for line in lines).encode())
+    return path
+
+
+@pytest.mark.usefixtures("small")
+def test_a_file_comes_in_chunks_of_one_size(tmp_path: Path) -> None:
+    lines = [str(number) for number in range(7)]
+    assert list(chunks(str(write(tmp_path / "in", lines)))) == [lines[:3], lines[3:6], lines[6:]]
+    assert list(chunks(str(write(tmp_path / "in", lines[:6])))) == [lines[:3], lines[3:6]]
+    (tmp_path / "in.gz").write_bytes(gzip.compress(b"a\nb"))
+    assert list(chunks(str(tmp_path / "in.gz"))) == [["a", "b"]]
+
+
+def test_a_line_ends_at_a_line_feed_only(tmp_path: Path) -> None:
+    assert list(chunks(str(write(tmp_path / "in", NASTY)))) == [NASTY]
+
+
+@pytest.mark.usefixtures("small")
+def test_stdin_from_a_file_is_read_as_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [str(number) for number in range(4)]
+    with write(tmp_path / "in", lines).open(encoding="utf-8") as file:
+        monkeypatch.setattr("sys.stdin", file)
+        assert list(chunks("-")) == [lines[:3], lines[3:]]
+
+
+@pytest.fixture
+def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.BufferedWriter]:
+    """The writing end of a pipe that stdin reads."""
+    reading, writing = os.pipe()
+    with open(reading, encoding="utf-8") as file, open(writing, "wb") as end:  # noqa: PTH123
+        monkeypatch.setattr("sys.stdin", file)
+        yield end
+
+
+def test_a_pipe_is_answered_before_it_ends(pipe: io.BufferedWriter) -> None:
+    arriving = chunks("-")
+    for line in ("one", "two\u2028"):
+        pipe.write(f"{line}\n".encode())
+        pipe.flush()
+        assert next(arriving) == [line]
+    pipe.write(b"three\nfour")
+    pipe.close()
+    assert next(arriving) == ["three", "four"]
+    assert list(arriving) == []
+
+
+@pytest.mark.usefixtures("small")
+def test_a_fast_pipe_loses_nothing(pipe: io.BufferedWriter) -> None:
+    lines = [f"line {number}" for number in range(50)]
+
+    def feed() -> None:
+        with pipe:
+            pipe.write("".join(f"{line}\n" for line in lines).encode())
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    found = list(chunks("-"))
+    feeder.join()
+    assert [line for chunk in found for line in chunk] == lines
+    assert max(map(len, found)) <= 3
+
+
+def test_what_is_wrong_with_a_pipe_is_told(pipe: io.BufferedWriter) -> None:
+    pipe.write(b"good\n\xff\n")
+    pipe.close()
+    with pytest.raises(UserError, match=":2: not valid UTF-8"):
+        list(chunks("-"))
+
+
+# Writing
+
+
+def test_json_reads_back(tiny_run: Any) -> None:
+    line = render(FOUND, 4, "json", "raw")
+    assert line.endswith("\n")
+    record = json.loads(line)
+    assert (record["line"], record["source"]) == (5, "Zwei\u2028 Katzen")
+    assert record["translations"] == [
+        {
+            "text": one.text,
+            "tokenised": one.tokenised,
+            "subwords": list(one.subwords),
+            "score": one.score,
+            "log_prob": one.log_prob,
+        }
+        for one in FOUND.candidates
+    ]
+
+
+def test_tsv_has_five_columns() -> None:
+    rows = [line.split("\t") for line in render(FOUND, 4, "tsv", "tokenised").split("\n")[:-1]]
+    assert rows == [
+        ["5", "1", "-1.250000", "-4.500000", "Two cats ."],
+        ["5", "2", "-2.000000", "-6.000000", "A cat"],
+    ]
+
+
+def test_fairseqs_lines() -> None:
+    assert render(ONE, 4, "fairseq", "raw").split("\n") == [
+        "S-4\tzwei kat@@ zen",
+        "H-4\t-1.25\tTwo ca@@ ts .",
+        "D-4\t-1.25\tTwo cats.",
+        "P-4\t-1.5000 -3.0000",
+        "",
+    ]
+    kinds = [line[:4] for line in render(FOUND, 4, "fairseq", "raw").splitlines()]
+    assert kinds == ["S-4\t", *["H-4\t", "D-4\t", "P-4\t"] * 2]
+
+
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [("raw", "Two cats."), ("tokenised", "Two cats ."), ("bpe", "Two ca@@ ts .")],
+)
+def test_text_is_one_line(form: str, expected: str) -> None:
+    assert render(ONE, 4, "text", form) == f"{expected}\n"
+    first, second, rest = render(FOUND, 4, "text", form).split("\n")
+    assert first == f"4 ||| {expected} ||| -1.250000"
+    assert second.endswith("||| -2.000000")
+    assert rest == ""
+
+
+def test_a_file_is_translated_line_by_line(
+    translator: Callable[..., Translator], tiny_run: Any, tmp_path: Path
+) -> None:
+    source = write(tmp_path / "in", [*NASTY, *tiny_run.sources])
+    out: dict[str, str] = {}
+    for form in ("text", "json", "fairseq"):
+        written: list[str] = []
+        made = translator(n_best=1)
+        count = translate(made, str(source), written.append, form=form, output_form="raw")
+        out[form] = "".join(written)
+        assert count == len(NASTY) + len(tiny_run.sources)
+    records = [json.loads(line) for line in out["json"].split("\n")[:-1]]
+    assert [record["source"] for record in records] == [*NASTY, *tiny_run.sources]
+    texts = [record["translations"][0]["text"] for record in records]
+    assert out["text"] == "".join(f"{text}\n" for text in texts)
+    assert texts[NASTY.index("")] == ""
+    shares = [line for line in out["fairseq"].split("\n") if line.startswith("P-")]
+    for record, line in zip(records, shares, strict=True):
+        values = [float(value) for value in line.partition("\t")[2].split()]
+        total = record["translations"][0]["log_prob"]
+        # Each is printed to four digits.
+        assert sum(values) == pytest.approx(total, abs=1e-3 + 5e-5 * len(values))
+
+
+def test_a_gz_file_is_packed_and_a_full_one_is_told(tmp_path: Path) -> None:
+    for name, read in (
+        ("out", Path.read_bytes),
+        ("out.gz", lambda path: gzip.decompress(path.read_bytes())),
+    ):
+        with writer(str(tmp_path / name)) as put:
+            put("ä\u2028\r\nb\n")
+        assert read(tmp_path / name) == "ä\u2028\r\nb\n".encode()
+    with (
+        pytest.raises(UserError, match=r"cannot write .*missing/out"),
+        writer(str(tmp_path / "missing/out")),
+    ):
+        pass
+    if Path("/dev/full").exists():
+        with pytest.raises(UserError, match="No space left"), writer("/dev/full") as put:
+            put("x" * 100_000)

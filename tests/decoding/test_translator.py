@@ -1,0 +1,257 @@
+"""From raw lines to raw lines with a tiny run: order, batching, ensembles, blank and long lines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from nmtdeep.checkpoint import load
+from nmtdeep.decoding.translator import (
+    Candidate,
+    Sampling,
+    Settings,
+    Translation,
+    Translator,
+    resolve_device,
+    settings_of,
+)
+from nmtdeep.errors import CheckpointError, UserError
+from nmtdeep.text.vocabulary import EOS, PAD, UNK
+
+Make = Callable[..., Translator]
+LINES = [
+    "The flow meter units to send.",
+    "",
+    "Move.",
+    "Blocking\u2028local\u0085data\x0baway",
+    "   ",
+    "a\rb",
+    "The hostname of your broker, or the address of it; and what is more, its port & its name!",
+    "日本語 🙂 żółć",
+]
+
+
+def alike(one: Translation, other: Translation) -> bool:
+    """The same translations, their scores to within the order of float32 sums."""
+    pairs = list(zip(one.candidates, other.candidates, strict=True))
+    return all(
+        a.subwords == b.subwords
+        and a.text == b.text
+        and math.isclose(a.score, b.score, rel_tol=1e-5, abs_tol=1e-5)
+        for a, b in pairs
+    )
+
+
+def test_as_many_lines_out_as_in_each_in_its_place(translator: Make) -> None:
+    found = list(translator().translate(LINES))
+    assert [one.source for one in found] == LINES
+    for line, one in zip(LINES, found, strict=True):
+        assert len(one.candidates) == 1
+        assert (one.text == "") == (not line.strip())
+        assert "\n" not in one.text
+
+
+def test_a_blank_line_stays_blank(translator: Make) -> None:
+    for settings in ({}, {"n_best": 3}, {"sampling": Sampling(), "n_best": 2}):
+        (one,) = translator(**settings).translate([" \t"])
+        assert set(one.candidates) == {Candidate("", "", (), 0.0, 0.0)}
+        assert len(one.candidates) == settings.get("n_best", 1)
+    assert list(translator().translate([])) == []
+
+
+@pytest.mark.parametrize("settings", [{"batch_tokens": 1}, {"batch_tokens": 90}, {"beam": 1}])
+def test_batching_changes_nothing(settings: dict, translator: Make, tiny_run: Any) -> None:
+    lines = [*LINES, *tiny_run.sources]
+    together = list(translator(n_best=1, **{**settings, "batch_tokens": 4096}).translate(lines))
+    apart = list(translator(n_best=1, **settings).translate(lines))
+    singly = [next(iter(translator(**settings).translate([line]))) for line in lines[:8]]
+    buffered = list(translator(**settings).translate(lines, buffer=3))
+    assert all(map(alike, together, apart))
+    assert all(map(alike, together, singly))
+    assert all(map(alike, together, buffered))
+    assert len({one.text for one in together}) > 3  # the model does look at its source
+
+
+def test_n_best_is_sorted_and_distinct(translator: Make, tiny_run: Any) -> None:
+    first = list(translator(beam=4, n_best=1).translate(tiny_run.sources))
+    for best, one in zip(
+        first, translator(beam=4, n_best=4).translate(tiny_run.sources), strict=True
+    ):
+        scores = [candidate.score for candidate in one.candidates]
+        assert scores == sorted(scores, reverse=True)
+        assert len({candidate.subwords for candidate in one.candidates}) == 4
+        assert one.candidates[0].subwords == best.candidates[0].subwords
+
+
+def test_scores_are_sums_over_the_penalty(translator: Make, tiny_run: Any) -> None:
+    settings = {"lenpen": 0.7, "n_best": 3}
+    for one in translator(lenpen_form="length", **settings).translate(tiny_run.sources):
+        for found in one.candidates:
+            assert len(found.each) == len(found.subwords) + 1
+            assert found.log_prob == pytest.approx(sum(found.each), rel=1e-5)
+            assert found.score == pytest.approx(found.log_prob / len(found.each) ** 0.7)
+    for one in translator(lenpen_form="none", **settings).translate(tiny_run.sources):
+        assert all(found.score == found.log_prob for found in one.candidates)
+
+
+def test_the_best_is_what_a_search_by_the_whole_model_finds(
+    translator: Make, tiny_run: Any
+) -> None:
+    """Greedy search without cache, batch or padding: the argmax of a full forward, repeated."""
+    made = translator(beam=1, max_length_factor=0.0, max_length_constant=12)
+    (model,) = made.models
+    for line, found in zip(tiny_run.sources, made.translate(tiny_run.sources), strict=True):
+        source = torch.tensor([tiny_run.pipeline.encode_source(line)])
+        target = [EOS]
+        while len(target) < 12:
+            logits = model.output(model(source, torch.tensor([target])))[0, -1]
+            logits[PAD] = -math.inf
+            if len(target) == 1:
+                logits[EOS] = -math.inf
+            target.append(int(logits.argmax()))
+            if target[-1] == EOS:
+                break
+        words = tiny_run.pipeline.target.vocabulary.words(target[1:])
+        assert found.candidates[0].subwords == tuple(words)
+
+
+def test_the_same_model_twice_is_the_model(translator: Make, tiny_run: Any) -> None:
+    once = translator(n_best=3).translate(tiny_run.sources)
+    twice = translator(tiny_run.newer, tiny_run.newer, n_best=3).translate(tiny_run.sources)
+    assert all(map(alike, once, twice))
+
+
+def test_an_ensemble_averages_probabilities(translator: Make, tiny_run: Any) -> None:
+    both = translator(tiny_run.older, tiny_run.newer, beam=1)
+    (one,) = both.translate(tiny_run.sources[:1])
+    source = torch.tensor([tiny_run.pipeline.encode_source(tiny_run.sources[0])])
+    vocabulary = tiny_run.pipeline.target.vocabulary
+    ids = [*vocabulary.ids(one.candidates[0].subwords), EOS]
+    assert UNK not in ids
+    each = [
+        model.output(model(source, torch.tensor([[EOS, *ids[:-1]]])))[0].softmax(dim=1)
+        for model in both.models
+    ]
+    assert not torch.allclose(each[0], each[1], atol=1e-3)
+    mean = ((each[0] + each[1]) / 2).log()
+    expected = [mean[place, token].item() for place, token in enumerate(ids)]
+    assert one.candidates[0].each == pytest.approx(expected, abs=1e-5)
+
+
+def test_models_of_other_vocabularies_are_no_ensemble(tiny_run: Any) -> None:
+    one, two = load(tiny_run.older), load(tiny_run.newer)
+    side = two.pipeline.source
+    tokens = (*side.vocabulary.tokens[:-1], "another")
+    vocabulary = type(side.vocabulary)(tokens, side.vocabulary.counts)
+    changed = type(two.pipeline).of(two.pipeline.config, (side.bpe, side.bpe), [vocabulary] * 2)
+    object.__setattr__(two, "pipeline", changed)
+    with pytest.raises(CheckpointError, match=r"checkpoint_20 and .*checkpoint_15"):
+        Translator.of([one, two], Settings())
+
+
+# Long lines
+
+
+def test_a_long_line_in_pieces_is_the_translation_of_the_pieces(
+    translator: Make, tiny_run: Any
+) -> None:
+    whole = tiny_run.pipeline.split_source(LINES[6])
+    limit = len(whole) // 2 - 1  # so that it takes three
+    made = translator(max_source_tokens=limit, n_best=2)
+    (found,) = made.translate([LINES[6]])
+    size = math.ceil(len(whole) / 3)
+    pieces = [" ".join(whole[first : first + size]) for first in range(0, len(whole), size)]
+    assert len(pieces) == 3
+    parts = list(translator(input_form="bpe", n_best=2).translate(pieces))
+    for rank, candidate in enumerate(found.candidates):
+        each = [part.candidates[rank] for part in parts]
+        assert candidate.subwords == sum((one.subwords for one in each), ())
+        assert candidate.text == " ".join(one.text for one in each)
+        assert candidate.log_prob == pytest.approx(sum(one.log_prob for one in each), rel=1e-4)
+    assert found.subwords == tuple(whole)
+    assert made.cut_lines == 1
+
+
+def test_a_long_line_cut_short_is_its_beginning(translator: Make, tiny_run: Any) -> None:
+    whole = tiny_run.pipeline.split_source(LINES[6])
+    made = translator(max_source_tokens=5, long_lines="truncate")
+    (found,) = made.translate([LINES[6]])
+    (beginning,) = translator(input_form="bpe").translate([" ".join(whole[:5])])
+    assert alike(found, beginning)
+    assert made.cut_lines == 1
+
+
+def test_a_long_line_can_be_an_error_that_names_it(translator: Make, tiny_run: Any) -> None:
+    count = len(tiny_run.pipeline.split_source(LINES[6]))
+    made = translator(max_source_tokens=count, long_lines="error")
+    assert len(list(made.translate(LINES))) == len(LINES)
+    assert made.cut_lines == 0
+    made = translator(max_source_tokens=count - 1, long_lines="error")
+    with pytest.raises(UserError, match=f"input line 7 has {count} tokens, more than {count - 1}"):
+        list(made.translate(LINES, buffer=2))
+
+
+def test_lengths_stay_within_the_limit(translator: Make, tiny_run: Any) -> None:
+    made = translator(max_length_factor=0.5, max_length_constant=2)
+    for line, found in zip(tiny_run.sources, made.translate(tiny_run.sources), strict=True):
+        source = len(tiny_run.pipeline.encode_source(line))
+        assert len(found.candidates[0].each) <= int(0.5 * source) + 2
+
+
+# Draws
+
+
+def test_draws_depend_on_the_seed_alone(translator: Make, tiny_run: Any) -> None:
+    def texts(seed: int) -> list[list[str]]:
+        made = translator(sampling=Sampling(seed=seed), n_best=2)
+        return [
+            [candidate.text for candidate in one.candidates]
+            for one in made.translate(tiny_run.sources)
+        ]
+
+    assert texts(1) == texts(1) != texts(2)
+    assert any(one != two for one, two in texts(1))
+
+
+def test_a_cold_draw_is_greedy(translator: Make, tiny_run: Any) -> None:
+    cold = translator(sampling=Sampling(temperature=1e-4)).translate(tiny_run.sources)
+    greedy = translator(beam=1).translate(tiny_run.sources)
+    for one, other in zip(cold, greedy, strict=True):
+        assert one.candidates[0].subwords == other.candidates[0].subwords
+
+
+# Settings and devices
+
+
+def test_settings_are_the_recipes(tiny_run: Any) -> None:
+    settings = settings_of(load(tiny_run.newer))
+    recipe = tiny_run.recipe.decoding
+    for name, value in recipe.model_dump().items():
+        assert getattr(settings, name) == value
+    assert (settings.beam, settings.max_length_constant) == (3, 4)  # not the defaults
+    assert settings.input_form == "raw"
+
+
+def test_devices_that_are_not_there() -> None:
+    assert resolve_device("cpu") == torch.device("cpu")
+    with pytest.raises(UserError, match="unknown device tpu"):
+        resolve_device("tpu")
+    if not torch.cuda.is_available():
+        assert resolve_device("auto") == torch.device("cpu")
+        with pytest.raises(UserError, match="use --device cpu"):
+            resolve_device("cuda")
+
+
+def test_bf16_translates(translator: Make, tiny_run: Any) -> None:
+    rough = Translator.load([tiny_run.newer], device="cpu", precision="bf16")
+    exact = translator()
+    scores = [
+        [one.candidates[0].log_prob / len(one.candidates[0].each) for one in found]
+        for found in (rough.translate(tiny_run.sources), exact.translate(tiny_run.sources))
+    ]
+    assert rough.models[0].output.weight.dtype == torch.bfloat16
+    assert scores[0] == pytest.approx(scores[1], abs=0.1)
