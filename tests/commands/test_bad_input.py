@@ -264,6 +264,17 @@ def test_a_full_disk_at_the_end_of_a_translation(nmtdeep, whole):
     refused(nmtdeep("translate", "-m", whole, "-o", "/dev/full", stdin=b"x\n"), "make room")
 
 
+def test_a_full_disk_while_preprocessing(nmtdeep, tmp_path):
+    arguments = (
+        "preprocess", "tiny.yaml", "--train", "train", "--valid", "valid", "--out",
+        tmp_path / "data", "--workers", 1, "-q",
+    )  # fmt: skip
+    full = Interrupt("nmtdeep.preprocessing.procedure:CorpusWriter", 1, "full", room=1000)
+    refused(nmtdeep(*arguments, interrupt=full), "then run the same command again")
+    assert not (tmp_path / "data").exists()
+    assert nmtdeep(*arguments).code == 0
+
+
 def test_a_full_disk_under_the_log(nmtdeep, data, tmp_path):
     run = tmp_path / "run"
     run.mkdir()

@@ -177,3 +177,18 @@ def test_a_full_disk_while_saving(nmtdeep, whole, tmp_path):
 
 def _checkpoints(run: Path) -> list[str]:
     return sorted(path.name for path in run.glob("checkpoint_*") if not path.is_symlink())
+
+
+def test_bpe_dropout_is_the_recipe_s_and_keeps_one_epoch_on_disk(nmtdeep, dropout_data, tmp_path):
+    found = {}
+    for dropout in (0.1, 0.5):
+        run = tmp_path / str(dropout)
+        more = ("training.max_updates=12", "training.validation.patience=0")
+        stop = (*more, f"text.bpe.dropout={dropout}")
+        done = train(nmtdeep, run, *stop, recipe="dropout.yaml", data="data-dropout")
+        assert done.code == 0, done.err
+        epochs = {path.name.split(".")[0] for path in (run / "bpe_dropout").iterdir()}
+        assert epochs == {"epoch-1"}
+        trained = [one for one in records(run) if one["kind"] == "train"]
+        found[dropout] = sum(one["epoch"] == 1 for one in trained)
+    assert found[0.5] > found[0.1]  # more pieces make more updates of the same size
