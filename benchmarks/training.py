@@ -22,42 +22,32 @@ import platform
 import re
 import statistics
 import sys
-import time
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
 
 import naive
 import numpy as np
 import torch
+from contenders import (
+    KERNELS,
+    adapt,
+    build_ours,
+    largest_difference,
+    naive_step,
+    our_step,
+)
+from floor import Spent, Work, clocks, floor, products, since
 from rich.console import Console
 from rich.table import Table
-from torch import Tensor, nn
 
 import nmtdeep
-from nmtdeep.config.load import load_recipe
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data import batching
-from nmtdeep.data.batching import Batch, Indices
-from nmtdeep.data.corpus import RECIPE_FILE, DataDirectory, ParallelCorpus
-from nmtdeep.model.build import build, initialise
-from nmtdeep.model.transformer import Transformer
-from nmtdeep.training.update import batch_loss, make_optimiser, train_update
+from nmtdeep.data.corpus import RECIPE_FILE, DataDirectory
 
-LR = 1e-4
-ROWS = 2048  # of one matrix product of the floor
 WARM_UP = 1  # updates of each contender before the first turn
 OURS, FLOOR = "nmtdeep", "products alone"
-YARDSTICK, TUNED = "naive, SDPA", "naive, tuned"
-KERNELS = {YARDSTICK: naive.sdpa, TUNED: naive.written_out}
-PARTS = {
-    "encoder": ("self_attention", "feed_forward"),
-    "decoder": ("self_attention", "cross_attention", "feed_forward"),
-}
-LEAVES = {"qkv": "inputs", "output": "output", "inner": "0", "outer": "2"}
-Step = Callable[[Batch], float]
 
 
 def arguments() -> argparse.Namespace:
@@ -71,249 +61,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, help="CPU threads (default: torch's choice)")
     parser.add_argument("--norm", choices=("pre_norm", "post_norm"), help="default: the recipe's")
     return parser.parse_args()
-
-
-def adapt(path: Path, shape: naive.Shape, *, tokens: int, norm: str | None = None) -> Recipe:
-    """The recipe at `path` in another shape, with dropout 0.1 where `base` models have it."""
-    overrides = [
-        f"model.width={shape.width}",
-        "model.embeddings.sharing=all",
-        "model.dropout={embedding: 0.1, residual: 0.1, attention: 0, activation: 0}",
-        f"training.batches.tokens_per_update={tokens}",
-        f"training.batches.group_tokens={tokens}",
-        f"training.batches.max_tokens={tokens}",
-        "training.label_smoothing=0.1",
-        "training.clip_norm=0",
-    ]
-    for side in ("encoder", "decoder"):
-        overrides += [
-            f"model.{side}.depth={getattr(shape, side)}",
-            f"model.{side}.heads={shape.heads}",
-            f"model.{side}.feed_forward={shape.feed_forward}",
-        ]
-        if norm:
-            overrides.append(f"model.{side}.residual={norm}")
-    return load_recipe(str(path), overrides)
-
-
-def build_ours(recipe: Recipe, types: int) -> Transformer:
-    model = build(recipe.model, source_types=types, target_types=types)
-    initialise(model, recipe.model, seed=recipe.training.seed)
-    return model
-
-
-def build_naive(
-    recipe: Recipe, ours: Transformer, kernel: naive.Kernel, *, dropout: float
-) -> naive.NaiveTransformer:
-    """The naive model of the same shape with the same weights."""
-    model, encoder, decoder = recipe.model, recipe.model.encoder, recipe.model.decoder
-    shape = naive.Shape(
-        model.width, encoder.feed_forward, encoder.heads, encoder.depth, decoder.depth
-    )
-    made = naive.NaiveTransformer(
-        ours.output.weight.shape[0],
-        shape,
-        pre_norm=encoder.residual.type == "pre_norm",
-        dropout=dropout,
-        pad=ours.pad,
-        kernel=kernel,
-    )
-    made.to(ours.output.weight.dtype)
-    made.load_state_dict(renamed(dict(ours.named_parameters())))
-    return made
-
-
-def renamed(ours: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Our parameters, or their gradients, under the names and in the packing of the naive model."""
-    theirs: dict[str, Tensor] = {"embedding.weight": ours["source_embedding.weight"]}
-    for name, value in ours.items():
-        top = re.fullmatch(r"(encoder|decoder)\.norm\.(\w+)", name)
-        inner = re.fullmatch(
-            r"(encoder|decoder)\.layers\.(\d+)\.sublayers\.(\d+)\.(?:sublayer\.)?(\w+)\.(\w+)", name
-        )
-        if top:
-            theirs[f"{top[1]}_norm.{top[2]}"] = value
-        elif inner:
-            stack, layer, number, leaf, kind = inner.groups()
-            part = f"{stack}.{layer}.{PARTS[stack][int(number)]}"
-            if leaf == "norm":
-                theirs[f"{stack}.{layer}.norms.{number}.{kind}"] = value
-            elif leaf == "query":
-                packed = (value, ours[name.replace("query", "key_value")])
-                theirs[f"{part}.inputs.{kind}"] = torch.cat(packed)
-            elif leaf != "key_value":
-                theirs[f"{part}.{LEAVES[leaf]}.{kind}"] = value
-    return theirs
-
-
-def largest_difference(recipe: Recipe, types: int, batch: Batch, *, dtype: torch.dtype) -> float:
-    """Between our loss and gradients and the naive ones, relative to the largest of each tensor."""
-    smoothing = recipe.training.label_smoothing
-    ours = build_ours(recipe, types).to(dtype).eval()
-    sums = batch_loss(ours, batch, smoothing=smoothing, dtype=dtype)
-    (sums.smoothed / batch.target_tokens).backward()
-    gradients = renamed({name: value.grad for name, value in ours.named_parameters()})
-    worst = 0.0
-    for kernel in KERNELS.values():
-        model = build_naive(recipe, ours, kernel, dropout=0.0)
-        loss = naive.loss_per_token(
-            model,
-            batch.source,
-            batch.target_input,
-            batch.target_output,
-            smoothing=smoothing,
-            bf16=False,
-        )
-        loss.backward()
-        expected = float(loss.detach())
-        worst = max(worst, abs(float(sums.smoothed.detach()) / batch.target_tokens / expected - 1))
-        scale = max(float(value.grad.abs().max()) for value in model.parameters())
-        for name, value in model.named_parameters():
-            gap = float((gradients[name] - value.grad).abs().max())
-            worst = max(worst, gap / scale)
-    return worst
-
-
-def our_step(recipe: Recipe, model: Transformer, dtype: torch.dtype) -> Step:
-    optimiser = make_optimiser(model, recipe.training.optimiser)
-    scaler = torch.amp.GradScaler("cpu", enabled=False)
-    done = 0
-
-    def step(batch: Batch) -> float:
-        nonlocal done
-        done += 1
-        result = train_update(
-            model,
-            optimiser,
-            scaler,
-            [batch],
-            update=done,
-            lr=LR,
-            settings=recipe.training,
-            dtype=dtype,
-        )
-        return result.loss / result.target_tokens
-
-    return step
-
-
-def naive_step(recipe: Recipe, name: str, ours: Transformer, dtype: torch.dtype) -> Step:
-    model = build_naive(recipe, ours, KERNELS[name], dropout=recipe.model.dropout.residual)
-    adam = recipe.training.optimiser
-    optimiser = torch.optim.Adam(
-        model.parameters(),
-        lr=LR,
-        betas=adam.betas,
-        eps=adam.epsilon,
-        fused=True if name == TUNED else None,
-    )
-
-    def step(batch: Batch) -> float:
-        return naive.train_step(
-            model,
-            optimiser,
-            batch.source,
-            batch.target_input,
-            batch.target_output,
-            smoothing=recipe.training.label_smoothing,
-            bf16=dtype == torch.bfloat16,
-        )
-
-    return step
-
-
-@dataclass(frozen=True)
-class Work:
-    """What a turn trains on; every turn has the same."""
-
-    corpus: ParallelCorpus
-    plan: list[Indices]
-    source: int
-    target: int
-    target_tokens: int
-    real_tokens: int
-
-    def batches(self) -> Iterator[Batch]:
-        return (batching.collate(self.corpus, indices) for indices in self.plan)
-
-    @classmethod
-    def choose(cls, corpus: ParallelCorpus, *, tokens: int, updates: int) -> "Work":
-        """The first updates of an epoch, one batch each; the order is random."""
-        lengths = np.stack((corpus.source.lengths, corpus.target.lengths))
-        plan = batching.updates(
-            lengths, group_tokens=tokens, tokens_per_update=tokens, seed=1, epoch=0
-        )
-        chosen = [group for groups in plan for group in groups][:updates]
-        batches = [batching.collate(corpus, indices) for indices in chosen]
-        return cls(
-            corpus,
-            chosen,
-            sum(batch.source.numel() for batch in batches),
-            sum(batch.target_output.numel() for batch in batches),
-            sum(batch.target_tokens for batch in batches),
-            sum(batch.real_tokens for batch in batches),
-        )
-
-
-@dataclass(frozen=True)
-class Product:
-    """A weight `(outputs, inputs)`, of how many matrices, over how many rows in a turn."""
-
-    inputs: int
-    outputs: int
-    rows: int
-
-    @property
-    def flops(self) -> int:
-        """Forwards, and backwards to the input and to the weight."""
-        return 6 * self.inputs * self.outputs * self.rows
-
-
-def products(model: Transformer, work: Work) -> list[Product]:
-    """Every matrix product of a turn with a weight, equal shapes taken together."""
-    rows: dict[tuple[int, int], int] = {}
-    for name, module in model.named_modules():
-        if isinstance(module, nn.Linear):
-            reads_source = name.startswith("encoder") or name.endswith("key_value")
-            shape = (module.in_features, module.out_features)
-            rows[shape] = rows.get(shape, 0) + (work.source if reads_source else work.target)
-    types, width = model.output.weight.shape
-    rows[width, types] = rows.get((width, types), 0) + work.target_tokens
-    return [Product(inputs, outputs, count) for (inputs, outputs), count in rows.items()]
-
-
-class Spent(NamedTuple):
-    """Seconds by the clock on the wall, and of all threads of this process."""
-
-    wall: float
-    cpu: float
-
-
-def clocks() -> Spent:
-    return Spent(time.perf_counter(), time.process_time())
-
-
-def since(started: Spent, share: float = 1.0) -> Spent:
-    now = clocks()
-    return Spent((now.wall - started.wall) * share, (now.cpu - started.cpu) * share)
-
-
-def floor(model: Transformer, work: Work, dtype: torch.dtype) -> Spent:
-    """Time of all products of a turn, from a few of each shape, into buffers that exist already."""
-    spent, trials = [], 3
-    for product in products(model, work):
-        x, y = (torch.randn(ROWS, size).to(dtype) for size in (product.inputs, product.outputs))
-        weight = torch.randn(product.outputs, product.inputs).to(dtype)
-        out_x, out_y, out_weight = (torch.empty_like(value) for value in (x, y, weight))
-        started = clocks()
-        for trial in range(1 + trials):
-            if trial == 1:  # the first one is there to warm up
-                started = clocks()
-            torch.mm(x, weight.t(), out=out_y)
-            torch.mm(y, weight, out=out_x)
-            torch.mm(y.t(), x, out=out_weight)
-        spent.append(since(started, product.rows / ROWS / trials))
-    return Spent(sum(part.wall for part in spent), sum(part.cpu for part in spent))
 
 
 @dataclass

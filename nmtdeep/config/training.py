@@ -58,7 +58,8 @@ class Batches(Section):
         4096, description="padded tokens of one group of sentences of similar length"
     )
     max_tokens: Count = Field(
-        4096, description="padded tokens one device holds at once; does not change the updates"
+        4096,
+        description="padded tokens one device holds at once; an update has the same sentences",
     )
 
 
@@ -107,7 +108,8 @@ class Training(Section):
     max_updates: Count = Field(100_000, description="stop after this many updates")
     max_epochs: Count | None = Field(None, description="stop after this many epochs")
     max_minutes: Positive | None = Field(
-        None, description="stop after this much training time, restarts included"
+        None,
+        description="stop after this much time, validations and time before a restart included",
     )
     batches: Batches = Batches()
     optimiser: Annotated[Adam, BeforeValidator(tagged)] = Adam()

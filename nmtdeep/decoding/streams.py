@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import os
 import queue
 import stat
@@ -166,10 +167,13 @@ def _shown(candidate: Candidate, form: Form) -> str:
 
 
 def _fairseq(translation: Translation, number: int) -> str:
-    """S- source subwords, H- score and subwords, D- detokenised, P- log-probability by token."""
+    """S- source subwords, H- score and subwords, D- detokenised, P- log-probability by token.
+
+    Scores and log-probabilities are to base 2, as fairseq prints them.
+    """
     lines = [f"S-{number}\t{' '.join(translation.subwords)}"]
     for one in translation.candidates:
-        lines.append(f"H-{number}\t{one.score}\t{' '.join(one.subwords)}")
-        lines.append(f"D-{number}\t{one.score}\t{one.text}")
-        lines.append(f"P-{number}\t{' '.join(f'{value:.4f}' for value in one.each)}")
+        lines.append(f"H-{number}\t{one.score / math.log(2)}\t{' '.join(one.subwords)}")
+        lines.append(f"D-{number}\t{one.score / math.log(2)}\t{one.text}")
+        lines.append(f"P-{number}\t{' '.join(f'{value / math.log(2):.4f}' for value in one.each)}")
     return "\n".join(lines) + "\n"

@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from nmtdeep.config.training import Training
+from nmtdeep.errors import UserError
 from nmtdeep.training.run_directory import LOG, RECORDS, VALIDATIONS
 from nmtdeep.training.state import Progress as TrainingProgress
 from nmtdeep.training.update import UpdateResult
@@ -135,6 +136,8 @@ class Display:
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
+        if isinstance(error, UserError):  # the screen gets it from the command
+            self._log.write(f"{error}\n")
         self._log.close()
         self._records.close()
         if self._tensorboard is not None:
@@ -166,7 +169,7 @@ class Display:
             "kind": "train",
             "update": progress.update,
             "max_updates": settings.max_updates,
-            "epoch": progress.epoch + 1,
+            "epoch": progress.current_epoch,
             **figures,
             "lr": lr,
             "memory": memory(device),

@@ -15,6 +15,7 @@ from nmtdeep.data import batching, bpe_dropout
 from nmtdeep.data.batching import Batch
 from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
 from nmtdeep.errors import UserError
+from nmtdeep.training.run_directory import differences
 from nmtdeep.training.state import Progress
 
 
@@ -81,24 +82,23 @@ def _epoch_corpus(recipe: Recipe, data: DataDirectory, run: Path, epoch: int) ->
 
 
 def check_text(recipe: Recipe, data: DataDirectory) -> None:
-    """The corpus must have been made as the recipe says; how much BPE-dropout is free."""
-    stored = data.pipeline.config
+    """The corpus must have been made as the recipe says; only how much BPE-dropout is free.
+
+    Raises:
+        UserError: naming every key that differs.
+    """
     if not len(data.corpus("train")):
         raise UserError(f"{data.path} has no training sentences: preprocess again")
-    for name in ("source", "target", "input", "normalise", "lowercase"):
-        if getattr(stored, name) != getattr(recipe.text, name):
-            raise UserError(
-                f"{data.path} was preprocessed with text.{name}: {getattr(stored, name)}, "
-                f"the recipe says {getattr(recipe.text, name)}: preprocess again with this recipe, "
-                f"or give text.{name}={getattr(stored, name)}"
-            )
-    if getattr(recipe.text.bpe, "dropout", 0) and not getattr(stored.bpe, "dropout", 0):
+    stored, wanted = data.pipeline.config.model_dump(), recipe.text.model_dump()
+    if wanted["bpe"].get("dropout") and not stored["bpe"].get("dropout", 0):
         raise UserError(
             f"{data.path} was preprocessed without text.bpe.dropout, so that its vocabulary lacks "
             "pieces: preprocess again with this recipe, or give text.bpe.dropout=0"
         )
-    if stored.vocabulary.sharing != recipe.text.vocabulary.sharing:
+    changes = differences(stored, wanted, "text")
+    changes = [one for one in changes if not one.startswith("text.bpe.dropout:")]
+    if changes:
         raise UserError(
-            f"{data.path} has {stored.vocabulary.sharing} vocabularies, the recipe wants "
-            f"{recipe.text.vocabulary.sharing} ones: preprocess again with this recipe"
+            f"{data.path} was preprocessed with another recipe ({'; '.join(changes)}): preprocess "
+            "again with this recipe, or give the values that the corpus was made with"
         )

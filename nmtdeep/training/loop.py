@@ -121,7 +121,7 @@ def _train(
             seconds=time.perf_counter() - started,
             target_tokens=progress.target_tokens + result.target_tokens,
             score=None,
-            loss_scale=trainee.scaler.get_scale(),
+            scaler=trainee.scaler.state_dict(),
         )
         display.updated(update, result, waited=coming.waited)
         if update % settings.log_every == 0:
@@ -129,6 +129,7 @@ def _train(
         reason = _finished(recipe, progress)
         if update % settings.validation.every == 0 or reason:
             progress = _validated(validate, trainee.model, recipe, progress, display)
+            display.restart()
             reason = reason or _finished(recipe, progress)
         planned = update % settings.checkpoints.every == 0 or progress.is_best or bool(reason)
         if planned or asked:
@@ -160,7 +161,7 @@ def _validated(
     progress = progress.validated(score)
     display.validated(
         progress.update,
-        progress.epoch,
+        progress.current_epoch,
         found,
         is_best=progress.is_best,
         seconds=time.perf_counter() - began,

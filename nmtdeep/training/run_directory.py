@@ -141,7 +141,7 @@ def open_run(path: Path, recipe: Recipe, pipeline: TextPipeline) -> Iterator[Run
     """Create or reopen a run; the recipe of a reopened run must describe the same model and text.
 
     Raises:
-        UserError: if another process trains there, the path is no run directory, or the recipe or
+        UserError: if another process trains there, the path is a data directory, or the recipe or
             corpus is another.
     """
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import torch
@@ -25,7 +25,7 @@ class Progress:
         best_update: update of that figure.
         stale: validations since then.
         score: figure of this very update, if it was validated.
-        loss_scale: of fp16 training.
+        scaler: state of fp16's loss scaler; empty in other precisions.
     """
 
     update: int = 0
@@ -37,7 +37,12 @@ class Progress:
     best_update: int = 0
     stale: int = 0
     score: float | None = None
-    loss_scale: float = 1.0
+    scaler: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def current_epoch(self) -> int:
+        """The epoch, from 1, that the newest update belongs to."""
+        return self.epoch if self.update and not self.next_in_epoch else self.epoch + 1
 
     @property
     def is_best(self) -> bool:

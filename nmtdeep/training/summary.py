@@ -43,17 +43,17 @@ def opening(
     threads = f", {torch.get_num_threads()} threads" if device.type == "cpu" else ""
     parameters = parameter_count(model)
     batches = recipe.training.batches
-    vocabularies = {
-        len(data.pipeline.source.vocabulary),
-        len(data.pipeline.target.vocabulary),
-    }
+    sides = (data.pipeline.source, data.pipeline.target)
+    sizes = [f"{len(side.vocabulary):,} {side.language} types" for side in sides]
+    if recipe.text.vocabulary.sharing == "shared":
+        sizes = [f"{len(sides[0].vocabulary):,} types, shared"]
     lines = [
         (
             "model",
             f"{recipe.model.encoder.depth}+{recipe.model.decoder.depth} layers, width "
             f"{recipe.model.width}, {parameters:,} parameters",
         ),
-        ("vocabulary", " and ".join(f"{size:,} types" for size in vocabularies)),
+        ("vocabulary", " and ".join(sizes)),
         (
             "corpus",
             f"{data.path}: {len(data.corpus('train')):,} training pairs, "

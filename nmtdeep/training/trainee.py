@@ -38,9 +38,8 @@ class Trainee:
         model_file, moments = path / checkpoint.MODEL, path / checkpoint.OPTIMISER
         checkpoint.fill(self.model, checkpoint.read_tensors(model_file), model_file)
         restore_optimiser(self.model, self.optimiser, checkpoint.read_tensors(moments))
-        if self.scaler.is_enabled():
-            state = self.scaler.state_dict()
-            self.scaler.load_state_dict(state | {"scale": progress.loss_scale})
+        if progress.scaler and self.scaler.is_enabled():
+            self.scaler.load_state_dict(progress.scaler)
         return progress
 
     def save(self, run: RunDirectory, progress: Progress, *, planned: bool) -> None:

@@ -18,9 +18,9 @@ TYPES = 24
 
 
 @pytest.fixture
-def training(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def contenders(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    return importlib.import_module("training")
+    return importlib.import_module("contenders")
 
 
 def batch() -> Batch:
@@ -36,32 +36,33 @@ def batch() -> Batch:
 
 
 @pytest.mark.parametrize("norm", ["pre_norm", "post_norm"])
-def test_naive_loss_and_gradients_equal_ours(training: ModuleType, norm: str) -> None:
-    shape = training.naive.Shape.parse("8/12/2/2+1")
+def test_naive_loss_and_gradients_equal_ours(contenders: ModuleType, norm: str) -> None:
+    shape = contenders.naive.Shape.parse("8/12/2/2+1")
     path = ROOT / "recipes" / "multi30k-en-de.yaml"
-    recipe = training.adapt(path, shape, tokens=64, norm=norm)
+    recipe = contenders.adapt(path, shape, tokens=64, norm=norm)
     assert recipe.model.encoder.residual.type == norm
-    assert training.largest_difference(recipe, TYPES, batch(), dtype=torch.float64) < 1e-12
+    assert contenders.largest_difference(recipe, TYPES, batch(), dtype=torch.float64) < 1e-12
 
 
 def test_the_comparison_would_notice_another_function(
-    training: ModuleType, monkeypatch: pytest.MonkeyPatch
+    contenders: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shape = training.naive.Shape.parse("8/12/2/1+1")
-    recipe = training.adapt(ROOT / "recipes" / "multi30k-en-de.yaml", shape, tokens=64)
+    shape = contenders.naive.Shape.parse("8/12/2/1+1")
+    recipe = contenders.adapt(ROOT / "recipes" / "multi30k-en-de.yaml", shape, tokens=64)
 
     def unmasked(q, k, v, mask, causal):
-        return training.naive.written_out(q, k, v, None, causal)
+        return contenders.naive.written_out(q, k, v, None, causal)
 
-    monkeypatch.setattr(training, "KERNELS", {"without padding mask": unmasked})
-    assert training.largest_difference(recipe, TYPES, batch(), dtype=torch.float64) > 1e-4
+    monkeypatch.setattr(contenders, "KERNELS", {"without padding mask": unmasked})
+    assert contenders.largest_difference(recipe, TYPES, batch(), dtype=torch.float64) > 1e-4
 
 
-def test_products_count_every_weight_once(training: ModuleType) -> None:
-    shape = training.naive.Shape.parse("8/12/2/2+1")
-    recipe = training.adapt(ROOT / "recipes" / "multi30k-en-de.yaml", shape, tokens=64)
-    model = training.build_ours(recipe, TYPES)
-    work = training.Work(corpus=None, plan=[], source=1, target=1, target_tokens=1, real_tokens=3)
+def test_products_count_every_weight_once(contenders: ModuleType) -> None:
+    shape = contenders.naive.Shape.parse("8/12/2/2+1")
+    recipe = contenders.adapt(ROOT / "recipes" / "multi30k-en-de.yaml", shape, tokens=64)
+    model = contenders.build_ours(recipe, TYPES)
+    floor = importlib.import_module("floor")
+    work = floor.Work(corpus=None, plan=[], source=1, target=1, target_tokens=1, real_tokens=3)
     matrices = sum(value.numel() for value in model.parameters() if value.dim() == 2)
-    flops = sum(product.flops for product in training.products(model, work))
+    flops = sum(product.flops for product in floor.products(model, work))
     assert flops == 6 * matrices

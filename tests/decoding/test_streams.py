@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import math
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -141,9 +142,9 @@ def test_tsv_has_five_columns() -> None:
 def test_fairseqs_lines() -> None:
     assert render(ONE, 4, "fairseq", "raw").split("\n") == [
         "S-4\tzwei kat@@ zen",
-        "H-4\t-1.25\tTwo ca@@ ts .",
-        "D-4\t-1.25\tTwo cats.",
-        "P-4\t-1.5000 -3.0000",
+        "H-4\t-1.8033688011112043\tTwo ca@@ ts .",  # -1.25 / ln 2
+        "D-4\t-1.8033688011112043\tTwo cats.",
+        "P-4\t-2.1640 -4.3281",
         "",
     ]
     kinds = [line[:4] for line in render(FOUND, 4, "fairseq", "raw").splitlines()]
@@ -183,7 +184,7 @@ def test_a_file_is_translated_line_by_line(
         values = [float(value) for value in line.partition("\t")[2].split()]
         total = record["translations"][0]["log_prob"]
         # Each is printed to four digits.
-        assert sum(values) == pytest.approx(total, abs=1e-3 + 5e-5 * len(values))
+        assert sum(values) * math.log(2) == pytest.approx(total, abs=1e-3 + 5e-5 * len(values))
 
 
 def test_a_gz_file_is_packed_and_a_full_one_is_told(tmp_path: Path) -> None:
