@@ -32,7 +32,7 @@ text:
 training:
   max_updates: 100
   schedule: {lr: 2.0}
-  validation: {every: 2, bleu: false, patience: 2}
+  validation: {every: 2, bleu: false, patience: 4}
 """
 
 # What no two runs share: measured times and memory.
