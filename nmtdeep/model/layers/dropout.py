@@ -28,8 +28,10 @@ def noise(shape: torch.Size, probability: float, dtype: torch.dtype) -> Tensor:
     """Zeros and 1 / (1 - p), independent, on the CPU; torch's default generator decides which."""
     threshold = round(probability * LEVELS)
     seed = int(torch.randint(2**62, ()))
-    bits = np.random.Generator(np.random.SFC64(seed)).bytes(2 * shape.numel())
-    keep = np.frombuffer(bits, dtype=np.uint16) >= threshold
+    count = shape.numel()
+    # Four elements to a number; `random_raw` is many times faster than `Generator.bytes`.
+    bits = np.random.SFC64(seed).random_raw(-(-count // 4)).view(np.uint16)[:count]
+    keep = (bits >= threshold).view(np.int8)  # torch converts bytes much faster than booleans
     return torch.from_numpy(keep).view(shape).to(dtype).mul_(LEVELS / (LEVELS - threshold))
 
 
