@@ -63,6 +63,9 @@ def train(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print config, parameters and memory; train nothing.")
     ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Start anew: delete what a training left in --out.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
 ) -> None:
     """Train a model, or go on where an interrupted training stopped.
@@ -87,7 +90,8 @@ def train(
         return
     if out is None:
         raise UserError("--out is missing: give a directory for the run")
-    _train(resolved, data, out, "cpu" if cpu else device, threads, quiet)
+    chosen = "cpu" if cpu else device
+    _train(resolved, data, out, device=chosen, threads=threads, quiet=quiet, overwrite=overwrite)
 
 
 def _recipe_and_overrides(
@@ -126,12 +130,27 @@ def _dry_run(recipe: Any, data: Path, device: str) -> None:
 
 
 def _train(
-    recipe: Any, data: Path, out: Path, device: str, threads: int | None, quiet: bool
+    recipe: Any,
+    data: Path,
+    out: Path,
+    *,
+    device: str,
+    threads: int | None,
+    quiet: bool,
+    overwrite: bool,
 ) -> None:
     from nmtdeep.training.finish import finish
     from nmtdeep.training.loop import train as run_training
 
-    outcome = run_training(recipe, data=data, out=out, device=device, threads=threads, quiet=quiet)
+    outcome = run_training(
+        recipe,
+        data=data,
+        out=out,
+        device=device,
+        threads=threads,
+        quiet=quiet,
+        overwrite=overwrite,
+    )
     if outcome.signal:
         raise typer.Exit(128 + outcome.signal)
     finish(recipe, data=data, run=out, device=device)

@@ -18,7 +18,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from nmtdeep.config.training import Training
 from nmtdeep.errors import UserError
-from nmtdeep.training.run_directory import LOG, RECORDS, VALIDATIONS
+from nmtdeep.training.run_directory import LOG, RECORDS, TENSORBOARD, VALIDATIONS
 from nmtdeep.training.state import Progress as TrainingProgress
 from nmtdeep.training.update import UpdateResult
 from nmtdeep.training.validation import Validation
@@ -238,7 +238,7 @@ def _tensorboard(run: Path) -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         return None
-    return SummaryWriter(str(run / "tensorboard"))
+    return SummaryWriter(str(run / TENSORBOARD))
 
 
 def describe(lines: Sequence[tuple[str, str]]) -> str:

@@ -47,6 +47,7 @@ def train(
     device: str = "auto",
     threads: int | None = None,
     quiet: bool = False,
+    overwrite: bool = False,
 ) -> Outcome:
     """Train, or go on training, the model of `recipe` on a preprocessed corpus.
 
@@ -57,6 +58,7 @@ def train(
         device: auto, cpu, cuda or cuda:N.
         threads: CPU threads; None keeps torch's choice.
         quiet: no progress on the screen.
+        overwrite: delete what a training left in `out` and start anew.
 
     Raises:
         UserError: for anything that the user can mend; checkpoints on disk stay whole.
@@ -66,7 +68,7 @@ def train(
     place = resolve_device(device)
     corpora = DataDirectory.open(data)
     check_text(recipe, corpora)
-    with open_run(out, recipe, corpora.pipeline) as run:
+    with open_run(out, recipe, corpora.pipeline, overwrite=overwrite) as run:
         trainee = Trainee(recipe, corpora, place)
         newest = run.newest()
         progress = trainee.restore(newest) if newest else Progress()

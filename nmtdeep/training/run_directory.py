@@ -21,6 +21,7 @@ from nmtdeep.training.state import Progress
 
 LOG, RECORDS, VALIDATIONS = "train.log", "train.jsonl", "validations.tsv"
 SCORES = "scores.json"
+TENSORBOARD = "tensorboard"
 LOCK = ".lock"
 # What makes another experiment of a run; `max_tokens` only spreads its updates over a device.
 FIXED = ("model.", "text.", "training.seed", "training.batches.", "training.validation.best_by")
@@ -137,8 +138,12 @@ def _filter(path: Path, keep: Callable[[str], bool]) -> None:
 
 
 @contextmanager
-def open_run(path: Path, recipe: Recipe, pipeline: TextPipeline) -> Iterator[RunDirectory]:
+def open_run(
+    path: Path, recipe: Recipe, pipeline: TextPipeline, *, overwrite: bool = False
+) -> Iterator[RunDirectory]:
     """Create or reopen a run; the recipe of a reopened run must describe the same model and text.
+
+    With `overwrite`, what a run left there is deleted first.
 
     Raises:
         UserError: if another process trains there, the path is a data directory, or the recipe or
@@ -159,10 +164,21 @@ def open_run(path: Path, recipe: Recipe, pipeline: TextPipeline) -> Iterator[Run
             raise UserError(
                 f"another process is training in {path}: wait for it, or choose another --out"
             ) from error
+        if overwrite:
+            _clear(path)
         changes = _check_same(path, recipe, pipeline)
         _write_config(path, recipe)
         pipeline.save(path / checkpoint.TEXT)
         yield RunDirectory(path, recipe, pipeline, tuple(changes))
+
+
+def _clear(path: Path) -> None:
+    """Delete checkpoints and records; anything that is not a run's stays."""
+    for entry in [*path.glob("checkpoint_*"), *path.glob(".checkpoint_*"), path / "bpe_dropout"]:
+        checkpoint.discard(entry)
+    for name in (LOG, RECORDS, VALIDATIONS, SCORES):
+        (path / name).unlink(missing_ok=True)
+    checkpoint.discard(path / TENSORBOARD)
 
 
 def _write_config(path: Path, recipe: Recipe) -> None:

@@ -152,3 +152,13 @@ def test_differences():
     old, new = {"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": 1, "c": 5}, "e": 4}
     assert differences(old, new) == ["a.c: 2 -> 5", "d: 3 -> None", "e: None -> 4"]
     assert differences(old, old) == []
+
+
+def test_overwriting_deletes_what_a_training_left_and_nothing_else(run):
+    save(run, Progress(update=3).validated(-1.0))
+    for name in ("train.log", "train.jsonl", "validations.tsv", "scores.json", "mine.txt"):
+        (run.path / name).write_text("x\n")
+    with open_run(run.path, run.recipe, run.pipeline, overwrite=True) as fresh:
+        assert fresh.newest() is None
+        left = {entry.name for entry in run.path.iterdir()}
+    assert left == {".lock", "config.yaml", "text", "mine.txt"}
