@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from nmtdeep import checkpoint
+from nmtdeep.config.compare import differences
 from nmtdeep.errors import CheckpointError, UserError
-from nmtdeep.training.run_directory import differences
 
 
 def newest(run: Path, count: int) -> list[Path]:

@@ -11,11 +11,11 @@ import numpy as np
 import torch
 
 from nmtdeep.config import Recipe
+from nmtdeep.config.compare import differences
 from nmtdeep.data import batching, bpe_dropout
 from nmtdeep.data.batching import Batch
 from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
 from nmtdeep.errors import UserError
-from nmtdeep.training.run_directory import differences
 from nmtdeep.training.state import Progress
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from nmtdeep import checkpoint
 from nmtdeep.config import Recipe
+from nmtdeep.config.compare import differences
 from nmtdeep.config.load import dump, read_config
 from nmtdeep.data.corpus import INDEX_FILE
 from nmtdeep.errors import CheckpointError, UserError
@@ -217,14 +218,3 @@ def _check_same(path: Path, recipe: Recipe, pipeline: TextPipeline) -> list[str]
             "corpus it was started with, or choose another --out"
         )
     return changed
-
-
-def differences(old: Any, new: Any, prefix: str = "") -> list[str]:
-    """Leaves in which two dumped recipes differ, as `key.path: old -> new`."""
-    if not (isinstance(old, dict) and isinstance(new, dict)):
-        return [] if old == new else [f"{prefix}: {old} -> {new}"]
-    return [
-        change
-        for key in [*old, *(key for key in new if key not in old)]
-        for change in differences(old.get(key), new.get(key), f"{prefix}.{key}" if prefix else key)
-    ]

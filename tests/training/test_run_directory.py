@@ -11,8 +11,9 @@ import torch
 
 from nmtdeep import checkpoint
 from nmtdeep.config import Recipe
+from nmtdeep.config.compare import differences
 from nmtdeep.errors import CheckpointError, UserError
-from nmtdeep.training.run_directory import RunDirectory, differences, open_run
+from nmtdeep.training.run_directory import RunDirectory, open_run
 from nmtdeep.training.state import Progress
 
 LAST_2_BEST_1 = {"training": {"checkpoints": {"keep_last": 2, "keep_best": 1}}}

@@ -1,0 +1,16 @@
+"""What sets two recipes apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def differences(old: Any, new: Any, prefix: str = "") -> list[str]:
+    """Leaves in which two dumped recipes differ, as `key.path: old -> new`."""
+    if not (isinstance(old, dict) and isinstance(new, dict)):
+        return [] if old == new else [f"{prefix}: {old} -> {new}"]
+    return [
+        change
+        for key in [*old, *(key for key in new if key not in old)]
+        for change in differences(old.get(key), new.get(key), f"{prefix}.{key}" if prefix else key)
+    ]
