@@ -14,7 +14,14 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskID,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 from nmtdeep.config.training import Training
 from nmtdeep.errors import UserError
@@ -99,13 +106,13 @@ class Display:
 
     Args:
         run: run directory.
-        total: updates at most, for the bar.
+        settings: where the training ends, for the bar.
         quiet: nothing on the screen but warnings.
     """
 
-    def __init__(self, run: Path, *, total: int, quiet: bool = False) -> None:
+    def __init__(self, run: Path, settings: Training, *, quiet: bool = False) -> None:
         self.run = run
-        self.total = total
+        self.settings = settings
         self.console = Console(stderr=True, quiet=quiet, soft_wrap=True, highlight=False)
         self.window = Window()
         self._bar: Progress | None = None
@@ -119,12 +126,13 @@ class Display:
             self._bar = Progress(
                 TextColumn("[bold]{task.description}"),
                 BarColumn(bar_width=None),
-                TextColumn("{task.completed:.0f}/{task.total:.0f}"),
-                TimeElapsedColumn(),
+                TaskProgressColumn(),
                 TextColumn("{task.fields[figures]}"),
+                TextColumn("left"),
+                TimeRemainingColumn(compact=True),
                 console=self.console,
             )
-            self._task = self._bar.add_task("training", total=self.total, figures="")
+            self._task = self._bar.add_task("training", total=1.0, figures="")
             self._bar.start()
         return self
 
@@ -148,19 +156,20 @@ class Display:
         self._log.write(text + "\n")
         self.console.print(text, markup=False)
 
-    def updated(self, update: int, result: UpdateResult, *, waited: float) -> None:
-        """Count one update; moves the bar."""
+    def updated(self, progress: TrainingProgress, result: UpdateResult, *, waited: float) -> None:
+        """Count one update; moves the bar, which is full where the first limit is reached."""
         self.window.add(result, waited)
         if self._bar is not None:
-            figures = (
-                f"loss {result.loss / result.target_tokens:.3f} gnorm {result.gradient_norm:.2f}"
-            )
-            self._bar.update(self._task, completed=update, figures=figures)
+            done = progress.update / self.settings.max_updates
+            if self.settings.max_minutes is not None:
+                done = max(done, progress.seconds / (60 * self.settings.max_minutes))
+            loss = result.loss / result.target_tokens
+            figures = f"update {progress.update} loss {loss:.3f} gnorm {result.gradient_norm:.2f}"
+            self._bar.update(self._task, completed=min(done, 1.0), figures=figures)
 
-    def logged(
-        self, progress: TrainingProgress, settings: Training, *, lr: float, device: torch.device
-    ) -> None:
+    def logged(self, progress: TrainingProgress, *, lr: float, device: torch.device) -> None:
         """Write the window's figures and start a new window."""
+        settings = self.settings
         figures = self.window.figures()
         left = (settings.max_updates - progress.update) / figures["updates_per_second"]
         if settings.max_minutes is not None:

@@ -74,7 +74,7 @@ def train(
         progress = trainee.restore(newest) if newest else Progress()
         run.mend(progress)
         total = recipe.training.max_updates
-        with Display(out, total=total, quiet=quiet) as display, noted_signals() as asked:
+        with Display(out, recipe.training, quiet=quiet) as display, noted_signals() as asked:
             reason = _finished(recipe, progress)
             if reason:
                 why = "" if progress.update >= total else f" ({reason})"
@@ -125,9 +125,9 @@ def _train(
             score=None,
             scaler=trainee.scaler.state_dict(),
         )
-        display.updated(update, result, waited=coming.waited)
+        display.updated(progress, result, waited=coming.waited)
         if update % settings.log_every == 0:
-            display.logged(progress, settings, lr=lr, device=device)
+            display.logged(progress, lr=lr, device=device)
         reason = _finished(recipe, progress)
         if update % settings.validation.every == 0 or reason:
             progress = _validated(validate, trainee.model, recipe, progress, display)
