@@ -43,8 +43,17 @@ class Noam(Section):
     warmup_updates: Count = Field(4000, description="updates until the peak")
 
 
+class Linear(Section):
+    """Linear warm-up to the peak, then linearly down to zero after training.max_updates."""
+
+    type: Literal["linear"] = "linear"
+    lr: Positive = Field(7e-4, description="peak learning rate")
+    warmup_updates: Count = Field(4000, description="updates until the peak")
+
+
 Schedule = Annotated[
-    Annotated[InverseSquareRoot | Noam, Field(discriminator="type")], BeforeValidator(tagged)
+    Annotated[InverseSquareRoot | Noam | Linear, Field(discriminator="type")],
+    BeforeValidator(tagged),
 ]
 
 

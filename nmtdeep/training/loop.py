@@ -104,7 +104,12 @@ def _train(
     display.restart()
     for coming in upcoming(recipe, data, run.path, progress, device):
         update = progress.update + 1
-        lr = learning_rate(settings.schedule, update, width=recipe.model.width)
+        lr = learning_rate(
+            settings.schedule,
+            update,
+            width=recipe.model.width,
+            max_updates=settings.max_updates,
+        )
         result = train_update(
             trainee.model,
             trainee.optimiser,

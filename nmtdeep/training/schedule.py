@@ -26,7 +26,14 @@ def noam(update: int, *, scale: float, warmup_updates: int, width: int) -> float
     return scale * width**-0.5 * min(update**-0.5, update * warmup_updates**-1.5)  # type: ignore[no-any-return]
 
 
-def learning_rate(schedule: config.Schedule, update: int, *, width: int) -> float:
+def linear(update: int, *, peak: float, warmup_updates: int, max_updates: int) -> float:
+    """Up to the peak at update W, then peak (1 - (t - W) / (N + 1 - W)); zero after update N."""
+    if update <= warmup_updates:
+        return peak * update / warmup_updates
+    return peak * max(0.0, 1 - (update - warmup_updates) / (max_updates + 1 - warmup_updates))
+
+
+def learning_rate(schedule: config.Schedule, update: int, *, width: int, max_updates: int) -> float:
     """Learning rate of update number `update`, from 1, as the recipe says."""
     match schedule:
         case config.InverseSquareRoot():
@@ -39,6 +46,13 @@ def learning_rate(schedule: config.Schedule, update: int, *, width: int) -> floa
         case config.Noam():
             return noam(
                 update, scale=schedule.scale, warmup_updates=schedule.warmup_updates, width=width
+            )
+        case config.Linear():
+            return linear(
+                update,
+                peak=schedule.lr,
+                warmup_updates=schedule.warmup_updates,
+                max_updates=max_updates,
             )
         case _ as unknown:
             assert_never(unknown)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nmtdeep.config.training import InverseSquareRoot, Noam
-from nmtdeep.training.schedule import inverse_square_root, learning_rate, noam
+from nmtdeep.config.training import InverseSquareRoot, Linear, Noam
+from nmtdeep.training.schedule import inverse_square_root, learning_rate, linear, noam
 
 WANG = {"peak": 2e-3, "warmup_updates": 16_000, "warmup_init": 1e-7}
 
@@ -55,7 +55,9 @@ def test_noam_peaks_where_warm_up_ends() -> None:
 
 def test_the_recipes_numbers_arrive() -> None:
     inverse = InverseSquareRoot(lr=3.0, warmup_updates=4, warmup_init_lr=1.0)
-    assert [learning_rate(inverse, update, width=99) for update in (1, 2, 3, 5, 17)] == [
+    assert [
+        learning_rate(inverse, update, width=99, max_updates=50) for update in (1, 2, 3, 5, 17)
+    ] == [
         1.0,
         1.5,
         2.0,
@@ -63,9 +65,20 @@ def test_the_recipes_numbers_arrive() -> None:
         1.5,
     ]
     scaled = Noam(scale=8.0, warmup_updates=4)
-    assert [learning_rate(scaled, update, width=16) for update in (1, 2, 4, 16)] == [
+    assert [
+        learning_rate(scaled, update, width=16, max_updates=50) for update in (1, 2, 4, 16)
+    ] == [
         0.25,
         0.5,
         1.0,
         0.5,
     ]
+    straight = Linear(lr=2.0, warmup_updates=4)
+    assert [
+        learning_rate(straight, update, width=99, max_updates=11) for update in (1, 4, 6, 8, 11)
+    ] == [0.5, 2.0, 1.5, 1.0, 0.25]
+
+
+def test_linear_reaches_zero_after_the_last_update() -> None:
+    rates = [linear(update, peak=3.0, warmup_updates=2, max_updates=5) for update in range(1, 8)]
+    assert rates == pytest.approx([1.5, 3.0, 2.25, 1.5, 0.75, 0.0, 0.0])
