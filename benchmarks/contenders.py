@@ -10,10 +10,11 @@ from torch import Tensor
 
 from nmtdeep.config.load import load_recipe
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.data.batching import Batch
+from nmtdeep.data.batching import Batch, Share
 from nmtdeep.model.build import build, initialise
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.training.update import batch_loss, make_optimiser, train_update
+from nmtdeep.training.optimiser import make_optimiser
+from nmtdeep.training.update import batch_loss, train_update
 
 LR = 1e-4
 YARDSTICK, TUNED = "naive, SDPA", "naive, tuned"
@@ -139,7 +140,7 @@ def our_step(recipe: Recipe, model: Transformer, dtype: torch.dtype) -> Step:
             model,
             optimiser,
             scaler,
-            [batch],
+            Share.whole([batch]),
             update=done,
             lr=LR,
             settings=recipe.training,

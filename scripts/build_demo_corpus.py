@@ -18,10 +18,9 @@ What is done, and why:
   one used most often in the interface.
 * Pairs are grouped so that neither near-duplicate sources nor near-duplicate targets are
   ever in two groups; a group goes to one split as a whole, so no split leaks into another.
-* The test and dev sets take the groups with the smallest seeded hashes that hold a pair long
-  enough to be worth translating, one pair from each, in hash order (so that any first part is
-  a random sample); the other pairs of these groups are left out.  The training set is sorted
-  by key path, which compresses best.
+* The test and dev sets take the groups with the smallest seeded hashes, one pair from each, in
+  hash order (so that any first part is a random sample); the other pairs of these groups are
+  left out.  The training set is sorted by key path, which compresses best.
 
 The same wheel gives the same bytes (gzip bytes may differ between zlib builds; the hash of
 the uncompressed text, also recorded, does not).  Usage:
@@ -51,8 +50,6 @@ SEED = "nmtdeep-demo-1"
 HELD_OUT_PAIRS = 1000
 MAXIMUM_WORDS = 30
 MAXIMUM_IDENTICAL_WORDS = 2
-HELD_OUT_SOURCE_WORDS = 4
-HELD_OUT_TARGET_WORDS = 3
 DEFAULT_OUTPUT = Path(__file__).resolve().parents[1] / "nmtdeep" / "demo" / "corpus"
 
 ENGLISH_FILE = re.compile(r"homeassistant/components/([^/]+)/translations/en\.json")
@@ -133,11 +130,6 @@ def normalise(text: str) -> str:
     return "".join(character for character in plain if character.isalpha())
 
 
-def count_words(text: str) -> int:
-    """Count the words that hold a letter, leaving placeholders out."""
-    return sum(bool(normalise(word)) for word in PLACEHOLDER.sub("0", text).split())
-
-
 def lengths_differ(source: str, target: str) -> bool:
     """Tell whether one side is too long to be a translation of the other.
 
@@ -211,15 +203,6 @@ def group_pairs(pairs: list[Pair]) -> list[list[Pair]]:
     return list(groups.values())
 
 
-def worth_translating(pair: Pair) -> bool:
-    """Tell whether a pair says enough to be translated in the dev or test set."""
-    return (
-        count_words(pair.source) >= HELD_OUT_SOURCE_WORDS
-        and count_words(pair.target) >= HELD_OUT_TARGET_WORDS
-        and normalise(pair.source) != normalise(pair.target)
-    )
-
-
 def seeded_hash(pair: Pair) -> str:
     """Return the hash that orders pairs at random, but always in the same way."""
     return sha256_of(f"{SEED}\t{normalise(pair.source)}".encode())
@@ -227,23 +210,14 @@ def seeded_hash(pair: Pair) -> str:
 
 def split(pairs: list[Pair], dropped: Counter[str]) -> dict[str, list[Pair]]:
     """Divide the groups into the splits, as the module's docstring says."""
-    candidates: list[tuple[str, Pair, list[Pair]]] = []
-    train: list[Pair] = []
-    for group in group_pairs(pairs):
-        eligible = [pair for pair in group if worth_translating(pair)]
-        if eligible:
-            chosen = min(eligible, key=seeded_hash)
-            candidates.append((seeded_hash(chosen), chosen, group))
-        else:
-            train += group
-    candidates.sort(key=lambda candidate: candidate[0])
-    held_out = [chosen for _, chosen, _ in candidates[: 2 * HELD_OUT_PAIRS]]
-    left_out = sum(len(group) - 1 for _, _, group in candidates[: 2 * HELD_OUT_PAIRS])
-    dropped["near-duplicate of dev or test"] += left_out
-    for _, _, group in candidates[2 * HELD_OUT_PAIRS :]:
-        train += group
+    groups = {min(map(seeded_hash, group)): group for group in group_pairs(pairs)}
+    in_order = [groups[least] for least in sorted(groups)]
+    held_out = [min(group, key=seeded_hash) for group in in_order[: 2 * HELD_OUT_PAIRS]]
+    dropped["near-duplicate of dev or test"] += sum(
+        len(group) - 1 for group in in_order[: 2 * HELD_OUT_PAIRS]
+    )
     return {
-        "train": sorted(train),
+        "train": sorted(pair for group in in_order[2 * HELD_OUT_PAIRS :] for pair in group),
         "dev": held_out[HELD_OUT_PAIRS:],
         "test": held_out[:HELD_OUT_PAIRS],
     }

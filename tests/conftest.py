@@ -13,15 +13,16 @@ import torch
 from nmtdeep import checkpoint
 from nmtdeep.config import Recipe
 from nmtdeep.config import model as config
-from nmtdeep.data.batching import Batch, collate
+from nmtdeep.data.batching import Batch, Share, collate
 from nmtdeep.data.corpus import DataDirectory, MonolingualCorpus, ParallelCorpus
 from nmtdeep.model.build import build, initialise
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.preprocessing import Progress as Silent
 from nmtdeep.preprocessing import preprocess
 from nmtdeep.text.pipeline import TextPipeline
+from nmtdeep.training.optimiser import make_optimiser
 from nmtdeep.training.state import Progress, optimiser_tensors
-from nmtdeep.training.update import make_optimiser, train_update
+from nmtdeep.training.update import train_update
 
 # Threads only cost at these sizes, and they would let the order of sums depend on the machine.
 torch.set_num_threads(1)
@@ -159,7 +160,7 @@ def _train_briefly(recipe: Recipe, data: DataDirectory, run: Path) -> tuple[Path
             model,
             optimiser,
             torch.amp.GradScaler("cpu", enabled=False),
-            batches[update % 2 :][:1],
+            Share.whole(batches[update % 2 :][:1]),
             update=update,
             lr=0.02,
             settings=recipe.training,

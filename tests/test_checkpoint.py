@@ -17,8 +17,8 @@ from safetensors.torch import load_file, save_file
 from nmtdeep import checkpoint
 from nmtdeep.errors import CheckpointError, UserError
 from nmtdeep.text.vocabulary import Vocabulary
+from nmtdeep.training.optimiser import make_optimiser
 from nmtdeep.training.state import Progress, optimiser_tensors, restore_optimiser
-from nmtdeep.training.update import make_optimiser
 
 
 @pytest.fixture

@@ -59,6 +59,9 @@ def train(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     cpu: Annotated[bool, typer.Option("--cpu", hidden=True)] = False,
     threads: Annotated[int | None, typer.Option(min=1, help="CPU threads.")] = None,
+    processes: Annotated[
+        int, typer.Option(min=1, help="Training together: one per GPU, or sharing the CPU threads.")
+    ] = 1,
     log_interval: Annotated[int | None, typer.Option(help="Updates between log lines.")] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print config, parameters and memory; train nothing.")
@@ -91,7 +94,22 @@ def train(
     if out is None:
         raise UserError("--out is missing: give a directory for the run")
     chosen = "cpu" if cpu else device
-    _train(resolved, data, out, device=chosen, threads=threads, quiet=quiet, overwrite=overwrite)
+    from nmtdeep.training.finish import finish
+    from nmtdeep.training.loop import train as run_training
+
+    outcome = run_training(
+        resolved,
+        data=data,
+        out=out,
+        device=chosen,
+        threads=threads,
+        processes=processes,
+        quiet=quiet,
+        overwrite=overwrite,
+    )
+    if outcome.signal:
+        raise typer.Exit(128 + outcome.signal)
+    finish(resolved, data=data, run=out, device=chosen)
 
 
 def _recipe_and_overrides(
@@ -127,30 +145,3 @@ def _dry_run(recipe: Any, data: Path, device: str) -> None:
     dtype = resolve_precision(recipe.training.precision, place)
     typer.echo(dump(recipe))
     typer.echo(opening(recipe, corpora, model, place, dtype, Progress()))
-
-
-def _train(
-    recipe: Any,
-    data: Path,
-    out: Path,
-    *,
-    device: str,
-    threads: int | None,
-    quiet: bool,
-    overwrite: bool,
-) -> None:
-    from nmtdeep.training.finish import finish
-    from nmtdeep.training.loop import train as run_training
-
-    outcome = run_training(
-        recipe,
-        data=data,
-        out=out,
-        device=device,
-        threads=threads,
-        quiet=quiet,
-        overwrite=overwrite,
-    )
-    if outcome.signal:
-        raise typer.Exit(128 + outcome.signal)
-    finish(recipe, data=data, run=out, device=device)

@@ -17,13 +17,28 @@ from nmtdeep.config.section import (
 )
 
 
-class Adam(Section):
-    """Adam with decoupled weight decay; epsilon stands outside the root."""
+class Moments(Section):
+    """What both optimisers have in common: Adam's numbers."""
 
-    type: Literal["adam"] = "adam"
     betas: tuple[Probability, Probability] = Field((0.9, 0.98), description="moment decay rates")
     epsilon: Positive = Field(1e-8, description="added to the root of the second moment")
     weight_decay: NotNegative = Field(0.0, description="decoupled, times the learning rate")
+
+
+class Adam(Moments):
+    """Adam with decoupled weight decay; epsilon stands outside the root."""
+
+    type: Literal["adam"] = "adam"
+
+
+class Muon(Moments):
+    """Orthogonalised momentum for the layers' matrices, Adam for the rest (Jordan et al. 2024)."""
+
+    type: Literal["muon"] = "muon"
+    momentum: Probability = Field(0.95, description="decay rate of the matrices' momentum")
+
+
+Optimiser = Annotated[Annotated[Adam | Muon, Field(discriminator="type")], BeforeValidator(tagged)]
 
 
 class InverseSquareRoot(Section):
@@ -121,7 +136,7 @@ class Training(Section):
         description="stop after this much time, validations and time before a restart included",
     )
     batches: Batches = Batches()
-    optimiser: Annotated[Adam, BeforeValidator(tagged)] = Adam()
+    optimiser: Optimiser = Adam()
     schedule: Schedule = InverseSquareRoot()
     label_smoothing: Probability = Field(
         0.1, description="mass spread evenly over all classes but the target"

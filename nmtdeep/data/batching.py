@@ -7,7 +7,7 @@ device takes at once (`max_tokens`) splits groups into batches and changes no up
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,7 +30,7 @@ class Batch:
         target_input: `(sentences, target)` ids, EOS first (the decoder's start).
         target_output: `(sentences, target)` ids, EOS last: what is to be predicted.
         target_tokens: number of real tokens of `target_output`.
-        padded_tokens: sentences times the longer side's length.
+        padded_tokens: cells of both sides, padding included.
         real_tokens: real tokens of both sides.
     """
 
@@ -56,6 +56,33 @@ class Batch:
             self.target_tokens,
             self.padded_tokens,
             self.real_tokens,
+        )
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one process computes of an update.
+
+    Attributes:
+        batches: each with its number within the update.
+        target_tokens: of the whole update, over all processes; so are the next two.
+        padded_tokens: cells of its batches, both sides.
+        real_tokens: of both sides.
+    """
+
+    batches: list[tuple[int, Batch]]
+    target_tokens: int
+    padded_tokens: int
+    real_tokens: int
+
+    @classmethod
+    def whole(cls, batches: Sequence[Batch]) -> Share:
+        """All batches of an update, for a process that is alone."""
+        return cls(
+            list(enumerate(batches)),
+            sum(batch.target_tokens for batch in batches),
+            sum(batch.padded_tokens for batch in batches),
+            sum(batch.real_tokens for batch in batches),
         )
 
 
@@ -122,10 +149,35 @@ def updates(
 
 
 def split(lengths: NDArray[np.int32], groups: list[Indices], max_tokens: int) -> Iterator[Indices]:
-    """Divide an update's groups into what one device holds at once."""
+    """Divide an update's groups into what one device holds at once, as evenly as may be.
+
+    A group goes into as few batches as the budget allows; the batches then get the smallest budget
+    that does not make them more.
+    """
     longer = lengths.max(axis=0)
     for group in groups:
-        yield from cut(longer, group, max_tokens)
+        batches = cut(longer, group, max_tokens)
+        fewest = len(batches)
+        low, high = max_tokens // 2, max_tokens
+        while fewest > 1 and high - low > max_tokens // 32:
+            budget = (low + high) // 2
+            tighter = cut(longer, group, budget)
+            if len(tighter) > fewest:
+                low = budget
+            else:
+                batches, high = tighter, budget
+        yield from batches
+
+
+def deal(sizes: Sequence[int], processes: int) -> list[int]:
+    """Which process computes each batch: the largest first, each to the least loaded process."""
+    loads = [0] * processes
+    owners = [0] * len(sizes)
+    for number in sorted(range(len(sizes)), key=lambda number: (-sizes[number], number)):
+        owner = loads.index(min(loads))
+        owners[number] = owner
+        loads[owner] += sizes[number]
+    return owners
 
 
 def check_budget(lengths: NDArray[np.int32], *, max_tokens: int) -> None:

@@ -9,34 +9,41 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from nmtdeep.config import Recipe
 from nmtdeep.config.compare import differences
 from nmtdeep.data import batching, bpe_dropout
-from nmtdeep.data.batching import Batch
+from nmtdeep.data.batching import Indices, Share
 from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
 from nmtdeep.errors import UserError
+from nmtdeep.training.distributed import Crew
 from nmtdeep.training.state import Progress
 
 
 @dataclass(frozen=True)
 class Upcoming:
-    """The batches of the next update and the position after it."""
+    """This process's share of the next update and the position after it."""
 
-    batches: list[Batch]
+    share: Share
     epoch: int
     next_in_epoch: int
     waited: float
 
 
 def upcoming(
-    recipe: Recipe, data: DataDirectory, run: Path, progress: Progress, device: torch.device
+    recipe: Recipe,
+    data: DataDirectory,
+    run: Path,
+    progress: Progress,
+    device: torch.device,
+    crew: Crew,
 ) -> Iterator[Upcoming]:
     """Updates from `progress` on, epoch after epoch."""
     settings = recipe.training
     epoch, first = progress.epoch, progress.next_in_epoch
     while True:
-        corpus = _epoch_corpus(recipe, data, run, epoch)
+        corpus = _epoch_corpus(recipe, data, run / "bpe_dropout" / str(crew.rank), epoch)
         lengths = np.stack((corpus.source.lengths, corpus.target.lengths))
         batching.check_budget(lengths, max_tokens=settings.batches.max_tokens)
         plan = batching.updates(
@@ -48,13 +55,11 @@ def upcoming(
         )
         for number in range(first, len(plan)):
             began = time.perf_counter()
-            batches = [
-                batching.collate(corpus, indices).to(device)
-                for indices in batching.split(lengths, plan[number], settings.batches.max_tokens)
-            ]
+            batches = list(batching.split(lengths, plan[number], settings.batches.max_tokens))
+            share = _share(corpus, lengths, batches, device, crew)
             last = number + 1 == len(plan)
             yield Upcoming(
-                batches,
+                share,
                 epoch + 1 if last else epoch,
                 0 if last else number + 1,
                 time.perf_counter() - began,
@@ -62,13 +67,37 @@ def upcoming(
         epoch, first = epoch + 1, 0
 
 
-def _epoch_corpus(recipe: Recipe, data: DataDirectory, run: Path, epoch: int) -> ParallelCorpus:
+def _share(
+    corpus: ParallelCorpus,
+    lengths: NDArray[np.int32],
+    batches: list[Indices],
+    device: torch.device,
+    crew: Crew,
+) -> Share:
+    """Read the batches that are this process's."""
+    sizes = [len(indices) * int(lengths[:, indices].max(axis=1).sum()) for indices in batches]
+    owners = batching.deal(sizes, crew.size)
+    everything = np.concatenate(batches)
+    return Share(
+        [
+            (number, batching.collate(corpus, indices).to(device))
+            for number, (indices, owner) in enumerate(zip(batches, owners, strict=True))
+            if owner == crew.rank
+        ],
+        target_tokens=int(lengths[1, everything].sum()),
+        padded_tokens=sum(sizes),
+        real_tokens=int(lengths[:, everything].sum()),
+    )
+
+
+def _epoch_corpus(
+    recipe: Recipe, data: DataDirectory, directory: Path, epoch: int
+) -> ParallelCorpus:
     """The training corpus; under BPE-dropout another segmentation each epoch."""
     corpus = data.corpus("train")
     dropout = getattr(recipe.text.bpe, "dropout", 0.0)
     if not dropout:
         return corpus
-    directory = run / "bpe_dropout"
     for path in directory.glob("epoch-*"):  # of the epoch before, or of a training cut short
         path.unlink()
     return bpe_dropout.resample(
@@ -79,6 +108,22 @@ def _epoch_corpus(recipe: Recipe, data: DataDirectory, run: Path, epoch: int) ->
         epoch=epoch,
         directory=directory,
     )
+
+
+def check_idle(recipe: Recipe, processes: int) -> None:
+    """Every process must have a batch of an update.
+
+    Raises:
+        UserError: with the largest `max_tokens` that gives enough batches.
+    """
+    batches = recipe.training.batches
+    at_once = min(batches.max_tokens, batches.group_tokens, batches.tokens_per_update)
+    if -(-batches.tokens_per_update // at_once) < processes:
+        raise UserError(
+            f"updates of {batches.tokens_per_update} tokens in batches of {at_once} leave some of "
+            f"{processes} processes idle: give --max-tokens "
+            f"{-(-batches.tokens_per_update // processes)} or fewer --processes"
+        )
 
 
 def check_text(recipe: Recipe, data: DataDirectory) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,17 +13,15 @@ import torch
 
 from nmtdeep.config import Recipe
 from nmtdeep.data.corpus import DataDirectory
-from nmtdeep.decoding.translator import resolve_device
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.display import Display
-from nmtdeep.training.feed import check_text, upcoming
+from nmtdeep.training.distributed import Crew, crew_of, device_of
+from nmtdeep.training.feed import check_idle, check_text, upcoming
 from nmtdeep.training.run_directory import SCORES, RunDirectory, open_run
-from nmtdeep.training.schedule import learning_rate
 from nmtdeep.training.signals import noted_signals
 from nmtdeep.training.state import Progress
 from nmtdeep.training.summary import opening
 from nmtdeep.training.trainee import Trainee
-from nmtdeep.training.update import train_update
 from nmtdeep.training.validation import Validator
 
 
@@ -46,6 +46,7 @@ def train(
     out: Path,
     device: str = "auto",
     threads: int | None = None,
+    processes: int = 1,
     quiet: bool = False,
     overwrite: bool = False,
 ) -> Outcome:
@@ -56,73 +57,106 @@ def train(
         data: directory that `preprocess` wrote.
         out: run directory; an interrupted training there is continued exactly.
         device: auto, cpu, cuda or cuda:N.
-        threads: CPU threads; None keeps torch's choice.
+        threads: CPU threads of all processes together; None keeps torch's choice.
+        processes: that train together, each on its share of the threads or on its own GPU.
         quiet: no progress on the screen.
         overwrite: delete what a training left in `out` and start anew.
 
     Raises:
         UserError: for anything that the user can mend; checkpoints on disk stay whole.
     """
-    if threads:
-        torch.set_num_threads(threads)
-    place = resolve_device(device)
+    threads = threads or torch.get_num_threads()
+    place = device_of(device, rank=0, processes=processes)
+    check_idle(recipe, processes)
     corpora = DataDirectory.open(data)
     check_text(recipe, corpora)
     with open_run(out, recipe, corpora.pipeline, overwrite=overwrite) as run:
-        trainee = Trainee(recipe, corpora, place)
         newest = run.newest()
-        progress = trainee.restore(newest) if newest else Progress()
+        progress = Progress.of(newest) if newest else Progress()
         run.mend(progress)
-        total = recipe.training.max_updates
         with Display(out, recipe.training, quiet=quiet) as display, noted_signals() as asked:
             reason = _finished(recipe, progress)
             if reason:
+                total = recipe.training.max_updates
                 why = "" if progress.update >= total else f" ({reason})"
                 display.say(f"already at update {progress.update} of {total}: nothing to do{why}")
                 return Outcome(progress, reason)
-            display.say(opening(recipe, corpora, trainee.model, place, trainee.dtype, progress))
-            for change in run.changes:
-                display.say(f"changed: {change}")
-            (out / SCORES).unlink(missing_ok=True)  # they were of fewer updates
-            return _train(recipe, corpora, run, trainee, progress, display, asked)
+            with (
+                _own_threads(threads, processes),
+                crew_of(
+                    processes, place, _assist, recipe, data, out, newest, device, threads
+                ) as crew,
+            ):
+                trainee = Trainee(recipe, corpora, place, newest, crew)
+                display.say(
+                    opening(
+                        recipe,
+                        corpora,
+                        trainee.model,
+                        place,
+                        trainee.dtype,
+                        progress,
+                        processes=processes,
+                    )
+                )
+                for change in run.changes:
+                    display.say(f"changed: {change}")
+                (out / SCORES).unlink(missing_ok=True)  # they were of fewer updates
+                return _train(corpora, run, trainee, progress, display, asked, crew)
+
+
+@contextmanager
+def _own_threads(threads: int, processes: int) -> Iterator[None]:
+    """One process's share of the threads, and all of them again afterwards."""
+    torch.set_num_threads(max(1, threads // processes))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _assist(
+    crew: Crew,
+    recipe: Recipe,
+    data: Path,
+    out: Path,
+    newest: Path | None,
+    device: str,
+    threads: int,
+) -> None:
+    """The loop of a process that only computes: train updates until told to leave."""
+    place = device_of(device, rank=crew.rank, processes=crew.size)
+    corpora = DataDirectory.open(data)
+    progress = Progress.of(newest) if newest else Progress()
+    with _own_threads(threads, crew.size):
+        trainee = Trainee(recipe, corpora, place, newest, crew)
+        update = progress.update
+        for coming in upcoming(recipe, corpora, out, progress, place, crew):
+            update += 1
+            trainee.train(coming.share, update)
+            if crew.agree(leaving=False):
+                return
 
 
 def _train(
-    recipe: Recipe,
     data: DataDirectory,
     run: RunDirectory,
     trainee: Trainee,
     progress: Progress,
     display: Display,
     asked: list[int],
+    crew: Crew,
 ) -> Outcome:
     """The loop."""
-    settings = recipe.training
+    recipe, settings = run.recipe, run.recipe.training
     validate = Validator(data, recipe, dtype=trainee.dtype)
-    device = trainee.model.output.weight.device
     started = time.perf_counter() - progress.seconds
     display.restart()
-    for coming in upcoming(recipe, data, run.path, progress, device):
-        update = progress.update + 1
-        lr = learning_rate(
-            settings.schedule,
-            update,
-            width=recipe.model.width,
-            max_updates=settings.max_updates,
-        )
-        result = train_update(
-            trainee.model,
-            trainee.optimiser,
-            trainee.scaler,
-            coming.batches,
-            update=update,
-            lr=lr,
-            settings=settings,
-            dtype=trainee.dtype,
-        )
+    for coming in upcoming(recipe, data, run.path, progress, trainee.device, crew):
+        result = trainee.train(coming.share, progress.update + 1)
         progress = replace(
             progress,
-            update=update,
+            update=progress.update + 1,
             epoch=coming.epoch,
             next_in_epoch=coming.next_in_epoch,
             seconds=time.perf_counter() - started,
@@ -131,19 +165,21 @@ def _train(
             scaler=trainee.scaler.state_dict(),
         )
         display.updated(progress, result, waited=coming.waited)
-        if update % settings.log_every == 0:
-            display.logged(progress, lr=lr, device=device)
+        if progress.update % settings.log_every == 0:
+            display.logged(progress, lr=trainee.lr(progress.update), device=trainee.device)
         reason = _finished(recipe, progress)
-        if update % settings.validation.every == 0 or reason:
+        if progress.update % settings.validation.every == 0 or reason:
             progress = _validated(validate, trainee.model, recipe, progress, display)
             display.restart()
             reason = reason or _finished(recipe, progress)
-        planned = update % settings.checkpoints.every == 0 or progress.is_best or bool(reason)
-        if planned or asked:
+        wanted = list(asked)  # a signal after this line is for the next update
+        planned = progress.update % settings.checkpoints.every == 0
+        planned = planned or progress.is_best or bool(reason)
+        if planned or wanted:
             trainee.save(run, progress, planned=planned)
             display.restart()
-        if reason or asked:
-            return _leave(progress, reason, asked, display)
+        if crew.agree(leaving=bool(reason or wanted)):
+            return _leave(progress, reason, wanted, display)
     raise AssertionError("epochs never end")
 
 

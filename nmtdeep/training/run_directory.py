@@ -25,7 +25,14 @@ SCORES = "scores.json"
 TENSORBOARD = "tensorboard"
 LOCK = ".lock"
 # What makes another experiment of a run; `max_tokens` only spreads its updates over a device.
-FIXED = ("model.", "text.", "training.seed", "training.batches.", "training.validation.best_by")
+FIXED = (
+    "model.",
+    "text.",
+    "training.seed",
+    "training.batches.",
+    "training.optimiser.type",
+    "training.validation.best_by",
+)
 FREE = "training.batches.max_tokens"
 
 

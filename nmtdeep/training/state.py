@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from nmtdeep import checkpoint
 from nmtdeep.errors import CheckpointError
 
 
@@ -60,6 +62,11 @@ class Progress:
         return asdict(self)
 
     @classmethod
+    def of(cls, path: Path) -> Progress:
+        """Where the training of a checkpoint stood."""
+        return cls.from_json(checkpoint.read_state(path))
+
+    @classmethod
     def from_json(cls, state: dict[str, Any]) -> Progress:
         """Read back; raises CheckpointError if a field is missing."""
         try:
@@ -71,7 +78,7 @@ class Progress:
 
 
 def optimiser_tensors(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Adam's moments by parameter name: `<moment>/<parameter>`."""
+    """The optimiser's moments by parameter name: `<moment>/<parameter>`."""
     return {
         f"{moment}/{name}": value
         for name, parameter in model.named_parameters()
@@ -87,16 +94,19 @@ def restore_optimiser(
     Raises:
         CheckpointError: if they belong to other parameters.
     """
-    moments = ("step", "exp_avg", "exp_avg_sq")
-    names = [name for name, _ in model.named_parameters()]
-    if set(tensors) != {f"{moment}/{name}" for moment in moments for name in names}:
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    wanted = {
+        parameter: {moment: f"{moment}/{names[id(parameter)]}" for moment in group["moments"]}
+        for group in optimiser.param_groups
+        for parameter in group["params"]
+    }
+    if set(tensors) != {key for keys in wanted.values() for key in keys.values()}:
         raise CheckpointError(
-            "the optimiser's moments belong to another model: start a new run with --out"
+            "the optimiser's moments belong to another model or optimiser: start a new run with "
+            "--out"
         )
-    for name, parameter in model.named_parameters():
-        state = {moment: tensors[f"{moment}/{name}"] for moment in moments}
-        for moment in moments[1:]:
-            state[moment] = state[moment].to(parameter.device)
+    for parameter, keys in wanted.items():
         # Fused Adam keeps its step counters beside the parameters.
-        state["step"] = state["step"].to(parameter.device)
-        optimiser.state[parameter] = state
+        optimiser.state[parameter] = {
+            moment: tensors[key].to(parameter.device) for moment, key in keys.items()
+        }

@@ -37,10 +37,15 @@ def opening(
     device: torch.device,
     dtype: torch.dtype,
     progress: Progress,
+    *,
+    processes: int = 1,
 ) -> str:
     """Model, data, device and what was dropped, as a small table."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
-    threads = f", {torch.get_num_threads()} threads" if device.type == "cpu" else ""
+    count = torch.get_num_threads()
+    parts = [f"{processes} processes"] * (processes > 1)
+    parts += [f"{count} thread{'s' * (count > 1)}"] * (device.type == "cpu")
+    workers = "".join(f", {part}" for part in [" of ".join(parts)] if part)
     parameters = parameter_count(model)
     batches = recipe.training.batches
     sides = (data.pipeline.source, data.pipeline.target)
@@ -64,7 +69,7 @@ def opening(
             "updates",
             f"of {batches.tokens_per_update:,} padded tokens, {batches.max_tokens:,} at once",
         ),
-        ("device", f"{name}{threads}, matrix products in {str(dtype).removeprefix('torch.')}"),
+        ("device", f"{name}{workers}, matrix products in {str(dtype).removeprefix('torch.')}"),
         ("memory", f"about {short(memory_estimate(recipe, parameters))} bytes"),
         ("start", f"update {progress.update}" if progress.update else "fresh"),
     ]

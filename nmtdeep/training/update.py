@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from nmtdeep.config import training as config
-from nmtdeep.data.batching import Batch
+from nmtdeep.data.batching import Batch, Share
 from nmtdeep.errors import DivergenceError, UserError
 from nmtdeep.model.transformer import Transformer
+from nmtdeep.training.distributed import ALONE, Crew
 from nmtdeep.training.loss import Loss, smoothed_cross_entropy
 
 SMALLEST_SCALE = 2.0**-10
@@ -36,18 +37,6 @@ class UpdateResult:
     real_tokens: int
     gradient_norm: float
     skipped: bool
-
-
-def make_optimiser(model: Transformer, adam: config.Adam) -> torch.optim.Optimizer:
-    """Adam with decoupled weight decay, fused; the learning rate is set before each update."""
-    return torch.optim.AdamW(
-        model.parameters(),
-        lr=0.0,
-        betas=adam.betas,
-        eps=adam.epsilon,
-        weight_decay=adam.weight_decay,
-        fused=True,
-    )
 
 
 def resolve_precision(precision: str, device: torch.device) -> torch.dtype:
@@ -81,36 +70,38 @@ def train_update(
     model: Transformer,
     optimiser: torch.optim.Optimizer,
     scaler: torch.amp.GradScaler,
-    batches: Sequence[Batch],
+    share: Share,
     *,
     update: int,
     lr: float,
     settings: config.Training,
     dtype: torch.dtype,
+    crew: Crew = ALONE,
 ) -> UpdateResult:
-    """Forward, backward and step over all batches of update number `update`.
+    """Forward, backward and step over update number `update`, this process computing its `share`.
 
     The gradient is that of the smoothed loss summed over all target tokens of the update and
-    divided once by their number, however they are spread over batches.
+    divided once by their number, however they are spread over batches and processes.
 
     Raises:
         DivergenceError: if loss or gradients are not finite, naming update and parameter.
     """
-    tokens = sum(batch.target_tokens for batch in batches)
+    tokens = share.target_tokens
     device = model.output.weight.device
-    loss = torch.zeros((), dtype=torch.float64, device=device)
-    nll = torch.zeros((), dtype=torch.float64, device=device)
+    sums = torch.zeros(2, dtype=torch.float64, device=device)
     model.train()
-    for number, batch in enumerate(batches):
+    for number, batch in share.batches:
         torch.manual_seed(seed_for(settings.seed, update, number))
-        sums = batch_loss(model, batch, smoothing=settings.label_smoothing, dtype=dtype)
-        scaler.scale(sums.smoothed / tokens).backward()  # type: ignore[no-untyped-call]
-        loss += sums.smoothed.detach()
-        nll += sums.nll
+        found = batch_loss(model, batch, smoothing=settings.label_smoothing, dtype=dtype)
+        scaler.scale(found.smoothed / tokens).backward()  # type: ignore[no-untyped-call]
+        sums += torch.stack((found.smoothed.detach(), found.nll))
+    gradients = _gradients(model, crew)
+    crew.add(gradients)
+    crew.add([sums])
+    loss, nll = sums.tolist()
     for group in optimiser.param_groups:
         group["lr"] = lr
     scaler.unscale_(optimiser)
-    gradients = [one.grad for one in model.parameters() if one.grad is not None]
     total = torch.nn.utils.get_total_norm(gradients)
     norm = float(total)
     finite = math.isfinite(norm)
@@ -118,21 +109,29 @@ def train_update(
     if finite and settings.clip_norm:
         torch.nn.utils.clip_grads_with_norm_(model.parameters(), settings.clip_norm, total)
     if not finite and not scaler.is_enabled():
-        raise DivergenceError(_diagnosis(model, update, float(loss) / tokens))
+        raise DivergenceError(_diagnosis(model, update, loss / tokens))
     scaler.step(optimiser)
     scaler.update()
     if scaler.is_enabled() and scaler.get_scale() < SMALLEST_SCALE:
-        raise DivergenceError(_diagnosis(model, update, float(loss) / tokens))
+        raise DivergenceError(_diagnosis(model, update, loss / tokens))
     optimiser.zero_grad(set_to_none=True)
     return UpdateResult(
-        loss=float(loss),
-        nll=float(nll),
+        loss=loss,
+        nll=nll,
         target_tokens=tokens,
-        padded_tokens=sum(batch.padded_tokens for batch in batches),
-        real_tokens=sum(batch.real_tokens for batch in batches),
+        padded_tokens=share.padded_tokens,
+        real_tokens=share.real_tokens,
         gradient_norm=norm,
         skipped=not finite,
     )
+
+
+def _gradients(model: Transformer, crew: Crew) -> list[Tensor]:
+    """All gradients; a process without a batch of this update adds zeros."""
+    if crew.size > 1:
+        for one in model.parameters():
+            one.grad = torch.zeros_like(one) if one.grad is None else one.grad
+    return [one.grad for one in model.parameters() if one.grad is not None]
 
 
 def batch_loss(model: Transformer, batch: Batch, *, smoothing: float, dtype: torch.dtype) -> Loss:

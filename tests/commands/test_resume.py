@@ -13,6 +13,7 @@ from commands.running import Interrupt
 from commands.runs import contents, losses, records, train
 
 LOOP, UPDATE = "nmtdeep.training.loop", "nmtdeep.training.update"
+TRAINEE = "nmtdeep.training.trainee"
 KILLS = {
     "before the first checkpoint": Interrupt(f"{UPDATE}:smoothed_cross_entropy", 1),
     "in the middle of an update": Interrupt(f"{UPDATE}:smoothed_cross_entropy", 12),
@@ -70,7 +71,7 @@ def test_killed_under_bpe_dropout_and_patience(nmtdeep, whole_dropout, tmp_path)
 @pytest.mark.parametrize("update", [9, 11])
 def test_asked_to_leave(nmtdeep, whole, tmp_path, name, code, update):
     run = tmp_path / "run"
-    asked = train(nmtdeep, run, interrupt=Interrupt(f"{LOOP}:train_update", update, name))
+    asked = train(nmtdeep, run, interrupt=Interrupt(f"{TRAINEE}:train_update", update, name))
     if update < 11:
         message = f"asked to leave by SIG{name.upper()}: saved at update {update}; "
         assert message + "the same command goes on from there" in asked.err
@@ -151,7 +152,7 @@ def test_more_updates_go_on(nmtdeep, whole, tmp_path):
 def test_smaller_batches_on_the_device_make_the_same_updates(nmtdeep, data, tmp_path):
     exact = ("model.dropout.embedding=0", "model.dropout.residual=0", "training.precision=fp32")
     for name, tokens in (("large", 400), ("small", 100)):
-        stopped = Interrupt(f"{LOOP}:train_update", 5, "term")
+        stopped = Interrupt(f"{TRAINEE}:train_update", 5, "term")
         assert train(nmtdeep, tmp_path / name, *exact, interrupt=stopped).code == 143
         done = train(nmtdeep, tmp_path / name, *exact, "--max-tokens", tokens)
         assert done.code == 0, done.err

@@ -11,14 +11,14 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from nmtdeep.config.training import Training
-from nmtdeep.data.batching import Batch
+from nmtdeep.data.batching import Batch, Share
 from nmtdeep.errors import DivergenceError, UserError
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS
+from nmtdeep.training.optimiser import make_optimiser
 from nmtdeep.training.update import (
     UpdateResult,
     batch_loss,
-    make_optimiser,
     resolve_precision,
     seed_for,
     train_update,
@@ -67,14 +67,14 @@ def step(
     **changes: object,
 ) -> tuple[UpdateResult, dict[str, Tensor]]:
     """One update from scratch, and the gradient it used: Adam's first moment over 1 - beta."""
-    optimiser = {"weight_decay": weight_decay, "epsilon": EPSILON}
+    optimiser = {"type": "adam", "weight_decay": weight_decay, "epsilon": EPSILON}
     chosen = settings(optimiser=optimiser, **changes)
     optimiser = make_optimiser(model, chosen.optimiser)
     result = train_update(
         model,
         optimiser,
         scaler or torch.amp.GradScaler("cpu", enabled=False),
-        batches,
+        Share.whole(batches),
         update=update,
         lr=lr,
         settings=chosen,

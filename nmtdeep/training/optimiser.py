@@ -1,0 +1,162 @@
+"""Optimisers: Adam for all parameters, or Muon for the matrices of the layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, assert_never
+
+import torch
+from torch import Tensor, nn
+
+from nmtdeep.config import training as config
+from nmtdeep.data.batching import deal
+from nmtdeep.model.transformer import Transformer
+from nmtdeep.training.distributed import ALONE, Crew
+
+ADAM_MOMENTS = ("step", "exp_avg", "exp_avg_sq")
+MUON_MOMENTS = ("momentum",)
+# Coefficients of Jordan et al. 2024: steep at zero, so that five steps suffice.
+QUINTIC = (3.4445, -4.7750, 2.0315)
+STEPS = 5
+ROOT_MEAN_SQUARE = 0.2
+
+
+def make_optimiser(
+    model: Transformer,
+    settings: config.Adam | config.Muon,
+    *,
+    dtype: torch.dtype = torch.float32,
+    crew: Crew = ALONE,
+) -> torch.optim.Optimizer:
+    """The optimiser of a recipe; the learning rate is set before each update.
+
+    Each group of parameters names its state in `moments`, so that checkpoints know what to expect.
+
+    Args:
+        dtype: of the matrix products of training; Muon's own are in bf16 if these are.
+        crew: the processes that share Muon's work.
+    """
+    match settings:
+        case config.Adam():
+            group = {"params": list(model.parameters()), "moments": ADAM_MOMENTS}
+            return torch.optim.AdamW([group], lr=0.0, fused=True, **_adam(settings))
+        case config.Muon():
+            return Muon(model, settings.momentum, dtype=dtype, crew=crew, **_adam(settings))
+        case _:
+            assert_never(settings)
+
+
+def _adam(settings: config.Moments) -> dict[str, Any]:
+    return {
+        "betas": settings.betas,
+        "eps": settings.epsilon,
+        "weight_decay": settings.weight_decay,
+    }
+
+
+class Muon(torch.optim.AdamW):
+    """Momentum made orthogonal for the matrices of both stacks, Adam for the rest.
+
+    For a matrix W (a x b) with gradient G (Jordan et al. 2024; the scale from Liu et al. 2025,
+    Eq. 4, with which one learning rate serves these matrices and Adam's parameters alike):
+
+        M <- beta M + (1 - beta) G
+        W <- W - lr (0.2 sqrt(max(a, b)) orthogonal(beta M + (1 - beta) G) + weight_decay W)
+
+    Embeddings, output, norms and biases are Adam's.
+
+    Args:
+        model: whose linear maps inside encoder and decoder are the matrices.
+        momentum: beta.
+        dtype: bf16 makes the products of the iteration bf16; any other fp32.
+        crew: each process iterates over its share of the matrices.
+        adam: betas, eps and weight_decay.
+    """
+
+    def __init__(
+        self, model: Transformer, momentum: float, *, dtype: torch.dtype, crew: Crew, **adam: Any
+    ) -> None:
+        self.momentum = momentum
+        self.crew = crew
+        self.dtype = dtype if dtype == torch.bfloat16 else None
+        matrices = linear_maps((model.encoder, model.decoder))
+        chosen = set(map(id, matrices))
+        others = [one for one in model.parameters() if id(one) not in chosen]
+        groups: list[dict[str, Any]] = [
+            {"params": others, "moments": ADAM_MOMENTS},
+            {"params": matrices, "moments": MUON_MOMENTS},
+        ]
+        super().__init__(groups, lr=0.0, fused=True, **adam)
+        # An overflow in fp16 must skip the matrices too, so the scaler decides for the whole step.
+        self._step_supports_amp_scaling = False
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> Any:
+        """Move the matrices, then all else; the matrices' gradients are used up."""
+        group = self.param_groups[1]
+        parameters = [one for one in group["params"] if one.grad is not None]
+        if parameters:
+            self._move(parameters, group["lr"], group["weight_decay"])
+        return super().step(closure)
+
+    def _move(self, parameters: list[Tensor], lr: float, weight_decay: float) -> None:
+        gradients = [one.grad for one in parameters if one.grad is not None]
+        for one in parameters:
+            if not self.state[one]:
+                self.state[one]["momentum"] = torch.zeros_like(one)
+            one.grad = None  # Adam's step passes by parameters without a gradient
+        averages = [self.state[one]["momentum"] for one in parameters]
+        torch._foreach_lerp_(averages, gradients, 1 - self.momentum)
+        ahead = list(torch._foreach_lerp(gradients, averages, self.momentum))
+        if weight_decay:
+            torch._foreach_mul_(parameters, 1 - lr * weight_decay)
+        for parameter, direction in zip(parameters, self._directions(ahead), strict=True):
+            scale = ROOT_MEAN_SQUARE * max(direction.shape) ** 0.5
+            parameter.add_(direction, alpha=-lr * scale)
+
+    def _directions(self, matrices: list[Tensor]) -> list[Tensor]:
+        """Every matrix made orthogonal, each by one process."""
+        owners = deal([min(one.shape) * one.numel() for one in matrices], self.crew.size)
+        own = [place for place, owner in enumerate(owners) if owner == self.crew.rank]
+        done = orthogonalise_all([matrices[place] for place in own], self.dtype)
+        directions = [torch.zeros_like(one) for one in matrices]
+        for place, direction in zip(own, done, strict=True):
+            directions[place].copy_(direction)
+        self.crew.add(directions)
+        return directions
+
+
+def linear_maps(parts: Iterable[nn.Module]) -> list[Tensor]:
+    """The weights of every `nn.Linear` in `parts`."""
+    return [one.weight for part in parts for one in part.modules() if isinstance(one, nn.Linear)]
+
+
+def orthogonalise_all(matrices: list[Tensor], dtype: torch.dtype | None) -> list[Tensor]:
+    """`orthogonalise` for matrices of any shapes, those of one shape at once."""
+    places: dict[torch.Size, list[int]] = {}
+    for place, matrix in enumerate(matrices):
+        places.setdefault(matrix.shape, []).append(place)
+    done: dict[int, Tensor] = {}
+    for same in places.values():
+        stacked = torch.stack([matrices[place] for place in same])
+        done.update(zip(same, orthogonalise(stacked, dtype), strict=True))
+    return [done[place] for place in range(len(matrices))]
+
+
+def orthogonalise(matrices: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    """About U V^T for each U S V^T of `matrices` `(count, a, b)`, by Newton-Schulz iteration.
+
+    Five steps X <- a X + (b X X^T + c (X X^T)^2) X from X = G / |G| (Frobenius): singular values
+    above a hundredth end between 0.7 and 1.2, which is as good as 1 (Jordan et al. 2024).
+
+    Args:
+        dtype: of the products; None keeps that of `matrices`.
+    """
+    a, b, c = QUINTIC
+    tall = matrices.shape[1] > matrices.shape[2]
+    x = matrices.mT if tall else matrices
+    x = (x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)).to(dtype or x.dtype)
+    for _ in range(STEPS):
+        square = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)
+    return (x.mT if tall else x).to(matrices.dtype)

@@ -1,0 +1,65 @@
+"""1 process == 2 processes, and two processes resume as one does."""
+
+from __future__ import annotations
+
+import pytest
+from safetensors.torch import load_file
+from torch.testing import assert_close
+
+from commands.running import Interrupt
+from commands.runs import contents, losses, train
+
+pytestmark = pytest.mark.usefixtures("data")
+TRAINEE = "nmtdeep.training.trainee"
+SMOOTH = (
+    "training.optimiser.epsilon=1e-3",
+    "training.precision=fp32",
+    "training.schedule.lr=5e-3",
+    "model.dropout.residual=0.2",
+)
+
+
+@pytest.mark.parametrize("optimiser", ["adam", "muon"])
+def test_one_process_is_two_processes(nmtdeep, tmp_path, optimiser):
+    choice = (*SMOOTH, f"training.optimiser.type={optimiser}", "--max-tokens", 200)
+    one, two = tmp_path / "one", tmp_path / "two"
+    assert train(nmtdeep, one, *choice).code == 0
+    finished = train(nmtdeep, two, *choice, "--processes", 2)
+    assert finished.code == 0, finished.err
+    assert "2 processes of 1 thread" in finished.err
+    assert losses(one) == pytest.approx(losses(two), rel=2e-5)
+    weights = [load_file(run / "checkpoint_last/model.safetensors") for run in (one, two)]
+    for found in weights:
+        # The bias of keys has gradient zero, and Adam makes steps of what rounding leaves of it.
+        for name in [name for name in found if name.endswith(("qkv.bias", "key_value.bias"))]:
+            del found[name]
+    assert_close(weights[0], weights[1], rtol=0, atol=2e-4)
+
+
+def test_two_processes_resume_bit_for_bit(nmtdeep, tmp_path):
+    choice = ("training.optimiser=muon", "--max-tokens", 200, "--processes", 2)
+    whole, run = tmp_path / "whole", tmp_path / "run"
+    assert train(nmtdeep, whole, *choice).code == 0
+    for interrupt, code in (
+        (Interrupt(f"{TRAINEE}:train_update", 4, "kill"), -9),
+        (Interrupt("nmtdeep.training.validation:score_texts", 1, "kill"), -9),
+        (Interrupt(f"{TRAINEE}:train_update", 3, "term"), 143),
+    ):
+        ended = train(nmtdeep, run, *choice, interrupt=interrupt)
+        assert ended.code == code, ended.err
+    resumed = train(nmtdeep, run, *choice)
+    assert resumed.code == 0, resumed.err
+    assert contents(run) == contents(whole)
+
+
+def test_idle_processes_are_refused(nmtdeep, tmp_path):
+    refused = train(nmtdeep, tmp_path / "run", "--processes", 3)
+    assert refused.code == 2
+    assert "leave some of 3 processes idle: give --max-tokens 267" in refused.err
+
+
+def test_another_optimiser_is_another_run(nmtdeep, tmp_path):
+    assert train(nmtdeep, tmp_path / "run", "--max-updates", 2).code == 0
+    refused = train(nmtdeep, tmp_path / "run", "training.optimiser=muon")
+    assert refused.code == 2
+    assert "training.optimiser.type: adam -> muon" in refused.err

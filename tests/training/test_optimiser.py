@@ -1,0 +1,111 @@
+"""Muon: orthogonal matrices by singular values, one step by hand, and what is Adam's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from nmtdeep.config.training import Muon as MuonConfig
+from nmtdeep.model.transformer import Transformer
+from nmtdeep.training.optimiser import Muon, make_optimiser, orthogonalise, orthogonalise_all
+
+MakeModel = Callable[..., Transformer]
+MOMENTUM, LR, EPSILON = 0.9, 0.01, 1e-3
+
+
+def quintic(singular: Tensor) -> Tensor:
+    """Jordan et al. 2024: x -> 3.4445 x - 4.7750 x^3 + 2.0315 x^5, five times."""
+    for _ in range(5):
+        singular = 3.4445 * singular - 4.7750 * singular**3 + 2.0315 * singular**5
+    return singular
+
+
+def by_singular_values(matrix: Tensor) -> Tensor:
+    """What the iteration does to a matrix: its singular values go through the polynomial."""
+    u, singular, vh = torch.linalg.svd(matrix, full_matrices=False)
+    return u @ torch.diag(quintic(singular / (singular.square().sum().sqrt() + 1e-7))) @ vh
+
+
+@pytest.mark.parametrize("shape", [(5, 5), (12, 4), (3, 9), (1, 6)])
+def test_orthogonalise_maps_singular_values(shape: tuple[int, int]) -> None:
+    generator = torch.Generator().manual_seed(3)
+    matrices = torch.randn(4, *shape, generator=generator, dtype=torch.float64)
+    expected = torch.stack([by_singular_values(one) for one in matrices])
+    assert_close(orthogonalise(matrices), expected, rtol=0, atol=1e-9)
+
+
+def test_orthogonalise_is_nearly_orthogonal_and_blind_to_scale() -> None:
+    matrices = torch.randn(2, 64, 256, generator=torch.Generator().manual_seed(1))
+    found = torch.linalg.svdvals(orthogonalise(matrices))
+    assert found.min() > 0.65 and found.max() < 1.25
+    assert_close(orthogonalise(1e4 * matrices), orthogonalise(matrices), rtol=1e-3, atol=1e-5)
+    rough = orthogonalise(matrices, torch.bfloat16)
+    assert rough.dtype == torch.float32
+    assert 0 < float((rough - orthogonalise(matrices)).norm() / rough.norm()) < 0.05
+    assert not orthogonalise(torch.zeros(1, 4, 4)).any()
+
+
+def test_order_survives_grouping_by_shape() -> None:
+    matrices = [torch.randn(shape) for shape in ((3, 5), (4, 4), (3, 5), (5, 3), (4, 4))]
+    for one, other in zip(orthogonalise_all(matrices, None), matrices, strict=True):
+        assert_close(one, orthogonalise(other[None])[0])
+
+
+def maps_of_layers(model: Transformer) -> dict[str, Tensor]:
+    return {
+        f"{name}.weight": module.weight
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear) and name.startswith(("encoder.layers", "decoder.layers"))
+    }
+
+
+def test_two_steps_are_the_formula(tiny_model: MakeModel) -> None:
+    model, adams = tiny_model(), tiny_model()
+    settings = MuonConfig(momentum=MOMENTUM, epsilon=EPSILON, weight_decay=0.5)
+    optimiser = make_optimiser(model, settings)
+    reference = torch.optim.AdamW(
+        adams.parameters(), lr=LR, betas=(0.9, 0.98), eps=EPSILON, weight_decay=0.5
+    )
+    names = set(maps_of_layers(model))
+    # Per layer: encoder 2 + 2 maps, decoder 2 + 3 + 2.
+    assert len(names) == 4 * len(model.encoder.layers) + 7 * len(model.decoder.layers)
+    expected = {name: value.detach().clone() for name, value in maps_of_layers(model).items()}
+    momentum = {name: torch.zeros_like(value) for name, value in expected.items()}
+    generator = torch.Generator().manual_seed(5)
+    for _ in range(2):
+        for (name, one), other in zip(model.named_parameters(), adams.parameters(), strict=True):
+            one.grad = torch.randn(one.shape, generator=generator, dtype=one.dtype)
+            other.grad = one.grad.clone()
+            if name in names:
+                momentum[name] = MOMENTUM * momentum[name] + (1 - MOMENTUM) * one.grad
+                ahead = MOMENTUM * momentum[name] + (1 - MOMENTUM) * one.grad
+                step = 0.2 * max(one.shape) ** 0.5 * by_singular_values(ahead)
+                expected[name] = expected[name] - LR * (step + 0.5 * expected[name])
+        for group in optimiser.param_groups:
+            group["lr"] = LR
+        optimiser.step()
+        reference.step()
+    for (name, one), other in zip(model.named_parameters(), adams.parameters(), strict=True):
+        assert_close(one.detach(), expected.get(name, other.detach()), rtol=0, atol=1e-9)
+
+
+def test_an_overflow_skips_the_matrices_too(tiny_model: MakeModel) -> None:
+    model = tiny_model(dtype=torch.float32)
+    optimiser = make_optimiser(model, MuonConfig())
+    assert isinstance(optimiser, Muon)
+    before = [one.detach().clone() for one in model.parameters()]
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+    scaler.scale(torch.zeros(()))  # the scaler exists from its first use on
+    for one in model.parameters():
+        one.grad = torch.ones_like(one)
+    model.encoder.norm.weight.grad.fill_(torch.inf)
+    for group in optimiser.param_groups:
+        group["lr"] = LR
+    scaler.unscale_(optimiser)
+    scaler.step(optimiser)
+    assert all(map(torch.equal, model.parameters(), before))
+    assert not optimiser.state
