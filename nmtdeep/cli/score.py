@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nmtdeep.cli.choices import Device, InputForm, Precision
 from nmtdeep.errors import UserError
 
 if TYPE_CHECKING:
@@ -28,23 +29,6 @@ class Paired(StrEnum):
 
     BOOTSTRAP = "bootstrap"
     RANDOMISATION = "randomisation"
-
-
-class Device(StrEnum):
-    """Where the model runs."""
-
-    AUTO = "auto"
-    CPU = "cpu"
-    CUDA = "cuda"
-
-
-class Precision(StrEnum):
-    """In what numbers the model runs."""
-
-    AUTO = "auto"
-    BF16 = "bf16"
-    FP16 = "fp16"
-    FP32 = "fp32"
 
 
 Files = Annotated[
@@ -86,6 +70,10 @@ LogProb = Annotated[
         help="The model's log-probability of each --target line: sum, tokens, sum per token.",
         rich_help_panel="A model",
     ),
+]
+InputIs = Annotated[
+    InputForm | None,
+    typer.Option(help="--source, --target tokenised or split already.", rich_help_panel="A model"),
 ]
 Metrics = Annotated[
     list[str] | None,
@@ -152,6 +140,7 @@ def score(
     reference: References = None,
     target: Target = None,
     log_prob: LogProb = False,
+    input_is: InputIs = None,
     metric: Metrics = None,
     system: Systems = None,
     paired: PairedTest = Paired.BOOTSTRAP,
@@ -180,6 +169,7 @@ def score(
         "--reference": reference,
         "--target": target,
         "--log-prob": log_prob,
+        "--input-is": input_is,
         "--metric": metric,
         "--system": system,
         "--buckets": buckets,
@@ -187,7 +177,9 @@ def score(
         "--replace-unicode-punctuation": replace_unicode_punctuation,
     }
     _refuse_contradictions({name for name, value in given.items() if value}, files or [])
-    load = partial(_load, model or [], device=device, precision=precision, threads=threads)
+    load = partial(
+        _load, model or [], input_is, device=device, precision=precision, threads=threads
+    )
     if source and target:
         _print_log_probabilities(load, source, target, as_json=as_json)
         return
@@ -213,7 +205,7 @@ def _refuse_contradictions(given: set[str], files: Sequence[Path]) -> None:
         missing = [name for name in ("--source", needed) if name not in given]
         if missing:
             raise UserError(f"--model also needs {' and '.join(missing)} FILE")
-        allowed = {"--model", "--source", needed}
+        allowed = {"--model", "--source", "--input-is", needed}
         if needed == "--target":
             allowed |= {"--log-prob"}
         else:
@@ -221,7 +213,7 @@ def _refuse_contradictions(given: set[str], files: Sequence[Path]) -> None:
         if extra := sorted(given - allowed):
             raise UserError(f"{', '.join(extra)} cannot go with --model and {needed}; leave it out")
     else:
-        if extra := sorted(given & {"--reference", "--target", "--log-prob"}):
+        if extra := sorted(given & {"--reference", "--target", "--log-prob", "--input-is"}):
             raise UserError(f"{', '.join(extra)} needs a model: add --model RUN")
         if len(files) < 2:
             raise UserError("nothing to score against: give HYP and REF, or --model RUN --source S")
@@ -304,12 +296,21 @@ def _print(report: Report, *, as_json: bool) -> None:
 
 
 def _load(
-    models: Sequence[Path], *, device: Device, precision: Precision, threads: int | None
+    models: Sequence[Path],
+    form: InputForm | None,
+    *,
+    device: Device,
+    precision: Precision,
+    threads: int | None,
 ) -> Translator:
-    from nmtdeep.decoding.translator import Translator
+    from nmtdeep.checkpoint import load
+    from nmtdeep.decoding.translator import Translator, settings_of
 
-    return Translator.load(
-        list(models), device=device.value, precision=precision.value, threads=threads
+    loaded = [load(path) for path in models]
+    settings = settings_of(loaded[0])
+    settings = replace(settings, input_form=form.value) if form else settings
+    return Translator.of(
+        loaded, settings, device=device.value, precision=precision.value, threads=threads
     )
 
 

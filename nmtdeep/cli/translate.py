@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from nmtdeep.cli.choices import InputForm
 from nmtdeep.errors import UserError
 
 
@@ -18,14 +19,6 @@ class Format(StrEnum):
     json = "json"
     tsv = "tsv"
     fairseq = "fairseq"
-
-
-class InputForm(StrEnum):
-    """What the input lines are."""
-
-    raw = "raw"
-    tokenised = "tokenised"
-    bpe = "bpe"
 
 
 class LongLines(StrEnum):
@@ -83,7 +76,7 @@ def translate(
     ] = None,
     output_is: Annotated[
         InputForm, typer.Option(help="Text output: raw, tokenised words, or subwords.")
-    ] = InputForm.raw,
+    ] = InputForm.RAW,
     sampling: Annotated[
         bool, typer.Option("--sampling", help="Draw from the model instead of searching.")
     ] = False,

@@ -17,7 +17,7 @@ from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.display import Display
 from nmtdeep.training.distributed import Crew, crew_of, device_of
 from nmtdeep.training.feed import check_idle, check_text, upcoming
-from nmtdeep.training.run_directory import SCORES, RunDirectory, open_run
+from nmtdeep.training.run_directory import RunDirectory, open_run
 from nmtdeep.training.signals import noted_signals
 from nmtdeep.training.state import Progress
 from nmtdeep.training.summary import opening
@@ -101,7 +101,7 @@ def train(
                 )
                 for change in run.changes:
                     display.say(f"changed: {change}")
-                (out / SCORES).unlink(missing_ok=True)  # they were of fewer updates
+                run.drop_results()
                 return _train(corpora, run, trainee, progress, display, asked, crew)
 
 

@@ -117,6 +117,11 @@ class RunDirectory:
                 (self.path / name).unlink(missing_ok=True)
         self.forget_after(progress.update)
 
+    def drop_results(self) -> None:
+        """Delete average and scores: the training goes on, and they would be of fewer updates."""
+        (self.path / SCORES).unlink(missing_ok=True)
+        checkpoint.discard(self.path / checkpoint.AVERAGE)
+
     def forget_after(self, update: int) -> None:
         """Drop records of updates that will be done again, so that each stands there once."""
         _filter(self.path / RECORDS, lambda line: int(json.loads(line)["update"]) <= update)

@@ -139,7 +139,7 @@ def test_a_truncated_checkpoint(nmtdeep, whole, tmp_path, name):
     broken = run / "checkpoint_11"
     _truncate(broken / name)
     before = (run / "train.jsonl").read_bytes()
-    done = train(nmtdeep, run)
+    done = train(nmtdeep, run, "--max-updates", 12)
     refused(done, f"checkpoint_11/{name}: ", "or delete this one and train on from an older one")
     if name != "optimiser.safetensors":
         refused(nmtdeep("translate", "-m", broken, stdin=b"x\n"), f"checkpoint_11/{name}: ")

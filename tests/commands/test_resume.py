@@ -193,3 +193,12 @@ def test_bpe_dropout_is_the_recipe_s_and_keeps_one_epoch_on_disk(nmtdeep, dropou
         trained = [one for one in records(run) if one["kind"] == "train"]
         found[dropout] = sum(one["epoch"] == 1 for one in trained)
     assert found[0.5] > found[0.1]  # more pieces make more updates of the same size
+
+
+def test_going_on_drops_what_is_of_fewer_updates(nmtdeep, whole, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(whole, run, symlinks=True)
+    assert (run / "checkpoint_average").exists() and (run / "scores.json").exists()
+    interrupt = Interrupt(f"{TRAINEE}:train_update", 1)
+    assert train(nmtdeep, run, "--max-updates", 30, interrupt=interrupt).code == -9
+    assert not (run / "checkpoint_average").exists() and not (run / "scores.json").exists()

@@ -13,6 +13,7 @@ import sacrebleu
 from commands.runs import train
 from nmtdeep.text.pipeline import TextPipeline
 
+SIDES = ("en", "de")
 BPE_RECIPE = """
 extends: tiny.yaml
 text: {input: bpe, bpe: none}
@@ -96,6 +97,20 @@ def test_log_prob_of_the_search_s_own_subwords(nmtdeep, data):
     _check_log_probs(
         nmtdeep, Path("bpe-run"), [(s, " ".join(b["subwords"]), b["log_prob"]) for s, b in best]
     )
+
+
+def test_log_prob_of_subwords_is_that_of_the_raw_text(nmtdeep, whole):
+    pipeline = TextPipeline.load(whole / "text")
+    lines = {side: (nmtdeep.folder / f"test.{side}").read_text().splitlines() for side in SIDES}
+    split = {"en": pipeline.split_source, "de": pipeline.split_target}
+    for side in SIDES:
+        text = "".join(" ".join(split[side](line, "raw")) + "\n" for line in lines[side])
+        (nmtdeep.folder / f"split.{side}").write_text(text)
+    judge = ("score", "-m", whole, "--log-prob", "--source")
+    raw = nmtdeep(*judge, "test.en", "--target", "test.de")
+    bpe = nmtdeep(*judge, "split.en", "--target", "split.de", "--input-is", "bpe")
+    assert raw.code == 0 and raw.out == bpe.out
+    assert nmtdeep(*judge, "split.en", "--target", "split.de").out != raw.out
 
 
 def _check_log_probs(nmtdeep, run: Path, rows: list[tuple[str, str, float]]) -> None:
