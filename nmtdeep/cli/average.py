@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from nmtdeep.cli.choices import Verbose
 from nmtdeep.errors import UserError
 
 
@@ -24,6 +25,7 @@ def average_checkpoints(
         typer.Option("-o", "--output", "--out", help="Default: RUN/checkpoint_average."),
     ] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace an average that is there.")] = False,
+    verbose: Verbose = False,
 ) -> None:
     """Average the weights of several checkpoints of one run into a new checkpoint."""
     from nmtdeep import averaging, checkpoint

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import platform
 from enum import StrEnum
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated
+
+import typer
+
+TOLD = ("nmtdeep", "torch", "numpy", "safetensors", "sacremoses", "subword-nmt", "sacrebleu")
 
 
 class Device(StrEnum):
@@ -28,3 +35,42 @@ class InputForm(StrEnum):
     RAW = "raw"
     TOKENISED = "tokenised"
     BPE = "bpe"
+
+
+_asked: list[bool] = []
+
+
+def is_verbose() -> bool:
+    """Whether the command was given -v."""
+    return bool(_asked)
+
+
+def _be_verbose(wanted: bool) -> bool:
+    """Say the versions that a report of a fault should name."""
+    if wanted:
+        _asked.append(True)
+        found = ", ".join(f"{name} {_installed(name)}" for name in TOLD)
+        typer.echo(
+            f"nmtdeep {_installed('nmtdeep')}, Python {platform.python_version()}, {found}",
+            err=True,
+        )
+    return wanted
+
+
+def _installed(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "missing"
+
+
+Verbose = Annotated[
+    bool,
+    typer.Option(
+        "-v",
+        "--verbose",
+        callback=_be_verbose,
+        is_eager=True,
+        help="Say versions, and where in the program an error arose.",
+    ),
+]

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from nmtdeep.cli.choices import Verbose
+
 
 def demo(
     out: Annotated[Path, typer.Option("--out", help="Directory for data and run.")] = Path(
@@ -14,6 +16,7 @@ def demo(
     ),
     threads: Annotated[int | None, typer.Option(min=1, help="CPU threads.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    verbose: Verbose = False,
 ) -> None:
     """Train a deep model on a small corpus that ships with the program, in minutes."""
     from nmtdeep.demo.journey import run_demo

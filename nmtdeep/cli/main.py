@@ -6,12 +6,14 @@ import errno
 import io
 import os
 import sys
+import traceback
 from typing import Annotated
 
 import typer
 
 from nmtdeep import __version__
 from nmtdeep.cli import average, demo, preprocess, recipes, score, train, translate
+from nmtdeep.cli.choices import is_verbose
 from nmtdeep.errors import UserError
 
 app = typer.Typer(
@@ -57,6 +59,8 @@ def run() -> None:
     try:
         app()
     except UserError as error:
+        if is_verbose():
+            traceback.print_exc()
         typer.echo(f"nmtdeep: error: {error}", err=True)
         sys.exit(2)
     except BrokenPipeError:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nmtdeep.cli.choices import Verbose
+
 if TYPE_CHECKING:
     from nmtdeep.config import Recipe
 
@@ -45,6 +47,7 @@ def preprocess(
         bool, typer.Option("--dry-run", help="Check recipe and files, show what would be done.")
     ] = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress, no tables.")] = False,
+    verbose: Verbose = False,
 ) -> None:
     """Make a data directory: normalise, tokenise, learn BPE, clean, binarise.
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nmtdeep.cli.choices import Device, InputForm, Precision
+from nmtdeep.cli.choices import Device, InputForm, Precision, Verbose
 from nmtdeep.errors import UserError
 
 if TYPE_CHECKING:
@@ -153,6 +153,7 @@ def score(
     device: DeviceOption = Device.AUTO,
     precision: PrecisionOption = Precision.AUTO,
     threads: Threads = None,
+    verbose: Verbose = False,
 ) -> None:
     """Score translations: BLEU in the kinds that papers report, chrF and TER, with signatures.
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from nmtdeep.cli.choices import Verbose
 from nmtdeep.errors import UserError
 
 SHORT_CUTS = {
@@ -70,6 +71,7 @@ def train(
         bool, typer.Option("--overwrite", help="Start anew: delete what a training left in --out.")
     ] = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
+    verbose: Verbose = False,
 ) -> None:
     """Train a model, or go on where an interrupted training stopped.
 

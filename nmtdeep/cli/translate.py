@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from nmtdeep.cli.choices import InputForm
+from nmtdeep.cli.choices import InputForm, Verbose
 from nmtdeep.errors import UserError
 
 
@@ -95,6 +95,7 @@ def translate(
     precision: Annotated[str, typer.Option(help="auto (fp32), fp32, bf16 or fp16.")] = "auto",
     threads: Annotated[int | None, typer.Option(min=1, help="CPU threads.")] = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No summary on stderr.")] = False,
+    verbose: Verbose = False,
 ) -> None:
     """Translate raw text, line by line: N lines in, N lines out, in order.
 
@@ -140,6 +141,7 @@ def translate(
     if not quiet:
         note = f", {translator.cut_lines} over-long ({long_lines})" if translator.cut_lines else ""
         typer.echo(
-            f"{count} lines in {seconds:.1f} s, {count / max(seconds, 1e-9):.1f} lines/s{note}",
+            f"{count} line{'s' * (count != 1)} in {seconds:.1f} s, "
+            f"{count / max(seconds, 1e-9):.1f} lines/s{note}",
             err=True,
         )

@@ -320,3 +320,11 @@ def test_training_that_diverges(nmtdeep, data, tmp_path):
     assert done.code == 2
     assert done.err.splitlines()[-1].startswith("nmtdeep: error: training diverged at update ")
     assert "Traceback" not in done.err
+
+
+def test_verbose_says_versions_and_where(nmtdeep):
+    done = nmtdeep("train", "no-such-recipe", "-v", "--data", "data", "--out", "run")
+    first, *_, last = done.err.splitlines()
+    assert done.code == 2 and last.startswith("nmtdeep: error: ")
+    assert first.startswith("nmtdeep 0") and "torch 2" in first
+    assert "Traceback" in done.err
