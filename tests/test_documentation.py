@@ -4,48 +4,23 @@ from __future__ import annotations
 
 import ast
 import re
-import shlex
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import typer.main
+from pages import FENCE, PAGES, ROOT, Command, commands_in_blocks, name_of, ours, simple_commands
 
 import nmtdeep
 from nmtdeep.cli.main import app
 from nmtdeep.config.load import load_recipe
 
-ROOT = Path(__file__).parent.parent
-PAGES = sorted(
-    path
-    for pattern in ("*.md", "docs/**/*.md", "recipes/**/*.md", "benchmarks/**/*.md")
-    for path in ROOT.glob(pattern)
-)
 PACKAGE = ROOT / "nmtdeep"
 MODULES = [path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py"]
-SHELLS = {"sh", "bash", "console", "shell"}
-FENCE = re.compile(
-    r"^(?P<indent> *)```(?P<language>\w*)[^\n]*\n(?P<body>.*?)^(?P=indent)```", re.M | re.S
-)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 MACHINE_PATH = re.compile(r"(?<![\w.~$}:>-])/(?:home|root|work|opt|mnt|srv|Users|tmp|usr)/\w")
-SEPARATORS = {"|", "||", "&&", ";", "&", "(", ")"}
-
-
-class Command(NamedTuple):
-    """A command of ours as a page shows it, without the name of the program."""
-
-    page: str
-    words: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return f"{self.page}: {' '.join(self.words)}"
-
-
-def name_of(page: Path) -> str:
-    return page.relative_to(ROOT).as_posix()
 
 
 def without_code(text: str) -> str:
@@ -56,42 +31,6 @@ def slugs(text: str) -> set[str]:
     """Anchors that a heading gets on the usual forges."""
     headings = re.findall(r"^#+ +(.+?) *$", FENCE.sub("", text), re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-
-
-def simple_commands(line: str) -> Iterator[list[str]]:
-    """The commands that pipes, `&&` and `;` separate, without redirections and variables."""
-    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
-    lexer.whitespace_split = True
-    words: list[str] = []
-    skip = False
-    for word in [*lexer, ";"]:
-        if word in SEPARATORS:
-            yield words
-            words = []
-        elif word.strip("<>") == "" or word in (">&", "&>"):
-            skip = True
-        elif skip:
-            skip = False
-        elif words or not re.fullmatch(r"\w+=.*", word):
-            words.append(word)
-
-
-def commands_in_blocks(page: Path) -> Iterator[Command]:
-    for fence in FENCE.finditer(page.read_text(encoding="utf-8")):
-        if fence["language"] not in SHELLS:
-            continue
-        for line in fence["body"].replace("\\\n", " ").splitlines():
-            for words in simple_commands(line.strip().removeprefix("$ ")):
-                yield from ours(page, words)
-
-
-def ours(page: Path, words: list[str]) -> Iterator[Command]:
-    """What follows `nmtdeep` or `-m nmtdeep`, if this is a command of ours."""
-    for place, word in enumerate(words):
-        is_module = word == "nmtdeep" and place > 0 and words[place - 1] == "-m"
-        if is_module or (place == 0 and word.rpartition("/")[2] == "nmtdeep"):
-            yield Command(name_of(page), tuple(words[place + 1 :]))
-            return
 
 
 def commands_in_lines(page: Path) -> Iterator[Command]:

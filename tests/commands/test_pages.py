@@ -1,0 +1,87 @@
+"""The commands of a page, one after the other, on a small corpus under the page's own names."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from pages import ROOT, commands_in_blocks
+
+from commands.running import Commands
+
+SPLITS = {
+    "train": ("multi30k/train", "corpus/train"),
+    "valid": ("multi30k/val", "corpus/dev"),
+    "test": ("multi30k/test_2016_flickr", "corpus/test", "input"),
+}
+PLAIN = {"test.en": ("src.txt",), "test.de": ("hyp.txt", "hyp2.txt", "ref.txt", "ref2.txt")}
+# Given before the page's own overrides, so that these still count.
+SMALL = (
+    "model.width=16",
+    "model.encoder.depth=2",
+    "model.decoder.depth=1",
+    "training.batches={tokens_per_update: 400, group_tokens: 200, max_tokens: 200}",
+    "training.checkpoints={every: 2, keep_last: 5, keep_best: 3, average_last: 2}",
+    "training.log_every=2",
+)
+# Given last: the last of two equal options counts.
+SHORT = ("--max-updates", "10", "--max-tokens", "200", "--tokens-per-update", "400", "--cpu")
+PREPROCESS = "preprocess multi30k-en-de --train multi30k/train --valid multi30k/val --out data"
+TRAIN = "train multi30k-en-de --data data --out run"
+BEFORE = {
+    "README.md": [],
+    "docs/quick-start.md": [],
+    "docs/results.md": [],
+    "docs/training.md": [PREPROCESS],
+    "docs/translating.md": [PREPROCESS, TRAIN],
+    "docs/scoring.md": [PREPROCESS, TRAIN],
+}
+
+
+@pytest.fixture
+def place(folder: Path, tmp_path: Path) -> Path:
+    """A folder with the small corpus under every name that a page uses."""
+    for split, names in SPLITS.items():
+        for language in ("en", "de"):
+            for name in names:
+                target = tmp_path / f"{name}.{language}"
+                target.parent.mkdir(exist_ok=True)
+                shutil.copy(folder / f"{split}.{language}", target)
+    for source, names in PLAIN.items():
+        for name in names:
+            shutil.copy(folder / source, tmp_path / name)
+    tokenised = tmp_path / "multi30k/tok/test_2016_flickr.lc.norm.tok.de"
+    tokenised.parent.mkdir()
+    shutil.copy(folder / "test.de", tokenised)
+    return tmp_path
+
+
+def small(words: tuple[str, ...]) -> list[str]:
+    """A command that does the same in seconds."""
+    if words[0] != "train":
+        return list(words)
+    short = [word for word in SHORT if word != "--cpu" or "--dry-run" not in words]
+    return ["train", words[1], *SMALL, *words[2:], *short]
+
+
+def also_known_as(place: Path, words: tuple[str, ...]) -> None:
+    """Make the runs and checkpoints that a command names, from those that are there."""
+    names = {"run1": "run", "run2": "run", "run3": "run"}
+    names |= {"run/checkpoint_3000": "run/checkpoint_8", "run/checkpoint_4000": "run/checkpoint_10"}
+    for name in names.keys() & set(words):
+        shutil.copytree(place / names[name], place / name, symlinks=True)
+
+
+@pytest.mark.parametrize("page", BEFORE)
+def test_the_commands_of_a_page_run(place: Path, page: str, tmp_path_factory) -> None:
+    nmtdeep = Commands(place, tmp_path_factory.mktemp("logs"))
+    before = [tuple(line.split()) for line in BEFORE[page]]
+    shown = [command.words for command in commands_in_blocks(ROOT / page)]
+    assert shown
+    for words in [*before, *shown]:
+        if "nmtdeep-demo/run" in words:  # what `make demo` leaves
+            continue
+        also_known_as(place, words)
+        done = nmtdeep(*small(words), stdin=b"A man plays the guitar.\n")
+        assert done.code == 0, f"{' '.join(words)}\n{done.err}"
