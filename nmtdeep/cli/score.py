@@ -304,14 +304,15 @@ def _load(
     precision: Precision,
     threads: int | None,
 ) -> Translator:
-    from nmtdeep.checkpoint import load
-    from nmtdeep.decoding.translator import Translator, settings_of
+    from nmtdeep.decoding.translator import Translator
 
-    loaded = [load(path) for path in models]
-    settings = settings_of(loaded[0])
-    settings = replace(settings, input_form=form.value) if form else settings
-    return Translator.of(
-        loaded, settings, device=device.value, precision=precision.value, threads=threads
+    chosen: dict[str, Any] = {"input_form": form.value} if form else {}
+    return Translator.load(
+        list(models),
+        **chosen,
+        device=device.value,
+        precision=precision.value,
+        threads=threads,
     )
 
 

@@ -133,19 +133,24 @@ class Translator:
     def load(
         cls,
         paths: Sequence[Path],
-        settings: Settings | None = None,
         *,
+        input_form: Form | None = None,
         device: str = "auto",
         precision: str = "auto",
         threads: int | None = None,
     ) -> Translator:
-        """Read one run or checkpoint, or several as an ensemble.
+        """Read one run or checkpoint, or several as an ensemble; settings are the first one's.
+
+        Args:
+            input_form: what the lines are; None: what the model's recipe says.
 
         Raises:
             CheckpointError: if one cannot be read or their vocabularies differ.
         """
         loaded = [load(path) for path in paths]
-        chosen = settings or settings_of(loaded[0])
+        chosen = settings_of(loaded[0])
+        if input_form:
+            chosen = replace(chosen, input_form=input_form)
         return cls.of(loaded, chosen, device=device, precision=precision, threads=threads)
 
     @classmethod

@@ -23,6 +23,7 @@ SMALL = (
     "model.decoder.depth=1",
     "training.batches={tokens_per_update: 400, group_tokens: 200, max_tokens: 200}",
     "training.checkpoints={every: 2, keep_last: 5, keep_best: 3, average_last: 2}",
+    "training.validation.every=2",
     "training.log_every=2",
 )
 # Given last: the last of two equal options counts.

@@ -188,7 +188,7 @@ def test_bpe_dropout_is_the_recipe_s_and_keeps_one_epoch_on_disk(nmtdeep, dropou
         stop = (*more, f"text.bpe.dropout={dropout}")
         done = train(nmtdeep, run, *stop, recipe="dropout.yaml", data="data-dropout")
         assert done.code == 0, done.err
-        epochs = {path.name.split(".")[0] for path in (run / "bpe_dropout").iterdir()}
+        epochs = {path.name.split(".")[0] for path in (run / "bpe_dropout/0").iterdir()}
         assert epochs == {"epoch-1"}
         trained = [one for one in records(run) if one["kind"] == "train"]
         found[dropout] = sum(one["epoch"] == 1 for one in trained)

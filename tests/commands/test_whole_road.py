@@ -58,20 +58,24 @@ def test_averaging_by_hand_is_the_average_of_the_training(nmtdeep, whole, tmp_pa
     out = tmp_path / "average"
     done = nmtdeep("average-checkpoints", whole, "--last", 3, "-o", out)
     assert done.code == 0
-    assert done.out == f"{out}: mean of checkpoint_8, checkpoint_10, checkpoint_11\n"
+    updates = sorted(int(path.name.split("_")[1]) for path in whole.glob("checkpoint_[0-9]*"))
+    names = ", ".join(f"checkpoint_{update}" for update in updates[-3:])
+    assert done.out == f"{out}: mean of {names}\n"
     for name in ("model.safetensors", "state.json"):
         assert (out / name).read_bytes() == (whole / "checkpoint_average" / name).read_bytes()
 
 
 def test_log_prob_of_a_translation_is_what_translate_printed(nmtdeep, whole):
-    printed = nmtdeep("translate", "-m", whole, "-i", "train.en", "--format", "json").out
+    printed = nmtdeep(
+        "translate", "-m", whole, "-i", "train.en", "--format", "json", "--n-best", 8
+    ).out
     target = TextPipeline.load(whole / "text")
     kept = []
     for record in map(json.loads, printed.splitlines()):
-        best = record["translations"][0]
-        # The model may split a word otherwise than BPE does; then it is another hypothesis.
-        if target.split_target(best["text"]) == best["subwords"]:
-            kept.append((record["source"], best["text"], best["log_prob"]))
+        for one in record["translations"]:
+            # The model may split a word otherwise than BPE does; then it is another hypothesis.
+            if target.split_target(one["text"]) == one["subwords"]:
+                kept.append((record["source"], one["text"], one["log_prob"]))
     assert len(kept) >= 5
     _check_log_probs(nmtdeep, whole, kept)
 

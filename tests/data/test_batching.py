@@ -24,6 +24,7 @@ from nmtdeep.data.batching import (
 )
 from nmtdeep.data.corpus import MonolingualCorpus, ParallelCorpus
 from nmtdeep.errors import UserError
+from nmtdeep.training.distributed import ALONE
 from nmtdeep.training.feed import upcoming
 from nmtdeep.training.state import Progress
 
@@ -105,9 +106,14 @@ def test_resuming_anywhere_gives_the_tail_of_the_whole(tiny_run: Any) -> None:
     recipe = type(tiny_run.recipe).model_validate(values)
 
     def stream(progress: Progress, count: int) -> list[tuple]:
-        feed = upcoming(recipe, tiny_run.data, tiny_run.path, progress, torch.device("cpu"))
+        cpu = torch.device("cpu")
+        feed = upcoming(recipe, tiny_run.data, tiny_run.path, progress, cpu, ALONE)
         return [
-            ([batch.source.tolist() for batch in one.batches], one.epoch, one.next_in_epoch)
+            (
+                [batch.source.tolist() for _, batch in one.share.batches],
+                one.epoch,
+                one.next_in_epoch,
+            )
             for one in islice(feed, count)
         ]
 
