@@ -57,7 +57,7 @@ def run_demo(out: Path, *, threads: int | None = None, device: str = "auto") -> 
     minutes = (time.perf_counter() - began) / 60
     console.print(
         f"\nThat took {minutes:.1f} minutes. The run directory {run} holds everything; try:\n\n"
-        f'  echo "Turn on the light in the kitchen." | nmtdeep translate -m {run}\n'
+        f'  echo "Failed to connect to the server" | nmtdeep translate -m {run}\n'
         f"  nmtdeep recipes list\n",
         markup=False,
     )
