@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -153,6 +154,8 @@ def crew_of(
         _await(store, processes)
         _join_group(store, device.type, 0, size)
         yield Crew(0, size)
+        for process in processes:  # they were told to leave
+            process.join(SECONDS_TO_LEAVE)
     except LostProcessError as error:
         raise _loss(processes) from error
     finally:
@@ -191,14 +194,18 @@ def _loss(processes: list[SpawnProcess]) -> UserError:
 
 
 def _part(processes: list[SpawnProcess]) -> None:
-    """Close the connections, which ends the others, and wait for that."""
-    if dist.is_initialized():
-        dist.destroy_process_group()
+    """End whoever is still there, then give the connections back.
+
+    Gloo may wait for ever in closing them (seen once, torch 2.6, while the other side closed too),
+    so that a thread does it, which may stay behind.
+    """
     for process in processes:
-        process.join(SECONDS_TO_LEAVE)
-        if process.is_alive():
-            process.kill()
-            process.join()
+        process.kill()
+        process.join()
+    if dist.is_initialized():
+        closing = threading.Thread(target=dist.destroy_process_group, daemon=True)
+        closing.start()
+        closing.join(SECONDS_TO_LEAVE)
 
 
 def _work(
@@ -212,6 +219,7 @@ def _work(
         store.set(f"here {rank}", "")
         _join_group(store, kind, rank, size)
         assist(Crew(rank, size), *arguments)
+        os._exit(0)  # without closing connections, which the first process may be doing
     except (LostProcessError, DivergenceError):
         os._exit(0)
     except UserError as error:
