@@ -2,61 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
-from nmtdeep.config.section import Count, Positive, Probability, Section, tagged
-
-
-class PreNorm(Section):
-    """x + dropout(sublayer(norm(x))), and a norm on top of the stack."""
-
-    type: Literal["pre_norm"] = "pre_norm"
-
-
-class PostNorm(Section):
-    """norm(x + dropout(sublayer(x))), the original Transformer's order."""
-
-    type: Literal["post_norm"] = "post_norm"
-
-
-Residual = Annotated[
-    Annotated[PreNorm | PostNorm, Field(discriminator="type")], BeforeValidator(tagged)
-]
-
-
-class PlainStack(Section):
-    """Layer l+1 reads the output of layer l."""
-
-    type: Literal["residual"] = "residual"
-
-
-Combination = Annotated[PlainStack, BeforeValidator(tagged)]
-
-
-class SelfAttention(Section):
-    """Multi-head attention of a stack over itself; causal in the decoder."""
-
-    type: Literal["self_attention"] = "self_attention"
-
-
-class CrossAttention(Section):
-    """Multi-head attention of the decoder over the encoder's output."""
-
-    type: Literal["cross_attention"] = "cross_attention"
-
-
-class FeedForward(Section):
-    """Two linear maps with ReLU between them, at each position by itself."""
-
-    type: Literal["feed_forward"] = "feed_forward"
-
-
-DecoderSublayer = Annotated[
-    Annotated[SelfAttention | CrossAttention | FeedForward, Field(discriminator="type")],
-    BeforeValidator(tagged),
-]
+from nmtdeep.config import slots
+from nmtdeep.config.section import Count, Positive, Probability, Section
 
 
 class Stack(Section):
@@ -65,8 +16,10 @@ class Stack(Section):
     depth: Count = Field(6, description="number of layers")
     heads: Count = Field(8, description="attention heads; must divide the model width")
     feed_forward: Count = Field(2048, description="width inside the feed-forward sublayer")
-    residual: Residual = Field(PreNorm(), description="where the norm stands")
-    combination: Combination = Field(PlainStack(), description="what each layer reads")
+    residual: slots.Residual = Field(slots.PreNorm(), description="where the norm stands")
+    combination: slots.Combination = Field(
+        slots.PlainStack(), description="what each layer reads of those below it"
+    )
 
 
 class Encoder(Stack):
@@ -76,30 +29,11 @@ class Encoder(Stack):
 class Decoder(Stack):
     """A decoder kind is its list of sublayers."""
 
-    sublayers: tuple[DecoderSublayer, ...] = Field(
-        (SelfAttention(), CrossAttention(), FeedForward()),
+    sublayers: tuple[slots.DecoderSublayer, ...] = Field(
+        (slots.SelfAttention(), slots.CrossAttention(), slots.FeedForward()),
         min_length=1,
         description="the sublayers of each layer, in order",
     )
-
-
-class TopLayer(Section):
-    """Every decoder layer attends to the encoder's top output."""
-
-    type: Literal["top_layer"] = "top_layer"
-
-
-class Sinusoidal(Section):
-    """Sinusoids added to the embeddings (Vaswani et al. 2017, section 3.5)."""
-
-    type: Literal["sinusoidal"] = "sinusoidal"
-
-
-class Glorot(Section):
-    """Glorot uniform matrices, N(0, 1/d) embeddings, zero biases: fairseq's and DLCL's start."""
-
-    type: Literal["glorot"] = "glorot"
-    gain: Positive = Field(1.0, description="multiplies the bound of every matrix")
 
 
 class Embeddings(Section):
@@ -130,31 +64,76 @@ class Model(Section):
     width: Count = Field(512, description="model width d")
     encoder: Encoder = Encoder()
     decoder: Decoder = Decoder()
-    bridge: Annotated[TopLayer, BeforeValidator(tagged)] = Field(
-        TopLayer(), description="which encoder output each decoder layer attends to"
+    bridge: slots.Bridge = Field(
+        slots.TopLayer(), description="which encoder output each decoder layer attends to"
     )
-    positions: Annotated[Sinusoidal, BeforeValidator(tagged)] = Field(
-        Sinusoidal(), description="how a token knows its place"
+    positions: slots.Positions = Field(
+        slots.Sinusoidal(), description="how a token knows its place"
     )
     embeddings: Embeddings = Embeddings()
     dropout: Dropout = Dropout()
-    initialiser: Annotated[Glorot, BeforeValidator(tagged)] = Field(
-        Glorot(), description="where training starts"
+    initialiser: slots.Initialiser = Field(slots.Glorot(), description="where training starts")
+    biases: Literal["all", "inner"] = Field(
+        "all",
+        description="of linear maps; all: each has one; inner: only the first of each feed-forward "
+        "pair (release of Xu et al. 2020)",
     )
     norm_epsilon: Positive = Field(1e-5, description="epsilon of every layer norm")
 
     @model_validator(mode="after")
     def _check(self) -> Model:
         for name, stack in (("encoder", self.encoder), ("decoder", self.decoder)):
-            if self.width % stack.heads:
-                raise ValueError(
-                    f"width {self.width} is not a multiple of {name}.heads {stack.heads}: choose a "
-                    "divisor"
-                )
+            _check_stack(name, stack, self.width)
         if self.width % 2:
             raise ValueError(f"width {self.width} is odd: sinusoidal positions need an even width")
-        if not any(isinstance(part, CrossAttention) for part in self.decoder.sublayers):
+        _check_sublayers(self.decoder.sublayers)
+        if isinstance(self.bridge, slots.Transparent) and not isinstance(
+            self.encoder.combination, slots.PlainStack
+        ):
             raise ValueError(
-                "decoder.sublayers never look at the source: add cross_attention to the list"
+                "bridge: transparent mixes the encoder's layers for the decoder, so that the top "
+                f"of encoder.combination: {self.encoder.combination.type} would never be read: "
+                "choose one of them"
             )
+        if isinstance(self.initialiser, slots.AdminProfile):
+            for name, stack in (("encoder", self.encoder), ("decoder", self.decoder)):
+                if not isinstance(stack.residual, slots.Admin):
+                    raise ValueError(
+                        f"initialiser: admin sets omegas, which {name}.residual: "
+                        f"{stack.residual.type} does not have: set {name}.residual: admin"
+                    )
         return self
+
+
+def _check_stack(name: str, stack: Stack, width: int) -> None:
+    if width % stack.heads:
+        raise ValueError(
+            f"width {width} is not a multiple of {name}.heads {stack.heads}: choose a divisor"
+        )
+    match stack.combination:
+        case slots.Learnt(groups=int(groups)) if width % groups:
+            raise ValueError(
+                f"width {width} is not a multiple of {name}.combination.groups {groups}: choose a "
+                "divisor"
+            )
+        case slots.SparseBlocks(blocks=tuple(blocks)) if blocks[-1] != stack.depth:
+            raise ValueError(
+                f"{name}.combination.blocks ends at {blocks[-1]}, but {name}.depth is "
+                f"{stack.depth}: end with the depth"
+            )
+
+
+def _check_sublayers(sublayers: tuple[slots.DecoderSublayer, ...]) -> None:
+    kinds = [part.type for part in sublayers]
+    if not {"cross_attention", "merged_attention"} & set(kinds):
+        raise ValueError(
+            "decoder.sublayers never look at the source: add cross_attention to the list"
+        )
+    if {"cross_attention", "merged_attention"} <= set(kinds):
+        raise ValueError(
+            "decoder.sublayers: merged_attention attends to the source already: leave out "
+            "cross_attention"
+        )
+    twice = sorted({kind for kind in kinds if kinds.count(kind) > 1} - {"feed_forward"})
+    if twice:
+        raise ValueError(f"decoder.sublayers name {twice[0]} twice: once is enough")

@@ -2,27 +2,43 @@
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import Literal, assert_never
 
+import torch
 from torch import nn
 
-from nmtdeep.config import model as config
-from nmtdeep.model.initialisation import glorot
+from nmtdeep.config import slots
+from nmtdeep.config.model import Decoder, Model
+from nmtdeep.config.model import Stack as StackConfig
+from nmtdeep.model import initialisation
+from nmtdeep.model.initialisation import Sample
 from nmtdeep.model.layers.attention import CrossAttention, SelfAttention
-from nmtdeep.model.layers.bridge import Bridge, TopLayer
-from nmtdeep.model.layers.combination import Combination, PlainStack
+from nmtdeep.model.layers.average_attention import AverageAttention
+from nmtdeep.model.layers.bridge import Bridge, TopLayer, Transparent
+from nmtdeep.model.layers.combination import Combination, LinearCombination, PlainStack, Weights
 from nmtdeep.model.layers.context import Sublayer
 from nmtdeep.model.layers.embedding import OutputProjection, TokenEmbedding, empty_table
 from nmtdeep.model.layers.feed_forward import FeedForward
-from nmtdeep.model.layers.positions import Sinusoidal
-from nmtdeep.model.layers.residual import PostNorm, PreNorm, Residual
+from nmtdeep.model.layers.merged_attention import Both, MergedAttention
+from nmtdeep.model.layers.positions import NoPositions, RelativePositions, Sinusoidal
+from nmtdeep.model.layers.residual import (
+    Admin,
+    DeepNorm,
+    NoNorm,
+    NormalisedResidual,
+    PostNorm,
+    PreNorm,
+    Residual,
+    ReZero,
+    deep_norm_scales,
+)
 from nmtdeep.model.transformer import Layer, Stack, Transformer
 from nmtdeep.text.vocabulary import PAD
 
-ENCODER_SUBLAYERS = (config.SelfAttention(), config.FeedForward())
+ENCODER_SUBLAYERS = (slots.SelfAttention(), slots.FeedForward())
 
 
-def build(model: config.Model, *, source_types: int, target_types: int) -> Transformer:
+def build(model: Model, *, source_types: int, target_types: int) -> Transformer:
     """Assemble the Transformer that `model` describes; its values are not yet initialised.
 
     Args:
@@ -39,7 +55,7 @@ def build(model: config.Model, *, source_types: int, target_types: int) -> Trans
     output_table = target_table
     if model.embeddings.sharing == "none":
         output_table = empty_table(target_types, model.width)
-    bias = nn.Parameter(empty_table(1, model.width)[0].detach()) if model.embeddings.bias else None
+    bias = nn.Parameter(torch.empty(model.width)) if model.embeddings.bias else None
     dropout = model.dropout.embedding
     return Transformer(
         source_embedding=TokenEmbedding(
@@ -48,97 +64,222 @@ def build(model: config.Model, *, source_types: int, target_types: int) -> Trans
         target_embedding=TokenEmbedding(
             target_table, _positions(model), bias=bias, dropout=dropout
         ),
-        encoder=_stack(model, model.encoder, ENCODER_SUBLAYERS, causal=False),
-        bridge=_bridge(model.bridge),
-        decoder=_stack(model, model.decoder, model.decoder.sublayers, causal=True),
+        encoder=_stack(model, model.encoder),
+        bridge=_bridge(model),
+        decoder=_stack(model, model.decoder),
         output=OutputProjection(output_table),
         pad=PAD,
     )
 
 
-def initialise(transformer: Transformer, model: config.Model, *, seed: int) -> None:
-    """Give every parameter its starting value, as the recipe's initialiser says."""
+def initialise(
+    transformer: Transformer, model: Model, *, seed: int, sample: Sample | None = None
+) -> None:
+    """Give every parameter its starting value, as the recipe's initialiser says.
+
+    Args:
+        sample: sentences to measure on, which the initialiser `admin` needs.
+    """
     match model.initialiser:
-        case config.Glorot(gain=gain):
-            glorot(transformer, gain=gain, seed=seed)
+        case slots.Glorot(gain=gain, embeddings=embeddings):
+            initialisation.glorot(transformer, gain=gain, embeddings=embeddings, seed=seed)
+        case slots.Lipschitz(scale=scale):
+            initialisation.lipschitz(transformer, scale=scale, seed=seed)
+        case slots.DepthScaled(alpha=alpha, exponent=exponent):
+            initialisation.depth_scaled(transformer, alpha=alpha, exponent=exponent, seed=seed)
+        case slots.AdminProfile():
+            initialisation.admin(transformer, sample, seed=seed)
+        case slots.DeepNormBeta():
+            initialisation.deep_norm(transformer, seed=seed)
+        case slots.TFixup():
+            initialisation.t_fixup(transformer, seed=seed)
         case _ as unknown:
             assert_never(unknown)
 
 
-def _stack(
-    model: config.Model,
-    stack: config.Stack,
-    sublayers: tuple[config.DecoderSublayer, ...],
-    *,
-    causal: bool,
-) -> Stack:
+def _stack(model: Model, stack: StackConfig) -> Stack:
+    parts = stack.sublayers if isinstance(stack, Decoder) else ENCODER_SUBLAYERS
     layers = [
-        Layer(
-            [_residual(model, stack, _sublayer(model, stack, part, causal)) for part in sublayers]
-        )
+        Layer([_residual(model, stack, _sublayer(model, stack, part)) for part in parts])
         for _ in range(stack.depth)
     ]
-    return Stack(layers, _combination(stack.combination), _top_norm(model, stack.residual))
+    mixed = stack is model.encoder and isinstance(model.bridge, slots.Transparent)
+    top_norm = nn.Identity() if mixed else _top_norm(model, stack)
+    return Stack(layers, _combination(model, stack), top_norm)
 
 
-def _norm(model: config.Model) -> nn.LayerNorm:
+def _norm(model: Model) -> nn.LayerNorm:
     return nn.LayerNorm(model.width, eps=model.norm_epsilon)
 
 
-def _top_norm(model: config.Model, residual: config.Residual) -> nn.Module:
+def _norm_place(residual: slots.Residual) -> Literal["before", "after", "nowhere"]:
+    """Where layers are normalised: before their sublayers, after their sums, or not at all."""
     match residual:
-        case config.PreNorm():
-            return _norm(model)
-        case config.PostNorm():
-            return nn.Identity()
+        case slots.PreNorm() | slots.NormalisedResidual():
+            return "before"
+        case slots.PostNorm() | slots.Admin() | slots.DeepNorm():
+            return "after"
+        case slots.ReZero() | slots.NoNorm():
+            return "nowhere"
         case _ as unknown:
             assert_never(unknown)
 
 
-def _residual(model: config.Model, stack: config.Stack, sublayer: Sublayer) -> Residual:
+def _top_norm(model: Model, stack: StackConfig) -> nn.Module:
+    return _norm(model) if _norm_place(stack.residual) == "before" else nn.Identity()
+
+
+def _residual(model: Model, stack: StackConfig, sublayer: Sublayer) -> Residual:
+    dropout = model.dropout.residual
     match stack.residual:
-        case config.PreNorm():
-            return PreNorm(sublayer, _norm(model), dropout=model.dropout.residual)
-        case config.PostNorm():
-            return PostNorm(sublayer, _norm(model), dropout=model.dropout.residual)
+        case slots.PreNorm():
+            return PreNorm(sublayer, _norm(model), dropout=dropout)
+        case slots.PostNorm():
+            return PostNorm(sublayer, _norm(model), dropout=dropout)
+        case slots.NormalisedResidual():
+            return NormalisedResidual(sublayer, _norm(model), dropout=dropout)
+        case slots.Admin():
+            return Admin(sublayer, _norm(model), dropout=dropout)
+        case slots.DeepNorm():
+            scales = deep_norm_scales(model.encoder.depth, model.decoder.depth)
+            alpha = scales[stack is model.decoder].alpha
+            return DeepNorm(sublayer, _norm(model), alpha=alpha, dropout=dropout)
+        case slots.ReZero():
+            return ReZero(sublayer, dropout=dropout)
+        case slots.NoNorm():
+            return NoNorm(sublayer, dropout=dropout)
         case _ as unknown:
             assert_never(unknown)
 
 
-def _sublayer(
-    model: config.Model, stack: config.Stack, part: config.DecoderSublayer, causal: bool
-) -> Sublayer:
-    attention = model.dropout.attention
+def _sublayer(model: Model, stack: StackConfig, part: slots.DecoderSublayer) -> Sublayer:
     match part:
-        case config.SelfAttention():
-            return SelfAttention(model.width, stack.heads, dropout=attention, causal=causal)
-        case config.CrossAttention():
-            return CrossAttention(model.width, stack.heads, dropout=attention)
-        case config.FeedForward():
-            return FeedForward(model.width, stack.feed_forward, dropout=model.dropout.activation)
+        case slots.SelfAttention():
+            return _self_attention(model, stack)
+        case slots.CrossAttention():
+            return _cross_attention(model, stack)
+        case slots.FeedForward():
+            return _feed_forward(model, stack)
+        case slots.AverageAttention():
+            return _average_attention(model, stack, part)
+        case slots.MergedAttention(average="simplified"):
+            return MergedAttention(_cross_attention(model, stack))
+        case slots.MergedAttention(average="average_attention"):
+            average = _average_attention(model, stack, slots.AverageAttention())
+            return Both(average, _cross_attention(model, stack))
+        case slots.MergedAttention():
+            return Both(_self_attention(model, stack), _cross_attention(model, stack))
         case _ as unknown:
             assert_never(unknown)
 
 
-def _combination(combination: config.PlainStack) -> Combination:
-    match combination:
-        case config.PlainStack():
+def _self_attention(model: Model, stack: StackConfig) -> SelfAttention:
+    relative = None
+    if isinstance(model.positions, slots.Relative):
+        relative = RelativePositions(
+            model.width // stack.heads, model.positions.clip, values=model.positions.values
+        )
+    return SelfAttention(
+        model.width,
+        stack.heads,
+        dropout=model.dropout.attention,
+        causal=isinstance(stack, Decoder),
+        bias=model.biases == "all",
+        relative=relative,
+    )
+
+
+def _cross_attention(model: Model, stack: StackConfig) -> CrossAttention:
+    return CrossAttention(
+        model.width, stack.heads, dropout=model.dropout.attention, bias=model.biases == "all"
+    )
+
+
+def _feed_forward(model: Model, stack: StackConfig) -> FeedForward:
+    return FeedForward(
+        model.width,
+        stack.feed_forward,
+        dropout=model.dropout.activation,
+        bias=model.biases == "all",
+    )
+
+
+def _average_attention(
+    model: Model, stack: StackConfig, part: slots.AverageAttention
+) -> AverageAttention:
+    inner = _feed_forward(model, stack) if part.feed_forward else None
+    return AverageAttention(model.width, gate=part.gate, feed_forward=inner)
+
+
+def _combination(model: Model, stack: StackConfig) -> Combination:
+    every = range(stack.depth + 1)
+    match stack.combination:
+        case slots.PlainStack():
             return PlainStack()
+        case slots.Dense(weight=weight):
+            weights = Weights(initial=weight, learnable=False)
+            return _linear_combination(model, stack, stack.combination, every, weights)
+        case slots.DynamicLinear() as part:
+            return _linear_combination(
+                model, stack, part, every, _weights(model, part), part.dropout
+            )
+        case slots.SparseBlocks(blocks=blocks) as part:
+            ends = blocks if isinstance(blocks, tuple) else block_ends(stack.depth, blocks)
+            return _linear_combination(
+                model, stack, part, ends, _weights(model, part), part.dropout
+            )
         case _ as unknown:
             assert_never(unknown)
 
 
-def _bridge(bridge: config.TopLayer) -> Bridge:
-    match bridge:
-        case config.TopLayer():
-            return TopLayer()
+def block_ends(depth: int, size: int) -> tuple[int, ...]:
+    """Boundaries of blocks of `size` layers, a smaller one on top; 0 alone if none is full."""
+    if size > depth:
+        return (0,)
+    return (*range(0, depth, size), depth)
+
+
+def _weights(model: Model, part: slots.Learnt) -> Weights:
+    groups = {"scalar": 1, "vector": model.width, "scalar_n": part.groups or 1}[part.weights]
+    return Weights(groups, part.initial, part.learnable, part.softmax, part.window)
+
+
+def _linear_combination(
+    model: Model,
+    stack: StackConfig,
+    part: slots.Linear,
+    boundaries: tuple[int, ...] | range,
+    weights: Weights,
+    dropout: float = 0.0,
+) -> LinearCombination:
+    place = _norm_place(stack.residual)
+    count = {"layers": len(boundaries) - 1, "all": len(boundaries), "none": 0}[part.norm]
+    return LinearCombination(
+        boundaries,
+        model.width,
+        weights=weights,
+        norms=[_norm(model) for _ in range(count)],
+        place="after" if place == "after" else "before",
+        dropout=dropout,
+    )
+
+
+def _bridge(model: Model) -> Bridge:
+    depths = (model.encoder.depth, model.decoder.depth)
+    match model.bridge:
+        case slots.TopLayer():
+            return TopLayer(model.decoder.depth)
+        case slots.Transparent(dropout=dropout):
+            return Transparent(*depths, _top_norm(model, model.encoder), dropout=dropout)
         case _ as unknown:
             assert_never(unknown)
 
 
-def _positions(model: config.Model) -> Sinusoidal:
+def _positions(model: Model) -> nn.Module:
     match model.positions:
-        case config.Sinusoidal():
+        case slots.Sinusoidal() | slots.Relative(sinusoids=True):
             return Sinusoidal(model.width)
+        case slots.Relative():
+            return NoPositions()
         case _ as unknown:
             assert_never(unknown)

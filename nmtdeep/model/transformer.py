@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -26,24 +26,33 @@ class Layer(nn.Module):
         super().__init__()
         self.sublayers = nn.ModuleList(sublayers)
 
+    def __iter__(self) -> Iterator[Residual]:
+        """The residual wrappers in order."""
+        return iter(self.sublayers)  # type: ignore[arg-type]
+
     def start(self, context: Context) -> list[State | None]:
         """Each sublayer's state before the first decoding step."""
-        return [wrapper.sublayer.start(context) for wrapper in self.sublayers]  # type: ignore[union-attr, operator]
+        return [wrapper.sublayer.start(context) for wrapper in self]
 
     def forward(
         self, x: Tensor, context: Context, states: Sequence[State | None] | None = None
     ) -> Tensor:
         """`(sentences, positions, width)` to the same."""
-        for number, wrapper in enumerate(self.sublayers):
+        for number, wrapper in enumerate(self):
             x = wrapper(x, context, None if states is None else states[number])
         return x
 
 
 class StackOutput(NamedTuple):
-    """What a stack computed."""
+    """What a stack computed.
+
+    Attributes:
+        top: what is read after the last layer, normalised.
+        outputs: y_0 (the stack's input) and y_1 ... y_L, raw.
+    """
 
     top: Tensor
-    layers: list[Tensor]
+    outputs: list[Tensor]
 
 
 class Stack(nn.Module):
@@ -61,6 +70,10 @@ class Stack(nn.Module):
         self.combination = combination
         self.norm = norm
 
+    def __iter__(self) -> Iterator[Layer]:
+        """The layers, bottom first."""
+        return iter(self.layers)  # type: ignore[arg-type]
+
     def forward(
         self,
         x: Tensor,
@@ -68,9 +81,9 @@ class Stack(nn.Module):
         states: Sequence[Sequence[State | None]] | None = None,
     ) -> StackOutput:
         """`x` `(sentences, positions, width)` through all layers, one context for each."""
-        outputs: list[Tensor] = []
+        outputs = [x]
         history = self.combination.start(x)
-        for number, (layer, context) in enumerate(zip(self.layers, contexts, strict=True)):
+        for number, (layer, context) in enumerate(zip(self, contexts, strict=True)):
             read = self.combination.read(history)
             outputs.append(layer(read, context, None if states is None else states[number]))
             history = self.combination.add(history, outputs[-1])
@@ -147,8 +160,8 @@ class Transformer(nn.Module):
         """Encode ids `(sentences, source)`, padded at the end."""
         mask = (source != self.pad)[:, None, None, :]
         contexts = [Context(mask=mask)] * len(self.encoder.layers)
-        top, layers = self.encoder(self.source_embedding(source), contexts)
-        return Encoded(self.bridge(top, layers, len(self.decoder.layers)), mask)
+        top, outputs = self.encoder(self.source_embedding(source), contexts)
+        return Encoded(self.bridge(top, outputs), mask)
 
     def decode(self, target: Tensor, encoded: Encoded) -> Tensor:
         """Hidden states `(sentences, target, width)` that predict the token after each of `target`.
@@ -165,8 +178,8 @@ class Transformer(nn.Module):
     def start(self, encoded: Encoded, rows_per_sentence: int) -> DecoderState:
         """State before the first step, for `rows_per_sentence` hypotheses of each sentence."""
         layers = [
-            layer.start(context)  # type: ignore[operator]
-            for layer, context in zip(self.decoder.layers, encoded.contexts(), strict=True)
+            layer.start(context)
+            for layer, context in zip(self.decoder, encoded.contexts(), strict=True)
         ]
         return DecoderState(layers, rows_per_sentence)
 

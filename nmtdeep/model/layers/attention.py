@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import lru_cache
 
 import torch
@@ -11,10 +12,19 @@ from torch import Tensor, nn
 
 from nmtdeep.model.layers.context import Context, State, Sublayer
 from nmtdeep.model.layers.dropout import dropout as drop
+from nmtdeep.model.layers.parameters import Matrix, matrix, projections
+from nmtdeep.model.layers.positions import RelativePositions
 
 
 def attend(
-    q: Tensor, k: Tensor, v: Tensor, *, mask: Tensor | None, causal: bool, dropout: float
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    mask: Tensor | None,
+    causal: bool,
+    dropout: float,
+    relative: RelativePositions | None = None,
 ) -> Tensor:
     """softmax(q k^T / sqrt(d_h)) v (Eq. 1), each of shape `(sentences, heads, positions, d_h)`.
 
@@ -22,26 +32,32 @@ def attend(
         mask: broadcasts to `(sentences, heads, queries, keys)`, True where a query may attend.
         causal: a query may attend to keys up to its own place only.
         dropout: probability on the attention weights.
+        relative: positions of keys, and perhaps of values, as seen from each query.
 
-    A GPU runs torch's fused kernels. On a CPU those are several times slower than plain matrix
-    products at the lengths of sentences, and slower still backwards in bf16: there the formula is
-    written out, in fp32 also under bf16.
+    A GPU runs torch's fused kernels, but where relative positions need the weights themselves. On
+    a CPU those kernels are several times slower than plain matrix products at the lengths of
+    sentences, and slower still backwards in bf16: there the formula is written out, in fp32 also
+    under bf16.
     """
-    if q.device.type != "cpu":
+    if q.device.type != "cpu" and relative is None:
         return F.scaled_dot_product_attention(
             q, k, v, attn_mask=mask, is_causal=causal, dropout_p=dropout
         )
     dtype = q.dtype
-    with torch.autocast("cpu", enabled=False):
+    with torch.autocast(q.device.type, enabled=False):
         if dtype in (torch.bfloat16, torch.float16):
             q, k, v = q.float(), k.float(), v.float()
-        scores = (q * q.shape[-1] ** -0.5) @ k.transpose(2, 3)
+        q = q * q.shape[-1] ** -0.5
+        scores = q @ k.transpose(2, 3)
+        if relative is not None:
+            scores = scores + relative.scores(q, k.shape[2])
         if mask is not None:
             scores = scores.masked_fill(~mask, -math.inf)
         if causal:
-            scores = scores + _causal(q.shape[2], q.dtype)
+            scores = scores + _causal(q.shape[2], q.dtype).to(q.device)
         weights = drop(scores.softmax(dim=3), dropout, training=dropout > 0)
-        return (weights @ v).to(dtype)
+        read = weights @ v if relative is None else relative.read(weights, v)
+        return read.to(dtype)
 
 
 @lru_cache(maxsize=512)
@@ -89,15 +105,34 @@ class SelfAttention(Sublayer):
         heads: number of heads; divides the width.
         dropout: probability on the attention weights.
         causal: True lets a position see itself and what stands before it only.
+        bias: whether the projections have one.
+        relative: relative positions of this sublayer, or None.
     """
 
-    def __init__(self, width: int, heads: int, *, dropout: float = 0.0, causal: bool) -> None:
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        *,
+        dropout: float = 0.0,
+        causal: bool,
+        bias: bool = True,
+        relative: RelativePositions | None = None,
+    ) -> None:
         super().__init__()
         self.heads = heads
         self.dropout = dropout
         self.causal = causal
-        self.qkv = nn.Linear(width, 3 * width)
-        self.output = nn.Linear(width, width)
+        self.qkv = nn.Linear(width, 3 * width, bias=bias)
+        self.output = nn.Linear(width, width, bias=bias)
+        self.relative = relative
+
+    def matrices(self) -> Iterator[Matrix]:
+        """The four projections, and the tables of relative positions."""
+        yield from projections(self.qkv.weight, ("query", "key", "value"))
+        yield matrix(self.output, "output")
+        if self.relative is not None:
+            yield from self.relative.matrices()
 
     def start(self, context: Context) -> KeyValues:
         """No position yet."""
@@ -115,6 +150,7 @@ class SelfAttention(Sublayer):
             mask=context.mask,
             causal=self.causal and state is None,
             dropout=self.dropout if self.training else 0.0,
+            relative=self.relative,
         )
         return self.output(join_heads(attended))  # type: ignore[no-any-return]
 
@@ -141,15 +177,22 @@ class CrossAttention(Sublayer):
         width: model width d.
         heads: number of heads; divides the width.
         dropout: probability on the attention weights.
+        bias: whether the projections have one.
     """
 
-    def __init__(self, width: int, heads: int, *, dropout: float = 0.0) -> None:
+    def __init__(self, width: int, heads: int, *, dropout: float = 0.0, bias: bool = True) -> None:
         super().__init__()
         self.heads = heads
         self.dropout = dropout
-        self.query = nn.Linear(width, width)
-        self.key_value = nn.Linear(width, 2 * width)
-        self.output = nn.Linear(width, width)
+        self.query = nn.Linear(width, width, bias=bias)
+        self.key_value = nn.Linear(width, 2 * width, bias=bias)
+        self.output = nn.Linear(width, width, bias=bias)
+
+    def matrices(self) -> Iterator[Matrix]:
+        """The four projections."""
+        yield from projections(self.query.weight, ("query",))
+        yield from projections(self.key_value.weight, ("key", "value"))
+        yield matrix(self.output, "output")
 
     def start(self, context: Context) -> MemoryKeyValues:
         """Project the memory once."""
@@ -166,6 +209,10 @@ class CrossAttention(Sublayer):
         With a state, `x` is `(sentences * hypotheses, 1, width)` and the hypotheses of a sentence
         are its query positions, so that the memory is never copied for each of them.
         """
+        return self.output(self.attended(x, context, state))  # type: ignore[no-any-return]
+
+    def attended(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
+        """What `forward` computes, before the output projection."""
         memory = state if isinstance(state, MemoryKeyValues) else self.start(context)
         sentences = memory.keys.shape[0]
         q = split_heads(self.query(x).reshape(sentences, -1, x.shape[-1]), self.heads)
@@ -177,4 +224,4 @@ class CrossAttention(Sublayer):
             causal=False,
             dropout=self.dropout if self.training else 0.0,
         )
-        return self.output(join_heads(attended).reshape(x.shape))  # type: ignore[no-any-return]
+        return join_heads(attended).reshape(x.shape)

@@ -2,22 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+import torch
 from torch import Tensor, nn
+
+from nmtdeep.model.layers.combination import weighted_sum
+from nmtdeep.model.layers.dropout import Dropout
 
 
 class Bridge(nn.Module):
-    """Base: `forward(top, layers, depth) -> memories`."""
+    """Base: `forward(top, outputs) -> memories`."""
 
-    def forward(self, top: Tensor, layers: Sequence[Tensor], depth: int) -> list[Tensor]:
-        """One `(sentences, source, width)` memory for each of `depth` decoder layers."""
+    def forward(self, top: Tensor, outputs: Sequence[Tensor]) -> list[Tensor]:
+        """One `(sentences, source, width)` memory for each decoder layer.
+
+        Args:
+            top: the encoder's combined and normalised output.
+            outputs: y_0 (the embedding) and each layer's output y_1 ... y_N, all of one shape.
+        """
         raise NotImplementedError
 
 
 class TopLayer(Bridge):
-    """Every decoder layer attends to the encoder's top output."""
+    """Every decoder layer attends to the encoder's top output.
 
-    def forward(self, top: Tensor, layers: Sequence[Tensor], depth: int) -> list[Tensor]:
+    Args:
+        depth: number of decoder layers.
+    """
+
+    def __init__(self, depth: int) -> None:
+        super().__init__()
+        self.depth = depth
+
+    def forward(self, top: Tensor, outputs: Sequence[Tensor]) -> list[Tensor]:
         """The same memory for all."""
-        return [top] * depth
+        return [top] * self.depth
+
+
+class Transparent(Bridge):
+    """Memory j = norm(sum_i s_ij y_i), s_j = softmax(W_j) over y_0 ... y_N (Bapna et al. 2018).
+
+    Args:
+        encoder_depth: N.
+        decoder_depth: number of memories.
+        norm: the encoder's top norm, which stands behind the sum; `nn.Identity()` if it has none.
+        dropout: probability on the softmax's weights.
+    """
+
+    def __init__(
+        self, encoder_depth: int, decoder_depth: int, norm: nn.Module, *, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(decoder_depth, encoder_depth + 1))
+        self.norm = norm
+        self.dropout = Dropout(dropout)
+
+    def constants(self) -> Iterator[tuple[nn.Parameter, Tensor]]:
+        """W starts at 0: the plain mean."""
+        yield self.weight, torch.zeros(self.weight.shape)
+
+    def forward(self, top: Tensor, outputs: Sequence[Tensor]) -> list[Tensor]:
+        """A mean of `outputs` for each decoder layer; `top` is not read."""
+        shares = self.dropout(self.weight.softmax(dim=1))
+        return [self.norm(weighted_sum(outputs, row[:, None])) for row in shares]

@@ -7,9 +7,14 @@ cache for it.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, NamedTuple
 
+import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from nmtdeep.model.layers.dropout import Dropout
 
 
 class Combination(nn.Module):
@@ -42,3 +47,162 @@ class PlainStack(Combination):
     def read(self, history: Tensor) -> Tensor:
         """The newest output."""
         return history
+
+
+class History(NamedTuple):
+    """What a linear combination remembers.
+
+    Attributes:
+        entries: y_0 and the outputs at the boundaries so far, normalised if norms stand before.
+        newest: output of the last layer.
+        layers: how many layers are done.
+    """
+
+    entries: tuple[Tensor, ...]
+    newest: Tensor
+    layers: int
+
+
+class Weights(NamedTuple):
+    """How a linear combination's weights look; see `LinearCombination`."""
+
+    groups: int = 1
+    initial: Literal["average", "one"] = "average"
+    learnable: bool = True
+    softmax: bool = False
+    window: int | None = None
+
+
+class LinearCombination(Combination):
+    """x_{l+1} = sum_k W_lk y_k at block boundaries, the plain stack between them.
+
+    With a boundary after every layer this is DLCL (Wang et al. 2019, Eq. 7), pre-norm (Eq. 8) with
+    norms before the sum: y_0 as it is, LN_k(y_k) of each later output; post-norm (Eq. 9) with norms
+    after it: LN_l(sum) for each row but the first. With boundaries every p layers it is the sparse
+    connection of Li et al. 2020 (Eq. 5). Fixed weights make the dense residual network.
+
+    Args:
+        boundaries: ascending, from 0; a combination is read after so many layers.
+        width: model width d.
+        weights: a square of `(entries, entries, groups)` numbers, of which row l reads columns
+            k <= l within the window; feature i takes number i mod groups.
+        norms: layer norms of entries (`place` before) or rows (after): one for each but the first,
+            one for each, or none.
+        place: where the norms stand.
+        dropout: probability on what is read.
+    """
+
+    def __init__(
+        self,
+        boundaries: Sequence[int],
+        width: int,
+        *,
+        weights: Weights,
+        norms: Sequence[nn.LayerNorm],
+        place: Literal["before", "after"],
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.boundaries = tuple(boundaries)
+        self.width = width
+        self.settings = weights
+        self.norms = nn.ModuleList(norms)
+        self.unnormed = len(boundaries) - len(norms)
+        self.place = place
+        self.dropout = Dropout(dropout)
+        start = starting_weights(len(boundaries), weights)
+        if weights.learnable:
+            self.weight = nn.Parameter(torch.empty_like(start))
+        else:
+            self.register_buffer("weight", start, persistent=False)
+
+    def constants(self) -> Iterator[tuple[nn.Parameter, Tensor]]:
+        """The weights' start: averages, or ones."""
+        if isinstance(self.weight, nn.Parameter):
+            yield self.weight, starting_weights(len(self.boundaries), self.settings)
+
+    def start(self, x: Tensor) -> History:
+        """y_0 is the first entry."""
+        entry = self._norm(0, x) if self.place == "before" else x
+        return History((entry,), x, 0)
+
+    def add(self, history: History, output: Tensor) -> History:
+        """One layer more; its output is an entry if it ends a block."""
+        entries, layers = history.entries, history.layers + 1
+        if layers in self.boundaries:
+            entry = self._norm(len(entries), output) if self.place == "before" else output
+            entries = (*entries, entry)
+        return History(entries, output, layers)
+
+    def read(self, history: History) -> Tensor:
+        """The weighted sum at a boundary, else the newest output."""
+        if history.layers not in self.boundaries:
+            return history.newest
+        row = len(history.entries) - 1
+        first = max(0, row + 1 - (self.settings.window or row + 1))
+        weights = self.weight[row, first : row + 1]
+        if self.settings.softmax:
+            weights = weights.softmax(dim=0)
+        if self.settings.groups > 1:
+            weights = weights.repeat(1, self.width // self.settings.groups)
+        read = weighted_sum(history.entries[first:], weights)
+        if self.place == "after":
+            read = self._norm(row, read)
+        return self.dropout(read)  # type: ignore[no-any-return]
+
+    def _norm(self, number: int, x: Tensor) -> Tensor:
+        """The norm of entry or row `number`, if it has one."""
+        place = number - self.unnormed
+        return x if place < 0 else self.norms[place](x)
+
+
+def starting_weights(entries: int, weights: Weights) -> Tensor:
+    """`(entries, entries, groups)`: ones everywhere, or 1/n on the n columns that a row reads."""
+    if weights.initial == "one":
+        return torch.ones(entries, entries, weights.groups)
+    reads = torch.ones(entries, entries).tril()
+    if weights.window:
+        reads = reads.triu(1 - weights.window)
+    return (reads / reads.sum(dim=1, keepdim=True))[..., None].repeat(1, 1, weights.groups)
+
+
+def weighted_sum(entries: Sequence[Tensor], weights: Tensor) -> Tensor:
+    """sum_k weights_k entries_k in one pass over each entry, without a stacked copy of them.
+
+    Args:
+        entries: each `(sentences, positions, width)`.
+        weights: `(entries, width)`, or `(entries, 1)` for a number each.
+    """
+    return _WeightedSum.apply(weights, *entries)  # type: ignore[no-any-return, no-untyped-call]
+
+
+class _WeightedSum(torch.autograd.Function):
+    """Keeps the entries, which others keep too, and no product of them with their weights."""
+
+    @staticmethod
+    def forward(ctx: Any, weights: Tensor, *entries: Tensor) -> Tensor:
+        ctx.save_for_backward(weights, *entries)
+        total = entries[0] * weights[0]
+        for entry, weight in zip(entries[1:], weights[1:], strict=True):
+            total.addcmul_(entry, weight)
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        weights, *entries = ctx.saved_tensors
+        for_weights = None
+        if ctx.needs_input_grad[0]:
+            for_weights = torch.stack([_inner(gradient, one, weights.shape[1]) for one in entries])
+        for_entries = [
+            gradient * weight if needed else None
+            for weight, needed in zip(weights, ctx.needs_input_grad[1:], strict=True)
+        ]
+        return (for_weights, *for_entries)
+
+
+def _inner(x: Tensor, y: Tensor, features: int) -> Tensor:
+    """Sum of x y over sentences and positions, and over features too if there is one weight."""
+    if features == 1:
+        return torch.dot(x.flatten(), y.flatten())[None]
+    return (x * y).sum(dim=(0, 1))

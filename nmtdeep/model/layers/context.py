@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
 from torch import Tensor, nn
+
+from nmtdeep.model.layers.parameters import Matrix
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,10 @@ class Sublayer(nn.Module):
     `x` is `(sentences, positions, width)`. With a state, `x` holds the newest position only and
     the state is brought up to date.
     """
+
+    def matrices(self) -> Iterable[Matrix]:
+        """What initialisers draw; biases are zero and need no mention."""
+        raise NotImplementedError
 
     def start(self, context: Context) -> State | None:
         """State before the first step, or None if the sublayer needs none."""

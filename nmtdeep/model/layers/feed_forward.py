@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor, nn
 
 from nmtdeep.model.layers.context import Context, State, Sublayer
 from nmtdeep.model.layers.dropout import Dropout
+from nmtdeep.model.layers.parameters import Matrix, matrix
 
 
 class FeedForward(Sublayer):
@@ -16,13 +19,19 @@ class FeedForward(Sublayer):
         width: model width d.
         inner: width f between the two maps.
         dropout: probability after the ReLU.
+        bias: whether there is b_2.
     """
 
-    def __init__(self, width: int, inner: int, *, dropout: float = 0.0) -> None:
+    def __init__(self, width: int, inner: int, *, dropout: float = 0.0, bias: bool = True) -> None:
         super().__init__()
         self.inner = nn.Linear(width, inner)
-        self.outer = nn.Linear(inner, width)
+        self.outer = nn.Linear(inner, width, bias=bias)
         self.dropout = Dropout(dropout)
+
+    def matrices(self) -> Iterator[Matrix]:
+        """W_1 and W_2."""
+        yield matrix(self.inner, "inner")
+        yield matrix(self.outer, "outer")
 
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
         """Apply both maps at each position."""

@@ -1,11 +1,16 @@
-"""Absolute positions that are added to embeddings."""
+"""Positions: sinusoids added to embeddings, and relative positions inside self-attention."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from functools import lru_cache
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+
+from nmtdeep.model.layers.parameters import Matrix
 
 
 def sinusoids(start: int, length: int, width: int) -> Tensor:
@@ -40,3 +45,62 @@ class Sinusoidal(nn.Module):
             size = max(256, 2 ** math.ceil(math.log2(end)))
             self.table = sinusoids(0, size, self.width).to(x.device)
         return x + self.table[start:end].to(x.dtype)
+
+
+class NoPositions(nn.Module):
+    """Adds nothing: attention alone knows places."""
+
+    def forward(self, x: Tensor, start: int = 0) -> Tensor:
+        """`x` itself."""
+        return x
+
+
+class RelativePositions(nn.Module):
+    """Vectors a_ij = R[clip(j - i, -k, k) + k] of query i and key j (Shaw et al. 2018, Eq. 3 to 5).
+
+    One table for keys, and one for values if these have positions; all heads share it.
+
+    Args:
+        head_width: d_h.
+        clip: k.
+        values: whether values have positions too.
+    """
+
+    def __init__(self, head_width: int, clip: int, *, values: bool = False) -> None:
+        super().__init__()
+        self.clip = clip
+        self.keys = nn.Parameter(torch.empty(2 * clip + 1, head_width))
+        self.values = nn.Parameter(torch.empty(2 * clip + 1, head_width)) if values else None
+
+    def matrices(self) -> Iterator[Matrix]:
+        """The tables."""
+        for table in (self.keys, self.values):
+            if table is not None:
+                yield Matrix(table, "relative", table.shape[1], table.shape[0])
+
+    def scores(self, q: Tensor, keys: int) -> Tensor:
+        """q_i . a_ij, `(sentences, heads, queries, keys)`.
+
+        Args:
+            q: `(sentences, heads, queries, d_h)`, scaled; the last query stands at the last key.
+            keys: number of keys.
+        """
+        return torch.einsum("bhqd,qkd->bhqk", q, self._vectors(self.keys, q.shape[2], keys))
+
+    def read(self, weights: Tensor, values: Tensor) -> Tensor:
+        """sum_j w_ij (v_j + a_ij), or without the second term if values have no positions."""
+        read = weights @ values
+        if self.values is None:
+            return read
+        vectors = self._vectors(self.values, weights.shape[2], weights.shape[3])
+        return read + torch.einsum("bhqk,qkd->bhqd", weights, vectors)
+
+    def _vectors(self, table: Tensor, queries: int, keys: int) -> Tensor:
+        return F.embedding(_places(queries, keys, self.clip).to(table.device), table)
+
+
+@lru_cache(maxsize=512)
+def _places(queries: int, keys: int, clip: int) -> Tensor:
+    """Rows of the table for each query and key, the queries being the last of the keys."""
+    own = torch.arange(keys - queries, keys)[:, None]
+    return (torch.arange(keys) - own).clamp(-clip, clip) + clip

@@ -1,0 +1,295 @@
+"""The slots of recipe section `model`: one class a variant, with its own fields only."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from nmtdeep.config.section import Count, Positive, Probability, Section, tagged
+
+# Residual wrapper
+
+
+class PreNorm(Section):
+    """x + dropout(sublayer(norm(x))), and a norm on top of the stack."""
+
+    type: Literal["pre_norm"] = "pre_norm"
+
+
+class PostNorm(Section):
+    """norm(x + dropout(sublayer(x))), the original Transformer's order."""
+
+    type: Literal["post_norm"] = "post_norm"
+
+
+class NormalisedResidual(Section):
+    """n + dropout(sublayer(n)) with n = norm(x), and a norm on top (release of Xu et al. 2020)."""
+
+    type: Literal["normalised"] = "normalised"
+
+
+class Admin(Section):
+    """norm(omega x + dropout(sublayer(x))), omega a learnt vector (Liu et al. 2020)."""
+
+    type: Literal["admin"] = "admin"
+
+
+class DeepNorm(Section):
+    """norm(alpha x + dropout(sublayer(x))), alpha from both depths (Wang et al. 2022)."""
+
+    type: Literal["deep_norm"] = "deep_norm"
+
+
+class ReZero(Section):
+    """x + alpha dropout(sublayer(x)), alpha learnt from 0, no norm (Bachlechner et al. 2021)."""
+
+    type: Literal["rezero"] = "rezero"
+
+
+class NoNorm(Section):
+    """x + dropout(sublayer(x)), no norm anywhere: the layers of T-Fixup (Huang et al. 2020)."""
+
+    type: Literal["no_norm"] = "no_norm"
+
+
+Residual = Annotated[
+    Annotated[
+        PreNorm | PostNorm | NormalisedResidual | Admin | DeepNorm | ReZero | NoNorm,
+        Field(discriminator="type"),
+    ],
+    BeforeValidator(tagged),
+]
+
+# Layer combination
+
+
+class PlainStack(Section):
+    """Layer l+1 reads the output of layer l."""
+
+    type: Literal["residual"] = "residual"
+
+
+class Linear(Section):
+    """What the linear combinations have in common."""
+
+    norm: Literal["layers", "all", "none"] = Field(
+        "layers",
+        description="norms of the combination; layers: as released, none for the embedding output "
+        "(before the sum) or the first layer's input (after it); all: there too, as Wang et al. "
+        "2019, Eq. 8 and 9 are printed; none: no norm",
+    )
+
+
+class Dense(Linear):
+    """Layer l+1 reads a fixed sum of all outputs below it: the dense residual network."""
+
+    type: Literal["dense"] = "dense"
+    weight: Literal["one", "average"] = Field(
+        "average", description="each output's weight: 1, or 1/n of n outputs"
+    )
+
+
+class Learnt(Linear):
+    """How a combination's weights look and learn."""
+
+    weights: Literal["scalar", "vector", "scalar_n"] = Field(
+        "scalar",
+        description="a number for each output; or one for each of its features; or `groups` "
+        "numbers, feature i taking number i mod groups",
+    )
+    groups: Count | None = Field(None, description="how many numbers scalar_n has")
+    initial: Literal["average", "one"] = Field("average", description="weights at the start")
+    learnable: bool = Field(True, description="false: the weights stay as they start")
+    softmax: bool = Field(False, description="rows are normalised by a softmax")
+    window: Count | None = Field(None, description="only this many newest outputs; null: all")
+    dropout: Probability = Field(0.0, description="on what is read (history dropout)")
+
+    @model_validator(mode="after")
+    def _check(self) -> Learnt:
+        if (self.weights == "scalar_n") != (self.groups is not None):
+            raise ValueError(
+                f"weights: {self.weights} with groups: {self.groups}: scalar_n, and only scalar_n, "
+                "needs groups"
+            )
+        return self
+
+
+class DynamicLinear(Learnt):
+    """Dynamic linear combination of layers, DLCL (Wang et al. 2019, Eq. 7 to 9)."""
+
+    type: Literal["dlcl"] = "dlcl"
+
+
+class SparseBlocks(Learnt):
+    """DLCL over the outputs of blocks, residual inside them (Li et al. 2020, Eq. 5)."""
+
+    type: Literal["sparse_blocks"] = "sparse_blocks"
+    blocks: Count | tuple[int, ...] = Field(
+        6,
+        description="layers of a block; or all boundaries, from 0 to the depth, for blocks of "
+        "different sizes. 1 is DLCL, more than the depth the plain stack",
+    )
+
+    @model_validator(mode="after")
+    def _check_blocks(self) -> SparseBlocks:
+        if isinstance(self.blocks, tuple):
+            ascending = all(a < b for a, b in zip(self.blocks, self.blocks[1:], strict=False))
+            if len(self.blocks) < 2 or self.blocks[0] != 0 or not ascending:
+                raise ValueError(
+                    f"blocks {list(self.blocks)} must rise from 0: give each block's boundary, "
+                    "such as [0, 6, 12]"
+                )
+        return self
+
+
+Combination = Annotated[
+    Annotated[PlainStack | Dense | DynamicLinear | SparseBlocks, Field(discriminator="type")],
+    BeforeValidator(tagged),
+]
+
+# Sublayer
+
+
+class SelfAttention(Section):
+    """Multi-head attention of a stack over itself; causal in the decoder."""
+
+    type: Literal["self_attention"] = "self_attention"
+
+
+class CrossAttention(Section):
+    """Multi-head attention of the decoder over the encoder's output."""
+
+    type: Literal["cross_attention"] = "cross_attention"
+
+
+class FeedForward(Section):
+    """Two linear maps with ReLU between them, at each position by itself."""
+
+    type: Literal["feed_forward"] = "feed_forward"
+
+
+class AverageAttention(Section):
+    """The mean of all positions so far, AAN (Zhang et al. 2018)."""
+
+    type: Literal["average_attention"] = "average_attention"
+    gate: bool = Field(True, description="input and forget gates between input and average")
+    feed_forward: bool = Field(False, description="a feed-forward map of the average")
+
+
+class MergedAttention(Section):
+    """Cross-attention and an average over the target in one sublayer (Zhang et al. 2019)."""
+
+    type: Literal["merged_attention"] = "merged_attention"
+    average: Literal["simplified", "average_attention", "self_attention"] = Field(
+        "simplified",
+        description="what is merged with cross-attention; simplified: the mean of its own value "
+        "projections; average_attention: the gated original; self_attention: no average at all",
+    )
+
+
+DecoderSublayer = Annotated[
+    Annotated[
+        SelfAttention | CrossAttention | FeedForward | AverageAttention | MergedAttention,
+        Field(discriminator="type"),
+    ],
+    BeforeValidator(tagged),
+]
+
+# Bridge
+
+
+class TopLayer(Section):
+    """Every decoder layer attends to the encoder's top output."""
+
+    type: Literal["top_layer"] = "top_layer"
+
+
+class Transparent(Section):
+    """Each decoder layer reads its own learnt mean of encoder layers (Bapna et al. 2018)."""
+
+    type: Literal["transparent"] = "transparent"
+    dropout: Probability = Field(0.0, description="on the weights of the means")
+
+
+Bridge = Annotated[
+    Annotated[TopLayer | Transparent, Field(discriminator="type")], BeforeValidator(tagged)
+]
+
+# Positions
+
+
+class Sinusoidal(Section):
+    """Sinusoids added to the embeddings (Vaswani et al. 2017, section 3.5)."""
+
+    type: Literal["sinusoidal"] = "sinusoidal"
+
+
+class Relative(Section):
+    """Relative positions in every self-attention (Shaw et al. 2018), learnt for each layer."""
+
+    type: Literal["relative"] = "relative"
+    clip: Count = Field(8, description="distances beyond this one count as it")
+    values: bool = Field(False, description="also for values, not for keys alone")
+    sinusoids: bool = Field(True, description="sinusoids are added to the embeddings as well")
+
+
+Positions = Annotated[
+    Annotated[Sinusoidal | Relative, Field(discriminator="type")], BeforeValidator(tagged)
+]
+
+# Initialiser
+
+
+class Glorot(Section):
+    """Glorot uniform matrices, N(0, 1/d) embeddings, zero biases: fairseq's and DLCL's start."""
+
+    type: Literal["glorot"] = "glorot"
+    gain: Positive = Field(1.0, description="multiplies the bound of every matrix")
+    embeddings: Literal["normal", "glorot"] = Field(
+        "normal", description="normal: N(0, 1/d); glorot: as a matrix (baseline of Xu et al. 2020)"
+    )
+
+
+class Lipschitz(Section):
+    """Matrices U(-1/sqrt(fan_in), 1/sqrt(fan_in)): w/sigma at least 1 (Xu et al. 2020)."""
+
+    type: Literal["lipschitz"] = "lipschitz"
+    scale: Positive = Field(1.0, description="multiplies every bound")
+
+
+class DepthScaled(Section):
+    """Glorot bounds times alpha l^-exponent in layer l: DS-Init (Zhang et al. 2019, Eq. 15)."""
+
+    type: Literal["depth_scaled"] = "depth_scaled"
+    alpha: Positive = Field(1.0, description="alpha of Eq. 15")
+    exponent: Positive = Field(
+        0.5, description="0.5: as Eq. 15 is printed; 0.25: as released, and as Table 1 shows"
+    )
+
+
+class AdminProfile(Section):
+    """Glorot, and the wrappers' omegas from variances on a training batch (Liu et al. 2020)."""
+
+    type: Literal["admin"] = "admin"
+
+
+class DeepNormBeta(Section):
+    """Values, outputs and feed-forward maps times beta of both depths (Wang et al. 2022)."""
+
+    type: Literal["deep_norm"] = "deep_norm"
+
+
+class TFixup(Section):
+    """Values, outputs, feed-forward maps and embeddings by depth^(-1/4) (Huang et al. 2020)."""
+
+    type: Literal["t_fixup"] = "t_fixup"
+
+
+Initialiser = Annotated[
+    Annotated[
+        Glorot | Lipschitz | DepthScaled | AdminProfile | DeepNormBeta | TFixup,
+        Field(discriminator="type"),
+    ],
+    BeforeValidator(tagged),
+]

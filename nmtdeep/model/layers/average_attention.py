@@ -1,0 +1,82 @@
+"""Average attention: a position reads the mean of all positions up to it (Zhang et al. 2018)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from nmtdeep.model.layers.context import Context, State, Sublayer
+from nmtdeep.model.layers.feed_forward import FeedForward
+from nmtdeep.model.layers.parameters import Matrix, matrix
+
+
+class RunningSum:
+    """Sum of the positions so far, `(rows, 1, width)`: all that the next mean needs."""
+
+    def __init__(self) -> None:
+        self.sum: Tensor | None = None
+        self.count = 0
+
+    def mean(self, x: Tensor) -> Tensor:
+        """Add the newest position `x` `(rows, 1, width)`; mean of all."""
+        self.sum = x if self.sum is None else self.sum + x
+        self.count += 1
+        return self.sum / self.count
+
+    def select(self, rows: Tensor, sentences: Tensor | None) -> None:
+        """Keep hypotheses `rows`."""
+        if self.sum is not None:
+            self.sum = self.sum[rows]
+
+
+def cumulative_mean(x: Tensor, state: RunningSum | None) -> Tensor:
+    """(1/t) sum_{j <= t} x_j at each position t of `(sentences, positions, width)`.
+
+    In fp32 or better. With a state, `x` is the newest position only.
+    """
+    x = x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
+    if state is not None:
+        return state.mean(x)
+    counts = torch.arange(1, x.shape[1] + 1, device=x.device, dtype=x.dtype)
+    return x.cumsum(dim=1) / counts[:, None]
+
+
+class AverageAttention(Sublayer):
+    """i x + f g with g_t = FFN((1/t) sum_{j <= t} x_j), [i; f] = sigmoid(W [x; g] + b).
+
+    Eq. 1 to 3 of Zhang et al. 2018 (AAN). Without gate the result is g; without feed-forward map g
+    is the mean itself.
+
+    Args:
+        width: model width d.
+        gate: the 2d x 2d map W behind sigmoids, or not.
+        feed_forward: map of the mean, or None.
+    """
+
+    def __init__(self, width: int, *, gate: bool, feed_forward: FeedForward | None = None) -> None:
+        super().__init__()
+        self.gate = nn.Linear(2 * width, 2 * width) if gate else None
+        self.feed_forward = feed_forward
+
+    def matrices(self) -> Iterator[Matrix]:
+        """Of the map and of the gate."""
+        if self.feed_forward is not None:
+            yield from self.feed_forward.matrices()
+        if self.gate is not None:
+            yield matrix(self.gate, "gate")
+
+    def start(self, context: Context) -> RunningSum:
+        """No position yet."""
+        return RunningSum()
+
+    def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
+        """Average, map and gate at every position of `x`; with a state, at the newest."""
+        average = cumulative_mean(x, state if isinstance(state, RunningSum) else None)
+        if self.feed_forward is not None:
+            average = self.feed_forward(average, context)
+        if self.gate is None:
+            return average
+        keep, take = self.gate(torch.cat((x, average.to(x.dtype)), dim=2)).sigmoid().chunk(2, dim=2)
+        return keep * x + take * average  # type: ignore[no-any-return]

@@ -1,0 +1,88 @@
+"""Merged attention: cross-attention and what stands for self-attention in one sublayer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from nmtdeep.model.layers.attention import CrossAttention
+from nmtdeep.model.layers.average_attention import RunningSum, cumulative_mean
+from nmtdeep.model.layers.context import Context, State, Sublayer
+from nmtdeep.model.layers.parameters import Matrix
+
+
+class States:
+    """The states of several sublayers that take one step together."""
+
+    def __init__(self, parts: list[State | None]) -> None:
+        self.parts = parts
+
+    def select(self, rows: Tensor, sentences: Tensor | None) -> None:
+        """Select in each."""
+        for part in self.parts:
+            if part is not None:
+                part.select(rows, sentences)
+
+
+class MergedAttention(Sublayer):
+    """(Attention(x W_q, m W_k, m W_v) + a) W_o, a_t = (1/t) sum_{j <= t} x_j W_v.
+
+    Zhang et al. 2019, Eq. 17 to 19 (MAtt): the average over the target shares W_v and W_o, biases
+    too, with cross-attention, as in the authors' release and as their parameter counts demand (the
+    text names W_o alone). No gate, no dropout on the average.
+
+    Args:
+        cross: attention over the memory m, whose projections are shared.
+    """
+
+    def __init__(self, cross: CrossAttention) -> None:
+        super().__init__()
+        self.cross = cross
+
+    def matrices(self) -> Iterator[Matrix]:
+        """Of cross-attention; there are no others."""
+        return self.cross.matrices()
+
+    def start(self, context: Context) -> States:
+        """Keys and values of the memory, and an empty sum."""
+        return States([self.cross.start(context), RunningSum()])
+
+    def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
+        """Attend and average at every position of `x`; with a state, at the newest."""
+        memory, running = state.parts if isinstance(state, States) else (None, None)
+        width = x.shape[-1]
+        projection = self.cross.key_value
+        bias = None if projection.bias is None else projection.bias[width:]
+        values = F.linear(x, projection.weight[width:], bias)
+        average = cumulative_mean(values, running if isinstance(running, RunningSum) else None)
+        return self.cross.output(self.cross.attended(x, context, memory) + average)  # type: ignore[no-any-return]
+
+
+class Both(Sublayer):
+    """first(x) + second(x): MAtt with self-attention, or with the original AAN (Table 3, 6 and 7).
+
+    Args:
+        first: a sublayer.
+        second: another.
+    """
+
+    def __init__(self, first: Sublayer, second: Sublayer) -> None:
+        super().__init__()
+        self.first = first
+        self.second = second
+
+    def matrices(self) -> Iterator[Matrix]:
+        """Of both."""
+        yield from self.first.matrices()
+        yield from self.second.matrices()
+
+    def start(self, context: Context) -> States:
+        """The states of both."""
+        return States([self.first.start(context), self.second.start(context)])
+
+    def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
+        """Apply both to the same input and add."""
+        first, second = state.parts if isinstance(state, States) else (None, None)
+        return self.first(x, context, first) + self.second(x, context, second)  # type: ignore[no-any-return]

@@ -1,0 +1,50 @@
+"""What a layer tells an initialiser about its parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, Protocol, runtime_checkable
+
+from torch import Tensor, nn
+
+Role = Literal["query", "key", "value", "output", "inner", "outer", "gate", "relative"]
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A matrix for the initialiser to draw.
+
+    Attributes:
+        weight: `(fan_out, fan_in)`, or rows of a larger parameter.
+        role: what it is for.
+        fan_in: inputs of each output.
+        fan_out: outputs of each input; all three of query, key and value together.
+    """
+
+    weight: Tensor
+    role: Role
+    fan_in: int
+    fan_out: int
+
+
+def matrix(linear: nn.Linear, role: Role) -> Matrix:
+    """The weight of one linear map."""
+    return Matrix(linear.weight, role, linear.in_features, linear.out_features)
+
+
+def projections(weight: Tensor, roles: Iterable[Role]) -> list[Matrix]:
+    """Square blocks of rows, of which three count as one d x 3d matrix (fairseq; Zhang et al.)."""
+    width = weight.shape[1]
+    return [
+        Matrix(rows, role, width, 3 * width)
+        for rows, role in zip(weight.view(-1, width, width), roles, strict=True)
+    ]
+
+
+@runtime_checkable
+class HasConstants(Protocol):
+    """A module some of whose parameters start at values that no initialiser chooses."""
+
+    def constants(self) -> Iterable[tuple[nn.Parameter, Tensor]]:
+        """Those parameters, each with its start."""
