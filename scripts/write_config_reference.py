@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
@@ -160,7 +160,9 @@ def _kind(field: FieldInfo) -> str:
     if tags:
         several = get_origin(field.annotation) is tuple
         return f"{'list of ' if several else ''}{', '.join(tags)}"
-    return "section" if options else _plain_kind(field.annotation, field.metadata)
+    if options:
+        return "list of sections" if get_origin(field.annotation) is tuple else "section"
+    return _plain_kind(field.annotation, field.metadata)
 
 
 def _plain_kind(annotation: Any, metadata: Any = ()) -> str:
@@ -170,6 +172,8 @@ def _plain_kind(annotation: Any, metadata: Any = ()) -> str:
         return _plain_kind(arguments[0], [*inner, *metadata])
     if origin is Literal:
         return ", ".join(f"`{choice}`" for choice in arguments)
+    if origin is tuple and Ellipsis in arguments:
+        return f"list of {_plain_kind(arguments[0])}s"
     if origin is tuple:
         return f"[{', '.join(_plain_kind(part) for part in arguments)}]"
     if origin is dict:
@@ -177,6 +181,8 @@ def _plain_kind(annotation: Any, metadata: Any = ()) -> str:
     if NoneType in arguments:
         other = next(part for part in arguments if part is not NoneType)
         return f"{_plain_kind(other, metadata)}, or null"
+    if origin is Union:
+        return ", or ".join(_plain_kind(part) for part in arguments)
     return f"{NAMES[annotation]}{_bounds(metadata)}"
 
 

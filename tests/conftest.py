@@ -35,21 +35,31 @@ def _tiny_config(
     *,
     encoder: str = "pre_norm",
     decoder: str = "pre_norm",
-    sublayers: tuple[str, ...] = ("self_attention", "cross_attention", "feed_forward"),
+    sublayers: tuple[object, ...] = ("self_attention", "cross_attention", "feed_forward"),
     sharing: str = "all",
     bias: bool = False,
     dropout: float = 0.0,
     feed_forward: int = 12,
+    depth: int = 2,
+    combinations: tuple[object, object] = ("residual", "residual"),
     **other: object,
 ) -> config.Model:
-    """Width 8, 2 heads, 2 layers; `other` are keys of the recipe's section model."""
-    stack = {"depth": 2, "heads": 2, "feed_forward": feed_forward}
+    """Width 8, 2 heads, 2 layers; `other` are keys of the recipe's section model.
+
+    `encoder` and `decoder` are residual wrappers, `combinations` what the stacks' layers read.
+    """
+    stack = {"depth": depth, "heads": 2, "feed_forward": feed_forward}
     places = ("embedding", "residual", "attention", "activation")
     return config.Model.model_validate(
         {
             "width": 8,
-            "encoder": {**stack, "residual": encoder},
-            "decoder": {**stack, "residual": decoder, "sublayers": sublayers},
+            "encoder": {**stack, "residual": encoder, "combination": combinations[0]},
+            "decoder": {
+                **stack,
+                "residual": decoder,
+                "combination": combinations[1],
+                "sublayers": sublayers,
+            },
             "embeddings": {"sharing": sharing, "bias": bias},
             "dropout": dict.fromkeys(places, dropout),
             **other,
@@ -72,7 +82,7 @@ def _tiny_model(
         for module in model.modules():
             centre = 1.0 if isinstance(module, torch.nn.LayerNorm) else 0.0
             for name, parameter in module.named_parameters(recurse=False):
-                middle = centre if name == "weight" else 0.0
+                middle = 1.0 if name == "omega" else centre if name == "weight" else 0.0
                 parameter.normal_(middle, 0.4, generator=generator)
     return model.eval()
 

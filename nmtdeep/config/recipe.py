@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from nmtdeep.config.model import Model
 from nmtdeep.config.section import Count, CountOrZero, NotNegative, Section
+from nmtdeep.config.stages import check_stages
 from nmtdeep.config.text import NoBpe, Text
 from nmtdeep.config.training import Training
 
@@ -55,4 +56,5 @@ class Recipe(Section):
             )
         if self.text.input == "bpe" and not isinstance(self.text.bpe, NoBpe):
             raise ValueError("text.input: bpe is split already: set text.bpe: none")
+        check_stages(self.model, self.training)
         return self

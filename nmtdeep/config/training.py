@@ -125,6 +125,67 @@ class Checkpoints(Section):
         return self
 
 
+class Stage(Section):
+    """A part of a training from shallow to deep; what is null is as in the whole recipe."""
+
+    encoder: Count | None = Field(None, description="encoder layers of this stage")
+    decoder: Count | None = Field(None, description="decoder layers of this stage")
+    updates: Count | None = Field(None, description="length of this stage, in updates")
+    epochs: Count | None = Field(None, description="or its length in epochs")
+    tokens_per_update: Count | None = Field(None, description="as in batches, for this stage")
+    group_tokens: Count | None = Field(None, description="as in batches, for this stage")
+    max_tokens: Count | None = Field(None, description="as in batches, for this stage")
+
+    @model_validator(mode="after")
+    def _check(self) -> Stage:
+        if self.updates and self.epochs:
+            raise ValueError("a stage lasts either updates or epochs: leave one of them out")
+        return self
+
+
+Strategy = Literal["copy_top_group", "copy_top_layer", "interpolate", "stack_all", "random"]
+
+
+class Growth(Section):
+    """How a model becomes deeper from one stage to the next."""
+
+    strategy: Strategy = Field(
+        "copy_top_group",
+        description="where new layers come from; copy_top_group: the topmost, in order; "
+        "copy_top_layer: the topmost one again and again; interpolate: each new layer stands "
+        "behind the one that it copies; stack_all: the whole stack again; random: nowhere",
+    )
+    restart_lr: bool = Field(
+        True, description="the schedule goes back to its peak; false: it goes on"
+    )
+
+
+class Frozen(Section):
+    """Layers that keep the weights they have."""
+
+    encoder: CountOrZero = Field(0, description="so many of the bottom layers of the encoder")
+    decoder: CountOrZero = Field(0, description="so many of the bottom layers of the decoder")
+
+
+class NoRegulariser(Section):
+    """The loss alone."""
+
+    type: Literal["none"] = "none"
+
+
+class InterSimilarity(Section):
+    """weight x sum over encoder layers of (1 - inter-similarity) (Li et al. 2020, Reg-6L)."""
+
+    type: Literal["inter_similarity"] = "inter_similarity"
+    weight: Positive = Field(1.0, description="times the loss of a target token")
+
+
+Regulariser = Annotated[
+    Annotated[NoRegulariser | InterSimilarity, Field(discriminator="type")],
+    BeforeValidator(tagged),
+]
+
+
 class Training(Section):
     """From data and a fresh model to a trained one."""
 
@@ -141,6 +202,12 @@ class Training(Section):
     label_smoothing: Probability = Field(
         0.1, description="mass spread evenly over all classes but the target"
     )
+    regulariser: Regulariser = Field(NoRegulariser(), description="added to the loss")
+    stages: tuple[Stage, ...] = Field(
+        (), description="shallow to deep; the last one lasts until the training ends"
+    )
+    growth: Growth = Growth()
+    frozen: Frozen = Frozen()
     clip_norm: NotNegative = Field(0.0, description="largest gradient norm; 0: no clipping")
     precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
         "auto", description="auto: bf16 where the device computes it natively, else fp32"

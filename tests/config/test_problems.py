@@ -45,20 +45,20 @@ colour: {red: 1}
         "unknown key: choose from description, reference, text, model, training, decoding",
         "(did you mean model.encoder.depth or model.decoder.depth?)",
         "'cros_attention' is no type here (did you mean cross_attention?): choose self_attention, "
-        "cross_attention or feed_forward",
+        "cross_attention, feed_forward, average_attention or merged_attention",
     )
     assert problems(write("recipe.yaml", text), "trainning.seed=1") == [
         "recipe.yaml:2: model.width: must be a whole number, not 'wide'",
         "recipe.yaml:3: model.width: written twice (also on line 2): keep one",
         "recipe.yaml:5: model.encoder.dept: unknown key (did you mean depth?)",
         "recipe.yaml:6: model.encoder.residual: 'prenorm' is no type here (did you mean "
-        "pre_norm?): choose pre_norm or post_norm",
+        "pre_norm?): choose pre_norm, post_norm, normalised, admin, deep_norm, rezero or no_norm",
         "recipe.yaml:7: model.encoder.heads: must be a whole number, not true",
         f"recipe.yaml:9: model.decoder.sublayers[1]: {lengthy[5]}",
         "recipe.yaml:9: model.decoder.sublayers[2].size: unknown key: delete it",
         f"recipe.yaml:10: model.depth: unknown key {lengthy[4]}",
         "recipe.yaml:11: model.initialiser.gian: unknown key (did you mean gain?)",
-        "recipe.yaml:12: model.bridge: 'top' is no type here: choose top_layer",
+        "recipe.yaml:12: model.bridge: 'top' is no type here: choose top_layer or transparent",
         f"recipe.yaml:14: training.schedule.scale: {lengthy[2]}",
         "recipe.yaml:15: training.label_smoothing: must be less than 1.0, not 1.5",
         "recipe.yaml:16: training.optimiser.betas[1]: is missing: write a value",

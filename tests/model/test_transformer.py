@@ -13,23 +13,16 @@ from torch.testing import assert_close
 
 from nmtdeep.model.transformer import Layer, Transformer
 from nmtdeep.text.vocabulary import PAD
+from tests.model.choices import COMBINATIONS, label
 
 NORMS = ("pre_norm", "post_norm")
-COMBINATIONS = [
-    dict(zip(("encoder", "decoder", "sharing", "bias"), choice, strict=True))
-    for choice in product(NORMS, NORMS, ("all", "decoder", "none"), (False, True))
-] + [
-    {"decoder": norm, "sublayers": kind}
-    for norm in NORMS
-    for kind in (("cross_attention", "self_attention", "feed_forward"), ("cross_attention",))
-]
 SOURCE = torch.tensor([[5, 9, 4, 7, 1], [8, 3, 1, PAD, PAD], [1, PAD, PAD, PAD, PAD]])
 TARGET = torch.tensor([[1, 6, 5, 19], [1, 12, 7, 4], [1, 9, PAD, PAD]])
 LENGTHS = [(5, 4), (3, 4), (1, 2)]
 EXACT = {"rtol": 0, "atol": 1e-12}
 
 
-@pytest.fixture(params=COMBINATIONS, ids=lambda choice: "-".join(map(str, choice.values())))
+@pytest.fixture(params=COMBINATIONS, ids=label)
 def model(request: pytest.FixtureRequest, tiny_model: Callable[..., Transformer]) -> Transformer:
     return tiny_model(seed=1, **request.param)
 

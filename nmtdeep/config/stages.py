@@ -1,0 +1,85 @@
+"""Stages of a training from shallow to deep: the recipe of each one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nmtdeep.config import slots
+from nmtdeep.config.model import Model, Stack
+from nmtdeep.config.training import Linear, Stage, Training
+
+if TYPE_CHECKING:
+    from nmtdeep.config.recipe import Recipe
+
+SIDES = ("encoder", "decoder")
+BATCHES = ("tokens_per_update", "group_tokens", "max_tokens")
+
+
+def at_stage(recipe: Recipe, number: int) -> Recipe:
+    """The recipe of one stage, counted from 0: its depths and batches, and no stages."""
+    stages = recipe.training.stages
+    if not stages:
+        return recipe
+    stage = stages[number]
+    model = recipe.model
+    for side in SIDES:
+        depth = getattr(stage, side)
+        if depth:
+            model = model.model_copy(update={side: with_depth(getattr(model, side), depth)})
+    batches = {key: value for key in BATCHES if (value := getattr(stage, key))}
+    training = recipe.training.model_copy(
+        update={"stages": (), "batches": recipe.training.batches.model_copy(update=batches)}
+    )
+    return recipe.model_copy(update={"model": model, "training": training})
+
+
+def with_depth(stack: Stack, depth: int) -> Stack:
+    """The stack with another depth; a list of block boundaries ends there too."""
+    changes: dict[str, Any] = {"depth": depth}
+    combination = stack.combination
+    if isinstance(combination, slots.SparseBlocks) and isinstance(combination.blocks, tuple):
+        blocks = (*(end for end in combination.blocks if end < depth), depth)
+        changes["combination"] = combination.model_copy(update={"blocks": blocks})
+    return stack.model_copy(update=changes)
+
+
+def check_stages(model: Model, training: Training) -> None:
+    """Stages grow to the model's depth, and each but the last has an end.
+
+    Raises:
+        ValueError: naming the first stage that does not fit.
+    """
+    stages = training.stages
+    for number, stage in enumerate(stages[:-1], start=1):
+        if not (stage.updates or stage.epochs):
+            raise ValueError(f"training.stages: stage {number} has no end: give updates or epochs")
+    for side in SIDES:
+        stack: Stack = getattr(model, side)
+        depths = [getattr(stage, side) or stack.depth for stage in stages]
+        if depths != sorted(depths) or depths[-1:] not in ([], [stack.depth]):
+            raise ValueError(
+                f"training.stages: {side} depths {depths} must rise to model.{side}.depth "
+                f"{stack.depth}"
+            )
+        if getattr(training.frozen, side) > stack.depth:
+            raise ValueError(
+                f"training.frozen.{side} {getattr(training.frozen, side)} is more than "
+                f"model.{side}.depth {stack.depth}"
+            )
+    if stages:
+        _check_schedule(training)
+
+
+def _check_schedule(training: Training) -> None:
+    if training.growth.restart_lr and isinstance(training.schedule, Linear):
+        raise ValueError(
+            "training.schedule: linear ends at max_updates and cannot go back to its peak: set "
+            "training.growth.restart_lr: false, or another schedule"
+        )
+
+
+def ends(stage: Stage) -> str:
+    """Length of a stage in words, such as `2 epochs`."""
+    if stage.updates:
+        return f"{stage.updates} updates"
+    return f"{stage.epochs} epochs" if stage.epochs else "to the end"
