@@ -8,63 +8,13 @@ import torch
 from nmtdeep.config import Recipe
 from nmtdeep.config.load import list_recipes, load_recipe
 from nmtdeep.model.build import build
+from tests.papers import li_2020, wang_2019, zhang_2019
+from tests.papers.terms import BASE, BIG, Size, decoder_layer, encoder_layer
 
-# Vocabulary sizes (source, target) that the printed counts of each table imply; the papers do not
-# print them. Wang et al. 2019 say "44k + 33k" of NIST; 78.5k in all agrees with every row.
-VOCABULARIES = {
-    "wang-2019/wmt16-en-de": (33_950, 33_950),
-    "wang-2019/nist-zh-en": (44_900, 33_600),
-    "wang-2019/wmt18-zh-en": (60_000, 53_285),
-    "li-2020/wmt16-en-de": (33_300, 33_300),
-    "li-2020/wmt14-en-fr": (44_500, 44_500),
-    "zhang-2019/wmt14-en-de": (30_000, 25_022),
-}
-# Printed as 63M, but the table's other rows fix the vocabulary, and with it 61M.
-CONTRADICTED = {"li-2020/wmt16-en-de/pre-base": "61M"}
-BASE, BIG = (512, 2048), (1024, 4096)
-# What each row of the tables is: sizes and depths of encoder and decoder.
-ROWS = {
-    "wang-2019/wmt16-en-de/post-base": (*BASE, 6, 6),
-    "wang-2019/wmt16-en-de/pre-base": (*BASE, 6, 6),
-    "wang-2019/wmt16-en-de/post-big": (*BIG, 6, 6),
-    "wang-2019/wmt16-en-de/pre-big": (*BIG, 6, 6),
-    "wang-2019/wmt16-en-de/post-20": (*BASE, 20, 6),
-    "wang-2019/wmt16-en-de/pre-20": (*BASE, 20, 6),
-    "wang-2019/nist-zh-en/pre-base": (*BASE, 6, 6),
-    "wang-2019/nist-zh-en/pre-big": (*BIG, 6, 6),
-    "wang-2019/nist-zh-en/pre-25": (*BASE, 25, 6),
-    "wang-2019/wmt18-zh-en/post-base": (*BASE, 6, 6),
-    "wang-2019/wmt18-zh-en/pre-base": (*BASE, 6, 6),
-    "wang-2019/wmt18-zh-en/pre-big": (*BIG, 6, 6),
-    "li-2020/wmt16-en-de/pre-base": (*BASE, 6, 6),
-    "li-2020/wmt16-en-de/pre-big": (*BIG, 6, 6),
-    "li-2020/wmt16-en-de/deep-24": (*BASE, 24, 6),
-    "li-2020/wmt16-en-de/deep-48": (*BASE, 48, 6),
-    "li-2020/wmt14-en-fr/pre-base": (*BASE, 6, 6),
-    "li-2020/wmt14-en-fr/pre-big": (*BIG, 6, 6),
-    "li-2020/wmt14-en-fr/deep-24": (*BASE, 24, 6),
-    "li-2020/wmt14-en-fr/deep-48": (*BASE, 48, 6),
-    "zhang-2019/wmt14-en-de/post-base": (*BASE, 6, 6),
-    "zhang-2019/wmt14-en-de/pre-base": (*BASE, 6, 6),
-    "zhang-2019/wmt14-en-de/pre-12": (*BASE, 12, 12),
-    "zhang-2019/wmt14-en-de/pre-20": (*BASE, 20, 20),
-}
-
-
-def formula(name: str) -> int:
-    """Layers, top norms and embeddings, term by term."""
-    d, f, encoder_depth, decoder_depth = ROWS[name]
-    attention = 4 * (d * d + d)
-    feed_forward = d * f + f + f * d + d
-    norm = 2 * d
-    encoder = encoder_depth * (attention + feed_forward + 2 * norm)
-    decoder = decoder_depth * (2 * attention + feed_forward + 3 * norm)
-    top = 0 if "/post-" in name else 2 * norm
-    source, target = VOCABULARIES[name.rpartition("/")[0]]
-    shared = source == target
-    tables = target * d if shared else (source + target) * d
-    bias = d if name.startswith("zhang-2019") else 0
-    return encoder + decoder + top + tables + bias
+PAPERS = (wang_2019, li_2020, zhang_2019)
+VOCABULARIES = {folder: sizes for paper in PAPERS for folder, sizes in paper.VOCABULARIES.items()}
+CONTRADICTED = {name: count for paper in PAPERS for name, count in paper.CONTRADICTED.items()}
+COUNTS = {name: count for paper in PAPERS for name, count in paper.COUNTS.items()}
 
 
 def built(recipe: Recipe, source: int, target: int) -> int:
@@ -84,14 +34,14 @@ def test_every_published_count_is_checked() -> None:
     printed = {
         entry.name for entry in list_recipes() if load_recipe(entry.name).reference.parameters
     }
-    assert printed == set(ROWS)
+    assert printed == set(COUNTS)
 
 
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", COUNTS)
 def test_the_count_is_the_formulas_and_the_papers(name: str) -> None:
     recipe = load_recipe(name)
     count = built(recipe, *VOCABULARIES[name.rpartition("/")[0]])
-    assert count == formula(name)
+    assert count == COUNTS[name]
     printed = recipe.reference.parameters
     if name in CONTRADICTED:
         assert rounded(count, printed) == CONTRADICTED[name] != printed
@@ -104,13 +54,13 @@ def test_the_count_is_the_formulas_and_the_papers(name: str) -> None:
     ("size", "encoder", "decoder"),
     [(BASE, 3_152_384, 4_204_032), (BIG, 12_596_224, 16_796_672)],
 )
-def test_one_more_layer(size: tuple[int, int], encoder: int, decoder: int) -> None:
-    heads = {"heads": 8, "feed_forward": size[1]}
+def test_one_more_layer(size: Size, encoder: int, decoder: int) -> None:
+    heads = {"heads": 8, "feed_forward": size.f}
 
     def count(*depths: int) -> int:
         encoder, decoder = ({**heads, "depth": depth} for depth in depths)
-        model = {"width": size[0], "encoder": encoder, "decoder": decoder}
+        model = {"width": size.d, "encoder": encoder, "decoder": decoder}
         return built(Recipe.model_validate({"model": model}), 100, 100)
 
-    assert count(3, 2) - count(2, 2) == encoder
-    assert count(2, 3) - count(2, 2) == decoder
+    assert count(3, 2) - count(2, 2) == encoder == encoder_layer(size)
+    assert count(2, 3) - count(2, 2) == decoder == decoder_layer(size)
