@@ -37,6 +37,8 @@ MODEL, OPTIMISER, STATE, CONFIG, TEXT = (
     "config.yaml",
     "text",
 )
+# What `state.json` calls a checkpoint that was grown and not yet trained on.
+GROWN = "grown"
 LAST, BEST, AVERAGE = "checkpoint_last", "checkpoint_best", "checkpoint_average"
 
 

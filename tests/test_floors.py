@@ -29,6 +29,7 @@ FLOORS = {
     "nmtdeep.decoding": 4,
     "nmtdeep.checkpoint": 4,
     "nmtdeep.averaging": 4,
+    "nmtdeep.growing": 4,
     "nmtdeep.preprocessing": 4,
     "nmtdeep.scoring": 4,
     "nmtdeep.demo": 4,

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from nmtdeep import __version__
-from nmtdeep.cli import average, demo, preprocess, recipes, score, train, translate
+from nmtdeep.cli import average, demo, grow, preprocess, recipes, score, train, translate
 from nmtdeep.cli.choices import is_verbose
 from nmtdeep.errors import UserError
 
@@ -28,6 +28,7 @@ app.command("preprocess", no_args_is_help=True)(preprocess.preprocess)
 app.command("train", no_args_is_help=True, context_settings={"allow_interspersed_args": True})(
     train.train
 )
+app.command("grow", no_args_is_help=True)(grow.grow)
 app.command("average-checkpoints", no_args_is_help=True)(average.average_checkpoints)
 app.command("translate", no_args_is_help=True)(translate.translate)
 app.command("score", no_args_is_help=True)(score.score)

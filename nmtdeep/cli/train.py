@@ -129,6 +129,7 @@ def _dry_run(recipe: Any, data: Path, device: str) -> None:
     import torch
 
     from nmtdeep.config.load import dump
+    from nmtdeep.config.stages import at_stage
     from nmtdeep.data.corpus import DataDirectory
     from nmtdeep.decoding.translator import resolve_device
     from nmtdeep.model.build import build
@@ -139,11 +140,12 @@ def _dry_run(recipe: Any, data: Path, device: str) -> None:
     corpora = DataDirectory.open(data)
     with torch.device("meta"):
         model = build(
-            recipe.model,
+            at_stage(recipe, 0).model,
             source_types=len(corpora.pipeline.source.vocabulary),
             target_types=len(corpora.pipeline.target.vocabulary),
         )
     place = resolve_device(device)
     dtype = resolve_precision(recipe.training.precision, place)
     typer.echo(dump(recipe))
-    typer.echo(opening(recipe, corpora, model, place, dtype, Progress()))
+    first = at_stage(recipe, 0)
+    typer.echo(opening(first, corpora, model, place, dtype, Progress(), whole=recipe))

@@ -28,7 +28,11 @@ def at_stage(recipe: Recipe, number: int) -> Recipe:
             model = model.model_copy(update={side: with_depth(getattr(model, side), depth)})
     batches = {key: value for key in BATCHES if (value := getattr(stage, key))}
     training = recipe.training.model_copy(
-        update={"stages": (), "batches": recipe.training.batches.model_copy(update=batches)}
+        update={
+            "stages": (),
+            "batches": recipe.training.batches.model_copy(update=batches),
+            "frozen": stage.frozen or recipe.training.frozen,
+        }
     )
     return recipe.model_copy(update={"model": model, "training": training})
 
@@ -61,11 +65,12 @@ def check_stages(model: Model, training: Training) -> None:
                 f"training.stages: {side} depths {depths} must rise to model.{side}.depth "
                 f"{stack.depth}"
             )
-        if getattr(training.frozen, side) > stack.depth:
-            raise ValueError(
-                f"training.frozen.{side} {getattr(training.frozen, side)} is more than "
-                f"model.{side}.depth {stack.depth}"
-            )
+        for depth, stage in zip(depths or [stack.depth], stages or [Stage()], strict=True):
+            frozen = getattr(stage.frozen or training.frozen, side)
+            if frozen > depth:
+                raise ValueError(
+                    f"training.frozen.{side} {frozen} is more than the {depth} layers there are"
+                )
     if stages:
         _check_schedule(training)
 
@@ -76,10 +81,3 @@ def _check_schedule(training: Training) -> None:
             "training.schedule: linear ends at max_updates and cannot go back to its peak: set "
             "training.growth.restart_lr: false, or another schedule"
         )
-
-
-def ends(stage: Stage) -> str:
-    """Length of a stage in words, such as `2 epochs`."""
-    if stage.updates:
-        return f"{stage.updates} updates"
-    return f"{stage.epochs} epochs" if stage.epochs else "to the end"

@@ -125,6 +125,13 @@ class Checkpoints(Section):
         return self
 
 
+class Frozen(Section):
+    """Layers that keep the weights they have."""
+
+    encoder: CountOrZero = Field(0, description="so many of the bottom layers of the encoder")
+    decoder: CountOrZero = Field(0, description="so many of the bottom layers of the decoder")
+
+
 class Stage(Section):
     """A part of a training from shallow to deep; what is null is as in the whole recipe."""
 
@@ -135,6 +142,7 @@ class Stage(Section):
     tokens_per_update: Count | None = Field(None, description="as in batches, for this stage")
     group_tokens: Count | None = Field(None, description="as in batches, for this stage")
     max_tokens: Count | None = Field(None, description="as in batches, for this stage")
+    frozen: Frozen | None = Field(None, description="as training.frozen, for this stage")
 
     @model_validator(mode="after")
     def _check(self) -> Stage:
@@ -158,13 +166,6 @@ class Growth(Section):
     restart_lr: bool = Field(
         True, description="the schedule goes back to its peak; false: it goes on"
     )
-
-
-class Frozen(Section):
-    """Layers that keep the weights they have."""
-
-    encoder: CountOrZero = Field(0, description="so many of the bottom layers of the encoder")
-    decoder: CountOrZero = Field(0, description="so many of the bottom layers of the decoder")
 
 
 class NoRegulariser(Section):
@@ -204,7 +205,7 @@ class Training(Section):
     )
     regulariser: Regulariser = Field(NoRegulariser(), description="added to the loss")
     stages: tuple[Stage, ...] = Field(
-        (), description="shallow to deep; the last one lasts until the training ends"
+        (), description="shallow to deep; the last one may last until the training ends"
     )
     growth: Growth = Growth()
     frozen: Frozen = Frozen()

@@ -158,10 +158,14 @@ class Transformer(nn.Module):
 
     def encode(self, source: Tensor) -> Encoded:
         """Encode ids `(sentences, source)`, padded at the end."""
+        return self.encode_deeply(source)[0]
+
+    def encode_deeply(self, source: Tensor) -> tuple[Encoded, list[Tensor]]:
+        """What `encode` gives, and y_0 ... y_L, the outputs of embedding and encoder layers."""
         mask = (source != self.pad)[:, None, None, :]
         contexts = [Context(mask=mask)] * len(self.encoder.layers)
         top, outputs = self.encoder(self.source_embedding(source), contexts)
-        return Encoded(self.bridge(top, outputs), mask)
+        return Encoded(self.bridge(top, outputs), mask), outputs
 
     def decode(self, target: Tensor, encoded: Encoded) -> Tensor:
         """Hidden states `(sentences, target, width)` that predict the token after each of `target`.

@@ -34,8 +34,9 @@ def finish(recipe: Recipe, *, data: Path, run: Path, device: str = "auto") -> No
 
 
 def _averaged(recipe: Recipe, run: Path) -> list[Path]:
-    """The checkpoints that the recipe wants averaged, as far as there are so many."""
-    wanted = min(recipe.training.checkpoints.average_last, len(checkpoint.saved(run)))
+    """The checkpoints that the recipe wants averaged, as far as the last stage has so many."""
+    stages = [checkpoint.read_state(path).get("stage") for path in checkpoint.saved(run).values()]
+    wanted = min(recipe.training.checkpoints.average_last, stages.count(stages[-1]))
     return averaging.newest(run, wanted) if wanted else []
 
 

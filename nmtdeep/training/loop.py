@@ -12,8 +12,10 @@ from pathlib import Path
 import torch
 
 from nmtdeep.config import Recipe
+from nmtdeep.config.stages import at_stage
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.model.transformer import Transformer
+from nmtdeep.training import stages
 from nmtdeep.training.display import Display
 from nmtdeep.training.distributed import Crew, crew_of, device_of
 from nmtdeep.training.feed import check_idle, check_text, upcoming
@@ -30,7 +32,7 @@ class Outcome:
     """How a training ended.
 
     Attributes:
-        reason: in words, for people.
+        reason: in words, for people; empty where a stage ended and the next one begins.
         signal: number of the signal that asked it to leave, or 0.
     """
 
@@ -87,22 +89,23 @@ def train(
                     processes, place, _assist, recipe, data, out, newest, device, threads
                 ) as crew,
             ):
-                trainee = Trainee(recipe, corpora, place, newest, crew)
+                trainee = Trainee(at_stage(recipe, progress.stage), corpora, place, newest, crew)
                 display.say(
                     opening(
-                        recipe,
+                        trainee.recipe,
                         corpora,
                         trainee.model,
                         place,
                         trainee.dtype,
                         progress,
+                        whole=recipe,
                         processes=processes,
                     )
                 )
                 for change in run.changes:
                     display.say(f"changed: {change}")
                 run.drop_results()
-                return _train(corpora, run, trainee, progress, display, asked, crew)
+                return _stage_by_stage(corpora, run, trainee, progress, display, asked, crew)
 
 
 @contextmanager
@@ -129,13 +132,39 @@ def _assist(
     corpora = DataDirectory.open(data)
     progress = Progress.of(newest) if newest else Progress()
     with _own_threads(threads, crew.size):
-        trainee = Trainee(recipe, corpora, place, newest, crew)
-        update = progress.update
-        for coming in upcoming(recipe, corpora, out, progress, place, crew):
-            update += 1
-            trainee.train(coming.share, update)
-            if crew.agree(leaving=False):
-                return
+        trainee = Trainee(at_stage(recipe, progress.stage), corpora, place, newest, crew)
+        while True:
+            if stages.is_over(recipe, progress):
+                progress = stages.begin_next(recipe, progress)
+                trainee = trainee.deeper(at_stage(recipe, progress.stage), corpora)
+            for coming in upcoming(trainee.recipe, corpora, out, progress, place, crew):
+                trainee.train(coming.share, progress.update + 1, progress.schedule_offset)
+                progress = progress.updated(coming.epoch, coming.next_in_epoch)
+                if crew.agree(leaving=False):
+                    return
+                if stages.is_over(recipe, progress):
+                    break
+
+
+def _stage_by_stage(
+    data: DataDirectory,
+    run: RunDirectory,
+    trainee: Trainee,
+    progress: Progress,
+    display: Display,
+    asked: list[int],
+    crew: Crew,
+) -> Outcome:
+    """Train until the end, growing in between; one stage is the usual case."""
+    while True:
+        if stages.is_over(run.recipe, progress):
+            progress = stages.begin_next(run.recipe, progress)
+            trainee = trainee.deeper(at_stage(run.recipe, progress.stage), data)
+            display.say(stages.announcement(run.recipe, progress))
+        outcome = _train(data, run, trainee, progress, display, asked, crew)
+        if outcome.reason:
+            return outcome
+        progress = outcome.progress
 
 
 def _train(
@@ -147,39 +176,38 @@ def _train(
     asked: list[int],
     crew: Crew,
 ) -> Outcome:
-    """The loop."""
+    """The loop of one stage."""
     recipe, settings = run.recipe, run.recipe.training
-    validate = Validator(data, recipe, dtype=trainee.dtype)
+    validate = Validator(data, trainee.recipe, dtype=trainee.dtype)
     started = time.perf_counter() - progress.seconds
     display.restart()
-    for coming in upcoming(recipe, data, run.path, progress, trainee.device, crew):
-        result = trainee.train(coming.share, progress.update + 1)
+    for coming in upcoming(trainee.recipe, data, run.path, progress, trainee.device, crew):
+        result = trainee.train(coming.share, progress.update + 1, progress.schedule_offset)
         progress = replace(
-            progress,
-            update=progress.update + 1,
-            epoch=coming.epoch,
-            next_in_epoch=coming.next_in_epoch,
+            progress.updated(coming.epoch, coming.next_in_epoch),
             seconds=time.perf_counter() - started,
             target_tokens=progress.target_tokens + result.target_tokens,
-            score=None,
             scaler=trainee.scaler.state_dict(),
         )
         display.updated(progress, result, waited=coming.waited)
         if progress.update % settings.log_every == 0:
-            display.logged(progress, lr=trainee.lr(progress.update), device=trainee.device)
-        reason = _finished(recipe, progress)
-        if progress.update % settings.validation.every == 0 or reason:
+            lr = trainee.lr(progress.update, progress.schedule_offset)
+            display.logged(progress, lr=lr, device=trainee.device)
+        reason, over = _finished(recipe, progress), stages.is_over(recipe, progress)
+        if progress.update % settings.validation.every == 0 or reason or over:
             progress = _validated(validate, trainee.model, recipe, progress, display)
             display.restart()
             reason = reason or _finished(recipe, progress)
         wanted = list(asked)  # a signal after this line is for the next update
         planned = progress.update % settings.checkpoints.every == 0
-        planned = planned or progress.is_best or bool(reason)
+        planned = planned or progress.is_best or bool(reason) or over
         if planned or wanted:
             trainee.save(run, progress, planned=planned)
             display.restart()
         if crew.agree(leaving=bool(reason or wanted)):
             return _leave(progress, reason, wanted, display)
+        if over:
+            return Outcome(progress, "")
     raise AssertionError("epochs never end")
 
 
@@ -220,6 +248,8 @@ def _finished(recipe: Recipe, progress: Progress) -> str:
         return f"max_updates {settings.max_updates} reached"
     if settings.max_epochs is not None and progress.epoch >= settings.max_epochs:
         return f"max_epochs {settings.max_epochs} reached"
+    if stages.are_done(recipe, progress):
+        return f"all {len(settings.stages)} stages done"
     if settings.max_minutes is not None and progress.seconds >= settings.max_minutes * 60:
         return f"max_minutes {settings.max_minutes:g} reached"
     if patience and progress.stale >= patience:

@@ -30,6 +30,8 @@ def make_optimiser(
 ) -> torch.optim.Optimizer:
     """The optimiser of a recipe; the learning rate is set before each update.
 
+    Parameters that need no gradient (frozen layers) are none of its business.
+
     Each group of parameters names its state in `moments`, so that checkpoints know what to expect.
 
     Args:
@@ -38,12 +40,17 @@ def make_optimiser(
     """
     match settings:
         case config.Adam():
-            group = {"params": list(model.parameters()), "moments": ADAM_MOMENTS}
+            group = {"params": _trained(model.parameters()), "moments": ADAM_MOMENTS}
             return torch.optim.AdamW([group], lr=0.0, fused=True, **_adam(settings))
         case config.Muon():
             return Muon(model, settings.momentum, dtype=dtype, crew=crew, **_adam(settings))
         case _:
             assert_never(settings)
+
+
+def _trained(parameters: Iterable[Tensor]) -> list[Tensor]:
+    """Those that are not frozen."""
+    return [one for one in parameters if one.requires_grad]
 
 
 def _adam(settings: config.Moments) -> dict[str, Any]:
@@ -79,9 +86,9 @@ class Muon(torch.optim.AdamW):
         self.momentum = momentum
         self.crew = crew
         self.dtype = dtype if dtype == torch.bfloat16 else None
-        matrices = linear_maps((model.encoder, model.decoder))
+        matrices = _trained(linear_maps((model.encoder, model.decoder)))
         chosen = set(map(id, matrices))
-        others = [one for one in model.parameters() if id(one) not in chosen]
+        others = [one for one in _trained(model.parameters()) if id(one) not in chosen]
         groups: list[dict[str, Any]] = [
             {"params": others, "moments": ADAM_MOMENTS},
             {"params": matrices, "moments": MUON_MOMENTS},

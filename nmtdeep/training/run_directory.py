@@ -31,6 +31,9 @@ FIXED = (
     "training.seed",
     "training.batches.",
     "training.optimiser.type",
+    "training.stages",
+    "training.growth.",
+    "training.frozen.",
     "training.validation.best_by",
 )
 FREE = "training.batches.max_tokens"
@@ -67,8 +70,18 @@ class RunDirectory:
                 )
         return saved[last] if saved else None
 
-    def save(self, tensors: Any, optimiser: Any, progress: Progress, *, planned: bool) -> Path:
+    def save(
+        self,
+        tensors: Any,
+        optimiser: Any,
+        progress: Progress,
+        *,
+        recipe: Recipe,
+        planned: bool,
+    ) -> Path:
         """Write `checkpoint_<update>`, move the links, delete what need not be kept.
+
+        `recipe` is the one of the stage that the training is in; it describes these weights.
 
         One that is not `planned` (somebody asked the training to leave) goes when the next is
         written, so that what is kept and averaged does not depend on interruptions.
@@ -79,7 +92,7 @@ class RunDirectory:
             tensors=tensors,
             optimiser=optimiser,
             state={**progress.to_json(), "planned": planned},
-            recipe=self.recipe,
+            recipe=recipe,
             pipeline=self.pipeline,
         )
         checkpoint.point(self.path, checkpoint.LAST, path)

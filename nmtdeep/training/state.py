@@ -28,6 +28,10 @@ class Progress:
         stale: validations since then.
         score: figure of this very update, if it was validated.
         scaler: state of fp16's loss scaler; empty in other precisions.
+        stage: number of the stage, from 0, of a training from shallow to deep.
+        stage_update: updates done when it began.
+        stage_epoch: epochs done when it began.
+        schedule_offset: updates that the learning-rate schedule does not count.
     """
 
     update: int = 0
@@ -40,6 +44,10 @@ class Progress:
     stale: int = 0
     score: float | None = None
     scaler: dict[str, Any] = field(default_factory=dict)
+    stage: int = 0
+    stage_update: int = 0
+    stage_epoch: int = 0
+    schedule_offset: int = 0
 
     @property
     def current_epoch(self) -> int:
@@ -50,6 +58,12 @@ class Progress:
     def is_best(self) -> bool:
         """Whether this very update was validated, and better than all before."""
         return self.score is not None and self.best_update == self.update
+
+    def updated(self, epoch: int, next_in_epoch: int) -> Progress:
+        """After one more update, at this place in the data."""
+        return replace(
+            self, update=self.update + 1, epoch=epoch, next_in_epoch=next_in_epoch, score=None
+        )
 
     def validated(self, score: float) -> Progress:
         """After a validation that gave `score`."""
@@ -82,7 +96,7 @@ def optimiser_tensors(model: nn.Module, optimiser: torch.optim.Optimizer) -> dic
     return {
         f"{moment}/{name}": value
         for name, parameter in model.named_parameters()
-        for moment, value in optimiser.state[parameter].items()
+        for moment, value in optimiser.state.get(parameter, {}).items()
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from nmtdeep.config import Recipe
+from nmtdeep.config.stages import at_stage
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.display import describe, short
@@ -38,9 +39,15 @@ def opening(
     dtype: torch.dtype,
     progress: Progress,
     *,
+    whole: Recipe | None = None,
     processes: int = 1,
 ) -> str:
-    """Model, data, device and what was dropped, as a small table."""
+    """Model, data, device and what was dropped, as a small table.
+
+    Args:
+        recipe: of the stage that begins.
+        whole: the recipe with all stages, if there are any.
+    """
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
     count = torch.get_num_threads()
     parts = [f"{processes} processes"] * (processes > 1)
@@ -71,9 +78,17 @@ def opening(
         ),
         ("device", f"{name}{workers}, matrix products in {str(dtype).removeprefix('torch.')}"),
         ("memory", f"about {short(memory_estimate(recipe, parameters))} bytes"),
+        *_stages(whole or recipe),
         ("start", f"update {progress.update}" if progress.update else "fresh"),
     ]
     return describe(lines)
+
+
+def _stages(recipe: Recipe) -> list[tuple[str, str]]:
+    """Depths from stage to stage."""
+    models = [at_stage(recipe, number).model for number in range(len(recipe.training.stages))]
+    depths = [f"{model.encoder.depth}+{model.decoder.depth}" for model in models]
+    return [("stages", ", ".join(depths) + " layers")] if depths else []
 
 
 def _dropped(data: DataDirectory) -> list[tuple[str, str]]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from nmtdeep import checkpoint
 from nmtdeep.config import Recipe
-from nmtdeep.data.batching import Share
+from nmtdeep.data.batching import Share, collate
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.model.build import build, initialise
+from nmtdeep.model.growth import LayerMap, carry_over, layer_map
+from nmtdeep.model.initialisation import Sample
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.distributed import Crew
 from nmtdeep.training.optimiser import make_optimiser
@@ -19,13 +22,16 @@ from nmtdeep.training.schedule import learning_rate
 from nmtdeep.training.state import Progress, optimiser_tensors, restore_optimiser
 from nmtdeep.training.update import UpdateResult, resolve_precision, train_update
 
+# Sentences that an initialiser measures on.
+SAMPLE = 128
+
 
 class Trainee:
     """The model in training, its optimiser and loss scaler.
 
     Args:
-        recipe: what to train, and how.
-        data: for its vocabularies.
+        recipe: what to train, and how; of one stage, if there are several.
+        data: for its vocabularies, and sentences for an initialiser to measure on.
         device: where.
         start: checkpoint to go on from; None: a fresh model.
         crew: the processes that train it.
@@ -39,17 +45,17 @@ class Trainee:
         start: Path | None,
         crew: Crew,
     ) -> None:
-        pipeline = data.pipeline
         self.recipe = recipe
         self.crew = crew
         self.device = device
-        self.model: Transformer = build(
-            recipe.model,
-            source_types=len(pipeline.source.vocabulary),
-            target_types=len(pipeline.target.vocabulary),
-        )
-        initialise(self.model, recipe.model, seed=recipe.training.seed)
+        self.model = fresh_model(recipe, data)
         self.model.to(device)
+        for stack, frozen in (
+            (self.model.encoder, recipe.training.frozen.encoder),
+            (self.model.decoder, recipe.training.frozen.decoder),
+        ):
+            for layer in list(stack)[:frozen]:
+                layer.requires_grad_(False)
         self.dtype = resolve_precision(recipe.training.precision, device)
         self.optimiser = make_optimiser(
             self.model, recipe.training.optimiser, dtype=self.dtype, crew=crew
@@ -58,33 +64,44 @@ class Trainee:
         if start:
             self._restore(start)
 
+    def deeper(self, recipe: Recipe, data: DataDirectory) -> Trainee:
+        """A trainee of the next stage's `recipe` that has learnt what this one has.
+
+        Its optimiser's moments and its loss scaler start anew (Li et al. 2020's release).
+        """
+        grown = Trainee(recipe, data, self.device, None, self.crew)
+        carry_over(self.model, grown.model, **layer_maps(self.recipe, recipe))
+        return grown
+
     def _restore(self, path: Path) -> None:
         """Take weights, moments and loss scale from a checkpoint."""
         model_file, moments = path / checkpoint.MODEL, path / checkpoint.OPTIMISER
         checkpoint.fill(self.model, checkpoint.read_tensors(model_file), model_file)
+        if checkpoint.read_state(path).get("kind") == checkpoint.GROWN:
+            return  # it has no moments: they start anew
         restore_optimiser(self.model, self.optimiser, checkpoint.read_tensors(moments))
         scaler = Progress.of(path).scaler
         if scaler and self.scaler.is_enabled():
             self.scaler.load_state_dict(scaler)
 
-    def lr(self, update: int) -> float:
-        """The learning rate of update number `update`."""
+    def lr(self, update: int, offset: int = 0) -> float:
+        """The learning rate of update number `update`, if the schedule leaves out `offset`."""
         return learning_rate(
             self.recipe.training.schedule,
-            update,
+            update - offset,
             width=self.recipe.model.width,
             max_updates=self.recipe.training.max_updates,
         )
 
-    def train(self, share: Share, update: int) -> UpdateResult:
-        """Train update number `update`, of which this process computes `share`."""
+    def train(self, share: Share, update: int, offset: int = 0) -> UpdateResult:
+        """Train update number `update`, of which this process computes `share`; see `lr`."""
         return train_update(
             self.model,
             self.optimiser,
             self.scaler,
             share,
             update=update,
-            lr=self.lr(update),
+            lr=self.lr(update, offset),
             settings=self.recipe.training,
             dtype=self.dtype,
             crew=self.crew,
@@ -96,5 +113,36 @@ class Trainee:
             checkpoint.weights(self.model),
             optimiser_tensors(self.model, self.optimiser),
             progress,
+            recipe=self.recipe,
             planned=planned,
         )
+
+
+def fresh_model(recipe: Recipe, data: DataDirectory) -> Transformer:
+    """The recipe's model for this corpus, initialised."""
+    pipeline = data.pipeline
+    model = build(
+        recipe.model,
+        source_types=len(pipeline.source.vocabulary),
+        target_types=len(pipeline.target.vocabulary),
+    )
+    initialise(model, recipe.model, seed=recipe.training.seed, sample=sample_of(recipe, data))
+    return model
+
+
+def sample_of(recipe: Recipe, data: DataDirectory) -> Sample:
+    """Training sentences drawn by the recipe's seed, the same for every device and process."""
+    corpus = data.corpus("train")
+    draw = np.random.default_rng(recipe.training.seed)
+    chosen = np.sort(draw.choice(len(corpus), min(SAMPLE, len(corpus)), replace=False))
+    batch = collate(corpus, chosen)
+    return Sample(batch.source, batch.target_input)
+
+
+def layer_maps(old: Recipe, new: Recipe) -> dict[str, LayerMap]:
+    """Where each layer of the new recipe's stacks comes from, by stack."""
+    strategy = new.training.growth.strategy
+    return {
+        "encoder": layer_map(strategy, old.model.encoder.depth, new.model.encoder.depth),
+        "decoder": layer_map(strategy, old.model.decoder.depth, new.model.decoder.depth),
+    }

@@ -15,7 +15,9 @@ from nmtdeep.errors import DivergenceError, UserError
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.distributed import ALONE, Crew
 from nmtdeep.training.loss import Loss, smoothed_cross_entropy
+from nmtdeep.training.regulariser import penalty
 
+PLAIN = config.NoRegulariser()
 SMALLEST_SCALE = 2.0**-10
 
 
@@ -24,7 +26,7 @@ class UpdateResult:
     """What one update saw, sums over its target tokens in nats.
 
     Attributes:
-        loss: label-smoothed loss.
+        loss: label-smoothed loss, with the regulariser's penalty if there is one.
         nll: negative log-likelihood.
         gradient_norm: before clipping.
         skipped: True if fp16 gradients overflowed and nothing was changed.
@@ -92,7 +94,13 @@ def train_update(
     model.train()
     for number, batch in share.batches:
         torch.manual_seed(seed_for(settings.seed, update, number))
-        found = batch_loss(model, batch, smoothing=settings.label_smoothing, dtype=dtype)
+        found = batch_loss(
+            model,
+            batch,
+            smoothing=settings.label_smoothing,
+            dtype=dtype,
+            regulariser=settings.regulariser,
+        )
         scaler.scale(found.smoothed / tokens).backward()  # type: ignore[no-untyped-call]
         sums += torch.stack((found.smoothed.detach(), found.nll))
     gradients = _gradients(model, crew)
@@ -130,17 +138,29 @@ def _gradients(model: Transformer, crew: Crew) -> list[Tensor]:
     """All gradients; a process without a batch of this update adds zeros."""
     if crew.size > 1:
         for one in model.parameters():
-            one.grad = torch.zeros_like(one) if one.grad is None else one.grad
+            if one.requires_grad and one.grad is None:
+                one.grad = torch.zeros_like(one)
     return [one.grad for one in model.parameters() if one.grad is not None]
 
 
-def batch_loss(model: Transformer, batch: Batch, *, smoothing: float, dtype: torch.dtype) -> Loss:
-    """Summed loss of one batch with matrix products in `dtype`; see `Loss`."""
+def batch_loss(
+    model: Transformer,
+    batch: Batch,
+    *,
+    smoothing: float,
+    dtype: torch.dtype,
+    regulariser: config.Regulariser = PLAIN,
+) -> Loss:
+    """Summed loss of one batch with matrix products in `dtype`; see `Loss`.
+
+    A regulariser's penalty is part of `smoothed`.
+    """
     device = batch.source.device
     mixed = dtype in (torch.bfloat16, torch.float16)
     with torch.autocast(device.type, dtype=dtype if mixed else torch.bfloat16, enabled=mixed):
-        hidden = model(batch.source, batch.target_input)
-    return smoothed_cross_entropy(
+        encoded, outputs = model.encode_deeply(batch.source)
+        hidden = model.decode(batch.target_input, encoded)
+    found = smoothed_cross_entropy(
         hidden,
         model.output.weight,
         batch.target_output,
@@ -148,6 +168,9 @@ def batch_loss(model: Transformer, batch: Batch, *, smoothing: float, dtype: tor
         pad=model.pad,
         dtype=dtype if mixed else None,
     )
+    target_tokens = (batch.target_output != model.pad).sum(dim=1)
+    extra = penalty(regulariser, outputs, batch.source != model.pad, target_tokens)
+    return found if extra is None else Loss(found.smoothed + extra, found.nll)
 
 
 def _diagnosis(model: Transformer, update: int, loss: float) -> str:

@@ -27,7 +27,7 @@ def run(tmp_path: Path, tiny_run) -> RunDirectory:
 
 
 def save(run: RunDirectory, progress: Progress, *, planned: bool = True) -> Progress:
-    run.save({"weight": torch.zeros(2)}, {}, progress, planned=planned)
+    run.save({"weight": torch.zeros(2)}, {}, progress, recipe=run.recipe, planned=planned)
     return progress
 
 

@@ -23,6 +23,16 @@ class Bridge(nn.Module):
         """
         raise NotImplementedError
 
+    def inherit(
+        self, old: Bridge, encoder: Sequence[int | None], decoder: Sequence[int | None]
+    ) -> None:
+        """Take what `old`, of the same kind, has learnt; here that is nothing.
+
+        Args:
+            encoder: for each encoder layer the old one it is a copy of, or None.
+            decoder: the same of the decoder.
+        """
+
 
 class TopLayer(Bridge):
     """Every decoder layer attends to the encoder's top output.
@@ -66,3 +76,16 @@ class Transparent(Bridge):
         """A mean of `outputs` for each decoder layer; `top` is not read."""
         shares = self.dropout(self.weight.softmax(dim=1))
         return [self.norm(weighted_sum(outputs, row[:, None])) for row in shares]
+
+    def inherit(
+        self, old: Bridge, encoder: Sequence[int | None], decoder: Sequence[int | None]
+    ) -> None:
+        """A copied layer has the weight of its source, in the memory of each layer's source."""
+        if not isinstance(old, Transparent):
+            raise TypeError(f"{type(old).__name__} has nothing for transparent attention")
+        for row, memory in enumerate(decoder):
+            for column, layer in enumerate([-1, *encoder]):
+                if memory is not None and layer is not None:
+                    self.weight[row, column] = old.weight[memory, layer + 1]
+        for theirs, ours in zip(old.norm.parameters(), self.norm.parameters(), strict=True):
+            ours.copy_(theirs)

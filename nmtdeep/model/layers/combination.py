@@ -7,7 +7,7 @@ cache for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -31,6 +31,13 @@ class Combination(nn.Module):
     def read(self, history: Any) -> Tensor:
         """Input of the next layer, or after the last layer the top of the stack."""
         raise NotImplementedError
+
+    def inherit(self, old: Combination, sources: Sequence[int | None]) -> None:
+        """Take what `old`, of the same kind and fewer layers, has learnt; here that is nothing.
+
+        Args:
+            sources: for each layer of this stack the layer of the old one it is a copy of, or None.
+        """
 
 
 class PlainStack(Combination):
@@ -150,10 +157,83 @@ class LinearCombination(Combination):
             read = self._norm(row, read)
         return self.dropout(read)  # type: ignore[no-any-return]
 
+    def inherit(self, old: Combination, sources: Sequence[int | None]) -> None:
+        """Rows that feed the layers they fed before stay, over the same entries.
+
+        A layer's first copy counts as the layer itself. The old top row feeds whatever stands above
+        the old layers now; the new top row and those of new layers start as averages, as in the
+        release of Li et al. 2020. Norms come from the block or layer that they stand beside.
+        """
+        if not isinstance(old, LinearCombination):
+            raise TypeError(f"{type(old).__name__} has nothing for a linear combination")
+        found = matching(old.boundaries, self.boundaries, sources)
+        if isinstance(self.weight, nn.Parameter):
+            for row, source in found.rows.items():
+                self._inherit_row(row, old.weight[source, : source + 1], found.columns)
+        norms = found.norms_after if self.place == "after" else found.norms_before
+        for number, source in norms.items():
+            if number >= self.unnormed and source >= old.unnormed:
+                theirs = old.norms[source - old.unnormed]
+                self.norms[number - self.unnormed].load_state_dict(theirs.state_dict())
+
+    def _inherit_row(self, row: int, weights: Tensor, columns: Mapping[int, int]) -> None:
+        """Old weights in their new columns, 0 for entries that are new, if there is room for all.
+
+        A softmax has no weight of 0: a row with new entries then starts afresh.
+        """
+        places = [columns.get(column) for column in range(len(weights))]
+        if None in places or (self.settings.softmax and len(weights) <= row):
+            return
+        self.weight[row] = 0
+        self.weight[row, places] = weights
+
     def _norm(self, number: int, x: Tensor) -> Tensor:
         """The norm of entry or row `number`, if it has one."""
         place = number - self.unnormed
         return x if place < 0 else self.norms[place](x)
+
+
+class Matching(NamedTuple):
+    """What of a grown combination corresponds to what of the old one, new to old by number.
+
+    Attributes:
+        rows: weights.
+        columns: old entry to new one.
+        norms_before: norms of entries.
+        norms_after: norms of rows.
+    """
+
+    rows: dict[int, int]
+    columns: dict[int, int]
+    norms_before: dict[int, int]
+    norms_after: dict[int, int]
+
+
+def matching(old: Sequence[int], new: Sequence[int], sources: Sequence[int | None]) -> Matching:
+    """Match boundaries `old` and `new` of a stack whose layers come from `sources`."""
+    kept: dict[int, int] = {}
+    for place, layer in enumerate(sources):
+        if layer is not None:
+            kept.setdefault(layer, place)
+    depth = len(kept)
+    rows, columns = {}, {0: 0}
+    for number, end in enumerate(old):
+        above = kept[end] if end < depth else kept[depth - 1] + 1
+        if above in new:
+            rows[new.index(above)] = number
+        if number and kept[end - 1] + 1 in new:
+            columns[number] = new.index(kept[end - 1] + 1)
+    before, after = {}, dict(rows)
+    for number, end in enumerate(new):
+        below = sources[end - 1] if end else None
+        if below is not None and below + 1 in old:
+            before[number] = old.index(below + 1)
+        layer = sources[end] if end < len(sources) else None
+        if end == len(sources) and depth in old:
+            after.setdefault(number, old.index(depth))
+        elif layer is not None and layer in old:
+            after.setdefault(number, old.index(layer))
+    return Matching(rows, columns, before | {0: 0}, after)
 
 
 def starting_weights(entries: int, weights: Weights) -> Tensor:

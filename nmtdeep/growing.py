@@ -1,0 +1,151 @@
+"""Growing a trained model: a run whose model is deeper than the one it comes from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from nmtdeep import checkpoint
+from nmtdeep.config import Recipe, slots
+from nmtdeep.config.model import Model
+from nmtdeep.config.stages import with_depth
+from nmtdeep.config.training import Frozen, Growth
+from nmtdeep.errors import UserError
+from nmtdeep.model.build import build, initialise
+from nmtdeep.model.growth import LayerMap, Strategy, carry_over, layer_map
+from nmtdeep.training.run_directory import open_run
+from nmtdeep.training.stages import restarted
+from nmtdeep.training.state import Progress
+
+
+def grow(
+    source: Path,
+    *,
+    out: Path,
+    encoder: int | None = None,
+    decoder: int | None = None,
+    strategy: Strategy = "copy_top_group",
+    restart_lr: bool = True,
+    freeze_copied: bool = False,
+) -> tuple[Path, dict[str, LayerMap]]:
+    """Write run directory `out` with the model of `source`, deeper; it can be trained on.
+
+    Args:
+        source: run directory or checkpoint.
+        encoder: layers of the new encoder; None: as many as before.
+        decoder: the same of the decoder.
+        strategy: where new layers come from; see `layer_map`.
+        restart_lr: the learning-rate schedule goes back to its peak.
+        freeze_copied: the old layers stay as they are, and only the new ones train.
+
+    Returns:
+        The checkpoint, and where each layer of each stack comes from.
+
+    Raises:
+        UserError: if nothing would grow, `out` is a run already or the strategy cannot do it.
+    """
+    old = checkpoint.load(source)
+    recipe = _deeper(old.recipe, encoder, decoder, strategy, freeze_copied)
+    maps = _maps(old.recipe, recipe, strategy)
+    if checkpoint.saved(out):
+        raise UserError(f"{out} holds a training already: choose another --out")
+    types = {
+        "source_types": len(old.pipeline.source.vocabulary),
+        "target_types": len(old.pipeline.target.vocabulary),
+    }
+    model = build(recipe.model, **types)
+    initialise(model, _without_sample(recipe.model), seed=recipe.training.seed)
+    carry_over(old.model, model, **maps)
+    progress = _progress(old, recipe, restart_lr)
+    with open_run(out, recipe, old.pipeline) as run:
+        path = run.path / f"checkpoint_{progress.update}"
+        state = {
+            **progress.to_json(),
+            "kind": checkpoint.GROWN,
+            "source": str(old.path),
+            **maps,
+            "planned": True,
+        }
+        checkpoint.save(
+            path,
+            tensors=checkpoint.weights(model),
+            optimiser=None,
+            state=state,
+            recipe=recipe,
+            pipeline=old.pipeline,
+        )
+        checkpoint.point(run.path, checkpoint.LAST, path)
+    return path, maps
+
+
+def _deeper(
+    recipe: Recipe,
+    encoder: int | None,
+    decoder: int | None,
+    strategy: Strategy,
+    freeze_copied: bool,
+) -> Recipe:
+    """The recipe of the grown run."""
+    model, training = recipe.model, recipe.training
+    frozen = training.frozen.model_dump()
+    for side, depth in (("encoder", encoder), ("decoder", decoder)):
+        stack = getattr(model, side)
+        if depth is None or depth == stack.depth:
+            continue
+        if freeze_copied and strategy in ("interpolate", "random"):
+            raise UserError(
+                f"--freeze-copied keeps the old layers at the bottom as they are, which {strategy} "
+                "does not leave there or does not copy: choose copy-top-group or copy-top-layer"
+            )
+        if freeze_copied:
+            frozen[side] = stack.depth
+        model = model.model_copy(update={side: with_depth(stack, depth)})
+    training = training.model_copy(
+        update={"growth": Growth(strategy=strategy), "frozen": Frozen(**frozen), "stages": ()}
+    )
+    # Validated anew: the deeper model may be one that cannot be.
+    changed = recipe.model_copy(update={"model": model, "training": training})
+    return Recipe.model_validate(changed.model_dump())
+
+
+def _maps(old: Recipe, new: Recipe, strategy: Strategy) -> dict[str, LayerMap]:
+    maps = {}
+    for side in ("encoder", "decoder"):
+        before, after = (getattr(recipe.model, side).depth for recipe in (old, new))
+        try:
+            maps[side] = layer_map(strategy, before, after)
+        except ValueError as error:
+            raise UserError(f"{side}: {error}") from error
+    if old.model == new.model:
+        raise UserError(
+            f"the model has {old.model.encoder.depth}+{old.model.decoder.depth} layers already: "
+            "ask for more"
+        )
+    return maps
+
+
+def _without_sample(model: Model) -> Model:
+    """Admin's omegas are measured on text, which is not here: those of random layers start at 1."""
+    if isinstance(model.initialiser, slots.AdminProfile):
+        return model.model_copy(update={"initialiser": slots.Glorot()})
+    return model
+
+
+def _progress(old: checkpoint.Loaded, recipe: Recipe, restart_lr: bool) -> Progress:
+    """Where the source's training stood, for an average that of its newest checkpoint."""
+    saved = list(checkpoint.saved(old.path.parent).values())
+    if "update" in old.state:
+        progress = Progress.from_json(old.state)
+    else:
+        progress = Progress.of(saved[-1]) if saved else Progress()
+    fresh = Progress()
+    progress = replace(
+        progress,
+        **{
+            name: getattr(fresh, name)
+            for name in ("seconds", "best", "best_update", "stale", "score", "scaler", "stage")
+        },
+        stage_update=progress.update,
+        stage_epoch=progress.epoch,
+    )
+    return restarted(recipe, progress) if restart_lr else progress

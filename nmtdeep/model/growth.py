@@ -1,0 +1,92 @@
+"""Growth: a deeper model from a shallower one (Li et al. 2020, section 4).
+
+A strategy is a pure function of two depths, a map from each layer of the deeper stack to the layer
+it is copied from. The mechanism is one for all of them.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import nn
+
+from nmtdeep.model.layers.combination import Combination
+from nmtdeep.model.transformer import Stack, Transformer
+
+Strategy = Literal["copy_top_group", "copy_top_layer", "interpolate", "stack_all", "random"]
+LayerMap = list[int | None]
+
+
+def layer_map(strategy: Strategy, old: int, new: int) -> LayerMap:
+    """Source of each of `new` layers among `old` ones, None for one of random weights.
+
+    With g = new - old layers to add:
+
+    - copy_top_group: the old stack, then its g topmost layers in order (the paper's own; a group
+      larger than the stack repeats it);
+    - copy_top_layer: the old stack, then g copies of its topmost layer;
+    - interpolate: each of the g topmost layers is followed by its copy (where g is larger than the
+      stack, copies are spread evenly);
+    - stack_all: the whole stack again and again;
+    - random: the old stack, then g layers from the initialiser.
+
+    Raises:
+        ValueError: if the stack would not grow, or not by whole copies of itself for stack_all.
+    """
+    if new < old:
+        raise ValueError(f"{old} layers cannot grow to {new}: ask for more than {old}")
+    if new == old:
+        return list(range(old))
+    group = new - old
+    match strategy:
+        case "copy_top_group":
+            repeated = min(group, old)
+            added: LayerMap = [old - repeated + number % repeated for number in range(group)]
+        case "copy_top_layer":
+            added = [old - 1] * group
+        case "random":
+            added = [None] * group
+        case "interpolate":
+            return _interpolated(old, new)
+        case "stack_all":
+            if new % old:
+                raise ValueError(f"stack_all repeats all {old} layers: {new} is no multiple")
+            return [number % old for number in range(new)]
+    return [*range(old), *added]
+
+
+def _interpolated(old: int, new: int) -> LayerMap:
+    if new > 2 * old:
+        return [number * old // new for number in range(new)]
+    once = 2 * old - new
+    return [*range(once), *(number for number in range(once, old) for _ in range(2))]
+
+
+def carry_over(old: Transformer, new: Transformer, *, encoder: LayerMap, decoder: LayerMap) -> None:
+    """Give the initialised `new` model all that `old` has learnt.
+
+    Embeddings, output and top norms stay; each layer comes from its source whole; combination and
+    bridge `inherit`, see there. Both models differ in depth only.
+    """
+    with torch.no_grad():
+        for part in ("source_embedding", "target_embedding", "output"):
+            _copy(getattr(old, part), getattr(new, part))
+        _grow_stack(old.encoder, new.encoder, encoder)
+        _grow_stack(old.decoder, new.decoder, decoder)
+        new.bridge.inherit(old.bridge, encoder, decoder)
+
+
+def _grow_stack(old: Stack, new: Stack, sources: LayerMap) -> None:
+    layers = list(old)
+    for layer, source in zip(new, sources, strict=True):
+        if source is not None:
+            _copy(layers[source], layer)
+    _copy(old.norm, new.norm)
+    combination: Combination = new.combination
+    combination.inherit(old.combination, sources)
+
+
+def _copy(old: nn.Module, new: nn.Module) -> None:
+    for theirs, ours in zip(old.parameters(), new.parameters(), strict=True):
+        ours.copy_(theirs)
