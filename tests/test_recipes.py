@@ -23,6 +23,13 @@ ENTRIES = list_recipes()
 NAMES = [entry.name for entry in ENTRIES]
 PAPERS = ("wang-2019", "li-2020", "zhang-2019", "xu-2020")
 PUBLISHED = [name for name in NAMES if name.startswith(PAPERS)]
+# The tables that print how many parameters a model has, where its training did not fail.
+COUNTED = {
+    "wang-2019": ("Table 1", "Table 3", "Table 4"),
+    "li-2020": ("Table 1",),
+    "zhang-2019": ("Table 3", "Table 5", "Table 6"),
+    "xu-2020": (),
+}
 
 
 def invoke(*arguments: str) -> str:
@@ -65,10 +72,11 @@ def test_every_recipe_loads_and_describes_itself(name: str) -> None:
 def test_a_published_row_says_where_it_comes_from(name: str) -> None:
     reference = load_recipe(name).reference
     assert reference.paper.startswith(name[0].upper())
-    assert reference.table.startswith("Table ")
+    assert reference.table.startswith(("Table ", "Figure ", "Section "))
     assert reference.row
     assert reference.scores or "failed" in reference.note
-    assert reference.parameters or name.startswith("xu-2020")
+    if reference.scores and reference.table in COUNTED[name.partition("/")[0]]:
+        assert reference.parameters
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -91,7 +99,16 @@ def test_a_folders_readme_tells_each_row(name: str) -> None:
         ("wang-2019/wmt18-zh-en/pre-big", 8 * 4096, 500_000, (6, 6)),
         ("li-2020/wmt16-en-de/deep-48", 8 * 8192, 50_000, (48, 6)),
         ("li-2020/wmt14-en-fr/deep-24", 8 * 8192, 150_000, (24, 6)),
+        ("li-2020/wmt16-en-de/deep-24-big", 8 * 8192, 50_000, (24, 6)),
+        ("li-2020/wmt16-en-de/sdt-rpr-60", 8 * 8192, 50_000, (60, 6)),
+        ("li-2020/wmt14-en-fr/sdt-rpr-48", 8 * 8192, 150_000, (48, 6)),
         ("zhang-2019/wmt14-en-de/pre-20", 44_000, 300_000, (20, 20)),
+        ("zhang-2019/wmt14-en-de/post-base-50k", 50_000, 300_000, (6, 6)),
+        ("zhang-2019/wmt14-en-de/ds-30-matt", 48_000, 300_000, (30, 30)),
+        ("zhang-2019/wmt14-en-de/post-big", 48_000, 300_000, (6, 6)),
+        ("zhang-2019/wmt14-en-de/ds-20-matt-big", 54_000, 300_000, (20, 20)),
+        ("zhang-2019/wmt14-en-fr/ds-12-matt", 40_000, 500_000, (12, 12)),
+        ("zhang-2019/iwslt14-de-en/post-base", 25_000, 300_000, (6, 6)),
         ("xu-2020/wmt14-en-de/v2-24", 25_000, 100_000, (24, 24)),
         ("multi30k-en-de", 2 * 4096, 8000, (4, 4)),
     ],
@@ -111,7 +128,7 @@ def test_the_papers_batches_updates_and_depths(
 def test_a_name_keeps_its_word(name: str) -> None:
     model = load_recipe(name).model
     row = name.rpartition("/")[2]
-    norm = "post_norm" if row.startswith(("post", "v1")) else "pre_norm"
+    norm = "post_norm" if row.startswith(("post", "v1", "ds")) else "pre_norm"
     assert {model.encoder.residual.type, model.decoder.residual.type} == {norm}
     big = row.endswith("big")
     assert (model.width, model.encoder.heads, model.encoder.feed_forward) == (
@@ -119,6 +136,35 @@ def test_a_name_keeps_its_word(name: str) -> None:
     )
     assert model.encoder.heads == model.decoder.heads
     assert model.encoder.feed_forward == model.decoder.feed_forward
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith(PAPERS[1:3])])
+def test_a_name_tells_the_method(name: str) -> None:
+    recipe = load_recipe(name)
+    model = recipe.model
+    words = name.rpartition("/")[2].split("-")
+    depth = next((int(word) for word in words if word.isdigit()), 6)
+    assert model.encoder.depth == depth
+    assert model.decoder.depth == (depth if name.startswith("zhang") else 6)
+    blocks = model.encoder.combination.type == "sparse_blocks"
+    assert blocks == bool({"sdt", "sparse"} & {*words})
+    assert bool(recipe.training.stages) == bool({"sdt", "stack"} & {*words})
+    assert (model.positions.type == "relative") == ("rpr" in words)
+    merged = any(part.type == "merged_attention" for part in model.decoder.sublayers)
+    assert merged == ("matt" in words)
+    scaled = getattr(model.initialiser, "exponent", None)
+    assert scaled == (0.25 if "ds" in words else None)
+
+
+@pytest.mark.parametrize("name", [name for name in PUBLISHED if "sdt" in name])
+def test_only_checkpoints_of_the_last_depth_are_averaged(name: str) -> None:
+    training = load_recipe(name).training
+    an_epoch = 2_450 if "en-de" in name else 20_000
+    grown = sum(stage.updates or (stage.epochs or 0) * an_epoch for stage in training.stages)
+    every, averaged = training.checkpoints.every, training.checkpoints.average_last
+    assert averaged == 5
+    assert training.max_updates % every == 0
+    assert grown < training.max_updates - (averaged - 1) * every
 
 
 def test_a_last_component_is_enough_where_it_is_unique() -> None:
