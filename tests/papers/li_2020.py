@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from tests.papers.terms import BASE, BIG, Size, decoder_layer, encoder_layer, norm
 
 # Sizes that the printed counts of each table imply; the paper does not print them.
@@ -11,23 +13,62 @@ VOCABULARIES = {
 }
 # Printed as 63M, but the table's other rows fix the vocabulary, and with it 61M.
 CONTRADICTED = {"li-2020/wmt16-en-de/pre-base": "61M"}
+CLIP, HEAD = 8, 64
 
 
-def count(name: str, size: Size, encoder: int, decoder: int) -> int:
-    """Layers, top norms and embeddings."""
-    layers = encoder * encoder_layer(size) + decoder * decoder_layer(size)
+class Row(NamedTuple):
+    """Size, depths, how many blocks the encoder has, and relative positions."""
+
+    size: Size
+    encoder: int
+    decoder: int
+    blocks: int = 0
+    relative: bool = False
+
+
+def blocks(size: Size, number: int) -> int:
+    """A norm of each block's output, and the square of weights with a row for the embedding."""
+    return number * norm(size.d) + (number + 1) ** 2 if number else 0
+
+
+def relative() -> int:
+    """A vector of one head's width for each distance up to the clip, forwards and backwards."""
+    return (2 * CLIP + 1) * HEAD
+
+
+def count(name: str, row: Row) -> int:
+    """Layers, top norms, blocks, positions and embeddings."""
+    size = row.size
+    layers = row.encoder * encoder_layer(size) + row.decoder * decoder_layer(size)
+    positions = (row.encoder + row.decoder) * relative() if row.relative else 0
     types, _ = VOCABULARIES[name.rpartition("/")[0]]
-    return layers + 2 * norm(size.d) + types * size.d
+    return layers + 2 * norm(size.d) + blocks(size, row.blocks) + positions + types * size.d
 
 
 ROWS = {
-    "li-2020/wmt16-en-de/pre-base": (BASE, 6, 6),
-    "li-2020/wmt16-en-de/pre-big": (BIG, 6, 6),
-    "li-2020/wmt16-en-de/deep-24": (BASE, 24, 6),
-    "li-2020/wmt16-en-de/deep-48": (BASE, 48, 6),
-    "li-2020/wmt14-en-fr/pre-base": (BASE, 6, 6),
-    "li-2020/wmt14-en-fr/pre-big": (BIG, 6, 6),
-    "li-2020/wmt14-en-fr/deep-24": (BASE, 24, 6),
-    "li-2020/wmt14-en-fr/deep-48": (BASE, 48, 6),
+    "li-2020/wmt16-en-de/pre-base": Row(BASE, 6, 6),
+    "li-2020/wmt16-en-de/pre-big": Row(BIG, 6, 6),
+    "li-2020/wmt16-en-de/deep-24": Row(BASE, 24, 6),
+    "li-2020/wmt16-en-de/sdt-24": Row(BASE, 24, 6, blocks=4),
+    "li-2020/wmt16-en-de/deep-rpr-24": Row(BASE, 24, 6, relative=True),
+    "li-2020/wmt16-en-de/sdt-rpr-24": Row(BASE, 24, 6, blocks=4, relative=True),
+    "li-2020/wmt16-en-de/deep-48": Row(BASE, 48, 6),
+    "li-2020/wmt16-en-de/sdt-48": Row(BASE, 48, 6, blocks=8),
+    "li-2020/wmt16-en-de/deep-rpr-48": Row(BASE, 48, 6, relative=True),
+    "li-2020/wmt16-en-de/sdt-rpr-48": Row(BASE, 48, 6, blocks=8, relative=True),
+    "li-2020/wmt16-en-de/deep-24-big": Row(BIG, 24, 6),
+    "li-2020/wmt16-en-de/sdt-24-big": Row(BIG, 24, 6, blocks=4),
+    "li-2020/wmt16-en-de/deep-rpr-24-big": Row(BIG, 24, 6, relative=True),
+    "li-2020/wmt16-en-de/sdt-rpr-24-big": Row(BIG, 24, 6, blocks=4, relative=True),
+    "li-2020/wmt14-en-fr/pre-base": Row(BASE, 6, 6),
+    "li-2020/wmt14-en-fr/pre-big": Row(BIG, 6, 6),
+    "li-2020/wmt14-en-fr/deep-24": Row(BASE, 24, 6),
+    "li-2020/wmt14-en-fr/sdt-24": Row(BASE, 24, 6, blocks=4),
+    "li-2020/wmt14-en-fr/deep-rpr-24": Row(BASE, 24, 6, relative=True),
+    "li-2020/wmt14-en-fr/sdt-rpr-24": Row(BASE, 24, 6, blocks=4, relative=True),
+    "li-2020/wmt14-en-fr/deep-48": Row(BASE, 48, 6),
+    "li-2020/wmt14-en-fr/sdt-48": Row(BASE, 48, 6, blocks=8),
+    "li-2020/wmt14-en-fr/deep-rpr-48": Row(BASE, 48, 6, relative=True),
+    "li-2020/wmt14-en-fr/sdt-rpr-48": Row(BASE, 48, 6, blocks=8, relative=True),
 }
-COUNTS = {name: count(name, *row) for name, row in ROWS.items()}
+COUNTS = {name: count(name, row) for name, row in ROWS.items()}
