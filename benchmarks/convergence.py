@@ -1,0 +1,123 @@
+"""Convergence in miniature, on real text: which deep post-norm models train, and which do not.
+
+    python benchmarks/convergence.py --data DIR --out DIR [--methods NAME ...] [--depths 6 12 18 24]
+        [--width 64] [--updates N] [--tokens 2048] [--lr LR] [--warmup N] [--seeds 1] [--jobs 2]
+        [KEY=VALUE ...]
+    python benchmarks/convergence.py --out DIR --table
+
+--data is a data directory of nmtdeep preprocess with recipe multi30k-en-de; a value that was
+changed there must be given here too, for the usual figures text.bpe.merges=8000. Every method is
+trained at every depth (of both sides) by the procedure behind nmtdeep train: same text, batches,
+dropout, learning rate and number of updates, in a run directory of its own below --out and by a
+process of one thread that keeps to its own core. A command that was interrupted goes on where it
+was. --table shows the validation perplexity after equal updates; "fails" is a model that diverged
+or stayed at the unigram level, the perplexity of predicting each token by its frequency.
+
+The schedule is the same for all, and short: T-Fixup and ReZero are meant to do without a warm-up,
+and no method has a learning rate of its own. That is a comparison of stability, not of quality.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from miniature import add_arguments, cell, parse, recipe, settings, show, unigram_of
+from trials import Record, Trial, train_all
+
+from nmtdeep.config.recipe import Recipe
+from nmtdeep.data.corpus import DataDirectory
+
+
+def both(slot: str, value: str) -> tuple[str, ...]:
+    """The same choice in encoder and decoder."""
+    return tuple(f"model.{side}.{slot}={value}" for side in ("encoder", "decoder"))
+
+
+def start(initialiser: str) -> tuple[str, ...]:
+    return (f"model.initialiser={initialiser}",)
+
+
+PRE, POST = both("residual", "pre_norm"), both("residual", "post_norm")
+DLCL, XU = both("combination", "dlcl"), both("residual", "normalised")
+METHODS = {
+    "post-norm": (*POST, *start("glorot")),
+    "lipschitz": (*POST, *start("lipschitz")),
+    "ds-init-0.25": (*POST, *start("{type: depth_scaled, exponent: 0.25}")),
+    "ds-init-0.5": (*POST, *start("{type: depth_scaled, exponent: 0.5}")),
+    "pre-norm": (*PRE, *start("glorot")),
+    "dlcl-post": (*POST, *DLCL, *start("glorot")),
+    "dlcl-pre": (*PRE, *DLCL, *start("glorot")),
+    "admin": (*both("residual", "admin"), *start("admin")),
+    "deep-norm": (*both("residual", "deep_norm"), *start("deep_norm")),
+    "rezero": (*both("residual", "rezero"), *start("glorot")),
+    "t-fixup": (*both("residual", "no_norm"), *start("t_fixup")),
+    "normalised": (*XU, *start("glorot")),
+    "normalised-lipschitz": (*XU, *start("lipschitz")),
+}
+USUAL = list(METHODS)[:9]
+
+
+def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Convergence of deep models in miniature")
+    add_arguments(parser)
+    parser.add_argument(
+        "--methods",
+        nargs="+",
+        choices=METHODS,
+        default=USUAL,
+        metavar="NAME",
+        help=f"of {', '.join(METHODS)}; default: the first {len(USUAL)}",
+    )
+    parser.add_argument("--depths", type=int, nargs="+", default=[6, 12, 18, 24])
+    return parse(parser, given)
+
+
+def method_recipe(options: argparse.Namespace, method: str, *, depth: int, seed: int) -> Recipe:
+    return recipe(options, [*both("depth", str(depth)), *METHODS[method]], seed=seed)
+
+
+def trials(options: argparse.Namespace) -> list[Trial]:
+    """In the order of the depths given, so that those come first that the user wants first."""
+    facts = {
+        "settings": settings(options),
+        "unigram_perplexity": unigram_of(DataDirectory.open(options.data)),
+    }
+    return [
+        Trial(
+            method,
+            method_recipe(options, method, depth=depth, seed=seed),
+            facts,
+            options.data,
+            options.out,
+        )
+        for depth in options.depths
+        for seed in range(1, options.seeds + 1)
+        for method in options.methods
+    ]
+
+
+def rows(records: Sequence[Record]) -> list[list[str]]:
+    """Methods by depths."""
+    depths = sorted({record["depth"] for record in records})
+    present = {record["method"] for record in records}
+    table = [["method", *(f"{depth}+{depth}" for depth in depths)]]
+    for method in (name for name in METHODS if name in present):
+        of_method = [record for record in records if record["method"] == method]
+        cells = [cell([one for one in of_method if one["depth"] == depth]) for depth in depths]
+        table.append([method, *cells])
+    return table
+
+
+def main() -> None:
+    options = arguments()
+    failed: list[str] = []
+    if not options.table:
+        options.out.mkdir(parents=True, exist_ok=True)
+        failed = train_all(trials(options), jobs=options.jobs)
+    show(options.out, rows)
+    if failed:
+        sys.exit(f"without a result: {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main()
