@@ -209,3 +209,9 @@ def test_the_whole_is_torchs_transformer(norm: str, tiny_model: Callable[..., Tr
         memory_key_padding_mask=padding,
     )
     assert_close(logits(model, SOURCE, TARGET), hidden @ model.output.weight.T, **EXACT)
+
+
+def test_training_goes_on_after_inference(model: Transformer) -> None:
+    with torch.inference_mode():
+        logits(model, SOURCE, TARGET)
+    logits(model.train(), SOURCE, TARGET).sum().backward()

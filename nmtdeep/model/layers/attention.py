@@ -63,7 +63,8 @@ def attend(
 @lru_cache(maxsize=512)
 def _causal(length: int, dtype: torch.dtype) -> Tensor:
     """`(queries, keys)`: 0 where a query may attend, -inf at keys behind it."""
-    return torch.full((length, length), -math.inf, dtype=dtype).triu(1)
+    with torch.inference_mode(False):
+        return torch.full((length, length), -math.inf, dtype=dtype).triu(1)
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:

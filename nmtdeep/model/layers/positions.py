@@ -102,5 +102,6 @@ class RelativePositions(nn.Module):
 @lru_cache(maxsize=512)
 def _places(queries: int, keys: int, clip: int) -> Tensor:
     """Rows of the table for each query and key, the queries being the last of the keys."""
-    own = torch.arange(keys - queries, keys)[:, None]
-    return (torch.arange(keys) - own).clamp(-clip, clip) + clip
+    with torch.inference_mode(False):  # training keeps them for its backward pass
+        own = torch.arange(keys - queries, keys)[:, None]
+        return (torch.arange(keys) - own).clamp(-clip, clip) + clip
