@@ -1,4 +1,4 @@
-"""Sinusoids by the formula, number by number."""
+"""Sinusoids and relative positions by their formulas, number by number."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from nmtdeep.model.layers.positions import Sinusoidal, sinusoids
+from nmtdeep.model.layers.positions import NoPositions, RelativePositions, Sinusoidal, sinusoids
 
 
 def wave(position: int, place: int, width: int) -> float:
@@ -53,3 +53,45 @@ def test_the_module_keeps_the_inputs_precision() -> None:
     out = Sinusoidal(6)(x)
     assert out.dtype == torch.bfloat16
     assert torch.equal(out[0], sinusoids(0, 3, 6).to(torch.bfloat16))
+
+
+def test_no_positions_change_nothing() -> None:
+    x = torch.ones(1, 2, 4)
+    assert NoPositions()(x, 3) is x
+
+
+def relative(clip: int, *, values: bool) -> RelativePositions:
+    positions = RelativePositions(3, clip, values=values).double()
+    generator = torch.Generator().manual_seed(clip)
+    with torch.no_grad():
+        for table in positions.parameters():
+            table.normal_(generator=generator)
+    return positions
+
+
+@pytest.mark.parametrize("clip", [1, 2, 9])
+@pytest.mark.parametrize("queries", [5, 1])
+def test_relative_positions_are_the_loop(clip: int, queries: int) -> None:
+    keys = 5
+    positions = relative(clip, values=True)
+    assert positions.keys.shape == positions.values.shape == (2 * clip + 1, 3)
+    q = torch.randn(2, 2, queries, 3, dtype=torch.float64)
+    weights = torch.rand(2, 2, queries, keys, dtype=torch.float64)
+    v = torch.randn(2, 2, keys, 3, dtype=torch.float64)
+    scores, read = positions.scores(q, keys), positions.read(weights, v)
+    for query in range(queries):
+        own = keys - queries + query  # the last query stands at the last key
+        rows = [max(-clip, min(clip, key - own)) + clip for key in range(keys)]
+        for key, row in enumerate(rows):
+            expected = (q[:, :, query] * positions.keys[row]).sum(dim=2)
+            assert_close(scores[:, :, query, key], expected)
+        summed = sum(
+            weights[:, :, query, key, None] * (v[:, :, key] + positions.values[row])
+            for key, row in enumerate(rows)
+        )
+        assert_close(read[:, :, query], summed)
+
+
+def test_relative_positions_of_keys_alone_leave_values_as_they_are() -> None:
+    weights, v = torch.rand(1, 1, 4, 4), torch.randn(1, 1, 4, 3)
+    assert torch.equal(RelativePositions(3, 2).read(weights, v), weights @ v)

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 from nmtdeep.model.layers.context import Context, State, Sublayer
-from nmtdeep.model.layers.residual import PostNorm, PreNorm, Residual
+from nmtdeep.model.layers.residual import (
+    Admin,
+    DeepNorm,
+    NoNorm,
+    NormalisedResidual,
+    PostNorm,
+    PreNorm,
+    Residual,
+    ReZero,
+    deep_norm_scales,
+)
 
 
 class Double(Sublayer):
@@ -22,16 +35,49 @@ def wrap(kind: type[Residual], dropout: float = 0.0) -> Residual:
     return kind(Double(), norm, dropout=dropout)
 
 
+def weighted(kind: type[Residual], value: object) -> Residual:
+    """A wrapper with a parameter, set to `value`."""
+    wrapper = wrap(kind) if issubclass(kind, Admin) else kind(Double(), dropout=0.0)
+    with torch.no_grad():
+        for parameter, start in list(wrapper.constants()):
+            assert parameter.shape == start.shape
+            parameter.copy_(torch.tensor(value))
+    return wrapper.double()
+
+
 @pytest.mark.parametrize(
-    ("kind", "expected"),
+    ("make", "expected"),
     [
-        (PreNorm, [1 + 2 * -1, 3 + 2 * 1]),
-        (PostNorm, [-1, 1]),  # the norm of (1 + 2, 3 + 6)
+        (lambda: wrap(PreNorm), [1 + 2 * -1, 3 + 2 * 1]),
+        (lambda: wrap(PostNorm), [-1, 1]),  # the norm of (1 + 2, 3 + 6)
+        (lambda: wrap(NormalisedResidual), [-1 + 2 * -1, 1 + 2 * 1]),
+        (lambda: NoNorm(Double(), dropout=0.0), [1 + 2, 3 + 6]),
+        (lambda: weighted(ReZero, [0.5]), [1 + 1, 3 + 3]),
+        (lambda: weighted(Admin, [5.0, 1.0]), [-1, 1]),  # the norm of (5 + 2, 3 + 6)
+        (lambda: weighted(Admin, [9.0, 1.0]), [1, -1]),  # the norm of (9 + 2, 3 + 6)
+        (
+            lambda: DeepNorm(Double(), nn.LayerNorm(2, eps=0.0).double(), alpha=-3.0, dropout=0.0),
+            [1, -1],  # the norm of (-3 + 2, -9 + 6)
+        ),
     ],
+    ids=["pre", "post", "normalised", "none", "rezero", "admin", "admin more", "deep"],
 )
-def test_by_hand(kind: type[Residual], expected: list[float]) -> None:
+def test_by_hand(make: Callable[[], Residual], expected: list[float]) -> None:
     x = torch.tensor([[[1.0, 3.0]]], dtype=torch.float64)
-    assert wrap(kind)(x, Context())[0, 0].tolist() == expected
+    assert make()(x, Context())[0, 0].tolist() == pytest.approx(expected, abs=1e-12)
+
+
+def test_wrappers_with_a_weight_start_as_the_identity_and_as_post_norm() -> None:
+    starts = [dict(weighted(kind, 0.0).constants()) for kind in (ReZero, Admin)]
+    assert [[value.tolist() for value in start.values()] for start in starts] == [[[0]], [[1, 1]]]
+
+
+@pytest.mark.parametrize(("n", "m"), [(6, 6), (18, 18), (30, 6)])
+def test_scales_of_deep_norm(n: int, m: int) -> None:
+    (alpha_e, beta_e), (alpha_d, beta_d) = deep_norm_scales(n, m)
+    assert math.log(alpha_e / 0.81) == pytest.approx((4 * math.log(n) + math.log(m)) / 16)
+    assert alpha_e * beta_e == pytest.approx(0.81 * 0.87)
+    assert (alpha_d**4, beta_d**-4) == pytest.approx((3 * m, 12 * m))
 
 
 def test_dropout_meets_the_sublayers_output_only() -> None:

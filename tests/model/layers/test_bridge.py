@@ -1,0 +1,45 @@
+"""What decoder layers attend to."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from nmtdeep.model.layers.bridge import TopLayer, Transparent
+
+OUTPUTS = [torch.full((1, 2, 4), float(number), dtype=torch.float64) for number in (1, 5, 9)]
+
+
+def test_the_top_for_all() -> None:
+    assert [memory is OUTPUTS[2] for memory in TopLayer(3)(OUTPUTS[2], OUTPUTS)] == [True] * 3
+
+
+def test_transparent_attention_is_a_softmax_over_layers() -> None:
+    bridge = Transparent(2, 2, nn.Identity()).double()
+    with torch.no_grad():
+        bridge.weight.copy_(torch.tensor([[0.0, 0.0, 0.0], [1.0, 2.0, 3.0]]))
+    first, second = bridge(OUTPUTS[0], OUTPUTS)
+    assert_close(first, torch.full_like(first, 5.0))
+    e = torch.e
+    expected = (1 * e + 5 * e**2 + 9 * e**3) / (e + e**2 + e**3)
+    assert_close(second, torch.full_like(second, expected))
+    ((weight, start),) = bridge.constants()
+    assert weight is bridge.weight
+    assert not start.any()
+
+
+def test_the_norm_stands_behind_the_sum() -> None:
+    norm = nn.LayerNorm(4).double()
+    outputs = [torch.randn(1, 2, 4, dtype=torch.float64) for _ in range(3)]
+    bridge = Transparent(2, 1, norm).double()
+    torch.nn.init.zeros_(bridge.weight)
+    assert_close(bridge(outputs[2], outputs)[0], norm(sum(outputs) / 3))
+
+
+def test_dropout_takes_weights_away() -> None:
+    bridge = Transparent(2, 500, nn.Identity(), dropout=0.5).double().train()
+    torch.nn.init.zeros_(bridge.weight)
+    torch.manual_seed(1)
+    seen = {round(memory[0, 0, 0].item(), 6) for memory in bridge(OUTPUTS[2], OUTPUTS)}
+    assert seen == {round(2 / 3 * total, 6) for total in (0, 1, 5, 6, 9, 10, 14, 15)}

@@ -1,0 +1,201 @@
+"""Layer combinations against their equations, written as loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.autograd import gradcheck
+from torch.testing import assert_close
+
+from nmtdeep.model.layers.combination import (
+    Combination,
+    LinearCombination,
+    PlainStack,
+    Weights,
+    starting_weights,
+    weighted_sum,
+)
+
+WIDTH, DEPTH = 6, 4
+SHAPE = (2, 3, WIDTH)
+
+
+def layer(number: int) -> Callable[[Tensor], Tensor]:
+    """Some function, another one for each layer."""
+    return lambda x: x + torch.sin((number + 1) * x.roll(1, dims=2))
+
+
+def through(combination: Combination, x: Tensor) -> tuple[list[Tensor], Tensor]:
+    """What each layer reads, and the top."""
+    reads = []
+    history = combination.start(x)
+    for number in range(DEPTH):
+        reads.append(combination.read(history))
+        history = combination.add(history, layer(number)(reads[-1]))
+    return reads, combination.read(history)
+
+
+def dlcl(place: str, count: int, **settings: Any) -> LinearCombination:
+    """DLCL of `DEPTH` layers with `count` norms, everything random."""
+    made = LinearCombination(
+        range(DEPTH + 1),
+        WIDTH,
+        weights=Weights(**settings),
+        norms=[nn.LayerNorm(WIDTH) for _ in range(count)],
+        place=place,
+    ).double()
+    generator = torch.Generator().manual_seed(count)
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.normal_(generator=generator)
+    return made
+
+
+def x() -> Tensor:
+    return torch.randn(SHAPE, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("count", [0, DEPTH, DEPTH + 1])
+@pytest.mark.parametrize("groups", [1, 2, WIDTH])
+def test_pre_norm_dlcl_is_equation_8(count: int, groups: int) -> None:
+    made = dlcl("before", count, groups=groups)
+
+    def norm(k: int, y: Tensor) -> Tensor:
+        return made.norms[k - (DEPTH + 1 - count)](y) if k > DEPTH - count else y
+
+    def weight(row: int, k: int) -> Tensor:
+        return torch.stack([made.weight[row, k, feature % groups] for feature in range(WIDTH)])
+
+    outputs = [x()]
+    reads, top = through(made, outputs[0])
+    for number in range(DEPTH + 1):
+        expected = sum(weight(number, k) * norm(k, y) for k, y in enumerate(outputs))
+        assert_close([*reads, top][number], expected)
+        if number < DEPTH:
+            outputs.append(layer(number)(expected))
+
+
+@pytest.mark.parametrize("count", [0, DEPTH, DEPTH + 1])
+def test_post_norm_dlcl_is_equation_9(count: int) -> None:
+    made = dlcl("after", count)
+    outputs = [x()]
+    reads, top = through(made, outputs[0])
+    for number in range(DEPTH + 1):
+        expected = sum(made.weight[number, k, 0] * y for k, y in enumerate(outputs))
+        if number > DEPTH - count:
+            expected = made.norms[number - (DEPTH + 1 - count)](expected)
+        assert_close([*reads, top][number], expected)
+        if number < DEPTH:
+            outputs.append(layer(number)(expected))
+
+
+def test_softmax_and_window_by_hand() -> None:
+    made = dlcl("before", 0, softmax=True, window=2)
+    outputs = [x()]
+    reads, top = through(made, outputs[0])
+    for number in range(DEPTH + 1):
+        seen = [k for k in range(number + 1) if k > number - 2]
+        masses = [made.weight[number, k, 0].exp() for k in seen]
+        expected = sum(
+            mass / sum(masses) * outputs[k] for mass, k in zip(masses, seen, strict=True)
+        )
+        assert_close([*reads, top][number], expected)
+        if number < DEPTH:
+            outputs.append(layer(number)(expected))
+
+
+def sparse(boundaries: tuple[int, ...], count: int = 0) -> LinearCombination:
+    made = LinearCombination(
+        boundaries,
+        WIDTH,
+        weights=Weights(),
+        norms=[nn.LayerNorm(WIDTH) for _ in range(count)],
+        place="before",
+    )
+    with torch.no_grad():
+        for parameter, start in made.constants():
+            parameter.copy_(start)
+    return made.double()
+
+
+def test_one_hot_dlcl_is_the_plain_stack() -> None:
+    made = sparse(tuple(range(DEPTH + 1)))
+    with torch.no_grad():
+        made.weight.copy_(torch.eye(DEPTH + 1)[..., None])
+    ours, theirs = through(made, x()), through(PlainStack(), x())
+    for one, other in zip([*ours[0], ours[1]], [*theirs[0], theirs[1]], strict=True):
+        assert torch.equal(one, other)
+
+
+def test_no_boundary_but_the_first_is_the_plain_stack() -> None:
+    ours, theirs = through(sparse((0,)), x()), through(PlainStack(), x())
+    assert all(torch.equal(one, other) for one, other in zip(ours[0], theirs[0], strict=True))
+    assert torch.equal(ours[1], theirs[1])
+
+
+def test_sparse_blocks_are_equation_5_of_li() -> None:
+    made = sparse((0, 2, 4), 2)
+    reads, top = through(made, x())
+    first = layer(1)(layer(0)(x()))
+    second = (x() + made.norms[0](first)) / 2  # averages at the start
+    last = layer(3)(layer(2)(second))
+    assert_close(reads[0], x())
+    assert_close(reads[1], layer(0)(x()))
+    assert_close(reads[2], second)
+    assert_close(top, (x() + made.norms[0](first) + made.norms[1](last)) / 3)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (Weights(), [[1, 0, 0], [1 / 2, 1 / 2, 0], [1 / 3, 1 / 3, 1 / 3]]),
+        (Weights(window=2), [[1, 0, 0], [1 / 2, 1 / 2, 0], [0, 1 / 2, 1 / 2]]),
+        (Weights(initial="one"), [[1.0, 1.0, 1.0]] * 3),
+    ],
+)
+def test_weights_at_the_start(settings: Weights, expected: list[list[float]]) -> None:
+    for groups in (1, 3):
+        start = starting_weights(3, settings._replace(groups=groups))
+        assert_close(start, torch.tensor(expected)[..., None].expand(3, 3, groups))
+
+
+def test_fixed_weights_are_no_parameters() -> None:
+    made = dlcl("before", 0, learnable=False)
+    assert not list(made.parameters())
+    assert not made.state_dict()
+    assert_close(through(made, x())[0][1], (x() + layer(0)(x())) / 2)
+
+
+@pytest.mark.parametrize("features", [1, 3])
+def test_the_weighted_sum_has_the_gradients_of_its_formula(features: int) -> None:
+    generator = torch.Generator().manual_seed(1)
+    entries = [torch.randn(2, 2, 3, generator=generator).double().requires_grad_() for _ in "abc"]
+    weights = torch.randn(3, features, generator=generator).double().requires_grad_()
+    assert_close(
+        weighted_sum(entries, weights),
+        sum(weight * entry for weight, entry in zip(weights, entries, strict=True)),
+    )
+    assert gradcheck(lambda w, *e: weighted_sum(e, w), (weights, *entries))
+    fixed = weights.detach()
+    assert gradcheck(lambda *e: weighted_sum(e, fixed), entries)
+
+
+def test_history_dropout_meets_what_is_read() -> None:
+    made = sparse((0, 2, 4))
+    made.dropout.probability = 0.5
+    torch.manual_seed(3)
+    reads, _ = through(made.train(), x())
+    assert (reads[0] == 0).any()
+    assert set((reads[0] / x()).round(decimals=9).unique().tolist()) == {0.0, 2.0}
+    assert torch.equal(reads[1], layer(0)(reads[0]))
+
+
+def test_nothing_stays_on_the_module() -> None:
+    made = dlcl("before", DEPTH)
+    _, once = through(made, x())
+    made.add(made.start(x()), x())  # a pass that was cut short
+    assert torch.equal(through(made, x())[1], once)
