@@ -1,0 +1,118 @@
+"""Stages: where one ends, what the next one changes, and where the learning rate goes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nmtdeep.config import Recipe
+from nmtdeep.config.stages import at_stage
+from nmtdeep.training.schedule import learning_rate
+from nmtdeep.training.stages import are_done, begin_next, is_over
+from nmtdeep.training.state import Progress
+
+STAGES = [
+    {"encoder": 6, "epochs": 2},
+    {"encoder": 12, "updates": 50, "max_tokens": 2048},
+    {"tokens_per_update": 9000},
+]
+
+
+def recipe(stages: list[dict[str, Any]] = STAGES, **training: Any) -> Recipe:
+    return Recipe.model_validate(
+        {
+            "model": {
+                "encoder": {
+                    "depth": 18,
+                    "combination": {"type": "sparse_blocks", "blocks": [0, 6, 12, 18]},
+                }
+            },
+            "training": {"stages": stages, **training},
+        }
+    )
+
+
+def test_each_stage_is_a_recipe_without_stages() -> None:
+    found = [at_stage(recipe(), number) for number in range(3)]
+    assert [one.model.encoder.depth for one in found] == [6, 12, 18]
+    assert [one.model.encoder.combination.blocks for one in found] == [
+        (0, 6),
+        (0, 6, 12),
+        (0, 6, 12, 18),
+    ]
+    assert {one.model.decoder.depth for one in found} == {6}
+    assert [one.training.batches.max_tokens for one in found] == [4096, 2048, 4096]
+    assert [one.training.batches.tokens_per_update for one in found] == [25_000, 25_000, 9000]
+    assert {one.training.stages for one in found} == {()}
+    for one in found:  # each is a recipe that a file could hold
+        assert Recipe.model_validate(one.model_dump()) == one
+    assert at_stage(Recipe(), 0) == Recipe()
+
+
+def test_a_stage_ends_after_its_epochs_or_updates() -> None:
+    ends = [Progress(update=90, epoch=epoch) for epoch in (0, 1, 2)]
+    assert [is_over(recipe(), one) for one in ends] == [False, False, True]
+    second = [Progress(update=u, epoch=2, stage=1, stage_update=90) for u in (90, 139, 140)]
+    assert [is_over(recipe(), one) for one in second] == [False, False, True]
+    third = Progress(update=10**6, epoch=99, stage=2)
+    assert not is_over(recipe(), third)
+    assert not are_done(recipe(), third)
+    last = recipe([*STAGES[:2], {"updates": 5}])
+    assert are_done(last, Progress(update=145, stage=2, stage_update=140))
+    assert not is_over(last, Progress(update=145, stage=2, stage_update=140))
+    assert not is_over(Recipe(), Progress(update=10**6))
+    assert not are_done(Recipe(), Progress(update=10**6))
+
+
+def test_other_batches_begin_an_epoch() -> None:
+    here = Progress(update=140, epoch=4, next_in_epoch=7, stage=1)
+    moved = begin_next(recipe(), here)
+    assert (moved.epoch, moved.next_in_epoch, moved.stage) == (5, 0, 2)
+    assert (moved.stage_update, moved.stage_epoch) == (140, 5)
+    same = begin_next(recipe([*STAGES[:2], {}]), here)
+    assert (same.epoch, same.next_in_epoch, same.stage_epoch) == (4, 7, 4)
+
+
+@pytest.mark.parametrize(
+    ("done", "offset", "counted"), [(90, 0, 90), (300, 0, 100), (500, 150, 100)]
+)
+def test_the_learning_rate_restarts_at_its_peak(done: int, offset: int, counted: int) -> None:
+    # Li et al.'s release: the step counter becomes min(step, warm-up).
+    schedule = {"type": "inverse_square_root", "lr": 2e-3, "warmup_updates": 100}
+    wanted = recipe(schedule=schedule)
+    moved = begin_next(wanted, Progress(update=done, schedule_offset=offset))
+    assert moved.update - moved.schedule_offset == counted
+    settings = wanted.training.schedule
+    rate = learning_rate(
+        settings, moved.update + 1 - moved.schedule_offset, width=512, max_updates=1
+    )
+    assert rate == learning_rate(settings, counted + 1, width=512, max_updates=1)
+    if counted == 100:
+        assert rate == pytest.approx(2e-3)
+    kept = begin_next(recipe(schedule=schedule, growth={"restart_lr": False}), moved)
+    assert kept.schedule_offset == moved.schedule_offset
+
+
+@pytest.mark.parametrize(
+    ("training", "message"),
+    [
+        ({"stages": [{"encoder": 6}, {}]}, "stage 1 has no end: give updates or epochs"),
+        ({"stages": [{"encoder": 6, "epochs": 1}, {"encoder": 12}]}, r"encoder depths \[6, 12\]"),
+        ({"stages": [{"encoder": 24, "epochs": 1}, {}]}, r"must rise to model.encoder.depth 18"),
+        ({"stages": [{"epochs": 1, "updates": 1}, {}]}, "either updates or epochs"),
+        ({"frozen": {"decoder": 7}}, "training.frozen.decoder 7 is more than the 6 layers"),
+        (
+            {"stages": [{"encoder": 6, "epochs": 1}, {}], "frozen": {"encoder": 7}},
+            "training.frozen.encoder 7 is more than the 6 layers",
+        ),
+        (
+            {"stages": [{"encoder": 6, "epochs": 1}, {}], "schedule": {"type": "linear"}},
+            "cannot go back to its peak",
+        ),
+    ],
+)
+def test_senseless_stages_are_refused(training: dict[str, Any], message: str) -> None:
+    stages = training.pop("stages", [])
+    with pytest.raises(ValueError, match=message):
+        recipe(stages, **training)
