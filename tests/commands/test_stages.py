@@ -1,0 +1,191 @@
+"""Shallow to deep by the real commands: stages, interruptions, growth by hand, frozen layers."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from commands.running import Interrupt
+from commands.runs import contents, records, train
+
+pytestmark = pytest.mark.usefixtures("data")
+STAGES = (
+    "model.encoder.depth=4",
+    "model.encoder.combination={type: sparse_blocks, blocks: 2}",
+    "model.decoder.depth=2",
+    "model.positions={type: relative, clip: 3}",
+    "training.stages=[{encoder: 1, decoder: 1, updates: 3}, "
+    "{encoder: 2, decoder: 1, epochs: 1, max_tokens: 300}, {tokens_per_update: 500}]",
+    "training.growth.strategy=copy_top_layer",
+    "training.max_updates=14",
+)
+LOOP, UPDATE = "nmtdeep.training.loop", "nmtdeep.training.update"
+
+
+@pytest.fixture(scope="module")
+def staged(nmtdeep, data):
+    """A training in three stages that nothing interrupted; not to be changed."""
+    done = train(nmtdeep, "staged", *STAGES)
+    assert done.code == 0, done.err
+    assert "stages" in done.err
+    assert "1+1, 2+1, 4+2 layers" in done.err
+    assert "stage 2 of 3 | update 3 | 2+1 layers by copy_top_layer, learning rate restarted" in (
+        done.err
+    )
+    return nmtdeep.folder / "staged"
+
+
+def depth(checkpoint: Path) -> tuple[int, int]:
+    """Layers of encoder and decoder that a checkpoint holds."""
+    names = load_file(checkpoint / "model.safetensors")
+    found = [{name.split(".")[2] for name in names if name.startswith(s)} for s in SIDES]
+    return len(found[0]), len(found[1])
+
+
+SIDES = ("encoder.layers.", "decoder.layers.")
+
+
+def test_one_run_grows_from_stage_to_stage(nmtdeep, staged):
+    assert depth(staged / "checkpoint_last") == (4, 2)
+    lines = [one for one in records(staged) if one["kind"] == "train"]
+    assert [one["update"] for one in lines] == list(range(1, 15))
+    rates = [one["lr"] for one in lines]
+    # The schedule has four updates of warm-up; update 4 is the first of stage 2.
+    assert rates[:3] == pytest.approx([1e-7, 1.25e-2, 2.5e-2], rel=1e-4)
+    assert rates[3] == pytest.approx(3.75e-2, rel=1e-4)
+    # Stage 2 lasts to the end of the epoch after its first; stage 3 has fewer tokens an update.
+    third = int(re.search(r"stage 3 of 3 \| update (\d+)", (staged / "train.log").read_text())[1])
+    epochs = [one["epoch"] for one in lines]
+    assert epochs[third - 1] + 1 == epochs[third]
+    assert rates[third] == pytest.approx(5e-2)
+    assert rates[third:] == sorted(rates[third:], reverse=True)
+    sizes = [one["tokens_per_update"] for one in lines]
+    assert min(sizes[3 : third - 1]) > max(sizes[third:])
+    done = nmtdeep("translate", "-m", staged, "-i", "test.en", "--beam", 2)
+    assert done.code == 0, done.err
+    assert len(done.out.splitlines()) == 12
+
+
+@pytest.mark.parametrize(
+    "interrupt",
+    [
+        Interrupt(f"{UPDATE}:smoothed_cross_entropy", 2),
+        Interrupt("nmtdeep.training.trainee:carry_over", 1),
+        Interrupt("nmtdeep.training.trainee:carry_over", 2),
+        Interrupt("nmtdeep.checkpoint:_sync", 2),
+        Interrupt(f"{LOOP}:Display.updated", 4),
+        Interrupt(f"{LOOP}:Display.updated", 9),
+        Interrupt(f"{LOOP}:Display.updated", 3, "term"),
+        Interrupt(f"{LOOP}:Display.updated", 5, "int"),
+    ],
+    ids=str,
+)
+def test_interrupted_in_any_stage_is_the_uninterrupted_run(nmtdeep, staged, tmp_path, interrupt):
+    run = tmp_path / "run"
+    assert train(nmtdeep, run, *STAGES, interrupt=interrupt).code != 0
+    resumed = train(nmtdeep, run, *STAGES)
+    assert resumed.code == 0, resumed.err
+    assert contents(run) == contents(staged)
+
+
+def test_two_processes_grow_together(nmtdeep, staged, tmp_path):
+    choice = (*STAGES, "--max-tokens", 200, "--processes", 2)
+    whole, run = tmp_path / "whole", tmp_path / "run"
+    finished = train(nmtdeep, whole, *choice)
+    assert finished.code == 0, finished.err
+    assert train(nmtdeep, run, *choice, interrupt=Interrupt(f"{LOOP}:Display.updated", 5)).code
+    assert train(nmtdeep, run, *choice).code == 0
+    assert contents(run) == contents(whole)
+    assert depth(whole / "checkpoint_last") == (4, 2)
+
+
+def test_another_schedule_of_stages_is_another_run(nmtdeep, staged):
+    changed = [one.replace("updates: 3", "updates: 4") for one in STAGES]
+    refused = train(nmtdeep, "staged", *changed)
+    assert refused.code == 2
+    assert "was trained with another recipe (training.stages" in refused.err
+
+
+def grow(nmtdeep, source, out, *options):
+    return nmtdeep("grow", source, "--out", out, *options)
+
+
+def test_a_grown_run_translates_and_trains_on(nmtdeep, whole, tmp_path):
+    out = tmp_path / "grown"
+    done = grow(nmtdeep, whole / "checkpoint_last", out, "--layers", 4)
+    assert done.code == 0, done.err
+    assert done.out.splitlines()[:2] == [
+        "encoder: 4 layers from 1 2 1 2",
+        "decoder: 1 layers, as before",
+    ]
+    assert nmtdeep("translate", "-m", out, "-i", "test.en").code == 0
+    state = json.loads((out / "checkpoint_11" / "state.json").read_text())
+    assert (state["update"], state["schedule_offset"], state["encoder"]) == (11, 7, [0, 1, 0, 1])
+    config = str(out / "config.yaml")
+    trained = train(nmtdeep, out, "training.max_updates=15", recipe=config)
+    assert trained.code == 0, trained.err
+    lines = [one for one in records(out) if one["kind"] == "train"]
+    assert [one["update"] for one in lines] == [12, 13, 14, 15]
+    # Warm-up is over, so the rate goes back to its peak and falls from there.
+    assert lines[0]["lr"] == pytest.approx(5e-2)
+    assert lines[3]["lr"] == pytest.approx(5e-2 * (4 / 7) ** 0.5)
+    assert depth(out / "checkpoint_last") == (4, 1)
+
+
+def test_frozen_layers_keep_their_weights(nmtdeep, whole, tmp_path):
+    out = tmp_path / "frozen"
+    done = grow(nmtdeep, whole, out, "--layers", 3, "--freeze-copied", "--no-restart-lr")
+    assert done.code == 0, done.err
+    (start,) = out.glob("checkpoint_[0-9]*")
+    before = load_file(start / "model.safetensors")
+    config = str(out / "config.yaml")
+    for processes in (1, 2):
+        run = tmp_path / f"run{processes}"
+        copied = grow(nmtdeep, whole, run, "--layers", 3, "--freeze-copied", "--no-restart-lr")
+        assert copied.code == 0
+        more = ("--processes", processes, "--max-tokens", 200)
+        trained = train(nmtdeep, run, "training.max_updates=13", *more, recipe=config)
+        assert trained.code == 0, trained.err
+        after = load_file(run / "checkpoint_last" / "model.safetensors")
+        kept = {name for name in before if torch.equal(before[name], after[name])}
+        old = {name for name in before if name.startswith(("encoder.layers.0", "encoder.layers.1"))}
+        assert old <= kept
+        assert not any("layers.2" in name and "weight" in name for name in kept)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--layers", 2), "the model has 2+1 layers already: ask for more"),
+        (("--layers", 1), "encoder: 2 layers cannot grow to 1: ask for more than 2"),
+        (("--layers", 3, "--strategy", "stack-all"), "stack_all repeats all 2 layers"),
+        (("--layers", 4, "--strategy", "interpolate", "--freeze-copied"), "--freeze-copied keeps"),
+        (("--layers", 4, "--strategy", "copy"), "Invalid value for '--strategy'"),
+    ],
+)
+def test_what_cannot_grow_is_refused(nmtdeep, whole, tmp_path, options, message):
+    done = grow(nmtdeep, whole, tmp_path / "out", *options)
+    assert done.code == 2
+    assert message in " ".join(done.err.split())
+    assert not (tmp_path / "out" / "config.yaml").exists()
+
+
+def test_growth_replaces_nothing(nmtdeep, whole, staged):
+    again = grow(nmtdeep, whole, staged, "--layers", 5)
+    assert again.code == 2
+    assert "holds a training already: choose another --out" in again.err
+    assert grow(nmtdeep, whole, whole, "--layers", 5).code == 2
+
+
+def test_both_stacks_grow_by_any_strategy(nmtdeep, whole, tmp_path):
+    for strategy in ("copy-top-layer", "interpolate", "stack-all", "random"):
+        out = tmp_path / strategy
+        done = grow(nmtdeep, whole, out, "--layers", 4, "--stack", "both", "--strategy", strategy)
+        assert done.code == 0, done.err
+        assert depth(out / "checkpoint_last") == (4, 4)
+        assert nmtdeep("translate", "-m", out, "-i", "test.en", "--beam", 1).code == 0
