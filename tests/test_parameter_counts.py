@@ -37,6 +37,16 @@ def test_every_published_count_is_checked() -> None:
     assert printed == set(COUNTS)
 
 
+@pytest.mark.parametrize("name", [entry.name for entry in list_recipes()])
+def test_every_recipe_builds(name: str) -> None:
+    model = load_recipe(name).model
+    source, target = (1000, 1000) if model.embeddings.sharing == "all" else (1000, 904)
+    with torch.device("meta"):
+        built = build(model, source_types=source, target_types=target)
+    assert len(built.encoder.layers) == model.encoder.depth
+    assert len(built.decoder.layers) == model.decoder.depth
+
+
 @pytest.mark.parametrize("name", COUNTS)
 def test_the_count_is_the_formulas_and_the_papers(name: str) -> None:
     recipe = load_recipe(name)

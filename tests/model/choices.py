@@ -98,4 +98,21 @@ def short(value: object) -> str:
     return "".join(part[:2] for part in str(value).split("_"))
 
 
-COMBINATIONS = [{**choice, "depth": 3} for choice in covering(SLOTS)]
+# What people will ask for, besides what covers all pairs.
+WANTED: list[dict[str, Any]] = [
+    {
+        "encoder": "post_norm",
+        "decoder": "post_norm",
+        "combinations": ("dlcl", "dlcl"),
+        "positions": {"type": "relative", "clip": 2},
+        "sublayers": ("merged_attention", "feed_forward"),
+    },
+    {
+        "decoder": "deep_norm",
+        "combinations": ({"type": "sparse_blocks", "blocks": 2}, "dense"),
+        "positions": {"type": "relative", "clip": 3},
+        "sublayers": ("average_attention", "cross_attention", "feed_forward"),
+        "depth": 6,
+    },
+]
+COMBINATIONS = [*({**choice, "depth": 3} for choice in covering(SLOTS)), *WANTED]

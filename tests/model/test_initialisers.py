@@ -189,3 +189,37 @@ def test_admin_without_a_sample_is_refused(tiny_config: Callable) -> None:
     model = build(described, source_types=9, target_types=9)
     with pytest.raises(ValueError, match="give it a sample"):
         initialise(model, described, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("initialiser", "alive"),
+    [
+        ("glorot", False),
+        ({"type": "depth_scaled", "exponent": 0.25}, True),
+        ("depth_scaled", True),
+        ("lipschitz", True),
+    ],
+    ids=str,
+)
+def test_gradients_reach_the_bottom_of_30_post_norm_layers(
+    tiny_config: Callable, initialiser: object, alive: bool
+) -> None:
+    # Zhang et al. 2019, Figure 1: without help they vanish, in the decoder above all.
+    described = tiny_config(
+        width=D,
+        feed_forward=2 * D,
+        depth=30,
+        encoder="post_norm",
+        decoder="post_norm",
+        initialiser=initialiser,
+    )
+    model = build(described, source_types=TYPES, target_types=TYPES)
+    initialise(model, described, seed=1)
+    log_probs = model.output(model(SOURCE, TARGET)).log_softmax(dim=2)
+    log_probs.gather(2, TARGET[..., None]).sum().backward()
+    norms = [
+        torch.nn.utils.get_total_norm([one.grad for one in layer.parameters()]).item()
+        for layer in model.decoder
+    ]
+    assert (norms[0] > 0.1 * norms[-1]) == alive
+    assert (norms[0] < 0.01 * norms[-1]) != alive

@@ -1,0 +1,89 @@
+"""Combinations of slots that make no sense are refused with the reason; the rest is let through."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from nmtdeep.config import Recipe
+
+ENCODER, DECODER = "encoder", "decoder"
+SENSELESS: list[tuple[dict[str, Any], str]] = [
+    (
+        {"bridge": "transparent", ENCODER: {"combination": "dlcl"}},
+        "the top of encoder.combination: dlcl would never be read: choose one of them",
+    ),
+    (
+        {"bridge": "transparent", ENCODER: {"combination": "sparse_blocks"}},
+        "encoder.combination: sparse_blocks would never be read",
+    ),
+    (
+        {"initialiser": "admin", ENCODER: {"residual": "admin"}},
+        "initialiser: admin sets omegas, which decoder.residual: pre_norm does not have",
+    ),
+    (
+        {DECODER: {"sublayers": ["self_attention", "feed_forward"]}},
+        "decoder.sublayers never look at the source: add cross_attention",
+    ),
+    (
+        {DECODER: {"sublayers": ["average_attention", "feed_forward"]}},
+        "decoder.sublayers never look at the source",
+    ),
+    (
+        {DECODER: {"sublayers": ["merged_attention", "cross_attention"]}},
+        "merged_attention attends to the source already: leave out cross_attention",
+    ),
+    (
+        {DECODER: {"sublayers": ["self_attention", "cross_attention", "self_attention"]}},
+        "decoder.sublayers name self_attention twice",
+    ),
+    (
+        {ENCODER: {"combination": {"type": "dlcl", "weights": "scalar_n"}}},
+        "scalar_n, and only scalar_n, needs groups",
+    ),
+    (
+        {ENCODER: {"combination": {"type": "dlcl", "groups": 4}}},
+        "weights: scalar with groups: 4",
+    ),
+    (
+        {ENCODER: {"combination": {"type": "dlcl", "weights": "scalar_n", "groups": 7}}},
+        "width 512 is not a multiple of encoder.combination.groups 7",
+    ),
+    (
+        {ENCODER: {"combination": {"type": "sparse_blocks", "blocks": [0, 3]}}},
+        "encoder.combination.blocks ends at 3, but encoder.depth is 6: end with the depth",
+    ),
+    (
+        {DECODER: {"combination": {"type": "sparse_blocks", "blocks": [0, 4, 3, 6]}}},
+        "must rise from 0",
+    ),
+    ({DECODER: {"combination": {"type": "sparse_blocks", "blocks": [2, 6]}}}, "must rise from 0"),
+    ({"width": 511, ENCODER: {"heads": 7}, DECODER: {"heads": 7}}, "sinusoidal positions need"),
+]
+
+
+@pytest.mark.parametrize(("model", "message"), SENSELESS, ids=[reason for _, reason in SENSELESS])
+def test_a_senseless_combination_says_why(model: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message.replace("(", r"\(")):
+        Recipe.model_validate({"model": model})
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"bridge": "transparent", DECODER: {"combination": "dlcl"}},
+        {"initialiser": "admin", ENCODER: {"residual": "admin"}, DECODER: {"residual": "admin"}},
+        {ENCODER: {"combination": {"type": "sparse_blocks", "blocks": 100}}},
+        {ENCODER: {"combination": {"type": "sparse_blocks", "blocks": [0, 1, 6]}}},
+        {DECODER: {"sublayers": ["feed_forward", "merged_attention", "feed_forward"]}},
+        {
+            "positions": {"type": "relative", "sinusoids": False},
+            DECODER: {"sublayers": ["merged_attention", "feed_forward"]},
+        },
+    ],
+    ids=str,
+)
+def test_a_sensible_one_is_let_through(model: dict[str, Any]) -> None:
+    assert Recipe.model_validate({"model": model}).model
