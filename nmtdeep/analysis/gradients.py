@@ -5,13 +5,15 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass, fields
+from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 
-from nmtdeep.analysis.probe import Probe, squared_gradient
+from nmtdeep.analysis.probe import Conditions, Probe, conditions, prepare, squared_gradient
+from nmtdeep.config import Recipe
+from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.model.initialisation import Side
 from nmtdeep.model.transformer import Layer
 
@@ -38,6 +40,13 @@ class Point:
     depth: int
     layer: int
     gradient_norm: float
+
+
+class Curves(NamedTuple):
+    """Both curves of one model, and what they depend on."""
+
+    points: list[Point]
+    conditions: Conditions
 
 
 def layer_gradients(probe: Probe, of: Of = "parameters") -> list[LayerGradient]:
@@ -68,6 +77,16 @@ def layer_gradients(probe: Probe, of: Of = "parameters") -> list[LayerGradient]:
         LayerGradient(side, depth, number, math.sqrt(squares[layer]))
         for side, depth, number, layer in layers
     ]
+
+
+def curves(
+    name: str, recipe: Recipe, data: DataDirectory, *, tokens: int, device: torch.device, of: Of
+) -> Curves:
+    """Measure the model of one recipe at its start; see `layer_gradients` and `prepare`."""
+    probe = prepare(recipe, data, tokens=tokens, device=device)
+    made = conditions(name, recipe, data, probe, 0)
+    found = layer_gradients(probe, of)
+    return Curves([Point(name, made.initialiser, **asdict(one)) for one in found], made)
 
 
 def _squared_parameters(layer: Layer) -> float:
