@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -51,7 +52,7 @@ def ids(path: Path) -> MonolingualCorpus:
     number = {word: 3 + rank for rank, (word, _) in enumerate(counts.most_common())}
     sentences = [[*(number[word] for word in line), 1] for line in lines]
     ends = np.cumsum([0, *map(len, sentences)]).astype(np.int64)
-    return MonolingualCorpus(np.array(sum(sentences, []), dtype=np.uint16), ends)
+    return MonolingualCorpus(np.array(list(chain(*sentences)), dtype=np.uint16), ends)
 
 
 def base(initialiser: object) -> Model:
