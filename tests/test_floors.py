@@ -141,14 +141,22 @@ def test_files_and_functions_are_short(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["--version"], ["train", "--help"], ["translate", "--help"]], ids=str
+    "arguments",
+    [
+        ["--help"],
+        ["--version"],
+        ["train", "--help"],
+        ["translate", "--help"],
+        ["analyze", "gradients", "--help"],
+    ],
+    ids=str,
 )
 def test_help_does_not_wait_for_torch(arguments: list[str]) -> None:
     code = (
         "import sys; from nmtdeep.cli.main import app\n"
         f"try: app({arguments!r})\n"
         "except SystemExit as left: assert not left.code\n"
-        "slow = {'torch', 'numpy', 'sacrebleu', 'sacremoses'} & set(sys.modules)\n"
+        "slow = {'torch', 'numpy', 'matplotlib', 'sacrebleu', 'sacremoses'} & set(sys.modules)\n"
         "sys.exit(f'imported {slow}' if slow else 0)"
     )
     done = subprocess.run(

@@ -12,7 +12,17 @@ from typing import Annotated
 import typer
 
 from nmtdeep import __version__
-from nmtdeep.cli import average, demo, grow, preprocess, recipes, score, train, translate
+from nmtdeep.cli import (
+    analyze,
+    average,
+    demo,
+    grow,
+    preprocess,
+    recipes,
+    score,
+    train,
+    translate,
+)
 from nmtdeep.cli.choices import is_verbose
 from nmtdeep.errors import UserError
 
@@ -33,6 +43,7 @@ app.command("average-checkpoints", no_args_is_help=True)(average.average_checkpo
 app.command("translate", no_args_is_help=True)(translate.translate)
 app.command("score", no_args_is_help=True)(score.score)
 app.command("demo")(demo.demo)
+app.add_typer(analyze.app, name="analyze")
 app.add_typer(recipes.app, name="recipes")
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
 import pytest
-from pages import ROOT, commands_in_blocks
+from pages import FENCE, ROOT, commands_in_blocks
 
 from commands.running import Commands
 
@@ -28,10 +29,15 @@ SMALL = (
 )
 # Given last: the last of two equal options counts.
 SHORT = ("--max-updates", "10", "--max-tokens", "200", "--tokens-per-update", "400", "--cpu")
+FEW = {
+    "initialisation": ("--tokens", "100", "--device", "cpu"),
+    "gradients": ("--tokens", "100", "--device", "cpu", "--depths", "1,2"),
+}
 PREPROCESS = "preprocess multi30k-en-de --train multi30k/train --valid multi30k/val --out data"
 TRAIN = "train multi30k-en-de --data data --out run"
 BEFORE = {
     "README.md": [],
+    "docs/analysis.md": [PREPROCESS],
     "docs/quick-start.md": [],
     "docs/results.md": [],
     "docs/training.md": [PREPROCESS],
@@ -60,6 +66,8 @@ def place(folder: Path, tmp_path: Path) -> Path:
 
 def small(words: tuple[str, ...]) -> list[str]:
     """A command that does the same in seconds."""
+    if words[0] == "analyze":
+        return [*words[:3], *SMALL, *words[3:], *FEW[words[1]]]
     if words[0] != "train":
         return list(words)
     short = [word for word in SHORT if word != "--cpu" or "--dry-run" not in words]
@@ -76,10 +84,19 @@ def also_known_as(place: Path, words: tuple[str, ...]) -> None:
         shutil.copytree(place / names[name], place / name, symlinks=True)
 
 
+def write_recipes(place: Path, page: Path) -> None:
+    """The recipes that a page shows under a name: YAML that begins with `# NAME.yaml`."""
+    for fence in FENCE.finditer(page.read_text(encoding="utf-8")):
+        name = re.match(r"# (\S+\.yaml)\n", fence["body"])
+        if name:
+            (place / name[1]).write_text(fence["body"], encoding="utf-8")
+
+
 @pytest.mark.parametrize("page", BEFORE)
 def test_the_commands_of_a_page_run(place: Path, page: str, tmp_path_factory) -> None:
     nmtdeep = Commands(place, tmp_path_factory.mktemp("logs"))
     before = [tuple(line.split()) for line in BEFORE[page]]
+    write_recipes(place, ROOT / page)
     shown = [command.words for command in commands_in_blocks(ROOT / page)]
     assert shown
     for words in [*before, *shown]:

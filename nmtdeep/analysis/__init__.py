@@ -1,0 +1,1 @@
+"""Analyses of a model before, or shortly after, its training starts."""

@@ -1,0 +1,47 @@
+"""Two small batches with padding, and a probe of a tiny model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nmtdeep.analysis.probe import Probe
+from nmtdeep.config.training import Training
+from nmtdeep.data.batching import Batch
+from nmtdeep.data.corpus import MonolingualCorpus
+
+PAIRS = (
+    ([[5, 6, 7, 8, 1], [9, 1]], [[4, 5, 1], [6, 7, 8, 9, 1]]),
+    ([[3, 4, 1]], [[10, 11, 12, 1]]),
+)
+
+
+@pytest.fixture
+def batches(make_batch: Callable[..., Batch]) -> list[Batch]:
+    return [make_batch(*pairs) for pairs in PAIRS]
+
+
+@pytest.fixture
+def make_probe(tiny_model: Callable[..., Any], batches: list[Batch]) -> Callable[..., Probe]:
+    """A probe of a tiny model, float64, random norms and biases, no dropout."""
+
+    def make(**choices: object) -> Probe:
+        model = tiny_model(sharing="none", **choices)
+        return Probe(model, batches, Training(label_smoothing=0.1))
+
+    return make
+
+
+@pytest.fixture
+def corpus_of() -> Callable[[list[list[int]]], MonolingualCorpus]:
+    """A corpus of id lists, each ending in EOS."""
+
+    def make(sentences: list[list[int]]) -> MonolingualCorpus:
+        tokens = np.array([id for sentence in sentences for id in sentence], dtype=np.uint16)
+        ends = np.cumsum([0, *map(len, sentences)]).astype(np.int64)
+        return MonolingualCorpus(tokens, ends)
+
+    return make

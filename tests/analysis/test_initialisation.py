@@ -1,0 +1,184 @@
+"""Var(r), the betas and w/sigma: equal to a slow loop over positions and to autograd.grad."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from analysis.by_hand import Step, write_out
+from nmtdeep.analysis.initialisation import Block, Figures, averaged, measure
+from nmtdeep.analysis.probe import Probe, sentences
+from nmtdeep.data.batching import Batch
+from nmtdeep.data.corpus import MonolingualCorpus, ParallelCorpus
+from nmtdeep.errors import UserError
+
+KINDS = ("post_norm", "pre_norm", "normalised", "deep_norm", "no_norm")
+
+
+def lengths(ids: Tensor) -> list[int]:
+    return [sum(id != 0 for id in row) for row in ids.tolist()]
+
+
+def norm(gradients: list[Tensor], real: list[list[int]]) -> float:
+    """Over the real positions of all batches, number by number."""
+    total = 0.0
+    for gradient, counts in zip(gradients, real, strict=True):
+        for row, count in zip(gradient.tolist(), counts, strict=True):
+            total += sum(value**2 for position in row[:count] for value in position)
+    return math.sqrt(total)
+
+
+def expected(steps: list[Step], gradients: list[list[Any]], real: list[list[int]]) -> Figures:
+    """Figures of one block from its step in every batch.
+
+    Args:
+        gradients: of z, r and o for each batch.
+        real: lengths of the sentences for each batch.
+    """
+    variances = []
+    for step, counts in zip(steps, real, strict=True):
+        for row, count in zip(step.r.tolist(), counts, strict=True):
+            for position in row[:count]:
+                mean = sum(position) / len(position)
+                variances.append(sum((v - mean) ** 2 for v in position) / len(position))
+    z, r, o = ([one[place] for one in gradients] for place in range(3))
+    beta_rc = norm(z, real) / norm(r, real)
+    beta_ln = None if o[0] is None else norm(r, real) / norm(o, real)
+    gain = steps[0].gain
+    return Figures(
+        variance=sum(variances) / len(variances),
+        beta_ln=beta_ln,
+        beta_rc=beta_rc,
+        beta=beta_rc if o[0] is None else norm(z, real) / norm(o, real),
+        w_over_sigma=None
+        if gain is None
+        else sum(gain.mean().item() / math.sqrt(v) for v in variances) / len(variances),
+    )
+
+
+def by_hand(kind: str, probe: Probe) -> list[Figures]:
+    """Every block of the encoder, then of the decoder."""
+    tokens = sum(sum(lengths(batch.target_output)) for batch in probe.batches)
+    runs = [
+        write_out(kind, probe.model, batch, tokens=tokens, smoothing=0.1) for batch in probe.batches
+    ]
+    found = []
+    for side, ids in (("encoder", "source"), ("decoder", "target_input")):
+        real = [lengths(getattr(batch, ids)) for batch in probe.batches]
+        for steps in zip(*(getattr(run, side) for run in runs), strict=True):
+            gradients = [
+                [
+                    None if x is None else torch.autograd.grad(run.loss, x, retain_graph=True)[0]
+                    for x in (step.z, step.r, step.o)
+                ]
+                for run, step in zip(runs, steps, strict=True)
+            ]
+            found.append(expected(list(steps), gradients, real))
+    return found
+
+
+def assert_equal(one: Figures, other: Figures) -> None:
+    for name, value in vars(one).items():
+        wanted = vars(other)[name]
+        assert value == (None if wanted is None else pytest.approx(wanted, rel=1e-9)), name
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_figures_equal_those_of_a_plain_loop(
+    make_probe: Callable[..., Probe], tiny_config: Callable[..., Any], kind: str
+) -> None:
+    probe = make_probe(encoder=kind, decoder=kind)
+    blocks = measure(probe, tiny_config())
+    wanted = by_hand(kind, probe)
+    assert len(blocks) == len(wanted) == 2 * 2 + 2 * 3
+    for block, figures in zip(blocks, wanted, strict=True):
+        assert_equal(block.figures, figures)
+    assert (wanted[0].beta_ln is None) == (kind in ("pre_norm", "no_norm"))
+    assert (wanted[0].w_over_sigma is None) == (kind == "no_norm")
+
+
+def test_blocks_say_where_they_stand(
+    make_probe: Callable[..., Probe], tiny_config: Callable[..., Any]
+) -> None:
+    parts = ("average_attention", "cross_attention", "feed_forward")
+    blocks = measure(make_probe(sublayers=parts), tiny_config(sublayers=parts))
+    places = [(block.side, block.layer, block.sublayer) for block in blocks]
+    encoder = ("self_attention", "feed_forward")
+    assert places == [("encoder", n, name) for n in (1, 2) for name in encoder] + [
+        ("decoder", n, name) for n in (1, 2) for name in parts
+    ]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_padding_does_not_count(
+    make_probe: Callable[..., Probe], tiny_config: Callable[..., Any], kind: str
+) -> None:
+    probe = make_probe(encoder=kind, decoder=kind)
+    wider = [
+        replace(
+            batch,
+            source=F.pad(batch.source, (0, 3)),
+            target_input=F.pad(batch.target_input, (0, 2)),
+            target_output=F.pad(batch.target_output, (0, 2)),
+        )
+        for batch in probe.batches
+    ]
+    for one, other in zip(
+        measure(probe, tiny_config()),
+        measure(replace(probe, batches=wider), tiny_config()),
+        strict=True,
+    ):
+        assert_equal(one.figures, other.figures)
+
+
+def test_dropout_is_on_and_the_same_every_time(
+    make_probe: Callable[..., Probe], tiny_config: Callable[..., Any]
+) -> None:
+    noisy = make_probe(dropout=0.3)
+    first = measure(noisy, tiny_config())
+    assert first == measure(noisy, tiny_config())
+    assert first != measure(make_probe(), tiny_config())
+
+
+def test_the_hooks_are_gone_afterwards(
+    make_probe: Callable[..., Probe], tiny_config: Callable[..., Any]
+) -> None:
+    probe = make_probe()
+    measure(probe, tiny_config())
+    assert not any(module._forward_hooks for module in probe.model.modules())
+
+
+def test_the_average_is_over_the_layers_that_have_the_figure() -> None:
+    def block(layer: int, value: float, beta_ln: float | None) -> Block:
+        figures = Figures(value, beta_ln, value, value, None)
+        return Block("encoder", layer, "feed_forward", figures)
+
+    assert averaged([block(1, 1.0, 0.5), block(2, 2.0, None)]) == [
+        Block("encoder", None, "feed_forward", Figures(1.5, 0.5, 1.5, 1.5, None))
+    ]
+
+
+def test_sentences_are_as_many_as_the_tokens_need(
+    corpus_of: Callable[[list[list[int]]], MonolingualCorpus],
+) -> None:
+    side = corpus_of([[number + 2] * (number % 7) + [1] for number in range(200)])
+    pairs = ParallelCorpus(side, side)
+
+    def tokens(batches: list[Batch]) -> int:
+        return sum(batch.target_tokens for batch in batches)
+
+    for wanted in (1, 50, 300):
+        drawn = sentences(pairs, tokens=wanted, seed=3)
+        assert wanted <= tokens(drawn) < wanted + 7
+    everything = sentences(pairs, tokens=10_000, seed=3)
+    assert tokens(everything) == side.lengths.sum()
+    assert sum(len(batch.source) for batch in everything) == 200
+    with pytest.raises(UserError, match="no training sentences"):
+        sentences(ParallelCorpus(corpus_of([]), corpus_of([])), tokens=1, seed=1)
