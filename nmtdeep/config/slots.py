@@ -241,6 +241,15 @@ Positions = Annotated[
 # Initialiser
 
 
+CrossAttentionFans = Annotated[
+    Literal["joint", "separate"],
+    Field(
+        description="query, key and value of cross-attention; joint: one d x 3d matrix, as those "
+        "of self-attention are (fairseq); separate: three d x d (release of Zhang et al. 2019)"
+    ),
+]
+
+
 class Glorot(Section):
     """Glorot uniform matrices, N(0, 1/d) embeddings, zero biases: fairseq's and DLCL's start."""
 
@@ -249,6 +258,7 @@ class Glorot(Section):
     embeddings: Literal["normal", "glorot"] = Field(
         "normal", description="normal: N(0, 1/d); glorot: as a matrix (baseline of Xu et al. 2020)"
     )
+    cross_attention: CrossAttentionFans = "joint"
 
 
 class Lipschitz(Section):
@@ -266,6 +276,7 @@ class DepthScaled(Section):
     exponent: Positive = Field(
         0.5, description="0.5: as Eq. 15 is printed; 0.25: as released, and as Table 1 shows"
     )
+    cross_attention: CrossAttentionFans = "joint"
 
 
 class AdminProfile(Section):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, assert_never
+from typing import Any, Literal, assert_never
 
 import torch
 from torch import nn
@@ -10,6 +10,7 @@ from torch import nn
 from nmtdeep.config import slots
 from nmtdeep.config.model import Decoder, Model
 from nmtdeep.config.model import Stack as StackConfig
+from nmtdeep.config.section import Section
 from nmtdeep.model import initialisation
 from nmtdeep.model.initialisation import Sample
 from nmtdeep.model.layers.attention import CrossAttention, SelfAttention
@@ -81,12 +82,12 @@ def initialise(
         sample: sentences to measure on, which the initialiser `admin` needs.
     """
     match model.initialiser:
-        case slots.Glorot(gain=gain, embeddings=embeddings):
-            initialisation.glorot(transformer, gain=gain, embeddings=embeddings, seed=seed)
-        case slots.Lipschitz(scale=scale):
-            initialisation.lipschitz(transformer, scale=scale, seed=seed)
-        case slots.DepthScaled(alpha=alpha, exponent=exponent):
-            initialisation.depth_scaled(transformer, alpha=alpha, exponent=exponent, seed=seed)
+        case slots.Glorot() as chosen:
+            initialisation.glorot(transformer, **_fields(chosen), seed=seed)
+        case slots.Lipschitz() as chosen:
+            initialisation.lipschitz(transformer, **_fields(chosen), seed=seed)
+        case slots.DepthScaled() as chosen:
+            initialisation.depth_scaled(transformer, **_fields(chosen), seed=seed)
         case slots.AdminProfile():
             initialisation.admin(transformer, sample, seed=seed)
         case slots.DeepNormBeta():
@@ -95,6 +96,11 @@ def initialise(
             initialisation.t_fixup(transformer, seed=seed)
         case _ as unknown:
             assert_never(unknown)
+
+
+def _fields(section: Section) -> dict[str, Any]:
+    """A variant's own fields, by name."""
+    return section.model_dump(exclude={"type"})
 
 
 def _stack(model: Model, stack: StackConfig) -> Stack:

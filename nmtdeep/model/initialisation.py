@@ -48,6 +48,7 @@ class Sample(NamedTuple):
 MatrixRule = Callable[[Matrix, Place], float]
 TableRule = Callable[[Tensor], float]
 Law = Literal["uniform", "normal"]
+CrossAttentionFans = Literal["joint", "separate"]
 
 
 def glorot(
@@ -55,13 +56,15 @@ def glorot(
     *,
     gain: float = 1.0,
     embeddings: Literal["normal", "glorot"] = "normal",
+    cross_attention: CrossAttentionFans = "joint",
     seed: int = 0,
 ) -> None:
     """Glorot uniform: W ~ U(-b, b), b = gain sqrt(6 / (fan_in + fan_out)); E ~ N(0, 1/d).
 
     Query, key and value count as one d x 3d matrix, so their bound is gain sqrt(6 / 4d), in
-    cross-attention too (fairseq, and the release of Wang et al. 2019). Biases 0, norms (1, 0), the
-    padding row 0; the embedding bias U(-sqrt(3/d), sqrt(3/d)) (the release of Zhang et al. 2019).
+    cross-attention too (fairseq, and the release of Wang et al. 2019), or there, if these are
+    "separate", as three d x d matrices (the release of Zhang et al. 2019). Biases 0, norms (1, 0),
+    the padding row 0; the embedding bias U(-sqrt(3/d), sqrt(3/d)) (that release again).
     `embeddings="glorot"`: E ~ U(-e, e), e = sqrt(6 / (V + d)), the baseline of Xu et al. 2020.
 
     Raises:
@@ -70,7 +73,7 @@ def glorot(
     normal = embeddings == "normal"
     _fill(
         model,
-        lambda matrix, place: gain * glorot_deviation(matrix),
+        lambda matrix, place: gain * glorot_deviation(matrix, cross_attention),
         _width_deviation if normal else _glorot_table_deviation,
         tables="normal" if normal else "uniform",
         seed=seed,
@@ -96,19 +99,27 @@ def lipschitz(model: Transformer, *, scale: float = 1.0, seed: int = 0) -> None:
 
 
 def depth_scaled(
-    model: Transformer, *, alpha: float = 1.0, exponent: float = 0.5, seed: int = 0
+    model: Transformer,
+    *,
+    alpha: float = 1.0,
+    exponent: float = 0.5,
+    cross_attention: CrossAttentionFans = "joint",
+    seed: int = 0,
 ) -> None:
     """W ~ U(-gamma alpha / sqrt(l), gamma alpha / sqrt(l)) in layer l (Zhang et al. 2019, Eq. 15).
 
-    gamma is Glorot's bound; l counts from 1 in the encoder and again in the decoder. The authors'
-    release has l^(-1/4) in place of l^(-1/2), and so has their Table 1: `exponent=0.25`.
+    gamma is Glorot's bound, see `glorot`; l counts from 1 in the encoder and again in the decoder.
+    The authors' release has l^(-1/4) in place of l^(-1/2), and so has their Table 1:
+    `exponent=0.25`.
 
     Raises:
         ValueError: as `glorot`.
     """
     _fill(
         model,
-        lambda matrix, place: glorot_deviation(matrix) * alpha / math.pow(place.layer, exponent),
+        lambda matrix, place: (
+            glorot_deviation(matrix, cross_attention) * alpha / math.pow(place.layer, exponent)
+        ),
         _width_deviation,
         seed=seed,
     )
@@ -200,9 +211,10 @@ def _variances(model: Transformer, sample: Sample) -> dict[Sublayer, float]:
     return found
 
 
-def glorot_deviation(matrix: Matrix) -> float:
+def glorot_deviation(matrix: Matrix, cross_attention: CrossAttentionFans = "joint") -> float:
     """sqrt(2 / (fan_in + fan_out)): the bound of a uniform law is sqrt(3) times that."""
-    return math.sqrt(2 / (matrix.fan_in + matrix.fan_out))
+    separate = matrix.across and cross_attention == "separate"
+    return math.sqrt(2 / (matrix.fan_in + (matrix.fan_in if separate else matrix.fan_out)))
 
 
 def _width_deviation(table: Tensor) -> float:

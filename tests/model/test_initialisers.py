@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from nmtdeep.model.build import build, initialise
 from nmtdeep.model.initialisation import Sample
+from nmtdeep.model.layers.attention import CrossAttention
 from nmtdeep.model.layers.context import Context
 from nmtdeep.model.transformer import Transformer
 
@@ -99,13 +100,31 @@ def test_lipschitz_bounds_are_one_over_the_root_of_the_inputs(made: Callable) ->
         check(table.detach().double()[1:], 0.25 * 2 / (TYPES + D) / 3)
 
 
+@pytest.mark.parametrize("cross_attention", ["joint", "separate"])
 @pytest.mark.parametrize("exponent", [0.5, 0.25])
-def test_depth_scaled_bounds_fall_with_the_layer(made: Callable, exponent: float) -> None:
-    model, described = made({"type": "depth_scaled", "alpha": 0.8, "exponent": exponent})
+def test_depth_scaled_bounds_fall_with_the_layer(
+    made: Callable, exponent: float, cross_attention: str
+) -> None:
+    chosen = {"type": "depth_scaled", "alpha": 0.8, "exponent": exponent}
+    model, described = made({**chosen, "cross_attention": cross_attention})
     initialise(model, described, seed=1)
     for _, layer, key, _, values in blocks(model):
-        check(values, GLOROT[key] / 3 * 0.64 / layer ** (2 * exponent))
+        square = GLOROT[key]
+        if key.startswith("(qkv") and values.shape == (D, D) and cross_attention == "separate":
+            square = SQUARE if is_across(model, values) else JOINT
+        check(values, square / 3 * 0.64 / layer ** (2 * exponent))
     check(model.target_embedding.weight.detach()[1:], 1 / D, normal=True)
+
+
+def is_across(model: Transformer, values: Tensor) -> bool:
+    """Whether these are rows of a projection of cross-attention."""
+    parts = (one for module in model.modules() for one in projections_of(module))
+    return any(torch.equal(values.float(), rows) for part in parts for rows in part.split(D))
+
+
+def projections_of(module: nn.Module) -> list[Tensor]:
+    cross = isinstance(module, CrossAttention)
+    return [module.query.weight, module.key_value.weight] if cross else []
 
 
 def test_glorot_embeddings(made: Callable) -> None:

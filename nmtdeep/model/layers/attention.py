@@ -191,8 +191,8 @@ class CrossAttention(Sublayer):
 
     def matrices(self) -> Iterator[Matrix]:
         """The four projections."""
-        yield from projections(self.query.weight, ("query",))
-        yield from projections(self.key_value.weight, ("key", "value"))
+        yield from projections(self.query.weight, ("query",), across=True)
+        yield from projections(self.key_value.weight, ("key", "value"), across=True)
         yield matrix(self.output, "output")
 
     def start(self, context: Context) -> MemoryKeyValues:

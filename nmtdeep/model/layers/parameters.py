@@ -20,12 +20,14 @@ class Matrix:
         role: what it is for.
         fan_in: inputs of each output.
         fan_out: outputs of each input; all three of query, key and value together.
+        across: True in cross-attention, which some count as three matrices.
     """
 
     weight: Tensor
     role: Role
     fan_in: int
     fan_out: int
+    across: bool = False
 
 
 def matrix(linear: nn.Linear, role: Role) -> Matrix:
@@ -33,11 +35,11 @@ def matrix(linear: nn.Linear, role: Role) -> Matrix:
     return Matrix(linear.weight, role, linear.in_features, linear.out_features)
 
 
-def projections(weight: Tensor, roles: Iterable[Role]) -> list[Matrix]:
-    """Square blocks of rows, of which three count as one d x 3d matrix (fairseq; Zhang et al.)."""
+def projections(weight: Tensor, roles: Iterable[Role], *, across: bool = False) -> list[Matrix]:
+    """Square blocks of rows, of which three count as one d x 3d matrix."""
     width = weight.shape[1]
     return [
-        Matrix(rows, role, width, 3 * width)
+        Matrix(rows, role, width, 3 * width, across)
         for rows, role in zip(weight.view(-1, width, width), roles, strict=True)
     ]
 
