@@ -218,3 +218,14 @@ def test_training_goes_on_after_inference(model: Transformer) -> None:
     with torch.inference_mode():
         logits(model, SOURCE, TARGET)
     logits(model.train(), SOURCE, TARGET).sum().backward()
+
+
+def test_bf16_is_close_to_fp32(model: Transformer) -> None:
+    model.float()
+    full = logits(model, SOURCE, TARGET)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        mixed = logits(model, SOURCE, TARGET)
+    mixed.float().sum().backward()
+    for one, other in zip(real(mixed.float()), real(full), strict=True):
+        assert (one - other).norm() < 0.1 * other.norm()
+    assert all(one.grad.isfinite().all() for one in model.parameters())
