@@ -19,14 +19,14 @@ from nmtdeep.config import training as config
 from nmtdeep.data.batching import Batch, collate, cut
 from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
 from nmtdeep.errors import UserError
-from nmtdeep.model.build import build, initialise
-from nmtdeep.model.initialisation import Sample, Side
+from nmtdeep.model.initialisation import Side
 from nmtdeep.model.transformer import Stack, Transformer
 from nmtdeep.training.distributed import ALONE
 from nmtdeep.training.feed import upcoming
 from nmtdeep.training.optimiser import make_optimiser
 from nmtdeep.training.schedule import learning_rate
 from nmtdeep.training.state import Progress
+from nmtdeep.training.trainee import fresh_model
 from nmtdeep.training.update import batch_loss, seed_for, train_update
 
 BATCH_TOKENS = 1024
@@ -138,11 +138,7 @@ def prepare(
             "model.embeddings.sharing=decoder, or data with a shared vocabulary"
         )
     batches = sentences(data.corpus("train"), tokens=tokens, seed=recipe.training.seed)
-    model = build(recipe.model, source_types=types[0], target_types=types[1])
-    largest = max(batches, key=lambda batch: batch.target_tokens)
-    sample = Sample(largest.source, largest.target_input)
-    initialise(model, recipe.model, seed=recipe.training.seed, sample=sample)
-    model.to(device)
+    model = fresh_model(recipe, data).to(device)
     _train(model, recipe, data, updates)
     return Probe(model, [batch.to(device) for batch in batches], recipe.training)
 
