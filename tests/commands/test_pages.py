@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from pathlib import Path
 
 import pytest
-from pages import FENCE, ROOT, commands_in_blocks
+from pages import ROOT, commands_in_blocks
 
 from commands.running import Commands
 
@@ -84,19 +83,10 @@ def also_known_as(place: Path, words: tuple[str, ...]) -> None:
         shutil.copytree(place / names[name], place / name, symlinks=True)
 
 
-def write_recipes(place: Path, page: Path) -> None:
-    """The recipes that a page shows under a name: YAML that begins with `# NAME.yaml`."""
-    for fence in FENCE.finditer(page.read_text(encoding="utf-8")):
-        name = re.match(r"# (\S+\.yaml)\n", fence["body"])
-        if name:
-            (place / name[1]).write_text(fence["body"], encoding="utf-8")
-
-
 @pytest.mark.parametrize("page", BEFORE)
 def test_the_commands_of_a_page_run(place: Path, page: str, tmp_path_factory) -> None:
     nmtdeep = Commands(place, tmp_path_factory.mktemp("logs"))
     before = [tuple(line.split()) for line in BEFORE[page]]
-    write_recipes(place, ROOT / page)
     shown = [command.words for command in commands_in_blocks(ROOT / page)]
     assert shown
     for words in [*before, *shown]:
