@@ -90,8 +90,9 @@ def memory(device: torch.device) -> int:
 
 def log_line(record: dict[str, Any]) -> str:
     """One line of `train.log` from one record of `train.jsonl`."""
+    stage = f"stage {record['stage']} | " if "stage" in record else ""
     return (
-        f"epoch {record['epoch']} | update {record['update']}/{record['max_updates']} | "
+        f"{stage}epoch {record['epoch']} | update {record['update']}/{record['max_updates']} | "
         f"loss {record['loss']:.3f} | nll {record['nll']:.3f} | ppl {record['ppl']:.2f} | "
         f"tok/s {short(record['tokens_per_second'])} | upd/s {record['updates_per_second']:.2f} | "
         f"tok/upd {short(record['tokens_per_update'])} | pad {record['padding']:.1%} | "
@@ -178,6 +179,7 @@ class Display:
             "kind": "train",
             "update": progress.update,
             "max_updates": settings.max_updates,
+            **({"stage": progress.stage + 1} if settings.stages else {}),
             "epoch": progress.current_epoch,
             **figures,
             "lr": lr,

@@ -54,6 +54,8 @@ def test_one_run_grows_from_stage_to_stage(nmtdeep, staged):
     assert depth(staged / "checkpoint_last") == (4, 2)
     lines = [one for one in records(staged) if one["kind"] == "train"]
     assert [one["update"] for one in lines] == list(range(1, 15))
+    assert [one["stage"] for one in lines] == sorted(one["stage"] for one in lines)
+    assert [one["stage"] for one in lines[:4]] == [1, 1, 1, 2]
     rates = [one["lr"] for one in lines]
     # The schedule has four updates of warm-up; update 4 is the first of stage 2.
     assert rates[:3] == pytest.approx([1e-7, 1.25e-2, 2.5e-2], rel=1e-4)
