@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from nmtdeep import checkpoint
 from nmtdeep.config import Recipe, slots
@@ -18,6 +19,20 @@ from nmtdeep.training.stages import restarted
 from nmtdeep.training.state import Progress
 
 
+class Grown(NamedTuple):
+    """What growth made.
+
+    Attributes:
+        checkpoint: the deeper model's.
+        source: checkpoint that it was grown from.
+        layers: where each layer of each stack comes from.
+    """
+
+    checkpoint: Path
+    source: Path
+    layers: dict[str, LayerMap]
+
+
 def grow(
     source: Path,
     *,
@@ -27,7 +42,7 @@ def grow(
     strategy: Strategy = "copy_top_group",
     restart_lr: bool = True,
     freeze_copied: bool = False,
-) -> tuple[Path, dict[str, LayerMap]]:
+) -> Grown:
     """Write run directory `out` with the model of `source`, deeper; it can be trained on.
 
     Args:
@@ -37,9 +52,6 @@ def grow(
         strategy: where new layers come from; see `layer_map`.
         restart_lr: the learning-rate schedule goes back to its peak.
         freeze_copied: the old layers stay as they are, and only the new ones train.
-
-    Returns:
-        The checkpoint, and where each layer of each stack comes from.
 
     Raises:
         UserError: if nothing would grow, `out` is a run already or the strategy cannot do it.
@@ -75,7 +87,7 @@ def grow(
             pipeline=old.pipeline,
         )
         checkpoint.point(run.path, checkpoint.LAST, path)
-    return path, maps
+    return Grown(path, old.path, maps)
 
 
 def _deeper(

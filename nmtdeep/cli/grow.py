@@ -55,7 +55,7 @@ def grow(
 
     if source.resolve() == out.resolve():
         raise UserError(f"{out} is the run that grows: choose another --out")
-    path, maps = grow_run(
+    grown = grow_run(
         source,
         out=out,
         encoder=layers if stack in (Side.ENCODER, Side.BOTH) else None,
@@ -64,9 +64,10 @@ def grow(
         restart_lr=restart_lr,
         freeze_copied=freeze_copied,
     )
-    for side, sources in maps.items():
+    typer.echo(f"{grown.checkpoint}: grown from {grown.source}")
+    for side, sources in grown.layers.items():
         typer.echo(f"{side}: {_shown(sources)}")
-    typer.echo(f"{path}: train on with `nmtdeep train {out}/config.yaml --data DIR --out {out}`")
+    typer.echo(f"train on with: nmtdeep train {out}/config.yaml --data DIR --out {out}")
 
 
 def _shown(sources: Sequence[int | None]) -> str:
