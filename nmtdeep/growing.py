@@ -10,10 +10,10 @@ from nmtdeep import checkpoint
 from nmtdeep.config import Recipe, slots
 from nmtdeep.config.model import Model
 from nmtdeep.config.stages import with_depth
-from nmtdeep.config.training import Frozen, Growth
+from nmtdeep.config.training import Frozen, Growth, Strategy
 from nmtdeep.errors import UserError
 from nmtdeep.model.build import build, initialise
-from nmtdeep.model.growth import LayerMap, Strategy, carry_over, layer_map
+from nmtdeep.model.growth import LayerMap, carry_over, layer_maps
 from nmtdeep.training.run_directory import open_run
 from nmtdeep.training.stages import restarted
 from nmtdeep.training.state import Progress
@@ -58,7 +58,10 @@ def grow(
     """
     old = checkpoint.load(source)
     recipe = _deeper(old.recipe, encoder, decoder, strategy, freeze_copied)
-    maps = _maps(old.recipe, recipe, strategy)
+    try:
+        maps = layer_maps(strategy, old.recipe.model, recipe.model)
+    except ValueError as error:
+        raise UserError(str(error)) from error
     if checkpoint.saved(out):
         raise UserError(f"{out} holds a training already: choose another --out")
     types = {
@@ -115,25 +118,14 @@ def _deeper(
     training = training.model_copy(
         update={"growth": Growth(strategy=strategy), "frozen": Frozen(**frozen), "stages": ()}
     )
+    if model == recipe.model:
+        raise UserError(
+            f"the model has {model.encoder.depth}+{model.decoder.depth} layers already: ask for "
+            "more"
+        )
     # Validated anew: the deeper model may be one that cannot be.
     changed = recipe.model_copy(update={"model": model, "training": training})
     return Recipe.model_validate(changed.model_dump())
-
-
-def _maps(old: Recipe, new: Recipe, strategy: Strategy) -> dict[str, LayerMap]:
-    maps = {}
-    for side in ("encoder", "decoder"):
-        before, after = (getattr(recipe.model, side).depth for recipe in (old, new))
-        try:
-            maps[side] = layer_map(strategy, before, after)
-        except ValueError as error:
-            raise UserError(f"{side}: {error}") from error
-    if old.model == new.model:
-        raise UserError(
-            f"the model has {old.model.encoder.depth}+{old.model.decoder.depth} layers already: "
-            "ask for more"
-        )
-    return maps
 
 
 def _without_sample(model: Model) -> Model:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -134,7 +135,7 @@ class SparseBlocks(Learnt):
     @model_validator(mode="after")
     def _check_blocks(self) -> SparseBlocks:
         if isinstance(self.blocks, tuple):
-            ascending = all(a < b for a, b in zip(self.blocks, self.blocks[1:], strict=False))
+            ascending = all(low < high for low, high in pairwise(self.blocks))
             if len(self.blocks) < 2 or self.blocks[0] != 0 or not ascending:
                 raise ValueError(
                     f"blocks {list(self.blocks)} must rise from 0: give each block's boundary, "

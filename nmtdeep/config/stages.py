@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from nmtdeep.config import slots
@@ -71,6 +72,12 @@ def check_stages(model: Model, training: Training) -> None:
                 raise ValueError(
                     f"training.frozen.{side} {frozen} is more than the {depth} layers there are"
                 )
+        whole = all(new % old == 0 for old, new in pairwise(depths))
+        if training.growth.strategy == "stack_all" and not whole:
+            raise ValueError(
+                f"training.growth.strategy: stack_all repeats the whole stack, which {side} depths "
+                f"{depths} do not: let each be a multiple of the one before"
+            )
     if stages:
         _check_schedule(training)
 

@@ -6,15 +6,15 @@ it is copied from. The mechanism is one for all of them.
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch import nn
 
+from nmtdeep.config.model import Model
+from nmtdeep.config.stages import SIDES
+from nmtdeep.config.training import Strategy
 from nmtdeep.model.layers.combination import Combination
 from nmtdeep.model.transformer import Stack, Transformer
 
-Strategy = Literal["copy_top_group", "copy_top_layer", "interpolate", "stack_all", "random"]
 LayerMap = list[int | None]
 
 
@@ -61,6 +61,21 @@ def _interpolated(old: int, new: int) -> LayerMap:
         return [number * old // new for number in range(new)]
     once = 2 * old - new
     return [*range(once), *(number for number in range(once, old) for _ in range(2))]
+
+
+def layer_maps(strategy: Strategy, old: Model, new: Model) -> dict[str, LayerMap]:
+    """The map of each stack, from the models' depths.
+
+    Raises:
+        ValueError: as `layer_map`, naming the stack.
+    """
+    maps = {}
+    for side in SIDES:
+        try:
+            maps[side] = layer_map(strategy, getattr(old, side).depth, getattr(new, side).depth)
+        except ValueError as error:
+            raise ValueError(f"{side}: {error}") from error
+    return maps
 
 
 def carry_over(old: Transformer, new: Transformer, *, encoder: LayerMap, decoder: LayerMap) -> None:

@@ -12,7 +12,7 @@ from nmtdeep.config import Recipe
 from nmtdeep.data.batching import Share, collate
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.model.build import build, initialise
-from nmtdeep.model.growth import LayerMap, carry_over, layer_map
+from nmtdeep.model.growth import carry_over, layer_maps
 from nmtdeep.model.initialisation import Sample
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.distributed import Crew
@@ -70,7 +70,8 @@ class Trainee:
         Its optimiser's moments and its loss scaler start anew (Li et al. 2020's release).
         """
         grown = Trainee(recipe, data, self.device, None, self.crew)
-        carry_over(self.model, grown.model, **layer_maps(self.recipe, recipe))
+        maps = layer_maps(recipe.training.growth.strategy, self.recipe.model, recipe.model)
+        carry_over(self.model, grown.model, **maps)
         return grown
 
     def _restore(self, path: Path) -> None:
@@ -137,12 +138,3 @@ def sample_of(recipe: Recipe, data: DataDirectory) -> Sample:
     chosen = np.sort(draw.choice(len(corpus), min(SAMPLE, len(corpus)), replace=False))
     batch = collate(corpus, chosen)
     return Sample(batch.source, batch.target_input)
-
-
-def layer_maps(old: Recipe, new: Recipe) -> dict[str, LayerMap]:
-    """Where each layer of the new recipe's stacks comes from, by stack."""
-    strategy = new.training.growth.strategy
-    return {
-        "encoder": layer_map(strategy, old.model.encoder.depth, new.model.encoder.depth),
-        "decoder": layer_map(strategy, old.model.decoder.depth, new.model.decoder.depth),
-    }

@@ -107,6 +107,13 @@ def test_the_learning_rate_restarts_at_its_peak(done: int, offset: int, counted:
             "training.frozen.encoder 7 is more than the 6 layers",
         ),
         (
+            {
+                "stages": [{"encoder": 4, "epochs": 1}, {}],
+                "growth": {"strategy": "stack_all"},
+            },
+            r"stack_all repeats the whole stack, which encoder depths \[4, 18\] do not",
+        ),
+        (
             {"stages": [{"encoder": 6, "epochs": 1}, {}], "schedule": {"type": "linear"}},
             "cannot go back to its peak",
         ),
