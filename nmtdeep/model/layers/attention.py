@@ -54,17 +54,17 @@ def attend(
         if mask is not None:
             scores = scores.masked_fill(~mask, -math.inf)
         if causal:
-            scores = scores + _causal(q.shape[2], q.dtype).to(q.device)
+            scores = scores + _causal(q.shape[2], q.dtype, q.device)
         weights = drop(scores.softmax(dim=3), dropout, training=dropout > 0)
         read = weights @ v if relative is None else relative.read(weights, v)
         return read.to(dtype)
 
 
 @lru_cache(maxsize=512)
-def _causal(length: int, dtype: torch.dtype) -> Tensor:
+def _causal(length: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """`(queries, keys)`: 0 where a query may attend, -inf at keys behind it."""
     with torch.inference_mode(False):
-        return torch.full((length, length), -math.inf, dtype=dtype).triu(1)
+        return torch.full((length, length), -math.inf, dtype=dtype, device=device).triu(1)
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:

@@ -96,12 +96,12 @@ class RelativePositions(nn.Module):
         return read + torch.einsum("bhqk,qkd->bhqd", weights, vectors)
 
     def _vectors(self, table: Tensor, queries: int, keys: int) -> Tensor:
-        return F.embedding(_places(queries, keys, self.clip).to(table.device), table)
+        return F.embedding(_places(queries, keys, self.clip, table.device), table)
 
 
 @lru_cache(maxsize=512)
-def _places(queries: int, keys: int, clip: int) -> Tensor:
+def _places(queries: int, keys: int, clip: int, device: torch.device) -> Tensor:
     """Rows of the table for each query and key, the queries being the last of the keys."""
     with torch.inference_mode(False):  # training keeps them for its backward pass
-        own = torch.arange(keys - queries, keys)[:, None]
-        return (torch.arange(keys) - own).clamp(-clip, clip) + clip
+        own = torch.arange(keys - queries, keys, device=device)[:, None]
+        return (torch.arange(keys, device=device) - own).clamp(-clip, clip) + clip
