@@ -47,7 +47,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--sparse-blocks",
         action="store_true",
-        help="encoder layers in blocks of the first stage's depth (Li et al. 2020, Eq. 5)",
+        help="encoder layers in blocks of the first stage's depth (Li et al. 2020, Figure 4)",
     )
     parser.add_argument("--relative", action="store_true", help="relative positions, clipped at 8")
     options = parse(parser, given)

@@ -123,7 +123,7 @@ class DynamicLinear(Learnt):
 
 
 class SparseBlocks(Learnt):
-    """DLCL over the outputs of blocks, residual inside them (Li et al. 2020, Eq. 5)."""
+    """DLCL over the outputs of blocks, residual inside them (Li et al. 2020, Figure 4)."""
 
     type: Literal["sparse_blocks"] = "sparse_blocks"
     blocks: Count | tuple[int, ...] = Field(

@@ -86,7 +86,7 @@ class LinearCombination(Combination):
     With a boundary after every layer this is DLCL (Wang et al. 2019, Eq. 7), pre-norm (Eq. 8) with
     norms before the sum: y_0 as it is, LN_k(y_k) of each later output; post-norm (Eq. 9) with norms
     after it: LN_l(sum) for each row but the first. With boundaries every p layers it is the sparse
-    connection of Li et al. 2020 (Eq. 5). Fixed weights make the dense residual network.
+    connection of Li et al. 2020 (Figure 4). Fixed weights make the dense residual network.
 
     Args:
         boundaries: ascending, from 0; a combination is read after so many layers.

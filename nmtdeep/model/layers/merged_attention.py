@@ -29,7 +29,7 @@ class States:
 class MergedAttention(Sublayer):
     """(Attention(x W_q, m W_k, m W_v) + a) W_o, a_t = (1/t) sum_{j <= t} x_j W_v.
 
-    Zhang et al. 2019, Eq. 17 to 19 (MAtt): the average over the target shares W_v and W_o, biases
+    Zhang et al. 2019, Eq. 16 and 17 (MAtt): the average over the target shares W_v and W_o, biases
     too, with cross-attention, as in the authors' release and as their parameter counts demand (the
     text names W_o alone). No gate, no dropout on the average.
 

@@ -137,7 +137,7 @@ def test_no_boundary_but_the_first_is_the_plain_stack() -> None:
     assert torch.equal(ours[1], theirs[1])
 
 
-def test_sparse_blocks_are_equation_5_of_li() -> None:
+def test_sparse_blocks_are_figure_4_of_li() -> None:
     made = sparse((0, 2, 4), 2)
     reads, top = through(made, x())
     first = layer(1)(layer(0)(x()))
