@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from nmtdeep.cli.recipes import app
 from nmtdeep.config import names, slots
 from nmtdeep.config.load import list_recipes, load_recipe, resolve
-from nmtdeep.errors import ConfigError
+from nmtdeep.errors import ConfigError, UserError
 
 ROOT = Path(__file__).parent.parent
 ENTRIES = list_recipes()
@@ -219,6 +219,16 @@ def test_a_last_component_is_enough_where_it_is_unique() -> None:
         load_recipe("pre-base")
     with pytest.raises(ConfigError, match="a folder of recipes: say one of xu-2020/wmt14-en-de/v1"):
         load_recipe("xu-2020")
+
+
+def test_words_choose_among_the_listed() -> None:
+    found = [
+        line.partition("\t")[0] for line in invoke("list", "zhang", "ds-", "matt").splitlines()
+    ]
+    assert found == [n for n in NAMES if "zhang" in n and "ds-" in n and "matt" in n]
+    assert "zhang-2019/wmt14-en-de/ds-12-matt" in found
+    with pytest.raises(UserError, match="no recipe's name has zhang and lipschitz"):
+        invoke("list", "zhang", "lipschitz")
 
 
 def test_names_sort_as_people_count() -> None:

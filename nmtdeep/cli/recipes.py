@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nmtdeep.errors import UserError
+
 if TYPE_CHECKING:
     from nmtdeep.config.load import RecipeEntry
 
@@ -18,11 +20,19 @@ app = typer.Typer(
 
 
 @app.command("list")
-def list_() -> None:
+def list_(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[WORD]...", help="Only names with each of these, such as sdt 48."),
+    ] = None,
+) -> None:
     """Print the name and the description of every recipe; tab-separated when piped."""
     from nmtdeep.config.load import list_recipes
 
-    entries = list_recipes()
+    wanted = words or ()
+    entries = [one for one in list_recipes() if all(word in one.name for word in wanted)]
+    if not entries:
+        raise UserError(f"no recipe's name has {' and '.join(wanted)}: leave out a word")
     if sys.stdout.isatty():
         _print_table(entries)
         return
