@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from nmtdeep.config import Recipe
 from nmtdeep.config.compare import differences
+from nmtdeep.config.stages import at_stage
 from nmtdeep.data import batching, bpe_dropout
 from nmtdeep.data.batching import Indices, Share
 from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
@@ -110,20 +111,24 @@ def _epoch_corpus(
     )
 
 
-def check_idle(recipe: Recipe, processes: int) -> None:
-    """Every process must have a batch of an update.
+def check_batches(recipe: Recipe, data: DataDirectory, processes: int) -> None:
+    """Every sentence must fit on a device, and every process have a batch, in every stage.
 
     Raises:
-        UserError: with the largest `max_tokens` that gives enough batches.
+        UserError: naming the sentence, or the largest `max_tokens` that gives enough batches.
     """
-    batches = recipe.training.batches
-    at_once = min(batches.max_tokens, batches.group_tokens, batches.tokens_per_update)
-    if -(-batches.tokens_per_update // at_once) < processes:
-        raise UserError(
-            f"updates of {batches.tokens_per_update} tokens in batches of {at_once} leave some of "
-            f"{processes} processes idle: give --max-tokens "
-            f"{-(-batches.tokens_per_update // processes)} or fewer --processes"
-        )
+    corpus = data.corpus("train")
+    lengths = np.stack((corpus.source.lengths, corpus.target.lengths))
+    for number in range(len(recipe.training.stages) or 1):
+        batches = at_stage(recipe, number).training.batches
+        batching.check_budget(lengths, max_tokens=batches.max_tokens)
+        at_once = min(batches.max_tokens, batches.group_tokens, batches.tokens_per_update)
+        if -(-batches.tokens_per_update // at_once) < processes:
+            raise UserError(
+                f"updates of {batches.tokens_per_update} tokens in batches of {at_once} leave some "
+                f"of {processes} processes idle: give --max-tokens "
+                f"{-(-batches.tokens_per_update // processes)} or fewer --processes"
+            )
 
 
 def check_text(recipe: Recipe, data: DataDirectory) -> None:

@@ -18,7 +18,7 @@ from nmtdeep.model.transformer import Transformer
 from nmtdeep.training import stages
 from nmtdeep.training.display import Display
 from nmtdeep.training.distributed import Crew, crew_of, device_of
-from nmtdeep.training.feed import check_idle, check_text, upcoming
+from nmtdeep.training.feed import check_batches, check_text, upcoming
 from nmtdeep.training.run_directory import RunDirectory, open_run
 from nmtdeep.training.signals import noted_signals
 from nmtdeep.training.state import Progress
@@ -69,9 +69,9 @@ def train(
     """
     threads = threads or torch.get_num_threads()
     place = device_of(device, rank=0, processes=processes)
-    check_idle(recipe, processes)
     corpora = DataDirectory.open(data)
     check_text(recipe, corpora)
+    check_batches(recipe, corpora, processes)
     with open_run(out, recipe, corpora.pipeline, overwrite=overwrite) as run:
         newest = run.newest()
         progress = Progress.of(newest) if newest else Progress()

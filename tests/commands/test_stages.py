@@ -113,6 +113,18 @@ def test_another_schedule_of_stages_is_another_run(nmtdeep, staged):
     assert "was trained with another recipe (training.stages" in refused.err
 
 
+def test_batches_of_a_later_stage_are_checked_before_the_first(nmtdeep, tmp_path):
+    late = [one.replace("tokens_per_update: 500", "max_tokens: 7") for one in STAGES]
+    refused = train(nmtdeep, tmp_path / "run", *late)
+    assert refused.code == 2
+    assert "more than max_tokens 7: raise --max-tokens" in refused.err
+    small = [one.replace("tokens_per_update: 500", "tokens_per_update: 400") for one in STAGES]
+    idle = train(nmtdeep, tmp_path / "run", *small, "--processes", 2)
+    assert idle.code == 2
+    assert "updates of 400 tokens in batches of 400 leave some of 2 processes idle" in idle.err
+    assert not list(tmp_path.glob("run/checkpoint_*"))
+
+
 def grow(nmtdeep, source, out, *options):
     return nmtdeep("grow", source, "--out", out, *options)
 
