@@ -32,7 +32,8 @@ def _is_done(recipe: Recipe, progress: Progress) -> bool:
 def begin_next(recipe: Recipe, progress: Progress) -> Progress:
     """The position at the start of the next stage.
 
-    Where updates are made of other sentences from now on, a fresh epoch begins.
+    Where updates are made of other sentences from now on, a fresh epoch begins. Patience begins
+    anew, for a model that has just grown is worse for a while.
     """
     before, after = (at_stage(recipe, progress.stage + more) for more in (0, 1))
     old, new = before.training.batches, after.training.batches
@@ -46,6 +47,7 @@ def begin_next(recipe: Recipe, progress: Progress) -> Progress:
         stage=progress.stage + 1,
         stage_update=progress.update,
         stage_epoch=progress.epoch,
+        stale=0,
         scaler={},
     )
 

@@ -66,8 +66,9 @@ def test_a_stage_ends_after_its_epochs_or_updates() -> None:
 
 
 def test_other_batches_begin_an_epoch() -> None:
-    here = Progress(update=140, epoch=4, next_in_epoch=7, stage=1)
+    here = Progress(update=140, epoch=4, next_in_epoch=7, stage=1, stale=3)
     moved = begin_next(recipe(), here)
+    assert moved.stale == 0
     assert (moved.epoch, moved.next_in_epoch, moved.stage) == (5, 0, 2)
     assert (moved.stage_update, moved.stage_epoch) == (140, 5)
     same = begin_next(recipe([*STAGES[:2], {}]), here)
