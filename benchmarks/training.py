@@ -17,17 +17,12 @@ everything else count nothing in it.
 """
 
 import argparse
-import os
-import platform
-import re
 import statistics
 import sys
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 import naive
-import numpy as np
 import torch
 from contenders import (
     KERNELS,
@@ -38,10 +33,10 @@ from contenders import (
     our_step,
 )
 from floor import Spent, Work, clocks, floor, products, since
+from machine import machine
 from rich.console import Console
 from rich.table import Table
 
-import nmtdeep
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data import batching
 from nmtdeep.data.corpus import RECIPE_FILE, DataDirectory
@@ -129,23 +124,6 @@ def report(found: Measured, work: Work, flops: int, precision: str) -> Table:
             f"{found.losses[row]:.3f}" if row in found.losses else "",
         )
     return table
-
-
-def machine() -> str:
-    """What the figures depend on."""
-    cpu, flags = platform.processor() or platform.machine(), ""
-    information = Path("/proc/cpuinfo")
-    if information.exists():
-        found = dict(re.findall(r"^(model name|flags)\s*: (.*)$", information.read_text(), re.M))
-        cpu = found.get("model name", cpu)
-        wanted = ("avx512f", "avx512_bf16", "amx_bf16")
-        flags = " ".join(flag for flag in wanted if flag in found.get("flags", "").split())
-    return (
-        f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC; {cpu} ({flags or 'no AVX-512'}), "
-        f"{os.cpu_count()} cores, load average "
-        f"{os.getloadavg()[0]:.1f} at the start; nmtdeep {nmtdeep.__version__}, "
-        f"torch {torch.__version__}, numpy {np.__version__}, Python {platform.python_version()}"
-    )
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from training import machine
+from machine import machine
 
 import nmtdeep
 from nmtdeep import checkpoint

@@ -40,7 +40,10 @@ def test_initialisation_prints_a_row_for_each_kind_of_sublayer(
     ]
     assert "-" not in found["encoder", "feed_forward"]
     assert found["decoder", "feed_forward"][1] == "-"  # pre-norm has no beta_LN
-    assert "tiny.yaml, glorot gain=1.0 embeddings=normal, before the first update" in out
+    assert (
+        "tiny.yaml, glorot gain=1.0 embeddings=normal cross_attention=joint, before the first"
+        in out
+    )
 
 
 def test_layers_csv_and_json_say_the_same(nmtdeep: Commands, data: Path) -> None:
