@@ -18,11 +18,10 @@ and no method has a learning rate of its own. That is a comparison of stability,
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
 
-from miniature import add_arguments, cell, parse, recipe, settings, show, unigram_of
-from trials import Record, Trial, train_all
+from miniature import add_arguments, cell, parse, recipe, run, settings, unigram_of
+from trials import Record, Trial
 
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.corpus import DataDirectory
@@ -108,16 +107,5 @@ def rows(records: Sequence[Record]) -> list[list[str]]:
     return table
 
 
-def main() -> None:
-    options = arguments()
-    failed: list[str] = []
-    if not options.table:
-        options.out.mkdir(parents=True, exist_ok=True)
-        failed = train_all(trials(options), jobs=options.jobs)
-    show(options.out, rows)
-    if failed:
-        sys.exit(f"without a result: {', '.join(failed)}")
-
-
 if __name__ == "__main__":
-    main()
+    run(arguments(), trials, rows)

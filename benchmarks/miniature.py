@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
-from trials import Record, results
+from trials import Record, Trial, results, train_all
 
 from nmtdeep.config.load import load_recipe
 from nmtdeep.config.recipe import Recipe
@@ -137,6 +137,21 @@ def groups(out: Path) -> list[list[Record]]:
     for record in results(out):
         found.setdefault(str(record["settings"]), []).append(record)
     return list(found.values())
+
+
+def run(
+    options: argparse.Namespace,
+    trials: Callable[[argparse.Namespace], list[Trial]],
+    rows: Callable[[Sequence[Record]], list[list[str]]],
+) -> None:
+    """Train what is not trained yet, unless only the table is asked for, and show all results."""
+    failed: list[str] = []
+    if not options.table:
+        options.out.mkdir(parents=True, exist_ok=True)
+        failed = train_all(trials(options), jobs=options.jobs)
+    show(options.out, rows)
+    if failed:
+        sys.exit(f"without a result: {', '.join(failed)}")
 
 
 def show(out: Path, rows: Callable[[Sequence[Record]], list[list[str]]]) -> None:

@@ -16,11 +16,10 @@ interrupted has none.
 
 import argparse
 import statistics
-import sys
 from collections.abc import Sequence
 
-from miniature import add_arguments, cell, parse, recipe, settings, show, unigram_of
-from trials import Record, Trial, train_all
+from miniature import add_arguments, cell, parse, recipe, run, settings, unigram_of
+from trials import Record, Trial
 
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.corpus import DataDirectory
@@ -123,16 +122,5 @@ def cost(records: Sequence[Record], method: str, clock: str) -> tuple[str, str]:
     )
 
 
-def main() -> None:
-    options = arguments()
-    failed: list[str] = []
-    if not options.table:
-        options.out.mkdir(parents=True, exist_ok=True)
-        failed = train_all(trials(options), jobs=options.jobs)
-    show(options.out, rows)
-    if failed:
-        sys.exit(f"without a result: {', '.join(failed)}")
-
-
 if __name__ == "__main__":
-    main()
+    run(arguments(), trials, rows)

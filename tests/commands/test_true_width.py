@@ -31,8 +31,11 @@ def test_slices_go_on_until_all_are_scored(folder, tmp_path):
     for name, one in results.items():
         assert one["updates"] == 6
         assert {score["metric"] for score in one["scores"]} >= {"bleu", "chrf"}
-        assert one["parameters"] > results["pre-norm-1+1"]["parameters"] - 1
         assert name in done.stdout
+    layers = 16 * 16 * (4 + 8) + 2 * 16 * 32 * 2  # weights of one more layer on both sides
+    for method in ("pre-norm", "admin"):
+        one, two = (results[f"{method}-{depth}+{depth}"]["parameters"] for depth in (1, 2))
+        assert layers < two - one < 1.2 * layers
     refused = run(folder, tmp_path / "other", 5, "training.schedule.lr=x")
     assert refused.returncode == 1
     assert "training.schedule.lr" in refused.stderr
