@@ -7,13 +7,17 @@ with a table.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
+import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+
+from nmtdeep.decoding.top import best_of_each, first_of_each, top_of_each
 
 Penalty = Callable[[int], float]
 
@@ -22,14 +26,17 @@ class SearchState(Protocol):
     """What a step remembers, rows grouped by sentence."""
 
     def select(self, rows: Tensor, sentences: Tensor | None) -> None:
-        """Reorder hypotheses `rows`; `sentences` are those that stay, None if all do."""
+        """Keep hypotheses `rows`; `sentences` are those that stay, None if all do."""
 
 
 class Step(Protocol):
     """One decoding step."""
 
     def __call__(self, tokens: Tensor, state: SearchState) -> Tensor:
-        """Log-probabilities `(rows, types)` after the newest `tokens` `(rows,)`."""
+        """Log-probabilities `(rows, types)` after the newest `tokens` `(rows,)`.
+
+        The search writes into them.
+        """
 
 
 @dataclass(frozen=True)
@@ -71,28 +78,24 @@ def length_penalty(form: str, alpha: float) -> Penalty:
             raise ValueError(f"unknown length penalty {form}")
 
 
-class Grown(NamedTuple):
-    """Unfinished hypotheses.
+class Expansion(NamedTuple):
+    """What one step of a search decided, row by row of the sentences that were active.
 
     Attributes:
-        tokens: `(sentences, size, length)` ids so far.
-        sums: `(sentences, size, length)` log-probability up to each of them.
+        active: which sentences these are.
+        origin: `(sentences, size)`, the hypothesis that each of those that go on grew from.
+        token: what it got.
+        total: its log-probability.
+        ended_origin: `(sentences, size)`, the same of candidates that ended the sentence.
+        ended_total: -inf where there is none.
     """
 
-    tokens: Tensor
-    sums: Tensor
-
-    def grow(self, origin: Tensor, token: Tensor, score: Tensor) -> Grown:
-        """Go on from hypotheses `origin` with `token`, each `(sentences, size)`."""
-        index = origin[:, :, None].expand(-1, -1, self.tokens.shape[2])
-        return Grown(
-            torch.cat((self.tokens.gather(1, index), token[:, :, None]), dim=2),
-            torch.cat((self.sums.gather(1, index), score[:, :, None].double()), dim=2),
-        )
-
-    def keep(self, sentences: Tensor) -> Grown:
-        """Drop the other sentences."""
-        return Grown(self.tokens[sentences], self.sums[sentences])
+    active: list[int]
+    origin: Tensor
+    token: Tensor
+    total: Tensor
+    ended_origin: Tensor
+    ended_total: Tensor
 
 
 @torch.inference_mode()
@@ -113,9 +116,12 @@ def beam(
     finished hypotheses or reaches its length limit, where the end is forced. The first token may
     not be the end. Ties go to the lower index.
 
+    Which sentences are done is all that the host reads at a step.
+
     Args:
-        step: next log-probabilities; called with `eos` first.
-        state: for `sentences * size` rows; reordered through its `select`.
+        step: next log-probabilities; called with `eos` first, one row for each sentence, and from
+            then on with `size` rows for each.
+        state: reordered through its `select`.
         max_lengths: `(sentences,)` tokens at most, end of sentence included.
         size: beam size.
         eos: id that starts and ends a sentence.
@@ -123,120 +129,133 @@ def beam(
         penalty: divisor of a hypothesis of that many tokens.
     """
     device = max_lengths.device
-    count = len(max_lengths)
-    finished: list[list[Hypothesis]] = [[] for _ in range(count)]
-    active = torch.arange(count, device=device)
-    tokens = torch.full((count * size,), eos, device=device)
-    grown = Grown(
-        torch.empty((count, size, 0), dtype=torch.int64, device=device),
-        torch.empty((count, size, 0), dtype=torch.float64, device=device),
-    )
-    scores: Tensor | None = None
-    length = 0
-    while len(active):
-        length += 1
-        log_probs = step(tokens, state).view(len(active), size, -1)
-        if scores is None:
-            # All hypotheses of a sentence are alike before the first token: keep one.
-            scores = torch.full((count, size), -math.inf, dtype=log_probs.dtype, device=device)
-            scores[:, 0] = 0
-        totals = _allowed(log_probs, length, max_lengths[active], eos, forbidden)
-        totals += scores[:, :, None]
-        best, origin, token = _candidates(totals, size)
-        ends = token == eos
-        for place, ended in _ended(grown, best, origin, ends, size, penalty, eos):
-            finished[int(active[place])].append(ended)
-        scores, origin, token = _continue(best, origin, token, ends, size)
-        grown = grown.grow(origin, token, scores)
-        limit = max_lengths[active].tolist()
-        going = [
-            place
-            for place, sentence in enumerate(active.tolist())
-            if len(finished[sentence]) < size and length < limit[place]
-        ]
-        rows = origin + torch.arange(len(active), device=device)[:, None] * size
+    limits = max_lengths.tolist()
+    active = list(range(len(limits)))
+    finished = torch.zeros(len(active), dtype=torch.int64, device=device)
+    totals = torch.zeros(len(active), 1, device=device)
+    tokens = torch.full((len(active),), eos, device=device)
+    history: list[Expansion] = []
+    while active:
+        log_probs = step(tokens, state)
+        room = [limits[sentence] - len(history) for sentence in active]
+        _forbid(
+            log_probs.view(len(active), -1, log_probs.shape[1]), room, not history, eos, forbidden
+        )
+        found = _expand(active, log_probs, totals.to(log_probs.dtype), size, eos)
+        history.append(found)
+        finished += found.ended_total.isfinite().sum(dim=1)
+        full = (finished >= size).tolist()
+        done = [enough or left <= 1 for enough, left in zip(full, room, strict=True)]
+        first = torch.arange(len(active), device=device)[:, None] * totals.shape[1]
+        rows, token, totals = found.origin + first, found.token, found.total
         stay = None
-        if len(going) < len(active):
-            stay = torch.tensor(going, dtype=torch.int64, device=device)
-            active, grown, scores = active[stay], grown.keep(stay), scores[stay]
-            token, rows = token[stay], rows[stay]
-        if len(active):
+        if any(done):
+            places = _closed_up(done)
+            active = [active[place] for place in places]
+            stay = torch.tensor(places, dtype=torch.int64, device=device)
+            rows, token, totals, finished = (part[stay] for part in (rows, token, totals, finished))
+        if active:
             state.select(rows.flatten(), stay)
             tokens = token.flatten()
-    return [sorted(found, key=lambda one: -one.score)[:size] for found in finished]
+    return _read_out(history, len(limits), size, eos, penalty)
 
 
-def _allowed(
-    log_probs: Tensor, length: int, limits: Tensor, eos: int, forbidden: Sequence[int]
-) -> Tensor:
-    """A copy of `(sentences, size, types)` with -inf where a token may not come."""
-    totals = log_probs.clone()
+def _forbid(
+    log_probs: Tensor, room: Sequence[int], first: bool, eos: int, forbidden: Sequence[int]
+) -> None:
+    """Write -inf into `(sentences, hypotheses, types)` where a token may not come.
+
+    Args:
+        room: of each sentence, how many tokens it may still get.
+        first: whether this is the first token.
+    """
     for token in forbidden:
-        totals[:, :, token] = -math.inf
-    if length == 1:
+        log_probs[:, :, token] = -math.inf
+    full = [place for place, left in enumerate(room) if left <= 1]
+    if full:
+        ending = log_probs[full, :, eos]
+    if first:
         # An end as first token is allowed only where there is room for nothing else.
-        totals[:, :, eos].masked_fill_((limits > 1)[:, None], -math.inf)
-    full = limits <= length
-    if bool(full.any()):
-        ending = log_probs[full][:, :, eos]
-        totals[full] = -math.inf
-        totals[full, :, eos] = ending
-    return totals
+        log_probs[:, :, eos] = -math.inf
+    if full:
+        log_probs[full] = -math.inf
+        log_probs[full, :, eos] = ending
 
 
-def _candidates(totals: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Best 2 * size continuations `(sentences, candidates)`: score, hypothesis and token."""
-    types = totals.shape[2]
-    flat = totals.flatten(1)
-    count = min(2 * size, flat.shape[1])
-    best, index = flat.topk(count, dim=1)
-    index = _lowest(flat, best[:, -1:], index).sort(dim=1).values
+def _expand(active: list[int], log_probs: Tensor, totals: Tensor, size: int, eos: int) -> Expansion:
+    """The best continuations of hypotheses with `totals` `(sentences, hypotheses)` so far."""
+    if size == 1:
+        best, token = best_of_each(log_probs)
+        best = totals + best
+        origin = torch.zeros_like(token)
+        ended = best.masked_fill(token != eos, -math.inf)
+        return Expansion(active, origin, token, best, origin, ended)
+    best, origin, token = _candidates(log_probs, totals, size, eos)
+    ends = token == eos
+    ended = best.masked_fill(~ends, -math.inf)[:, :size]
+    order = ends.to(torch.int8).sort(dim=1, stable=True).indices[:, :size]
+    going = best.masked_fill(ends, -math.inf)
+    going, from_, next_ = (part.gather(1, order) for part in (going, origin, token))
+    return Expansion(active, from_, next_, going, origin[:, :size], ended)
+
+
+def _candidates(
+    log_probs: Tensor, totals: Tensor, size: int, eos: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Best 2 * size continuations `(sentences, 2 * size)`: total, hypothesis and token.
+
+    Where there are fewer, the rest are ends with a total of -inf.
+    """
+    each = min(2 * size, log_probs.shape[1])
+    token = top_of_each(log_probs, each)
+    flat = (log_probs.gather(1, token) + totals.view(-1, 1)).view(len(totals), -1)
+    token = token.view(flat.shape)
+    index = first_of_each(flat, min(2 * size, flat.shape[1]))
     best, order = flat.gather(1, index).sort(dim=1, descending=True, stable=True)
     index = index.gather(1, order)
-    return best, index // types, index % types
+    origin, token = index // each, token.gather(1, index)
+    missing = (0, 2 * size - index.shape[1])
+    return (
+        F.pad(best, missing, value=-math.inf),
+        F.pad(origin, missing),
+        F.pad(token, missing, value=eos),
+    )
 
 
-def _lowest(flat: Tensor, least: Tensor, index: Tensor) -> Tensor:
-    """`index` of the best of each row, ties for the last place (`least`) given to the lowest.
-
-    `topk` gives it to any of them.
-    """
-    count = index.shape[1]
-    crowded = ((flat >= least).sum(dim=1, keepdim=True) > count) & least.isfinite()
-    if not bool(crowded.any()):
-        return index
-    above, tied = flat > least, flat == least
-    room = count - above.sum(dim=1, keepdim=True)
-    chosen = above | (tied & (tied.cumsum(dim=1) <= room))
-    return chosen.to(torch.uint8).topk(count, dim=1).indices
+def _closed_up(done: Sequence[bool]) -> list[int]:
+    """Places that are not done, the last of them moved to where one fell empty before them."""
+    going = [place for place, over in enumerate(done) if not over]
+    return [going.pop() if done[place] else place for place in range(len(going))]
 
 
-def _ended(
-    grown: Grown,
-    best: Tensor,
-    origin: Tensor,
-    ends: Tensor,
-    size: int,
-    penalty: Penalty,
-    eos: int,
-) -> Iterator[tuple[int, Hypothesis]]:
-    """Candidates that end a sentence and rank among its first `size`, with the sentence's place."""
-    for place, rank in (ends & best.isfinite())[:, :size].nonzero().tolist():
-        row = int(origin[place, rank])
-        log_prob = float(best[place, rank])
-        tokens = (*grown.tokens[place, row].tolist(), eos)
-        sums = [0.0, *grown.sums[place, row].tolist(), log_prob]
-        each = tuple(after - before for before, after in pairwise(sums))
-        yield place, Hypothesis(tokens, log_prob, log_prob / penalty(len(tokens)), each)
+def _read_out(
+    history: Sequence[Expansion], count: int, size: int, eos: int, penalty: Penalty
+) -> list[list[Hypothesis]]:
+    """The best finished hypotheses of each sentence, each followed back to its beginning."""
+    origins = np.zeros((len(history), count, size), dtype=np.int64)
+    tokens, totals = origins.copy(), np.zeros(origins.shape)
+    found: list[list[tuple[float, float, int, int]]] = [[] for _ in range(count)]
+    for length, one in enumerate(history):
+        origins[length, one.active] = one.origin.cpu()
+        tokens[length, one.active] = one.token.cpu()
+        totals[length, one.active] = one.total.double().cpu()
+        ended, origin = one.ended_total.double().cpu().numpy(), one.ended_origin.cpu().numpy()
+        for place, rank in zip(*np.isfinite(ended).nonzero(), strict=True):
+            total = float(ended[place, rank])
+            score = total / penalty(length + 1)
+            found[one.active[place]].append((score, total, length, int(origin[place, rank])))
+    chosen = [sorted(each, key=lambda one: -one[0])[:size] for each in found]
 
+    def hypothesis(sentence: int, score: float, total: float, length: int, row: int) -> Hypothesis:
+        ids, sums = [eos], [total]
+        for place in reversed(range(length)):
+            ids.append(int(tokens[place, sentence, row]))
+            sums.append(float(totals[place, sentence, row]))
+            row = int(origins[place, sentence, row])
+        each = tuple(after - before for before, after in pairwise([0.0, *reversed(sums)]))
+        return Hypothesis(tuple(reversed(ids)), total, score, each)
 
-def _continue(
-    best: Tensor, origin: Tensor, token: Tensor, ends: Tensor, size: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The first `size` candidates that do not end: score, hypothesis and token."""
-    order = ends.to(torch.int8).sort(dim=1, stable=True).indices[:, :size]
-    scores = best.masked_fill(ends, -math.inf).gather(1, order)
-    return scores, origin.gather(1, order), token.gather(1, order)
+    return [[hypothesis(sentence, *one) for one in each] for sentence, each in enumerate(chosen)]
 
 
 @torch.inference_mode()
@@ -265,16 +284,18 @@ def sample(
         top_p: draw from the smallest set of tokens whose mass reaches p (Holtzman et al. 2020).
         generator: source of randomness.
     """
-    count = len(max_lengths)
-    rows = torch.arange(count, device=max_lengths.device)
-    tokens = torch.full((count,), eos, device=max_lengths.device)
-    drawn: list[list[int]] = [[] for _ in range(count)]
-    each: list[list[float]] = [[] for _ in range(count)]
+    limits = max_lengths.tolist()
+    rows = torch.arange(len(limits), device=max_lengths.device)
+    tokens = torch.full_like(rows, eos)
+    drawn: list[list[int]] = [[] for _ in limits]
+    each: list[list[float]] = [[] for _ in limits]
     length = 0
     while len(rows):
-        length += 1
         log_probs = step(tokens, state)
-        allowed = _allowed(log_probs[:, None], length, max_lengths[rows], eos, forbidden)[:, 0]
+        allowed = log_probs.clone()
+        room = [limits[row] - length for row in rows.tolist()]
+        _forbid(allowed[:, None], room, not length, eos, forbidden)
+        length += 1
         shaped = _truncated((allowed / temperature).softmax(dim=1), top_k, top_p)
         tokens = torch.multinomial(shaped, 1, generator=generator)[:, 0]
         chosen = log_probs.gather(1, tokens[:, None])[:, 0].tolist()

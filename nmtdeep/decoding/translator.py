@@ -240,7 +240,7 @@ class Translator:
         settings = self.settings
         source = source.to(self.device)
         rows = 1 if settings.sampling else settings.beam
-        state = EnsembleState([model.start(model.encode(source), rows) for model in self.models])
+        state = EnsembleState([model.start(model.encode(source)) for model in self.models])
         real = (source != PAD).sum(dim=1)
         limits = (real * settings.max_length_factor).long() + settings.max_length_constant
         if settings.sampling is None:
@@ -260,7 +260,7 @@ class Translator:
     def _draw(self, source: Tensor, limits: Tensor, how: Sampling) -> list[list[Hypothesis]]:
         if self._generator is None:
             self._generator = torch.Generator(self.device).manual_seed(how.seed)
-        state = EnsembleState([model.start(model.encode(source), 1) for model in self.models])
+        state = EnsembleState([model.start(model.encode(source)) for model in self.models])
         return sample(
             self._step,
             state,

@@ -149,9 +149,9 @@ def test_finished_sentences_leave_the_batch_and_change_nothing() -> None:
         assert [one.tokens for one in together[sentence]] == [one.tokens for one in alone]
         assert [one.score for one in together[sentence]] == [one.score for one in alone]
         calls.append(len(own.calls))
-    # At each step, as many rows as there are unfinished sentences times the beam.
+    # At first one row a sentence, then as many as there are unfinished sentences times the beam.
     assert table.calls == [
-        size * sum(count > step for count in calls) for step in range(max(calls))
+        (size if step else 1) * sum(count > step for count in calls) for step in range(max(calls))
     ]
     assert len(set(table.calls)) > 2
 
