@@ -17,9 +17,13 @@ from nmtdeep.checkpoint import Loaded, load
 from nmtdeep.data.batching import cut, pad, sort_by_length
 from nmtdeep.decoding.search import Hypothesis, SearchState, beam, length_penalty, sample
 from nmtdeep.errors import CheckpointError, UserError
+from nmtdeep.model.layers.packed import PackedLinear, QuantisedLinear
+from nmtdeep.model.packing import pack
 from nmtdeep.model.transformer import DecoderState, Transformer
 from nmtdeep.text.pipeline import Form, TextPipeline
 from nmtdeep.text.vocabulary import EOS, PAD
+
+Quantisation = Literal["int8"]
 
 
 @dataclass(frozen=True)
@@ -124,7 +128,7 @@ class Translator:
         self.models = [model.eval() for model in models]
         self.pipeline = pipeline
         self.settings = settings
-        self.device = models[0].output.weight.device
+        self.device = models[0].target_embedding.weight.device
         self.cut_lines = 0
         self._lines = 0
         self._generator: torch.Generator | None = None
@@ -137,6 +141,7 @@ class Translator:
         input_form: Form | None = None,
         device: str = "auto",
         precision: str = "auto",
+        quantise: Quantisation | None = None,
         threads: int | None = None,
     ) -> Translator:
         """Read one run or checkpoint, or several as an ensemble; settings are the first one's.
@@ -151,7 +156,9 @@ class Translator:
         chosen = settings_of(loaded[0])
         if input_form:
             chosen = replace(chosen, input_form=input_form)
-        return cls.of(loaded, chosen, device=device, precision=precision, threads=threads)
+        return cls.of(
+            loaded, chosen, device=device, precision=precision, quantise=quantise, threads=threads
+        )
 
     @classmethod
     def of(
@@ -161,6 +168,7 @@ class Translator:
         *,
         device: str = "auto",
         precision: str = "auto",
+        quantise: Quantisation | None = None,
         threads: int | None = None,
     ) -> Translator:
         """The same from models that were read already."""
@@ -175,6 +183,11 @@ class Translator:
         place = resolve_device(device)
         dtype = _decoding_dtype(precision, place)
         models = [one.model.to(place, dtype) for one in loaded]
+        for model in models:
+            if quantise:
+                _quantise(model, precision)
+            else:
+                pack(model, PackedLinear)
         return cls(models, loaded[0].pipeline, settings)
 
     def translate(self, lines: Iterable[str], *, buffer: int = 4000) -> Iterator[Translation]:
@@ -345,3 +358,15 @@ def _decoding_dtype(precision: str, device: torch.device) -> torch.dtype:
     if precision == "fp16" and device.type == "cpu":
         raise UserError("fp16 needs a GPU: use --precision bf16 or fp32 on a CPU")
     return known[precision]
+
+
+def _quantise(model: Transformer, precision: str) -> None:
+    if precision not in ("auto", "fp32"):
+        raise UserError(f"int8 and {precision} do not go together: leave out --precision")
+    if model.output.weight.device.type != "cpu":
+        raise UserError("int8 needs a CPU: use --device cpu, or --precision bf16 on a GPU")
+    if not pack(model, QuantisedLinear):
+        raise UserError(
+            "this build of torch has no int8 linear maps by oneDNN: leave out --quantize, or use "
+            "--precision bf16"
+        )

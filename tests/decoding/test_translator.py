@@ -255,6 +255,6 @@ def test_bf16_translates(translator: Make, tiny_run: Any) -> None:
     # Of the same text: the two searches may end with different hypotheses.
     found = [log_probabilities(one, tiny_run.sources, texts) for one in (rough, exact)]
     scores = [[one.log_prob / len(one.tokens) for one in part] for part in found]
-    assert rough.models[0].output.weight.dtype == torch.bfloat16
+    assert rough.models[0].target_embedding.weight.dtype == torch.bfloat16
     assert scores[0] == pytest.approx(scores[1], abs=0.05)
     assert scores[0] != scores[1]

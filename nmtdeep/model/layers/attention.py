@@ -16,6 +16,9 @@ from nmtdeep.model.layers.parameters import Matrix, matrix, projections
 from nmtdeep.model.layers.positions import RelativePositions
 from nmtdeep.model.layers.slots import Slots, exact, keep
 
+# On a CPU torch's softmax of shorter rows than its vectors are wide is ten times slower.
+FEWEST_KEYS = 16
+
 
 def attend(
     q: Tensor,
@@ -223,16 +226,19 @@ class MemoryKeyValues:
     """
 
     def __init__(self, keys: Tensor, values: Tensor, mask: Tensor | None) -> None:
+        if mask is None:
+            mask = keys.new_ones((len(keys), 1, 1, keys.shape[2]), dtype=torch.bool)
+        missing = max(0, FEWEST_KEYS - keys.shape[2])
         # In one piece, or every step would copy them for its matrix products.
-        self.keys = exact(keys).contiguous()
-        self.values = exact(values).contiguous()
-        self.bias = None if mask is None else self.keys.new_zeros(()).where(mask, -math.inf)
+        self.keys = F.pad(exact(keys), (0, 0, 0, missing)).contiguous()
+        self.values = F.pad(exact(values), (0, 0, 0, missing)).contiguous()
+        self.bias = self.keys.new_zeros(()).where(F.pad(mask, (0, missing)), -math.inf)
 
     def select(self, rows: Tensor, sentences: Tensor | None) -> None:
         """Keep `sentences`."""
         if sentences is not None:
             self.keys, self.values = keep(self.keys, sentences), keep(self.values, sentences)
-            self.bias = None if self.bias is None else self.bias[sentences]
+            self.bias = self.bias[sentences]
 
 
 class CrossAttention(Sublayer):
