@@ -17,8 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nmtdeep.decoding.top import best_of_each, first_of_each, top_of_each
-
+BLOCK = 64
 Penalty = Callable[[int], float]
 
 
@@ -108,13 +107,16 @@ def beam(
     eos: int,
     forbidden: Sequence[int] = (),
     penalty: Penalty = no_penalty,
+    wanted: int | None = None,
 ) -> list[list[Hypothesis]]:
-    """The best `size` hypotheses of each sentence, best first.
+    """The best hypotheses of each sentence, best first.
 
     fairseq's rules: of the best 2 * size continuations, those that end a sentence count if they
     rank among the first `size`; the best `size` others go on; a sentence is done when it has `size`
     finished hypotheses or reaches its length limit, where the end is forced. The first token may
-    not be the end. Ties go to the lower index.
+    not be the end. Ties go to the lower index. A sentence is left earlier if nothing unfinished can
+    still come among the best `wanted`, by a bound on its score: at most its sum so far, divided by
+    the penalty of the greatest length.
 
     Which sentences are done is all that the host reads at a step.
 
@@ -126,26 +128,33 @@ def beam(
         size: beam size.
         eos: id that starts and ends a sentence.
         forbidden: ids never produced.
-        penalty: divisor of a hypothesis of that many tokens.
+        penalty: divisor of a hypothesis of that many tokens; never less for more tokens.
+        wanted: how many are returned; None: `size`.
     """
     device = max_lengths.device
     limits = max_lengths.tolist()
     active = list(range(len(limits)))
     finished = torch.zeros(len(active), dtype=torch.int64, device=device)
+    wanted = size if wanted is None else wanted
+    scores = torch.full((len(active), wanted), -math.inf, dtype=torch.float64, device=device)
+    reach = torch.tensor([penalty(limit) for limit in limits], dtype=torch.float64, device=device)
     totals = torch.zeros(len(active), 1, device=device)
     tokens = torch.full((len(active),), eos, device=device)
     history: list[Expansion] = []
     while active:
         log_probs = step(tokens, state)
         room = [limits[sentence] - len(history) for sentence in active]
-        _forbid(
+        forbid(
             log_probs.view(len(active), -1, log_probs.shape[1]), room, not history, eos, forbidden
         )
         found = _expand(active, log_probs, totals.to(log_probs.dtype), size, eos)
         history.append(found)
         finished += found.ended_total.isfinite().sum(dim=1)
-        full = (finished >= size).tolist()
-        done = [enough or left <= 1 for enough, left in zip(full, room, strict=True)]
+        ended = found.ended_total.double() / penalty(len(history))
+        scores = torch.cat((scores, ended), dim=1).topk(wanted, dim=1).values
+        hopeless = found.total.amax(dim=1).double() / reach <= scores[:, -1]
+        over = ((finished >= size) | hopeless).tolist()
+        done = [ended or left <= 1 for ended, left in zip(over, room, strict=True)]
         first = torch.arange(len(active), device=device)[:, None] * totals.shape[1]
         rows, token, totals = found.origin + first, found.token, found.total
         stay = None
@@ -153,14 +162,15 @@ def beam(
             places = _closed_up(done)
             active = [active[place] for place in places]
             stay = torch.tensor(places, dtype=torch.int64, device=device)
-            rows, token, totals, finished = (part[stay] for part in (rows, token, totals, finished))
+            rows, token, totals = rows[stay], token[stay], totals[stay]
+            finished, scores, reach = finished[stay], scores[stay], reach[stay]
         if active:
             state.select(rows.flatten(), stay)
             tokens = token.flatten()
-    return _read_out(history, len(limits), size, eos, penalty)
+    return _read_out(history, len(limits), size, wanted, eos, penalty)
 
 
-def _forbid(
+def forbid(
     log_probs: Tensor, room: Sequence[int], first: bool, eos: int, forbidden: Sequence[int]
 ) -> None:
     """Write -inf into `(sentences, hypotheses, types)` where a token may not come.
@@ -185,7 +195,7 @@ def _forbid(
 def _expand(active: list[int], log_probs: Tensor, totals: Tensor, size: int, eos: int) -> Expansion:
     """The best continuations of hypotheses with `totals` `(sentences, hypotheses)` so far."""
     if size == 1:
-        best, token = best_of_each(log_probs)
+        best, token = _best_of_each(log_probs)
         best = totals + best
         origin = torch.zeros_like(token)
         ended = best.masked_fill(token != eos, -math.inf)
@@ -207,10 +217,10 @@ def _candidates(
     Where there are fewer, the rest are ends with a total of -inf.
     """
     each = min(2 * size, log_probs.shape[1])
-    token = top_of_each(log_probs, each)
+    token = _top_of_each(log_probs, each)
     flat = (log_probs.gather(1, token) + totals.view(-1, 1)).view(len(totals), -1)
     token = token.view(flat.shape)
-    index = first_of_each(flat, min(2 * size, flat.shape[1]))
+    index = _first_of_each(flat, min(2 * size, flat.shape[1]))
     best, order = flat.gather(1, index).sort(dim=1, descending=True, stable=True)
     index = index.gather(1, order)
     origin, token = index // each, token.gather(1, index)
@@ -222,6 +232,51 @@ def _candidates(
     )
 
 
+def _best_of_each(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The greatest of each row and where it stands first, `(rows, 1)` each."""
+    inside = _top_blocks(x, 1)
+    best, place = x.gather(1, inside).max(dim=1, keepdim=True)
+    return best, inside.gather(1, place)
+
+
+def _top_of_each(x: Tensor, count: int) -> Tensor:
+    """Columns of the `count` greatest elements of each row, ascending; ties go to the first ones.
+
+    They lie in the `count` blocks of columns with the greatest maxima: a scan for maxima and a
+    choice among few are much faster than `topk` on rows of thousands.
+    """
+    inside = _top_blocks(x, count)
+    return inside.gather(1, _first_of_each(x.gather(1, inside), count))
+
+
+def _top_blocks(x: Tensor, count: int) -> Tensor:
+    """Columns, ascending, of the `count` blocks with the greatest maxima, and of the last ones."""
+    columns = torch.arange(x.shape[1], device=x.device)
+    blocks = x.shape[1] // BLOCK
+    if blocks <= count:
+        return columns.expand(len(x), -1)
+    whole, rest = columns[: blocks * BLOCK].view(blocks, BLOCK), columns[blocks * BLOCK :]
+    chosen = _first_of_each(x[:, : blocks * BLOCK].unflatten(1, whole.shape).amax(dim=2), count)
+    return torch.cat((whole[chosen].flatten(1), rest.expand(len(x), -1)), dim=1)
+
+
+def _first_of_each(x: Tensor, count: int) -> Tensor:
+    """Columns of the `count` greatest elements of each row, ascending; ties go to the first ones.
+
+    `topk` gives the last place to any of those that tie for it.
+    """
+    best, index = x.topk(count, dim=1)
+    least = best[:, -1:]
+    crowded = ((x >= least).sum(dim=1, keepdim=True) > count) & least.isfinite()
+    # Asking costs a GPU more than the few operations that are saved.
+    if x.device.type != "cpu" or bool(crowded.any()):
+        above, tied = x > least, x == least
+        room = count - above.sum(dim=1, keepdim=True)
+        chosen = above | (tied & (tied.cumsum(dim=1) <= room))
+        index = chosen.to(torch.uint8).topk(count, dim=1).indices
+    return index.sort(dim=1).values
+
+
 def _closed_up(done: Sequence[bool]) -> list[int]:
     """Places that are not done, the last of them moved to where one fell empty before them."""
     going = [place for place, over in enumerate(done) if not over]
@@ -229,9 +284,9 @@ def _closed_up(done: Sequence[bool]) -> list[int]:
 
 
 def _read_out(
-    history: Sequence[Expansion], count: int, size: int, eos: int, penalty: Penalty
+    history: Sequence[Expansion], count: int, size: int, wanted: int, eos: int, penalty: Penalty
 ) -> list[list[Hypothesis]]:
-    """The best finished hypotheses of each sentence, each followed back to its beginning."""
+    """The best `wanted` hypotheses of each sentence, each followed back to its beginning."""
     origins = np.zeros((len(history), count, size), dtype=np.int64)
     tokens, totals = origins.copy(), np.zeros(origins.shape)
     found: list[list[tuple[float, float, int, int]]] = [[] for _ in range(count)]
@@ -244,7 +299,7 @@ def _read_out(
             total = float(ended[place, rank])
             score = total / penalty(length + 1)
             found[one.active[place]].append((score, total, length, int(origin[place, rank])))
-    chosen = [sorted(each, key=lambda one: -one[0])[:size] for each in found]
+    chosen = [sorted(each, key=lambda one: -one[0])[:wanted] for each in found]
 
     def hypothesis(sentence: int, score: float, total: float, length: int, row: int) -> Hypothesis:
         ids, sums = [eos], [total]
@@ -256,69 +311,3 @@ def _read_out(
         return Hypothesis(tuple(reversed(ids)), total, score, each)
 
     return [[hypothesis(sentence, *one) for one in each] for sentence, each in enumerate(chosen)]
-
-
-@torch.inference_mode()
-def sample(
-    step: Step,
-    state: SearchState,
-    *,
-    max_lengths: Tensor,
-    eos: int,
-    forbidden: Sequence[int] = (),
-    temperature: float = 1.0,
-    top_k: int = 0,
-    top_p: float = 1.0,
-    generator: torch.Generator | None = None,
-) -> list[list[Hypothesis]]:
-    """Draw one hypothesis for each sentence from the model's distribution.
-
-    Args:
-        step: next log-probabilities; called with `eos` first.
-        state: for one row per sentence.
-        max_lengths: `(sentences,)` tokens at most, end of sentence included.
-        eos: id that starts and ends a sentence.
-        forbidden: ids never produced.
-        temperature: divides the log-probabilities.
-        top_k: draw from the k most probable tokens only; 0: from all.
-        top_p: draw from the smallest set of tokens whose mass reaches p (Holtzman et al. 2020).
-        generator: source of randomness.
-    """
-    limits = max_lengths.tolist()
-    rows = torch.arange(len(limits), device=max_lengths.device)
-    tokens = torch.full_like(rows, eos)
-    drawn: list[list[int]] = [[] for _ in limits]
-    each: list[list[float]] = [[] for _ in limits]
-    length = 0
-    while len(rows):
-        log_probs = step(tokens, state)
-        allowed = log_probs.clone()
-        room = [limits[row] - length for row in rows.tolist()]
-        _forbid(allowed[:, None], room, not length, eos, forbidden)
-        length += 1
-        shaped = _truncated((allowed / temperature).softmax(dim=1), top_k, top_p)
-        tokens = torch.multinomial(shaped, 1, generator=generator)[:, 0]
-        chosen = log_probs.gather(1, tokens[:, None])[:, 0].tolist()
-        for row, token, value in zip(rows.tolist(), tokens.tolist(), chosen, strict=True):
-            drawn[row].append(token)
-            each[row].append(value)
-        stay = (tokens != eos).nonzero()[:, 0]
-        if len(stay) < len(rows):
-            rows, tokens = rows[stay], tokens[stay]
-            state.select(stay, stay)
-    return [
-        [Hypothesis(tuple(ids), sum(values), sum(values), tuple(values))]
-        for ids, values in zip(drawn, each, strict=True)
-    ]
-
-
-def _truncated(probabilities: Tensor, top_k: int, top_p: float) -> Tensor:
-    """Zero what neither the k best nor the nucleus holds; not normalised again."""
-    if top_k == 0 and top_p >= 1:
-        return probabilities
-    ordered, index = probabilities.sort(dim=1, descending=True, stable=True)
-    # A token stays if the mass before it is still below p, so the best one always does.
-    keep = ordered.cumsum(dim=1) - ordered < top_p
-    if top_k:
-        keep[:, top_k:] = False
-    return torch.zeros_like(probabilities).scatter_(1, index, ordered * keep)

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from nmtdeep.checkpoint import load
-from nmtdeep.decoding.translator import Translator, settings_of
+from nmtdeep.decoding.settings import settings_of
+from nmtdeep.decoding.translator import Translator
 
 
 @pytest.fixture(scope="session")

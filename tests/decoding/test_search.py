@@ -8,7 +8,8 @@ from functools import partial
 import pytest
 import torch
 
-from nmtdeep.decoding.search import Hypothesis, beam, length_penalty, no_penalty, sample
+from nmtdeep.decoding.sampling import sample
+from nmtdeep.decoding.search import Hypothesis, beam, length_penalty, no_penalty
 
 from .tables import (
     EOS,
@@ -154,6 +155,20 @@ def test_finished_sentences_leave_the_batch_and_change_nothing() -> None:
         (size if step else 1) * sum(count > step for count in calls) for step in range(max(calls))
     ]
     assert len(set(table.calls)) > 2
+
+
+@pytest.mark.parametrize("form", PENALTIES)
+@pytest.mark.parametrize("wanted", [1, 2])
+def test_a_search_for_fewer_ends_earlier_with_the_same(form: str, wanted: int) -> None:
+    size, limits, steps = 4, [9, 14, 1, 6, 9, 12], {}
+    for seed in range(10):
+        settings = {"penalty": length_penalty(form, 0.3)}
+        every, full = search(rows(seed), limits, size, **settings)
+        first, short = search(rows(seed), limits, size, wanted=wanted, **settings)
+        assert first == [hypotheses[:wanted] for hypotheses in every]
+        steps[seed] = (sum(short.calls), sum(full.calls))
+    assert all(fewer <= more for fewer, more in steps.values())
+    assert any(fewer < more for fewer, more in steps.values())
 
 
 def test_an_empty_translation_only_where_nothing_else_fits() -> None:

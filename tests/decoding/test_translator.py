@@ -11,15 +11,8 @@ import torch
 
 from nmtdeep.checkpoint import load
 from nmtdeep.decoding.forced import log_probabilities
-from nmtdeep.decoding.translator import (
-    Candidate,
-    Sampling,
-    Settings,
-    Translation,
-    Translator,
-    resolve_device,
-    settings_of,
-)
+from nmtdeep.decoding.settings import Sampling, Settings, resolve_device, settings_of
+from nmtdeep.decoding.translator import Candidate, Translation, Translator
 from nmtdeep.errors import CheckpointError, UserError
 from nmtdeep.text.vocabulary import EOS, PAD, UNK
 
