@@ -256,7 +256,7 @@ def _top_blocks(x: Tensor, count: int) -> Tensor:
     if blocks <= count:
         return columns.expand(len(x), -1)
     whole, rest = columns[: blocks * BLOCK].view(blocks, BLOCK), columns[blocks * BLOCK :]
-    chosen = _first_of_each(x[:, : blocks * BLOCK].unflatten(1, whole.shape).amax(dim=2), count)
+    chosen = _first_of_each(x[:, : blocks * BLOCK].view(-1, blocks, BLOCK).amax(dim=2), count)
     return torch.cat((whole[chosen].flatten(1), rest.expand(len(x), -1)), dim=1)
 
 

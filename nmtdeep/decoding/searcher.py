@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from nmtdeep.checkpoint import Loaded, load
@@ -36,7 +38,7 @@ class Batch:
         number: of the batch in its input, counted from 0; draws depend on it.
     """
 
-    source: Tensor
+    source: NDArray[np.int64]
     number: int
 
 
@@ -94,7 +96,7 @@ class Searcher:
     def __call__(self, batch: Batch) -> list[list[Hypothesis]]:
         """Hypotheses of each sentence, best first."""
         settings = self.settings
-        source = batch.source.to(self.device)
+        source = torch.from_numpy(batch.source).to(self.device)
         real = (source != PAD).sum(dim=1)
         limits = (real * settings.max_length_factor).long() + settings.max_length_constant
         if settings.sampling is not None:

@@ -215,7 +215,9 @@ class Translator:
         order = sort_by_length(lengths)[::-1]
         cuts = cut(lengths[0], order, max(1, self.settings.batch_tokens // rows))
         batches = (
-            Batch(pad([np.array(sources[index], dtype=np.int64) for index in chosen]), number)
+            Batch(
+                pad([np.array(sources[index], dtype=np.int64) for index in chosen]).numpy(), number
+            )
             for number, chosen in enumerate(cuts, self._batches)
         )
         self._batches += len(cuts)

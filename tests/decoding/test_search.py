@@ -94,6 +94,18 @@ def test_the_slow_beam_ties_and_all(row: Row, seed: int, size: int) -> None:
         assert [one.log_prob for one in hypotheses] == pytest.approx(scores, rel=1e-12)
 
 
+@pytest.mark.parametrize("size", [1, 2, 5])
+@pytest.mark.parametrize("row", [random_row, coarse_row])
+@pytest.mark.parametrize("types", [640, 701])
+def test_the_slow_beam_over_many_types(row: Row, size: int, types: int) -> None:
+    """Where candidates are looked for in blocks, the last of which may be a part of one."""
+    table, limits = partial(row, 3, types), [5, 3, 1]
+    found, _ = search(table, limits, size)
+    for sentence, (hypotheses, limit) in enumerate(zip(found, limits, strict=True)):
+        slow = sorted(slow_beam(table, sentence, limit, size, types), key=lambda one: -one[1])
+        assert [one.tokens for one in hypotheses] == [tokens for tokens, _ in slow[:size]]
+
+
 def test_ties_by_hand() -> None:
     def level(sentence: int, prefix: tuple[int, ...]) -> list[float]:
         return [-1.0] * 6

@@ -37,7 +37,7 @@ class PackedLinear(nn.Module):
         """Whether this torch and this processor can do it."""
         ops = torch.ops.mkldnn
         names = ("_reorder_linear_weight", "_linear_pointwise", "_is_mkldnn_bf16_supported")
-        if weight.device.type != "cpu" or not torch.backends.mkldnn.is_available():
+        if weight.device.type != "cpu" or not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
             return False
         if not all(hasattr(ops, name) for name in names):
             return False
