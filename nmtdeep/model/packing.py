@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from torch import nn
-
 from nmtdeep.model.layers.embedding import OutputProjection
+from nmtdeep.model.layers.linear import Linear
 from nmtdeep.model.layers.merged_attention import MergedAttention
 from nmtdeep.model.layers.packed import PackedLinear, QuantisedLinear
 from nmtdeep.model.transformer import Transformer
@@ -26,8 +25,8 @@ def pack(model: Transformer, kind: Kind) -> bool:
             module.value = kind(*module.value_map())
     for module in list(model.modules()):
         for name, child in module.named_children():
-            if isinstance(child, nn.Linear):
-                setattr(module, name, kind(child.weight, child.bias))
+            if isinstance(child, Linear):
+                setattr(module, name, kind(child.weight, child.bias, relu=child.relu))
             elif isinstance(child, OutputProjection):
                 setattr(module, name, kind(child.weight, None))
     return True

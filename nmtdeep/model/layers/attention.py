@@ -8,16 +8,15 @@ from functools import lru_cache
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
+from nmtdeep.model.layers import cpu_attention
 from nmtdeep.model.layers.context import Context, State, Sublayer
 from nmtdeep.model.layers.dropout import dropout as drop
+from nmtdeep.model.layers.linear import Linear
 from nmtdeep.model.layers.parameters import Matrix, matrix, projections
 from nmtdeep.model.layers.positions import RelativePositions
 from nmtdeep.model.layers.slots import Slots, exact, keep
-
-# On a CPU torch's softmax of shorter rows than its vectors are wide is ten times slower.
-FEWEST_KEYS = 16
 
 
 def attend(
@@ -177,8 +176,8 @@ class SelfAttention(Sublayer):
         self.heads = heads
         self.dropout = dropout
         self.causal = causal
-        self.qkv = nn.Linear(width, 3 * width, bias=bias)
-        self.output = nn.Linear(width, width, bias=bias)
+        self.qkv = Linear(width, 3 * width, bias=bias)
+        self.output = Linear(width, width, bias=bias)
         self.relative = relative
 
     def matrices(self) -> Iterator[Matrix]:
@@ -196,7 +195,14 @@ class SelfAttention(Sublayer):
 
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
         """Attend from every position of `x`; with a state, from the newest to all so far."""
-        q, k, v = (split_heads(part, self.heads) for part in self.qkv(x).chunk(3, dim=-1))
+        qkv = self.qkv(x)
+        dropout = self.dropout if self.training else 0.0
+        if x.device.type == "cpu" and state is None and self.relative is None:
+            mixed = cpu_attention.attention(
+                qkv, heads=self.heads, mask=context.mask, causal=self.causal, dropout=dropout
+            )
+            return self.output(mixed)  # type: ignore[no-any-return]
+        q, k, v = (split_heads(part, self.heads) for part in qkv.chunk(3, dim=-1))
         if isinstance(state, KeyValues):
             return self._step(q, *state.append(k, v), state.slots)
         attended = attend(
@@ -205,7 +211,7 @@ class SelfAttention(Sublayer):
             v,
             mask=context.mask,
             causal=self.causal,
-            dropout=self.dropout if self.training else 0.0,
+            dropout=dropout,
             relative=self.relative,
         )
         return self.output(join_heads(attended))  # type: ignore[no-any-return]
@@ -228,7 +234,7 @@ class MemoryKeyValues:
     def __init__(self, keys: Tensor, values: Tensor, mask: Tensor | None) -> None:
         if mask is None:
             mask = keys.new_ones((len(keys), 1, 1, keys.shape[2]), dtype=torch.bool)
-        missing = max(0, FEWEST_KEYS - keys.shape[2])
+        missing = max(0, cpu_attention.VECTOR - keys.shape[2])
         # In one piece, or every step would copy them for its matrix products.
         self.keys = F.pad(exact(keys), (0, 0, 0, missing)).contiguous()
         self.values = F.pad(exact(values), (0, 0, 0, missing)).contiguous()
@@ -255,9 +261,9 @@ class CrossAttention(Sublayer):
         super().__init__()
         self.heads = heads
         self.dropout = dropout
-        self.query = nn.Linear(width, width, bias=bias)
-        self.key_value = nn.Linear(width, 2 * width, bias=bias)
-        self.output = nn.Linear(width, width, bias=bias)
+        self.query = Linear(width, width, bias=bias)
+        self.key_value = Linear(width, 2 * width, bias=bias)
+        self.output = Linear(width, width, bias=bias)
 
     def matrices(self) -> Iterator[Matrix]:
         """The four projections."""
@@ -271,9 +277,7 @@ class CrossAttention(Sublayer):
 
     def _project(self, context: Context) -> tuple[Tensor, Tensor]:
         """Keys and values of the memory, `(sentences, heads, source, d_h)` each."""
-        if context.memory is None:
-            raise ValueError("cross-attention needs a memory in its context")
-        k, v = self.key_value(context.memory).chunk(2, dim=-1)
+        k, v = self.key_value(_memory(context)).chunk(2, dim=-1)
         return split_heads(k, self.heads), split_heads(v, self.heads)
 
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
@@ -285,6 +289,16 @@ class CrossAttention(Sublayer):
         if isinstance(state, MemoryKeyValues):
             q = split_heads(self.query(x), self.heads)
             return join_heads(read(q, state.keys, state.values, bias=state.bias))
+        dropout = self.dropout if self.training else 0.0
+        if x.device.type == "cpu":
+            return cpu_attention.attention(
+                self.query(x),
+                self.key_value(_memory(context)),
+                heads=self.heads,
+                mask=context.memory_mask,
+                causal=False,
+                dropout=dropout,
+            )
         k, v = self._project(context)
         attended = attend(
             split_heads(self.query(x), self.heads),
@@ -292,6 +306,12 @@ class CrossAttention(Sublayer):
             v,
             mask=context.memory_mask,
             causal=False,
-            dropout=self.dropout if self.training else 0.0,
+            dropout=dropout,
         )
         return join_heads(attended)
+
+
+def _memory(context: Context) -> Tensor:
+    if context.memory is None:
+        raise ValueError("cross-attention needs a memory in its context")
+    return context.memory

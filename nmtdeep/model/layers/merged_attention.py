@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmtdeep.model.layers.attention import CrossAttention
 from nmtdeep.model.layers.average_attention import RunningSum, cumulative_mean
 from nmtdeep.model.layers.context import Context, State, Sublayer
+from nmtdeep.model.layers.linear import linear
 from nmtdeep.model.layers.parameters import Matrix
 
 
@@ -61,7 +61,7 @@ class MergedAttention(Sublayer):
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
         """Attend and average at every position of `x`; with a state, at the newest."""
         memory, running = state.parts if isinstance(state, States) else (None, None)
-        values = F.linear(x, *self.value_map()) if self.value is None else self.value(x)
+        values = linear(x, *self.value_map()) if self.value is None else self.value(x)
         average = cumulative_mean(values, running if isinstance(running, RunningSum) else None)
         return self.cross.output(self.cross.attended(x, context, memory) + average)  # type: ignore[no-any-return]
 

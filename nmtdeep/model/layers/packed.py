@@ -19,17 +19,19 @@ class PackedLinear(nn.Module):
     Args:
         weight: `(outputs, inputs)`.
         bias: `(outputs,)`, or None.
+        relu: whether max(0, .) follows.
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor | None, *, relu: bool = False) -> None:
         super().__init__()
+        self.relu = relu
         self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous())
         self.bias = None if bias is None else bias.detach()
 
     def forward(self, x: Tensor) -> Tensor:
         """`(..., inputs)` to `(..., outputs)`."""
         return torch.ops.mkldnn._linear_pointwise(  # type: ignore[no-any-return]
-            x, self.packed, self.bias, "none", [], ""
+            x, self.packed, self.bias, "relu" if self.relu else "none", [], ""
         )
 
     @staticmethod
@@ -55,10 +57,12 @@ class QuantisedLinear(nn.Module):
     Args:
         weight: `(outputs, inputs)`, fp32.
         bias: `(outputs,)`, or None.
+        relu: whether max(0, .) follows.
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor | None, *, relu: bool = False) -> None:
         super().__init__()
+        self.relu = relu
         weight = weight.detach()
         scales = weight.abs().amax(dim=1).clamp(min=1e-12).double() / 127
         zeros = torch.zeros(len(weight), dtype=torch.int64)
@@ -78,14 +82,14 @@ class QuantisedLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """`(..., inputs)` to `(..., outputs)`."""
-        return torch.ops.quantized.linear_dynamic(  # type: ignore[no-any-return]
-            x, self.packed, self.reduced
-        )
+        ops = torch.ops.quantized
+        product = ops.linear_relu_dynamic if self.relu else ops.linear_dynamic
+        return product(x, self.packed, self.reduced)  # type: ignore[no-any-return]
 
     @staticmethod
     def supports(weight: Tensor) -> bool:
         """Whether this torch can do it."""
-        names = ("linear_prepack", "linear_dynamic")
+        names = ("linear_prepack", "linear_dynamic", "linear_relu_dynamic")
         return (
             weight.device.type == "cpu"
             and weight.dtype == torch.float32

@@ -17,18 +17,19 @@ def random(*shape: int, seed: int) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
-@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(("bias", "relu"), [(True, False), (False, False), (True, True)])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize(("dtype", "error"), [(torch.float32, 1e-6), (torch.bfloat16, 0.02)])
 def test_packed_is_the_product(
-    dtype: torch.dtype, error: float, shape: tuple[int, ...], bias: bool
+    dtype: torch.dtype, error: float, shape: tuple[int, ...], bias: bool, relu: bool
 ) -> None:
     weight, b = random(11, 8, seed=1).to(dtype), random(11, seed=2).to(dtype) if bias else None
     if not PackedLinear.supports(weight):
         pytest.skip("not with this torch or processor")
     x = random(*shape, seed=3).to(dtype)
     expected = F.linear(x.double(), weight.double(), None if b is None else b.double())
-    found = PackedLinear(weight, b)(x)
+    expected = expected.relu() if relu else expected
+    found = PackedLinear(weight, b, relu=relu)(x)
     assert found.dtype == dtype
     assert_close(found.double(), expected, rtol=error, atol=error)
 
@@ -50,7 +51,10 @@ def test_int8_is_within_the_rounding_of_its_numbers(shape: tuple[int, ...], bias
         + weight.abs().sum(dim=1) * x_step / 2
         + 8 * weight_step * x_step / 4
     )
-    off = (QuantisedLinear(weight, b)(x) - F.linear(x, weight, b)).abs()
+    exact = F.linear(x, weight, b)
+    off = (QuantisedLinear(weight, b)(x) - exact).abs()
+    assert (off <= bound + 1e-5).all()
+    off = (QuantisedLinear(weight, b, relu=True)(x) - exact.relu()).abs()
     assert (off <= bound + 1e-5).all()
     assert off.max() > 0
 
