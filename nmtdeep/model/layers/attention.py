@@ -291,9 +291,10 @@ class CrossAttention(Sublayer):
             return join_heads(read(q, state.keys, state.values, bias=state.bias))
         dropout = self.dropout if self.training else 0.0
         if x.device.type == "cpu":
+            key_value = self.key_value(_memory(context))
             return cpu_attention.attention(
                 self.query(x),
-                self.key_value(_memory(context)),
+                key_value,
                 heads=self.heads,
                 mask=context.memory_mask,
                 causal=False,
