@@ -85,7 +85,7 @@ class Epoch:
     def _blocks(self) -> list[NDArray[np.int64]]:
         """Numbers of the blocks of each window, ascending; windows of about equal size."""
         count = -(-len(self.corpus) // self.block)
-        windows = -(-len(self.corpus) // self.sentences)
+        windows = min(count, -(-len(self.corpus) // self.sentences))
         if windows <= 1:
             return [np.arange(count)] * windows
         # A spawn key keeps this generator apart from those of the windows.

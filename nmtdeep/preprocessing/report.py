@@ -40,6 +40,8 @@ class SplitReport:
     repeated: int = 0  # train: pairs that occurred before; else: pairs that occur in train
     source_words: int = 0
     target_words: int = 0
+    source_forgotten: int = 0  # of these words: rare ones that no count knows any more
+    target_forgotten: int = 0
     source_tokens: int = 0
     target_tokens: int = 0
     source_unknown: int = 0
@@ -95,10 +97,13 @@ class PreprocessingReport:
             ("pairs repeated*", [split.repeated for split in splits]),
             (f"{source} words read", [split.source_words for split in splits]),
             (f"{target} words read", [split.target_words for split in splits]),
+            (f"{source} rare words not counted", [split.source_forgotten for split in splits]),
+            (f"{target} rare words not counted", [split.target_forgotten for split in splits]),
             (f"{source} subwords kept", [split.source_tokens for split in splits]),
             (f"{target} subwords kept", [split.target_tokens for split in splits]),
         ):
-            table.add_row(name, *(f"{number:,}" for number in numbers))
+            if any(numbers) or "not counted" not in name:
+                table.add_row(name, *(f"{number:,}" for number in numbers))
         for side, language in enumerate(self.languages):
             rates = (f"{100 * split.unknown_rates[side]:.3f} %" for split in splits)
             table.add_row(f"{language} unknown subwords", *rates)

@@ -22,7 +22,6 @@ from nmtdeep.errors import UserError
 from nmtdeep.training.distributed import Crew
 from nmtdeep.training.state import Progress
 
-
 # Updates that are ready before their turn.
 AHEAD = 8
 
