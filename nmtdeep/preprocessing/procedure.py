@@ -182,7 +182,7 @@ class _Run:
     ) -> tuple[Vocabulary, Vocabulary]:
         """Types of the kept training pairs; with BPE-dropout, also what it can make of them."""
         config = self.text.vocabulary
-        counts = [tally.counts for tally in subwords]
+        counts = (subwords[0].counts, subwords[1].counts)
         if not isinstance(self.text.bpe, NoBpe) and self.text.bpe.dropout:
             for side, bpe in enumerate(codes):
                 for symbol in bpe.symbols(words[side].counts) if bpe else ():

@@ -91,19 +91,22 @@ class PreprocessingReport:
             table.add_column(name, justify="right")
         splits = self.splits.values()
         source, target = self.languages
-        for name, numbers in (
+        rows = [
             ("pairs read", [split.read for split in splits]),
             ("pairs kept", [split.kept for split in splits]),
             ("pairs repeated*", [split.repeated for split in splits]),
             (f"{source} words read", [split.source_words for split in splits]),
             (f"{target} words read", [split.target_words for split in splits]),
-            (f"{source} rare words not counted", [split.source_forgotten for split in splits]),
-            (f"{target} rare words not counted", [split.target_forgotten for split in splits]),
             (f"{source} subwords kept", [split.source_tokens for split in splits]),
             (f"{target} subwords kept", [split.target_tokens for split in splits]),
-        ):
-            if any(numbers) or "not counted" not in name:
-                table.add_row(name, *(f"{number:,}" for number in numbers))
+        ]
+        if any(split.source_forgotten or split.target_forgotten for split in splits):
+            rows += [
+                (f"{source} rare words not counted", [split.source_forgotten for split in splits]),
+                (f"{target} rare words not counted", [split.target_forgotten for split in splits]),
+            ]
+        for name, numbers in rows:
+            table.add_row(name, *(f"{number:,}" for number in numbers))
         for side, language in enumerate(self.languages):
             rates = (f"{100 * split.unknown_rates[side]:.3f} %" for split in splits)
             table.add_row(f"{language} unknown subwords", *rates)

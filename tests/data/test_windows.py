@@ -1,4 +1,4 @@
-"""An epoch in windows: every sentence once, exact resuming from any place, as before in one window."""
+"""An epoch in windows: every sentence once, exact resuming, the plan of the whole in one."""
 
 from __future__ import annotations
 
@@ -50,11 +50,8 @@ def test_each_sentence_once_an_epoch(count: int, block: int, size: int, number: 
         blocks = {one // block for one in window.indices.tolist()}
         whole = [one for one in range(count) if one // block in blocks]
         assert window.indices.tolist() == whole
-        place = int(lengths[:, window.indices].max(axis=0).argmax())
-        assert window.longest == (
-            window.indices[place] + 1,
-            lengths[:, window.indices[place]].max(),
-        )
+        longest = window.indices[lengths[:, window.indices].max(axis=0).argmax()]
+        assert window.longest == (longest + 1, lengths[:, longest].max())
         seen += window.indices.tolist()
     assert sorted(seen) == list(range(count))
 
