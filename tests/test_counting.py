@@ -14,7 +14,26 @@ from nmtdeep.preprocessing.counting import Tally, repetitions
 from nmtdeep.text import bpe
 from nmtdeep.text.bpe import Bpe
 
-WORDS = "to be or not to be that is the question whether tis nobler in the mind to suffer".split()
+WORDS = [
+    "to",
+    "be",
+    "or",
+    "not",
+    "to",
+    "be",
+    "that",
+    "is",
+    "the",
+    "question",
+    "whether",
+    "tis",
+    "nobler",
+    "in",
+    "the",
+    "mind",
+    "to",
+    "suffer",
+]
 
 
 def tallied(words: list[str], size: int = 3) -> Tally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
@@ -13,7 +13,7 @@ Item = TypeVar("Item")
 
 def ahead(
     items: Iterator[Item], *, depth: int, begin: Callable[[], object] = lambda: None
-) -> Iterator[tuple[Item, float]]:
+) -> Generator[tuple[Item, float], None, None]:
     """`items` in order, each with the seconds that its taker waited for it.
 
     A thread of its own makes at most `depth` items more than were taken. What it raises is raised

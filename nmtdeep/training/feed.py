@@ -51,11 +51,13 @@ def upcoming(
             torch.cuda.set_device(device)
 
     updates = _updates(recipe, data, run, progress.place, device, crew, leaving)
+    feed = ahead(updates, depth=AHEAD, begin=begin)
     try:
-        for one, waited in ahead(updates, depth=AHEAD, begin=begin):
+        for one, waited in feed:
             yield replace(one, waited=waited)
     finally:
-        leaving.set()
+        leaving.set()  # first, for the thread may be in the middle of a long segmentation
+        feed.close()
 
 
 def _updates(

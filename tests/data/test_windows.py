@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice, pairwise
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -12,12 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmtdeep.data import windows
-from nmtdeep.data.batching import updates
+from nmtdeep.data.batching import Share, updates
 from nmtdeep.data.corpus import Longest, MonolingualCorpus, ParallelCorpus
 from nmtdeep.data.windows import Epoch, Place
 from nmtdeep.errors import CheckpointError, UserError
+from nmtdeep.training import feed
 from nmtdeep.training.distributed import ALONE, Crew
-from nmtdeep.training.feed import upcoming
+from nmtdeep.training.feed import Upcoming, upcoming
 from nmtdeep.training.state import Progress
 
 BUDGETS = {"group_tokens": 40, "tokens_per_update": 90}
@@ -111,10 +114,10 @@ def stream(run: Any, progress: Progress, count: int, crew: Crew = ALONE) -> list
     changes = {"batches": {"tokens_per_update": 300, "group_tokens": 200, "max_tokens": 150}}
     values = {**run.recipe.model_dump(), "training": changes}
     recipe = type(run.recipe).model_validate(values)
-    feed = upcoming(recipe, run.data, run.path, progress, torch.device("cpu"), crew)
+    coming = upcoming(recipe, run.data, run.path, progress, torch.device("cpu"), crew)
     return [
         ([(number, batch.source.tolist()) for number, batch in one.share.batches], one.place)
-        for one in islice(feed, count)
+        for one in islice(coming, count)
     ]
 
 
@@ -190,6 +193,24 @@ def test_a_sentence_too_long_is_named_by_its_number_in_the_corpus(tiny_run: Any)
     changes = {"batches": {"max_tokens": longest.tokens - 1}}
     values = {**tiny_run.recipe.model_dump(), "training": changes}
     recipe = type(tiny_run.recipe).model_validate(values)
-    feed = upcoming(recipe, tiny_run.data, tiny_run.path, Progress(), torch.device("cpu"), ALONE)
+    coming = upcoming(recipe, tiny_run.data, tiny_run.path, Progress(), torch.device("cpu"), ALONE)
     with pytest.raises(UserError, match=f"sentence {longest.sentence} has {longest.tokens} tokens"):
-        list(islice(feed, 100))
+        list(islice(coming, 100))
+
+
+def test_whoever_leaves_waits_for_no_segmentation(
+    tiny_run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, begun = [], Event()
+
+    def slow(*arguments: Any) -> Iterator[Upcoming]:
+        yield Upcoming(Share([], 0, 0, 0), Place())
+        begun.set()
+        told.append(arguments[-1].wait(20))
+
+    monkeypatch.setattr(feed, "_updates", slow)
+    cpu = torch.device("cpu")
+    for _ in upcoming(tiny_run.recipe, tiny_run.data, tiny_run.path, Progress(), cpu, ALONE):
+        assert begun.wait(20)
+        break
+    assert told == [True]
