@@ -213,6 +213,11 @@ class Training(Section):
     precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
         "auto", description="auto: bf16 where the device computes it natively, else fp32"
     )
+    checkpoint_activations: Literal["none", "layers"] = Field(
+        "none",
+        description="layers: keep each layer's input alone and compute the rest again on the way "
+        "back; less memory, more time, the same gradients",
+    )
     validation: Validation = Validation()
     checkpoints: Checkpoints = Checkpoints()
     log_every: Count = Field(100, description="updates between log lines")

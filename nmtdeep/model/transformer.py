@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
+import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from nmtdeep.model.layers.bridge import Bridge
 from nmtdeep.model.layers.combination import Combination
@@ -21,7 +23,13 @@ class Layer(nn.Module):
 
     Args:
         sublayers: the residual wrappers in order.
+
+    Attributes:
+        keeps: what a training pass keeps for the way back: all activations, or the layer's input,
+            from which the rest is computed again, dropout included (Chen et al. 2016).
     """
+
+    keeps: Literal["all", "input"] = "all"
 
     def __init__(self, sublayers: Sequence[Residual]) -> None:
         super().__init__()
@@ -39,6 +47,14 @@ class Layer(nn.Module):
         self, x: Tensor, context: Context, states: Sequence[State | None] | None = None
     ) -> Tensor:
         """`(sentences, positions, width)` to the same."""
+        if self.keeps == "input" and self.training and torch.is_grad_enabled():
+            # Dropout draws from torch's generator alone, whose state is kept with the input.
+            return checkpoint(self._through, x, context, states, use_reentrant=False)  # type: ignore[no-any-return]
+        return self._through(x, context, states)
+
+    def _through(
+        self, x: Tensor, context: Context, states: Sequence[State | None] | None
+    ) -> Tensor:
         for number, wrapper in enumerate(self):
             x = wrapper(x, context, None if states is None else states[number])
         return x
@@ -167,6 +183,11 @@ class Transformer(nn.Module):
         self.decoder = decoder
         self.output = output
         self.pad = pad
+
+    def keep(self, what: Literal["all", "input"]) -> None:
+        """What each layer keeps of a training pass; see `Layer`."""
+        for layer in (*self.encoder, *self.decoder):
+            layer.keeps = what
 
     def encode(self, source: Tensor) -> Encoded:
         """Encode ids `(sentences, source)`, padded at the end."""

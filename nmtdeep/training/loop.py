@@ -139,7 +139,7 @@ def _assist(
                 trainee = trainee.deeper(at_stage(recipe, progress.stage), corpora)
             for coming in upcoming(trainee.recipe, corpora, out, progress, place, crew):
                 trainee.train(coming.share, progress.update + 1, progress.schedule_offset)
-                progress = progress.updated(coming.epoch, coming.next_in_epoch)
+                progress = progress.updated(coming.place)
                 if crew.agree(leaving=False):
                     return
                 if stages.is_over(recipe, progress):
@@ -184,7 +184,7 @@ def _train(
     for coming in upcoming(trainee.recipe, data, run.path, progress, trainee.device, crew):
         result = trainee.train(coming.share, progress.update + 1, progress.schedule_offset)
         progress = replace(
-            progress.updated(coming.epoch, coming.next_in_epoch),
+            progress.updated(coming.place),
             seconds=time.perf_counter() - started,
             target_tokens=progress.target_tokens + result.target_tokens,
             scaler=trainee.scaler.state_dict(),

@@ -92,6 +92,7 @@ def train_update(
     device = model.output.weight.device
     sums = torch.zeros(2, dtype=torch.float64, device=device)
     model.train()
+    model.keep("all" if settings.checkpoint_activations == "none" else "input")
     for number, batch in share.batches:
         torch.manual_seed(seed_for(settings.seed, update, number))
         found = batch_loss(
