@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from nmtdeep import checkpoint
 from nmtdeep.errors import CheckpointError
+from nmtdeep.training.sharding import like
 
 
 @dataclass(frozen=True)
@@ -122,5 +123,5 @@ def restore_optimiser(
     for parameter, keys in wanted.items():
         # Fused Adam keeps its step counters beside the parameters.
         optimiser.state[parameter] = {
-            moment: tensors[key].to(parameter.device) for moment, key in keys.items()
+            moment: like(tensors[key], parameter) for moment, key in keys.items()
         }
