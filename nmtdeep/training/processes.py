@@ -29,7 +29,7 @@ from torch.distributed import (  # type: ignore[attr-defined]
 from nmtdeep.decoding.translator import resolve_device
 from nmtdeep.errors import DivergenceError, UserError
 from nmtdeep.training.distributed import ALONE, PATIENCE, Crew, LostProcessError
-from nmtdeep.training.watch import CURE, EXIT_CODE, Watch
+from nmtdeep.training.watch import CURE, EXIT_CODE, Failure, Watch
 
 ARRIVAL = timedelta(minutes=10)
 SECONDS_TO_LEAVE = 20
@@ -158,8 +158,8 @@ def _await_all(store: Store, rank: int, size: int) -> None:
 
 def _explain(error: BaseException, watch: Watch, rank: int) -> None:
     """Tell the others of a failure, or raise what they told; each is said once on a machine."""
-    if isinstance(error, LostProcessError):
-        failure = watch.verdict()
+    failure = _failure_behind(error, watch)
+    if failure or isinstance(error, LostProcessError):
         watch.take_over()
         if failure is None:
             raise UserError(f"a process was lost ({error}); {CURE}") from error
@@ -171,6 +171,12 @@ def _explain(error: BaseException, watch: Watch, rank: int) -> None:
         raise SystemExit(EXIT_CODE) from error
     if rank and isinstance(error, UserError):
         raise UserError(f"rank {rank}: {error}") from error
+
+
+def _failure_behind(error: BaseException, watch: Watch) -> Failure | None:
+    """Who failed, if `error` is what a broken connection to another process raises."""
+    plain = type(error) in (RuntimeError, dist.DistBackendError, dist.DistNetworkError)
+    return watch.verdict() if plain or isinstance(error, LostProcessError) else None
 
 
 @contextmanager
@@ -214,8 +220,11 @@ def crew_of(
         watch.stop()
         for process in processes:  # they were told to leave
             process.join(SECONDS_TO_LEAVE)
-    except LostProcessError as error:
-        raise _loss(processes, watch) from error
+    except RuntimeError as error:
+        lost = _loss(processes, watch, certain=isinstance(error, LostProcessError))
+        if lost is None:
+            raise
+        raise lost from error
     finally:
         watch.take_over()
         for process in processes:
@@ -247,19 +256,26 @@ def _join_group(store: Store, kind: str, rank: int, size: int) -> None:
         raise LostProcessError(str(error)) from error
 
 
-def _loss(processes: list[SpawnProcess], watch: Watch) -> UserError:
-    """Who ended, by its own words if it had any, else by its exit code."""
+def _loss(processes: list[SpawnProcess], watch: Watch, *, certain: bool) -> UserError | None:
+    """Who ended, by its own words if it had any, else by its exit code.
+
+    None if nobody did; that may be unless it is `certain`.
+    """
     latest = time.monotonic() + 1
-    while not watch.told() and time.monotonic() < latest:
+    while not (watch.told() or any(process.exitcode for process in processes)):
+        if time.monotonic() > latest:
+            break
         time.sleep(0.05)
     ended = [
         f"rank {rank} of {len(processes) + 1} {_how(process.exitcode)}"
         for rank, process in enumerate(processes, 1)
         if process.exitcode
     ]
-    failure = watch.failure or (None if ended else watch.verdict())
+    failure = watch.failure or (watch.verdict() if certain and not ended else None)
     if failure:
         return UserError(str(failure))
+    if not (certain or ended):
+        return None
     return UserError(f"{'; '.join(ended) or 'a process was lost'}; {CURE}")
 
 
@@ -294,12 +310,12 @@ def _work(
         watch.start()
         assist(Crew(rank, size, watch=watch), *arguments)
         os._exit(0)  # without closing connections, which the first process may be doing
-    except LostProcessError:
-        failure = watch.verdict() if watch else None
+    except BaseException as error:
+        failure = _failure_behind(error, watch) if watch else None
         if failure and failure.rank == 0:
             print(f"nmtdeep: error: {failure}", file=sys.stderr, flush=True)
-        os._exit(EXIT_CODE)
-    except BaseException as error:
+        if failure or isinstance(error, LostProcessError):
+            os._exit(EXIT_CODE)
         if watch:
             watch.fail(error)
         if not isinstance(error, UserError):

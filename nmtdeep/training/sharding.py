@@ -39,8 +39,10 @@ class Shards(nn.Module):
         self, model: Transformer, loss: Callable[[Transformer, Batch], Loss], device: torch.device
     ) -> None:
         super().__init__()
-        if not hasattr(FSDPModule, "set_gradient_divide_factor"):
-            raise UserError("training.sharding=full needs torch 2.8 or newer")
+        if not hasattr(FSDPModule, "set_force_sum_reduction_for_comms"):
+            raise UserError(
+                f"training.sharding=full needs a newer torch than {torch.__version__}: install one"
+            )
         self.model = model
         self.loss = loss
         mesh = init_device_mesh(device.type, (dist.get_world_size(),))
@@ -48,7 +50,8 @@ class Shards(nn.Module):
             fully_shard(part, mesh=mesh)
         for part in self.modules():
             if isinstance(part, FSDPModule):
-                part.set_gradient_divide_factor(1.0)
+                part.set_gradient_divide_factor(1.0)  # sums, not means; Gloo knows only those
+                part.set_force_sum_reduction_for_comms(True)
 
     def forward(self, batch: Batch) -> Loss:
         """The batch's sums; see `Loss`."""
