@@ -133,9 +133,12 @@ def joined(told: Torchrun, device: torch.device) -> Iterator[Crew]:
         ) from error
     watch = Watch(PrefixStore(nonce, beside), rank, size, speaks=told.local_rank == 0)
     watch.start()
-    if rank:
-        for number in (signal.SIGINT, signal.SIGTERM):  # the first one decides when to leave
-            signal.signal(number, lambda number, frame: watch.ask(number))
+    # The first one decides when to leave. torchrun sends SIGTERM to all once one is dead, which must
+    # not keep the others from saying who it was.
+    before = {
+        number: signal.signal(number, lambda number, frame: watch.ask(number))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
     try:
         yield Crew(rank, size, local_rank=told.local_rank, watch=watch)
     except BaseException as error:
@@ -143,6 +146,8 @@ def joined(told: Torchrun, device: torch.device) -> Iterator[Crew]:
         raise
     watch.stop()
     _close_group()
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def _await_all(store: Store, rank: int, size: int) -> None:

@@ -192,6 +192,7 @@ def batch_loss(
         smoothing=smoothing,
         pad=model.pad,
         dtype=dtype if mixed else None,
+        tokens=None if device.type == "cpu" else batch.target_tokens,
     )
     target_tokens = (batch.target_output != model.pad).sum(dim=1)
     extra = penalty(regulariser, outputs, batch.source != model.pad, target_tokens)
