@@ -133,8 +133,8 @@ def joined(told: Torchrun, device: torch.device) -> Iterator[Crew]:
         ) from error
     watch = Watch(PrefixStore(nonce, beside), rank, size, speaks=told.local_rank == 0)
     watch.start()
-    # The first one decides when to leave. torchrun sends SIGTERM to all once one is dead, which must
-    # not keep the others from saying who it was.
+    # The first one decides when to leave. torchrun sends SIGTERM to all once one is dead, which
+    # must not keep the others from saying who it was.
     before = {
         number: signal.signal(number, lambda number, frame: watch.ask(number))
         for number in (signal.SIGINT, signal.SIGTERM)

@@ -77,18 +77,35 @@ def test_processes_and_torchrun_are_refused(nmtdeep, tmp_path):
         assert "torchrun has started 2 processes: leave --processes out" in refused.err
 
 
-def test_torchrun_itself(nmtdeep, pair, tmp_path):
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+WOUNDED = """
+import os
+from commands.running import Interrupt
+from nmtdeep.cli.main import run
+if (os.environ["RANK"], os.environ["TORCHELASTIC_RESTART_COUNT"]) == ("1", "0"):
+    Interrupt("nmtdeep.training.trainee:train_update", 5, "kill").install()
+run()
+"""
+
+
+def test_torchrun_starts_anew_and_goes_on(nmtdeep, pair, tmp_path):
+    script = tmp_path / "wounded.py"
+    script.write_text(WOUNDED)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     arguments = [str(one) for one in words(str(tmp_path / "run"), *SMALL)]
     done = subprocess.run(
-        [*command, "-m", "nmtdeep", *arguments],
+        [*torchrun, "--nproc-per-node=2", "--max-restarts=1", script, *arguments],
         check=False,
         cwd=nmtdeep.folder,
         capture_output=True,
         text=True,
-        env={**os.environ, "GLOO_SOCKET_IFNAME": "lo"},
+        env={
+            **os.environ,
+            "GLOO_SOCKET_IFNAME": "lo",
+            "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *sys.path]),
+        },
     )
     assert done.returncode == 0, done.stderr
+    assert f"rank 1 of 2 on {socket.gethostname()}: killed, stopped or cut off" in done.stderr
     assert "device      cpu, 2 processes of 1 thread" in done.stderr
     assert contents(tmp_path / "run") == contents(pair)
 
