@@ -7,9 +7,6 @@ from collections.abc import Callable, Iterable
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
-from torch.distributed.tensor import DTensor, distribute_tensor
 
 from nmtdeep.config import Recipe
 from nmtdeep.data.batching import Batch
@@ -38,6 +35,10 @@ class Shards(nn.Module):
     def __init__(
         self, model: Transformer, loss: Callable[[Transformer, Batch], Loss], device: torch.device
     ) -> None:
+        # Imports that take long, for those who shard.
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import FSDPModule, fully_shard
+
         super().__init__()
         if not hasattr(FSDPModule, "set_force_sum_reduction_for_comms"):
             raise UserError(
@@ -79,23 +80,29 @@ def idle(device: torch.device) -> Batch:
 
 def local(tensor: Tensor) -> Tensor:
     """The part of a tensor that this process holds: all of it, if it is not sharded."""
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+    return tensor.to_local() if _is_sharded(tensor) else tensor  # type: ignore[attr-defined]
 
 
 def whole(tensor: Tensor) -> Tensor:
     """A tensor with the parts of all processes, all of which must call this."""
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+    return tensor.full_tensor() if _is_sharded(tensor) else tensor  # type: ignore[attr-defined]
 
 
 def like(tensor: Tensor, pattern: Tensor) -> Tensor:
     """A whole tensor's part that belongs to the sharded `pattern`, or all of it, on its device."""
     tensor = tensor.to(pattern.device)
-    if isinstance(pattern, DTensor) and tensor.shape == pattern.shape:
-        # Every process has the same whole: none needs to be sent.
-        return distribute_tensor(
-            tensor, pattern.device_mesh, pattern.placements, src_data_rank=None
-        )
-    return tensor
+    if not _is_sharded(pattern) or tensor.shape != pattern.shape:
+        return tensor
+    from torch.distributed.tensor import distribute_tensor
+
+    mesh, placements = pattern.device_mesh, pattern.placements  # type: ignore[attr-defined]
+    # Every process has the same whole: none needs to be sent.
+    return distribute_tensor(tensor, mesh, placements, src_data_rank=None)
+
+
+def _is_sharded(tensor: Tensor) -> bool:
+    """Whether it is a DTensor, whose class is imported by none but those who have one."""
+    return hasattr(tensor, "full_tensor")
 
 
 def gathered(tensors: Iterable[tuple[str, Tensor]], *, keep: bool) -> dict[str, Tensor]:

@@ -87,7 +87,8 @@ def train_update(
 
     The gradient is that of the smoothed loss summed over all target tokens of the update and
     divided once by their number, however they are spread over batches and processes. Nothing here
-    waits for a GPU until the step is on its way: what was computed is read once, at the end.
+    waits for a GPU until the step is on its way (but Muon, which looks before it): what was
+    computed is read once, at the end.
 
     Args:
         shards: the model's loss if its parameters are spread over the crew.
