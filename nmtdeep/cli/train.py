@@ -111,6 +111,8 @@ def train(
     )
     if outcome.signal:
         raise typer.Exit(128 + outcome.signal)
+    if not outcome.reason:  # a process that torchrun started to help
+        return
     finish(resolved, data=data, run=out, device=chosen)
 
 

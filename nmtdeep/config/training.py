@@ -218,6 +218,24 @@ class Training(Section):
         description="layers: keep each layer's input alone and compute the rest again on the way "
         "back; less memory, more time, the same gradients",
     )
+    sharding: Literal["none", "full"] = Field(
+        "none",
+        description="full: parameters, gradients and moments are spread over the processes (FSDP2)",
+    )
     validation: Validation = Validation()
     checkpoints: Checkpoints = Checkpoints()
     log_every: Count = Field(100, description="updates between log lines")
+
+    @model_validator(mode="after")
+    def _check(self) -> Training:
+        if self.sharding == "full":
+            reasons = {
+                "muon needs whole matrices: set optimiser: adam": self.optimiser.type == "muon",
+                "fp16 scales by what one process sees: set precision: bf16": self.precision
+                == "fp16",
+                "a model that grows must be whole: leave stages out": bool(self.stages),
+            }
+            for reason, holds in reasons.items():
+                if holds:
+                    raise ValueError(f"sharding: full does not go with this recipe: {reason}")
+        return self

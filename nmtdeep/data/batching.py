@@ -68,12 +68,14 @@ class Share:
         target_tokens: of the whole update, over all processes; so are the next two.
         padded_tokens: cells of its batches, both sides.
         real_tokens: of both sides.
+        passes: the most batches that one process has.
     """
 
     batches: list[tuple[int, Batch]]
     target_tokens: int
     padded_tokens: int
     real_tokens: int
+    passes: int
 
     @classmethod
     def whole(cls, batches: Sequence[Batch]) -> Share:
@@ -83,6 +85,7 @@ class Share:
             sum(batch.target_tokens for batch in batches),
             sum(batch.padded_tokens for batch in batches),
             sum(batch.real_tokens for batch in batches),
+            len(batches),
         )
 
 

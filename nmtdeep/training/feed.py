@@ -117,6 +117,7 @@ def _share(
         target_tokens=int(lengths[1, everything].sum()),
         padded_tokens=sum(sizes),
         real_tokens=int(lengths[:, everything].sum()),
+        passes=max(map(owners.count, range(crew.size))),
     )
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -14,12 +15,16 @@ import torch
 from nmtdeep.config import Recipe
 from nmtdeep.config.stages import at_stage
 from nmtdeep.data.corpus import DataDirectory
+from nmtdeep.errors import UserError
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training import stages
 from nmtdeep.training.display import Display
-from nmtdeep.training.distributed import Crew, crew_of, device_of
+from nmtdeep.training.distributed import Crew, Order
 from nmtdeep.training.feed import check_batches, check_text, upcoming
+from nmtdeep.training.helper import Start, Task, help_train
+from nmtdeep.training.processes import Torchrun, crew_of, device_of, joined, own_threads
 from nmtdeep.training.run_directory import RunDirectory, open_run
+from nmtdeep.training.sharding import check_sharding
 from nmtdeep.training.signals import noted_signals
 from nmtdeep.training.state import Progress
 from nmtdeep.training.summary import opening
@@ -32,7 +37,8 @@ class Outcome:
     """How a training ended.
 
     Attributes:
-        reason: in words, for people; empty where a stage ended and the next one begins.
+        reason: in words, for people; empty where a stage ended and the next one begins, and in
+            processes that only helped.
         signal: number of the signal that asked it to leave, or 0.
     """
 
@@ -59,91 +65,89 @@ def train(
         data: directory that `preprocess` wrote.
         out: run directory; an interrupted training there is continued exactly.
         device: auto, cpu, cuda or cuda:N.
-        threads: CPU threads of all processes together; None keeps torch's choice.
-        processes: that train together, each on its share of the threads or on its own GPU.
+        threads: CPU threads of all processes of this machine; None keeps torch's choice.
+        processes: to be started here, each on its share of the threads or on its own GPU.
         quiet: no progress on the screen.
         overwrite: delete what a training left in `out` and start anew.
+
+    Under torchrun this is one of its processes. The first one trains as ever, the others help it
+    and end with an `Outcome` without a reason.
 
     Raises:
         UserError: for anything that the user can mend; checkpoints on disk stay whole.
     """
-    threads = threads or torch.get_num_threads()
-    place = device_of(device, rank=0, processes=processes)
-    corpora = DataDirectory.open(data)
+    told = Torchrun.here()
+    if told and processes > 1:
+        raise UserError(
+            f"torchrun has started {told.size} processes: leave --processes out, or leave torchrun "
+            "out"
+        )
+    if told is None:
+        threads = threads or torch.get_num_threads()
+        task = Task(recipe, data, out, device, threads, processes)
+        place = device_of(device, rank=0, processes=processes)
+        gather = partial(crew_of, processes, place, help_train, task)
+        return _lead(task, place, processes, gather, quiet=quiet, overwrite=overwrite)
+    task = Task(recipe, data, out, device, threads, told.local_size)
+    place = device_of(device, rank=told.local_rank, processes=told.local_size)
+    with joined(told, place) as crew:
+        if crew.rank:
+            help_train(crew, task)
+            return Outcome(Progress(), "")
+        return _lead(
+            task, place, told.size, lambda: nullcontext(crew), quiet=quiet, overwrite=overwrite
+        )
+
+
+def _lead(
+    task: Task,
+    place: torch.device,
+    processes: int,
+    gather: Callable[[], AbstractContextManager[Crew]],
+    *,
+    quiet: bool,
+    overwrite: bool,
+) -> Outcome:
+    """What the first process does; `gather` brings the others, `processes` with this one."""
+    recipe, corpora = task.recipe, DataDirectory.open(task.data)
     check_text(recipe, corpora)
     check_batches(recipe, corpora, processes)
-    with open_run(out, recipe, corpora.pipeline, overwrite=overwrite) as run:
+    check_sharding(recipe, processes)
+    with open_run(task.out, recipe, corpora.pipeline, overwrite=overwrite) as run:
         newest = run.newest()
         progress = Progress.of(newest) if newest else Progress()
         run.mend(progress)
-        with Display(out, recipe.training, quiet=quiet) as display, noted_signals() as asked:
+        with (
+            Display(task.out, recipe.training, quiet=quiet) as display,
+            noted_signals() as asked,
+            own_threads(task.threads, task.processes),
+            gather() as crew,
+        ):
             reason = _finished(recipe, progress)
             if reason:
+                crew.tell("")
                 total = recipe.training.max_updates
                 why = "" if progress.update >= total else f" ({reason})"
                 display.say(f"already at update {progress.update} of {total}: nothing to do{why}")
                 return Outcome(progress, reason)
-            with (
-                _own_threads(threads, processes),
-                crew_of(
-                    processes, place, _assist, recipe, data, out, newest, device, threads
-                ) as crew,
-            ):
-                trainee = Trainee(at_stage(recipe, progress.stage), corpora, place, newest, crew)
-                display.say(
-                    opening(
-                        trainee.recipe,
-                        corpora,
-                        trainee.model,
-                        place,
-                        trainee.dtype,
-                        progress,
-                        whole=recipe,
-                        processes=processes,
-                    )
+            crew.tell(Start.of(newest, task.data).to_json())
+            trainee = Trainee(at_stage(recipe, progress.stage), corpora, place, newest, crew)
+            display.say(
+                opening(
+                    trainee.recipe,
+                    corpora,
+                    trainee.model,
+                    place,
+                    trainee.dtype,
+                    progress,
+                    whole=recipe,
+                    processes=processes,
                 )
-                for change in run.changes:
-                    display.say(f"changed: {change}")
-                run.drop_results()
-                return _stage_by_stage(corpora, run, trainee, progress, display, asked, crew)
-
-
-@contextmanager
-def _own_threads(threads: int, processes: int) -> Iterator[None]:
-    """One process's share of the threads, and all of them again afterwards."""
-    torch.set_num_threads(max(1, threads // processes))
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
-def _assist(
-    crew: Crew,
-    recipe: Recipe,
-    data: Path,
-    out: Path,
-    newest: Path | None,
-    device: str,
-    threads: int,
-) -> None:
-    """The loop of a process that only computes: train updates until told to leave."""
-    place = device_of(device, rank=crew.rank, processes=crew.size)
-    corpora = DataDirectory.open(data)
-    progress = Progress.of(newest) if newest else Progress()
-    with _own_threads(threads, crew.size):
-        trainee = Trainee(at_stage(recipe, progress.stage), corpora, place, newest, crew)
-        while True:
-            if stages.is_over(recipe, progress):
-                progress = stages.begin_next(recipe, progress)
-                trainee = trainee.deeper(at_stage(recipe, progress.stage), corpora)
-            for coming in upcoming(trainee.recipe, corpora, out, progress, place, crew):
-                trainee.train(coming.share, progress.update + 1, progress.schedule_offset)
-                progress = progress.updated(coming.place)
-                if crew.agree(leaving=False):
-                    return
-                if stages.is_over(recipe, progress):
-                    break
+            )
+            for change in run.changes:
+                display.say(f"changed: {change}")
+            run.drop_results()
+            return _stage_by_stage(corpora, run, trainee, progress, display, asked, crew)
 
 
 def _stage_by_stage(
@@ -195,16 +199,16 @@ def _train(
             display.logged(progress, lr=lr, device=trainee.device)
         reason, over = _finished(recipe, progress), stages.is_over(recipe, progress)
         if progress.update % settings.validation.every == 0 or reason or over:
-            progress = _validated(validate, trainee.model, recipe, progress, display)
+            progress = _validated(validate, trainee.whole(), recipe, progress, display)
             display.restart()
             reason = reason or _finished(recipe, progress)
-        wanted = list(asked)  # a signal after this line is for the next update
+        wanted = [*asked, *crew.asked]  # a signal after this line is for the next update
         planned = progress.update % settings.checkpoints.every == 0
         planned = planned or progress.is_best or bool(reason) or over
         if planned or wanted:
             trainee.save(run, progress, planned=planned)
             display.restart()
-        if crew.agree(leaving=bool(reason or wanted)):
+        if crew.agree(Order.LEAVE if reason or wanted else Order.GO_ON) == Order.LEAVE:
             return _leave(progress, reason, wanted, display)
         if over:
             return Outcome(progress, "")

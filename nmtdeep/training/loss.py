@@ -28,6 +28,7 @@ def smoothed_cross_entropy(
     smoothing: float,
     pad: int,
     dtype: torch.dtype | None = None,
+    tokens: int | None = None,
 ) -> Loss:
     """Sum of -sum_v q(v) log softmax(hidden weight^T)_v, q = 1 - eps at the target, else eps/(V-1).
 
@@ -41,9 +42,13 @@ def smoothed_cross_entropy(
         smoothing: eps.
         pad: id of padding.
         dtype: of the matrix products; None keeps that of `hidden`.
+        tokens: how many targets are real, so that a GPU need not be asked; None: count them.
     """
     flat = targets.flatten()
-    real = (flat != pad).nonzero().squeeze(1)
+    if tokens is None:
+        real = (flat != pad).nonzero().squeeze(1)
+    else:
+        real = (flat == pad).to(torch.uint8).argsort(stable=True)[:tokens]
     rows = hidden.flatten(0, -2)[real]
     smoothed, nll = _Chunked.apply(rows, weight, flat[real], smoothing, dtype or hidden.dtype)  # type: ignore[no-untyped-call]
     return Loss(smoothed, nll)

@@ -99,7 +99,12 @@ class Muon(torch.optim.AdamW):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> Any:
-        """Move the matrices, then all else; the matrices' gradients are used up."""
+        """Move the matrices, then all else; the matrices' gradients are used up.
+
+        If somebody has set `found_inf` as for torch's fused Adam, and it is 1, nothing moves.
+        """
+        if bool(getattr(self, "found_inf", False)):
+            return None
         group = self.param_groups[1]
         parameters = [one for one in group["params"] if one.grad is not None]
         if parameters:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from nmtdeep import checkpoint
 from nmtdeep.data.windows import Place
 from nmtdeep.errors import CheckpointError
+from nmtdeep.training.sharding import like
 
 # Fields that checkpoints of older versions do not have: their epochs had one window.
 LATER = {"window": 0, "before_window": 0}
@@ -137,5 +138,5 @@ def restore_optimiser(
     for parameter, keys in wanted.items():
         # Fused Adam keeps its step counters beside the parameters.
         optimiser.state[parameter] = {
-            moment: tensors[key].to(parameter.device) for moment, key in keys.items()
+            moment: like(tensors[key], parameter) for moment, key in keys.items()
         }

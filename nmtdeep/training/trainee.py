@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from nmtdeep import checkpoint
 from nmtdeep.config import Recipe
-from nmtdeep.data.batching import Share, collate
+from nmtdeep.data.batching import Batch, Share, collate
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.model.build import build, initialise
 from nmtdeep.model.growth import carry_over, layer_maps
 from nmtdeep.model.initialisation import Sample
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.training.distributed import Crew
+from nmtdeep.training.distributed import Crew, Order
+from nmtdeep.training.loss import Loss
 from nmtdeep.training.optimiser import make_optimiser
 from nmtdeep.training.run_directory import RunDirectory
 from nmtdeep.training.schedule import learning_rate
+from nmtdeep.training.sharding import Shards, gathered
 from nmtdeep.training.state import Progress, optimiser_tensors, restore_optimiser
-from nmtdeep.training.update import UpdateResult, resolve_precision, train_update
+from nmtdeep.training.update import UpdateResult, batch_loss, resolve_precision, train_update
 
 # Sentences that an initialiser measures on.
 SAMPLE = 128
@@ -46,10 +50,15 @@ class Trainee:
         crew: Crew,
     ) -> None:
         self.recipe = recipe
+        self.data = data
         self.crew = crew
         self.device = device
         self.model = fresh_model(recipe, data)
-        self.model.to(device)
+        if start:
+            model_file = start / checkpoint.MODEL
+            checkpoint.fill(self.model, checkpoint.read_tensors(model_file), model_file)
+        # Processors of different kinds may have drawn and measured with other roundings.
+        crew.share(list(checkpoint.weights(self.model).values()))
         for stack, frozen in (
             (self.model.encoder, recipe.training.frozen.encoder),
             (self.model.decoder, recipe.training.frozen.decoder),
@@ -57,6 +66,10 @@ class Trainee:
             for layer in list(stack)[:frozen]:
                 layer.requires_grad_(False)
         self.dtype = resolve_precision(recipe.training.precision, device)
+        self.shards = None
+        if recipe.training.sharding == "full":
+            self.shards = Shards(self.model, self._loss, device)
+        self.model.to(device)
         self.optimiser = make_optimiser(
             self.model, recipe.training.optimiser, dtype=self.dtype, crew=crew
         )
@@ -74,10 +87,19 @@ class Trainee:
         carry_over(self.model, grown.model, **maps)
         return grown
 
+    def _loss(self, model: Transformer, batch: Batch) -> Loss:
+        settings = self.recipe.training
+        return batch_loss(
+            model,
+            batch,
+            smoothing=settings.label_smoothing,
+            dtype=self.dtype,
+            regulariser=settings.regulariser,
+        )
+
     def _restore(self, path: Path) -> None:
-        """Take weights, moments and loss scale from a checkpoint."""
-        model_file, moments = path / checkpoint.MODEL, path / checkpoint.OPTIMISER
-        checkpoint.fill(self.model, checkpoint.read_tensors(model_file), model_file)
+        """Take moments and loss scale from a checkpoint."""
+        moments = path / checkpoint.OPTIMISER
         if checkpoint.read_state(path).get("kind") == checkpoint.GROWN:
             return  # it has no moments: they start anew
         restore_optimiser(self.model, self.optimiser, checkpoint.read_tensors(moments))
@@ -106,13 +128,45 @@ class Trainee:
             settings=self.recipe.training,
             dtype=self.dtype,
             crew=self.crew,
+            shards=self.shards,
         )
+
+    def whole(self) -> Transformer:
+        """The model to be measured: itself, or a whole copy of a sharded one.
+
+        Only the first process calls this; the others `help`.
+        """
+        if not self.shards:
+            return self.model
+        copy = built(self.recipe, self.data)
+        checkpoint.fill(copy, self._gathered(Order.GATHER_WEIGHTS), Path("the shards"))
+        return copy.to(self.device)
+
+    def help(self) -> Order:
+        """In all processes but the first: do what it says, until it goes on or leaves."""
+        while True:
+            order = self.crew.agree(Order.GO_ON)
+            if order in (Order.GO_ON, Order.LEAVE):
+                return order
+            gathered(self._tensors(order), keep=False)
+
+    def _gathered(self, order: Order) -> dict[str, Tensor]:
+        """What `order` names, from all processes if it is sharded."""
+        if not self.shards:
+            return dict(self._tensors(order))
+        self.crew.agree(order)
+        return gathered(self._tensors(order), keep=True)
+
+    def _tensors(self, order: Order) -> Iterable[tuple[str, Tensor]]:
+        if order == Order.GATHER_WEIGHTS:
+            return checkpoint.weights(self.model).items()
+        return optimiser_tensors(self.model, self.optimiser).items()
 
     def save(self, run: RunDirectory, progress: Progress, *, planned: bool) -> None:
         """Write a checkpoint of weights, moments and position; see `RunDirectory.save`."""
         run.save(
-            checkpoint.weights(self.model),
-            optimiser_tensors(self.model, self.optimiser),
+            self._gathered(Order.GATHER_WEIGHTS),
+            self._gathered(Order.GATHER_MOMENTS),
             progress,
             recipe=self.recipe,
             planned=planned,
@@ -121,14 +175,19 @@ class Trainee:
 
 def fresh_model(recipe: Recipe, data: DataDirectory) -> Transformer:
     """The recipe's model for this corpus, initialised."""
+    model = built(recipe, data)
+    initialise(model, recipe.model, seed=recipe.training.seed, sample=sample_of(recipe, data))
+    return model
+
+
+def built(recipe: Recipe, data: DataDirectory) -> Transformer:
+    """The recipe's model for this corpus, without values yet."""
     pipeline = data.pipeline
-    model = build(
+    return build(
         recipe.model,
         source_types=len(pipeline.source.vocabulary),
         target_types=len(pipeline.target.vocabulary),
     )
-    initialise(model, recipe.model, seed=recipe.training.seed, sample=sample_of(recipe, data))
-    return model
 
 
 def sample_of(recipe: Recipe, data: DataDirectory) -> Sample:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.distributed import ALONE, Crew
 from nmtdeep.training.loss import Loss, smoothed_cross_entropy
 from nmtdeep.training.regulariser import penalty
+from nmtdeep.training.sharding import Shards, idle, local, whole
 
 PLAIN = config.NoRegulariser()
 SMALLEST_SCALE = 2.0**-10
@@ -79,69 +81,93 @@ def train_update(
     settings: config.Training,
     dtype: torch.dtype,
     crew: Crew = ALONE,
+    shards: Shards | None = None,
 ) -> UpdateResult:
     """Forward, backward and step over update number `update`, this process computing its `share`.
 
     The gradient is that of the smoothed loss summed over all target tokens of the update and
-    divided once by their number, however they are spread over batches and processes.
+    divided once by their number, however they are spread over batches and processes. Nothing here
+    waits for a GPU until the step is on its way (but Muon, which looks before it): what was
+    computed is read once, at the end.
+
+    Args:
+        shards: the model's loss if its parameters are spread over the crew.
 
     Raises:
         DivergenceError: if loss or gradients are not finite, naming update and parameter.
     """
-    tokens = share.target_tokens
     device = model.output.weight.device
     sums = torch.zeros(2, dtype=torch.float64, device=device)
     model.train()
     model.keep("all" if settings.checkpoint_activations == "none" else "input")
     for number, batch in share.batches:
         torch.manual_seed(seed_for(settings.seed, update, number))
-        found = batch_loss(
-            model,
-            batch,
-            smoothing=settings.label_smoothing,
-            dtype=dtype,
-            regulariser=settings.regulariser,
+        found = (
+            shards(batch)
+            if shards
+            else batch_loss(
+                model,
+                batch,
+                smoothing=settings.label_smoothing,
+                dtype=dtype,
+                regulariser=settings.regulariser,
+            )
         )
-        scaler.scale(found.smoothed / tokens).backward()  # type: ignore[no-untyped-call]
+        scaler.scale(found.smoothed / share.target_tokens).backward()
         sums += torch.stack((found.smoothed.detach(), found.nll))
-    gradients = _gradients(model, crew)
-    crew.add(gradients)
+    if shards:
+        for _ in range(share.passes - len(share.batches)):
+            (0.0 * shards(idle(device)).smoothed).backward()
+    gradients = _gradients(model, crew, summed=shards is not None)
     crew.add([sums])
-    loss, nll = sums.tolist()
     for group in optimiser.param_groups:
         group["lr"] = lr
     scaler.unscale_(optimiser)
-    total = torch.nn.utils.get_total_norm(gradients)
-    norm = float(total)
-    finite = math.isfinite(norm)
-    # Clipping by a norm that is no number would spread it over all gradients before the diagnosis.
-    if finite and settings.clip_norm:
-        torch.nn.utils.clip_grads_with_norm_(model.parameters(), settings.clip_norm, total)
-    if not finite and not scaler.is_enabled():
-        raise DivergenceError(_diagnosis(model, update, loss / tokens))
-    scaler.step(optimiser)
-    scaler.update()
-    if scaler.is_enabled() and scaler.get_scale() < SMALLEST_SCALE:
-        raise DivergenceError(_diagnosis(model, update, loss / tokens))
+    norm = whole(torch.nn.utils.get_total_norm(gradients))
+    overflow = ~norm.isfinite()
+    if settings.clip_norm:
+        # A norm that is no number would spread over all gradients before the diagnosis.
+        limited = norm.masked_fill(overflow, 0.0)
+        torch.nn.utils.clip_grads_with_norm_(model.parameters(), settings.clip_norm, limited)
+    _step(optimiser, scaler, overflow)
+    loss, nll, length = torch.stack((*sums, norm.double())).tolist()
+    finite = math.isfinite(length)
+    too_small = scaler.is_enabled() and scaler.get_scale() < SMALLEST_SCALE
+    if too_small or not (finite or scaler.is_enabled()):
+        raise DivergenceError(_diagnosis(model, update, loss / share.target_tokens, crew))
     optimiser.zero_grad(set_to_none=True)
     return UpdateResult(
         loss=loss,
         nll=nll,
-        target_tokens=tokens,
+        target_tokens=share.target_tokens,
         padded_tokens=share.padded_tokens,
         real_tokens=share.real_tokens,
-        gradient_norm=norm,
+        gradient_norm=length,
         skipped=not finite,
     )
 
 
-def _gradients(model: Transformer, crew: Crew) -> list[Tensor]:
-    """All gradients; a process without a batch of this update adds zeros."""
+def _step(optimiser: Any, scaler: torch.amp.GradScaler, overflow: Tensor) -> None:
+    """Step unless gradients overflowed, which the optimiser's kernels see for themselves."""
+    if scaler.is_enabled():
+        scaler.step(optimiser)
+        scaler.update()
+        return
+    optimiser.found_inf = overflow.to(torch.float32)
+    optimiser.step()
+    del optimiser.found_inf
+
+
+def _gradients(model: Transformer, crew: Crew, *, summed: bool) -> list[Tensor]:
+    """All gradients, sums over the crew; a process without a batch of this update adds zeros."""
     if crew.size > 1:
         for one in model.parameters():
             if one.requires_grad and one.grad is None:
                 one.grad = torch.zeros_like(one)
-    return [one.grad for one in model.parameters() if one.grad is not None]
+    gradients = [one.grad for one in model.parameters() if one.grad is not None]
+    if not summed:
+        crew.add(gradients)
+    return gradients
 
 
 def batch_loss(
@@ -168,19 +194,24 @@ def batch_loss(
         smoothing=smoothing,
         pad=model.pad,
         dtype=dtype if mixed else None,
+        tokens=None if device.type == "cpu" else batch.target_tokens,
     )
     target_tokens = (batch.target_output != model.pad).sum(dim=1)
     extra = penalty(regulariser, outputs, batch.source != model.pad, target_tokens)
     return found if extra is None else Loss(found.smoothed + extra, found.nll)
 
 
-def _diagnosis(model: Transformer, update: int, loss: float) -> str:
+def _diagnosis(model: Transformer, update: int, loss: float, crew: Crew) -> str:
     """Which gradients are not finite, and what to try."""
-    bad = [
-        name
+    gradients = {
+        name: local(parameter.grad)
         for name, parameter in model.named_parameters()
-        if parameter.grad is not None and not torch.isfinite(parameter.grad).all()
-    ]
+        if parameter.grad is not None
+    }
+    # Summed, because of a sharded gradient each process sees a part.
+    count = torch.stack([(~one.isfinite()).sum() for one in gradients.values()])
+    crew.add([count])
+    bad = [name for name, found in zip(gradients, count.tolist(), strict=True) if found]
     where = f"{len(bad)} gradients are not finite, first {bad[0]}" if bad else "gradients overflow"
     return (
         f"training diverged at update {update}: loss {loss:.3f} per token, {where}; try a lower "

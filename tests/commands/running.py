@@ -88,12 +88,15 @@ class Interrupt:
                 os.kill(os.getpid(), getattr(signal, f"SIG{name.upper()}"))
 
 
-def _child(argv: list[str], folder: str, log: str, interrupt: Interrupt | None) -> None:
+def _child(
+    argv: list[str], folder: str, log: str, interrupt: Interrupt | None, environment: dict[str, str]
+) -> None:
     import torch
 
     from nmtdeep.cli.main import run
 
     torch.set_num_threads(1)
+    os.environ.update(environment)
     os.chdir(folder)
     for number, name, flags in (
         (0, f"{log}.in", os.O_RDONLY),
@@ -122,16 +125,31 @@ class Commands:
         self, *argv: object, interrupt: Interrupt | None = None, stdin: bytes = b""
     ) -> Finished:
         """Run `nmtdeep ARGV...` to its end."""
+        return self.start(*argv, interrupt=interrupt, stdin=stdin)()
+
+    def start(
+        self,
+        *argv: object,
+        interrupt: Interrupt | None = None,
+        stdin: bytes = b"",
+        environment: dict[str, str] | None = None,
+    ) -> Callable[[], Finished]:
+        """Start `nmtdeep ARGV...`, and give what waits for its end."""
         self.count += 1
         log = self.logs / f"{self.count:03}"
         log.with_suffix(".in").write_bytes(stdin)
+        words = [str(one) for one in argv]
         process = self.context.Process(
-            target=_child, args=([str(one) for one in argv], str(self.folder), str(log), interrupt)
+            target=_child, args=(words, str(self.folder), str(log), interrupt, environment or {})
         )
         process.start()
-        process.join(SECONDS)
-        if process.exitcode is None:
-            process.kill()
-            raise AssertionError(f"still running after {SECONDS} s: {argv}")
-        out, err = (log.with_suffix(end).read_text("utf-8") for end in (".out", ".err"))
-        return Finished(process.exitcode, out, err)
+
+        def finish() -> Finished:
+            process.join(SECONDS)
+            if process.exitcode is None:
+                process.kill()
+                raise AssertionError(f"still running after {SECONDS} s: {words}")
+            out, err = (log.with_suffix(end).read_text("utf-8") for end in (".out", ".err"))
+            return Finished(process.exitcode, out, err)
+
+        return finish

@@ -48,10 +48,17 @@ def train(
     interrupt: Interrupt | None = None,
 ) -> Finished:
     """`nmtdeep train`, on the CPU with one thread."""
-    return nmtdeep(
+    return nmtdeep(*words(run, *overrides, recipe=recipe, data=data), interrupt=interrupt)
+
+
+def words(
+    run: str, *overrides: object, recipe: str = "tiny.yaml", data: str = "data"
+) -> list[object]:
+    """What `train` gives to the command."""
+    return [
         "train", recipe, *overrides, "--data", data, "--out", run, "--device", "cpu",
-        "--threads", 1, interrupt=interrupt,
-    )  # fmt: skip
+        "--threads", 1,
+    ]  # fmt: skip
 
 
 def records(run: Path) -> list[dict[str, Any]]:

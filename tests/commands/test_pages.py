@@ -37,6 +37,7 @@ TRAIN = "train multi30k-en-de --data data --out run"
 BEFORE = {
     "README.md": [],
     "docs/analysis.md": [PREPROCESS],
+    "docs/cluster.md": [PREPROCESS],
     "docs/quick-start.md": [],
     "docs/results.md": [],
     "docs/training.md": [PREPROCESS],

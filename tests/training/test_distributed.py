@@ -15,8 +15,9 @@ from nmtdeep.data.batching import deal
 from nmtdeep.errors import UserError
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training import distributed
-from nmtdeep.training.distributed import ALONE, Crew, crew_of, device_of
+from nmtdeep.training.distributed import ALONE, Crew, Order
 from nmtdeep.training.optimiser import make_optimiser
+from nmtdeep.training.processes import SECONDS_TO_LEAVE, crew_of, device_of
 
 CPU = torch.device("cpu")
 
@@ -32,7 +33,7 @@ def add_twice(crew: Crew, bucket: int) -> None:
     values = numbers(crew.rank)
     crew.add(values)
     crew.add([(1 + crew.rank) * value for value in values])  # tells the first what this one saw
-    while not crew.agree(leaving=False):
+    while crew.agree(Order.GO_ON) != Order.LEAVE:
         pass
 
 
@@ -48,8 +49,8 @@ def test_sums_are_everywhere(bucket: int, monkeypatch: pytest.MonkeyPatch) -> No
         seen = [value.clone() for value in values]
         crew.add(seen)
         assert all(map(torch.equal, seen, [6 * value for value in expected]))
-        assert not crew.agree(leaving=False)
-        assert crew.agree(leaving=True)
+        assert crew.agree(Order.GO_ON) == Order.GO_ON
+        assert crew.agree(Order.LEAVE) == Order.LEAVE
 
 
 def die(crew: Crew, code: int) -> None:
@@ -62,34 +63,34 @@ def refuse(crew: Crew) -> None:
 
 
 def test_a_death_is_told() -> None:
-    lost = r"process 2 of 2 ended with code 7: .* last checkpoint is whole"
+    lost = r"rank 1 of 2 ended with code 7; the last checkpoint is whole"
     with pytest.raises(UserError, match=lost), crew_of(2, CPU, die, 7) as crew:
         crew.add([torch.zeros(1)])
         crew.add([torch.zeros(1)])
 
 
-def test_an_error_is_told_by_who_had_it(capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(UserError, match="ended with code 2"), crew_of(2, CPU, refuse) as crew:
-        crew.agree(leaving=False)
-    assert "process 2 of 2: no such file" in capfd.readouterr().err
+def test_an_error_is_told_with_its_reason() -> None:
+    told = r"rank 1 of 2 on .*: no such file; the last checkpoint is whole"
+    with pytest.raises(UserError, match=told), crew_of(2, CPU, refuse) as crew:
+        crew.agree(Order.GO_ON)
 
 
 def wait(crew: Crew) -> None:
-    crew.agree(leaving=False)
+    crew.agree(Order.GO_ON)
 
 
 def test_an_error_of_the_first_ends_the_others() -> None:
     began = time.perf_counter()
     with pytest.raises(KeyError), crew_of(2, CPU, wait):
         raise KeyError
-    assert time.perf_counter() - began < distributed.SECONDS_TO_LEAVE
+    assert time.perf_counter() - began < SECONDS_TO_LEAVE
 
 
 def test_alone_there_is_nothing_to_do() -> None:
     value = torch.ones(3)
     ALONE.add([value])
     assert torch.equal(value, torch.ones(3))
-    assert ALONE.agree(leaving=True) and not ALONE.agree(leaving=False)
+    assert ALONE.agree(Order.LEAVE) == Order.LEAVE
     with crew_of(1, CPU, wait) as crew:
         assert crew is ALONE
 

@@ -58,6 +58,8 @@ def test_value_and_gradients_are_those_of_the_dense_matrix(smoothing: float) -> 
     assert_close(found.smoothed, expected, **EXACT)
     assert_close(found.nll, dense(hidden, weight, 0.0), **EXACT)
     assert_close(gradients, (hidden.grad, weight.grad), **EXACT)
+    known = smoothed_cross_entropy(hidden, weight, TARGETS, smoothing=smoothing, pad=PAD, tokens=9)
+    assert torch.equal(known.smoothed, found.smoothed) and torch.equal(known.nll, found.nll)
     with torch.no_grad():
         again = smoothed_cross_entropy(hidden, weight, TARGETS, smoothing=smoothing, pad=PAD)
     assert_close(again, found, **EXACT)

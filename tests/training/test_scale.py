@@ -1,0 +1,139 @@
+"""The same updates however they are spread: 1, 2 or 3 processes, whole or sharded, resumed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.testing import assert_close
+
+from nmtdeep import checkpoint
+from nmtdeep.config.training import Training
+from nmtdeep.data.batching import Batch, Share, deal
+from nmtdeep.model.transformer import Transformer
+from nmtdeep.text.vocabulary import EOS
+from nmtdeep.training.distributed import ALONE, Crew
+from nmtdeep.training.optimiser import make_optimiser
+from nmtdeep.training.processes import crew_of
+from nmtdeep.training.sharding import Shards, gathered
+from nmtdeep.training.state import optimiser_tensors, restore_optimiser
+from nmtdeep.training.update import batch_loss, train_update
+
+CPU = torch.device("cpu")
+# Batches of each update; the third has fewer than there are processes.
+BATCHES = (4, 5, 1, 3, 2)
+# Epsilon is large, so that a gradient that is zero by nature (of key biases) stays small as a step.
+SETTINGS = Training.model_validate(
+    {"clip_norm": 0.5, "optimiser": {"type": "adam", "epsilon": 1e-3}, "label_smoothing": 0.1}
+)
+
+
+class State(NamedTuple):
+    """What resuming takes: whole tensors by name."""
+
+    weights: dict[str, Tensor]
+    moments: dict[str, Tensor]
+
+
+class Job(NamedTuple):
+    """Updates `first` to `last` (not included) from `start`, or from the model as it is."""
+
+    first: int
+    last: int
+    start: State | None = None
+    sharded: bool = False
+
+
+def shares(plan: list[list[Batch]], crew: Crew) -> list[Share]:
+    """What this process computes of each update."""
+    found = []
+    for batches in plan:
+        owners = deal([batch.padded_tokens for batch in batches], crew.size)
+        own = [(n, batch) for n, batch in enumerate(batches) if owners[n] == crew.rank]
+        whole = Share.whole(batches)
+        passes = max(owners.count(rank) for rank in range(crew.size))
+        sums = (whole.target_tokens, whole.padded_tokens, whole.real_tokens)
+        found.append(Share(own, *sums, passes))
+    return found
+
+
+def work(crew: Crew, model: Transformer, plan: list[list[Batch]], jobs: list[Job]) -> list[State]:
+    """Do every job with the rest of the crew."""
+    return [_work(crew, deepcopy(model), shares(plan, crew), job) for job in jobs]
+
+
+def _work(crew: Crew, model: Transformer, own: list[Share], job: Job) -> State:
+    if job.start:
+        checkpoint.fill(model, job.start.weights, "the test")
+    loss = partial(batch_loss, smoothing=SETTINGS.label_smoothing, dtype=torch.float32)
+    shards = Shards(model, loss, CPU) if job.sharded else None
+    optimiser = make_optimiser(model, SETTINGS.optimiser, crew=crew)
+    if job.start:
+        restore_optimiser(model, optimiser, deepcopy(job.start.moments))
+    for number in range(job.first, job.last):
+        train_update(
+            model,
+            optimiser,
+            torch.amp.GradScaler("cpu", enabled=False),
+            own[number],
+            update=number + 1,
+            lr=0.01,
+            settings=SETTINGS,
+            dtype=torch.float32,
+            crew=crew,
+            shards=shards,
+        )
+    parts = checkpoint.weights(model), optimiser_tensors(model, optimiser)
+    return State(*(deepcopy(gathered(part.items(), keep=True)) for part in parts))
+
+
+def help_work(crew: Crew, *arguments: object) -> None:
+    work(crew, *arguments)
+
+
+@pytest.fixture(scope="module")
+def plan(make_batch: Callable[..., Batch]) -> list[list[Batch]]:
+    random = np.random.default_rng(3)
+
+    def sentences(count: int) -> list[list[int]]:
+        lengths = random.integers(1, 9, count)
+        return [[*random.integers(3, 20, length).tolist(), EOS] for length in lengths]
+
+    return [
+        [make_batch(sentences(size), sentences(size)) for size in random.integers(1, 4, count)]
+        for count in BATCHES
+    ]
+
+
+@pytest.fixture(scope="module")
+def model(tiny_model: Callable[..., Transformer]) -> Transformer:
+    """Tied embeddings, dropout, parameters inside and outside the layers, a vector of one."""
+    return tiny_model(dropout=0.2, combinations=("dlcl", "dlcl"), encoder="rezero")
+
+
+def equal(found: State, expected: State) -> None:
+    for one, other in zip(found, expected, strict=True):
+        assert_close(one, other, rtol=0, atol=1e-12)
+
+
+def test_updates_do_not_depend_on_processes(model: Transformer, plan: list[list[Batch]]) -> None:
+    every = len(BATCHES)
+    (whole,) = work(ALONE, model, plan, [Job(0, every)])
+    begun = Job(0, 2)
+    jobs = [Job(0, every), Job(0, every, sharded=True), begun, Job(0, 2, sharded=True)]
+    with crew_of(2, CPU, help_work, model, plan, jobs) as crew:
+        together, sharded, half, sharded_half = work(crew, model, plan, jobs)
+    for found in (together, sharded):
+        equal(found, whole)
+    equal(sharded_half, half)
+    resumed = [Job(2, every, half), Job(2, every, sharded_half, sharded=True)]
+    equal(work(ALONE, model, plan, resumed[:1])[0], whole)
+    with crew_of(3, CPU, help_work, model, plan, resumed) as crew:
+        for found in work(crew, model, plan, resumed):
+            equal(found, whole)
