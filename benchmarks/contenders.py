@@ -46,9 +46,7 @@ def build_naive(
     weight = ours.output.weight
     made = naive.NaiveTransformer(
         weight.shape[0],
-        naive.Shape(
-            model.width, encoder.feed_forward, encoder.heads, encoder.depth, decoder.depth
-        ),
+        naive.Shape(model.width, encoder.feed_forward, encoder.heads, encoder.depth, decoder.depth),
         pre_norm=encoder.residual.type == "pre_norm",
         dropout=dropout,
         pad=ours.pad,

@@ -103,9 +103,7 @@ def main() -> None:
         table.add_column(heading, justify="right")
     for number, row in enumerate(zip(*curves.values(), strict=True)):
         first = number * options.window + 1
-        table.add_row(
-            f"{first}-{first + options.window - 1}", *(f"{value:.4f}" for value in row)
-        )
+        table.add_row(f"{first}-{first + options.window - 1}", *(f"{value:.4f}" for value in row))
     console.print(table)
     gap, noise = (largest(curves[BASE], curves[name]) for name in (LOW, NOISE))
     console.print(

@@ -77,15 +77,22 @@ def _ours(
             # A copy: the translator moves its model to another precision.
             copy = load(task.loaded.path)
             translator = Translator.of(
-                [copy], task.settings, device=str(task.device), precision=precision
+                [copy], task.settings, device=str(task.device), **kind_of(precision)
             )
             run = partial(_search, translator, task.sources)
             yield f"{OURS}, {precision}", Contender(precision, run)
         elif task.device.type == "cpu":
-            pool = Pool(task.loaded.path, task.settings, precision, count)
+            pool = Pool(task.loaded.path, task.settings, kind_of(precision), count)
             stack.callback(pool.close)
             run = partial(pool.translate, task.sources)
             yield f"{OURS}, {precision}, {count} processes", Contender(precision, run)
+
+
+def kind_of(precision: str) -> dict[str, str]:
+    """What `Translator.of` is to be told."""
+    if precision == "int8":
+        return {"precision": "fp32", "quantise": "int8"}
+    return {"precision": precision}
 
 
 def _search(translator: Translator, sources: list[list[int]]) -> list[Ids]:

@@ -76,7 +76,7 @@ def nominal_rate(device: torch.device, rates: Mapping[str, float] = NOMINAL) -> 
 
 
 def products_alone(model: Transformer, work: Work, dtype: torch.dtype) -> Spent:
-    """Time of the products of a turn with weights, from a few of each shape, forwards and backwards.
+    """Time of a turn's products with weights, both ways, from a few of each shape.
 
     They write into buffers that exist already, and nothing stands between them.
     """

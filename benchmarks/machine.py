@@ -4,6 +4,7 @@ import argparse
 import os
 import platform
 import re
+import sys
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -13,6 +14,7 @@ import torch
 
 import nmtdeep
 from nmtdeep.decoding.translator import resolve_device
+from nmtdeep.errors import UserError
 
 PEERS = ("transformers", "ctranslate2")
 
@@ -57,4 +59,7 @@ def chosen_device(options: argparse.Namespace) -> torch.device:
     """The device of these options; their threads take effect."""
     if options.threads:
         torch.set_num_threads(options.threads)
-    return resolve_device(options.device)
+    try:
+        return resolve_device(options.device)
+    except UserError as error:
+        sys.exit(str(error))

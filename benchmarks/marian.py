@@ -140,8 +140,7 @@ def generate(
             length_penalty=settings.lenpen if settings.lenpen_form == "length" else 0.0,
             early_stopping=True,
             min_new_tokens=1,
-            max_new_tokens=int(longest * settings.max_length_factor)
-            + settings.max_length_constant,
+            max_new_tokens=int(longest * settings.max_length_factor) + settings.max_length_constant,
             suppress_tokens=[PAD],
         )
         for index, row in zip(chosen, out[:, 1:].tolist(), strict=True):

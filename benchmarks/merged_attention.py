@@ -9,8 +9,8 @@ Three comparisons, each in turns of its own:
 * self-attention against average attention (AAN) and merged attention (MAtt) in the decoder, both
   stacks 6, 12 and 20 layers deep. Zhang et al. 2019, Table 3: MAtt decodes 1.54, 1.53 and 1.45
   times as fast as self-attention (beam 4, batch 32).
-* 30 encoder layers at base width, DLCL in both stacks, against 6 at twice the width, feed-forward width and
-  heads (big). Wang et al. 2019: 10 % faster.
+* 30 encoder layers at base width, DLCL in both stacks, against 6 at twice the width, feed-forward
+  width and heads (big). Wang et al. 2019: 10 % faster.
 * 4, 6 and 8 decoder layers over 6 encoder layers. Wang et al. 2019, Table 5: 3,088, 2,589 and
   2,110 tokens/s.
 """
@@ -32,6 +32,7 @@ from torch import Tensor, nn
 from turns import Turns, spread, take_turns
 from work import decoding_cost
 
+from nmtdeep.checkpoint import Loaded
 from nmtdeep.data.corpus import RECIPE_FILE, DataDirectory
 from nmtdeep.decoding.translator import Settings, Translator
 from nmtdeep.text.vocabulary import EOS
@@ -98,25 +99,30 @@ def decoders(base: naive.Shape, depths: list[int]) -> list[dict[str, Variant]]:
 COMPARISONS = {"attention": attentions, "deep-or-wide": deep_or_wide, "decoder": decoders}
 
 
-def as_long_as_the_source(
-    model: nn.Module, pipeline: object, *, beam: int, batch: int, longest: int
-) -> Translator:
+def as_long_as_the_source(loaded: Loaded, options: argparse.Namespace, longest: int) -> Translator:
     """A translator whose every translation is as long as its source.
 
     The end never wins by itself, and at the limit the search forces it.
+
+    Args:
+        longest: tokens of the longest source.
     """
+    settings = Settings(
+        beam=options.beam,
+        max_length_factor=1,
+        max_length_constant=0,
+        batch_tokens=options.batch * options.beam * longest,
+    )
+    translator = Translator.of(
+        [loaded], settings, device=options.device, precision=options.precision
+    )
 
     def no_end(module: nn.Module, inputs: tuple[Tensor, ...], logits: Tensor) -> None:
         logits[..., EOS] = NEVER
 
-    model.output.register_forward_hook(no_end)
-    settings = Settings(
-        beam=beam,
-        max_length_factor=1,
-        max_length_constant=0,
-        batch_tokens=batch * beam * longest,
-    )
-    return Translator([model], pipeline, settings)
+    # The translator may have put another module in the place of the model's own.
+    translator.models[0].output.register_forward_hook(no_end)
+    return translator
 
 
 def translate(translator: Translator, sources: list[list[int]], batch: int) -> int:
@@ -137,7 +143,8 @@ def compare(
     device: torch.device,
 ) -> tuple[Turns, dict[str, float]]:
     """Turns, and the least seconds a turn could take."""
-    rates = measured_rates(device, DTYPES[options.precision])
+    dtype = DTYPES[options.precision]
+    rates = measured_rates(device, dtype)
     runs: dict[str, Callable[[], int]] = {}
     floors = {}
     lengths = [len(source) for source in sources]
@@ -149,15 +156,13 @@ def compare(
             norm="pre_norm",
             overrides=variant.overrides,
         )
-        dtype = DTYPES[options.precision]
-        model = build_ours(recipe, len(data.pipeline.target.vocabulary), device).to(dtype)
+        model = build_ours(recipe, len(data.pipeline.target.vocabulary))
         cost = decoding_cost(
             model, lengths, lengths, beam=options.beam, batch=options.batch, item=dtype.itemsize
         )
         floors[name] = rates.seconds(cost)
-        translator = as_long_as_the_source(
-            model, data.pipeline, beam=options.beam, batch=options.batch, longest=max(lengths)
-        )
+        loaded = Loaded(options.data, recipe, data.pipeline, model, {})
+        translator = as_long_as_the_source(loaded, options, max(lengths))
         runs[name] = partial(translate, translator, sources, options.batch)
         produced = runs[name]()
         if produced != sum(lengths):

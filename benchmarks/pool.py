@@ -13,11 +13,9 @@ Ids = tuple[int, ...]
 _own: Translator | None = None  # of a worker
 
 
-def _start(model: Path, settings: Settings, precision: str, threads: int) -> None:
+def _start(model: Path, settings: Settings, kind: dict[str, str], threads: int) -> None:
     global _own  # noqa: PLW0603
-    _own = Translator.of(
-        [load(model)], settings, device="cpu", precision=precision, threads=threads
-    )
+    _own = Translator.of([load(model)], settings, device="cpu", threads=threads, **kind)
 
 
 def _translate(sources: Sequence[Sequence[int]]) -> list[Ids]:
@@ -29,16 +27,17 @@ class Pool:
     """`processes` copies of a model on a CPU.
 
     Args:
+        kind: precision and the like, as `Translator.of` is told.
         chunk: sentences that a worker gets at a time, of like length, longest first.
     """
 
     def __init__(
-        self, model: Path, settings: Settings, precision: str, processes: int, chunk: int = 64
+        self, model: Path, settings: Settings, kind: dict[str, str], processes: int, chunk: int = 64
     ) -> None:
         self.chunk = chunk
         threads = max(1, torch.get_num_threads() // processes)
         context = multiprocessing.get_context("spawn")
-        self.workers = context.Pool(processes, _start, (model, settings, precision, threads))
+        self.workers = context.Pool(processes, _start, (model, settings, kind, threads))
 
     def translate(self, sources: Sequence[Sequence[int]]) -> list[Ids]:
         """Best translations, in order."""
@@ -46,9 +45,7 @@ class Pool:
         parts = [order[first : first + self.chunk] for first in range(0, len(order), self.chunk)]
         found: list[Ids] = [()] * len(sources)
         tasks = [[sources[index] for index in part] for part in parts]
-        for part, translations in zip(
-            parts, self.workers.imap(_translate, tasks), strict=True
-        ):
+        for part, translations in zip(parts, self.workers.imap(_translate, tasks), strict=True):
             for index, translation in zip(part, translations, strict=True):
                 found[index] = translation
         return found

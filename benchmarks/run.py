@@ -62,7 +62,9 @@ def find_corpus(folder: Path, source: str) -> Corpus:
         ]
         if not paths:
             sys.exit(f"{folder} has no {' or '.join(names)}*.{source}: give --data another folder")
-        found.append(paths[0].with_name(paths[0].name.removesuffix(".gz").removesuffix(f".{source}")))
+        found.append(
+            paths[0].with_name(paths[0].name.removesuffix(".gz").removesuffix(f".{source}"))
+        )
     return Corpus(*found)
 
 
@@ -76,8 +78,10 @@ def preparation(options: argparse.Namespace, corpus: Corpus, place: Path) -> Ite
     if options.model:
         return
     updates = 20 if options.quick else options.updates
-    stack = "depth: 2, heads: 4, feed_forward: 128" if options.quick else (
-        "depth: 6, heads: 4, feed_forward: 1024"
+    stack = (
+        "depth: 2, heads: 4, feed_forward: 128"
+        if options.quick
+        else ("depth: 6, heads: 4, feed_forward: 1024")
     )
     yield [
         *("train", RECIPE, f"text.source={options.source}", f"text.target={options.target}"),

@@ -1,4 +1,4 @@
-"""Our weights in CTranslate2's format, for measurements: the plain Transformer, pre- or post-norm."""
+"""Our weights in CTranslate2's format, for measurements: plain Transformers, pre- or post-norm."""
 
 from collections.abc import Sequence
 from pathlib import Path

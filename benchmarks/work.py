@@ -15,8 +15,8 @@ from nmtdeep.model.layers.merged_attention import MergedAttention
 from nmtdeep.model.transformer import Transformer
 
 FORWARD, TRAINING = 2, 6  # operations for each weight and row; backwards to input and to weight
-# Bytes of an update for each parameter, in fp32: read forwards and backwards (2), gradient written and
-# read (2), both moments of Adam read and written (4), written (1).
+# Bytes of an update for each parameter, in fp32: read forwards and backwards (2), gradient written
+# and read (2), both moments of Adam read and written (4), written (1).
 STATE_BYTES = 9 * 4
 
 

@@ -55,7 +55,7 @@ def small(load: Load, norm: str) -> tuple[Recipe, Transformer]:
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter += 0.3 * torch.randn(parameter.shape, generator=generator)
+            parameter.add_(torch.randn(parameter.shape, generator=generator), alpha=0.3)
     return recipe, model
 
 
@@ -129,9 +129,7 @@ def test_ctranslate2_translates_as_we_do(load: Load, ours: Ours, tmp_path: Path)
 
 
 @pytest.mark.parametrize("norm", ["pre_norm", "post_norm"])
-def test_log_probabilities_of_ctranslate2_equal_ours(
-    load: Load, norm: str, tmp_path: Path
-) -> None:
+def test_log_probabilities_of_ctranslate2_equal_ours(load: Load, norm: str, tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2")
     recipe, model = small(load, norm)
     theirs = converted(load("to_ctranslate2"), recipe, model, tmp_path)

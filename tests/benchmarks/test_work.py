@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import importlib.util
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+from nmtdeep.checkpoint import Loaded
 from nmtdeep.model.transformer import Transformer
 
 ROOT = Path(__file__).parents[2]
@@ -75,7 +77,9 @@ def test_attention_of_training_is_counted_pair_by_pair(load: Load, model: Transf
 
 def test_the_cost_of_training_adds_both(load: Load, model: Transformer) -> None:
     work = load("work")
-    turn = work.Work(corpus=None, plan=[[0], [1]], pairs=np.array([[3, 5], [2, 4]]), padded_tokens=18)
+    turn = work.Work(
+        corpus=None, plan=[[0], [1]], pairs=np.array([[3, 5], [2, 4]]), padded_tokens=18
+    )
     weights = 8 * (ENCODER * ENCODER_WEIGHTS + DECODER * MEMORY_WEIGHTS)
     weights += 6 * (DECODER * (DECODER_WEIGHTS - MEMORY_WEIGHTS) + TYPES * WIDTH)
     attention = work.attention_operations(model, *turn.pairs)
@@ -157,13 +161,20 @@ def test_windows_are_means_and_leave_out_the_rest(load: Load) -> None:
 
 
 @pytest.mark.parametrize("attention", ["self-attention", "AAN", "MAtt"])
-def test_every_translation_is_as_long_as_its_source(load: Load, attention: str) -> None:
-    merged = load("merged_attention")
-    model = build(load, f"model.decoder.sublayers={merged.DECODERS[attention]}")
+def test_every_translation_is_as_long_as_its_source(
+    load: Load, attention: str, tmp_path: Path
+) -> None:
+    merged, contenders = load("merged_attention"), load("contenders")
+    base = contenders.naive.Shape(8, 12, 2, 6, 6)
+    variant = merged.attentions(base, [1])[0][f"{attention}, 1+1"]
+    recipe = contenders.adapt(RECIPE, variant.shape, tokens=64, overrides=variant.overrides)
+    model = contenders.build_ours(recipe, TYPES)
     sources = [[3, 4, 5, 1], [6, 1], [7, 8, 9, 10, 11, 1], [12, 13, 1]]
     with torch.no_grad():
         model.output.weight[1] *= 100  # where it could, the end would win
-    translator = merged.as_long_as_the_source(model, None, beam=2, batch=2, longest=6)
+    loaded = Loaded(tmp_path, recipe, pipeline=None, model=model, state={})
+    options = argparse.Namespace(beam=2, batch=2, device="cpu", precision="fp32")
+    translator = merged.as_long_as_the_source(loaded, options, longest=6)
     for source, hypotheses in zip(sources, translator.search(sources), strict=True):
         tokens = hypotheses[0].tokens
         assert len(tokens) == len(source)
