@@ -93,6 +93,8 @@ def preparation(options: argparse.Namespace, corpus: Corpus, place: Path) -> Ite
         "training.schedule={type: inverse_square_root, lr: 1e-3, warmup_updates: 100}",
         f"training.validation.every={updates}",
         f"training.checkpoints={{every: {updates}, average_last: 0}}",
+        # A model that has learnt little would go on for ever.
+        "decoding={beam: 1, max_length_factor: 1.2, max_length_constant: 10}",
         *("--max-updates", str(updates), "--data", str(place / "data")),
         *("--out", str(place / "run"), "--device", options.device),
     ]
