@@ -17,6 +17,7 @@ FLOORS = {
     "nmtdeep": 0,
     "nmtdeep.config": 0,
     "nmtdeep.errors": 0,
+    "nmtdeep.memory": 0,
     "nmtdeep.text": 0,
     "nmtdeep.data": 1,
     "nmtdeep.model": 2,

@@ -8,10 +8,12 @@ from functools import lru_cache
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
+from nmtdeep.model.layers import cpu_attention
 from nmtdeep.model.layers.context import Context, State, Sublayer
 from nmtdeep.model.layers.dropout import dropout as drop
+from nmtdeep.model.layers.linear import Linear
 from nmtdeep.model.layers.parameters import Matrix, matrix, projections
 from nmtdeep.model.layers.positions import RelativePositions
 
@@ -124,8 +126,8 @@ class SelfAttention(Sublayer):
         self.heads = heads
         self.dropout = dropout
         self.causal = causal
-        self.qkv = nn.Linear(width, 3 * width, bias=bias)
-        self.output = nn.Linear(width, width, bias=bias)
+        self.qkv = Linear(width, 3 * width, bias=bias)
+        self.output = Linear(width, width, bias=bias)
         self.relative = relative
 
     def matrices(self) -> Iterator[Matrix]:
@@ -141,7 +143,14 @@ class SelfAttention(Sublayer):
 
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
         """Attend from every position of `x`; with a state, from the newest to all so far."""
-        q, k, v = (split_heads(part, self.heads) for part in self.qkv(x).chunk(3, dim=-1))
+        qkv = self.qkv(x)
+        dropout = self.dropout if self.training else 0.0
+        if x.device.type == "cpu" and state is None and self.relative is None:
+            mixed = cpu_attention.attention(
+                qkv, heads=self.heads, mask=context.mask, causal=self.causal, dropout=dropout
+            )
+            return self.output(mixed)  # type: ignore[no-any-return]
+        q, k, v = (split_heads(part, self.heads) for part in qkv.chunk(3, dim=-1))
         if isinstance(state, KeyValues):
             k, v = state.append(k, v)
         attended = attend(
@@ -150,7 +159,7 @@ class SelfAttention(Sublayer):
             v,
             mask=context.mask,
             causal=self.causal and state is None,
-            dropout=self.dropout if self.training else 0.0,
+            dropout=dropout,
             relative=self.relative,
         )
         return self.output(join_heads(attended))  # type: ignore[no-any-return]
@@ -185,9 +194,9 @@ class CrossAttention(Sublayer):
         super().__init__()
         self.heads = heads
         self.dropout = dropout
-        self.query = nn.Linear(width, width, bias=bias)
-        self.key_value = nn.Linear(width, 2 * width, bias=bias)
-        self.output = nn.Linear(width, width, bias=bias)
+        self.query = Linear(width, width, bias=bias)
+        self.key_value = Linear(width, 2 * width, bias=bias)
+        self.output = Linear(width, width, bias=bias)
 
     def matrices(self) -> Iterator[Matrix]:
         """The four projections."""
@@ -197,9 +206,7 @@ class CrossAttention(Sublayer):
 
     def start(self, context: Context) -> MemoryKeyValues:
         """Project the memory once."""
-        if context.memory is None:
-            raise ValueError("cross-attention needs a memory in its context")
-        k, v = self.key_value(context.memory).chunk(2, dim=-1)
+        k, v = self.key_value(_memory(context)).chunk(2, dim=-1)
         return MemoryKeyValues(
             split_heads(k, self.heads), split_heads(v, self.heads), context.memory_mask
         )
@@ -214,6 +221,17 @@ class CrossAttention(Sublayer):
 
     def attended(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
         """What `forward` computes, before the output projection."""
+        dropout = self.dropout if self.training else 0.0
+        if x.device.type == "cpu" and state is None:
+            key_value = self.key_value(_memory(context))
+            return cpu_attention.attention(
+                self.query(x),
+                key_value,
+                heads=self.heads,
+                mask=context.memory_mask,
+                causal=False,
+                dropout=dropout,
+            )
         memory = state if isinstance(state, MemoryKeyValues) else self.start(context)
         sentences = memory.keys.shape[0]
         q = split_heads(self.query(x).reshape(sentences, -1, x.shape[-1]), self.heads)
@@ -223,6 +241,12 @@ class CrossAttention(Sublayer):
             memory.values,
             mask=memory.mask,
             causal=False,
-            dropout=self.dropout if self.training else 0.0,
+            dropout=dropout,
         )
         return join_heads(attended).reshape(x.shape)
+
+
+def _memory(context: Context) -> Tensor:
+    if context.memory is None:
+        raise ValueError("cross-attention needs a memory in its context")
+    return context.memory

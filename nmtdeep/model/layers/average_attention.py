@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from nmtdeep.model.layers.context import Context, State, Sublayer
 from nmtdeep.model.layers.feed_forward import FeedForward
+from nmtdeep.model.layers.linear import Linear
 from nmtdeep.model.layers.parameters import Matrix, matrix
 
 
@@ -57,7 +58,7 @@ class AverageAttention(Sublayer):
 
     def __init__(self, width: int, *, gate: bool, feed_forward: FeedForward | None = None) -> None:
         super().__init__()
-        self.gate = nn.Linear(2 * width, 2 * width) if gate else None
+        self.gate = Linear(2 * width, 2 * width) if gate else None
         self.feed_forward = feed_forward
 
     def matrices(self) -> Iterator[Matrix]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import torch.nn.functional as F
 from torch import Tensor
 
 from nmtdeep.model.layers.attention import CrossAttention
 from nmtdeep.model.layers.average_attention import RunningSum, cumulative_mean
 from nmtdeep.model.layers.context import Context, State, Sublayer
+from nmtdeep.model.layers.linear import linear
 from nmtdeep.model.layers.parameters import Matrix
 
 
@@ -55,7 +55,7 @@ class MergedAttention(Sublayer):
         width = x.shape[-1]
         projection = self.cross.key_value
         bias = None if projection.bias is None else projection.bias[width:]
-        values = F.linear(x, projection.weight[width:], bias)
+        values = linear(x, projection.weight[width:], bias)
         average = cumulative_mean(values, running if isinstance(running, RunningSum) else None)
         return self.cross.output(self.cross.attended(x, context, memory) + average)  # type: ignore[no-any-return]
 
