@@ -48,7 +48,7 @@ def arguments() -> argparse.Namespace:
 def variants(depths: list[int]) -> dict[str, tuple[int, list[str]]]:
     """Name to encoder depth and overrides of the recipe; the first of the greatest is plain."""
     deepest = max(depths)
-    found = {f"residual, {depth}": (depth, []) for depth in depths}
+    found = {f"residual, {depth}": (depth, []) for depth in sorted(depths)}
     for name, combination in COMBINATIONS.items():
         found[f"{name}, {deepest}"] = (deepest, [f"model.encoder.combination={combination}"])
     if RECOMPUTED in Training.model_fields:

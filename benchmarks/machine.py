@@ -15,6 +15,7 @@ import torch
 import nmtdeep
 from nmtdeep.decoding.translator import resolve_device
 from nmtdeep.errors import UserError
+from nmtdeep.memory import keep_memory
 
 PEERS = ("transformers", "ctranslate2")
 
@@ -53,10 +54,21 @@ def add_options(parser: argparse.ArgumentParser, *, repeats: int) -> None:
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
     parser.add_argument("--threads", type=int, help="CPU threads (default: torch's choice)")
     parser.add_argument("--repeats", type=int, default=repeats, help="turns of each contender")
+    parser.add_argument(
+        "--plain-malloc",
+        action="store_true",
+        help="free memory goes back to the system, as it does without nmtdeep's settings",
+    )
 
 
 def chosen_device(options: argparse.Namespace) -> torch.device:
-    """The device of these options; their threads take effect."""
+    """The device of these options; their threads take effect.
+
+    The process keeps freed memory as the command nmtdeep does. Its peers share the process and
+    profit as well, which no user of theirs would.
+    """
+    if not options.plain_malloc:
+        keep_memory()
     if options.threads:
         torch.set_num_threads(options.threads)
     try:

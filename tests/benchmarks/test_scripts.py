@@ -29,7 +29,9 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     monkeypatch.setitem(floor.COPIED, "cpu", 2**16)
 
     def script(name: str, *words: object) -> str:
-        monkeypatch.setattr("sys.argv", [name, *map(str, words), "--repeats", "1"])
+        monkeypatch.setattr(
+            "sys.argv", [name, *map(str, words), "--repeats", "1", "--plain-malloc"]
+        )
         spec = importlib.util.spec_from_file_location(f"script_{Path(name).stem}", FOLDER / name)
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
