@@ -9,6 +9,7 @@ The paper's own dense connections made 48 layers 1.87 times slower (Li et al. 20
 """
 
 import argparse
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -87,21 +88,31 @@ def measure(
 
 
 def report(
-    turns: Turns, memory: dict[str, int], floors: dict[str, float], title: str, depths: list[int]
+    turns: Turns, memory: dict[str, int], floors: dict[str, float], title: str, tokens: int
 ) -> Table:
-    shallow, deep = (f"residual, {depth}" for depth in (min(depths), max(depths)))
+    plain = [name for name in turns.spent if re.fullmatch(r"residual, \d+", name)]
+    shallow, deep = plain[0], plain[-1]
     table = Table(
         title=title,
         caption="times: seconds of a turn over those of the same turn, median (least to most); "
         "floor: its time over the variant's;\nMB: at the peak, beyond what is held between updates",
     )
-    headings = ("encoder", "s / turn", f"times {shallow}", f"times {deep}", "floor", "MB")
+    headings = (
+        "encoder",
+        "tokens/s",
+        "s / turn",
+        f"times {shallow}",
+        f"times {deep}",
+        "floor",
+        "MB",
+    )
     for heading in headings:
         table.add_column(heading, justify="left" if heading == "encoder" else "right")
     for name in turns.spent:
         seconds = turns.median(name)
         table.add_row(
             name,
+            f"{tokens / seconds:,.0f}",
             f"{seconds:.3f}",
             "" if name == shallow else spread(turns.ratios([name], shallow)),
             "" if name in (shallow, deep) else spread(turns.ratios([name], deep)),
@@ -128,7 +139,7 @@ def main() -> None:
         turns, memory, costs = measure(options, norm, types, work, device)
         floors = {name: rates.seconds(cost) for name, cost in costs.items()}
         title = f"{norm}, {options.precision}; {options.repeats} turns"
-        console.print(report(turns, memory, floors, title, options.depths))
+        console.print(report(turns, memory, floors, title, work.target_tokens))
 
 
 if __name__ == "__main__":

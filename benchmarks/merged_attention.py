@@ -20,12 +20,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import naive
 import torch
 from contenders import adapt, build_ours
 from floor import measured_rates
 from machine import add_options, chosen_device, machine
+from memory import megabytes, peak_increase
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
@@ -44,6 +46,14 @@ DECODERS = {
     "MAtt": "[merged_attention, feed_forward]",
 }
 NEVER = -1e4  # a logit that no other is below
+
+
+class Compared(NamedTuple):
+    """Turns, the least seconds that each could take, bytes at the peak beyond those held."""
+
+    turns: Turns
+    floors: dict[str, float]
+    memory: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -141,12 +151,12 @@ def compare(
     data: DataDirectory,
     sources: list[list[int]],
     device: torch.device,
-) -> tuple[Turns, dict[str, float]]:
-    """Turns, and the least seconds a turn could take."""
+) -> Compared:
+    """One comparison, each model having translated everything once before."""
     dtype = DTYPES[options.precision]
     rates = measured_rates(device, dtype)
     runs: dict[str, Callable[[], int]] = {}
-    floors = {}
+    floors, memory = {}, {}
     lengths = [len(source) for source in sources]
     for name, variant in variants.items():
         recipe = adapt(
@@ -165,19 +175,21 @@ def compare(
         translator = as_long_as_the_source(loaded, options, max(lengths))
         runs[name] = partial(translate, translator, sources, options.batch)
         produced = runs[name]()
+        memory[name] = peak_increase(runs[name], device)
         if produced != sum(lengths):
             raise RuntimeError(f"{name} produced {produced} tokens in place of {sum(lengths)}")
-    return take_turns(runs, repeats=options.repeats, device=device), floors
+    return Compared(take_turns(runs, repeats=options.repeats, device=device), floors, memory)
 
 
-def report(turns: Turns, floors: dict[str, float], lengths: list[int], title: str) -> Table:
+def report(found: Compared, lengths: list[int], title: str) -> Table:
+    turns = found.turns
     first = next(iter(turns.spent))
     table = Table(
         title=title,
         caption=f"speed: seconds of {first} over its own in the same turn, median (least to most); "
-        "floor: its time over the model's",
+        "floor: its time over the model's;\nMB: at the peak, beyond what is held between turns",
     )
-    for heading in ("model", "ms / sentence", "tokens/s", "speed", "floor"):
+    for heading in ("model", "ms / sentence", "tokens/s", "speed", "floor", "MB"):
         table.add_column(heading, justify="left" if heading == "model" else "right")
     for name in turns.spent:
         seconds = turns.median(name)
@@ -186,7 +198,8 @@ def report(turns: Turns, floors: dict[str, float], lengths: list[int], title: st
             f"{1000 * seconds / len(lengths):.1f}",
             f"{sum(lengths) / seconds:,.0f}",
             "" if name == first else spread(turns.ratios([first], name)),
-            f"{floors[name] / seconds:.2f}",
+            f"{found.floors[name] / seconds:.2f}",
+            megabytes(found.memory[name]),
         )
     return table
 
@@ -208,9 +221,8 @@ def main() -> None:
     )
     for name in options.only:
         for variants in COMPARISONS[name](base, options.depths):
-            turns, floors = compare(variants, options, data, sources, device)
-            title = f"decoding; {options.repeats} turns"
-            console.print(report(turns, floors, lengths, title))
+            found = compare(variants, options, data, sources, device)
+            console.print(report(found, lengths, f"decoding; {options.repeats} turns"))
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,7 +26,60 @@ from typing import NamedTuple
 HERE = Path(__file__).parent
 RECIPE = "multi30k-en-de"
 VALID, TEST = ("val", "dev", "valid"), ("test",)
-SHAPE, SMALL = "256/1024/4/6+6", "64/128/4/2+2"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large and how often.
+
+    Attributes:
+        shape: of the trainings that are timed, and of the model that is trained to decode with.
+        tokens: padded, of an update.
+        updates: of a turn.
+        turns: of each contender.
+        depths: of encoders, and of both stacks where decoders are compared.
+        curve: shape and updates of the loss curves.
+        lines: of the test set; sentences of the comparison of decoders.
+        width: of the decoders that are compared.
+        trained: updates of the model that is trained to decode with.
+    """
+
+    shape: str
+    tokens: int
+    updates: int
+    turns: int
+    depths: tuple[str, str]
+    curve: tuple[str, int]
+    lines: tuple[int, int]
+    width: int
+    trained: int
+
+
+QUICK = Sizes(
+    "64/128/4/2+2", 512, 1, 1, ("2 6", "2"), ("64/128/4/2+2", 10), (32, 8), width=32, trained=20
+)
+CPU = Sizes(
+    "256/1024/4/6+6",
+    4096,
+    2,
+    3,
+    ("6 24 48", "6 12 20"),
+    ("128/512/4/3+3", 100),
+    (500, 64),
+    width=128,
+    trained=150,
+)
+GPU = Sizes(
+    "512/2048/8/6+6",
+    16384,
+    20,
+    5,
+    ("6 24 48", "6 12 20"),
+    ("512/2048/8/6+6", 500),
+    (1000, 1000),
+    width=512,
+    trained=1000,
+)
 
 
 class Corpus(NamedTuple):
@@ -43,7 +97,6 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--target", default="de", help="ending of the target files")
     parser.add_argument("--merges", type=int, default=8000, help="of joint byte-pair encoding")
     parser.add_argument("--model", type=Path, help="a run to decode with (default: trained here)")
-    parser.add_argument("--updates", type=int, default=150, help="of the model trained here")
     parser.add_argument("--quick", action="store_true", help="tiny models, single turns")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
@@ -77,77 +130,73 @@ def preparation(options: argparse.Namespace, corpus: Corpus, place: Path) -> Ite
     ]
     if options.model:
         return
-    updates = 20 if options.quick else options.updates
-    stack = (
-        "depth: 2, heads: 4, feed_forward: 128"
-        if options.quick
-        else ("depth: 6, heads: 4, feed_forward: 1024")
-    )
+    sizes = sizes_of(options)
+    width, feed_forward, heads, depths = sizes.shape.split("/")
+    stacks = [
+        f"model.{side}={{depth: {depth}, heads: {heads}, feed_forward: {feed_forward}, "
+        "residual: post_norm}"
+        for side, depth in zip(("encoder", "decoder"), depths.split("+"), strict=True)
+    ]
     yield [
         *("train", RECIPE, f"text.source={options.source}", f"text.target={options.target}"),
         f"text.bpe.merges={options.merges}",
-        f"model.width={64 if options.quick else 256}",
-        *(f"model.{side}={{{stack}, residual: post_norm}}" for side in ("encoder", "decoder")),
+        *(f"model.width={width}", *stacks),
         "model.dropout={embedding: 0.1, residual: 0.1}",
         "training.batches={tokens_per_update: 4096, group_tokens: 4096}",
         "training.schedule={type: inverse_square_root, lr: 1e-3, warmup_updates: 100}",
-        f"training.validation.every={updates}",
-        f"training.checkpoints={{every: {updates}, average_last: 0}}",
+        f"training.validation.every={sizes.trained}",
+        f"training.checkpoints={{every: {sizes.trained}, average_last: 0}}",
         # A model that has learnt little would go on for ever.
         "decoding={beam: 1, max_length_factor: 1.2, max_length_constant: 10}",
-        *("--max-updates", str(updates), "--data", str(place / "data")),
+        *("--max-updates", str(sizes.trained), "--data", str(place / "data")),
         *("--out", str(place / "run"), "--device", options.device),
     ]
+
+
+def sizes_of(options: argparse.Namespace) -> Sizes:
+    if options.quick:
+        return QUICK
+    return CPU if options.device == "cpu" else GPU
 
 
 def measurements(
     options: argparse.Namespace, corpus: Corpus, data: Path, model: Path
 ) -> Iterator[list[str]]:
     """Scripts and their arguments, in order."""
-
-    def either(full: str, quick: str) -> list[str]:
-        return shlex.split(quick if options.quick else full)
-
+    sizes = sizes_of(options)
     common = ["--device", options.device, "--threads", str(options.threads)]
+    common += ["--repeats", str(sizes.turns)]
     on_data = ["--data", str(data), *common]
+    shape = ["--shape", sizes.shape]
+    curve, updates = sizes.curve
+    depths, both = (["--depths", *one.split()] for one in sizes.depths)
+    lines, sentences = map(str, sizes.lines)
     test = [f"{corpus.test}.{language}" for language in (options.source, options.target)]
     tests = [path if Path(path).exists() else f"{path}.gz" for path in test]
-    yield ["startup.py", *either("--runs 5", "--runs 1")]
+    yield ["startup.py", "--runs", str(2 * sizes.turns)]
     yield [
-        *("training.py", *on_data),
-        *either(
-            f"--shape {SHAPE} --updates 2 --repeats 3",
-            f"--shape {SMALL} --tokens 1024 --updates 1 --repeats 1",
-        ),
+        *("training.py", *on_data, *shape),
+        *("--tokens", str(sizes.tokens), "--updates", str(sizes.updates)),
     ]
     yield [
-        *("curves.py", *on_data),
-        *either(
-            "--shape 128/512/4/3+3 --updates 100 --window 20 --warm-up 50",
-            f"--shape {SMALL} --tokens 512 --updates 10 --window 5",
-        ),
+        *("curves.py", *on_data, "--shape", curve, "--tokens", str(sizes.tokens)),
+        *("--updates", str(updates), "--window", str(updates // 5)),
+        *("--warm-up", str(updates // 2)),
+    ]
+    # Half the tokens: with all of them, the encoders of 48 layers would take most of the time.
+    yield [
+        *("depth.py", *on_data, *shape, *depths, "--norms", "pre_norm"),
+        *("--tokens", str(sizes.tokens // 2)),
     ]
     yield [
-        *("depth.py", *on_data),
-        *either(
-            f"--shape {SHAPE} --tokens 2048 --repeats 3 --norms pre_norm",
-            f"--shape {SMALL} --tokens 512 --repeats 1 --depths 2 6",
-        ),
+        *("decoding.py", *common, "--model", str(model), "--lines", lines),
+        *("--input", tests[0], "--references", tests[1], "--precisions", "fp32", "bf16"),
+        *("--processes", "1", *(["2"] if sizes is CPU else [])),
     ]
+    heads = str(max(2, sizes.width // 64))
     yield [
-        *("decoding.py", *common, "--model", str(model)),
-        *("--input", tests[0], "--references", tests[1]),
-        *either(
-            "--lines 500 --repeats 3 --precisions fp32 bf16 --processes 1 2",
-            "--lines 32 --repeats 1",
-        ),
-    ]
-    yield [
-        *("merged_attention.py", *on_data),
-        *either(
-            "--width 128 --sentences 64 --repeats 3",
-            "--width 32 --depths 2 --sentences 8 --batch 8 --repeats 1",
-        ),
+        *("merged_attention.py", *on_data, *both, "--sentences", sentences),
+        *("--width", str(sizes.width), "--heads", heads),
     ]
 
 
