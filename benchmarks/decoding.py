@@ -142,15 +142,15 @@ def main() -> None:
     console = Console(width=120, highlight=False)
     console.print(machine(device))
     loaded = load(options.model)
-    settings = decoding_settings(settings_of(loaded), options)
     lines = list(islice(read_lines(options.input), options.lines))
     sources = [
         [*loaded.pipeline.source.vocabulary.ids(words), EOS]
         for line in lines
-        if (words := loaded.pipeline.split_source(line, settings.input_form))
+        if (words := loaded.pipeline.split_source(line, settings_of(loaded).input_form))
     ]
     if len(sources) < len(lines):
         sys.exit(f"{options.input} has blank lines: give a test set without them")
+    settings = decoding_settings(settings_of(loaded), options, max(map(len, sources)))
     task = Task(loaded, settings, sources, options.batch, device)
     found = measure(task, options)
     bleu, signature = {}, ""
@@ -174,12 +174,25 @@ def main() -> None:
         described.append(floor_of(precision, rates, cost))
     title = f"decoding, beam {settings.beam}, {len(sources):,} sentences, {options.repeats} turns"
     console.print(report(found, bounds, bleu, title, first))
+    limit = settings.max_length_constant
+    cut = sum(length >= limit for length in lengths)
+    described.append(f"{cut} of {len(lengths)} translations reached the limit of {limit} tokens")
     console.print("\n".join((*described, *([f"BLEU: {signature}"] if signature else ()))))
 
 
-def decoding_settings(settings: Settings, options: argparse.Namespace) -> Settings:
-    """What can be had from all contenders."""
-    changes = {"beam": options.beam, "lenpen": options.lenpen, "lenpen_form": "length"}
+def decoding_settings(settings: Settings, options: argparse.Namespace, longest: int) -> Settings:
+    """What can be had from all contenders: one limit for all sentences is the only one that can.
+
+    Args:
+        longest: tokens of the longest source.
+    """
+    changes = {
+        "beam": options.beam,
+        "lenpen": options.lenpen,
+        "lenpen_form": "length",
+        "max_length_factor": 0.0,
+        "max_length_constant": int(1.5 * longest) + 20,
+    }
     if options.batch_tokens:
         changes["batch_tokens"] = options.batch_tokens
     return replace(settings, **changes)

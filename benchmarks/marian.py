@@ -120,7 +120,7 @@ def generate(
     """Ids of the best translations, end of sentence included; sorted by length, `batch` at a time.
 
     Our rules in its words: a divisor len^a, done with `beam` finished hypotheses, no end as first
-    token, no padding. Its length limit is one for the batch, that of the longest source.
+    token, no padding. Its length limit is one for a batch, that of the longest source.
     """
     device = next(marian.parameters()).device
     order = sorted(range(len(sources)), key=lambda index: len(sources[index]))

@@ -67,7 +67,7 @@ CPU = Sizes(
     ("128/512/4/3+3", 100),
     (500, 64),
     width=128,
-    trained=150,
+    trained=200,
 )
 GPU = Sizes(
     "512/2048/8/6+6",
@@ -146,7 +146,7 @@ def preparation(options: argparse.Namespace, corpus: Corpus, place: Path) -> Ite
         "training.schedule={type: inverse_square_root, lr: 1e-3, warmup_updates: 100}",
         f"training.validation.every={sizes.trained}",
         f"training.checkpoints={{every: {sizes.trained}, average_last: 0}}",
-        # A model that has learnt little would go on for ever.
+        # For the scores at the end: a model that has learnt little would go on for ever.
         "decoding={beam: 1, max_length_factor: 1.2, max_length_constant: 10}",
         *("--max-updates", str(sizes.trained), "--data", str(place / "data")),
         *("--out", str(place / "run"), "--device", options.device),
@@ -185,7 +185,7 @@ def measurements(
     ]
     # Half the tokens: with all of them, the encoders of 48 layers would take most of the time.
     yield [
-        *("depth.py", *on_data, *shape, *depths, "--norms", "pre_norm"),
+        *("depth.py", *on_data, *shape, *depths),
         *("--tokens", str(sizes.tokens // 2)),
     ]
     yield [
