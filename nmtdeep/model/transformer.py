@@ -13,6 +13,7 @@ from nmtdeep.model.layers.combination import Combination
 from nmtdeep.model.layers.context import Context, State
 from nmtdeep.model.layers.embedding import OutputProjection, TokenEmbedding
 from nmtdeep.model.layers.residual import Residual
+from nmtdeep.model.layers.slots import Slots
 
 
 class Layer(nn.Module):
@@ -102,21 +103,32 @@ class Encoded:
     memories: list[Tensor]
     mask: Tensor
 
-    def contexts(self) -> list[Context]:
+    def contexts(self, slots: Slots | None = None) -> list[Context]:
         """What each decoder layer looks at."""
-        return [Context(memory=memory, memory_mask=self.mask) for memory in self.memories]
+        return [
+            Context(memory=memory, memory_mask=self.mask, slots=slots) for memory in self.memories
+        ]
 
 
 class DecoderState:
-    """Everything the decoder remembers between steps, rows grouped by sentence."""
+    """Everything the decoder remembers between steps.
 
-    def __init__(self, layers: list[list[State | None]], rows_per_sentence: int) -> None:
+    Args:
+        layers: each sublayer's state.
+        slots: which positions so far each hypothesis grew from.
+    """
+
+    def __init__(self, layers: list[list[State | None]], slots: Slots) -> None:
         self.layers = layers
-        self.rows_per_sentence = rows_per_sentence
+        self.slots = slots
         self.position = 0
 
     def select(self, rows: Tensor, sentences: Tensor | None) -> None:
-        """Reorder hypotheses within sentences, and drop all but `sentences` (None: keep all)."""
+        """Keep hypotheses `rows`, grouped by sentence; drop all but `sentences` (None: keep all).
+
+        A hypothesis may go on more than once, and each sentence must have as many as the others.
+        """
+        self.slots.select(rows, sentences)
         for states in self.layers:
             for state in states:
                 if state is not None:
@@ -179,18 +191,24 @@ class Transformer(nn.Module):
         """`decode(target, encode(source))`: hidden states, to be projected by the loss."""
         return self.decode(target, self.encode(source))
 
-    def start(self, encoded: Encoded, rows_per_sentence: int) -> DecoderState:
-        """State before the first step, for `rows_per_sentence` hypotheses of each sentence."""
+    def start(self, encoded: Encoded) -> DecoderState:
+        """State before the first step."""
+        slots = Slots(encoded.memories[0])
+        contexts = encoded.contexts(slots)
         layers = [
-            layer.start(context)
-            for layer, context in zip(self.decoder, encoded.contexts(), strict=True)
+            layer.start(context) for layer, context in zip(self.decoder, contexts, strict=True)
         ]
-        return DecoderState(layers, rows_per_sentence)
+        return DecoderState(layers, slots)
 
     def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
-        """Logits `(rows, types)` after the newest `tokens` `(rows,)`; the state moves on by one."""
+        """Logits `(rows, types)` after the newest `tokens` `(rows,)`; the state moves on by one.
+
+        Rows are hypotheses, as many for each sentence, grouped by sentence.
+        """
         x = self.target_embedding(tokens[:, None], state.position)
+        x = x.view(state.slots.sentences, -1, x.shape[2])
+        state.slots.add(x.shape[1])
         contexts = [Context()] * len(self.decoder.layers)
         top = self.decoder(x, contexts, state.layers).top
         state.position += 1
-        return self.output(top[:, 0])  # type: ignore[no-any-return]
+        return self.output(top.flatten(0, 1))  # type: ignore[no-any-return]

@@ -24,7 +24,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-from nmtdeep.decoding.translator import resolve_device
+from nmtdeep.decoding.settings import resolve_device
 from nmtdeep.errors import DivergenceError, UserError
 
 # A dead process closes its connections and is noticed at once; waiting is for validations.

@@ -14,14 +14,14 @@ from nmtdeep.model.layers.parameters import Matrix, matrix
 
 
 class RunningSum:
-    """Sum of the positions so far, `(rows, 1, width)`: all that the next mean needs."""
+    """Sum of the positions so far, `(sentences, hypotheses, width)`: all the next mean needs."""
 
     def __init__(self) -> None:
         self.sum: Tensor | None = None
         self.count = 0
 
     def mean(self, x: Tensor) -> Tensor:
-        """Add the newest position `x` `(rows, 1, width)`; mean of all."""
+        """Add the newest position `x` `(sentences, hypotheses, width)`; mean of all."""
         self.sum = x if self.sum is None else self.sum + x
         self.count += 1
         return self.sum / self.count
@@ -29,7 +29,8 @@ class RunningSum:
     def select(self, rows: Tensor, sentences: Tensor | None) -> None:
         """Keep hypotheses `rows`."""
         if self.sum is not None:
-            self.sum = self.sum[rows]
+            count = self.sum.shape[0] if sentences is None else len(sentences)
+            self.sum = self.sum.flatten(0, 1)[rows].view(count, -1, self.sum.shape[2])
 
 
 def cumulative_mean(x: Tensor, state: RunningSum | None) -> Tensor:

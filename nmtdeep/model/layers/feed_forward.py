@@ -8,7 +8,7 @@ from torch import Tensor
 
 from nmtdeep.model.layers.context import Context, State, Sublayer
 from nmtdeep.model.layers.dropout import Dropout
-from nmtdeep.model.layers.linear import Linear, linear
+from nmtdeep.model.layers.linear import Linear
 from nmtdeep.model.layers.parameters import Matrix, matrix
 
 
@@ -24,7 +24,7 @@ class FeedForward(Sublayer):
 
     def __init__(self, width: int, inner: int, *, dropout: float = 0.0, bias: bool = True) -> None:
         super().__init__()
-        self.inner = Linear(width, inner)
+        self.inner = Linear(width, inner, relu=True)
         self.outer = Linear(inner, width, bias=bias)
         self.dropout = Dropout(dropout)
 
@@ -35,5 +35,4 @@ class FeedForward(Sublayer):
 
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
         """Apply both maps at each position."""
-        inner = linear(x, self.inner.weight, self.inner.bias, relu=True)
-        return self.outer(self.dropout(inner))  # type: ignore[no-any-return]
+        return self.outer(self.dropout(self.inner(x)))  # type: ignore[no-any-return]

@@ -19,11 +19,22 @@ _has_onednn = torch.backends.mkldnn.is_available() and hasattr(  # type: ignore[
 
 
 class Linear(nn.Linear):
-    """`torch.nn.Linear` that computes with `linear`."""
+    """`torch.nn.Linear` that computes with `linear`.
+
+    Args:
+        inputs: in_features.
+        outputs: out_features.
+        bias: whether there is one.
+        relu: whether max(0, .) follows.
+    """
+
+    def __init__(self, inputs: int, outputs: int, *, bias: bool = True, relu: bool = False) -> None:
+        super().__init__(inputs, outputs, bias=bias)
+        self.relu = relu
 
     def forward(self, x: Tensor) -> Tensor:
         """`(..., in_features)` to `(..., out_features)`."""
-        return linear(x, self.weight, self.bias)
+        return linear(x, self.weight, self.bias, relu=self.relu)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, relu: bool = False) -> Tensor:
@@ -35,7 +46,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, relu: bool 
     if not _suits_onednn(x, weight, dtype):
         y = F.linear(x, weight, bias)
         return torch.relu(y) if relu else y
-    return _Linear.apply(x, weight, bias, relu, dtype)  # type: ignore[no-any-return,no-untyped-call]
+    rows = _Linear.apply(x.reshape(-1, x.shape[-1]), weight, bias, relu, dtype)  # type: ignore[no-untyped-call]
+    return rows.view(*x.shape[:-1], len(weight))  # type: ignore[no-any-return]
 
 
 def _suits_onednn(x: Tensor, weight: Tensor, dtype: torch.dtype) -> bool:
@@ -50,7 +62,7 @@ def _product(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str = "
 
 
 class _Linear(torch.autograd.Function):
-    """The product and its gradients; the weight's is a plain product, MKL's as fast there."""
+    """The product of rows and its gradients; for the weight's MKL is as fast."""
 
     @staticmethod
     def forward(
@@ -71,11 +83,10 @@ class _Linear(torch.autograd.Function):
         grad = gradients[0]
         if ctx.relu:
             grad = torch.ops.aten.threshold_backward(grad, y, 0)
-        rows = grad.flatten(0, -2)
         return (
             _product(grad, weight.t(), None).to(ctx.dtypes[0]) if needs_x else None,
-            (rows.t() @ x.flatten(0, -2)).to(ctx.dtypes[1]) if needs_weight else None,
-            rows.sum(dim=0).to(ctx.dtypes[1]) if needs_bias else None,
+            (grad.t() @ x).to(ctx.dtypes[1]) if needs_weight else None,
+            grad.sum(dim=0).to(ctx.dtypes[1]) if needs_bias else None,
             None,
             None,
         )
