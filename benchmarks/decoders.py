@@ -11,10 +11,10 @@ from typing import NamedTuple
 import torch
 from contenders import MARIAN
 from machine import installed
-from pool import Pool
 
 from nmtdeep.checkpoint import Loaded, load
-from nmtdeep.decoding.translator import Settings, Translator
+from nmtdeep.decoding.settings import Settings
+from nmtdeep.decoding.translator import Translator
 from nmtdeep.text.vocabulary import EOS
 
 Ids = tuple[int, ...]
@@ -72,20 +72,18 @@ def contenders(
 def _ours(
     task: Task, precision: str, processes: Sequence[int], stack: ExitStack
 ) -> Iterator[tuple[str, Contender]]:
-    for count in processes:
-        if count == 1:
-            # A copy: the translator moves its model to another precision.
-            copy = load(task.loaded.path)
-            translator = Translator.of(
-                [copy], task.settings, device=str(task.device), **kind_of(precision)
-            )
-            run = partial(_search, translator, task.sources)
-            yield f"{OURS}, {precision}", Contender(precision, run)
-        elif task.device.type == "cpu":
-            pool = Pool(task.loaded.path, task.settings, kind_of(precision), count)
-            stack.callback(pool.close)
-            run = partial(pool.translate, task.sources)
-            yield f"{OURS}, {precision}, {count} processes", Contender(precision, run)
+    for count in processes if task.device.type == "cpu" else (1,):
+        # A copy: the translator moves its model to another precision and packs it.
+        translator = Translator.of(
+            [load(task.loaded.path)],
+            task.settings,
+            device=str(task.device),
+            processes=count,
+            **kind_of(precision),
+        )
+        stack.enter_context(translator)
+        name = f"{OURS}, {precision}" + (f", {count} processes" if count > 1 else "")
+        yield name, Contender(precision, partial(_search, translator, task.sources))
 
 
 def kind_of(precision: str) -> dict[str, str]:

@@ -32,7 +32,7 @@ from turns import Turns, spread, take_turns
 from work import Cost, decoding_cost
 
 from nmtdeep.checkpoint import load
-from nmtdeep.decoding.translator import Settings, settings_of
+from nmtdeep.decoding.settings import Settings, settings_of
 from nmtdeep.text.files import read_lines
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.vocabulary import EOS

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 import nmtdeep
-from nmtdeep.decoding.translator import resolve_device
+from nmtdeep.decoding.settings import resolve_device
 from nmtdeep.errors import UserError
 from nmtdeep.memory import keep_memory
 

@@ -10,7 +10,7 @@ from transformers import MarianConfig, MarianMTModel
 from weights import plain
 
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.decoding.translator import Settings
+from nmtdeep.decoding.settings import Settings
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS, PAD
 

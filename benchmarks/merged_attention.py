@@ -36,7 +36,8 @@ from work import decoding_cost
 
 from nmtdeep.checkpoint import Loaded
 from nmtdeep.data.corpus import RECIPE_FILE, DataDirectory
-from nmtdeep.decoding.translator import Settings, Translator
+from nmtdeep.decoding.settings import Settings
+from nmtdeep.decoding.translator import Translator
 from nmtdeep.text.vocabulary import EOS
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -131,7 +132,7 @@ def as_long_as_the_source(loaded: Loaded, options: argparse.Namespace, longest: 
         logits[..., EOS] = NEVER
 
     # The translator may have put another module in the place of the model's own.
-    translator.models[0].output.register_forward_hook(no_end)
+    translator.searcher.models[0].output.register_forward_hook(no_end)
     return translator
 
 

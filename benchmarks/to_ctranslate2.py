@@ -13,7 +13,7 @@ from torch import Tensor
 from weights import plain
 
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.decoding.translator import Settings
+from nmtdeep.decoding.settings import Settings
 from nmtdeep.model.layers.positions import sinusoids
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS, PAD, SPECIALS
