@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from decoders import DTYPES, Decode, Ids, Task, contenders
-from floor import Rates, measured_rates
+from floor import Rates, measured_rates, utilisation
 from machine import add_options, chosen_device, machine
 from memory import megabytes, peak_increase
 from rich.console import Console
@@ -160,7 +160,7 @@ def main() -> None:
     first = next(iter(found.translations))
     lengths = [len(ids) for ids in found.translations[first]]
     bounds, described = {}, []
-    for precision in set(options.precisions) & set(DTYPES):
+    for precision in [one for one in DTYPES if one in options.precisions]:
         rates = measured_rates(device, DTYPES[precision])
         cost = decoding_cost(
             loaded.model,
@@ -172,6 +172,9 @@ def main() -> None:
         )
         bounds[precision] = rates.seconds(cost)
         described.append(floor_of(precision, rates, cost))
+        name = next(name for name, kind in found.precisions.items() if kind == precision)
+        reached = utilisation(cost, found.turns.median(name), rates, device, DTYPES[precision])
+        described.append(f"{name}: {reached}")
     title = f"decoding, beam {settings.beam}, {len(sources):,} sentences, {options.repeats} turns"
     console.print(report(found, bounds, bleu, title, first))
     limit = settings.max_length_constant

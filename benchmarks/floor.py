@@ -75,6 +75,19 @@ def nominal_rate(device: torch.device, rates: Mapping[str, float] = NOMINAL) -> 
     return next((rate for key, rate in rates.items() if key in name), None)
 
 
+def utilisation(
+    cost: Cost, seconds: float, rates: Rates, device: torch.device, dtype: torch.dtype
+) -> str:
+    """Model FLOP utilisation: operations on real tokens over what the device could do meanwhile."""
+    reached = cost.operations / seconds
+    nominal = nominal_rate(device) if dtype == torch.bfloat16 else None
+    promised = f", {reached / nominal:.1%} of the data sheet's" if nominal else ""
+    return (
+        f"{reached / 1e9:,.0f} GFLOP/s on real tokens, {reached / rates.operations:.1%} of the "
+        f"measured rate{promised}"
+    )
+
+
 def products_alone(model: Transformer, work: Work, dtype: torch.dtype) -> Spent:
     """Time of a turn's products with weights, both ways, from a few of each shape.
 

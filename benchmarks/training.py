@@ -35,7 +35,7 @@ from contenders import (
     peer_step,
     peers,
 )
-from floor import Rates, measured_rates, nominal_rate, products_alone
+from floor import Rates, measured_rates, products_alone, utilisation
 from machine import add_options, chosen_device, machine
 from memory import megabytes, peak_increase
 from processes import second_half, short
@@ -144,17 +144,6 @@ def report(found: Measured, work: Work, cost: Cost, rates: Rates, title: str) ->
     return table
 
 
-def utilisation(found: Measured, cost: Cost, rates: Rates, device: torch.device) -> str:
-    """Model FLOP utilisation: operations on real tokens over what the device could do meanwhile."""
-    reached = cost.operations / found.turns.median(OURS)
-    nominal = nominal_rate(device)
-    promised = f", {reached / nominal:.1%} of the data sheet's" if nominal else ""
-    return (
-        f"nmtdeep: {reached / 1e9:,.0f} GFLOP/s on real tokens, {reached / rates.operations:.1%} "
-        f"of the measured rate{promised}"
-    )
-
-
 def waiting(options: argparse.Namespace, precision: str) -> str:
     """What the procedure behind nmtdeep train says of itself: its speed, its wait for data."""
     overrides = (*short(options.updates), f"training.precision={precision}")
@@ -211,7 +200,8 @@ def main() -> None:
         )
         title = f"training, {precision}; {options.repeats} turns; the machine: {rates}"
         console.print(report(found, work, cost, rates, title))
-        console.print(utilisation(found, cost, rates, device))
+        seconds = found.turns.median(OURS)
+        console.print(f"{OURS}: {utilisation(cost, seconds, rates, device, dtype)}")
         console.print(waiting(options, precision))
 
 
