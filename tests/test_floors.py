@@ -26,6 +26,7 @@ FLOORS = {
     "nmtdeep.model.initialisation": 3,
     "nmtdeep.model.growth": 3,
     "nmtdeep.model.build": 3,
+    "nmtdeep.model.packing": 3,
     "nmtdeep.training": 4,
     "nmtdeep.decoding": 4,
     "nmtdeep.checkpoint": 4,

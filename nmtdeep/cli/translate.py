@@ -122,15 +122,12 @@ def translate(
     from dataclasses import replace
 
     from nmtdeep.checkpoint import load
-    from nmtdeep.data.parallel import cores
     from nmtdeep.decoding import streams
-    from nmtdeep.decoding.settings import Sampling, resolve_device, settings_of
+    from nmtdeep.decoding.settings import Sampling, settings_of
     from nmtdeep.decoding.translator import Translator
 
     if n_best > (beam or n_best) and not sampling:
         raise UserError(f"--n-best {n_best} needs a beam at least as large: raise --beam")
-    if threads and (processes or 1) > 1:
-        raise UserError("each of several processes has one thread: leave out --threads")
     lines = streams.check(source, output)
     loaded = [load(path) for path in model]
     chosen: dict[str, Any] = {
@@ -150,9 +147,6 @@ def translate(
     )
     if n_best > settings.beam and not sampling:
         settings = replace(settings, beam=n_best)
-    if processes is None:
-        alone = threads or resolve_device(device).type != "cpu" or lines <= streams.BUFFER
-        processes = 1 if alone else cores()
     began = time.perf_counter()
     with (
         Translator.of(
@@ -162,7 +156,7 @@ def translate(
             precision=precision,
             quantise="int8" if quantize else None,
             threads=threads,
-            processes=processes,
+            processes=_processes(processes, threads=threads, device=device, lines=lines),
         ) as translator,
         streams.writer(output) as write,
     ):
@@ -177,3 +171,16 @@ def translate(
             f"{count / max(seconds, 1e-9):.1f} lines/s{note}",
             err=True,
         )
+
+
+def _processes(asked: int | None, *, threads: int | None, device: str, lines: int) -> int:
+    """As many as asked for; else one for each core, where a file is worth their start."""
+    from nmtdeep.data.parallel import cores
+    from nmtdeep.decoding.settings import resolve_device
+    from nmtdeep.decoding.streams import BUFFER
+
+    if asked and asked > 1 and threads:
+        raise UserError("each of several processes has one thread: leave out --threads")
+    if asked or threads or lines <= BUFFER or resolve_device(device).type != "cpu":
+        return asked or 1
+    return cores()

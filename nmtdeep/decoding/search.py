@@ -154,7 +154,7 @@ def beam(
         scores = torch.cat((scores, ended), dim=1).topk(wanted, dim=1).values
         hopeless = found.total.amax(dim=1).double() / reach <= scores[:, -1]
         over = ((finished >= size) | hopeless).tolist()
-        done = [ended or left <= 1 for ended, left in zip(over, room, strict=True)]
+        done = [enough or left <= 1 for enough, left in zip(over, room, strict=True)]
         first = torch.arange(len(active), device=device)[:, None] * totals.shape[1]
         rows, token, totals = found.origin + first, found.token, found.total
         stay = None
