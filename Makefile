@@ -38,7 +38,7 @@ lint: $(STAMP) ## check style, formatting and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-benchmark: $(PEERS) ## measure training and decoding beside other programs, for about 25 minutes
+benchmark: $(PEERS) ## measure training and decoding beside other programs
 	$(BIN)/python benchmarks/run.py $(if $(DATA),--data $(DATA)) $(ARGS)
 
 clean: ## remove .venv, caches and builds; runs and data directories stay

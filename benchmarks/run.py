@@ -1,4 +1,4 @@
-"""Everything that a CPU can measure in about 25 minutes on two cores: what `make benchmark` runs.
+"""Everything that a CPU can measure, laid out for 25 minutes on two cores: `make benchmark`.
 
     python benchmarks/run.py [--data FOLDER] [--model RUN] [--quick] [--device cuda]
 
