@@ -3,22 +3,26 @@
 #   make PYTHON=python3.12 setup          another Python
 #   make PIP_ARGS="..." setup             more arguments for pip, such as another package index
 #   make WORKERS=8 ARGS=tests/text test   more test processes; a part of the tests
+#   make DATA=FOLDER benchmark            measure on raw text of your own; ARGS=--quick for a look
 
 PYTHON ?= python3
 PIP_ARGS ?=
+DATA ?=
 WORKERS ?= 2
 ARGS ?=
+DATA ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PEERS := $(VENV)/.peers
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint clean
+.PHONY: help setup demo test lint benchmark clean
 
 help: ## say what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## make .venv, or bring it up to date after pyproject.toml or constraints.txt changed
 
@@ -34,6 +38,9 @@ lint: $(STAMP) ## check style, formatting and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+benchmark: $(PEERS) ## measure training and decoding beside other programs
+	$(BIN)/python benchmarks/run.py $(if $(DATA),--data $(DATA)) $(ARGS)
+
 clean: ## remove .venv, caches and builds; runs and data directories stay
 	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
 	find nmtdeep tests scripts benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -43,6 +50,11 @@ $(STAMP): pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install $(PIP_ARGS) -c constraints.txt hatchling editables
 	$(BIN)/python -m pip install $(PIP_ARGS) -c constraints.txt --no-build-isolation \
 	  -e ".[development]"
+	@touch $@
+
+$(PEERS): $(STAMP)
+	$(BIN)/python -m pip install $(PIP_ARGS) -c constraints.txt --no-build-isolation \
+	  -e ".[development,benchmark]"
 	@touch $@
 
 $(BIN)/python:

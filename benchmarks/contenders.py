@@ -1,12 +1,16 @@
 """The contenders of the training benchmark, from one recipe and the same starting weights."""
 
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import naive
 import torch
-from torch import Tensor
+import torch_transformer
+from machine import installed
+from torch import Tensor, nn
+from weights import plain
 
 from nmtdeep.config.load import load_recipe
 from nmtdeep.config.recipe import Recipe
@@ -17,19 +21,73 @@ from nmtdeep.training.optimiser import make_optimiser
 from nmtdeep.training.update import batch_loss, train_update
 
 LR = 1e-4
-YARDSTICK, TUNED = "naive, SDPA", "naive, tuned"
-KERNELS = {YARDSTICK: naive.sdpa, TUNED: naive.written_out}
-PARTS = {
-    "encoder": ("self_attention", "feed_forward"),
-    "decoder": ("self_attention", "cross_attention", "feed_forward"),
+Step = Callable[[Batch], Tensor | float]
+
+
+class Peer(NamedTuple):
+    """Somebody else's model with our weights.
+
+    Attributes:
+        build: `(recipe, ours, dropout=p)` to a module from ids of both sides to logits.
+        renamed: our parameters, or their gradients, under its names.
+        fused: whether its Adam is torch's fused one.
+    """
+
+    build: Callable[..., nn.Module]
+    renamed: Callable[[dict[str, Tensor]], dict[str, Tensor]]
+    fused: bool = True
+
+
+def build_naive(
+    recipe: Recipe, ours: Transformer, *, dropout: float, kernel: naive.Kernel
+) -> naive.NaiveTransformer:
+    """The naive model of the same shape with the same weights."""
+    model, encoder, decoder = recipe.model, recipe.model.encoder, recipe.model.decoder
+    weight = ours.output.weight
+    made = naive.NaiveTransformer(
+        weight.shape[0],
+        naive.Shape(model.width, encoder.feed_forward, encoder.heads, encoder.depth, decoder.depth),
+        pre_norm=encoder.residual.type == "pre_norm",
+        dropout=dropout,
+        pad=ours.pad,
+        kernel=kernel,
+    )
+    made.to(weight.device, weight.dtype)
+    made.load_state_dict(plain(dict(ours.named_parameters())))
+    return made
+
+
+PEERS = {
+    "naive, SDPA": Peer(partial(build_naive, kernel=naive.sdpa), plain, fused=False),
+    "naive, tuned": Peer(partial(build_naive, kernel=naive.written_out), plain),
+    "nn.Transformer": Peer(torch_transformer.build, torch_transformer.renamed),
 }
-LEAVES = {"qkv": "inputs", "output": "output", "inner": "0", "outer": "2"}
-Step = Callable[[Batch], float]
+MARIAN = {"MarianMT, SDPA": "sdpa", "MarianMT, eager": "eager"}
 
 
-def adapt(path: Path, shape: naive.Shape, *, tokens: int, norm: str | None = None) -> Recipe:
+def peers(recipe: Recipe) -> dict[str, Peer]:
+    """Those that are installed and can build this shape; MarianMT is post-norm only."""
+    if installed("transformers") is None or recipe.model.encoder.residual.type != "post_norm":
+        return dict(PEERS)
+    import marian
+
+    theirs = {
+        name: Peer(partial(marian.build, attention=attention), marian.renamed)
+        for name, attention in MARIAN.items()
+    }
+    return PEERS | theirs
+
+
+def adapt(
+    path: Path | str,
+    shape: naive.Shape,
+    *,
+    tokens: int,
+    norm: str | None = None,
+    overrides: Iterable[str] = (),
+) -> Recipe:
     """The recipe at `path` in another shape, with dropout 0.1 where `base` models have it."""
-    overrides = [
+    changes = [
         f"model.width={shape.width}",
         "model.embeddings.sharing=all",
         "model.dropout={embedding: 0.1, residual: 0.1, attention: 0, activation: 0}",
@@ -40,76 +98,41 @@ def adapt(path: Path, shape: naive.Shape, *, tokens: int, norm: str | None = Non
         "training.clip_norm=0",
     ]
     for side in ("encoder", "decoder"):
-        overrides += [
+        changes += [
             f"model.{side}.depth={getattr(shape, side)}",
             f"model.{side}.heads={shape.heads}",
             f"model.{side}.feed_forward={shape.feed_forward}",
         ]
         if norm:
-            overrides.append(f"model.{side}.residual={norm}")
-    return load_recipe(str(path), overrides)
+            changes.append(f"model.{side}.residual={norm}")
+    return load_recipe(str(path), [*changes, *overrides])
 
 
-def build_ours(recipe: Recipe, types: int) -> Transformer:
+def build_ours(recipe: Recipe, types: int, device: torch.device | None = None) -> Transformer:
     model = build(recipe.model, source_types=types, target_types=types)
     initialise(model, recipe.model, seed=recipe.training.seed)
-    return model
+    return model.to(device or torch.device("cpu"))
 
 
-def build_naive(
-    recipe: Recipe, ours: Transformer, kernel: naive.Kernel, *, dropout: float
-) -> naive.NaiveTransformer:
-    """The naive model of the same shape with the same weights."""
-    model, encoder, decoder = recipe.model, recipe.model.encoder, recipe.model.decoder
-    shape = naive.Shape(
-        model.width, encoder.feed_forward, encoder.heads, encoder.depth, decoder.depth
-    )
-    made = naive.NaiveTransformer(
-        ours.output.weight.shape[0],
-        shape,
-        pre_norm=encoder.residual.type == "pre_norm",
-        dropout=dropout,
-        pad=ours.pad,
-        kernel=kernel,
-    )
-    made.to(ours.output.weight.dtype)
-    made.load_state_dict(renamed(dict(ours.named_parameters())))
-    return made
+def largest_difference(
+    recipe: Recipe,
+    ours: Transformer,
+    batch: Batch,
+    others: dict[str, Peer],
+) -> float:
+    """Between our loss and gradients and those of `others`, relative to the largest of all.
 
-
-def renamed(ours: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Our parameters, or their gradients, under the names and in the packing of the naive model."""
-    theirs: dict[str, Tensor] = {"embedding.weight": ours["source_embedding.weight"]}
-    for name, value in ours.items():
-        top = re.fullmatch(r"(encoder|decoder)\.norm\.(\w+)", name)
-        inner = re.fullmatch(
-            r"(encoder|decoder)\.layers\.(\d+)\.sublayers\.(\d+)\.(?:sublayer\.)?(\w+)\.(\w+)", name
-        )
-        if top:
-            theirs[f"{top[1]}_norm.{top[2]}"] = value
-        elif inner:
-            stack, layer, number, leaf, kind = inner.groups()
-            part = f"{stack}.{layer}.{PARTS[stack][int(number)]}"
-            if leaf == "norm":
-                theirs[f"{stack}.{layer}.norms.{number}.{kind}"] = value
-            elif leaf == "query":
-                packed = (value, ours[name.replace("query", "key_value")])
-                theirs[f"{part}.inputs.{kind}"] = torch.cat(packed)
-            elif leaf != "key_value":
-                theirs[f"{part}.{LEAVES[leaf]}.{kind}"] = value
-    return theirs
-
-
-def largest_difference(recipe: Recipe, types: int, batch: Batch, *, dtype: torch.dtype) -> float:
-    """Between our loss and gradients and the naive ones, relative to the largest of each tensor."""
+    `ours` and `batch` are on one device; dropout is off.
+    """
     smoothing = recipe.training.label_smoothing
-    ours = build_ours(recipe, types).to(dtype).eval()
-    sums = batch_loss(ours, batch, smoothing=smoothing, dtype=dtype)
+    ours.eval().zero_grad()
+    sums = batch_loss(ours, batch, smoothing=smoothing, dtype=ours.output.weight.dtype)
     (sums.smoothed / batch.target_tokens).backward()
-    gradients = renamed({name: value.grad for name, value in ours.named_parameters()})
+    gradients = {name: value.grad for name, value in ours.named_parameters()}
+    ours.zero_grad()
     worst = 0.0
-    for kernel in KERNELS.values():
-        model = build_naive(recipe, ours, kernel, dropout=0.0)
+    for peer in others.values():
+        model = peer.build(recipe, ours, dropout=0.0).eval()
         loss = naive.loss_per_token(
             model,
             batch.source,
@@ -121,16 +144,17 @@ def largest_difference(recipe: Recipe, types: int, batch: Batch, *, dtype: torch
         loss.backward()
         expected = float(loss.detach())
         worst = max(worst, abs(float(sums.smoothed.detach()) / batch.target_tokens / expected - 1))
-        scale = max(float(value.grad.abs().max()) for value in model.parameters())
-        for name, value in model.named_parameters():
-            gap = float((gradients[name] - value.grad).abs().max())
-            worst = max(worst, gap / scale)
+        theirs = {name: one.grad for name, one in model.named_parameters() if one.requires_grad}
+        scale = max(float(value.abs().max()) for value in theirs.values())
+        expecting = peer.renamed(gradients)
+        for name, value in theirs.items():
+            worst = max(worst, float((expecting[name] - value).abs().max()) / scale)
     return worst
 
 
 def our_step(recipe: Recipe, model: Transformer, dtype: torch.dtype) -> Step:
     optimiser = make_optimiser(model, recipe.training.optimiser)
-    scaler = torch.amp.GradScaler("cpu", enabled=False)
+    scaler = torch.amp.GradScaler(model.output.weight.device.type, enabled=False)
     done = 0
 
     def step(batch: Batch) -> float:
@@ -151,18 +175,18 @@ def our_step(recipe: Recipe, model: Transformer, dtype: torch.dtype) -> Step:
     return step
 
 
-def naive_step(recipe: Recipe, name: str, ours: Transformer, dtype: torch.dtype) -> Step:
-    model = build_naive(recipe, ours, KERNELS[name], dropout=recipe.model.dropout.residual)
+def peer_step(recipe: Recipe, peer: Peer, ours: Transformer, dtype: torch.dtype) -> Step:
+    model = peer.build(recipe, ours, dropout=recipe.model.dropout.residual)
     adam = recipe.training.optimiser
     optimiser = torch.optim.Adam(
-        model.parameters(),
+        [one for one in model.parameters() if one.requires_grad],
         lr=LR,
         betas=adam.betas,
         eps=adam.epsilon,
-        fused=True if name == TUNED else None,
+        fused=True if peer.fused else None,
     )
 
-    def step(batch: Batch) -> float:
+    def step(batch: Batch) -> Tensor:
         return naive.train_step(
             model,
             optimiser,

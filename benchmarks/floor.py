@@ -1,111 +1,121 @@
-"""What a turn of the training benchmark works on, and the time its bare matrix products take."""
+"""What the machine can do at best: matrix products, memory traffic, and a turn of nothing else."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
-import numpy as np
 import torch
-from torch import nn
+from turns import Spent, clocks, since
+from work import Cost, Product, Work, products
 
-from nmtdeep.data import batching
-from nmtdeep.data.batching import Batch, Indices
-from nmtdeep.data.corpus import ParallelCorpus
 from nmtdeep.model.transformer import Transformer
 
 ROWS = 2048  # of one matrix product of the floor
+SIDES = {"cpu": 2048, "cuda": 8192}  # of the square matrices that measure the rate
+COPIED = {"cpu": 2**28, "cuda": 2**31}  # bytes, far beyond any cache
+TRIALS, LONGEST = 10, 3.0  # trials of a rate, and seconds that they may take together
+# Dense bf16 rates that NVIDIA's data sheets print, by the name torch gives the device.
+NOMINAL = {
+    "H100 PCIe": 756e12,
+    "H100": 989e12,
+    "H200": 989e12,
+    "A100": 312e12,
+}
 
 
 @dataclass(frozen=True)
-class Work:
-    """What a turn trains on; every turn has the same."""
+class Rates:
+    """Of one device and precision.
 
-    corpus: ParallelCorpus
-    plan: list[Indices]
-    source: int
-    target: int
-    target_tokens: int
-    real_tokens: int
+    Attributes:
+        operations: a second in one large matrix product, a multiplication and an addition each.
+        bytes: a second, read and written, in one large copy.
+    """
 
-    def batches(self) -> Iterator[Batch]:
-        return (batching.collate(self.corpus, indices) for indices in self.plan)
+    operations: float
+    bytes: float
 
-    @classmethod
-    def choose(cls, corpus: ParallelCorpus, *, tokens: int, updates: int) -> "Work":
-        """The first updates of an epoch, one batch each; the order is random."""
-        lengths = np.stack((corpus.source.lengths, corpus.target.lengths))
-        plan = batching.updates(
-            lengths, group_tokens=tokens, tokens_per_update=tokens, seed=1, epoch=0
-        )
-        chosen = [group for groups in plan for group in groups][:updates]
-        batches = [batching.collate(corpus, indices) for indices in chosen]
-        return cls(
-            corpus,
-            chosen,
-            sum(batch.source.numel() for batch in batches),
-            sum(batch.target_output.numel() for batch in batches),
-            sum(batch.target_tokens for batch in batches),
-            sum(batch.real_tokens for batch in batches),
-        )
+    def seconds(self, cost: Cost) -> float:
+        """No program is faster: arithmetic and memory traffic fully overlapped."""
+        return max(cost.operations / self.operations, cost.bytes / self.bytes)
+
+    def __str__(self) -> str:
+        return f"{self.operations / 1e9:,.0f} GFLOP/s, {self.bytes / 1e9:,.1f} GB/s"
 
 
-@dataclass(frozen=True)
-class Product:
-    """A weight `(outputs, inputs)`, of how many matrices, over how many rows in a turn."""
-
-    inputs: int
-    outputs: int
-    rows: int
-
-    @property
-    def flops(self) -> int:
-        """Forwards, and backwards to the input and to the weight."""
-        return 6 * self.inputs * self.outputs * self.rows
-
-
-def products(model: Transformer, work: Work) -> list[Product]:
-    """Every matrix product of a turn with a weight, equal shapes taken together."""
-    rows: dict[tuple[int, int], int] = {}
-    for name, module in model.named_modules():
-        if isinstance(module, nn.Linear):
-            reads_source = name.startswith("encoder") or name.endswith("key_value")
-            shape = (module.in_features, module.out_features)
-            rows[shape] = rows.get(shape, 0) + (work.source if reads_source else work.target)
-    types, width = model.output.weight.shape
-    rows[width, types] = rows.get((width, types), 0) + work.target_tokens
-    return [Product(inputs, outputs, count) for (inputs, outputs), count in rows.items()]
+def measured_rates(device: torch.device, dtype: torch.dtype) -> Rates:
+    """The best of a few trials each: what the machine reaches when nobody disturbs it."""
+    side = SIDES[device.type]
+    left, right = (torch.randn(side, side, device=device).to(dtype) for _ in range(2))
+    product = torch.empty_like(left)
+    source = torch.zeros(COPIED[device.type] // 8, dtype=torch.int64, device=device)
+    target = torch.ones_like(source)
+    return Rates(
+        2 * side**3 / _best(lambda: torch.mm(left, right, out=product), device),
+        2 * COPIED[device.type] / _best(lambda: target.copy_(source), device),
+    )
 
 
-class Spent(NamedTuple):
-    """Seconds by the clock on the wall, and of all threads of this process."""
-
-    wall: float
-    cpu: float
-
-
-def clocks() -> Spent:
-    return Spent(time.perf_counter(), time.process_time())
-
-
-def since(started: Spent, share: float = 1.0) -> Spent:
-    now = clocks()
-    return Spent((now.wall - started.wall) * share, (now.cpu - started.cpu) * share)
+def _best(work: Callable[[], object], device: torch.device) -> float:
+    work()  # warm up
+    seconds: list[float] = []
+    began = time.perf_counter()
+    while len(seconds) < TRIALS and time.perf_counter() - began < LONGEST:
+        started = clocks(device)
+        work()
+        seconds.append(since(started, device=device).wall)
+    return min(seconds)
 
 
-def floor(model: Transformer, work: Work, dtype: torch.dtype) -> Spent:
-    """Time of all products of a turn, from a few of each shape, into buffers that exist already."""
-    spent, trials = [], 3
-    for product in products(model, work):
-        x, y = (torch.randn(ROWS, size).to(dtype) for size in (product.inputs, product.outputs))
-        weight = torch.randn(product.outputs, product.inputs).to(dtype)
-        out_x, out_y, out_weight = (torch.empty_like(value) for value in (x, y, weight))
-        started = clocks()
-        for trial in range(1 + trials):
-            if trial == 1:  # the first one is there to warm up
-                started = clocks()
-            torch.mm(x, weight.t(), out=out_y)
-            torch.mm(y, weight, out=out_x)
-            torch.mm(y.t(), x, out=out_weight)
-        spent.append(since(started, product.rows / ROWS / trials))
+def nominal_rate(device: torch.device, rates: Mapping[str, float] = NOMINAL) -> float | None:
+    """What the maker promises for dense bf16 products, or None for a device we know nothing of."""
+    if device.type != "cuda":
+        return None
+    name = torch.cuda.get_device_name(device)
+    return next((rate for key, rate in rates.items() if key in name), None)
+
+
+def utilisation(
+    cost: Cost, seconds: float, rates: Rates, device: torch.device, dtype: torch.dtype
+) -> str:
+    """Model FLOP utilisation: operations on real tokens over what the device could do meanwhile."""
+    reached = cost.operations / seconds
+    nominal = nominal_rate(device) if dtype == torch.bfloat16 else None
+    promised = f", {reached / nominal:.1%} of the data sheet's" if nominal else ""
+    return (
+        f"{reached / 1e9:,.0f} GFLOP/s on real tokens, {reached / rates.operations:.1%} of the "
+        f"measured rate{promised}"
+    )
+
+
+def products_alone(model: Transformer, work: Work, dtype: torch.dtype) -> Spent:
+    """Time of a turn's products with weights, both ways, from a few of each shape.
+
+    They write into buffers that exist already, and nothing stands between them.
+    """
+    shapes = products(
+        model,
+        source=work.source_tokens,
+        target=work.target_tokens,
+        predicted=work.target_tokens,
+    )
+    spent = [_product_alone(shape, model.output.weight.device, dtype) for shape in shapes]
     return Spent(sum(part.wall for part in spent), sum(part.cpu for part in spent))
+
+
+def _product_alone(product: Product, device: torch.device, dtype: torch.dtype) -> Spent:
+    trials = 3
+    x, y = (
+        torch.randn(ROWS, size, device=device).to(dtype)
+        for size in (product.inputs, product.outputs)
+    )
+    weight = torch.randn(product.outputs, product.inputs, device=device).to(dtype)
+    out_x, out_y, out_weight = (torch.empty_like(value) for value in (x, y, weight))
+    started = clocks(device)
+    for trial in range(1 + trials):
+        if trial == 1:  # the first one is there to warm up
+            started = clocks(device)
+        torch.mm(x, weight.t(), out=out_y)
+        torch.mm(y, weight, out=out_x)
+        torch.mm(y.t(), x, out=out_weight)
+    return since(started, product.rows / ROWS / trials, device)

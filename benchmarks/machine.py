@@ -1,19 +1,27 @@
-"""What the figures of a benchmark depend on."""
+"""What the figures of a benchmark depend on, and the options that all of them have."""
 
+import argparse
 import os
 import platform
 import re
+import sys
 from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
 import torch
 
 import nmtdeep
+from nmtdeep.decoding.settings import resolve_device
+from nmtdeep.errors import UserError
+from nmtdeep.memory import keep_memory
+
+PEERS = ("transformers", "ctranslate2")
 
 
-def machine() -> str:
-    """Date, processor, load and versions, in one line."""
+def machine(device: torch.device | None = None) -> str:
+    """Date, processor, load, threads and versions, in one line."""
     cpu, flags = platform.processor() or platform.machine(), ""
     information = Path("/proc/cpuinfo")
     if information.exists():
@@ -21,9 +29,49 @@ def machine() -> str:
         cpu = found.get("model name", cpu)
         wanted = ("avx512f", "avx512_bf16", "amx_bf16")
         flags = " ".join(flag for flag in wanted if flag in found.get("flags", "").split())
+    gpu = ""
+    if device is not None and device.type == "cuda":
+        gpu = f"{torch.cuda.get_device_name(device)}, CUDA {torch.version.cuda}; "
+    versions = "".join(f", {name} {number}" for name in PEERS if (number := installed(name)))
     return (
-        f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC; {cpu} ({flags or 'no AVX-512'}), "
-        f"{os.cpu_count()} cores, load average "
+        f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC; {gpu}{cpu} ({flags or 'no AVX-512'}), "
+        f"{os.cpu_count()} cores, {torch.get_num_threads()} threads, load average "
         f"{os.getloadavg()[0]:.1f} at the start; nmtdeep {nmtdeep.__version__}, "
-        f"torch {torch.__version__}, numpy {np.__version__}, Python {platform.python_version()}"
+        f"torch {torch.__version__}{versions}, numpy {np.__version__}, "
+        f"Python {platform.python_version()}"
     )
+
+
+def installed(package: str) -> str | None:
+    """Its version, None if it is not here."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def add_options(parser: argparse.ArgumentParser, *, repeats: int) -> None:
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
+    parser.add_argument("--threads", type=int, help="CPU threads (default: torch's choice)")
+    parser.add_argument("--repeats", type=int, default=repeats, help="turns of each contender")
+    parser.add_argument(
+        "--plain-malloc",
+        action="store_true",
+        help="free memory goes back to the system, as it does without nmtdeep's settings",
+    )
+
+
+def chosen_device(options: argparse.Namespace) -> torch.device:
+    """The device of these options; their threads take effect.
+
+    The process keeps freed memory as the command nmtdeep does. Its peers share the process and
+    profit as well, which no user of theirs would.
+    """
+    if not options.plain_malloc:
+        keep_memory()
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    try:
+        return resolve_device(options.device)
+    except UserError as error:
+        sys.exit(str(error))

@@ -1,4 +1,4 @@
-"""The yardstick of benchmarks/training.py: a Transformer as an engineer writes it in an hour.
+"""A yardstick of benchmarks/training.py: a Transformer as an engineer writes it in an hour.
 
 Plain torch modules, padded batches, full logits, autocast; nothing of nmtdeep. Two variants:
 
@@ -167,7 +167,7 @@ class NaiveTransformer(nn.Module):
 
 
 def loss_per_token(
-    model: NaiveTransformer,
+    model: nn.Module,
     source: Tensor,
     target_input: Tensor,
     target_output: Tensor,
@@ -178,12 +178,15 @@ def loss_per_token(
     """Label-smoothed loss with eps / (V - 1) on each class but the target.
 
     torch spreads s over all V classes, the target included: s = eps V / (V - 1) is the same.
+
+    Args:
+        model: any module from ids of both sides to logits that knows its padding as `pad`.
     """
-    types = model.embedding.num_embeddings
     with torch.autocast(source.device.type, dtype=torch.bfloat16, enabled=bf16):
         logits = model(source, target_input)
     if bf16:
         logits = logits.float()
+    types = logits.shape[-1]
     loss = cross_entropy(
         logits.flatten(0, 1),
         target_output.flatten(),
@@ -195,7 +198,7 @@ def loss_per_token(
 
 
 def train_step(
-    model: NaiveTransformer,
+    model: nn.Module,
     optimiser: torch.optim.Optimizer,
     source: Tensor,
     target_input: Tensor,
@@ -203,8 +206,8 @@ def train_step(
     *,
     smoothing: float,
     bf16: bool,
-) -> float:
-    """One update; the loss per target token."""
+) -> Tensor:
+    """One update; the loss per target token, for which nobody waits."""
     model.train()
     optimiser.zero_grad()
     loss = loss_per_token(
@@ -212,4 +215,4 @@ def train_step(
     )
     loss.backward()
     optimiser.step()
-    return float(loss.detach())
+    return loss.detach()

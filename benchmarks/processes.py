@@ -37,26 +37,33 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def speed(recipe: Recipe, data: Path, processes: int) -> float:
-    """Target tokens per second of the second half of a short training."""
+def short(updates: int) -> list[str]:
+    """Overrides that make a training of two times `updates`, the second half logged by itself."""
+    return [
+        f"training.max_updates={2 * updates}",
+        f"training.log_every={updates}",
+        f"training.validation.every={2 * updates}",
+        "training.validation.bleu=false",
+        "training.validation.best_by=loss",
+        f"training.checkpoints.every={2 * updates}",
+        "training.checkpoints.average_last=0",
+    ]
+
+
+def second_half(
+    recipe: Recipe, data: Path, *, processes: int = 1, device: str = "auto"
+) -> dict[str, float]:
+    """What a `short` training logs of its second half."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
-        train(recipe, data=data, out=out, processes=processes, quiet=True)
+        train(recipe, data=data, out=out, processes=processes, device=device, quiet=True)
         records = [json.loads(line) for line in (out / RECORDS).read_text().splitlines()]
-    return [one["tokens_per_second"] for one in records if one["kind"] == "train"][-1]
+    return [one for one in records if one["kind"] == "train"][-1]
 
 
 def main() -> None:
     options = arguments()
-    short = {
-        "training.max_updates": 2 * options.updates,
-        "training.log_every": options.updates,
-        "training.validation.every": 2 * options.updates,
-        "training.validation.bleu": "false",
-        "training.validation.best_by": "loss",
-        "training.checkpoints.every": 2 * options.updates,
-    }
-    changes = [*options.overrides, *(f"{key}={value}" for key, value in short.items())]
+    changes = [*options.overrides, *short(options.updates)]
     recipe = load_recipe(options.recipe, changes)
     print(
         f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC; nmtdeep {nmtdeep.__version__}, torch "
@@ -65,7 +72,10 @@ def main() -> None:
         f"{' '.join(options.overrides)}; {options.updates} updates, {options.repeats} turns"
     )
     turns = [
-        {count: speed(recipe, options.data, count) for count in options.processes}
+        {
+            count: second_half(recipe, options.data, processes=count)["tokens_per_second"]
+            for count in options.processes
+        }
         for _ in range(options.repeats)
     ]
     first = options.processes[0]

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import importlib
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
-import torch
 
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.batching import Batch, pad
+from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS
 
 ROOT = Path(__file__).parents[2]
+RECIPE = ROOT / "recipes" / "multi30k-en-de.yaml"
+NAIVE = ("naive, SDPA", "naive, tuned")
 TYPES = 24
 
 
@@ -35,34 +39,25 @@ def batch() -> Batch:
     return Batch(pad(sources), pad(inputs), pad(targets), tokens, 39, tokens + 15)
 
 
+def small(contenders: ModuleType, norm: str | None = None) -> tuple[Recipe, Transformer]:
+    shape = contenders.naive.Shape.parse("8/12/2/2+1")
+    recipe = contenders.adapt(RECIPE, shape, tokens=64, norm=norm)
+    return recipe, contenders.build_ours(recipe, TYPES).double()
+
+
 @pytest.mark.parametrize("norm", ["pre_norm", "post_norm"])
 def test_naive_loss_and_gradients_equal_ours(contenders: ModuleType, norm: str) -> None:
-    shape = contenders.naive.Shape.parse("8/12/2/2+1")
-    path = ROOT / "recipes" / "multi30k-en-de.yaml"
-    recipe = contenders.adapt(path, shape, tokens=64, norm=norm)
+    recipe, model = small(contenders, norm)
     assert recipe.model.encoder.residual.type == norm
-    assert contenders.largest_difference(recipe, TYPES, batch(), dtype=torch.float64) < 1e-12
+    peers = {name: contenders.PEERS[name] for name in NAIVE}
+    assert contenders.largest_difference(recipe, model, batch(), peers) < 1e-12
 
 
-def test_the_comparison_would_notice_another_function(
-    contenders: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shape = contenders.naive.Shape.parse("8/12/2/1+1")
-    recipe = contenders.adapt(ROOT / "recipes" / "multi30k-en-de.yaml", shape, tokens=64)
-
+def test_the_comparison_would_notice_another_function(contenders: ModuleType) -> None:
     def unmasked(q, k, v, mask, causal):
         return contenders.naive.written_out(q, k, v, None, causal)
 
-    monkeypatch.setattr(contenders, "KERNELS", {"without padding mask": unmasked})
-    assert contenders.largest_difference(recipe, TYPES, batch(), dtype=torch.float64) > 1e-4
-
-
-def test_products_count_every_weight_once(contenders: ModuleType) -> None:
-    shape = contenders.naive.Shape.parse("8/12/2/2+1")
-    recipe = contenders.adapt(ROOT / "recipes" / "multi30k-en-de.yaml", shape, tokens=64)
-    model = contenders.build_ours(recipe, TYPES)
-    floor = importlib.import_module("floor")
-    work = floor.Work(corpus=None, plan=[], source=1, target=1, target_tokens=1, real_tokens=3)
-    matrices = sum(value.numel() for value in model.parameters() if value.dim() == 2)
-    flops = sum(product.flops for product in floor.products(model, work))
-    assert flops == 6 * matrices
+    recipe, model = small(contenders)
+    build = partial(contenders.build_naive, kernel=unmasked)
+    peers = {"without padding mask": contenders.Peer(build, contenders.plain)}
+    assert contenders.largest_difference(recipe, model, batch(), peers) > 1e-4

@@ -1,0 +1,141 @@
+"""The contenders of the decoding benchmark: ids in, ids out, all with the same weights."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+import torch
+from contenders import MARIAN
+from machine import installed
+
+from nmtdeep.checkpoint import Loaded, load
+from nmtdeep.decoding.settings import Settings
+from nmtdeep.decoding.translator import Translator
+from nmtdeep.text.vocabulary import EOS
+
+Ids = tuple[int, ...]
+Decode = Callable[[], list[Ids]]
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+COMPUTE = {"fp32": "float32", "bf16": "bfloat16", "int8": "int8"}
+OURS = "nmtdeep"
+
+
+class Contender(NamedTuple):
+    """Translates everything once."""
+
+    precision: str
+    run: Decode
+
+
+@dataclass(frozen=True)
+class Task:
+    """What all contenders translate.
+
+    Attributes:
+        sources: ids, end of sentence included.
+        batch: sentences that a peer translates at once; nmtdeep goes by tokens.
+    """
+
+    loaded: Loaded
+    settings: Settings
+    sources: list[list[int]]
+    batch: int
+    device: torch.device
+
+    @property
+    def post_norm(self) -> bool:
+        return self.loaded.recipe.model.encoder.residual.type == "post_norm"
+
+    @property
+    def tokens(self) -> Sequence[str]:
+        return self.loaded.pipeline.target.vocabulary.tokens
+
+
+def contenders(
+    task: Task, precisions: Sequence[str], processes: Sequence[int], stack: ExitStack
+) -> dict[str, Contender]:
+    """By name, nmtdeep first; `stack` closes what they opened."""
+    found: dict[str, Contender] = {}
+    for precision in precisions:
+        found |= dict(_ours(task, precision, processes, stack))
+        if installed("transformers") and task.post_norm and precision in DTYPES:
+            found |= dict(_marian(task, precision))
+        if installed("ctranslate2"):
+            found |= dict(_ctranslate2(task, precision, processes, stack))
+    return found
+
+
+def _ours(
+    task: Task, precision: str, processes: Sequence[int], stack: ExitStack
+) -> Iterator[tuple[str, Contender]]:
+    for count in processes if task.device.type == "cpu" else (1,):
+        # A copy: the translator moves its model to another precision and packs it.
+        translator = Translator.of(
+            [load(task.loaded.path)],
+            task.settings,
+            device=str(task.device),
+            processes=count,
+            **kind_of(precision),
+        )
+        stack.enter_context(translator)
+        name = f"{OURS}, {precision}" + (f", {count} processes" if count > 1 else "")
+        yield name, Contender(precision, partial(_search, translator, task.sources))
+
+
+def kind_of(precision: str) -> dict[str, str]:
+    """What `Translator.of` is to be told."""
+    if precision == "int8":
+        return {"precision": "fp32", "quantise": "int8"}
+    return {"precision": precision}
+
+
+def _search(translator: Translator, sources: list[list[int]]) -> list[Ids]:
+    return [hypotheses[0].tokens for hypotheses in translator.search(sources)]
+
+
+def _marian(task: Task, precision: str) -> Iterator[tuple[str, Contender]]:
+    import marian
+
+    for name, attention in MARIAN.items():
+        model = marian.build(
+            task.loaded.recipe, task.loaded.model, dropout=0.0, attention=attention
+        )
+        model.eval().to(task.device, DTYPES[precision])
+        run = partial(marian.generate, model, task.sources, task.settings, batch=task.batch)
+        yield f"{name}, {precision}", Contender(precision, run)
+
+
+def _ctranslate2(
+    task: Task, precision: str, processes: Sequence[int], stack: ExitStack
+) -> Iterator[tuple[str, Contender]]:
+    import ctranslate2
+    import to_ctranslate2
+
+    recipe = task.loaded.recipe
+    compute = COMPUTE[precision]
+    supported = ctranslate2.get_supported_compute_types(task.device.type)
+    if to_ctranslate2.obstacles(recipe) or compute not in supported:
+        return
+    folder = Path(stack.enter_context(TemporaryDirectory())) / "model"
+    to_ctranslate2.FromOurs(recipe, task.loaded.model, task.tokens).convert(str(folder))
+    words = [[task.tokens[id] for id in ids] for ids in task.sources]
+    ids_of = {token: id for id, token in enumerate(task.tokens)}
+
+    def run(translator: ctranslate2.Translator) -> list[Ids]:
+        found = to_ctranslate2.translate(translator, words, task.settings, batch=task.batch)
+        return [(*(ids_of[token] for token in tokens), EOS) for tokens in found]
+
+    for count in processes if task.device.type == "cpu" else (1,):
+        translator = to_ctranslate2.open_translator(
+            folder,
+            device=task.device,
+            compute=compute,
+            threads=torch.get_num_threads(),
+            at_once=count,
+        )
+        at_once = f", {count} at once" if count > 1 else ""
+        yield f"CTranslate2, {precision}{at_once}", Contender(precision, partial(run, translator))

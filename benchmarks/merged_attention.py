@@ -1,0 +1,230 @@
+"""What merged attention, a deep encoder and a deep decoder cost a translation.
+
+    python benchmarks/merged_attention.py --data DIR [--width 256] [--beam 4] [--batch 32]
+
+Random weights; every model translates the same sentences of the validation set, each translation
+being as long as its source, so that all produce the same number of tokens and only speed differs.
+Three comparisons, each in turns of its own:
+
+* self-attention against average attention (AAN) and merged attention (MAtt) in the decoder, both
+  stacks 6, 12 and 20 layers deep. Zhang et al. 2019, Table 3: MAtt decodes 1.54, 1.53 and 1.45
+  times as fast as self-attention (beam 4, batch 32).
+* 30 encoder layers at base width, DLCL in both stacks, against 6 at twice the width, feed-forward
+  width and heads (big). Wang et al. 2019: 10 % faster.
+* 4, 6 and 8 decoder layers over 6 encoder layers. Wang et al. 2019, Table 5: 3,088, 2,589 and
+  2,110 tokens/s.
+"""
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import naive
+import torch
+from contenders import adapt, build_ours
+from floor import measured_rates
+from machine import add_options, chosen_device, machine
+from memory import megabytes, peak_increase
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor, nn
+from turns import Turns, spread, take_turns
+from work import decoding_cost
+
+from nmtdeep.checkpoint import Loaded
+from nmtdeep.data.corpus import RECIPE_FILE, DataDirectory
+from nmtdeep.decoding.settings import Settings
+from nmtdeep.decoding.translator import Translator
+from nmtdeep.text.vocabulary import EOS
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+DECODERS = {
+    "self-attention": "[self_attention, cross_attention, feed_forward]",
+    "AAN": "[average_attention, cross_attention, feed_forward]",
+    "MAtt": "[merged_attention, feed_forward]",
+}
+NEVER = -1e4  # a logit that no other is below
+
+
+class Compared(NamedTuple):
+    """Turns, the least seconds that each could take, bytes at the peak beyond those held."""
+
+    turns: Turns
+    floors: dict[str, float]
+    memory: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One model of a comparison."""
+
+    shape: naive.Shape
+    overrides: tuple[str, ...] = ()
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Decoding speed by architecture")
+    parser.add_argument("--data", type=Path, required=True, help="preprocessed data directory")
+    parser.add_argument("--width", type=int, default=256, help="of base; feed-forward is 4 times")
+    parser.add_argument("--heads", type=int, default=4, help="of base")
+    parser.add_argument("--depths", type=int, nargs="+", default=[6, 12, 20])
+    parser.add_argument("--beam", type=int, default=4)
+    parser.add_argument("--batch", type=int, default=32, help="sentences at once")
+    parser.add_argument("--sentences", type=int, default=128)
+    parser.add_argument("--precision", choices=tuple(DTYPES), default="fp32")
+    parser.add_argument("--only", nargs="+", choices=tuple(COMPARISONS), default=list(COMPARISONS))
+    add_options(parser, repeats=3)
+    return parser.parse_args()
+
+
+def attentions(base: naive.Shape, depths: list[int]) -> list[dict[str, Variant]]:
+    """Three decoders at each depth."""
+    return [
+        {
+            f"{name}, {depth}+{depth}": Variant(
+                replace(base, encoder=depth, decoder=depth),
+                (f"model.decoder.sublayers={sublayers}",),
+            )
+            for name, sublayers in DECODERS.items()
+        }
+        for depth in depths
+    ]
+
+
+def deep_or_wide(base: naive.Shape, depths: list[int]) -> list[dict[str, Variant]]:
+    """A deep thin encoder against a shallow wide one."""
+    big = naive.Shape(2 * base.width, 2 * base.feed_forward, 2 * base.heads, 6, 6)
+    dlcl = tuple(f"model.{side}.combination=dlcl" for side in ("encoder", "decoder"))
+    deep = Variant(replace(base, encoder=30), dlcl)
+    return [{"big, 6+6": Variant(big), "base with DLCL, 30+6": deep}]
+
+
+def decoders(base: naive.Shape, depths: list[int]) -> list[dict[str, Variant]]:
+    """Decoders of several depths."""
+    return [{f"base, 6+{depth}": Variant(replace(base, decoder=depth)) for depth in (6, 4, 8)}]
+
+
+COMPARISONS = {"attention": attentions, "deep-or-wide": deep_or_wide, "decoder": decoders}
+
+
+def as_long_as_the_source(loaded: Loaded, options: argparse.Namespace, longest: int) -> Translator:
+    """A translator whose every translation is as long as its source.
+
+    The end never wins by itself, and at the limit the search forces it.
+
+    Args:
+        longest: tokens of the longest source.
+    """
+    settings = Settings(
+        beam=options.beam,
+        max_length_factor=1,
+        max_length_constant=0,
+        batch_tokens=options.batch * options.beam * longest,
+    )
+    translator = Translator.of(
+        [loaded], settings, device=options.device, precision=options.precision
+    )
+
+    def no_end(module: nn.Module, inputs: tuple[Tensor, ...], logits: Tensor) -> None:
+        logits[..., EOS] = NEVER
+
+    # The translator may have put another module in the place of the model's own.
+    translator.searcher.models[0].output.register_forward_hook(no_end)
+    return translator
+
+
+def translate(translator: Translator, sources: list[list[int]], batch: int) -> int:
+    """Translate `batch` sentences at a time, longest first; the number of tokens produced."""
+    ordered = sorted(sources, key=len, reverse=True)
+    tokens = 0
+    for first in range(0, len(ordered), batch):
+        found = translator.search(ordered[first : first + batch])
+        tokens += sum(len(hypotheses[0].tokens) for hypotheses in found)
+    return tokens
+
+
+def compare(
+    variants: dict[str, Variant],
+    options: argparse.Namespace,
+    data: DataDirectory,
+    sources: list[list[int]],
+    device: torch.device,
+) -> Compared:
+    """One comparison, each model having translated everything once before."""
+    dtype = DTYPES[options.precision]
+    rates = measured_rates(device, dtype)
+    runs: dict[str, Callable[[], int]] = {}
+    floors, memory = {}, {}
+    lengths = [len(source) for source in sources]
+    for name, variant in variants.items():
+        recipe = adapt(
+            options.data / RECIPE_FILE,
+            variant.shape,
+            tokens=4096,
+            norm="pre_norm",
+            overrides=variant.overrides,
+        )
+        model = build_ours(recipe, len(data.pipeline.target.vocabulary))
+        cost = decoding_cost(
+            model, lengths, lengths, beam=options.beam, batch=options.batch, item=dtype.itemsize
+        )
+        floors[name] = rates.seconds(cost)
+        loaded = Loaded(options.data, recipe, data.pipeline, model, {})
+        translator = as_long_as_the_source(loaded, options, max(lengths))
+        runs[name] = partial(translate, translator, sources, options.batch)
+        produced = runs[name]()
+        memory[name] = peak_increase(runs[name], device)
+        if produced != sum(lengths):
+            raise RuntimeError(f"{name} produced {produced} tokens in place of {sum(lengths)}")
+    return Compared(take_turns(runs, repeats=options.repeats, device=device), floors, memory)
+
+
+def report(found: Compared, lengths: list[int], title: str) -> Table:
+    turns = found.turns
+    first = next(iter(turns.spent))
+    table = Table(
+        title=title,
+        caption=f"speed: seconds of {first} over its own in the same turn, median (least to most); "
+        "floor: its time over the model's;\nMB: at the peak, beyond what is held between turns",
+    )
+    for heading in ("model", "ms / sentence", "tokens/s", "speed", "floor", "MB"):
+        table.add_column(heading, justify="left" if heading == "model" else "right")
+    for name in turns.spent:
+        seconds = turns.median(name)
+        table.add_row(
+            name,
+            f"{1000 * seconds / len(lengths):.1f}",
+            f"{sum(lengths) / seconds:,.0f}",
+            "" if name == first else spread(turns.ratios([first], name)),
+            f"{found.floors[name] / seconds:.2f}",
+            megabytes(found.memory[name]),
+        )
+    return table
+
+
+def main() -> None:
+    options = arguments()
+    device = chosen_device(options)
+    console = Console(width=112, highlight=False)
+    console.print(machine(device))
+    data = DataDirectory.open(options.data)
+    corpus = data.corpus("valid").source
+    count = min(options.sentences, len(corpus))
+    sources = [corpus[index].tolist() for index in range(count)]
+    lengths = [len(source) for source in sources]
+    base = naive.Shape(options.width, 4 * options.width, options.heads, 6, 6)
+    console.print(
+        f"base: {base}, {len(data.pipeline.target.vocabulary):,} types; {len(sources)} sentences, "
+        f"{sum(lengths):,} tokens, beam {options.beam}, batch {options.batch}, {options.precision}"
+    )
+    for name in options.only:
+        for variants in COMPARISONS[name](base, options.depths):
+            found = compare(variants, options, data, sources, device)
+            console.print(report(found, lengths, f"decoding; {options.repeats} turns"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+"""Every peer of the benchmarks computes the same function as nmtdeep, and searches alike."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from nmtdeep.config.recipe import Recipe
+from nmtdeep.data.batching import Batch, pad
+from nmtdeep.decoding.settings import Settings
+from nmtdeep.decoding.translator import Translator
+from nmtdeep.model.transformer import Transformer
+from nmtdeep.text.vocabulary import EOS, SPECIALS
+from nmtdeep.training.update import batch_loss
+
+ROOT = Path(__file__).parents[2]
+RECIPE = ROOT / "recipes" / "multi30k-en-de.yaml"
+TYPES = 24
+TOKENS = [*SPECIALS, *(f"type{number}" for number in range(3, TYPES))]
+Load = Callable[[str], ModuleType]
+
+
+@pytest.fixture
+def load(monkeypatch: pytest.MonkeyPatch) -> Load:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    return importlib.import_module
+
+
+def sentences(lengths: list[int], seed: int = 5) -> list[np.ndarray]:
+    random = np.random.default_rng(seed)
+    return [np.append(random.integers(3, TYPES, length), EOS) for length in lengths]
+
+
+def batch() -> Batch:
+    """Three sentence pairs of different lengths, padded on both sides."""
+    sources, targets = sentences([5, 3, 4]), sentences([2, 6, 4], seed=6)
+    inputs = [np.concatenate(([EOS], target[:-1])) for target in targets]
+    tokens = sum(map(len, targets))
+    return Batch(pad(sources), pad(inputs), pad(targets), tokens, 39, tokens + 15)
+
+
+def small(load: Load, norm: str) -> tuple[Recipe, Transformer]:
+    contenders = load("contenders")
+    shape = contenders.naive.Shape.parse("8/12/2/2+1")
+    recipe = contenders.adapt(RECIPE, shape, tokens=64, norm=norm)
+    assert recipe.model.encoder.residual.type == norm
+    model = contenders.build_ours(recipe, TYPES).double().eval()
+    # Biases and norms start where they would hide a mistake; move everything.
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=generator), alpha=0.3)
+    return recipe, model
+
+
+@pytest.mark.parametrize("norm", ["pre_norm", "post_norm"])
+def test_loss_and_gradients_of_torchs_own_equal_ours(load: Load, norm: str) -> None:
+    recipe, model = small(load, norm)
+    contenders = load("contenders")
+    peer = {"nn.Transformer": contenders.PEERS["nn.Transformer"]}
+    assert contenders.largest_difference(recipe, model, batch(), peer) < 1e-12
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_loss_and_gradients_of_marian_equal_ours(load: Load, attention: str) -> None:
+    pytest.importorskip("transformers")
+    recipe, model = small(load, "post_norm")
+    contenders, marian = load("contenders"), load("marian")
+    name = next(name for name, kind in contenders.MARIAN.items() if kind == attention)
+    peer = {name: contenders.peers(recipe)[name]}
+    assert marian.configuration(recipe, TYPES, 0.0, attention).dropout == 0.0
+    assert contenders.largest_difference(recipe, model, batch(), peer) < 1e-12
+
+
+# Sources of one length share one limit, as in the peers, which have one for a batch.
+SOURCES = [sentence.tolist() for sentence in sentences([7] * 12, seed=7)]
+SETTINGS = Settings(
+    beam=3, lenpen=0.7, lenpen_form="length", max_length_factor=1, max_length_constant=30
+)
+Ours = tuple[Recipe, Transformer, list[tuple[int, ...]]]
+
+
+@pytest.fixture(scope="module")
+def ours() -> Ours:
+    """A model that has begun to learn copying, and its translations."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "benchmarks"))
+        contenders = importlib.import_module("contenders")
+    shape = contenders.naive.Shape.parse("32/64/2/1+1")
+    recipe = contenders.adapt(RECIPE, shape, tokens=64, norm="post_norm")
+    model = contenders.build_ours(recipe, TYPES).eval()  # no dropout, which would be noise here
+    optimiser = torch.optim.Adam(model.parameters(), lr=5e-3)
+    for seed in range(150):
+        targets = sentences([3, 4, 5, 6, 7] * 6, seed=seed)
+        inputs = pad([np.concatenate(([EOS], target[:-1])) for target in targets])
+        batch = Batch(pad(targets), inputs, pad(targets), sum(map(len, targets)), 0, 0)
+        optimiser.zero_grad()
+        batch_loss(model, batch, smoothing=0.1, dtype=torch.float32).smoothed.backward()
+        optimiser.step()
+    found = Translator([model], pipeline=None, settings=SETTINGS).search(SOURCES)
+    translations = [hypotheses[0].tokens for hypotheses in found]
+    assert len(set(translations)) == len(SOURCES), "the model does look at its source"
+    assert max(map(len, translations)) < 38, "ends are found, not forced"
+    return recipe, model, translations
+
+
+def test_marian_translates_as_we_do(load: Load, ours: Ours) -> None:
+    pytest.importorskip("transformers")
+    recipe, model, translations = ours
+    marian = load("marian")
+    theirs = marian.build(recipe, model, dropout=0.0, attention="sdpa").eval()
+    assert marian.generate(theirs, SOURCES, SETTINGS, batch=5) == translations
+
+
+def test_ctranslate2_translates_as_we_do(load: Load, ours: Ours, tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2")
+    recipe, model, translations = ours
+    to_ctranslate2 = load("to_ctranslate2")
+    theirs = converted(to_ctranslate2, recipe, model, tmp_path)
+    words = [[TOKENS[id] for id in source] for source in SOURCES]
+    found = to_ctranslate2.translate(theirs, words, SETTINGS, batch=5)
+    assert found == [[TOKENS[id] for id in ids[:-1]] for ids in translations]
+
+
+@pytest.mark.parametrize("norm", ["pre_norm", "post_norm"])
+def test_log_probabilities_of_ctranslate2_equal_ours(load: Load, norm: str, tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2")
+    recipe, model = small(load, norm)
+    theirs = converted(load("to_ctranslate2"), recipe, model, tmp_path)
+    pairs = batch()
+    logits = model.output(model(pairs.source, pairs.target_input)).log_softmax(dim=2)
+    expected = logits.gather(2, pairs.target_output[:, :, None])[:, :, 0]
+    sources, targets = sentences([5, 3, 4]), sentences([2, 6, 4], seed=6)
+    found = theirs.score_batch(
+        [[TOKENS[id] for id in source] for source in sources],
+        [[TOKENS[id] for id in target[:-1]] for target in targets],
+    )
+    for row, target, one in zip(expected, targets, found, strict=True):
+        assert one.log_probs == pytest.approx(row[: len(target)].tolist(), abs=1e-4)
+
+
+def converted(to_ctranslate2: ModuleType, recipe: Recipe, model: Transformer, folder: Path) -> Any:
+    to_ctranslate2.FromOurs(recipe, model, TOKENS).convert(str(folder / "model"))
+    return to_ctranslate2.open_translator(
+        folder / "model", device=torch.device("cpu"), compute="float32", threads=1
+    )
+
+
+def test_ctranslate2_is_refused_what_it_cannot_express(load: Load) -> None:
+    pytest.importorskip("ctranslate2")
+    contenders, to_ctranslate2 = load("contenders"), load("to_ctranslate2")
+    shape = contenders.naive.Shape.parse("8/12/2/2+1")
+    deep = contenders.adapt(
+        RECIPE,
+        shape,
+        tokens=64,
+        overrides=["model.encoder.combination=dlcl", "model.decoder.sublayers=[merged_attention]"],
+    )
+    assert len(to_ctranslate2.obstacles(deep)) == 2
+    assert not to_ctranslate2.obstacles(contenders.adapt(RECIPE, shape, tokens=64))
