@@ -204,7 +204,7 @@ def test_whoever_leaves_waits_for_no_segmentation(
     told, begun = [], Event()
 
     def slow(*arguments: Any) -> Iterator[Upcoming]:
-        yield Upcoming(Share([], 0, 0, 0), Place())
+        yield Upcoming(Share([], 0, 0, 0, 0), Place())
         begun.set()
         told.append(arguments[-1].wait(20))
 
