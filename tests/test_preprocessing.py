@@ -1,6 +1,7 @@
 """From files to a data directory: nothing lost in silence, nothing half made, bad input named."""
 
 import gzip
+import io
 import json
 import os
 from collections import Counter
@@ -125,6 +126,35 @@ def test_counts_are_those_of_the_files(files):
         dict(zip(vocabulary.tokens, vocabulary.counts, strict=True)).items()
         >= {vocabulary.tokens[id]: count for id, count in both.items() if id > 2}.items()
     )
+
+
+def test_the_longest_pair_is_noted_as_it_stands_on_disk(files, monkeypatch):
+    monkeypatch.setattr(procedure, "CHUNK", 3)
+    write(files / "train", ["a", "", "b c", "d", "e e e", "f"], ["x", "y", "z", "u v w t", "s", ""])
+    run(files, bpe="none")
+    data = DataDirectory.open(files / "data")
+    # Pairs 2 and 6 are dropped; "u v w t" and its end of sentence are in the third that is left.
+    assert data.index["splits"]["train"]["longest"] == {"sentence": 3, "tokens": 5}
+    assert data.longest("train") == (3, 5)
+    del data.index["splits"]["train"]["longest"]  # as an older version left it
+    assert data.longest("train") == (3, 5)
+    assert data.longest("valid") == data.corpus("valid").longest()
+
+
+def test_words_that_were_not_counted_are_reported(files, monkeypatch):
+    whole = run(files, out="whole")
+    assert "not counted" not in shown(whole)
+    monkeypatch.setattr("nmtdeep.preprocessing.counting.WORDS", 8)
+    report = run(files)
+    assert report.splits["train"].source_words == whole.splits["train"].source_words
+    assert report.splits["train"].source_forgotten > 0
+    assert "en rare words not counted" in shown(report)
+
+
+def shown(report):
+    console = Console(width=200, record=True, file=io.StringIO())
+    report.show(console)
+    return console.export_text()
 
 
 def test_workers_and_chunks_change_nothing(files, monkeypatch):

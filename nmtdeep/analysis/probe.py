@@ -140,6 +140,7 @@ def prepare(
     batches = sentences(data.corpus("train"), tokens=tokens, seed=recipe.training.seed)
     model = fresh_model(recipe, data).to(device)
     _train(model, recipe, data, updates)
+    model.keep("all")  # what is watched must be what the gradients come from
     return Probe(model, [batch.to(device) for batch in batches], recipe.training)
 
 

@@ -70,7 +70,7 @@ def initialisation(
     from nmtdeep.analysis.initialisation import averaged, measure
     from nmtdeep.analysis.probe import conditions, prepare
     from nmtdeep.data.corpus import DataDirectory
-    from nmtdeep.decoding.translator import resolve_device
+    from nmtdeep.decoding.settings import resolve_device
 
     torch.set_num_threads(threads or torch.get_num_threads())
     corpora, place = DataDirectory.open(data), resolve_device(device)
@@ -134,7 +134,7 @@ def gradients(
 
     from nmtdeep.analysis.gradients import curves, write_csv
     from nmtdeep.data.corpus import DataDirectory
-    from nmtdeep.decoding.translator import resolve_device
+    from nmtdeep.decoding.settings import resolve_device
 
     torch.set_num_threads(threads or torch.get_num_threads())
     corpora, place = DataDirectory.open(data), resolve_device(device)

@@ -25,6 +25,7 @@ from nmtdeep.cli import (
 )
 from nmtdeep.cli.choices import is_verbose
 from nmtdeep.errors import UserError
+from nmtdeep.memory import keep_memory
 
 app = typer.Typer(
     name="nmtdeep",
@@ -65,6 +66,7 @@ def main(
 
 def run() -> None:
     """Entry point: a `UserError` becomes one line on stderr and exit code 2."""
+    keep_memory()
     if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():
         # Text in and text out are UTF-8, whatever the locale says.
         sys.stdout.reconfigure(encoding="utf-8")

@@ -133,7 +133,7 @@ def _dry_run(recipe: Any, data: Path, device: str) -> None:
     from nmtdeep.config.load import dump
     from nmtdeep.config.stages import at_stage
     from nmtdeep.data.corpus import DataDirectory
-    from nmtdeep.decoding.translator import resolve_device
+    from nmtdeep.decoding.settings import resolve_device
     from nmtdeep.model.build import build
     from nmtdeep.training.state import Progress
     from nmtdeep.training.summary import opening

@@ -29,6 +29,12 @@ class LongLines(StrEnum):
     error = "error"
 
 
+class Quantisation(StrEnum):
+    """Whole numbers in the place of weights."""
+
+    INT8 = "int8"
+
+
 class LengthPenalty(StrEnum):
     """The divisor of a hypothesis' log-probability."""
 
@@ -93,7 +99,18 @@ def translate(
     ] = 4096,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     precision: Annotated[str, typer.Option(help="auto (fp32), fp32, bf16 or fp16.")] = "auto",
+    quantize: Annotated[
+        Quantisation | None, typer.Option(help="int8: weights in whole numbers, on a CPU.")
+    ] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="CPU threads.")] = None,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="That share the work on a CPU, one thread each.",
+            show_default="one per core for a long file",
+        ),
+    ] = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No summary on stderr.")] = False,
     verbose: Verbose = False,
 ) -> None:
@@ -106,11 +123,12 @@ def translate(
 
     from nmtdeep.checkpoint import load
     from nmtdeep.decoding import streams
-    from nmtdeep.decoding.translator import Sampling, Translator, settings_of
+    from nmtdeep.decoding.settings import Sampling, settings_of
+    from nmtdeep.decoding.translator import Translator
 
     if n_best > (beam or n_best) and not sampling:
         raise UserError(f"--n-best {n_best} needs a beam at least as large: raise --beam")
-    streams.check(source, output)
+    lines = streams.check(source, output)
     loaded = [load(path) for path in model]
     chosen: dict[str, Any] = {
         "beam": beam,
@@ -129,11 +147,19 @@ def translate(
     )
     if n_best > settings.beam and not sampling:
         settings = replace(settings, beam=n_best)
-    translator = Translator.of(
-        loaded, settings, device=device, precision=precision, threads=threads
-    )
     began = time.perf_counter()
-    with streams.writer(output) as write:
+    with (
+        Translator.of(
+            loaded,
+            settings,
+            device=device,
+            precision=precision,
+            quantise="int8" if quantize else None,
+            threads=threads,
+            processes=_processes(processes, threads=threads, device=device, lines=lines),
+        ) as translator,
+        streams.writer(output) as write,
+    ):
         count = streams.translate(
             translator, source, write, form=form.value, output_form=output_is.value
         )
@@ -145,3 +171,16 @@ def translate(
             f"{count / max(seconds, 1e-9):.1f} lines/s{note}",
             err=True,
         )
+
+
+def _processes(asked: int | None, *, threads: int | None, device: str, lines: int) -> int:
+    """As many as asked for; else one for each core, where a file is worth their start."""
+    from nmtdeep.data.parallel import cores
+    from nmtdeep.decoding.settings import resolve_device
+    from nmtdeep.decoding.streams import BUFFER
+
+    if asked and asked > 1 and threads:
+        raise UserError("each of several processes has one thread: leave out --threads")
+    if asked or threads or lines <= BUFFER or resolve_device(device).type != "cpu":
+        return asked or 1
+    return cores()

@@ -217,6 +217,11 @@ class Training(Section):
         "none",
         description="full: parameters, gradients and moments are spread over the processes (FSDP2)",
     )
+    checkpoint_activations: Literal["none", "layers"] = Field(
+        "none",
+        description="layers: keep each layer's input alone and compute the rest again on the way "
+        "back; less memory, more time, the same gradients",
+    )
     validation: Validation = Validation()
     checkpoints: Checkpoints = Checkpoints()
     log_every: Count = Field(100, description="updates between log lines")

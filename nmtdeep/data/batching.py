@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from nmtdeep.data.corpus import MonolingualCorpus, ParallelCorpus
+from nmtdeep.data.corpus import Longest, MonolingualCorpus, ParallelCorpus
 from nmtdeep.errors import UserError
 from nmtdeep.text.vocabulary import EOS, PAD
 
@@ -106,14 +106,15 @@ def cut(lengths: NDArray[np.int32], order: Indices, budget: int) -> list[Indices
     `lengths` counts the longer side of each sentence. A sentence longer than the budget gets a run
     of its own.
     """
-    runs, first, longest = [], 0, 0
-    for place, length in enumerate(lengths[order].tolist()):
-        longest = max(longest, length)
-        if place > first and (place - first + 1) * longest > budget:
-            runs.append(order[first:place])
-            first, longest = place, length
-    if first < len(order):
-        runs.append(order[first:])
+    ordered = lengths[order]
+    runs, first = [], 0
+    while first < len(order):
+        most = max(budget // max(int(ordered[first]), 1), 1)
+        longest = np.maximum.accumulate(ordered[first : first + most])
+        sizes = longest * np.arange(1, len(longest) + 1)
+        last = first + max(int(np.searchsorted(sizes, budget, side="right")), 1)
+        runs.append(order[first:last])
+        first = last
     return runs
 
 
@@ -124,8 +125,9 @@ def updates(
     tokens_per_update: int,
     seed: int,
     epoch: int,
+    window: int = 0,
 ) -> list[list[Indices]]:
-    """The updates of one epoch: every sentence once, in an order fixed by seed and epoch.
+    """The updates of one window: every sentence once, in an order fixed by seed, epoch and window.
 
     Args:
         lengths: `(2, sentences)` source and target lengths, end of sentence included.
@@ -133,8 +135,9 @@ def updates(
         tokens_per_update: padded tokens of one update, at most; at least one group.
         seed: of the training.
         epoch: counted from 0.
+        window: of the epoch, counted from 0.
     """
-    random = np.random.default_rng((seed, epoch))
+    random = np.random.default_rng((seed, epoch, window))
     longer = lengths.max(axis=0)
     order = sort_by_length(lengths, random.permutation(lengths.shape[1]))
     groups = cut(longer, order, min(group_tokens, tokens_per_update))
@@ -183,18 +186,17 @@ def deal(sizes: Sequence[int], processes: int) -> list[int]:
     return owners
 
 
-def check_budget(lengths: NDArray[np.int32], *, max_tokens: int) -> None:
+def check_budget(longest: Longest, *, max_tokens: int) -> None:
     """Raise if a sentence is longer than a device may hold.
 
     Raises:
         UserError: naming the sentence and the cure.
     """
-    longest = int(lengths.max(axis=0).argmax())
-    length = int(lengths[:, longest].max())
-    if length > max_tokens:
+    if longest.tokens > max_tokens:
         raise UserError(
-            f"training sentence {longest + 1} has {length} tokens, more than max_tokens "
-            f"{max_tokens}: raise --max-tokens, or lower text.clean.max_length and preprocess again"
+            f"training sentence {longest.sentence} has {longest.tokens} tokens, more than "
+            f"max_tokens {max_tokens}: raise --max-tokens, or lower text.clean.max_length and "
+            "preprocess again"
         )
 
 
@@ -206,24 +208,33 @@ def pad(sentences: list[NDArray[np.int64]]) -> torch.Tensor:
     return torch.from_numpy(out)
 
 
-def gather(corpus: MonolingualCorpus, indices: Indices) -> list[NDArray[np.int64]]:
-    """Ids of the named sentences."""
-    return [corpus[int(index)].astype(np.int64) for index in indices]
+def gather(
+    corpus: MonolingualCorpus, indices: Indices
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Ids `(sentences, longest)` of the named sentences, PAD behind them, and their lengths."""
+    starts = corpus.offsets[indices]
+    lengths = corpus.offsets[indices + 1] - starts
+    columns = np.arange(lengths.max())
+    real = columns < lengths[:, None]
+    ids = np.full(real.shape, PAD, np.int64)
+    ids[real] = corpus.tokens[(starts[:, None] + columns)[real]]
+    return ids, lengths
 
 
 def collate(corpus: ParallelCorpus, indices: Indices) -> Batch:
     """Read the named sentence pairs and pad them."""
-    sources = gather(corpus.source, indices)
-    targets = gather(corpus.target, indices)
-    target_output = pad(targets)
-    target_input = pad([np.concatenate(([EOS], target[:-1])) for target in targets])
-    source = pad(sources)
-    target_tokens = sum(map(len, targets))
+    source, source_lengths = gather(corpus.source, indices)
+    output, target_lengths = gather(corpus.target, indices)
+    given = np.full_like(output, PAD)
+    given[:, 0] = EOS
+    before_last = np.arange(1, output.shape[1]) < target_lengths[:, None]
+    given[:, 1:][before_last] = output[:, :-1][before_last]
+    target_tokens = int(target_lengths.sum())
     return Batch(
-        source=source,
-        target_input=target_input,
-        target_output=target_output,
+        source=torch.from_numpy(source),
+        target_input=torch.from_numpy(given),
+        target_output=torch.from_numpy(output),
         target_tokens=target_tokens,
-        padded_tokens=source.numel() + target_output.numel(),
-        real_tokens=target_tokens + sum(map(len, sources)),
+        padded_tokens=source.size + output.size,
+        real_tokens=target_tokens + int(source_lengths.sum()),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,10 @@ CHUNK = 2000
 Numbered = tuple[int, list[Ids]]
 
 
+class LeftError(RuntimeError):
+    """Nobody waits for the corpus that is being made."""
+
+
 def resample(
     corpus: ParallelCorpus,
     pipeline: TextPipeline,
@@ -35,10 +39,12 @@ def resample(
     directory: Path,
     dropout: float | None = None,
     workers: int = 1,
+    leaving: Callable[[], bool] = lambda: False,
 ) -> ParallelCorpus:
     """The corpus, each word segmented anew with BPE-dropout; written under `directory`.
 
-    `dropout` is the probability of skipping a merge; None takes that of the pipeline.
+    `dropout` is the probability of skipping a merge; None takes that of the pipeline. Where nobody
+    wants the corpus any more, `leaving` says so, and it stays unfinished: LeftError.
 
     A sentence's segmentation is a function of (seed, epoch, its number, its side) alone. A sentence
     keeps its stored ids if it holds `<unk>` (its words are lost) or would grow longer than
@@ -56,14 +62,16 @@ def resample(
         probability = config.dropout if dropout is None else dropout
         stage = _Resample(side, side.bpe, probability, seed, epoch)
         with CorpusWriter(stem, dtype) as writer:
-            for sentences in ordered_map(stage, _chunks(stored), workers=workers):
+            for sentences in ordered_map(stage, _chunks(stored, leaving), workers=workers):
                 writer.write(sentences)
         sides.append(MonolingualCorpus.open(stem, dtype))
     return ParallelCorpus(*sides)
 
 
-def _chunks(corpus: MonolingualCorpus) -> Iterator[Numbered]:
+def _chunks(corpus: MonolingualCorpus, leaving: Callable[[], bool]) -> Iterator[Numbered]:
     for start in range(0, len(corpus), CHUNK):
+        if leaving():
+            raise LeftError
         stop = min(start + CHUNK, len(corpus))
         yield start, [corpus[index] for index in range(start, stop)]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,17 @@ RECIPE_FILE = "recipe.yaml"
 FORMAT = 1
 CURE = "run nmtdeep preprocess again (--overwrite)"
 
+# Sentences that are looked through at a time.
+CHUNK = 1 << 20
+
 Ids = npt.NDArray[np.unsignedinteger[Any]]
+
+
+class Longest(NamedTuple):
+    """The pair with the longest side: its number, from 1, and the tokens of that side with EOS."""
+
+    sentence: int = 0
+    tokens: int = 0
 
 
 def id_type(vocabulary_size: int) -> str:
@@ -77,10 +87,32 @@ class ParallelCorpus:
     def __len__(self) -> int:
         return len(self.source)
 
+    def longest(self) -> Longest:
+        """Looks at every sentence; of several as long, the first."""
+        found = Longest()
+        for first in range(0, len(self), CHUNK):
+            part = slice(first, first + CHUNK + 1)
+            sides = [np.diff(side.offsets[part]) for side in (self.source, self.target)]
+            found = longer(found, np.stack(sides), first)
+        return found
+
     @classmethod
     def open(cls, directory: Path, split: str) -> ParallelCorpus:
         """A split of a data directory; DataError if anything is missing or truncated."""
         return DataDirectory.open(directory).corpus(split)
+
+
+def longer(found: Longest, lengths: npt.NDArray[np.integer[Any]], first: int) -> Longest:
+    """`found`, or of `lengths` `(2, sentences)`, which begin at number `first` from 0, the longest.
+
+    The one that stands earlier if they are equally long.
+    """
+    if not lengths.size:
+        return found
+    sides = lengths.max(axis=0)
+    place = int(sides.argmax())
+    here = Longest(first + place + 1, int(sides[place]))
+    return here if here.tokens > found.tokens else found
 
 
 class CorpusWriter:
@@ -164,6 +196,12 @@ class DataDirectory:
             )
         return ParallelCorpus(source, target)
 
+    def longest(self, split: str) -> Longest:
+        """The longest pair of a split; older directories do not say, then all are looked at."""
+        self._known(split)
+        stored = self.index["splits"][split].get("longest")
+        return Longest(**stored) if stored else self.corpus(split).longest()
+
     @cached_property
     def pipeline(self) -> TextPipeline:
         """The text pipeline; DataError if it is not the one that made the ids."""
@@ -234,7 +272,8 @@ def _map(path: Path, dtype: str) -> Any:
     size = path.stat().st_size
     if size % kind.itemsize:
         raise DataError(f"{path}: {size:,} bytes are no whole number of {dtype}: {CURE}")
-    return np.memmap(path, kind, "r") if size else np.empty(0, kind)
+    # As a plain array: numpy's own class for maps makes each access slower.
+    return np.memmap(path, kind, "r").view(np.ndarray) if size else np.empty(0, kind)
 
 
 def _tokens_file(stem: Path) -> Path:

@@ -10,7 +10,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any, TypeVar
+from contextlib import closing
+from typing import Any, Generic, TypeVar
 
 from nmtdeep.errors import UserError
 
@@ -20,34 +21,66 @@ Result = TypeVar("Result")
 _function: Callable[[Any], Any] = lambda item: item  # noqa: E731  # each worker's own
 
 
+class Pool(Generic[Item, Result]):
+    """Processes that apply one function, which is pickled once for each of them.
+
+    They are spawned, so that a program with threads may have one.
+
+    Args:
+        function: what they apply.
+        workers: how many there are.
+        option: of the command line, that says how many; for the error if one dies.
+    """
+
+    def __init__(
+        self, function: Callable[[Item], Result], workers: int, *, option: str = "--workers"
+    ) -> None:
+        self._pool = ProcessPoolExecutor(
+            workers, multiprocessing.get_context("spawn"), initializer=_adopt, initargs=(function,)
+        )
+        self._ahead = 3 * workers
+        self._option = option
+
+    def map(self, items: Iterable[Item]) -> Iterator[Result]:
+        """Results in order; at most a few items per worker are on their way at once.
+
+        Raises:
+            UserError: if a worker dies.
+        """
+        pending: deque[Future[Any]] = deque()
+        try:
+            for item in items:
+                pending.append(self._pool.submit(_apply, item))
+                if len(pending) > self._ahead:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+        except BrokenProcessPool:
+            raise UserError(
+                f"a worker process died, probably for want of memory: use fewer {self._option}"
+            ) from None
+
+    def close(self) -> None:
+        """End the processes when they have done what they are at."""
+        self._pool.shutdown(cancel_futures=True)
+
+
 def ordered_map(
     function: Callable[[Item], Result], items: Iterable[Item], *, workers: int
 ) -> Iterator[Result]:
-    """`map`, in `workers` processes; at most a few items per worker are on their way at once.
-
-    The function is pickled once per worker; processes are spawned, so that a program with threads
-    may call this. With one worker everything happens in this process. UserError if a worker dies.
-    """
+    """`map`, in a `Pool` of `workers` processes; with one, everything happens in this process."""
     if workers <= 1:
         yield from map(function, items)
         return
-    pool = ProcessPoolExecutor(
-        workers, multiprocessing.get_context("spawn"), initializer=_adopt, initargs=(function,)
-    )
-    pending: deque[Future[Any]] = deque()
-    try:
-        for item in items:
-            pending.append(pool.submit(_apply, item))
-            if len(pending) > 3 * workers:
-                yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()
-    except BrokenProcessPool:
-        raise UserError(
-            "a worker process died, probably for want of memory: use fewer --workers"
-        ) from None
-    finally:
-        pool.shutdown(cancel_futures=True)
+    with closing(Pool(function, workers)) as pool:
+        yield from pool.map(items)
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:

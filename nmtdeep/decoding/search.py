@@ -7,14 +7,17 @@ with a table.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
+import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+BLOCK = 64
 Penalty = Callable[[int], float]
 
 
@@ -22,14 +25,17 @@ class SearchState(Protocol):
     """What a step remembers, rows grouped by sentence."""
 
     def select(self, rows: Tensor, sentences: Tensor | None) -> None:
-        """Reorder hypotheses `rows`; `sentences` are those that stay, None if all do."""
+        """Keep hypotheses `rows`; `sentences` are those that stay, None if all do."""
 
 
 class Step(Protocol):
     """One decoding step."""
 
     def __call__(self, tokens: Tensor, state: SearchState) -> Tensor:
-        """Log-probabilities `(rows, types)` after the newest `tokens` `(rows,)`."""
+        """Log-probabilities `(rows, types)` after the newest `tokens` `(rows,)`.
+
+        The search writes into them.
+        """
 
 
 @dataclass(frozen=True)
@@ -71,28 +77,24 @@ def length_penalty(form: str, alpha: float) -> Penalty:
             raise ValueError(f"unknown length penalty {form}")
 
 
-class Grown(NamedTuple):
-    """Unfinished hypotheses.
+class Expansion(NamedTuple):
+    """What one step of a search decided, row by row of the sentences that were active.
 
     Attributes:
-        tokens: `(sentences, size, length)` ids so far.
-        sums: `(sentences, size, length)` log-probability up to each of them.
+        active: which sentences these are.
+        origin: `(sentences, size)`, the hypothesis that each of those that go on grew from.
+        token: what it got.
+        total: its log-probability.
+        ended_origin: `(sentences, size)`, the same of candidates that ended the sentence.
+        ended_total: -inf where there is none.
     """
 
-    tokens: Tensor
-    sums: Tensor
-
-    def grow(self, origin: Tensor, token: Tensor, score: Tensor) -> Grown:
-        """Go on from hypotheses `origin` with `token`, each `(sentences, size)`."""
-        index = origin[:, :, None].expand(-1, -1, self.tokens.shape[2])
-        return Grown(
-            torch.cat((self.tokens.gather(1, index), token[:, :, None]), dim=2),
-            torch.cat((self.sums.gather(1, index), score[:, :, None].double()), dim=2),
-        )
-
-    def keep(self, sentences: Tensor) -> Grown:
-        """Drop the other sentences."""
-        return Grown(self.tokens[sentences], self.sums[sentences])
+    active: list[int]
+    origin: Tensor
+    token: Tensor
+    total: Tensor
+    ended_origin: Tensor
+    ended_total: Tensor
 
 
 @torch.inference_mode()
@@ -105,199 +107,207 @@ def beam(
     eos: int,
     forbidden: Sequence[int] = (),
     penalty: Penalty = no_penalty,
+    wanted: int | None = None,
 ) -> list[list[Hypothesis]]:
-    """The best `size` hypotheses of each sentence, best first.
+    """The best hypotheses of each sentence, best first.
 
     fairseq's rules: of the best 2 * size continuations, those that end a sentence count if they
     rank among the first `size`; the best `size` others go on; a sentence is done when it has `size`
     finished hypotheses or reaches its length limit, where the end is forced. The first token may
-    not be the end. Ties go to the lower index.
+    not be the end. Ties go to the lower index. A sentence is left earlier if nothing unfinished can
+    still come among the best `wanted`, by a bound on its score: at most its sum so far, divided by
+    the penalty of the greatest length.
+
+    Which sentences are done is all that the host reads at a step.
 
     Args:
-        step: next log-probabilities; called with `eos` first.
-        state: for `sentences * size` rows; reordered through its `select`.
+        step: next log-probabilities; called with `eos` first, one row for each sentence, and from
+            then on with `size` rows for each.
+        state: reordered through its `select`.
         max_lengths: `(sentences,)` tokens at most, end of sentence included.
         size: beam size.
         eos: id that starts and ends a sentence.
         forbidden: ids never produced.
-        penalty: divisor of a hypothesis of that many tokens.
+        penalty: divisor of a hypothesis of that many tokens; never less for more tokens.
+        wanted: how many are returned; None: `size`.
     """
     device = max_lengths.device
-    count = len(max_lengths)
-    finished: list[list[Hypothesis]] = [[] for _ in range(count)]
-    active = torch.arange(count, device=device)
-    tokens = torch.full((count * size,), eos, device=device)
-    grown = Grown(
-        torch.empty((count, size, 0), dtype=torch.int64, device=device),
-        torch.empty((count, size, 0), dtype=torch.float64, device=device),
-    )
-    scores: Tensor | None = None
-    length = 0
-    while len(active):
-        length += 1
-        log_probs = step(tokens, state).view(len(active), size, -1)
-        if scores is None:
-            # All hypotheses of a sentence are alike before the first token: keep one.
-            scores = torch.full((count, size), -math.inf, dtype=log_probs.dtype, device=device)
-            scores[:, 0] = 0
-        totals = _allowed(log_probs, length, max_lengths[active], eos, forbidden)
-        totals += scores[:, :, None]
-        best, origin, token = _candidates(totals, size)
-        ends = token == eos
-        for place, ended in _ended(grown, best, origin, ends, size, penalty, eos):
-            finished[int(active[place])].append(ended)
-        scores, origin, token = _continue(best, origin, token, ends, size)
-        grown = grown.grow(origin, token, scores)
-        limit = max_lengths[active].tolist()
-        going = [
-            place
-            for place, sentence in enumerate(active.tolist())
-            if len(finished[sentence]) < size and length < limit[place]
-        ]
-        rows = origin + torch.arange(len(active), device=device)[:, None] * size
+    limits = max_lengths.tolist()
+    active = list(range(len(limits)))
+    finished = torch.zeros(len(active), dtype=torch.int64, device=device)
+    wanted = size if wanted is None else wanted
+    scores = torch.full((len(active), wanted), -math.inf, dtype=torch.float64, device=device)
+    reach = torch.tensor([penalty(limit) for limit in limits], dtype=torch.float64, device=device)
+    totals = torch.zeros(len(active), 1, device=device)
+    tokens = torch.full((len(active),), eos, device=device)
+    history: list[Expansion] = []
+    while active:
+        log_probs = step(tokens, state)
+        room = [limits[sentence] - len(history) for sentence in active]
+        forbid(
+            log_probs.view(len(active), -1, log_probs.shape[1]), room, not history, eos, forbidden
+        )
+        found = _expand(active, log_probs, totals.to(log_probs.dtype), size, eos)
+        history.append(found)
+        finished += found.ended_total.isfinite().sum(dim=1)
+        ended = found.ended_total.double() / penalty(len(history))
+        scores = torch.cat((scores, ended), dim=1).topk(wanted, dim=1).values
+        hopeless = found.total.amax(dim=1).double() / reach <= scores[:, -1]
+        over = ((finished >= size) | hopeless).tolist()
+        done = [enough or left <= 1 for enough, left in zip(over, room, strict=True)]
+        first = torch.arange(len(active), device=device)[:, None] * totals.shape[1]
+        rows, token, totals = found.origin + first, found.token, found.total
         stay = None
-        if len(going) < len(active):
-            stay = torch.tensor(going, dtype=torch.int64, device=device)
-            active, grown, scores = active[stay], grown.keep(stay), scores[stay]
-            token, rows = token[stay], rows[stay]
-        if len(active):
+        if any(done):
+            places = _closed_up(done)
+            active = [active[place] for place in places]
+            stay = torch.tensor(places, dtype=torch.int64, device=device)
+            rows, token, totals = rows[stay], token[stay], totals[stay]
+            finished, scores, reach = finished[stay], scores[stay], reach[stay]
+        if active:
             state.select(rows.flatten(), stay)
             tokens = token.flatten()
-    return [sorted(found, key=lambda one: -one.score)[:size] for found in finished]
+    return _read_out(history, len(limits), size, wanted, eos, penalty)
 
 
-def _allowed(
-    log_probs: Tensor, length: int, limits: Tensor, eos: int, forbidden: Sequence[int]
-) -> Tensor:
-    """A copy of `(sentences, size, types)` with -inf where a token may not come."""
-    totals = log_probs.clone()
-    for token in forbidden:
-        totals[:, :, token] = -math.inf
-    if length == 1:
-        # An end as first token is allowed only where there is room for nothing else.
-        totals[:, :, eos].masked_fill_((limits > 1)[:, None], -math.inf)
-    full = limits <= length
-    if bool(full.any()):
-        ending = log_probs[full][:, :, eos]
-        totals[full] = -math.inf
-        totals[full, :, eos] = ending
-    return totals
-
-
-def _candidates(totals: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Best 2 * size continuations `(sentences, candidates)`: score, hypothesis and token."""
-    types = totals.shape[2]
-    flat = totals.flatten(1)
-    count = min(2 * size, flat.shape[1])
-    best, index = flat.topk(count, dim=1)
-    index = _lowest(flat, best[:, -1:], index).sort(dim=1).values
-    best, order = flat.gather(1, index).sort(dim=1, descending=True, stable=True)
-    index = index.gather(1, order)
-    return best, index // types, index % types
-
-
-def _lowest(flat: Tensor, least: Tensor, index: Tensor) -> Tensor:
-    """`index` of the best of each row, ties for the last place (`least`) given to the lowest.
-
-    `topk` gives it to any of them.
-    """
-    count = index.shape[1]
-    crowded = ((flat >= least).sum(dim=1, keepdim=True) > count) & least.isfinite()
-    if not bool(crowded.any()):
-        return index
-    above, tied = flat > least, flat == least
-    room = count - above.sum(dim=1, keepdim=True)
-    chosen = above | (tied & (tied.cumsum(dim=1) <= room))
-    return chosen.to(torch.uint8).topk(count, dim=1).indices
-
-
-def _ended(
-    grown: Grown,
-    best: Tensor,
-    origin: Tensor,
-    ends: Tensor,
-    size: int,
-    penalty: Penalty,
-    eos: int,
-) -> Iterator[tuple[int, Hypothesis]]:
-    """Candidates that end a sentence and rank among its first `size`, with the sentence's place."""
-    for place, rank in (ends & best.isfinite())[:, :size].nonzero().tolist():
-        row = int(origin[place, rank])
-        log_prob = float(best[place, rank])
-        tokens = (*grown.tokens[place, row].tolist(), eos)
-        sums = [0.0, *grown.sums[place, row].tolist(), log_prob]
-        each = tuple(after - before for before, after in pairwise(sums))
-        yield place, Hypothesis(tokens, log_prob, log_prob / penalty(len(tokens)), each)
-
-
-def _continue(
-    best: Tensor, origin: Tensor, token: Tensor, ends: Tensor, size: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The first `size` candidates that do not end: score, hypothesis and token."""
-    order = ends.to(torch.int8).sort(dim=1, stable=True).indices[:, :size]
-    scores = best.masked_fill(ends, -math.inf).gather(1, order)
-    return scores, origin.gather(1, order), token.gather(1, order)
-
-
-@torch.inference_mode()
-def sample(
-    step: Step,
-    state: SearchState,
-    *,
-    max_lengths: Tensor,
-    eos: int,
-    forbidden: Sequence[int] = (),
-    temperature: float = 1.0,
-    top_k: int = 0,
-    top_p: float = 1.0,
-    generator: torch.Generator | None = None,
-) -> list[list[Hypothesis]]:
-    """Draw one hypothesis for each sentence from the model's distribution.
+def forbid(
+    log_probs: Tensor, room: Sequence[int], first: bool, eos: int, forbidden: Sequence[int]
+) -> None:
+    """Write -inf into `(sentences, hypotheses, types)` where a token may not come.
 
     Args:
-        step: next log-probabilities; called with `eos` first.
-        state: for one row per sentence.
-        max_lengths: `(sentences,)` tokens at most, end of sentence included.
-        eos: id that starts and ends a sentence.
-        forbidden: ids never produced.
-        temperature: divides the log-probabilities.
-        top_k: draw from the k most probable tokens only; 0: from all.
-        top_p: draw from the smallest set of tokens whose mass reaches p (Holtzman et al. 2020).
-        generator: source of randomness.
+        room: of each sentence, how many tokens it may still get.
+        first: whether this is the first token.
     """
-    count = len(max_lengths)
-    rows = torch.arange(count, device=max_lengths.device)
-    tokens = torch.full((count,), eos, device=max_lengths.device)
-    drawn: list[list[int]] = [[] for _ in range(count)]
-    each: list[list[float]] = [[] for _ in range(count)]
-    length = 0
-    while len(rows):
-        length += 1
-        log_probs = step(tokens, state)
-        allowed = _allowed(log_probs[:, None], length, max_lengths[rows], eos, forbidden)[:, 0]
-        shaped = _truncated((allowed / temperature).softmax(dim=1), top_k, top_p)
-        tokens = torch.multinomial(shaped, 1, generator=generator)[:, 0]
-        chosen = log_probs.gather(1, tokens[:, None])[:, 0].tolist()
-        for row, token, value in zip(rows.tolist(), tokens.tolist(), chosen, strict=True):
-            drawn[row].append(token)
-            each[row].append(value)
-        stay = (tokens != eos).nonzero()[:, 0]
-        if len(stay) < len(rows):
-            rows, tokens = rows[stay], tokens[stay]
-            state.select(stay, stay)
-    return [
-        [Hypothesis(tuple(ids), sum(values), sum(values), tuple(values))]
-        for ids, values in zip(drawn, each, strict=True)
-    ]
+    for token in forbidden:
+        log_probs[:, :, token] = -math.inf
+    full = [place for place, left in enumerate(room) if left <= 1]
+    if full:
+        ending = log_probs[full, :, eos]
+    if first:
+        # An end as first token is allowed only where there is room for nothing else.
+        log_probs[:, :, eos] = -math.inf
+    if full:
+        log_probs[full] = -math.inf
+        log_probs[full, :, eos] = ending
 
 
-def _truncated(probabilities: Tensor, top_k: int, top_p: float) -> Tensor:
-    """Zero what neither the k best nor the nucleus holds; not normalised again."""
-    if top_k == 0 and top_p >= 1:
-        return probabilities
-    ordered, index = probabilities.sort(dim=1, descending=True, stable=True)
-    # A token stays if the mass before it is still below p, so the best one always does.
-    keep = ordered.cumsum(dim=1) - ordered < top_p
-    if top_k:
-        keep[:, top_k:] = False
-    return torch.zeros_like(probabilities).scatter_(1, index, ordered * keep)
+def _expand(active: list[int], log_probs: Tensor, totals: Tensor, size: int, eos: int) -> Expansion:
+    """The best continuations of hypotheses with `totals` `(sentences, hypotheses)` so far."""
+    if size == 1:
+        best, token = _best_of_each(log_probs)
+        best = totals + best
+        origin = torch.zeros_like(token)
+        ended = best.masked_fill(token != eos, -math.inf)
+        return Expansion(active, origin, token, best, origin, ended)
+    best, origin, token = _candidates(log_probs, totals, size, eos)
+    ends = token == eos
+    ended = best.masked_fill(~ends, -math.inf)[:, :size]
+    order = ends.to(torch.int8).sort(dim=1, stable=True).indices[:, :size]
+    going = best.masked_fill(ends, -math.inf)
+    going, from_, next_ = (part.gather(1, order) for part in (going, origin, token))
+    return Expansion(active, from_, next_, going, origin[:, :size], ended)
+
+
+def _candidates(
+    log_probs: Tensor, totals: Tensor, size: int, eos: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Best 2 * size continuations `(sentences, 2 * size)`: total, hypothesis and token.
+
+    Where there are fewer, the rest are ends with a total of -inf.
+    """
+    each = min(2 * size, log_probs.shape[1])
+    token = _top_of_each(log_probs, each)
+    flat = (log_probs.gather(1, token) + totals.view(-1, 1)).view(len(totals), -1)
+    token = token.view(flat.shape)
+    index = _first_of_each(flat, min(2 * size, flat.shape[1]))
+    best, order = flat.gather(1, index).sort(dim=1, descending=True, stable=True)
+    index = index.gather(1, order)
+    origin, token = index // each, token.gather(1, index)
+    missing = (0, 2 * size - index.shape[1])
+    return (
+        F.pad(best, missing, value=-math.inf),
+        F.pad(origin, missing),
+        F.pad(token, missing, value=eos),
+    )
+
+
+def _best_of_each(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The greatest of each row and where it stands first, `(rows, 1)` each."""
+    inside = _top_blocks(x, 1)
+    best, place = x.gather(1, inside).max(dim=1, keepdim=True)
+    return best, inside.gather(1, place)
+
+
+def _top_of_each(x: Tensor, count: int) -> Tensor:
+    """Columns of the `count` greatest elements of each row, ascending; ties go to the first ones.
+
+    They lie in the `count` blocks of columns with the greatest maxima: a scan for maxima and a
+    choice among few are much faster than `topk` on rows of thousands.
+    """
+    inside = _top_blocks(x, count)
+    return inside.gather(1, _first_of_each(x.gather(1, inside), count))
+
+
+def _top_blocks(x: Tensor, count: int) -> Tensor:
+    """Columns, ascending, of the `count` blocks with the greatest maxima, and of the last ones."""
+    columns = torch.arange(x.shape[1], device=x.device)
+    blocks = x.shape[1] // BLOCK
+    if blocks <= count:
+        return columns.expand(len(x), -1)
+    whole, rest = columns[: blocks * BLOCK].view(blocks, BLOCK), columns[blocks * BLOCK :]
+    chosen = _first_of_each(x[:, : blocks * BLOCK].view(-1, blocks, BLOCK).amax(dim=2), count)
+    return torch.cat((whole[chosen].flatten(1), rest.expand(len(x), -1)), dim=1)
+
+
+def _first_of_each(x: Tensor, count: int) -> Tensor:
+    """Columns of the `count` greatest elements of each row, ascending; ties go to the first ones.
+
+    `topk` gives the last place to any of those that tie for it.
+    """
+    best, index = x.topk(count, dim=1)
+    least = best[:, -1:]
+    crowded = ((x >= least).sum(dim=1, keepdim=True) > count) & least.isfinite()
+    # Asking costs a GPU more than the few operations that are saved.
+    if x.device.type != "cpu" or bool(crowded.any()):
+        above, tied = x > least, x == least
+        room = count - above.sum(dim=1, keepdim=True)
+        chosen = above | (tied & (tied.cumsum(dim=1) <= room))
+        index = chosen.to(torch.uint8).topk(count, dim=1).indices
+    return index.sort(dim=1).values
+
+
+def _closed_up(done: Sequence[bool]) -> list[int]:
+    """Places that are not done, the last of them moved to where one fell empty before them."""
+    going = [place for place, over in enumerate(done) if not over]
+    return [going.pop() if done[place] else place for place in range(len(going))]
+
+
+def _read_out(
+    history: Sequence[Expansion], count: int, size: int, wanted: int, eos: int, penalty: Penalty
+) -> list[list[Hypothesis]]:
+    """The best `wanted` hypotheses of each sentence, each followed back to its beginning."""
+    origins = np.zeros((len(history), count, size), dtype=np.int64)
+    tokens, totals = origins.copy(), np.zeros(origins.shape)
+    found: list[list[tuple[float, float, int, int]]] = [[] for _ in range(count)]
+    for length, one in enumerate(history):
+        origins[length, one.active] = one.origin.cpu()
+        tokens[length, one.active] = one.token.cpu()
+        totals[length, one.active] = one.total.double().cpu()
+        ended, origin = one.ended_total.double().cpu().numpy(), one.ended_origin.cpu().numpy()
+        for place, rank in zip(*np.isfinite(ended).nonzero(), strict=True):
+            total = float(ended[place, rank])
+            score = total / penalty(length + 1)
+            found[one.active[place]].append((score, total, length, int(origin[place, rank])))
+    chosen = [sorted(each, key=lambda one: -one[0])[:wanted] for each in found]
+
+    def hypothesis(sentence: int, score: float, total: float, length: int, row: int) -> Hypothesis:
+        ids, sums = [eos], [total]
+        for place in reversed(range(length)):
+            ids.append(int(tokens[place, sentence, row]))
+            sums.append(float(totals[place, sentence, row]))
+            row = int(origins[place, sentence, row])
+        each = tuple(after - before for before, after in pairwise([0.0, *reversed(sums)]))
+        return Hypothesis(tuple(reversed(ids)), total, score, each)
+
+    return [[hypothesis(sentence, *one) for one in each] for sentence, each in enumerate(chosen)]

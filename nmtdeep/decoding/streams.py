@@ -46,19 +46,22 @@ def writer(output: str) -> Iterator[Write]:
         ) from error
 
 
-def check(source: str, output: str) -> None:
+def check(source: str, output: str) -> int:
     """Read a file through before anything is translated or overwritten.
+
+    Returns:
+        How many lines it has; 0 if nobody knows because it is a pipe.
 
     Raises:
         UserError: if it is missing or not UTF-8, or if the output would take its place.
     """
     path = Path(source)
     if source == "-" or path.is_fifo() or path.is_char_device():
-        return
-    for _ in read_lines(path, empty="allow"):
-        pass
+        return 0
+    count = sum(1 for _ in read_lines(path, empty="allow"))
     if output != "-" and Path(output).exists() and path.samefile(output):
         raise UserError(f"{output} is the input too: choose another --output")
+    return count
 
 
 def chunks(source: str) -> Iterator[list[str]]:

@@ -7,54 +7,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from nmtdeep.checkpoint import Loaded, load
 from nmtdeep.data.batching import cut, pad, sort_by_length
-from nmtdeep.decoding.search import Hypothesis, SearchState, beam, length_penalty, sample
+from nmtdeep.data.parallel import Pool
+from nmtdeep.decoding.search import Hypothesis
+from nmtdeep.decoding.searcher import Batch, Searcher, Worker
+from nmtdeep.decoding.settings import Quantisation, Settings, settings_of
 from nmtdeep.errors import CheckpointError, UserError
-from nmtdeep.model.transformer import DecoderState, Transformer
+from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.pipeline import Form, TextPipeline
-from nmtdeep.text.vocabulary import EOS, PAD
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """Draw translations instead of searching for the best; see `search.sample`."""
-
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    seed: int = 1
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How to translate; defaults come from the recipe, see `settings_of`.
-
-    Attributes:
-        beam: hypotheses kept; ignored when sampling.
-        n_best: translations given for each line.
-        batch_tokens: padded source tokens times beam that go through the model at once.
-        max_source_tokens: longer lines are cut, see `long_lines`.
-        long_lines: translate an over-long line in pieces, only its beginning, or refuse it.
-    """
-
-    beam: int = 4
-    n_best: int = 1
-    lenpen: float = 0.6
-    lenpen_form: str = "length"
-    max_length_factor: float = 1.5
-    max_length_constant: int = 20
-    max_source_tokens: int = 400
-    long_lines: Literal["split", "truncate", "error"] = "split"
-    input_form: Form = "raw"
-    sampling: Sampling | None = None
-    batch_tokens: int = 4096
+from nmtdeep.text.vocabulary import EOS
 
 
 @dataclass(frozen=True)
@@ -97,18 +64,6 @@ class Translation:
         return self.candidates[0].tokenised
 
 
-class EnsembleState:
-    """The states of several decoders, kept in step."""
-
-    def __init__(self, states: Sequence[DecoderState]) -> None:
-        self.states = states
-
-    def select(self, rows: Tensor, sentences: Tensor | None) -> None:
-        """Reorder every decoder's rows alike."""
-        for state in self.states:
-            state.select(rows, sentences)
-
-
 class Translator:
     """Models that share a vocabulary, and the text pipeline around them.
 
@@ -116,18 +71,26 @@ class Translator:
         models: one, or an ensemble whose probabilities are averaged at each step.
         pipeline: text to ids and back.
         settings: how to translate.
+        pool: processes that search in the place of this one; the caller closes it.
     """
 
     def __init__(
-        self, models: Sequence[Transformer], pipeline: TextPipeline, settings: Settings
+        self,
+        models: Sequence[Transformer],
+        pipeline: TextPipeline,
+        settings: Settings,
+        *,
+        pool: Pool[Batch, list[list[Hypothesis]]] | None = None,
     ) -> None:
-        self.models = [model.eval() for model in models]
+        self.searcher = Searcher(models, settings)
+        self.models = self.searcher.models
+        self.device = self.searcher.device
         self.pipeline = pipeline
         self.settings = settings
-        self.device = models[0].output.weight.device
+        self.pool = pool
         self.cut_lines = 0
         self._lines = 0
-        self._generator: torch.Generator | None = None
+        self._batches = 0
 
     @classmethod
     def load(
@@ -137,6 +100,7 @@ class Translator:
         input_form: Form | None = None,
         device: str = "auto",
         precision: str = "auto",
+        quantise: Quantisation | None = None,
         threads: int | None = None,
     ) -> Translator:
         """Read one run or checkpoint, or several as an ensemble; settings are the first one's.
@@ -151,7 +115,9 @@ class Translator:
         chosen = settings_of(loaded[0])
         if input_form:
             chosen = replace(chosen, input_form=input_form)
-        return cls.of(loaded, chosen, device=device, precision=precision, threads=threads)
+        return cls.of(
+            loaded, chosen, device=device, precision=precision, quantise=quantise, threads=threads
+        )
 
     @classmethod
     def of(
@@ -161,9 +127,15 @@ class Translator:
         *,
         device: str = "auto",
         precision: str = "auto",
+        quantise: Quantisation | None = None,
         threads: int | None = None,
+        processes: int = 1,
     ) -> Translator:
-        """The same from models that were read already."""
+        """The same from models that were read already.
+
+        Args:
+            processes: how many search, each with one thread and models of its own; 1: this one.
+        """
         if threads:
             torch.set_num_threads(threads)
         for other in loaded[1:]:
@@ -172,10 +144,23 @@ class Translator:
                     f"{other.path} and {loaded[0].path} have different text pipelines: an ensemble "
                     "needs models trained on one preprocessed corpus"
                 )
-        place = resolve_device(device)
-        dtype = _decoding_dtype(precision, place)
-        models = [one.model.to(place, dtype) for one in loaded]
-        return cls(models, loaded[0].pipeline, settings)
+        how: dict[str, Any] = {"precision": precision, "quantise": quantise}
+        searcher = Searcher.of(loaded, settings, device=device, **how)
+        pool = None
+        if processes > 1:
+            if searcher.device.type != "cpu":
+                raise UserError("several processes need a CPU: use --device cpu or --processes 1")
+            worker = Worker([one.path for one in loaded], settings, **how)
+            pool = Pool(worker, processes, option="--processes")
+        return cls(searcher.models, loaded[0].pipeline, settings, pool=pool)
+
+    def __enter__(self) -> Translator:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the processes, if there are any."""
+        if self.pool is not None:
+            self.pool.close()
 
     def translate(self, lines: Iterable[str], *, buffer: int = 4000) -> Iterator[Translation]:
         """Translate lines in order; `buffer` lines are sorted by length and batched at once."""
@@ -228,61 +213,20 @@ class Translator:
         lengths = np.array([[len(ids) for ids in sources]], dtype=np.int32)
         rows = 1 if self.settings.sampling else self.settings.beam
         order = sort_by_length(lengths)[::-1]
+        cuts = cut(lengths[0], order, max(1, self.settings.batch_tokens // rows))
+        batches = (
+            Batch(
+                pad([np.array(sources[index], dtype=np.int64) for index in chosen]).numpy(), number
+            )
+            for number, chosen in enumerate(cuts, self._batches)
+        )
+        self._batches += len(cuts)
+        answers = map(self.searcher, batches) if self.pool is None else self.pool.map(batches)
         results: list[list[Hypothesis]] = [[] for _ in sources]
-        for batch in cut(lengths[0], order, max(1, self.settings.batch_tokens // rows)):
-            ids = pad([np.array(sources[index], dtype=np.int64) for index in batch])
-            for index, hypotheses in zip(batch, self._batch(ids), strict=True):
+        for chosen, answer in zip(cuts, answers, strict=True):
+            for index, hypotheses in zip(chosen, answer, strict=True):
                 results[index] = hypotheses
         return results
-
-    @torch.inference_mode()
-    def _batch(self, source: Tensor) -> list[list[Hypothesis]]:
-        settings = self.settings
-        source = source.to(self.device)
-        rows = 1 if settings.sampling else settings.beam
-        state = EnsembleState([model.start(model.encode(source), rows) for model in self.models])
-        real = (source != PAD).sum(dim=1)
-        limits = (real * settings.max_length_factor).long() + settings.max_length_constant
-        if settings.sampling is None:
-            penalty = length_penalty(settings.lenpen_form, settings.lenpen)
-            return beam(
-                self._step,
-                state,
-                max_lengths=limits,
-                size=rows,
-                eos=EOS,
-                forbidden=(PAD,),
-                penalty=penalty,
-            )
-        draws = [self._draw(source, limits, settings.sampling) for _ in range(settings.n_best)]
-        return [[one[0] for one in drawn] for drawn in zip(*draws, strict=True)]
-
-    def _draw(self, source: Tensor, limits: Tensor, how: Sampling) -> list[list[Hypothesis]]:
-        if self._generator is None:
-            self._generator = torch.Generator(self.device).manual_seed(how.seed)
-        state = EnsembleState([model.start(model.encode(source), 1) for model in self.models])
-        return sample(
-            self._step,
-            state,
-            max_lengths=limits,
-            eos=EOS,
-            forbidden=(PAD,),
-            temperature=how.temperature,
-            top_k=how.top_k,
-            top_p=how.top_p,
-            generator=self._generator,
-        )
-
-    def _step(self, tokens: Tensor, state: SearchState) -> Tensor:
-        """Log-probabilities `(rows, types)`; an ensemble averages probabilities."""
-        assert isinstance(state, EnsembleState)
-        each = [
-            model.step(tokens, one).float().log_softmax(dim=1)
-            for model, one in zip(self.models, state.states, strict=True)
-        ]
-        if len(each) == 1:
-            return each[0]
-        return torch.stack(each).logsumexp(dim=0) - math.log(len(each))
 
     def _candidates(self, parts: list[list[Hypothesis]]) -> tuple[Candidate, ...]:
         """Translations of a line from those of its pieces, rank by rank."""
@@ -303,45 +247,3 @@ class Translator:
             score=sum(piece.score for piece in pieces),
             each=tuple(value for piece in pieces for value in piece.each),
         )
-
-
-def settings_of(loaded: Loaded) -> Settings:
-    """The settings that a model's own recipe asks for."""
-    decoding = loaded.recipe.decoding
-    form: Form = "raw" if loaded.recipe.text.input == "raw" else loaded.recipe.text.input
-    return replace(Settings(input_form=form), **decoding.model_dump())
-
-
-def resolve_device(device: str) -> torch.device:
-    """`auto` is the GPU where there is one.
-
-    Raises:
-        UserError: if there is no such device.
-    """
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        place = torch.device(device)
-    except RuntimeError:
-        place = torch.device("meta")
-    if place.type not in ("cpu", "cuda"):
-        raise UserError(f"unknown device {device}: use auto, cpu, cuda or cuda:N")
-    if place.type == "cuda" and not torch.cuda.is_available():
-        raise UserError("no CUDA device here: use --device cpu")
-    if place.type == "cuda" and (place.index or 0) >= torch.cuda.device_count():
-        raise UserError(f"no {device}: there are {torch.cuda.device_count()}, the first is cuda:0")
-    return place
-
-
-def _decoding_dtype(precision: str, device: torch.device) -> torch.dtype:
-    known = {
-        "auto": torch.float32,
-        "fp32": torch.float32,
-        "bf16": torch.bfloat16,
-        "fp16": torch.float16,
-    }
-    if precision not in known:
-        raise UserError(f"unknown precision {precision}: use {', '.join(known)}")
-    if precision == "fp16" and device.type == "cpu":
-        raise UserError("fp16 needs a GPU: use --precision bf16 or fp32 on a CPU")
-    return known[precision]

@@ -14,7 +14,8 @@ from rich.table import Table
 from nmtdeep.config import Recipe
 from nmtdeep.config.load import load_recipe
 from nmtdeep.data.corpus import INDEX_FILE, DataDirectory
-from nmtdeep.decoding.translator import Translator, resolve_device
+from nmtdeep.decoding.settings import resolve_device
+from nmtdeep.decoding.translator import Translator
 from nmtdeep.preprocessing import Progress, preprocess
 from nmtdeep.training.finish import finish
 from nmtdeep.training.loop import train

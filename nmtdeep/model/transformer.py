@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
+import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from nmtdeep.model.layers.bridge import Bridge
 from nmtdeep.model.layers.combination import Combination
 from nmtdeep.model.layers.context import Context, State
 from nmtdeep.model.layers.embedding import OutputProjection, TokenEmbedding
 from nmtdeep.model.layers.residual import Residual
+from nmtdeep.model.layers.slots import Slots
 
 
 class Layer(nn.Module):
@@ -20,7 +23,13 @@ class Layer(nn.Module):
 
     Args:
         sublayers: the residual wrappers in order.
+
+    Attributes:
+        keeps: what a training pass keeps for the way back: all activations, or the layer's input,
+            from which the rest is computed again, dropout included (Chen et al. 2016).
     """
+
+    keeps: Literal["all", "input"] = "all"
 
     def __init__(self, sublayers: Sequence[Residual]) -> None:
         super().__init__()
@@ -38,6 +47,14 @@ class Layer(nn.Module):
         self, x: Tensor, context: Context, states: Sequence[State | None] | None = None
     ) -> Tensor:
         """`(sentences, positions, width)` to the same."""
+        if self.keeps == "input" and self.training and torch.is_grad_enabled():
+            # Dropout draws from torch's generator alone, whose state is kept with the input.
+            return checkpoint(self._through, x, context, states, use_reentrant=False)  # type: ignore[no-any-return]
+        return self._through(x, context, states)
+
+    def _through(
+        self, x: Tensor, context: Context, states: Sequence[State | None] | None
+    ) -> Tensor:
         for number, wrapper in enumerate(self):
             x = wrapper(x, context, None if states is None else states[number])
         return x
@@ -102,21 +119,32 @@ class Encoded:
     memories: list[Tensor]
     mask: Tensor
 
-    def contexts(self) -> list[Context]:
+    def contexts(self, slots: Slots | None = None) -> list[Context]:
         """What each decoder layer looks at."""
-        return [Context(memory=memory, memory_mask=self.mask) for memory in self.memories]
+        return [
+            Context(memory=memory, memory_mask=self.mask, slots=slots) for memory in self.memories
+        ]
 
 
 class DecoderState:
-    """Everything the decoder remembers between steps, rows grouped by sentence."""
+    """Everything the decoder remembers between steps.
 
-    def __init__(self, layers: list[list[State | None]], rows_per_sentence: int) -> None:
+    Args:
+        layers: each sublayer's state.
+        slots: which positions so far each hypothesis grew from.
+    """
+
+    def __init__(self, layers: list[list[State | None]], slots: Slots) -> None:
         self.layers = layers
-        self.rows_per_sentence = rows_per_sentence
+        self.slots = slots
         self.position = 0
 
     def select(self, rows: Tensor, sentences: Tensor | None) -> None:
-        """Reorder hypotheses within sentences, and drop all but `sentences` (None: keep all)."""
+        """Keep hypotheses `rows`, grouped by sentence; drop all but `sentences` (None: keep all).
+
+        A hypothesis may go on more than once, and each sentence must have as many as the others.
+        """
+        self.slots.select(rows, sentences)
         for states in self.layers:
             for state in states:
                 if state is not None:
@@ -156,6 +184,11 @@ class Transformer(nn.Module):
         self.output = output
         self.pad = pad
 
+    def keep(self, what: Literal["all", "input"]) -> None:
+        """What each layer keeps of a training pass; see `Layer`."""
+        for layer in (*self.encoder, *self.decoder):
+            layer.keeps = what
+
     def encode(self, source: Tensor) -> Encoded:
         """Encode ids `(sentences, source)`, padded at the end."""
         return self.encode_deeply(source)[0]
@@ -179,18 +212,24 @@ class Transformer(nn.Module):
         """`decode(target, encode(source))`: hidden states, to be projected by the loss."""
         return self.decode(target, self.encode(source))
 
-    def start(self, encoded: Encoded, rows_per_sentence: int) -> DecoderState:
-        """State before the first step, for `rows_per_sentence` hypotheses of each sentence."""
+    def start(self, encoded: Encoded) -> DecoderState:
+        """State before the first step."""
+        slots = Slots(encoded.memories[0])
+        contexts = encoded.contexts(slots)
         layers = [
-            layer.start(context)
-            for layer, context in zip(self.decoder, encoded.contexts(), strict=True)
+            layer.start(context) for layer, context in zip(self.decoder, contexts, strict=True)
         ]
-        return DecoderState(layers, rows_per_sentence)
+        return DecoderState(layers, slots)
 
     def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
-        """Logits `(rows, types)` after the newest `tokens` `(rows,)`; the state moves on by one."""
+        """Logits `(rows, types)` after the newest `tokens` `(rows,)`; the state moves on by one.
+
+        Rows are hypotheses, as many for each sentence, grouped by sentence.
+        """
         x = self.target_embedding(tokens[:, None], state.position)
+        x = x.view(state.slots.sentences, -1, x.shape[2])
+        state.slots.add(x.shape[1])
         contexts = [Context()] * len(self.decoder.layers)
         top = self.decoder(x, contexts, state.layers).top
         state.position += 1
-        return self.output(top[:, 0])  # type: ignore[no-any-return]
+        return self.output(top.flatten(0, 1))  # type: ignore[no-any-return]

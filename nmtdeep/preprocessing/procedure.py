@@ -11,15 +11,23 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import yaml
 
 from nmtdeep import __version__
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.text import JointBpe, NoBpe, Text
-from nmtdeep.data.corpus import FORMAT, RECIPE_FILE, TEXT_DIRECTORY, CorpusWriter, id_type
+from nmtdeep.data.corpus import (
+    FORMAT,
+    RECIPE_FILE,
+    TEXT_DIRECTORY,
+    CorpusWriter,
+    Longest,
+    id_type,
+    longer,
+)
 from nmtdeep.data.parallel import chunks, ordered_map
 from nmtdeep.errors import DataError
+from nmtdeep.preprocessing.counting import Tally, repetitions
 from nmtdeep.preprocessing.inputs import TRAIN, ParallelFiles, find_inputs
 from nmtdeep.preprocessing.output import check_free, data_directory, write_index
 from nmtdeep.preprocessing.progress import Progress
@@ -30,7 +38,7 @@ from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.vocabulary import Vocabulary, shared_or_separate
 
 CHUNK = 2000
-Counts = tuple[Counter[str], Counter[str]]
+Tallies = tuple[Tally, Tally]
 Codes = tuple[Bpe | None, Bpe | None]
 Result = TypeVar("Result")
 
@@ -69,7 +77,7 @@ class _Run:
     workers: int
     progress: Progress
     reports: dict[str, SplitReport] = field(default_factory=dict)
-    hashes: dict[str, npt.NDArray[np.uint64]] = field(default_factory=dict)
+    longest: dict[str, Longest] = field(default_factory=dict)
 
     @property
     def text(self) -> Text:
@@ -89,18 +97,21 @@ class _Run:
             self.binarise(files.split, Binarise(vocabularies, dtypes))
         return self.finish(pipeline, dtypes)
 
-    def tokenise(self, files: ParallelFiles) -> Counts:
+    def tokenise(self, files: ParallelFiles) -> Tallies:
         """Raw text to words (kept in a temporary file); a raw copy of evaluation splits."""
-        report, words, hashes = self.reports[files.split], (Counter[str](), Counter[str]()), []
+        report, words = self.reports[files.split], (Tally(), Tally())
         pairs = files.pairs() if files.split == TRAIN else self.copied(files)
-        with self.temporary(files.split, "tokenised").open("wb") as out:
+        with (
+            self.temporary(files.split, "tokenised").open("wb") as out,
+            self.temporary(files.split, "hashes").open("wb") as hashes,
+        ):
             for chunk in self.through("tokenise", files.split, Tokenise(self.text), pairs):
                 out.write(_lines(chunk.pairs))
-                hashes.append(chunk.hashes)
-                for total, counts in zip(words, chunk.counts, strict=True):
-                    total.update(counts)
-        self.hashes[files.split] = np.concatenate(hashes)
-        report.source_words, report.target_words = (total.total() for total in words)
+                hashes.write(chunk.hashes.tobytes())
+                for tally, counts in zip(words, chunk.counts, strict=True):
+                    tally.add(counts)
+        report.source_words, report.target_words = (tally.total for tally in words)
+        report.source_forgotten, report.target_forgotten = (tally.forgotten for tally in words)
         return words
 
     def copied(self, files: ParallelFiles) -> Iterator[Pair]:
@@ -117,19 +128,20 @@ class _Run:
 
     def compare(self) -> None:
         """Count pairs that come again: within train, or from train in valid and tests."""
-        train = np.unique(self.hashes[TRAIN])
-        for split, hashes in self.hashes.items():
-            again = len(hashes) - len(train) if split == TRAIN else np.isin(hashes, train).sum()
-            self.reports[split].repeated = int(again)
-        self.hashes.clear()
+        files = [self.temporary(split, "hashes") for split in self.reports]
+        found = repetitions(files[0], files[1:])
+        for report, path, repeated in zip(self.reports.values(), files, found, strict=True):
+            report.repeated = repeated
+            path.unlink()
 
-    def learn(self, words: Counts) -> Codes:
+    def learn(self, words: Tallies) -> Codes:
         """BPE of both sides from the words of train."""
         bpe = self.text.bpe
         if isinstance(bpe, NoBpe):
             return None, None
         joint = isinstance(bpe, JointBpe)
-        texts = [words[0] + words[1]] if joint else list(words)
+        sides = [tally.counts for tally in words]
+        texts = [sides[0] + sides[1]] if joint else sides
         merges = []
         with self.progress.step("learn BPE", bpe.merges * len(texts)) as advance:
             for counts in texts:
@@ -138,13 +150,13 @@ class _Run:
         if not bpe.vocabulary_threshold:
             return source, source if joint else target
         return (
-            _restrict(source, words[0], bpe.vocabulary_threshold),
-            _restrict(target, words[1], bpe.vocabulary_threshold),
+            _restrict(source, sides[0], bpe.vocabulary_threshold),
+            _restrict(target, sides[1], bpe.vocabulary_threshold),
         )
 
-    def segment(self, split: str, codes: Codes) -> Counts:
+    def segment(self, split: str, codes: Codes) -> Tallies:
         """Words to subwords (in another temporary file); drops what cleaning drops from train."""
-        report, totals, base = self.reports[split], (Counter[str](), Counter[str]()), 1
+        report, totals, base = self.reports[split], (Tally(), Tally()), 1
         stage = Segment(codes, self.text.clean, keep=split != TRAIN)
         tokenised = self.temporary(split, "tokenised")
         with self.temporary(split, "bpe").open("wb") as out:
@@ -153,10 +165,10 @@ class _Run:
                 report.kept += len(chunk.pairs)
                 report.add_reasons((base + index, reason) for index, reason in chunk.found)
                 base += CHUNK
-                for total, counts in zip(totals, chunk.counts, strict=True):
-                    total.update(counts)
+                for tally, counts in zip(totals, chunk.counts, strict=True):
+                    tally.add(counts)
         tokenised.unlink()
-        report.source_tokens, report.target_tokens = (total.total() for total in totals)
+        report.source_tokens, report.target_tokens = (tally.total for tally in totals)
         if split == TRAIN and not report.kept:
             reasons = "; ".join(f"{name}: {found}" for name, found in report.reasons.items())
             raise DataError(
@@ -166,19 +178,21 @@ class _Run:
         return totals
 
     def vocabularies(
-        self, counts: Counts, words: Counts, codes: Codes
+        self, subwords: Tallies, words: Tallies, codes: Codes
     ) -> tuple[Vocabulary, Vocabulary]:
         """Types of the kept training pairs; with BPE-dropout, also what it can make of them."""
         config = self.text.vocabulary
+        counts = (subwords[0].counts, subwords[1].counts)
         if not isinstance(self.text.bpe, NoBpe) and self.text.bpe.dropout:
             for side, bpe in enumerate(codes):
-                for symbol in bpe.symbols(words[side]) if bpe else ():
+                for symbol in bpe.symbols(words[side].counts) if bpe else ():
                     counts[side][symbol] = max(counts[side][symbol], config.min_count)
         return shared_or_separate(*counts, config)
 
     def binarise(self, split: str, stage: Binarise) -> None:
         """Subwords to ids on disk."""
         report, segmented = self.reports[split], self.temporary(split, "bpe")
+        longest, first = Longest(), 0
         with ExitStack() as stack:
             writers = [
                 stack.enter_context(CorpusWriter(self.directory / f"{split}.{language}", dtype))
@@ -191,6 +205,10 @@ class _Run:
                     writer.write_flat(ids.tokens, ids.lengths)
                 report.source_unknown += sides[0].unknown
                 report.target_unknown += sides[1].unknown
+                lengths = np.stack([ids.lengths for ids in sides])
+                longest = longer(longest, lengths, first)
+                first += lengths.shape[1]
+        self.longest[split] = longest
         segmented.unlink()
 
     def finish(self, pipeline: TextPipeline, dtypes: tuple[str, str]) -> PreprocessingReport:
@@ -220,6 +238,8 @@ class _Run:
                     # On disk every sentence has its end of sentence.
                     "source_tokens": split.source_tokens + split.kept,
                     "target_tokens": split.target_tokens + split.kept,
+                    # The pair with the longest side, and how long that is on disk.
+                    "longest": self.longest[name]._asdict(),
                 }
                 for name, split in self.reports.items()
             },

@@ -40,6 +40,8 @@ class SplitReport:
     repeated: int = 0  # train: pairs that occurred before; else: pairs that occur in train
     source_words: int = 0
     target_words: int = 0
+    source_forgotten: int = 0  # of these words: rare ones that no count knows any more
+    target_forgotten: int = 0
     source_tokens: int = 0
     target_tokens: int = 0
     source_unknown: int = 0
@@ -89,7 +91,7 @@ class PreprocessingReport:
             table.add_column(name, justify="right")
         splits = self.splits.values()
         source, target = self.languages
-        for name, numbers in (
+        rows = [
             ("pairs read", [split.read for split in splits]),
             ("pairs kept", [split.kept for split in splits]),
             ("pairs repeated*", [split.repeated for split in splits]),
@@ -97,7 +99,13 @@ class PreprocessingReport:
             (f"{target} words read", [split.target_words for split in splits]),
             (f"{source} subwords kept", [split.source_tokens for split in splits]),
             (f"{target} subwords kept", [split.target_tokens for split in splits]),
-        ):
+        ]
+        if any(split.source_forgotten or split.target_forgotten for split in splits):
+            rows += [
+                (f"{source} rare words not counted", [split.source_forgotten for split in splits]),
+                (f"{target} rare words not counted", [split.target_forgotten for split in splits]),
+            ]
+        for name, numbers in rows:
             table.add_row(name, *(f"{number:,}" for number in numbers))
         for side, language in enumerate(self.languages):
             rates = (f"{100 * split.unknown_rates[side]:.3f} %" for split in splits)

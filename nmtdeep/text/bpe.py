@@ -20,6 +20,8 @@ from nmtdeep.text.files import read_lines
 SEPARATOR = "@@"
 WORD_END = "</w>"
 LONGEST_WORD = 500
+# Words whose pieces are remembered; then all are forgotten, and the frequent ones soon known again.
+REMEMBERED = 1 << 18
 _HEADER = "#version: 0.2"
 _CURE = "restore the file nmtdeep preprocess wrote, or run it again"
 
@@ -92,6 +94,8 @@ class Bpe:
             return self._encode(word, dropout)
         pieces = self._cache.get(word)
         if pieces is None:
+            if len(self._cache) >= REMEMBERED:
+                self._cache.clear()
             pieces = self._cache[word] = self._encode(word, 0.0)
         return pieces
 

@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from nmtdeep.config import Recipe
 from nmtdeep.config.compare import differences
 from nmtdeep.config.stages import at_stage
 from nmtdeep.data import batching, bpe_dropout
+from nmtdeep.data.ahead import ahead
 from nmtdeep.data.batching import Indices, Share
 from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
+from nmtdeep.data.windows import Epoch, Place, Window
 from nmtdeep.errors import UserError
 from nmtdeep.training.distributed import Crew
 from nmtdeep.training.state import Progress
 
+# Updates that are ready before their turn.
+AHEAD = 8
+
 
 @dataclass(frozen=True)
 class Upcoming:
-    """This process's share of the next update and the position after it."""
+    """This process's share of the next update, the place behind it, and seconds of waiting."""
 
     share: Share
-    epoch: int
-    next_in_epoch: int
-    waited: float
+    place: Place
+    waited: float = 0.0
 
 
 def upcoming(
@@ -40,49 +43,75 @@ def upcoming(
     device: torch.device,
     crew: Crew,
 ) -> Iterator[Upcoming]:
-    """Updates from `progress` on, epoch after epoch."""
-    settings = recipe.training
-    epoch, first = progress.epoch, progress.next_in_epoch
+    """Updates from `progress` on, epoch after epoch, prepared ahead of time; see `ahead`."""
+    leaving = Event()
+
+    def begin() -> None:
+        if device.type == "cuda":  # a thread has its own idea of which one is meant
+            torch.cuda.set_device(device)
+
+    updates = _updates(recipe, data, run, progress.place, device, crew, leaving)
+    feed = ahead(updates, depth=AHEAD, begin=begin)
+    try:
+        for one, waited in feed:
+            yield replace(one, waited=waited)
+    finally:
+        leaving.set()  # first, for the thread may be in the middle of a long segmentation
+        feed.close()
+
+
+def _updates(
+    recipe: Recipe,
+    data: DataDirectory,
+    run: Path,
+    place: Place,
+    device: torch.device,
+    crew: Crew,
+    leaving: Event,
+) -> Iterator[Upcoming]:
+    """Window after window, each planned when its turn comes."""
+    settings = recipe.training.batches
     while True:
-        corpus = _epoch_corpus(recipe, data, run / "bpe_dropout" / str(crew.rank), epoch)
-        lengths = np.stack((corpus.source.lengths, corpus.target.lengths))
-        batching.check_budget(lengths, max_tokens=settings.batches.max_tokens)
-        plan = batching.updates(
-            lengths,
-            group_tokens=settings.batches.group_tokens,
-            tokens_per_update=settings.batches.tokens_per_update,
-            seed=settings.seed,
-            epoch=epoch,
-        )
-        for number in range(first, len(plan)):
-            began = time.perf_counter()
-            batches = list(batching.split(lengths, plan[number], settings.batches.max_tokens))
-            share = _share(corpus, lengths, batches, device, crew)
-            last = number + 1 == len(plan)
-            yield Upcoming(
-                share,
-                epoch + 1 if last else epoch,
-                0 if last else number + 1,
-                time.perf_counter() - began,
+        directory = run / "bpe_dropout" / str(crew.rank)
+        corpus = _epoch_corpus(recipe, data, directory, place.epoch, leaving)
+        epoch = Epoch(corpus, recipe.training.seed, place.epoch)
+        done, before = place.next_in_epoch, place.before_window
+        for number in range(place.window, len(epoch)):
+            window = epoch.window(
+                number,
+                group_tokens=settings.group_tokens,
+                tokens_per_update=settings.tokens_per_update,
             )
-        epoch, first = epoch + 1, 0
+            batching.check_budget(window.longest, max_tokens=settings.max_tokens)
+            count = len(window.updates)
+            for groups in window.updates[done - before :]:
+                done += 1
+                yield Upcoming(
+                    _share(corpus, window, groups, settings.max_tokens, device, crew),
+                    epoch.turned(Place(epoch.number, done, number, before), count),
+                )
+            before += count
+        place = Place(epoch.number + 1)
 
 
 def _share(
     corpus: ParallelCorpus,
-    lengths: NDArray[np.int32],
-    batches: list[Indices],
+    window: Window,
+    groups: list[Indices],
+    max_tokens: int,
     device: torch.device,
     crew: Crew,
 ) -> Share:
-    """Read the batches that are this process's."""
-    sizes = [len(indices) * int(lengths[:, indices].max(axis=1).sum()) for indices in batches]
+    """Read the batches of an update that are this process's."""
+    lengths = window.lengths
+    batches = list(batching.split(lengths, groups, max_tokens))
+    sizes = [len(places) * int(lengths[:, places].max(axis=1).sum()) for places in batches]
     owners = batching.deal(sizes, crew.size)
     everything = np.concatenate(batches)
     return Share(
         [
-            (number, batching.collate(corpus, indices).to(device))
-            for number, (indices, owner) in enumerate(zip(batches, owners, strict=True))
+            (number, batching.collate(corpus, window.indices[places]).to(device))
+            for number, (places, owner) in enumerate(zip(batches, owners, strict=True))
             if owner == crew.rank
         ],
         target_tokens=int(lengths[1, everything].sum()),
@@ -93,7 +122,7 @@ def _share(
 
 
 def _epoch_corpus(
-    recipe: Recipe, data: DataDirectory, directory: Path, epoch: int
+    recipe: Recipe, data: DataDirectory, directory: Path, epoch: int, leaving: Event
 ) -> ParallelCorpus:
     """The training corpus; under BPE-dropout another segmentation each epoch."""
     corpus = data.corpus("train")
@@ -109,6 +138,7 @@ def _epoch_corpus(
         seed=recipe.training.seed,
         epoch=epoch,
         directory=directory,
+        leaving=leaving.is_set,
     )
 
 
@@ -118,11 +148,10 @@ def check_batches(recipe: Recipe, data: DataDirectory, processes: int) -> None:
     Raises:
         UserError: naming the sentence, or the largest `max_tokens` that gives enough batches.
     """
-    corpus = data.corpus("train")
-    lengths = np.stack((corpus.source.lengths, corpus.target.lengths))
+    longest = data.longest("train")
     for number in range(len(recipe.training.stages) or 1):
         batches = at_stage(recipe, number).training.batches
-        batching.check_budget(lengths, max_tokens=batches.max_tokens)
+        batching.check_budget(longest, max_tokens=batches.max_tokens)
         at_once = min(batches.max_tokens, batches.group_tokens, batches.tokens_per_update)
         if -(-batches.tokens_per_update // at_once) < processes:
             raise UserError(

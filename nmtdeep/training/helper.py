@@ -85,7 +85,7 @@ def help_train(crew: Crew, task: Task) -> None:
                 trainee = trainee.deeper(at_stage(recipe, progress.stage), corpora)
             for coming in upcoming(trainee.recipe, corpora, task.out, progress, place, crew):
                 trainee.train(coming.share, progress.update + 1, progress.schedule_offset)
-                progress = progress.updated(coming.epoch, coming.next_in_epoch)
+                progress = progress.updated(coming.place)
                 if trainee.help() == Order.LEAVE:
                     return
                 if stages.is_over(recipe, progress):

@@ -188,7 +188,7 @@ def _train(
     for coming in upcoming(trainee.recipe, data, run.path, progress, trainee.device, crew):
         result = trainee.train(coming.share, progress.update + 1, progress.schedule_offset)
         progress = replace(
-            progress.updated(coming.epoch, coming.next_in_epoch),
+            progress.updated(coming.place),
             seconds=time.perf_counter() - started,
             target_tokens=progress.target_tokens + result.target_tokens,
             scaler=trainee.scaler.state_dict(),

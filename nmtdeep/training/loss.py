@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-CHUNK, SLICE = 2048, 64
+from nmtdeep.model.layers.linear import linear
+
+CHUNK, SLICE = 1024, 64
 
 
 class Loss(NamedTuple):
@@ -82,7 +84,7 @@ class _Chunked(torch.autograd.Function):
                 nll += likelihood
             if grad_hidden is not None and grad_weight is not None:
                 # What were logits are now the gradients with respect to them.
-                grad_hidden[part] = logits @ matrix
+                grad_hidden[part] = linear(logits, matrix.t())
                 grad_weight += logits.t() @ rows[part]
         if wanted:
             ctx.save_for_backward(grad_hidden, grad_weight)

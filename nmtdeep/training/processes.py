@@ -26,7 +26,7 @@ from torch.distributed import (  # type: ignore[attr-defined]
     rendezvous,
 )
 
-from nmtdeep.decoding.translator import resolve_device
+from nmtdeep.decoding.settings import resolve_device
 from nmtdeep.errors import DivergenceError, UserError
 from nmtdeep.training.distributed import ALONE, PATIENCE, Crew, LostProcessError
 from nmtdeep.training.watch import CURE, EXIT_CODE, Failure, Watch

@@ -7,6 +7,7 @@ from dataclasses import replace
 from nmtdeep.config import Recipe
 from nmtdeep.config.stages import at_stage
 from nmtdeep.config.training import Linear
+from nmtdeep.data.windows import Place
 from nmtdeep.training.state import Progress
 
 
@@ -39,7 +40,7 @@ def begin_next(recipe: Recipe, progress: Progress) -> Progress:
     old, new = before.training.batches, after.training.batches
     same = (old.tokens_per_update, old.group_tokens) == (new.tokens_per_update, new.group_tokens)
     if not same and progress.next_in_epoch:
-        progress = replace(progress, epoch=progress.epoch + 1, next_in_epoch=0)
+        progress = progress.moved(Place(progress.epoch + 1))
     if recipe.training.growth.restart_lr:
         progress = restarted(recipe, progress)
     return replace(

@@ -10,8 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from nmtdeep import checkpoint
+from nmtdeep.data.windows import Place
 from nmtdeep.errors import CheckpointError
 from nmtdeep.training.sharding import like
+
+# Fields that checkpoints of older versions do not have: their epochs had one window.
+LATER = {"window": 0, "before_window": 0}
 
 
 @dataclass(frozen=True)
@@ -22,6 +26,8 @@ class Progress:
         update: updates done.
         epoch: epochs done.
         next_in_epoch: updates of the current epoch that are done.
+        window: windows of the current epoch that are done.
+        before_window: updates of the current epoch that lie in those windows.
         seconds: time spent training, restarts included.
         target_tokens: target tokens trained on.
         best: best validation figure so far, larger is better (a loss is negated).
@@ -49,6 +55,13 @@ class Progress:
     stage_update: int = 0
     stage_epoch: int = 0
     schedule_offset: int = 0
+    window: int = 0
+    before_window: int = 0
+
+    @property
+    def place(self) -> Place:
+        """The position in the data."""
+        return Place(self.epoch, self.next_in_epoch, self.window, self.before_window)
 
     @property
     def current_epoch(self) -> int:
@@ -60,11 +73,13 @@ class Progress:
         """Whether this very update was validated, and better than all before."""
         return self.score is not None and self.best_update == self.update
 
-    def updated(self, epoch: int, next_in_epoch: int) -> Progress:
+    def moved(self, place: Place) -> Progress:
+        """At this place in the data."""
+        return replace(self, **place._asdict())
+
+    def updated(self, place: Place) -> Progress:
         """After one more update, at this place in the data."""
-        return replace(
-            self, update=self.update + 1, epoch=epoch, next_in_epoch=next_in_epoch, score=None
-        )
+        return replace(self.moved(place), update=self.update + 1, score=None)
 
     def validated(self, score: float) -> Progress:
         """After a validation that gave `score`."""
@@ -85,7 +100,7 @@ class Progress:
     def from_json(cls, state: dict[str, Any]) -> Progress:
         """Read back; raises CheckpointError if a field is missing."""
         try:
-            return cls(**{name: state[name] for name in cls.__dataclass_fields__})
+            return cls(**{name: (LATER | state)[name] for name in cls.__dataclass_fields__})
         except KeyError as error:
             raise CheckpointError(
                 f"state.json has no {error}: this checkpoint cannot be trained on; start a new run"

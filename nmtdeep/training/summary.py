@@ -21,14 +21,17 @@ def memory_estimate(recipe: Recipe, parameters: int) -> float:
     """Rough bytes of a training step: weights, gradients, two moments, and kept activations.
 
     Activations are counted as 4-byte numbers: per layer and padded token about 16 widths, 3 inner
-    widths and the attention weights of a 30-token sentence.
+    widths and the attention weights of a 30-token sentence. Where they are computed again, it is
+    one width per layer, and all of a single layer.
     """
     model, tokens = recipe.model, recipe.training.batches.max_tokens
-    activations = 0
+    again = recipe.training.checkpoint_activations == "layers"
+    activations, largest = 0, 0
     for stack, attentions in ((model.encoder, 1), (model.decoder, 2)):
         per_token = 16 * model.width + 3 * stack.feed_forward + 2 * attentions * stack.heads * 30
-        activations += stack.depth * per_token * tokens
-    return 16.0 * parameters + 4.0 * activations
+        activations += stack.depth * (model.width if again else per_token) * tokens
+        largest = max(largest, per_token * tokens)
+    return 16.0 * parameters + 4.0 * (activations + largest * again)
 
 
 def opening(

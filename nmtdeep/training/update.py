@@ -99,6 +99,7 @@ def train_update(
         DivergenceError: if loss or gradients are not finite, naming update and parameter.
     """
     model.train()
+    model.keep("all" if settings.checkpoint_activations == "none" else "input")
     if shards:
         loss_of: Callable[[Batch], Loss] = shards
     else:

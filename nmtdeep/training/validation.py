@@ -12,7 +12,8 @@ import torch
 from nmtdeep.config import Recipe
 from nmtdeep.data.batching import Batch, collate, cut, sort_by_length
 from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
-from nmtdeep.decoding.translator import Settings, Translator
+from nmtdeep.decoding.settings import Settings
+from nmtdeep.decoding.translator import Translator
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.scoring import score_texts
 from nmtdeep.training.update import batch_loss

@@ -293,6 +293,8 @@ def test_a_full_disk_under_the_log(nmtdeep, data, tmp_path):
     [
         (("--n-best", 3, "--beam", 2), b"x\n", "needs a beam at least as large: raise --beam"),
         (("-i", "nowhere.en"), b"", "nowhere.en: no such file: check the path"),
+        (("--threads", 2, "--processes", 2), b"x\n", "has one thread: leave out --threads"),
+        (("--quantize", "int8", "--precision", "bf16"), b"x\n", "leave out --precision"),
         ((), b"one\nzw\xf6lf\n", ":2: not valid UTF-8"),
         (("--long-lines", "error", "--max-source-tokens", 4), b"x " * 9, "input line 1 has"),
     ],

@@ -189,7 +189,8 @@ def test_bpe_dropout_is_the_recipe_s_and_keeps_one_epoch_on_disk(nmtdeep, dropou
         done = train(nmtdeep, run, *stop, recipe="dropout.yaml", data="data-dropout")
         assert done.code == 0, done.err
         epochs = {path.name.split(".")[0] for path in (run / "bpe_dropout/0").iterdir()}
-        assert epochs == {"epoch-1"}
+        # The thread that prepares batches may be an epoch ahead.
+        assert epochs in ({"epoch-1"}, {"epoch-2"})
         trained = [one for one in records(run) if one["kind"] == "train"]
         found[dropout] = sum(one["epoch"] == 1 for one in trained)
     assert found[0.5] > found[0.1]  # more pieces make more updates of the same size

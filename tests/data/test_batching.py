@@ -22,7 +22,7 @@ from nmtdeep.data.batching import (
     split,
     updates,
 )
-from nmtdeep.data.corpus import MonolingualCorpus, ParallelCorpus
+from nmtdeep.data.corpus import Longest, MonolingualCorpus, ParallelCorpus
 from nmtdeep.errors import UserError
 from nmtdeep.training.distributed import ALONE
 from nmtdeep.training.feed import upcoming
@@ -111,16 +111,15 @@ def test_resuming_anywhere_gives_the_tail_of_the_whole(tiny_run: Any) -> None:
         return [
             (
                 [batch.source.tolist() for _, batch in one.share.batches],
-                one.epoch,
-                one.next_in_epoch,
+                one.place,
             )
             for one in islice(feed, count)
         ]
 
     whole = stream(Progress(), 12)
-    assert whole[-1][1] >= 2  # epochs
-    for done, (_, epoch, following) in enumerate(whole, 1):
-        progress = Progress(update=done, epoch=epoch, next_in_epoch=following)
+    assert whole[-1][1].epoch >= 2
+    for done, (_, place) in enumerate(whole, 1):
+        progress = Progress(update=done).moved(place)
         assert stream(progress, 12 - done) == whole[done:]
 
 
@@ -136,6 +135,21 @@ def test_epochs_and_seeds_give_other_orders_and_other_groups() -> None:
         assert len(groups & before) < len(before) / 2
 
 
+@given(LENGTHS, st.integers(1, 300), st.randoms(use_true_random=False))
+@FAST
+def test_runs_are_those_of_the_obvious_loop(lengths: np.ndarray, budget: int, random: Any) -> None:
+    longer = lengths.max(axis=0)
+    order = np.array(random.sample(range(len(longer)), len(longer)))
+    runs: list[list[int]] = []
+    for index in order.tolist():
+        run = [*runs[-1], index] if runs else []
+        if not run or len(run) * max(longer[run]) > budget:
+            runs.append([index])
+        else:
+            runs[-1] = run
+    assert [run.tolist() for run in cut(longer, order, budget)] == runs
+
+
 def test_groups_by_hand() -> None:
     lengths = np.array([3, 3, 4, 5, 9, 2, 2], dtype=np.int32)
     order = np.array([5, 0, 1, 2, 3, 6, 4])
@@ -149,9 +163,9 @@ def test_a_sentence_beyond_every_budget_stands_alone() -> None:
     lengths = np.array([[2, 50, 2, 2], [2, 3, 2, 2]], dtype=np.int32)
     plan = updates(lengths, group_tokens=8, tokens_per_update=8, seed=1, epoch=0)
     assert sorted(sorted(np.concatenate(update).tolist()) for update in plan) == [[0, 2, 3], [1]]
-    check_budget(lengths, max_tokens=50)
+    check_budget(Longest(2, 50), max_tokens=50)
     with pytest.raises(UserError, match=r"training sentence 2 has 50 tokens, more than .* 49"):
-        check_budget(lengths, max_tokens=49)
+        check_budget(Longest(2, 50), max_tokens=49)
 
 
 def test_sorted_by_target_then_source_then_the_order_given() -> None:
@@ -182,8 +196,7 @@ def test_a_batch_by_hand() -> None:
         "target_output": [[8, 1, 0], [3, 4, 1]],
     }
     assert (batch.target_tokens, batch.real_tokens, batch.padded_tokens) == (5, 11, 14)
-    assert [ids.tolist() for ids in gather(pairs.target, np.array([2, 0]))] == [
-        [2, 2, 2, 1],
-        [3, 4, 1],
-    ]
+    ids, lengths = gather(pairs.target, np.array([2, 0]))
+    assert ids.tolist() == [[2, 2, 2, 1], [3, 4, 1, 0]]
+    assert lengths.tolist() == [4, 3]
     assert pad([np.array([7]), np.array([8, 9])]).tolist() == [[7, 0], [8, 9]]

@@ -7,7 +7,7 @@ import pytest
 
 from nmtdeep.config import Recipe
 from nmtdeep.data import bpe_dropout
-from nmtdeep.data.bpe_dropout import resample
+from nmtdeep.data.bpe_dropout import LeftError, resample
 from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
 from nmtdeep.errors import UserError
 from nmtdeep.preprocessing import Progress, preprocess
@@ -101,3 +101,18 @@ def test_needs_bpe(tmp_path):
         resample(
             trained.corpus("train"), trained.pipeline, seed=1, epoch=1, directory=tmp_path / "e"
         )
+
+
+def test_stops_where_nobody_waits_any_more(trained, tmp_path, monkeypatch):
+    monkeypatch.setattr(bpe_dropout, "CHUNK", 7)
+    asked = iter([False, False, True])
+    with pytest.raises(LeftError):
+        resample(
+            trained.corpus("train"),
+            trained.pipeline,
+            seed=1,
+            epoch=1,
+            directory=tmp_path / "e",
+            leaving=lambda: next(asked),
+        )
+    assert next(asked, None) is None

@@ -10,20 +10,17 @@ from typing import Any
 import pytest
 
 from nmtdeep.checkpoint import load
-from nmtdeep.decoding.translator import Translator, settings_of
+from nmtdeep.decoding.settings import settings_of
+from nmtdeep.decoding.translator import Translator
 
 
 @pytest.fixture(scope="session")
 def translator(tiny_run: Any) -> Callable[..., Translator]:
     """`translator(beam=5, ...)` of the newer checkpoint, or of the `paths` given."""
 
-    def make(*paths: Path, double: bool = False, **changes: Any) -> Translator:
+    def make(*paths: Path, **changes: Any) -> Translator:
         loaded = [load(path) for path in paths or (tiny_run.newer,)]
         settings = replace(settings_of(loaded[0]), **changes)
-        made = Translator.of(loaded, settings, device="cpu")
-        if double:
-            for model in made.models:
-                model.double()
-        return made
+        return Translator.of(loaded, settings, device="cpu")
 
     return make

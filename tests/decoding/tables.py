@@ -38,7 +38,7 @@ class Table:
 
     def __init__(self, row: Row, sentences: list[int], size: int) -> None:
         self.row = row
-        self.rows: list[tuple[int, Prefix]] = [(one, ()) for one in sentences for _ in range(size)]
+        self.rows: list[tuple[int, Prefix]] = [(one, ()) for one in sentences]
         self.size = size
         self.started = False
         self.calls: list[int] = []
@@ -60,7 +60,8 @@ class Table:
 
     def select(self, rows: Tensor, sentences: Tensor | None) -> None:
         """Reorder; check that a sentence keeps its rows and that the named ones stay."""
-        before = [sentence for sentence, _ in self.rows[:: self.size]]
+        assert all(0 <= row < len(self.rows) for row in rows.tolist())
+        before = [sentence for sentence, _ in self.rows[:: self.size if len(self.calls) > 1 else 1]]
         stay = range(len(before)) if sentences is None else sentences.tolist()
         self.rows = [self.rows[row] for row in rows.tolist()]
         expected = [before[place] for place in stay for _ in range(self.size)]

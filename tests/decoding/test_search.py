@@ -8,7 +8,8 @@ from functools import partial
 import pytest
 import torch
 
-from nmtdeep.decoding.search import Hypothesis, beam, length_penalty, no_penalty, sample
+from nmtdeep.decoding.sampling import sample
+from nmtdeep.decoding.search import Hypothesis, beam, length_penalty, no_penalty
 
 from .tables import (
     EOS,
@@ -93,6 +94,18 @@ def test_the_slow_beam_ties_and_all(row: Row, seed: int, size: int) -> None:
         assert [one.log_prob for one in hypotheses] == pytest.approx(scores, rel=1e-12)
 
 
+@pytest.mark.parametrize("size", [1, 2, 5])
+@pytest.mark.parametrize("row", [random_row, coarse_row])
+@pytest.mark.parametrize("types", [640, 701])
+def test_the_slow_beam_over_many_types(row: Row, size: int, types: int) -> None:
+    """Where candidates are looked for in blocks, the last of which may be a part of one."""
+    table, limits = partial(row, 3, types), [5, 3, 1]
+    found, _ = search(table, limits, size)
+    for sentence, (hypotheses, limit) in enumerate(zip(found, limits, strict=True)):
+        slow = sorted(slow_beam(table, sentence, limit, size, types), key=lambda one: -one[1])
+        assert [one.tokens for one in hypotheses] == [tokens for tokens, _ in slow[:size]]
+
+
 def test_ties_by_hand() -> None:
     def level(sentence: int, prefix: tuple[int, ...]) -> list[float]:
         return [-1.0] * 6
@@ -149,11 +162,25 @@ def test_finished_sentences_leave_the_batch_and_change_nothing() -> None:
         assert [one.tokens for one in together[sentence]] == [one.tokens for one in alone]
         assert [one.score for one in together[sentence]] == [one.score for one in alone]
         calls.append(len(own.calls))
-    # At each step, as many rows as there are unfinished sentences times the beam.
+    # At first one row a sentence, then as many as there are unfinished sentences times the beam.
     assert table.calls == [
-        size * sum(count > step for count in calls) for step in range(max(calls))
+        (size if step else 1) * sum(count > step for count in calls) for step in range(max(calls))
     ]
     assert len(set(table.calls)) > 2
+
+
+@pytest.mark.parametrize("form", PENALTIES)
+@pytest.mark.parametrize("wanted", [1, 2])
+def test_a_search_for_fewer_ends_earlier_with_the_same(form: str, wanted: int) -> None:
+    size, limits, steps = 4, [9, 14, 1, 6, 9, 12], {}
+    for seed in range(10):
+        settings = {"penalty": length_penalty(form, 0.3)}
+        every, full = search(rows(seed), limits, size, **settings)
+        first, short = search(rows(seed), limits, size, wanted=wanted, **settings)
+        assert first == [hypotheses[:wanted] for hypotheses in every]
+        steps[seed] = (sum(short.calls), sum(full.calls))
+    assert all(fewer <= more for fewer, more in steps.values())
+    assert any(fewer < more for fewer, more in steps.values())
 
 
 def test_an_empty_translation_only_where_nothing_else_fits() -> None:

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import math
+import multiprocessing
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from nmtdeep.checkpoint import load
 from nmtdeep.decoding.forced import log_probabilities
-from nmtdeep.decoding.translator import (
-    Candidate,
-    Sampling,
-    Settings,
-    Translation,
-    Translator,
-    resolve_device,
-    settings_of,
-)
+from nmtdeep.decoding.searcher import Batch
+from nmtdeep.decoding.settings import Sampling, Settings, resolve_device, settings_of
+from nmtdeep.decoding.translator import Candidate, Translation, Translator
 from nmtdeep.errors import CheckpointError, UserError
+from nmtdeep.model.layers.packed import QuantisedLinear
 from nmtdeep.text.vocabulary import EOS, PAD, UNK
 
 Make = Callable[..., Translator]
@@ -255,6 +253,50 @@ def test_bf16_translates(translator: Make, tiny_run: Any) -> None:
     # Of the same text: the two searches may end with different hypotheses.
     found = [log_probabilities(one, tiny_run.sources, texts) for one in (rough, exact)]
     scores = [[one.log_prob / len(one.tokens) for one in part] for part in found]
-    assert rough.models[0].output.weight.dtype == torch.bfloat16
+    assert rough.models[0].target_embedding.weight.dtype == torch.bfloat16
     assert scores[0] == pytest.approx(scores[1], abs=0.05)
     assert scores[0] != scores[1]
+
+
+def test_int8_translates(translator: Make, tiny_run: Any) -> None:
+    exact, rough = translator(), Translator.load([tiny_run.newer], device="cpu", quantise="int8")
+    texts = [one.text for one in exact.translate(tiny_run.sources)]
+    assert len(list(rough.translate(tiny_run.sources))) == len(texts)
+    found = [log_probabilities(one, tiny_run.sources, texts) for one in (rough, exact)]
+    scores = [[one.log_prob / len(one.tokens) for one in part] for part in found]
+    assert scores[0] == pytest.approx(scores[1], abs=0.05)
+    assert scores[0] != scores[1]
+
+
+def test_int8_that_is_not_to_be_had(tiny_run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UserError, match="int8 and bf16 do not go together"):
+        Translator.load([tiny_run.newer], device="cpu", precision="bf16", quantise="int8")
+    monkeypatch.setattr(QuantisedLinear, "supports", lambda weight: False)
+    with pytest.raises(UserError, match="leave out --quantize"):
+        Translator.load([tiny_run.newer], device="cpu", quantise="int8")
+
+
+# Several processes
+
+
+def test_processes_give_what_one_gives_and_a_dead_one_is_told(tiny_run: Any) -> None:
+    settings = replace(settings_of(load(tiny_run.newer)), batch_tokens=100, n_best=2)
+    alone = Translator.of([load(tiny_run.newer)], settings, device="cpu")
+    with Translator.of([load(tiny_run.newer)], settings, device="cpu", processes=2) as several:
+        for buffer in (4, 1000):
+            lines = [*LINES, *tiny_run.sources]
+            expected = list(alone.translate(lines, buffer=buffer))
+            assert list(several.translate(lines, buffer=buffer)) == expected
+        for child in multiprocessing.active_children():
+            child.kill()
+        with pytest.raises(UserError, match="use fewer --processes"):
+            several.translate_chunk(LINES)
+
+
+def test_a_batch_draws_the_same_wherever_it_comes(translator: Make, tiny_run: Any) -> None:
+    searcher = translator(sampling=Sampling(), n_best=2).searcher
+    ids = [np.array([tiny_run.pipeline.encode_source(line)]) for line in tiny_run.sources[:3]]
+    batches = [Batch(one, number) for number, one in enumerate([*ids, ids[0]])]
+    draws = [searcher(batch) for batch in batches]
+    assert [searcher(batch) for batch in reversed(batches)] == draws[::-1]
+    assert draws[0] != draws[3]

@@ -41,7 +41,7 @@ def real(x: Tensor) -> Iterator[Tensor]:
 def test_stepwise_is_parallel(model: Transformer) -> None:
     encoded = model.encode(SOURCE)
     parallel = model.output(model.decode(TARGET, encoded))
-    state = model.start(encoded, 1)
+    state = model.start(encoded)
     stepwise = [model.step(TARGET[:, place], state) for place in range(TARGET.shape[1])]
     for one, other in zip(real(torch.stack(stepwise, dim=1)), real(parallel), strict=True):
         assert_close(one, other, **EXACT)
@@ -90,6 +90,7 @@ def test_every_source_token_is_seen(model: Transformer) -> None:
 
 
 def test_every_parameter_has_a_gradient(model: Transformer) -> None:
+    torch.manual_seed(1)  # a dropped bridge leaves a layer without a memory to tell apart
     log_probs = logits(model.train(), SOURCE, TARGET).log_softmax(dim=2)
     sum(part[:, 3].sum() for part in real(log_probs)).backward()
     for name, parameter in model.named_parameters():
@@ -110,10 +111,10 @@ def test_nothing_is_kept_from_one_forward_to_the_next(model: Transformer) -> Non
 
         hook = module.register_forward_hook(fail)
         with pytest.raises(RuntimeError, match="no memory"):
-            model.step(TARGET[:, 0], model.start(model.encode(SOURCE), 1))
+            model.step(TARGET[:, 0], model.start(model.encode(SOURCE)))
         hook.remove()
         assert torch.equal(logits(model, SOURCE, TARGET), first)
-        state = model.start(model.encode(SOURCE), 1)
+        state = model.start(model.encode(SOURCE))
         assert_close(model.step(TARGET[:, 0], state), first[:, 0], **EXACT)
 
 
@@ -122,7 +123,7 @@ def test_a_decoder_state_follows_hypotheses_and_forgets_sentences(model: Transfo
     tokens = torch.randint(3, 20, (6, 5), generator=generator)
     tokens[:, 0] = 1
     sentence = torch.tensor([0, 0, 1, 1, 2, 2])
-    state = model.start(model.encode(SOURCE), 2)
+    state = model.start(model.encode(SOURCE))
     for place in range(2):
         model.step(tokens[:, place], state)
     for rows, stay, places in (

@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from nmtdeep.model.layers.context import Context, State, Sublayer
 from nmtdeep.model.layers.feed_forward import FeedForward
+from nmtdeep.model.layers.linear import Linear
 from nmtdeep.model.layers.parameters import Matrix, matrix
 
 
 class RunningSum:
-    """Sum of the positions so far, `(rows, 1, width)`: all that the next mean needs."""
+    """Sum of the positions so far, `(sentences, hypotheses, width)`: all the next mean needs."""
 
     def __init__(self) -> None:
         self.sum: Tensor | None = None
         self.count = 0
 
     def mean(self, x: Tensor) -> Tensor:
-        """Add the newest position `x` `(rows, 1, width)`; mean of all."""
+        """Add the newest position `x` `(sentences, hypotheses, width)`; mean of all."""
         self.sum = x if self.sum is None else self.sum + x
         self.count += 1
         return self.sum / self.count
@@ -28,7 +29,8 @@ class RunningSum:
     def select(self, rows: Tensor, sentences: Tensor | None) -> None:
         """Keep hypotheses `rows`."""
         if self.sum is not None:
-            self.sum = self.sum[rows]
+            count = self.sum.shape[0] if sentences is None else len(sentences)
+            self.sum = self.sum.flatten(0, 1)[rows].view(count, -1, self.sum.shape[2])
 
 
 def cumulative_mean(x: Tensor, state: RunningSum | None) -> Tensor:
@@ -57,7 +59,7 @@ class AverageAttention(Sublayer):
 
     def __init__(self, width: int, *, gate: bool, feed_forward: FeedForward | None = None) -> None:
         super().__init__()
-        self.gate = nn.Linear(2 * width, 2 * width) if gate else None
+        self.gate = Linear(2 * width, 2 * width) if gate else None
         self.feed_forward = feed_forward
 
     def matrices(self) -> Iterator[Matrix]:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
-from nmtdeep.model.layers.combination import weighted_sum
 from nmtdeep.model.layers.dropout import Dropout
 
 
@@ -75,7 +74,10 @@ class Transparent(Bridge):
     def forward(self, top: Tensor, outputs: Sequence[Tensor]) -> list[Tensor]:
         """A mean of `outputs` for each decoder layer; `top` is not read."""
         shares = self.dropout(self.weight.softmax(dim=1))
-        return [self.norm(weighted_sum(outputs, row[:, None])) for row in shares]
+        with torch.autocast(top.device.type, enabled=False):
+            stacked = torch.stack(list(outputs))
+            memories = shares.to(stacked.dtype) @ stacked.flatten(1)
+        return [self.norm(memory.view(top.shape)) for memory in memories]
 
     def inherit(
         self, old: Bridge, encoder: Sequence[int | None], decoder: Sequence[int | None]

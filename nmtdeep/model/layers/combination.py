@@ -1,8 +1,8 @@
 """Layer combination: what does layer l+1 read of the outputs y_0 ... y_l below it?
 
-The history is an argument and a return value; nothing is kept on the module, so a forward pass that
-raises cannot poison the next. Every combination is position-wise: decoding step by step needs no
-cache for it.
+The history is an argument and a return value, made anew by `start`; nothing is kept on the module,
+so a forward pass that raises cannot poison the next. Every combination is position-wise: decoding
+step by step needs no cache for it.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from nmtdeep.model.layers.dropout import Dropout
+from nmtdeep.model.layers.sums import Sums
 
 
 class Combination(nn.Module):
@@ -60,12 +60,14 @@ class History(NamedTuple):
     """What a linear combination remembers.
 
     Attributes:
-        entries: y_0 and the outputs at the boundaries so far, normalised if norms stand before.
+        sums: of y_0 and the outputs at the boundaries so far, normalised if norms stand before.
+        token: stands for them in autograd's graph.
         newest: output of the last layer.
         layers: how many layers are done.
     """
 
-    entries: tuple[Tensor, ...]
+    sums: Sums
+    token: Tensor
     newest: Tensor
     layers: int
 
@@ -130,29 +132,30 @@ class LinearCombination(Combination):
 
     def start(self, x: Tensor) -> History:
         """y_0 is the first entry."""
-        entry = self._norm(0, x) if self.place == "before" else x
-        return History((entry,), x, 0)
+        sums = Sums(len(self.boundaries), x)
+        token = sums.add(self._norm(0, x) if self.place == "before" else x, sums.start())
+        return History(sums, token, x, 0)
 
     def add(self, history: History, output: Tensor) -> History:
         """One layer more; its output is an entry if it ends a block."""
-        entries, layers = history.entries, history.layers + 1
+        sums, token, layers = history.sums, history.token, history.layers + 1
         if layers in self.boundaries:
-            entry = self._norm(len(entries), output) if self.place == "before" else output
-            entries = (*entries, entry)
-        return History(entries, output, layers)
+            entry = self._norm(sums.count, output) if self.place == "before" else output
+            token = sums.add(entry, token)
+        return History(sums, token, output, layers)
 
     def read(self, history: History) -> Tensor:
         """The weighted sum at a boundary, else the newest output."""
         if history.layers not in self.boundaries:
             return history.newest
-        row = len(history.entries) - 1
+        row = history.sums.count - 1
         first = max(0, row + 1 - (self.settings.window or row + 1))
         weights = self.weight[row, first : row + 1]
         if self.settings.softmax:
             weights = weights.softmax(dim=0)
         if self.settings.groups > 1:
             weights = weights.repeat(1, self.width // self.settings.groups)
-        read = weighted_sum(history.entries[first:], weights)
+        read = history.sums.read(weights, history.token)
         if self.place == "after":
             read = self._norm(row, read)
         return self.dropout(read)  # type: ignore[no-any-return]
@@ -244,45 +247,3 @@ def starting_weights(entries: int, weights: Weights) -> Tensor:
     if weights.window:
         reads = reads.triu(1 - weights.window)
     return (reads / reads.sum(dim=1, keepdim=True))[..., None].repeat(1, 1, weights.groups)
-
-
-def weighted_sum(entries: Sequence[Tensor], weights: Tensor) -> Tensor:
-    """sum_k weights_k entries_k in one pass over each entry, without a stacked copy of them.
-
-    Args:
-        entries: each `(sentences, positions, width)`.
-        weights: `(entries, width)`, or `(entries, 1)` for a number each.
-    """
-    return _WeightedSum.apply(weights, *entries)  # type: ignore[no-any-return, no-untyped-call]
-
-
-class _WeightedSum(torch.autograd.Function):
-    """Keeps the entries, which others keep too, and no product of them with their weights."""
-
-    @staticmethod
-    def forward(ctx: Any, weights: Tensor, *entries: Tensor) -> Tensor:
-        ctx.save_for_backward(weights, *entries)
-        total = entries[0] * weights[0]
-        for entry, weight in zip(entries[1:], weights[1:], strict=True):
-            total.addcmul_(entry, weight)
-        return total
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        weights, *entries = ctx.saved_tensors
-        for_weights = None
-        if ctx.needs_input_grad[0]:
-            for_weights = torch.stack([_inner(gradient, one, weights.shape[1]) for one in entries])
-        for_entries = [
-            gradient * weight if needed else None
-            for weight, needed in zip(weights, ctx.needs_input_grad[1:], strict=True)
-        ]
-        return (for_weights, *for_entries)
-
-
-def _inner(x: Tensor, y: Tensor, features: int) -> Tensor:
-    """Sum of x y over sentences and positions, and over features too if there is one weight."""
-    if features == 1:
-        return torch.dot(x.flatten(), y.flatten())[None]
-    return (x * y).sum(dim=(0, 1))

@@ -9,6 +9,7 @@ from typing import Protocol
 from torch import Tensor, nn
 
 from nmtdeep.model.layers.parameters import Matrix
+from nmtdeep.model.layers.slots import Slots
 
 
 @dataclass(frozen=True)
@@ -20,25 +21,30 @@ class Context:
             or causality hides the padding (it stands at the end).
         memory: `(sentences, source, width)` encoder output; None in the encoder.
         memory_mask: `(sentences, 1, 1, source)`.
+        slots: for `start` only: which positions so far each hypothesis will have grown from.
     """
 
     mask: Tensor | None = None
     memory: Tensor | None = None
     memory_mask: Tensor | None = None
+    slots: Slots | None = None
 
 
 class State(Protocol):
-    """A sublayer's own tensors in incremental decoding, one row per hypothesis."""
+    """A sublayer's own tensors in incremental decoding."""
 
     def select(self, rows: Tensor, sentences: Tensor | None) -> None:
-        """Keep hypotheses `rows`; `sentences` are those that stay, None if all do."""
+        """Keep hypotheses `rows`; `sentences` are those that stay, None if all do.
+
+        Both count from 0 in the order before; a hypothesis goes on from one of its own sentence.
+        """
 
 
 class Sublayer(nn.Module):
     """Base of every sublayer: `forward(x, context, state=None) -> Tensor`, shapes kept.
 
-    `x` is `(sentences, positions, width)`. With a state, `x` holds the newest position only and
-    the state is brought up to date.
+    `x` is `(sentences, positions, width)`. With a state, `x` is `(sentences, hypotheses, width)`:
+    the newest position of each hypothesis; the state is brought up to date.
     """
 
     def matrices(self) -> Iterable[Matrix]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from nmtdeep.model.layers.context import Context, State, Sublayer
 from nmtdeep.model.layers.dropout import Dropout
+from nmtdeep.model.layers.linear import Linear
 from nmtdeep.model.layers.parameters import Matrix, matrix
 
 
@@ -24,8 +24,8 @@ class FeedForward(Sublayer):
 
     def __init__(self, width: int, inner: int, *, dropout: float = 0.0, bias: bool = True) -> None:
         super().__init__()
-        self.inner = nn.Linear(width, inner)
-        self.outer = nn.Linear(inner, width, bias=bias)
+        self.inner = Linear(width, inner, relu=True)
+        self.outer = Linear(inner, width, bias=bias)
         self.dropout = Dropout(dropout)
 
     def matrices(self) -> Iterator[Matrix]:
@@ -35,4 +35,4 @@ class FeedForward(Sublayer):
 
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
         """Apply both maps at each position."""
-        return self.outer(self.dropout(torch.relu(self.inner(x))))  # type: ignore[no-any-return]
+        return self.outer(self.dropout(self.inner(x)))  # type: ignore[no-any-return]

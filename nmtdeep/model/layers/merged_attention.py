@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from nmtdeep.model.layers.attention import CrossAttention
 from nmtdeep.model.layers.average_attention import RunningSum, cumulative_mean
 from nmtdeep.model.layers.context import Context, State, Sublayer
+from nmtdeep.model.layers.linear import linear
 from nmtdeep.model.layers.parameters import Matrix
 
 
@@ -40,6 +40,15 @@ class MergedAttention(Sublayer):
     def __init__(self, cross: CrossAttention) -> None:
         super().__init__()
         self.cross = cross
+        self.value: nn.Module | None = None  # W_v alone, in a model packed for inference
+
+    def value_map(self) -> tuple[Tensor, Tensor | None]:
+        """W_v and its bias, where keys and values are projected by one matrix."""
+        projection = self.cross.key_value
+        width = projection.in_features
+        return projection.weight[width:], None if projection.bias is None else projection.bias[
+            width:
+        ]
 
     def matrices(self) -> Iterator[Matrix]:
         """Of cross-attention; there are no others."""
@@ -52,10 +61,7 @@ class MergedAttention(Sublayer):
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
         """Attend and average at every position of `x`; with a state, at the newest."""
         memory, running = state.parts if isinstance(state, States) else (None, None)
-        width = x.shape[-1]
-        projection = self.cross.key_value
-        bias = None if projection.bias is None else projection.bias[width:]
-        values = F.linear(x, projection.weight[width:], bias)
+        values = linear(x, *self.value_map()) if self.value is None else self.value(x)
         average = cumulative_mean(values, running if isinstance(running, RunningSum) else None)
         return self.cross.output(self.cross.attended(x, context, memory) + average)  # type: ignore[no-any-return]
 

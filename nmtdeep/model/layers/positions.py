@@ -95,6 +95,11 @@ class RelativePositions(nn.Module):
         vectors = self._vectors(self.values, weights.shape[2], weights.shape[3])
         return read + torch.einsum("bhqk,qkd->bhqd", weights, vectors)
 
+    def of_slots(self, offsets: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Vectors of keys, and perhaps of values, at `offsets` `(slots,)`: `(slots, d_h)` each."""
+        rows = offsets.clamp(-self.clip, self.clip) + self.clip
+        return self.keys[rows], None if self.values is None else self.values[rows]
+
     def _vectors(self, table: Tensor, queries: int, keys: int) -> Tensor:
         return F.embedding(_places(queries, keys, self.clip, table.device), table)
 

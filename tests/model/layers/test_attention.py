@@ -13,6 +13,7 @@ from torch.testing import assert_close
 
 from nmtdeep.model.layers.attention import CrossAttention, SelfAttention, attend
 from nmtdeep.model.layers.context import Context
+from nmtdeep.model.layers.slots import Slots
 
 SENTENCES, HEADS, QUERIES, KEYS, SIZE = 2, 2, 4, 4, 3
 WIDTH = HEADS * SIZE
@@ -156,15 +157,15 @@ def test_cross_attention_serves_all_hypotheses_of_a_sentence_from_one_projection
     memory = random(SENTENCES, KEYS, WIDTH, seed=8)
     context = Context(memory=memory, memory_mask=MASK)
     state = ours.start(context)
-    rows = random(SENTENCES * 3, 1, WIDTH, seed=9)
+    rows = random(SENTENCES, 3, WIDTH, seed=9)
     copied = Context(
         memory=memory.repeat_interleave(3, dim=0), memory_mask=MASK.repeat_interleave(3, dim=0)
     )
-    assert_close(ours(rows, Context(), state), ours(rows, copied), rtol=0, atol=1e-13)
+    alone = ours(rows.view(-1, 1, WIDTH), copied).view(rows.shape)
+    assert_close(ours(rows, Context(), state), alone, rtol=0, atol=1e-13)
     state.select(torch.tensor([4, 3, 3]), torch.tensor([1]))
-    last = rows[[4, 3, 3]]
-    masked = Context(memory=copied.memory[3:], memory_mask=copied.memory_mask[3:])
-    assert_close(ours(last, Context(), state), ours(last, masked), rtol=0, atol=1e-13)
+    last = rows[1:, [1, 0, 0]]
+    assert_close(ours(last, Context(), state), alone[1:, [1, 0, 0]], rtol=0, atol=1e-13)
 
 
 def test_cross_attention_without_a_memory_says_so() -> None:
@@ -175,18 +176,29 @@ def test_cross_attention_without_a_memory_says_so() -> None:
 def test_self_attention_step_by_step_follows_reordered_hypotheses() -> None:
     ours = SelfAttention(WIDTH, HEADS, causal=True)
     randomised(ours)
-    x = random(3, 4, WIDTH, seed=11)
-    state = ours.start(Context())
-    for step in range(2):
-        ours(x[:, step : step + 1], Context(), state)
+    x = random(3, 4, WIDTH, seed=11)  # hypotheses of one sentence, by position
+    slots = Slots(x[:1])
+    state = ours.start(Context(slots=slots))
+
+    def step(place: int) -> Tensor:
+        slots.add(3)
+        return ours(x[None, :, place], Context(), state)[0]
+
+    for place in range(2):
+        step(place)
     order = torch.tensor([2, 0, 2])
+    slots.select(order, None)
     state.select(order, None)
     changed = torch.cat((x[order, :2], x[:, 2:]), dim=1)
-    for step in (2, 3):
-        out = ours(x[:, step : step + 1], Context(), state)
-        parallel = ours(changed, Context())
-        assert_close(out[:, 0], parallel[:, step], rtol=0, atol=1e-13)
+    parallel = ours(changed, Context())
+    for place in (2, 3):
+        assert_close(step(place), parallel[:, place], rtol=0, atol=1e-13)
     assert not torch.allclose(ours(x, Context())[:, 3], parallel[:, 3])
+
+
+def test_self_attention_step_by_step_without_slots_says_so() -> None:
+    with pytest.raises(ValueError, match="slots"):
+        SelfAttention(WIDTH, HEADS, causal=True).start(Context())
 
 
 def test_under_autocast_the_layer_stays_close_to_fp32() -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.autograd import gradcheck
 from torch.testing import assert_close
 
 from nmtdeep.model.layers.combination import (
@@ -17,7 +16,6 @@ from nmtdeep.model.layers.combination import (
     PlainStack,
     Weights,
     starting_weights,
-    weighted_sum,
 )
 
 WIDTH, DEPTH = 6, 4
@@ -168,20 +166,6 @@ def test_fixed_weights_are_no_parameters() -> None:
     assert not list(made.parameters())
     assert not made.state_dict()
     assert_close(through(made, x())[0][1], (x() + layer(0)(x())) / 2)
-
-
-@pytest.mark.parametrize("features", [1, 3])
-def test_the_weighted_sum_has_the_gradients_of_its_formula(features: int) -> None:
-    generator = torch.Generator().manual_seed(1)
-    entries = [torch.randn(2, 2, 3, generator=generator).double().requires_grad_() for _ in "abc"]
-    weights = torch.randn(3, features, generator=generator).double().requires_grad_()
-    assert_close(
-        weighted_sum(entries, weights),
-        sum(weight * entry for weight, entry in zip(weights, entries, strict=True)),
-    )
-    assert gradcheck(lambda w, *e: weighted_sum(e, w), (weights, *entries))
-    fixed = weights.detach()
-    assert gradcheck(lambda *e: weighted_sum(e, fixed), entries)
 
 
 def test_history_dropout_meets_what_is_read() -> None:

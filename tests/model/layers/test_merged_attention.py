@@ -12,6 +12,7 @@ from nmtdeep.model.layers.average_attention import AverageAttention
 from nmtdeep.model.layers.context import Context, Sublayer
 from nmtdeep.model.layers.feed_forward import FeedForward
 from nmtdeep.model.layers.merged_attention import Both, MergedAttention
+from nmtdeep.model.layers.slots import Slots
 
 WIDTH, HEADS, SENTENCES, TARGET, SOURCE = 6, 2, 2, 4, 3
 
@@ -31,12 +32,17 @@ def filled(module: Sublayer) -> Sublayer:
 
 def context() -> Context:
     mask = torch.tensor([[True, True, True], [True, True, False]])[:, None, None, :]
-    return Context(memory=random(SENTENCES, SOURCE, WIDTH, seed=50), memory_mask=mask)
+    memory = random(SENTENCES, SOURCE, WIDTH, seed=50)
+    return Context(memory=memory, memory_mask=mask, slots=Slots(memory))
 
 
 def stepwise(module: Sublayer, x: Tensor) -> Tensor:
-    state = module.start(context())
-    steps = [module(x[:, [place]], Context(), state) for place in range(x.shape[1])]
+    given = context()
+    state = module.start(given)
+    steps = []
+    for place in range(x.shape[1]):
+        given.slots.add(1)
+        steps.append(module(x[:, [place]], Context(), state))
     return torch.cat(steps, dim=1)
 
 

@@ -1,0 +1,127 @@
+"""An epoch in windows, so that planning takes the same memory and time for a corpus of any size.
+
+A window holds about a million sentences: contiguous blocks of the corpus, drawn by seed and epoch.
+Its sentences are sorted, grouped and shuffled among themselves when its turn comes. So what is read
+lies together on disk, and nothing is ever sorted that is larger than a window. A corpus that fits
+into one window is planned as a whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmtdeep.data.batching import Indices, updates
+from nmtdeep.data.corpus import Longest, ParallelCorpus, longer
+
+# Both decide on the order of the sentences, as a seed does.
+SENTENCES, BLOCK = 1 << 20, 1 << 12
+
+
+class Place(NamedTuple):
+    """A position in the data.
+
+    Attributes:
+        epoch: epochs done.
+        next_in_epoch: updates of the current epoch that are done.
+        window: windows of the current epoch that are done.
+        before_window: updates of the current epoch that lie in those windows.
+    """
+
+    epoch: int = 0
+    next_in_epoch: int = 0
+    window: int = 0
+    before_window: int = 0
+
+
+@dataclass(frozen=True)
+class Window:
+    """Sentences that are planned together.
+
+    Attributes:
+        indices: `(sentences,)` their numbers in the corpus.
+        lengths: `(2, sentences)` of source and target, end of sentence included.
+        updates: as `batching.updates` gives them; sentences by their place in `indices`.
+    """
+
+    indices: Indices
+    lengths: NDArray[np.int32]
+    updates: list[list[Indices]]
+
+    @property
+    def longest(self) -> Longest:
+        """Its longest pair, by the number that it has in the corpus."""
+        found = longer(Longest(), self.lengths, 0)
+        return found._replace(sentence=int(self.indices[found.sentence - 1]) + 1)
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """The windows of one epoch of a corpus.
+
+    Args:
+        corpus: what is read.
+        seed: of the training.
+        number: of the epoch, from 0.
+        sentences: of a window, about; the last block may make it a few more.
+        block: contiguous sentences that always come in the same window.
+    """
+
+    corpus: ParallelCorpus
+    seed: int
+    number: int
+    sentences: int = SENTENCES
+    block: int = BLOCK
+
+    def __len__(self) -> int:
+        """How many windows."""
+        return len(self._blocks)
+
+    @cached_property
+    def _blocks(self) -> list[NDArray[np.int64]]:
+        """Numbers of the blocks of each window, ascending; windows of about equal size."""
+        count = -(-len(self.corpus) // self.block)
+        windows = min(count, -(-len(self.corpus) // self.sentences))
+        if windows <= 1:
+            return [np.arange(count)] * windows
+        # A spawn key keeps this generator apart from those of the windows.
+        seeds = np.random.SeedSequence((self.seed, self.number), spawn_key=(0,))
+        drawn = np.random.default_rng(seeds).permutation(count)
+        return [np.sort(part) for part in np.array_split(drawn, windows)]
+
+    def window(self, number: int, *, group_tokens: int, tokens_per_update: int) -> Window:
+        """Plan one window; reads the lengths of its sentences and nothing else."""
+        firsts = self._blocks[number] * self.block
+        spans = [(first, min(first + self.block, len(self.corpus))) for first in firsts.tolist()]
+        lengths = np.empty((2, sum(last - first for first, last in spans)), np.int32)
+        for side, sentences in enumerate((self.corpus.source, self.corpus.target)):
+            parts = [np.diff(sentences.offsets[first : last + 1]) for first, last in spans]
+            np.concatenate(parts, out=lengths[side], casting="same_kind")
+        return Window(
+            np.concatenate([np.arange(first, last) for first, last in spans]),
+            lengths,
+            updates(
+                lengths,
+                group_tokens=group_tokens,
+                tokens_per_update=tokens_per_update,
+                seed=self.seed,
+                epoch=self.number,
+                window=number,
+            ),
+        )
+
+    def turned(self, place: Place, updates: int) -> Place:
+        """`place`, by the name of the next window or epoch if it is the end of one.
+
+        Args:
+            updates: of the window that `place` is in.
+        """
+        if place.next_in_epoch < place.before_window + updates:
+            return place
+        if place.window + 1 < len(self):
+            return Place(self.number, place.next_in_epoch, place.window + 1, place.next_in_epoch)
+        return Place(self.number + 1)

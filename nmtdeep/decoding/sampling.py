@@ -1,0 +1,76 @@
+"""Translations drawn from a model's distribution."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from nmtdeep.decoding.search import Hypothesis, SearchState, Step, forbid
+
+
+@torch.inference_mode()
+def sample(
+    step: Step,
+    state: SearchState,
+    *,
+    max_lengths: Tensor,
+    eos: int,
+    forbidden: Sequence[int] = (),
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    generator: torch.Generator | None = None,
+) -> list[list[Hypothesis]]:
+    """Draw one hypothesis for each sentence from the model's distribution.
+
+    Args:
+        step: next log-probabilities; called with `eos` first.
+        state: for one row per sentence.
+        max_lengths: `(sentences,)` tokens at most, end of sentence included.
+        eos: id that starts and ends a sentence.
+        forbidden: ids never produced.
+        temperature: divides the log-probabilities.
+        top_k: draw from the k most probable tokens only; 0: from all.
+        top_p: draw from the smallest set of tokens whose mass reaches p (Holtzman et al. 2020).
+        generator: source of randomness.
+    """
+    limits = max_lengths.tolist()
+    rows = torch.arange(len(limits), device=max_lengths.device)
+    tokens = torch.full_like(rows, eos)
+    drawn: list[list[int]] = [[] for _ in limits]
+    each: list[list[float]] = [[] for _ in limits]
+    length = 0
+    while len(rows):
+        log_probs = step(tokens, state)
+        allowed = log_probs.clone()
+        room = [limits[row] - length for row in rows.tolist()]
+        forbid(allowed[:, None], room, not length, eos, forbidden)
+        length += 1
+        shaped = _truncated((allowed / temperature).softmax(dim=1), top_k, top_p)
+        tokens = torch.multinomial(shaped, 1, generator=generator)[:, 0]
+        chosen = log_probs.gather(1, tokens[:, None])[:, 0].tolist()
+        for row, token, value in zip(rows.tolist(), tokens.tolist(), chosen, strict=True):
+            drawn[row].append(token)
+            each[row].append(value)
+        stay = (tokens != eos).nonzero()[:, 0]
+        if len(stay) < len(rows):
+            rows, tokens = rows[stay], tokens[stay]
+            state.select(stay, stay)
+    return [
+        [Hypothesis(tuple(ids), sum(values), sum(values), tuple(values))]
+        for ids, values in zip(drawn, each, strict=True)
+    ]
+
+
+def _truncated(probabilities: Tensor, top_k: int, top_p: float) -> Tensor:
+    """Zero what neither the k best nor the nucleus holds; not normalised again."""
+    if top_k == 0 and top_p >= 1:
+        return probabilities
+    ordered, index = probabilities.sort(dim=1, descending=True, stable=True)
+    # A token stays if the mass before it is still below p, so the best one always does.
+    keep = ordered.cumsum(dim=1) - ordered < top_p
+    if top_k:
+        keep[:, top_k:] = False
+    return torch.zeros_like(probabilities).scatter_(1, index, ordered * keep)

@@ -1,0 +1,140 @@
+"""Multi-head attention on a CPU with few passes over memory, gradients written out.
+
+torch's fused kernels are several times slower on a CPU at the lengths of sentences, and slower
+still backwards in bf16; autograd over plain products copies queries, keys and values once for each
+of splitting, casting and transposing. Here each goes to `(sentences, heads, positions, d_h)` in
+fp32 in one pass, and its gradient back in another.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nmtdeep.model.layers.dropout import noise
+
+VECTOR = 16  # numbers of fp32 in a register: torch's softmax of shorter rows goes one by one
+
+
+def attention(
+    *packed: Tensor, heads: int, mask: Tensor | None, causal: bool, dropout: float
+) -> Tensor:
+    """softmax(q k^T / sqrt(d_h)) v (Vaswani et al. 2017, Eq. 1) for all heads.
+
+    Args:
+        packed: q, k and v, each `(sentences, positions, width)`, of which those with the same
+            positions may stand side by side: `qkv`, or `q` and `kv`, or all three.
+        heads: number of heads.
+        mask: `(sentences, 1, 1, keys)`, True where queries may attend, or None.
+        causal: a query may attend to keys up to its own place only.
+        dropout: probability on the attention weights.
+
+    Returns:
+        `(sentences, queries, width)` in the dtype of `packed`, computed in fp32 at least.
+    """
+    bias = _bias(packed[0].shape[1], mask, causal, _exact(packed[0].dtype))
+    with torch.autocast("cpu", enabled=False):
+        return _Attention.apply(heads, bias, dropout, *packed)  # type: ignore[no-any-return,no-untyped-call]
+
+
+class _Attention(torch.autograd.Function):
+    """`bias` is added to the scores: `(queries, keys)`, or for each sentence; see `_bias`."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, heads: int, bias: Tensor | None, dropout: float, *packed: Tensor
+    ) -> Tensor:
+        width = sum(x.shape[-1] for x in packed) // 3
+        split = [_heads_first(x, x.shape[-1] // width, heads) for x in packed]
+        q, k, v = chain.from_iterable(split)
+        scale = q.shape[-1] ** -0.5
+        if bias is None:
+            scores = torch.bmm(q * scale, k.transpose(1, 2))
+        else:
+            scores = torch.baddbmm(_for_heads(bias, heads), q, k.transpose(1, 2), alpha=scale)
+        weights = _softmax_(scores)
+        mask = noise(weights.shape, dropout, weights.dtype) if dropout else None
+        read = torch.bmm(weights if mask is None else weights * mask, v)
+        ctx.heads, ctx.scale = heads, scale
+        ctx.dtypes = [x.dtype for x in packed]
+        ctx.save_for_backward(weights, mask, *split)
+        return _heads_last(read[None], heads, packed[0].dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        weights, mask, *split = ctx.saved_tensors
+        q, k, v = chain.from_iterable(split)
+        (read,) = _heads_first(gradients[0], 1, ctx.heads)
+        grads = [torch.empty_like(parts) for parts in split]
+        grad_q, grad_k, grad_v = chain.from_iterable(grads)
+        dropped = weights if mask is None else weights * mask
+        torch.bmm(dropped.transpose(1, 2), read, out=grad_v)
+        grad_weights = torch.bmm(read, v.transpose(1, 2))
+        if mask is not None:
+            grad_weights.mul_(mask)
+        # d softmax: w (g - sum_k g w); the scale of the scores goes to q and k.
+        grad_scores = grad_weights.mul_(weights)
+        sums = grad_scores.sum(dim=2, keepdim=True)
+        grad_scores.addcmul_(weights, sums, value=-1).mul_(ctx.scale)
+        torch.bmm(grad_scores, k, out=grad_q)
+        torch.bmm(grad_scores.transpose(1, 2), q, out=grad_k)
+        back = (
+            _heads_last(parts, ctx.heads, dtype)
+            for parts, dtype in zip(grads, ctx.dtypes, strict=True)
+        )
+        return None, None, None, *back
+
+
+def _exact(dtype: torch.dtype) -> torch.dtype:
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def _bias(length: int, mask: Tensor | None, causal: bool, dtype: torch.dtype) -> Tensor | None:
+    """0 where a query may attend, else -inf: `(length, length)`, or for each sentence and head.
+
+    A mask gives it the mask's own shape, `(sentences, 1, queries or 1, keys)`.
+    """
+    bias = None
+    if causal:
+        bias = torch.full((length, length), -math.inf, dtype=dtype).triu_(1)
+    if mask is None:
+        return bias
+    hidden = torch.zeros(mask.shape, dtype=dtype).masked_fill_(~mask, -math.inf)
+    return hidden if bias is None else hidden + bias
+
+
+def _heads_first(x: Tensor, parts: int, heads: int) -> Tensor:
+    """`(sentences, positions, parts width)` to `(parts, sentences heads, positions, d_h)`."""
+    sentences, positions, all_parts = x.shape
+    depth = all_parts // parts // heads
+    out = x.new_empty(parts, sentences, heads, positions, depth, dtype=_exact(x.dtype))
+    out.copy_(x.view(sentences, positions, parts, heads, depth).permute(2, 0, 3, 1, 4))
+    return out.flatten(1, 2)
+
+
+def _heads_last(x: Tensor, heads: int, dtype: torch.dtype) -> Tensor:
+    """Undo `_heads_first`, in `dtype`."""
+    parts, _, positions, depth = x.shape
+    split = x.view(parts, -1, heads, positions, depth)
+    out = x.new_empty(split.shape[1], positions, parts, heads, depth, dtype=dtype)
+    out.copy_(split.permute(1, 3, 0, 2, 4))
+    return out.flatten(2)
+
+
+def _for_heads(bias: Tensor, heads: int) -> Tensor:
+    """The bias of each sentence and head, to be broadcast over them or over the queries."""
+    if bias.dim() == 2:
+        return bias
+    return bias.expand(-1, heads, -1, -1).flatten(0, 1)
+
+
+def _softmax_(scores: Tensor) -> Tensor:
+    """Softmax over the last dimension, in place of short rows."""
+    if scores.shape[2] >= VECTOR:
+        return scores.softmax(dim=2)
+    scores.sub_(scores.amax(dim=2, keepdim=True)).exp_()
+    return scores.div_(scores.sum(dim=2, keepdim=True))

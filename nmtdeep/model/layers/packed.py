@@ -1,0 +1,99 @@
+"""Linear maps for inference on a CPU, whose weights are laid out for the machine once."""
+
+from __future__ import annotations
+
+import warnings
+
+import torch
+from torch import Tensor, nn
+
+ENGINE = "onednn"
+
+
+class PackedLinear(nn.Module):
+    """x W^T + b by oneDNN in fp32 or bf16.
+
+    torch lays a weight out for the processor's caches anew in every call. With few rows, as when
+    one token of each hypothesis is decoded, that costs more than the product itself.
+
+    Args:
+        weight: `(outputs, inputs)`.
+        bias: `(outputs,)`, or None.
+        relu: whether max(0, .) follows.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, *, relu: bool = False) -> None:
+        super().__init__()
+        self.relu = relu
+        self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous())
+        self.bias = None if bias is None else bias.detach()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`(..., inputs)` to `(..., outputs)`."""
+        return torch.ops.mkldnn._linear_pointwise(  # type: ignore[no-any-return]
+            x, self.packed, self.bias, "relu" if self.relu else "none", [], ""
+        )
+
+    @staticmethod
+    def supports(weight: Tensor) -> bool:
+        """Whether this torch and this processor can do it."""
+        ops = torch.ops.mkldnn
+        names = ("_reorder_linear_weight", "_linear_pointwise", "_is_mkldnn_bf16_supported")
+        if weight.device.type != "cpu" or not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+            return False
+        if not all(hasattr(ops, name) for name in names):
+            return False
+        return weight.dtype == torch.float32 or (
+            weight.dtype == torch.bfloat16 and bool(ops._is_mkldnn_bf16_supported())
+        )
+
+
+class QuantisedLinear(nn.Module):
+    """x W^T + b in int8, fp32 on both sides.
+
+    Each output's weights have their own scale. The inputs of one call share one, from their range:
+    what a sentence gets depends a little on what else is in its batch.
+
+    Args:
+        weight: `(outputs, inputs)`, fp32.
+        bias: `(outputs,)`, or None.
+        relu: whether max(0, .) follows.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, *, relu: bool = False) -> None:
+        super().__init__()
+        self.relu = relu
+        weight = weight.detach()
+        scales = weight.abs().amax(dim=1).clamp(min=1e-12).double() / 127
+        zeros = torch.zeros(len(weight), dtype=torch.int64)
+        with warnings.catch_warnings():  # torch announces other names for this
+            warnings.simplefilter("ignore")
+            rounded = torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8)
+        engine = torch.backends.quantized.engine
+        torch.backends.quantized.engine = ENGINE
+        try:
+            self.packed = torch.ops.quantized.linear_prepack(
+                rounded, None if bias is None else bias.detach()
+            )
+        finally:
+            torch.backends.quantized.engine = engine
+        # Without VNNI the processor adds pairs of products in 16 bits, where 8-bit inputs overflow.
+        self.reduced = not getattr(torch.cpu, "_is_vnni_supported", lambda: False)()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`(..., inputs)` to `(..., outputs)`."""
+        ops = torch.ops.quantized
+        product = ops.linear_relu_dynamic if self.relu else ops.linear_dynamic
+        return product(x, self.packed, self.reduced)  # type: ignore[no-any-return]
+
+    @staticmethod
+    def supports(weight: Tensor) -> bool:
+        """Whether this torch can do it."""
+        names = ("linear_prepack", "linear_dynamic", "linear_relu_dynamic")
+        return (
+            weight.device.type == "cpu"
+            and weight.dtype == torch.float32
+            and ENGINE in torch.backends.quantized.supported_engines
+            and hasattr(torch, "quantize_per_channel")
+            and all(hasattr(torch.ops.quantized, name) for name in names)
+        )

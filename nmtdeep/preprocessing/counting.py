@@ -1,0 +1,75 @@
+"""Counts over a text of any length, in bounded memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+# Different words of one side that are counted at a time; hashes that are sorted at a time.
+WORDS, HASHES = 1 << 21, 1 << 22
+
+Hashes = npt.NDArray[np.uint64]
+
+
+class Tally:
+    """How often each word occurs; exact as long as there are at most WORDS different ones.
+
+    Beyond that the rarest are forgotten until half of the room is free. A word that is forgotten
+    has fewer occurrences so far than any that stays, and may come again.
+
+    Attributes:
+        counts: of the words that are not forgotten.
+        total: occurrences of all words.
+    """
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.total = 0
+
+    @property
+    def forgotten(self) -> int:
+        """Occurrences that are in no count."""
+        return self.total - self.counts.total()
+
+    def add(self, counts: Counter[str]) -> None:
+        """Count the words of one more piece of text."""
+        self.counts.update(counts)
+        self.total += counts.total()
+        if len(self.counts) > WORDS:
+            self._forget()
+
+    def _forget(self) -> None:
+        rarest = sorted(self.counts.values(), reverse=True)[WORDS // 2]
+        self.counts = Counter({word: n for word, n in self.counts.items() if n > rarest})
+
+
+def repetitions(train: Path, others: Sequence[Path]) -> list[int]:
+    """Pairs of train that stood there before, then those of each other split that train has too.
+
+    Args:
+        train: file of its pairs' hashes; so are the others. They are looked through several times,
+            each time for hashes that end in other bits.
+    """
+    size = train.stat().st_size // np.dtype(np.uint64).itemsize
+    parts = 1 << (-(-max(size, 1) // HASHES) - 1).bit_length()
+    found = [0] * (1 + len(others))
+    for part in range(parts):
+        mine = np.concatenate([np.empty(0, np.uint64), *_hashes(train, parts, part)])
+        distinct = np.unique(mine)
+        found[0] += len(mine) - len(distinct)
+        for place, path in enumerate(others, 1):
+            found[place] += sum(
+                int(np.isin(few, distinct).sum()) for few in _hashes(path, parts, part)
+            )
+    return found
+
+
+def _hashes(path: Path, parts: int, part: int) -> Iterator[Hashes]:
+    """The hashes of a file that end in the bits of `part`; `parts` is a power of two."""
+    with path.open("rb") as stream:
+        while len(hashes := np.fromfile(stream, np.uint64, HASHES)):
+            yield hashes[hashes & np.uint64(parts - 1) == part]

@@ -1,0 +1,120 @@
+"""Items made ahead of time: in order, bounded, errors in their place, no thread left behind."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+
+from nmtdeep.data.ahead import ahead
+
+
+def threads() -> list[str]:
+    return [one.name for one in threading.enumerate() if one.name.startswith("ahead")]
+
+
+def test_in_order_to_the_end_and_by_another_thread() -> None:
+    makers = set()
+
+    def items() -> Iterator[int]:
+        for number in range(20):
+            makers.add(threading.current_thread())
+            yield number
+
+    assert [one for one, _ in ahead(items(), depth=3)] == list(range(20))
+    assert len(makers) == 1
+    assert threading.current_thread() not in makers
+    assert threads() == []
+
+
+def test_no_more_are_made_than_asked_for() -> None:
+    made: list[int] = []
+    waiting = threading.Semaphore(0)
+
+    def items() -> Iterator[int]:
+        for number in count():
+            made.append(number)
+            waiting.release()
+            yield number
+
+    feed = ahead(items(), depth=3)
+    assert next(feed)[0] == 0
+    for _ in range(4):  # the one that was taken and three more; each announces itself
+        assert waiting.acquire(timeout=10)
+    assert not waiting.acquire(timeout=0.05)
+    assert made == [0, 1, 2, 3]
+    feed.close()
+    assert threads() == []
+
+
+def test_an_error_comes_when_it_is_its_turn() -> None:
+    def items() -> Iterator[int]:
+        yield 0
+        yield 1
+        raise ValueError("the third")
+
+    taken = []
+    with pytest.raises(ValueError, match="the third"):
+        for one, _ in ahead(items(), depth=5):
+            taken.append(one)
+    assert taken == [0, 1]
+    assert threads() == []
+
+
+def test_waiting_is_what_the_taker_waits() -> None:
+    released = threading.Event()
+
+    def items() -> Iterator[int]:
+        yield 0
+        released.wait(10)
+        yield 1
+        yield 2
+
+    feed = ahead(items(), depth=2)
+    next(feed)
+    timer = threading.Timer(0.2, released.set)
+    timer.start()
+    _, waited = next(feed)
+    assert waited > 0.1
+    time.sleep(0.05)  # the third is made meanwhile
+    assert next(feed)[1] < 0.1
+    feed.close()
+
+
+def leave_by_break() -> None:
+    for _ in ahead(count(), depth=2):
+        assert threads()
+        break
+
+
+def leave_by_error() -> None:
+    for _ in ahead(count(), depth=2):
+        raise KeyError
+
+
+def test_the_thread_ends_however_the_loop_is_left() -> None:
+    leave_by_break()
+    assert threads() == []
+    try:
+        leave_by_error()
+    except KeyError:
+        # The traceback still holds the frame of the loop.
+        assert threads() == []
+    feed = ahead(count(), depth=2)
+    assert next(feed)[0] == 0
+    del feed
+    assert threads() == []
+
+
+def test_the_thread_is_prepared_before_the_first_item() -> None:
+    order: list[str] = []
+
+    def items() -> Iterator[None]:
+        order.append("item")
+        yield
+
+    list(ahead(items(), depth=1, begin=lambda: order.append("begin")))
+    assert order == ["begin", "item"]

@@ -1,0 +1,216 @@
+"""An epoch in windows: every sentence once, exact resuming, the plan of the whole in one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice, pairwise
+from threading import Event
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nmtdeep.data import windows
+from nmtdeep.data.batching import Share, updates
+from nmtdeep.data.corpus import Longest, MonolingualCorpus, ParallelCorpus
+from nmtdeep.data.windows import Epoch, Place
+from nmtdeep.errors import CheckpointError, UserError
+from nmtdeep.training import feed
+from nmtdeep.training.distributed import ALONE, Crew
+from nmtdeep.training.feed import Upcoming, upcoming
+from nmtdeep.training.state import Progress
+
+BUDGETS = {"group_tokens": 40, "tokens_per_update": 90}
+
+
+def corpus(lengths: np.ndarray) -> ParallelCorpus:
+    """Sentences of these lengths, `(2, sentences)`; their ids are 2, 3, ..."""
+    offsets = np.cumsum(np.pad(lengths, ((0, 0), (1, 0))), axis=1).astype(np.int64)
+    sides = [MonolingualCorpus(np.arange(ends[-1]).astype(np.uint16), ends) for ends in offsets]
+    return ParallelCorpus(*sides)
+
+
+def random_lengths(sentences: int) -> np.ndarray:
+    return np.random.default_rng(sentences).integers(1, 12, (2, sentences))
+
+
+@given(st.integers(1, 90), st.integers(1, 20), st.integers(1, 40), st.integers(0, 3))
+@settings(max_examples=60, deadline=None)
+def test_each_sentence_once_an_epoch(count: int, block: int, size: int, number: int) -> None:
+    lengths = random_lengths(count)
+    epoch = Epoch(corpus(lengths), 1, number, sentences=size, block=block)
+    seen: list[int] = []
+    for place in range(len(epoch)):
+        window = epoch.window(place, **BUDGETS)
+        assert np.array_equal(window.lengths, lengths[:, window.indices])
+        assert len(window.indices) < size + 2 * block
+        flat = [one for update in window.updates for group in update for one in group.tolist()]
+        assert sorted(flat) == list(range(len(window.indices)))
+        # Blocks are whole: whoever is in the window brings the whole block.
+        blocks = {one // block for one in window.indices.tolist()}
+        whole = [one for one in range(count) if one // block in blocks]
+        assert window.indices.tolist() == whole
+        longest = window.indices[lengths[:, window.indices].max(axis=0).argmax()]
+        assert window.longest == (longest + 1, lengths[:, longest].max())
+        seen += window.indices.tolist()
+    assert sorted(seen) == list(range(count))
+
+
+def test_a_corpus_of_one_window_has_the_plan_of_the_whole() -> None:
+    lengths = random_lengths(100)
+    for number in (0, 3):
+        epoch = Epoch(corpus(lengths), 5, number, sentences=100, block=7)
+        assert len(epoch) == 1
+        window = epoch.window(0, **BUDGETS)
+        assert window.indices.tolist() == list(range(100))
+        whole = updates(lengths.astype(np.int32), seed=5, epoch=number, **BUDGETS)
+        assert plain(window.updates) == plain(whole)
+        # What released versions drew: the generator of the pair, without a window.
+        assert np.array_equal(
+            np.random.default_rng((5, number)).permutation(9),
+            np.random.default_rng((5, number, 0)).permutation(9),
+        )
+
+
+def plain(plan: Any) -> list[list[list[int]]]:
+    return [[group.tolist() for group in update] for update in plan]
+
+
+def test_windows_hold_other_blocks_in_other_epochs_and_in_no_order_of_the_corpus() -> None:
+    epochs = [Epoch(corpus(random_lengths(400)), 1, one, sentences=100, block=5) for one in (0, 1)]
+    sets = []
+    for epoch in epochs:
+        found = [epoch.window(number, **BUDGETS) for number in range(len(epoch))]
+        assert [len(window.indices) for window in found] == [100] * 4
+        assert len({str(plain(window.updates)) for window in found}) == 4
+        sets.append([frozenset(window.indices.tolist()) for window in found])
+        for window in found:
+            # A contiguous quarter would have 99 neighbours, drawn blocks have about 80 + 20 / 4.
+            neighbours = np.diff(window.indices) == 1
+            assert 80 <= neighbours.sum() < 95
+            assert window.indices.max() - window.indices.min() > 200
+    assert not set(sets[0]) & set(sets[1])
+
+
+def test_a_place_at_the_end_of_a_window_is_the_start_of_the_next() -> None:
+    epoch = Epoch(corpus(random_lengths(30)), 1, 4, sentences=10, block=5)
+    assert len(epoch) == 3
+    assert epoch.turned(Place(4, 6, 0, 0), 7) == Place(4, 6, 0, 0)
+    assert epoch.turned(Place(4, 7, 0, 0), 7) == Place(4, 7, 1, 7)
+    assert epoch.turned(Place(4, 11, 1, 7), 4) == Place(4, 11, 2, 11)
+    assert epoch.turned(Place(4, 12, 2, 11), 1) == Place(5)
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows of few sentences; `Epoch` has the defaults that it was defined with."""
+    monkeypatch.setattr(Epoch.__init__, "__defaults__", (12, 4))
+
+
+def stream(run: Any, progress: Progress, count: int, crew: Crew = ALONE) -> list[tuple]:
+    changes = {"batches": {"tokens_per_update": 300, "group_tokens": 200, "max_tokens": 150}}
+    values = {**run.recipe.model_dump(), "training": changes}
+    recipe = type(run.recipe).model_validate(values)
+    coming = upcoming(recipe, run.data, run.path, progress, torch.device("cpu"), crew)
+    return [
+        ([(number, batch.source.tolist()) for number, batch in one.share.batches], one.place)
+        for one in islice(coming, count)
+    ]
+
+
+@pytest.mark.usefixtures("small")
+def test_resuming_anywhere_gives_the_tail_and_plans_no_window_before(
+    tiny_run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = stream(tiny_run, Progress(), 40)
+    places = [place for _, place in whole]
+    assert {place.window for place in places} == {0, 1, 2, 3, 4}
+    assert places[-1].epoch >= 1
+    for before, after in pairwise(places):
+        assert after > before
+    sources = [row for batches, place in whole for _, batch in batches for row in batch]
+    assert len(sources) > 50
+    planned: list[tuple[int, int]] = []
+    original = Epoch.window
+
+    def noted(self: Epoch, number: int, **budgets: int) -> Any:
+        planned.append((self.number, number))
+        return original(self, number, **budgets)
+
+    monkeypatch.setattr(windows.Epoch, "window", noted)
+    for done, place in enumerate(places, 1):
+        state = Progress(update=done).moved(place).to_json()
+        planned.clear()
+        assert stream(tiny_run, Progress.from_json(state), 40 - done) == whole[done:]
+        assert planned[:1] in ([], [(place.epoch, place.window)])
+
+
+@pytest.mark.usefixtures("small")
+def test_several_processes_have_the_updates_of_one_and_resume_as_many_or_as_few(
+    tiny_run: Any,
+) -> None:
+    whole = stream(tiny_run, Progress(), 30)
+    for size in (2, 3):
+        progress = Progress(update=9).moved(whole[8][1])
+        parts = [stream(tiny_run, progress, 21, Crew(rank, size)) for rank in range(size)]
+        for shares, (batches, place) in zip(zip(*parts, strict=True), whole[9:], strict=True):
+            assert {one for _, one in shares} == {place}
+            assert sorted(batch for mine, _ in shares for batch in mine) == sorted(batches)
+
+
+def test_checkpoints_of_older_versions_load() -> None:
+    state = Progress(update=7, epoch=2, next_in_epoch=3).to_json()
+    for name in ("window", "before_window"):
+        del state[name]
+    assert Progress.from_json(state).place == Place(2, 3, 0, 0)
+    del state["epoch"]
+    with pytest.raises(CheckpointError, match="no 'epoch'"):
+        Progress.from_json(state)
+
+
+@pytest.mark.usefixtures("small")
+def test_a_place_without_windows_is_counted_from_the_start_of_the_epoch(tiny_run: Any) -> None:
+    whole = stream(tiny_run, Progress(), 16)
+    for done in (1, 6, 11):
+        place = whole[done - 1][1]._replace(window=0, before_window=0)
+        assert stream(tiny_run, Progress().moved(place), 16 - done) == whole[done:]
+
+
+def test_the_longest_sentence_is_found_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths = np.array([[3, 1, 7, 2, 2, 9, 1], [1, 5, 1, 9, 2, 1, 9]])
+    for chunk in (1, 2, 3, 100):
+        monkeypatch.setattr("nmtdeep.data.corpus.CHUNK", chunk)
+        assert corpus(lengths).longest() == Longest(4, 9)
+    assert corpus(lengths[:, :0]).longest() == Longest(0, 0)
+
+
+@pytest.mark.usefixtures("small")
+def test_a_sentence_too_long_is_named_by_its_number_in_the_corpus(tiny_run: Any) -> None:
+    longest = tiny_run.data.corpus("train").longest()
+    changes = {"batches": {"max_tokens": longest.tokens - 1}}
+    values = {**tiny_run.recipe.model_dump(), "training": changes}
+    recipe = type(tiny_run.recipe).model_validate(values)
+    coming = upcoming(recipe, tiny_run.data, tiny_run.path, Progress(), torch.device("cpu"), ALONE)
+    with pytest.raises(UserError, match=f"sentence {longest.sentence} has {longest.tokens} tokens"):
+        list(islice(coming, 100))
+
+
+def test_whoever_leaves_waits_for_no_segmentation(
+    tiny_run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, begun = [], Event()
+
+    def slow(*arguments: Any) -> Iterator[Upcoming]:
+        yield Upcoming(Share([], 0, 0, 0), Place())
+        begun.set()
+        told.append(arguments[-1].wait(20))
+
+    monkeypatch.setattr(feed, "_updates", slow)
+    cpu = torch.device("cpu")
+    for _ in upcoming(tiny_run.recipe, tiny_run.data, tiny_run.path, Progress(), cpu, ALONE):
+        assert begun.wait(20)
+        break
+    assert told == [True]

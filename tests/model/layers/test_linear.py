@@ -1,0 +1,92 @@
+"""Linear maps through oneDNN against torch's own."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.testing import assert_close
+
+from nmtdeep.model.layers import linear as module
+from nmtdeep.model.layers.linear import Linear, linear
+
+SHAPES = pytest.mark.parametrize("shape", [(7,), (2, 5), (3, 1), (0,)], ids=str)
+onednn = pytest.mark.skipif(not module._has_onednn, reason="this torch has no oneDNN")
+
+
+def drawn(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    generator = torch.Generator().manual_seed(len(shape))
+    return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype).requires_grad_()
+
+
+def with_gradients(y: Tensor, *given: Tensor) -> tuple[Tensor, ...]:
+    towards = torch.linspace(-1, 1, y.numel()).view(y.shape).to(y.dtype)
+    return y, *torch.autograd.grad(y, given, towards)
+
+
+@SHAPES
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_values_and_gradients_are_torchs(
+    shape: tuple[int, ...], relu: bool, dtype: torch.dtype
+) -> None:
+    given = drawn(*shape, 33, dtype=dtype), drawn(18, 33, dtype=dtype), drawn(18, dtype=dtype)
+    exact = [one.detach().double().requires_grad_() for one in given]
+    y = F.linear(*exact)
+    expected = with_gradients(y.relu() if relu else y, *exact)
+    for one, other in zip(with_gradients(linear(*given, relu=relu), *given), expected, strict=True):
+        assert one.dtype == dtype
+        assert_close(one.double(), other, rtol=1e-5, atol=1e-5)
+
+
+@onednn
+def test_fp32_and_bf16_go_through_onednn(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object) -> Tensor:
+        raise AssertionError("torch's own product")
+
+    monkeypatch.setattr(F, "linear", fail)
+    layer = Linear(4, 3)
+    layer(torch.ones(2, 4))
+    if torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            layer(torch.ones(2, 4))
+    with pytest.raises(AssertionError, match="torch's own"):
+        layer.double()(torch.ones(2, 4).double())
+
+
+def test_without_onednn_torchs_own_product_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, weight = drawn(5, 6), drawn(2, 6)
+    expected = with_gradients(linear(x, weight), x, weight)
+    monkeypatch.setattr(module, "_has_onednn", False)
+    assert_close(with_gradients(linear(x, weight), x, weight), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("relu", [False, True])
+def test_autocast_rounds_what_goes_in_and_what_comes_out(relu: bool) -> None:
+    given = drawn(4, 6, 32), drawn(16, 32), drawn(16)
+    exact = [one.detach().bfloat16().double().requires_grad_() for one in given]
+    y = F.linear(*exact)
+    expected = with_gradients(y.relu() if relu else y, *exact)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = linear(*given, relu=relu)
+    assert y.dtype == torch.bfloat16
+    assert_close(y.double(), expected[0], rtol=2**-8, atol=2**-8)
+    for one, other in zip(with_gradients(y, *given)[1:], expected[1:], strict=True):
+        assert one.dtype == torch.float32
+        assert_close(one.double(), other, rtol=2**-6, atol=2**-4)
+
+
+def test_rows_of_a_larger_weight_and_strided_input() -> None:
+    weight, x = drawn(12, 8), drawn(4, 6, 8)
+    part, every_other = weight[3:7], x[:, ::2].transpose(0, 1)
+    expected = with_gradients(F.linear(every_other, part), x, weight)
+    assert_close(
+        with_gradients(linear(every_other, part), x, weight), expected, rtol=1e-5, atol=1e-5
+    )
+
+
+def test_only_wanted_gradients_are_computed() -> None:
+    weight = drawn(3, 4)
+    y = linear(torch.ones(2, 4), weight)
+    assert_close(torch.autograd.grad(y.sum(), weight)[0], torch.full((3, 4), 2.0))

@@ -1,0 +1,62 @@
+"""Packed linear maps against the plain product."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.testing import assert_close
+
+from nmtdeep.model.layers.packed import PackedLinear, QuantisedLinear
+
+SHAPES = [(1, 8), (3, 8), (2, 5, 8)]
+
+
+def random(*shape: int, seed: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize(("bias", "relu"), [(True, False), (False, False), (True, True)])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize(("dtype", "error"), [(torch.float32, 1e-6), (torch.bfloat16, 0.02)])
+def test_packed_is_the_product(
+    dtype: torch.dtype, error: float, shape: tuple[int, ...], bias: bool, relu: bool
+) -> None:
+    weight, b = random(11, 8, seed=1).to(dtype), random(11, seed=2).to(dtype) if bias else None
+    if not PackedLinear.supports(weight):
+        pytest.skip("not with this torch or processor")
+    x = random(*shape, seed=3).to(dtype)
+    expected = F.linear(x.double(), weight.double(), None if b is None else b.double())
+    expected = expected.relu() if relu else expected
+    found = PackedLinear(weight, b, relu=relu)(x)
+    assert found.dtype == dtype
+    assert_close(found.double(), expected, rtol=error, atol=error)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_int8_is_within_the_rounding_of_its_numbers(shape: tuple[int, ...], bias: bool) -> None:
+    weight, b = random(11, 8, seed=1), random(11, seed=2) if bias else None
+    weight[3] *= 100  # has a scale of its own
+    weight[4] = 0
+    if not QuantisedLinear.supports(weight):
+        pytest.skip("not with this torch")
+    x = random(*shape, seed=3)
+    # Each weight is off by half a step at most, so is each input; the products of both are too.
+    weight_step = weight.abs().amax(dim=1) / 127
+    x_step = (x.amax().clamp(min=0) - x.amin().clamp(max=0)) / (255 if VNNI else 127)
+    bound = (
+        x.abs().sum(dim=-1)[..., None] * weight_step / 2
+        + weight.abs().sum(dim=1) * x_step / 2
+        + 8 * weight_step * x_step / 4
+    )
+    exact = F.linear(x, weight, b)
+    off = (QuantisedLinear(weight, b)(x) - exact).abs()
+    assert (off <= bound + 1e-5).all()
+    off = (QuantisedLinear(weight, b, relu=True)(x) - exact.relu()).abs()
+    assert (off <= bound + 1e-5).all()
+    assert off.max() > 0
+
+
+VNNI = getattr(torch.cpu, "_is_vnni_supported", lambda: False)()

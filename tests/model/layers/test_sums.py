@@ -1,0 +1,80 @@
+"""Sums of earlier outputs and their gradients against the formula, summed by autograd."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+import torch
+from torch import Tensor
+from torch.testing import assert_close
+
+from nmtdeep.model.layers.sums import Sums
+
+OUTPUTS, SHAPE = 5, (2, 3, 4)
+EXACT = {"rtol": 0, "atol": 1e-12}
+
+
+def drawn(*shape: int, seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()
+
+
+def layer(read: Tensor, number: int) -> Tensor:
+    return torch.sin((number + 1) * read)
+
+
+def ours(x: Tensor, weights: Tensor, window: int, used: list[int]) -> Tensor:
+    """Outputs that each read those below, and the sum of the reads in `used`."""
+    sums = Sums(OUTPUTS, x)
+    token = sums.add(x, sums.start())
+    reads = []
+    for row in range(OUTPUTS):
+        reads.append(sums.read(weights[row, max(0, row + 1 - window) : row + 1], token))
+        if row + 1 < OUTPUTS:
+            token = sums.add(layer(reads[-1], row), token)
+    return sum(reads[row].square().sum() for row in used)
+
+
+def formula(x: Tensor, weights: Tensor, window: int, used: list[int]) -> Tensor:
+    outputs, reads = [x], []
+    for row in range(OUTPUTS):
+        seen = range(max(0, row + 1 - window), row + 1)
+        reads.append(sum(weights[row, k] * outputs[k] for k in seen))
+        outputs.append(layer(reads[-1], row))
+    return sum(reads[row].square().sum() for row in used)
+
+
+@pytest.mark.parametrize("features", [1, SHAPE[-1]])
+@pytest.mark.parametrize("window", [1, 2, OUTPUTS])
+@pytest.mark.parametrize("used", [[4], [2], [0, 3], [0, 1, 2, 3, 4]], ids=str)
+def test_values_and_gradients_are_the_formulas(features: int, window: int, used: list[int]) -> None:
+    given = drawn(*SHAPE, seed=1), drawn(OUTPUTS, OUTPUTS, features, seed=2)
+    one, other = ours(*given, window, used), formula(*given, window, used)
+    assert_close(one, other, **EXACT)
+    expected = torch.autograd.grad(other, given)
+    assert_close(torch.autograd.grad(one, given, retain_graph=True), expected, **EXACT)
+    # A second pass through the same graph knows nothing of the first.
+    assert_close(torch.autograd.grad(one, given), expected, **EXACT)
+
+
+def test_fixed_weights_and_a_fixed_input() -> None:
+    x, weights = drawn(*SHAPE, seed=1), drawn(OUTPUTS, OUTPUTS, 1, seed=2)
+    (for_x,) = torch.autograd.grad(ours(x, weights.detach(), OUTPUTS, [4]), x)
+    (for_weights,) = torch.autograd.grad(ours(x.detach(), weights, OUTPUTS, [4]), weights)
+    expected = torch.autograd.grad(formula(x, weights, OUTPUTS, [4]), (x, weights))
+    assert_close((for_x, for_weights), expected, **EXACT)
+
+
+def test_nothing_outlives_the_graph() -> None:
+    gc.disable()
+    try:
+        sums = Sums(2, x := drawn(*SHAPE, seed=1))
+        token = sums.add(x, sums.start())
+        sums.read(torch.ones(1, 1).double(), token).sum().backward()
+        gone = weakref.ref(sums)
+        del sums, token
+        assert gone() is None
+    finally:
+        gc.enable()
