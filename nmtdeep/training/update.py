@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -96,28 +98,22 @@ def train_update(
     Raises:
         DivergenceError: if loss or gradients are not finite, naming update and parameter.
     """
-    device = model.output.weight.device
-    sums = torch.zeros(2, dtype=torch.float64, device=device)
     model.train()
     model.keep("all" if settings.checkpoint_activations == "none" else "input")
-    for number, batch in share.batches:
-        torch.manual_seed(seed_for(settings.seed, update, number))
-        found = (
-            shards(batch)
-            if shards
-            else batch_loss(
-                model,
-                batch,
-                smoothing=settings.label_smoothing,
-                dtype=dtype,
-                regulariser=settings.regulariser,
-            )
+    if shards:
+        loss_of: Callable[[Batch], Loss] = shards
+    else:
+        loss_of = partial(
+            batch_loss,
+            model,
+            smoothing=settings.label_smoothing,
+            dtype=dtype,
+            regulariser=settings.regulariser,
         )
-        scaler.scale(found.smoothed / share.target_tokens).backward()
-        sums += torch.stack((found.smoothed.detach(), found.nll))
+    sums = _backward(loss_of, scaler, share, model.output.weight.device, settings.seed, update)
     if shards:
         for _ in range(share.passes - len(share.batches)):
-            (0.0 * shards(idle(device)).smoothed).backward()
+            (0.0 * shards(idle(sums.device)).smoothed).backward()
     gradients = _gradients(model, crew, summed=shards is not None)
     crew.add([sums])
     for group in optimiser.param_groups:
@@ -145,6 +141,24 @@ def train_update(
         gradient_norm=length,
         skipped=not finite,
     )
+
+
+def _backward(
+    loss_of: Callable[[Batch], Loss],
+    scaler: torch.amp.GradScaler,
+    share: Share,
+    device: torch.device,
+    seed: int,
+    update: int,
+) -> Tensor:
+    """Gradients of this process's batches into the parameters; its sums, smoothed and nll."""
+    sums = torch.zeros(2, dtype=torch.float64, device=device)
+    for number, batch in share.batches:
+        torch.manual_seed(seed_for(seed, update, number))
+        found = loss_of(batch)
+        scaler.scale(found.smoothed / share.target_tokens).backward()  # type: ignore[no-untyped-call]
+        sums += torch.stack((found.smoothed.detach(), found.nll))
+    return sums
 
 
 def _step(optimiser: Any, scaler: torch.amp.GradScaler, overflow: Tensor) -> None:
