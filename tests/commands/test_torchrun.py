@@ -62,7 +62,7 @@ def test_torchrun_is_processes_and_deaths_are_named(nmtdeep, pair, tmp_path):
     assert f"rank 1 of 2 on {socket.gethostname()}: killed, stopped or cut off" in first.err
     assert "the last checkpoint is whole, and the same command goes on from there" in first.err
     assert (run / "checkpoint_last").readlink() == Path("checkpoint_3")
-    left = {1: Interrupt(f"{TRAINEE}:train_update", 3, "term")}
+    left = {0: Interrupt(f"{TRAINEE}:train_update", 3, "term")}
     first, second = together(nmtdeep, run, interrupts=left)
     assert (first.code, second.code) == (143, 0), first.err
     first, second = together(nmtdeep, run)
