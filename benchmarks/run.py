@@ -177,6 +177,7 @@ def measurements(
     yield [
         *("training.py", *on_data, *shape),
         *("--tokens", str(sizes.tokens), "--updates", str(sizes.updates)),
+        *(["--processes", "2"] if sizes is CPU else []),
     ]
     yield [
         *("curves.py", *on_data, "--shape", curve, "--tokens", str(sizes.tokens)),

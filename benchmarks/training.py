@@ -12,14 +12,19 @@ turn. Before any timing, loss and gradients of all are compared (no dropout).
 On a machine that others use too, wall-clock time says little, and threads that wait for each other
 suffer most: read the ratio of CPU time there, with --threads 1, where no waiting counts as work.
 
+With --processes N, nmtdeep train with N processes that share the threads takes its turns too, timed
+by its own log.
+
 Two bounds: the products of all weights alone at the model's own shapes, timed in the same turns;
 and the floor, operations over the measured rate of one large matrix product or bytes over the
 measured rate of one large copy, whichever takes longer.
 """
 
 import argparse
+import math
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -50,6 +55,7 @@ from nmtdeep.data.corpus import RECIPE_FILE, DataDirectory
 
 WARM_UP = 1  # updates of each contender before its memory is looked at
 OURS, PRODUCTS, BEST = "nmtdeep", "products alone", "best peer"
+TOGETHER = "nmtdeep, several processes"
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 TOLERANCE = 1e-4  # of loss and gradients in fp32
 
@@ -62,6 +68,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--shape", type=naive.Shape.parse, default="256/1024/4/6+6")
     parser.add_argument("--tokens", type=int, default=4096, help="padded tokens of an update")
     parser.add_argument("--norm", choices=("pre_norm", "post_norm"), default="post_norm")
+    parser.add_argument(
+        "--processes", type=int, default=1, help="also time nmtdeep train with so many processes"
+    )
     parser.add_argument("--only", nargs="+", metavar="PEER", help="these peers (default: all)")
     add_options(parser, repeats=5)
     return parser.parse_args()
@@ -82,6 +91,7 @@ def measure(
     dtype: torch.dtype,
     *,
     others: dict[str, Peer],
+    together: Callable[[], float] | None,
     device: torch.device,
     repeats: int,
 ) -> Measured:
@@ -103,12 +113,18 @@ def measure(
         for _, batch in zip(range(WARM_UP), work.batches(device), strict=False):
             step(batch)
         memory[name] = peak_increase(turn(name, step), device)
+    # Two whose seconds are not those of their turn: the products are computed from a few of each
+    # shape, and several processes need time to start.
     alone: list[Spent] = []
+    crew: list[Spent] = []
     runs = {name: turn(name, step) for name, step in steps.items()}
     runs[PRODUCTS] = lambda: alone.append(products_alone(ours, work, dtype))
+    if together:
+        runs[TOGETHER] = lambda: crew.append(Spent(work.target_tokens / together(), math.nan))
     turns = take_turns(runs, repeats=repeats, device=device)
-    # The products of a turn are computed from a few of each shape.
     turns.spent[PRODUCTS] = alone
+    if together:
+        turns.spent[TOGETHER] = crew
     return Measured(turns, memory, losses)
 
 
@@ -128,6 +144,8 @@ def report(found: Measured, work: Work, cost: Cost, rates: Rates, title: str) ->
         ratios = ("", "")
         if name != OURS:
             ratios = tuple(spread(turns.ratios([name], OURS, clock)) for clock in Spent._fields)
+        if name == TOGETHER:
+            ratios = (ratios[0], "")
         seconds = turns.median(name)
         table.add_row(
             name,
@@ -137,17 +155,33 @@ def report(found: Measured, work: Work, cost: Cost, rates: Rates, title: str) ->
             megabytes(found.memory[name]) if name in found.memory else "",
             f"{found.losses[name]:.3f}" if name in found.losses else "",
         )
-    others = [name for name in turns.spent if name not in (OURS, PRODUCTS)]
+    others = [name for name in turns.spent if name not in (OURS, PRODUCTS, TOGETHER)]
     if others:
         best = (spread(turns.ratios(others, OURS, clock)) for clock in Spent._fields)
         table.add_row(BEST, "", *best, style="bold")
+    if others and TOGETHER in turns.spent:
+        table.add_row(
+            f"{TOGETHER}, over it", "", spread(turns.ratios(others, TOGETHER)), style="bold"
+        )
     return table
+
+
+def trained(options: argparse.Namespace, precision: str, processes: int = 1) -> dict[str, float]:
+    """What the procedure behind nmtdeep train logs of as many updates as a turn has."""
+    overrides = [*short(options.updates), f"training.precision={precision}"]
+    overrides += [f"training.batches.max_tokens={options.tokens // processes}"]
+    recipe = our_recipe(options, overrides)
+    return second_half(recipe, options.data, processes=processes, device=options.device)
+
+
+def speed(options: argparse.Namespace, precision: str) -> float:
+    """Target tokens per second of several processes that share the threads."""
+    return trained(options, precision, options.processes)["tokens_per_second"]
 
 
 def waiting(options: argparse.Namespace, precision: str) -> str:
     """What the procedure behind nmtdeep train says of itself: its speed, its wait for data."""
-    overrides = (*short(options.updates), f"training.precision={precision}")
-    record = second_half(our_recipe(options, overrides), options.data, device=options.device)
+    record = trained(options, precision)
     return (
         f"nmtdeep train, {precision}: {record['tokens_per_second']:,.0f} target tokens/s, "
         f"{record['padding']:.1%} padding, {record['wait']:.2%} of the time waiting for data"
@@ -195,8 +229,16 @@ def main() -> None:
     for precision in chosen:
         dtype = DTYPES[precision]
         rates = measured_rates(device, dtype)
+        together = partial(speed, options, precision) if options.processes > 1 else None
         found = measure(
-            recipe, types, work, dtype, others=others, device=device, repeats=options.repeats
+            recipe,
+            types,
+            work,
+            dtype,
+            others=others,
+            together=together,
+            device=device,
+            repeats=options.repeats,
         )
         title = f"training, {precision}; {options.repeats} turns; the machine: {rates}"
         console.print(report(found, work, cost, rates, title))
