@@ -61,13 +61,13 @@ def add_options(parser: argparse.ArgumentParser, *, repeats: int) -> None:
     )
 
 
-def chosen_device(options: argparse.Namespace) -> torch.device:
+def chosen_device(options: argparse.Namespace, *, keeps_memory: bool = True) -> torch.device:
     """The device of these options; their threads take effect.
 
-    The process keeps freed memory as the command nmtdeep does. Its peers share the process and
-    profit as well, which no user of theirs would.
+    The process keeps freed memory as the command nmtdeep does, unless it is a peer's own. Peers
+    that share the process profit as well, which no user of theirs would.
     """
-    if not options.plain_malloc:
+    if keeps_memory and not options.plain_malloc:
         keep_memory()
     if options.threads:
         torch.set_num_threads(options.threads)

@@ -122,7 +122,8 @@ def open_translator(
     folder: Path, *, device: torch.device, compute: str, threads: int, at_once: int = 1
 ) -> ctranslate2.Translator:
     """The converted model in `folder`, `at_once` batches at a time on `threads` threads in all."""
-    return ctranslate2.Translator(
+    everything = torch.get_num_threads()
+    translator = ctranslate2.Translator(
         str(folder),
         device=device.type,
         device_index=device.index or 0,
@@ -130,6 +131,9 @@ def open_translator(
         inter_threads=at_once,
         intra_threads=max(1, threads // at_once),
     )
+    # It sets the number of OpenMP threads of the whole process, torch's too.
+    torch.set_num_threads(everything)
+    return translator
 
 
 def translate(

@@ -3,11 +3,12 @@
     python benchmarks/training.py --data DIR [--updates N] [--repeats N] [--precision fp32]
 
 DIR is a data directory of nmtdeep preprocess; for the usual figures Multi30k with recipe
-multi30k-en-de and text.bpe.merges=8000. In one process, nmtdeep's own update, the two variants of
+multi30k-en-de and text.bpe.merges=8000. nmtdeep's own update, the two variants of
 benchmarks/naive.py, torch's nn.Transformer and Hugging Face's MarianMT (both of its attention
 kernels; extra [benchmark]) take turns on the same batches, from the same weights, with the same
-dropout, smoothing and learning rate, each collating its batches itself. Ratios are formed within a
-turn. Before any timing, loss and gradients of all are compared (no dropout).
+dropout, smoothing and learning rate, each collating its batches itself, each in a process of its
+own. Ratios are formed within a turn. Before any timing, loss and gradients of all are compared (no
+dropout).
 
 On a machine that others use too, wall-clock time says little, and threads that wait for each other
 suffer most: read the ratio of CPU time there, with --threads 1, where no waiting counts as work.
@@ -24,14 +25,13 @@ import argparse
 import math
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import naive
 import torch
+from apart import Apart
 from contenders import (
-    Peer,
     Step,
     adapt,
     build_ours,
@@ -42,7 +42,7 @@ from contenders import (
 )
 from floor import Rates, measured_rates, products_alone, utilisation
 from machine import add_options, chosen_device, machine
-from memory import megabytes, peak_increase
+from memory import megabytes
 from processes import second_half, short
 from rich.console import Console
 from rich.table import Table
@@ -52,8 +52,8 @@ from work import Cost, Work, training_cost
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data import batching
 from nmtdeep.data.corpus import RECIPE_FILE, DataDirectory
+from nmtdeep.model.transformer import Transformer
 
-WARM_UP = 1  # updates of each contender before its memory is looked at
 OURS, PRODUCTS, BEST = "nmtdeep", "products alone", "best peer"
 TOGETHER = "nmtdeep, several processes"
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -84,48 +84,64 @@ class Measured(NamedTuple):
     losses: dict[str, float]
 
 
+def contender(
+    options: argparse.Namespace, name: str, precision: str
+) -> tuple[torch.device, Callable[[], float]]:
+    """One of them in this process: its device, and its turn, which returns the last loss."""
+    device = chosen_device(options, keeps_memory=name == OURS)
+    data, recipe = DataDirectory.open(options.data), our_recipe(options)
+    ours = build_ours(recipe, len(data.pipeline.target.vocabulary), device)
+    dtype = DTYPES[precision]
+    step: Step
+    if name == OURS:
+        step = our_step(recipe, ours, dtype)
+    else:
+        step = peer_step(recipe, peers(recipe)[name], ours, dtype)
+        del ours
+    work = Work.choose(data.corpus("train"), tokens=options.tokens, updates=options.updates)
+
+    def turn() -> float:
+        for batch in work.batches(device):
+            found = step(batch)
+        return float(found)
+
+    return device, turn
+
+
 def measure(
-    recipe: Recipe,
-    types: int,
+    options: argparse.Namespace,
+    precision: str,
+    names: Sequence[str],
     work: Work,
-    dtype: torch.dtype,
-    *,
-    others: dict[str, Peer],
-    together: Callable[[], float] | None,
-    device: torch.device,
-    repeats: int,
+    model: Transformer,
 ) -> Measured:
-    ours = build_ours(recipe, types, device)
-    steps = {name: peer_step(recipe, peer, ours, dtype) for name, peer in others.items()}
-    steps = {OURS: our_step(recipe, ours, dtype), **steps}
-    losses: dict[str, float] = {}
-
-    def turn(name: str, step: Step) -> Callable[[], None]:
-        def run() -> None:
-            for batch in work.batches(device):
-                found = step(batch)
-            losses[name] = float(found)
-
-        return run
-
-    memory = {}
-    for name, step in steps.items():
-        for _, batch in zip(range(WARM_UP), work.batches(device), strict=False):
-            step(batch)
-        memory[name] = peak_increase(turn(name, step), device)
+    """All contenders in turns; `model` has the products of the floor."""
+    apart = {name: Apart(contender, options, name, precision) for name in names}
     # Two whose seconds are not those of their turn: the products are computed from a few of each
     # shape, and several processes need time to start.
     alone: list[Spent] = []
     crew: list[Spent] = []
-    runs = {name: turn(name, step) for name, step in steps.items()}
-    runs[PRODUCTS] = lambda: alone.append(products_alone(ours, work, dtype))
-    if together:
-        runs[TOGETHER] = lambda: crew.append(Spent(work.target_tokens / together(), math.nan))
-    turns = take_turns(runs, repeats=repeats, device=device)
-    turns.spent[PRODUCTS] = alone
-    if together:
-        turns.spent[TOGETHER] = crew
-    return Measured(turns, memory, losses)
+
+    def products() -> None:
+        alone.append(products_alone(model, work, DTYPES[precision]))
+
+    def together() -> None:
+        speed = trained(options, precision, options.processes)["tokens_per_second"]
+        crew.append(Spent(work.target_tokens / speed, math.nan))
+
+    runs: dict[str, Callable[[], None]] = {**apart, PRODUCTS: products}
+    if options.processes > 1:
+        runs[TOGETHER] = together
+    take_turns(runs, repeats=options.repeats)
+    for one in apart.values():
+        one.close()
+    spent = {name: [done.spent for done in one.turns] for name, one in apart.items()}
+    spent |= {PRODUCTS: alone} | ({TOGETHER: crew} if crew else {})
+    return Measured(
+        Turns(spent),
+        {name: one.memory for name, one in apart.items()},
+        {name: one.turns[-1].result for name, one in apart.items()},
+    )
 
 
 def report(found: Measured, work: Work, cost: Cost, rates: Rates, title: str) -> Table:
@@ -174,11 +190,6 @@ def trained(options: argparse.Namespace, precision: str, processes: int = 1) -> 
     return second_half(recipe, options.data, processes=processes, device=options.device)
 
 
-def speed(options: argparse.Namespace, precision: str) -> float:
-    """Target tokens per second of several processes that share the threads."""
-    return trained(options, precision, options.processes)["tokens_per_second"]
-
-
 def waiting(options: argparse.Namespace, precision: str) -> str:
     """What the procedure behind nmtdeep train says of itself: its speed, its wait for data."""
     record = trained(options, precision)
@@ -201,7 +212,7 @@ def our_recipe(options: argparse.Namespace, overrides: Sequence[str] = ()) -> Re
 
 def main() -> None:
     options = arguments()
-    device = chosen_device(options)
+    device = chosen_device(options, keeps_memory=False)
     console = Console(width=112, highlight=False)
     console.print(machine(device))
     data = DataDirectory.open(options.data)
@@ -227,23 +238,12 @@ def main() -> None:
     )
     chosen = tuple(DTYPES) if options.precision == "both" else (options.precision,)
     for precision in chosen:
-        dtype = DTYPES[precision]
-        rates = measured_rates(device, dtype)
-        together = partial(speed, options, precision) if options.processes > 1 else None
-        found = measure(
-            recipe,
-            types,
-            work,
-            dtype,
-            others=others,
-            together=together,
-            device=device,
-            repeats=options.repeats,
-        )
+        rates = measured_rates(device, DTYPES[precision])
+        found = measure(options, precision, [OURS, *others], work, model)
         title = f"training, {precision}; {options.repeats} turns; the machine: {rates}"
         console.print(report(found, work, cost, rates, title))
         seconds = found.turns.median(OURS)
-        console.print(f"{OURS}: {utilisation(cost, seconds, rates, device, dtype)}")
+        console.print(f"{OURS}: {utilisation(cost, seconds, rates, device, DTYPES[precision])}")
         console.print(waiting(options, precision))
 
 
