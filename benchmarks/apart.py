@@ -4,6 +4,7 @@ What one does to its process, such as where its memory comes from, is then nothi
 """
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
@@ -12,33 +13,33 @@ import torch
 from memory import peak_increase
 from turns import Spent, clocks, since
 
-Turn = Callable[[], float]
+Turn = Callable[[], Any]
 
 
 class Done(NamedTuple):
     """One turn: what it took, and what the contender returned."""
 
     spent: Spent
-    result: float
+    result: Any
 
 
 class Apart:
     """A contender that waits for its turns.
 
     Args:
-        make: a function of a module, called there with `arguments`; gives the device and what a
-            turn does.
+        make: a function of a module, called there with a stack that closes what it opens, and
+            `arguments`; gives the device and what a turn does. It warms up what needs it.
         arguments: can be pickled.
 
     Attributes:
-        memory: bytes at the peak of its first turn, beyond those held before it.
-        turns: those it has done, but for the first.
+        memory: bytes at the peak of a turn before all others, beyond those held before it.
+        turns: those it has done since.
     """
 
     def __init__(self, make: Callable[..., tuple[torch.device, Turn]], *arguments: Any) -> None:
         context = get_context("spawn")
         self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, make, *arguments), daemon=True)
+        self._process = context.Process(target=_serve, args=(theirs, make, *arguments))
         self._process.start()
         theirs.close()
         self.memory: int = self._connection.recv()
@@ -56,10 +57,17 @@ class Apart:
 
 
 def _serve(connection: Connection, make: Callable[..., Any], *arguments: Any) -> None:
-    device, turn = make(*arguments)
-    turn()
-    connection.send(peak_increase(turn, device))
-    while connection.recv():
-        started = clocks(device)
-        result = turn()
-        connection.send(Done(since(started, device=device), result))
+    with ExitStack() as stack:  # a process of multiprocessing never comes to its atexit
+        device, turn = make(stack, *arguments)
+        connection.send(peak_increase(turn, device))
+        while _wanted(connection):
+            started = clocks(device)
+            result = turn()
+            connection.send(Done(since(started, device=device), result))
+
+
+def _wanted(connection: Connection) -> bool:
+    try:
+        return bool(connection.recv())
+    except EOFError:  # whoever asked is gone
+        return False

@@ -25,10 +25,16 @@ OURS = "nmtdeep"
 
 
 class Contender(NamedTuple):
-    """Translates everything once."""
+    """Something that translates everything once.
+
+    Attributes:
+        open: gives it; the stack closes what it opened.
+        processes: that it starts for the work, if they are more than one.
+    """
 
     precision: str
-    run: Decode
+    open: Callable[[ExitStack], Decode]
+    processes: int = 1
 
 
 @dataclass(frozen=True)
@@ -56,23 +62,21 @@ class Task:
 
 
 def contenders(
-    task: Task, precisions: Sequence[str], processes: Sequence[int], stack: ExitStack
+    task: Task, precisions: Sequence[str], processes: Sequence[int]
 ) -> dict[str, Contender]:
-    """By name, nmtdeep first; `stack` closes what they opened."""
+    """By name, nmtdeep first."""
     found: dict[str, Contender] = {}
     for precision in precisions:
-        found |= dict(_ours(task, precision, processes, stack))
+        found |= dict(_ours(task, precision, processes))
         if installed("transformers") and task.post_norm and precision in DTYPES:
             found |= dict(_marian(task, precision))
         if installed("ctranslate2"):
-            found |= dict(_ctranslate2(task, precision, processes, stack))
+            found |= dict(_ctranslate2(task, precision, processes))
     return found
 
 
-def _ours(
-    task: Task, precision: str, processes: Sequence[int], stack: ExitStack
-) -> Iterator[tuple[str, Contender]]:
-    for count in processes if task.device.type == "cpu" else (1,):
+def _ours(task: Task, precision: str, processes: Sequence[int]) -> Iterator[tuple[str, Contender]]:
+    def start(count: int, stack: ExitStack) -> Decode:
         # A copy: the translator moves its model to another precision and packs it.
         translator = Translator.of(
             [load(task.loaded.path)],
@@ -81,9 +85,11 @@ def _ours(
             processes=count,
             **kind_of(precision),
         )
-        stack.enter_context(translator)
+        return partial(_search, stack.enter_context(translator), task.sources)
+
+    for count in processes if task.device.type == "cpu" else (1,):
         name = f"{OURS}, {precision}" + (f", {count} processes" if count > 1 else "")
-        yield name, Contender(precision, partial(_search, translator, task.sources))
+        yield name, Contender(precision, partial(start, count), count)
 
 
 def kind_of(precision: str) -> dict[str, str]:
@@ -98,38 +104,35 @@ def _search(translator: Translator, sources: list[list[int]]) -> list[Ids]:
 
 
 def _marian(task: Task, precision: str) -> Iterator[tuple[str, Contender]]:
-    import marian
+    def start(attention: str, stack: ExitStack) -> Decode:
+        import marian
 
-    for name, attention in MARIAN.items():
         model = marian.build(
             task.loaded.recipe, task.loaded.model, dropout=0.0, attention=attention
         )
         model.eval().to(task.device, DTYPES[precision])
-        run = partial(marian.generate, model, task.sources, task.settings, batch=task.batch)
-        yield f"{name}, {precision}", Contender(precision, run)
+        return partial(marian.generate, model, task.sources, task.settings, batch=task.batch)
+
+    for name, attention in MARIAN.items():
+        yield f"{name}, {precision}", Contender(precision, partial(start, attention))
 
 
 def _ctranslate2(
-    task: Task, precision: str, processes: Sequence[int], stack: ExitStack
+    task: Task, precision: str, processes: Sequence[int]
 ) -> Iterator[tuple[str, Contender]]:
     import ctranslate2
     import to_ctranslate2
 
-    recipe = task.loaded.recipe
-    compute = COMPUTE[precision]
+    recipe, compute = task.loaded.recipe, COMPUTE[precision]
     supported = ctranslate2.get_supported_compute_types(task.device.type)
     if to_ctranslate2.obstacles(recipe) or compute not in supported:
         return
-    folder = Path(stack.enter_context(TemporaryDirectory())) / "model"
-    to_ctranslate2.FromOurs(recipe, task.loaded.model, task.tokens).convert(str(folder))
-    words = [[task.tokens[id] for id in ids] for ids in task.sources]
-    ids_of = {token: id for id, token in enumerate(task.tokens)}
 
-    def run(translator: ctranslate2.Translator) -> list[Ids]:
-        found = to_ctranslate2.translate(translator, words, task.settings, batch=task.batch)
-        return [(*(ids_of[token] for token in tokens), EOS) for tokens in found]
-
-    for count in processes if task.device.type == "cpu" else (1,):
+    def start(count: int, stack: ExitStack) -> Decode:
+        folder = Path(stack.enter_context(TemporaryDirectory())) / "model"
+        to_ctranslate2.FromOurs(recipe, task.loaded.model, task.tokens).convert(str(folder))
+        words = [[task.tokens[id] for id in ids] for ids in task.sources]
+        ids_of = {token: id for id, token in enumerate(task.tokens)}
         translator = to_ctranslate2.open_translator(
             folder,
             device=task.device,
@@ -137,5 +140,13 @@ def _ctranslate2(
             threads=torch.get_num_threads(),
             at_once=count,
         )
+
+        def run() -> list[Ids]:
+            found = to_ctranslate2.translate(translator, words, task.settings, batch=task.batch)
+            return [(*(ids_of[token] for token in tokens), EOS) for tokens in found]
+
+        return run
+
+    for count in processes if task.device.type == "cpu" else (1,):
         at_once = f", {count} at once" if count > 1 else ""
-        yield f"CTranslate2, {precision}{at_once}", Contender(precision, partial(run, translator))
+        yield f"CTranslate2, {precision}{at_once}", Contender(precision, partial(start, count))

@@ -3,10 +3,11 @@
     python benchmarks/decoding.py --model RUN --input FILE [--references FILE] [--beam 4]
 
 nmtdeep, Hugging Face's MarianMT (`generate`, sorted by length; both of its attention kernels) and
-CTranslate2 (converted from our weights) take turns in one process on the same sentences, encoded
-before any timing, with the same beam, length penalty and rules as far as they can be had. Ratios
-are formed within a turn. Agreement and BLEU say whether they did the same work. --processes 1 2
-adds as many processes of nmtdeep, and as many batches at once of CTranslate2, on the same threads.
+CTranslate2 (converted from our weights) take turns on the same sentences, each in a process of its
+own, encoded before any timing, with the same beam, length penalty and rules as far as they can be
+had. Ratios are formed within a turn. Agreement and BLEU say whether they did the same work.
+--processes 1 2 adds as many processes of nmtdeep, and as many batches at once of CTranslate2, on
+the same threads.
 
 The floor: operations of encoder and of every step of every hypothesis over the measured rate of one
 large matrix product, or bytes (the decoder's weights in each step of each batch, keys and values
@@ -15,16 +16,19 @@ read) over the measured rate of one large copy, whichever takes longer.
 
 import argparse
 import sys
-from contextlib import ExitStack
+from collections.abc import Callable
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from decoders import DTYPES, Decode, Ids, Task, contenders
+import torch
+from apart import Apart
+from decoders import DTYPES, OURS, Decode, Ids, Task, contenders
 from floor import Rates, measured_rates, utilisation
 from machine import add_options, chosen_device, machine
-from memory import megabytes, peak_increase
+from memory import megabytes
 from rich.console import Console
 from rich.table import Table
 from sacrebleu.metrics import BLEU
@@ -66,27 +70,60 @@ class Result(NamedTuple):
     precisions: dict[str, str]
 
 
+def make(options: argparse.Namespace) -> Task:
+    device = torch.device(options.device)
+    loaded = load(options.model)
+    lines = list(islice(read_lines(options.input), options.lines))
+    sources = [
+        [*loaded.pipeline.source.vocabulary.ids(words), EOS]
+        for line in lines
+        if (words := loaded.pipeline.split_source(line, settings_of(loaded).input_form))
+    ]
+    if len(sources) < len(lines):
+        sys.exit(f"{options.input} has blank lines: give a test set without them")
+    settings = decoding_settings(settings_of(loaded), options, max(map(len, sources)))
+    return Task(loaded, settings, sources, options.batch, device)
+
+
+def contender(
+    stack: ExitStack, options: argparse.Namespace, name: str
+) -> tuple[torch.device, Decode]:
+    """One of them in this process: its device and its turn, the translations."""
+    chosen_device(options, keeps_memory=name.startswith(OURS))
+    task = make(options)
+    found = contenders(task, options.precisions, options.processes)[name]
+    return task.device, found.open(stack)
+
+
 def measure(task: Task, options: argparse.Namespace) -> Result:
-    translations: dict[str, list[Ids]] = {}
-    memory: dict[str, int] = {}
+    found = contenders(task, options.precisions, options.processes)
+    if options.only:
+        wanted = (next(iter(found)), *options.only)
+        found = {name: one for name, one in found.items() if name.startswith(wanted)}
+    together: dict[str, list[Ids]] = {}
+    runs: dict[str, Callable[[], None]] = {}
     with ExitStack() as stack:
-        runs = contenders(task, options.precisions, options.processes, stack)
-        if options.only:
-            wanted = (next(iter(runs)), *options.only)
-            runs = {name: one for name, one in runs.items() if name.startswith(wanted)}
-        for name, contender in runs.items():
+        for name, one in found.items():
+            if one.processes == 1:
+                runs[name] = stack.enter_context(closing(Apart(contender, options, name)))
+                continue
+            run = one.open(stack)  # they are processes of their own already
 
-            def first(name: str = name, run: Decode = contender.run) -> None:
-                translations[name] = run()
+            def turn(name: str = name, run: Decode = run) -> None:
+                together[name] = run()
 
-            memory[name] = peak_increase(first, task.device)
-        turns = take_turns(
-            {name: contender.run for name, contender in runs.items()},
-            repeats=options.repeats,
-            device=task.device,
-        )
-    precisions = {name: contender.precision for name, contender in runs.items()}
-    return Result(turns, memory, translations, precisions)
+            turn()
+            runs[name] = turn
+        turns = take_turns(runs, repeats=options.repeats)
+    apart = {name: run for name, run in runs.items() if isinstance(run, Apart)}
+    own = {name: [done.spent for done in one.turns] for name, one in apart.items()}
+    translations = {name: one.turns[-1].result for name, one in apart.items()}
+    return Result(
+        Turns(turns.spent | own),
+        {name: one.memory for name, one in apart.items()},
+        translations | together,
+        {name: one.precision for name, one in found.items()},
+    )
 
 
 def texts(pipeline: TextPipeline, translations: list[Ids]) -> list[str]:
@@ -119,7 +156,7 @@ def report(
             f"{sum(map(len, translations)) / seconds:,.0f}",
             "" if name == first else spread(found.turns.ratios([name], first)),
             f"{bound / seconds:.2f}" if bound else "",
-            megabytes(found.memory[name]),
+            megabytes(found.memory[name]) if name in found.memory else "",
             f"{same:.1%}",
             bleu.get(name, ""),
         )
@@ -138,20 +175,11 @@ def scores(task: Task, found: Result, references: list[str]) -> tuple[dict[str, 
 
 def main() -> None:
     options = arguments()
-    device = chosen_device(options)
+    device = chosen_device(options, keeps_memory=False)
     console = Console(width=120, highlight=False)
     console.print(machine(device))
-    loaded = load(options.model)
-    lines = list(islice(read_lines(options.input), options.lines))
-    sources = [
-        [*loaded.pipeline.source.vocabulary.ids(words), EOS]
-        for line in lines
-        if (words := loaded.pipeline.split_source(line, settings_of(loaded).input_form))
-    ]
-    if len(sources) < len(lines):
-        sys.exit(f"{options.input} has blank lines: give a test set without them")
-    settings = decoding_settings(settings_of(loaded), options, max(map(len, sources)))
-    task = Task(loaded, settings, sources, options.batch, device)
+    task = make(options)
+    loaded, settings, sources = task.loaded, task.settings, task.sources
     found = measure(task, options)
     bleu, signature = {}, ""
     if options.references:

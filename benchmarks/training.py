@@ -25,6 +25,7 @@ import argparse
 import math
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -85,7 +86,7 @@ class Measured(NamedTuple):
 
 
 def contender(
-    options: argparse.Namespace, name: str, precision: str
+    stack: ExitStack, options: argparse.Namespace, name: str, precision: str
 ) -> tuple[torch.device, Callable[[], float]]:
     """One of them in this process: its device, and its turn, which returns the last loss."""
     device = chosen_device(options, keeps_memory=name == OURS)
@@ -105,6 +106,7 @@ def contender(
             found = step(batch)
         return float(found)
 
+    turn()  # makes the moments
     return device, turn
 
 
@@ -116,7 +118,21 @@ def measure(
     model: Transformer,
 ) -> Measured:
     """All contenders in turns; `model` has the products of the floor."""
-    apart = {name: Apart(contender, options, name, precision) for name in names}
+    with ExitStack() as stack:
+        apart = {
+            name: stack.enter_context(closing(Apart(contender, options, name, precision)))
+            for name in names
+        }
+        return _turns(options, precision, apart, work, model)
+
+
+def _turns(
+    options: argparse.Namespace,
+    precision: str,
+    apart: dict[str, Apart],
+    work: Work,
+    model: Transformer,
+) -> Measured:
     # Two whose seconds are not those of their turn: the products are computed from a few of each
     # shape, and several processes need time to start.
     alone: list[Spent] = []
@@ -133,8 +149,6 @@ def measure(
     if options.processes > 1:
         runs[TOGETHER] = together
     take_turns(runs, repeats=options.repeats)
-    for one in apart.values():
-        one.close()
     spent = {name: [done.spent for done in one.turns] for name, one in apart.items()}
     spent |= {PRODUCTS: alone} | ({TOGETHER: crew} if crew else {})
     return Measured(
