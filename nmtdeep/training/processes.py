@@ -119,10 +119,13 @@ def joined(told: Torchrun, device: torch.device) -> Iterator[Crew]:
         yield ALONE
         return
     try:
-        store, rank, size = next(rendezvous("env://", timeout=ARRIVAL))
+        shared, rank, size = next(rendezvous("env://", timeout=ARRIVAL))
+        # What torchrun starts anew may share the store with those before it, whose addresses are
+        # still there.
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        store = PrefixStore(f"attempt {attempt}", shared)
         _await_all(store, rank, size)
         _join_group(store, device.type, rank, size)
-        # What torchrun starts anew may share the store with those before it.
         nonce = Crew(rank, size).tell(secrets.token_hex(8))
         beside = TCPStore(told.address, told.port, is_master=False, timeout=ARRIVAL)
     except (LostProcessError, dist.DistError) as error:
