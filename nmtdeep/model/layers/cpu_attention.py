@@ -94,9 +94,10 @@ def _exact(dtype: torch.dtype) -> torch.dtype:
 
 
 def _bias(length: int, mask: Tensor | None, causal: bool, dtype: torch.dtype) -> Tensor | None:
-    """0 where a query may attend, else -inf: `(length, length)`, or for each sentence and head.
+    """0 where a query may attend, else -inf; None if all may.
 
-    A mask gives it the mask's own shape, `(sentences, 1, queries or 1, keys)`.
+    `(length, length)` without a mask, else `(sentences, 1, 1, keys)`, or with causality
+    `(sentences, 1, length, length)`.
     """
     bias = None
     if causal:
@@ -126,14 +127,14 @@ def _heads_last(x: Tensor, heads: int, dtype: torch.dtype) -> Tensor:
 
 
 def _for_heads(bias: Tensor, heads: int) -> Tensor:
-    """The bias of each sentence and head, to be broadcast over them or over the queries."""
+    """`_bias` for `(sentences heads, queries, keys)` scores, which it broadcasts to."""
     if bias.dim() == 2:
         return bias
     return bias.expand(-1, heads, -1, -1).flatten(0, 1)
 
 
 def _softmax_(scores: Tensor) -> Tensor:
-    """Softmax over the last dimension, in place of short rows."""
+    """Softmax over the last dimension; the scores may be overwritten."""
     if scores.shape[2] >= VECTOR:
         return scores.softmax(dim=2)
     scores.sub_(scores.amax(dim=2, keepdim=True)).exp_()
