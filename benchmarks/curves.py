@@ -14,8 +14,7 @@ from pathlib import Path
 import naive
 import torch
 from contenders import adapt, build_ours
-from machine import add_options, chosen_device, machine
-from rich.console import Console
+from machine import add_options, opening
 from rich.table import Table
 from work import Work
 
@@ -43,10 +42,16 @@ def arguments() -> argparse.Namespace:
 
 
 def losses(
-    recipe: Recipe, types: int, work: Work, options: argparse.Namespace, name: str, seed: int
+    recipe: Recipe,
+    types: int,
+    work: Work,
+    options: argparse.Namespace,
+    *,
+    name: str,
+    seed: int,
+    device: torch.device,
 ) -> list[float]:
     """Loss per target token of every update, from the weights of the recipe's own seed."""
-    device = chosen_device(options)
     model = build_ours(recipe, types, device)
     optimiser = make_optimiser(model, recipe.training.optimiser)
     scaler = torch.amp.GradScaler(device.type, enabled=False)
@@ -81,9 +86,7 @@ def largest(one: list[float], other: list[float]) -> float:
 
 def main() -> None:
     options = arguments()
-    device = chosen_device(options)
-    console = Console(width=112, highlight=False)
-    console.print(machine(device))
+    device, console = opening(options)
     data = DataDirectory.open(options.data)
     recipe = adapt(
         options.data / RECIPE_FILE, options.shape, tokens=options.tokens, norm=options.norm
@@ -92,7 +95,10 @@ def main() -> None:
     work = Work.choose(data.corpus("train"), tokens=options.tokens, updates=options.updates)
     seeds = {BASE: recipe.training.seed, LOW: recipe.training.seed, NOISE: recipe.training.seed + 1}
     curves = {
-        name: windows(losses(recipe, types, work, options, name, seed), options.window)
+        name: windows(
+            losses(recipe, types, work, options, name=name, seed=seed, device=device),
+            options.window,
+        )
         for name, seed in seeds.items()
     }
     table = Table(

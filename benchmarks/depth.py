@@ -18,9 +18,8 @@ import naive
 import torch
 from contenders import Step, adapt, build_ours, our_step
 from floor import measured_rates
-from machine import add_options, chosen_device, machine
+from machine import add_options, opening
 from memory import megabytes, peak_increase
-from rich.console import Console
 from rich.table import Table
 from turns import Turns, spread, take_turns
 from work import Cost, Work, training_cost
@@ -124,9 +123,7 @@ def report(
 
 def main() -> None:
     options = arguments()
-    device = chosen_device(options)
-    console = Console(width=112, highlight=False)
-    console.print(machine(device))
+    device, console = opening(options)
     data = DataDirectory.open(options.data)
     types = len(data.pipeline.target.vocabulary)
     work = Work.choose(data.corpus("train"), tokens=options.tokens, updates=options.updates)

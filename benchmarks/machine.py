@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from rich.console import Console
 
 import nmtdeep
 from nmtdeep.decoding.settings import resolve_device
@@ -75,3 +76,11 @@ def chosen_device(options: argparse.Namespace, *, keeps_memory: bool = True) -> 
         return resolve_device(options.device)
     except UserError as error:
         sys.exit(str(error))
+
+
+def opening(options: argparse.Namespace) -> tuple[torch.device, Console]:
+    """The device of these options, and a console on which the machine has been described."""
+    device = chosen_device(options)
+    console = Console(width=112, highlight=False)
+    console.print(machine(device))
+    return device, console

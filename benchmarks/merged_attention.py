@@ -26,9 +26,8 @@ import naive
 import torch
 from contenders import adapt, build_ours
 from floor import measured_rates
-from machine import add_options, chosen_device, machine
+from machine import add_options, opening
 from memory import megabytes, peak_increase
-from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 from turns import Turns, spread, take_turns
@@ -207,9 +206,7 @@ def report(found: Compared, lengths: list[int], title: str) -> Table:
 
 def main() -> None:
     options = arguments()
-    device = chosen_device(options)
-    console = Console(width=112, highlight=False)
-    console.print(machine(device))
+    device, console = opening(options)
     data = DataDirectory.open(options.data)
     corpus = data.corpus("valid").source
     count = min(options.sentences, len(corpus))
