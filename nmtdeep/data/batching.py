@@ -165,7 +165,7 @@ def split(lengths: NDArray[np.int32], groups: list[Indices], max_tokens: int) ->
         batches = cut(longer, group, max_tokens)
         fewest = len(batches)
         low, high = max_tokens // 2, max_tokens
-        while fewest > 1 and high - low > max_tokens // 32:
+        while fewest > 1 and high - low > max(max_tokens // 32, 1):
             budget = (low + high) // 2
             tighter = cut(longer, group, budget)
             if len(tighter) > fewest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import islice, pairwise
 from typing import Any
 
@@ -88,6 +89,15 @@ def test_what_a_device_holds_splits_groups_and_changes_no_update(
         assert together == np.concatenate(update).tolist()
     (whole,) = split(lengths, [np.arange(lengths.shape[1])], 10**9)
     assert len(whole) == lengths.shape[1]
+
+
+@pytest.mark.parametrize("max_tokens", range(1, 70))
+def test_small_budgets_are_split_as_evenly_as_larger_ones(max_tokens: int) -> None:
+    lengths = np.ones((2, 100), np.int32)
+    sizes = [len(batch) for batch in split(lengths, [np.arange(100)], max_tokens)]
+    assert len(sizes) == math.ceil(100 / max_tokens)
+    assert max(sizes) <= max_tokens
+    assert max(sizes) - math.ceil(100 / len(sizes)) <= max(max_tokens // 32, 1)
 
 
 @given(LENGTHS, BUDGETS, PLACES)
