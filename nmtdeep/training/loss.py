@@ -70,24 +70,22 @@ class _Chunked(torch.autograd.Function):
         exact = torch.float64 if hidden.dtype == torch.float64 else torch.float32
         rows, matrix = hidden.detach().to(dtype), weight.detach().to(dtype)
         grad_hidden = torch.empty_like(hidden) if wanted else None
-        grad_weight = torch.zeros_like(weight, dtype=exact) if wanted else None
+        grad_matrix = matrix.new_zeros(matrix.t().shape, dtype=exact) if wanted else None
         smoothed = torch.zeros((), dtype=exact, device=hidden.device)
         nll = torch.zeros((), dtype=exact, device=hidden.device)
-        # One buffer for all chunks: fresh pages of this size cost as much as the products.
-        buffer = rows.new_empty(min(CHUNK, len(targets)), len(matrix))
         for first in range(0, len(targets), CHUNK):
             part = slice(first, first + CHUNK)
-            logits = buffer[: len(rows[part])]
-            torch.mm(rows[part], matrix.t(), out=logits)
+            logits = linear(rows[part], matrix)
             for loss, likelihood in _slices(logits, targets[part], smoothing, exact, wanted):
                 smoothed += loss
                 nll += likelihood
-            if grad_hidden is not None and grad_weight is not None:
+            if grad_hidden is not None and grad_matrix is not None:
                 # What were logits are now the gradients with respect to them.
                 grad_hidden[part] = linear(logits, matrix.t())
-                grad_weight += logits.t() @ rows[part]
-        if wanted:
-            ctx.save_for_backward(grad_hidden, grad_weight)
+                grad_matrix += linear(rows[part].t(), logits.t())
+            del logits  # the next ones take their memory
+        if grad_matrix is not None:
+            ctx.save_for_backward(grad_hidden, grad_matrix.t())
         ctx.mark_non_differentiable(nll)
         return smoothed, nll
 

@@ -42,12 +42,17 @@ class State(NamedTuple):
 
 
 class Job(NamedTuple):
-    """Updates `first` to `last` (not included) from `start`, or from the model as it is."""
+    """Updates `first` to `last` (not included) from `start`, or from the model as it is.
+
+    Attributes:
+        keeps: `training.checkpoint_activations`.
+    """
 
     first: int
     last: int
     start: State | None = None
     sharded: bool = False
+    keeps: str = "none"
 
 
 def shares(plan: list[list[Batch]], crew: Crew) -> list[Share]:
@@ -76,6 +81,7 @@ def _work(crew: Crew, model: Transformer, own: list[Share], job: Job) -> State:
     optimiser = make_optimiser(model, SETTINGS.optimiser, crew=crew)
     if job.start:
         restore_optimiser(model, optimiser, deepcopy(job.start.moments))
+    settings = SETTINGS.model_copy(update={"checkpoint_activations": job.keeps})
     for number in range(job.first, job.last):
         train_update(
             model,
@@ -84,7 +90,7 @@ def _work(crew: Crew, model: Transformer, own: list[Share], job: Job) -> State:
             own[number],
             update=number + 1,
             lr=0.01,
-            settings=SETTINGS,
+            settings=settings,
             dtype=torch.float32,
             crew=crew,
             shards=shards,
@@ -125,11 +131,16 @@ def equal(found: State, expected: State) -> None:
 def test_updates_do_not_depend_on_processes(model: Transformer, plan: list[list[Batch]]) -> None:
     every = len(BATCHES)
     (whole,) = work(ALONE, model, plan, [Job(0, every)])
-    begun = Job(0, 2)
-    jobs = [Job(0, every), Job(0, every, sharded=True), begun, Job(0, 2, sharded=True)]
+    jobs = [
+        Job(0, every),
+        Job(0, every, sharded=True),
+        Job(0, every, sharded=True, keeps="layers"),
+        Job(0, 2),
+        Job(0, 2, sharded=True),
+    ]
     with crew_of(2, CPU, help_work, model, plan, jobs) as crew:
-        together, sharded, half, sharded_half = work(crew, model, plan, jobs)
-    for found in (together, sharded):
+        *complete, half, sharded_half = work(crew, model, plan, jobs)
+    for found in complete:
         equal(found, whole)
     equal(sharded_half, half)
     resumed = [Job(2, every, half), Job(2, every, sharded_half, sharded=True)]
