@@ -61,6 +61,11 @@ def _product(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str = "
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, activation, [], "")  # type: ignore[no-any-return]
 
 
+def _across(grad: Tensor, x: Tensor) -> Tensor:
+    """grad^T x, by the product with more rows than columns, which is the faster one in fp32."""
+    return (x.t() @ grad).t() if x.shape[1] > grad.shape[1] else grad.t() @ x
+
+
 class _Linear(torch.autograd.Function):
     """The product of rows and its gradients; for the weight's, MKL is as fast."""
 
@@ -83,13 +88,9 @@ class _Linear(torch.autograd.Function):
         grad = gradients[0]
         if ctx.relu:
             grad = torch.ops.aten.threshold_backward(grad, y, 0)
-        # The product with more rows than columns is the faster one.
-        wide = x.shape[1] > grad.shape[1]
         return (
             _product(grad, weight.t(), None).to(ctx.dtypes[0]) if needs_x else None,
-            ((x.t() @ grad).t() if wide else grad.t() @ x).to(ctx.dtypes[1])
-            if needs_weight
-            else None,
+            _across(grad, x).to(ctx.dtypes[1]) if needs_weight else None,
             grad.sum(dim=0).to(ctx.dtypes[1]) if needs_bias else None,
             None,
             None,
