@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from nmtdeep import averaging, checkpoint
+from nmtdeep import averaging, checkpoint, integrity
 from nmtdeep.config import Recipe
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.decoding.translator import Translator
+from nmtdeep.errors import DataError
 from nmtdeep.scoring import Score, score_texts
 from nmtdeep.training.run_directory import SCORES
 
@@ -28,7 +29,8 @@ def finish(recipe: Recipe, *, data: Path, run: Path, device: str = "auto") -> No
     if not _stands(report_file, newest, averaged):
         report = _report(averaged, data, run, newest, device)
         beside = report_file.with_name(f".{SCORES}.partial")
-        beside.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        content = json.dumps(integrity.sealed(report), indent=1)
+        beside.write_text(content + "\n", encoding="utf-8")
         beside.replace(report_file)
     _show(json.loads(report_file.read_text(encoding="utf-8")))
 
@@ -41,10 +43,12 @@ def _averaged(recipe: Recipe, run: Path) -> list[Path]:
 
 
 def _stands(report_file: Path, newest: Path, averaged: list[Path]) -> bool:
-    """Whether the scores on disk belong to the newest checkpoint and this average."""
+    """Whether the scores on disk are as written, of the newest checkpoint and this average."""
     try:
-        report = json.loads(report_file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        report = integrity.read_json(report_file, cure="delete it")
+    except DataError:
+        return False
+    if integrity.SEAL not in report:
         return False
     if averaged and not (newest.parent / checkpoint.AVERAGE / checkpoint.STATE).is_file():
         return False
