@@ -92,13 +92,17 @@ def read_limited(path: Path, *, cure: str) -> bytes:
     try:
         if not path.is_file():
             raise DataError(f"{path}: missing, or not a file: {cure}")
-        with path.open("rb") as stream:
-            content = stream.read(LARGEST_TEXT + 1)
+        check_size(path, cure=cure)
+        content = path.read_bytes()
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}): {cure}") from error
-    if len(content) > LARGEST_TEXT:
-        raise DataError(f"{path}: larger than {LARGEST_TEXT >> 20} MiB: {cure}")
     return content
+
+
+def check_size(path: Path, *, cure: str) -> None:
+    """Raises DataError if a file that should be small is not."""
+    if path.stat().st_size > LARGEST_TEXT:
+        raise DataError(f"{path}: larger than {LARGEST_TEXT >> 20} MiB: {cure}")
 
 
 def read_json(path: Path, *, cure: str) -> dict[str, Any]:

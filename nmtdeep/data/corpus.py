@@ -139,7 +139,7 @@ class MonolingualCorpus:
         files = _tokens_file(stem), _offsets_file(stem)
         tokens, offsets = _map(files[0], dtype), _map(files[1], "int64")
         if not len(offsets) or offsets[0] != 0 or offsets[-1] != len(tokens):
-            raise DataError(f"{stem}.tokens and {stem.name}.offsets do not fit together: {CURE}")
+            raise DataError(f"{files[0]} and {files[1]} do not fit together: {CURE}")
         blocks = None
         if all(sums_file(path).is_file() for path in files):
             first, second = (

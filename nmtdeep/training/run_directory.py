@@ -118,8 +118,11 @@ class RunDirectory:
             if update not in kept and path.resolve() not in linked:
                 checkpoint.remove(path)
 
-    def mend(self, progress: Progress) -> None:
+    def mend(self, progress: Progress) -> list[str]:
         """Finish or undo what a kill cut short, so that the run stands as it was at `progress`.
+
+        Returns:
+            what was lost that no kill explains, to be said.
 
         Raises:
             CheckpointError: if the recipe has no such stage.
@@ -140,39 +143,48 @@ class RunDirectory:
                 checkpoint.point(self.path, name, target)
             else:
                 (self.path / name).unlink(missing_ok=True)
-        self.forget_after(progress.update)
+        return self.forget_after(progress.update)
 
     def drop_results(self) -> None:
         """Delete average and scores: the training goes on, and they would be of fewer updates."""
         (self.path / SCORES).unlink(missing_ok=True)
         checkpoint.discard(self.path / checkpoint.AVERAGE)
 
-    def forget_after(self, update: int) -> None:
+    def forget_after(self, update: int) -> list[str]:
         """Drop records of updates that will be done again, so that each stands there once."""
-        _filter(self.path / RECORDS, lambda line: int(json.loads(line)["update"]) <= update)
-        _filter(
-            self.path / VALIDATIONS,
-            lambda line: line.startswith("update\t") or int(line.split("\t")[0]) <= update,
-        )
+        lost = {
+            RECORDS: _filter(
+                self.path / RECORDS, lambda line: int(json.loads(line)["update"]) <= update
+            ),
+            VALIDATIONS: _filter(
+                self.path / VALIDATIONS,
+                lambda line: line.startswith("update\t") or int(line.split("\t")[0]) <= update,
+            ),
+        }
+        return [f"{name}: dropped {count} broken lines" for name, count in lost.items() if count]
 
 
-def _filter(path: Path, keep: Callable[[str], bool]) -> None:
-    """Keep the lines that `keep` wants; one that a kill or a crash left broken goes too."""
+def _filter(path: Path, keep: Callable[[str], bool]) -> int:
+    """Keep the lines that `keep` wants; broken ones go too.
 
-    def stays(line: str) -> bool:
-        try:
-            return line.endswith("\n") and keep(line)
-        except (ValueError, KeyError, TypeError):
-            return False
-
+    Returns how many were broken, but for the last line: a kill or a crash leaves that so.
+    """
     if not path.exists():
-        return
+        return 0
     text = path.read_text(encoding="utf-8", errors="replace")
-    kept = "".join(line for line in text.splitlines(keepends=True) if stays(line))
+    lines, wanted, broken = text.splitlines(keepends=True), [], []
+    for number, line in enumerate(lines):
+        try:
+            if line.endswith("\n") and keep(line):
+                wanted.append(line)
+        except (ValueError, KeyError, TypeError, RecursionError):
+            broken.append(number)
+    kept = "".join(wanted)
     if kept != text:
         beside = path.with_name(f".{path.name}.partial")
         beside.write_text(kept, encoding="utf-8")
         beside.replace(path)
+    return len([number for number in broken if number < len(lines) - 1])
 
 
 @contextmanager
