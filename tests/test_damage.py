@@ -192,7 +192,8 @@ def test_damage_to_a_run_beside_its_checkpoints_changes_no_training(
     expected, wrong = "", []
     for chosen in sorted(names):
         whole = (finished / chosen).read_bytes()
-        for what in ("", "middle bit flipped", "cut to half"):
+        often = chosen in ("config.yaml", "train.jsonl", "validations.tsv")
+        for what in ("", "middle bit flipped", "cut to half")[: 3 if often else 2]:
             if content := damages(whole).get(what, whole):
                 found = judge(tmp_path / "run" / chosen, what, answer, expected)
                 wrong.append(found) if what else None
@@ -208,11 +209,11 @@ def test_damaged_scores_are_computed_again(
         update={"training": short.training.model_copy(update={"max_updates": 3})}
     )
     scores = (run / "scores.json").read_bytes()
-    for what, content in damages(scores).items():
+    for what in ("first bit flipped", "middle bit flipped", "cut to half"):
+        content = damages(scores)[what]
         (run / "scores.json").write_bytes(content)
         finish(recipe, data=tiny_run.data.path, run=run, device="cpu")
-        same_but_for_white_space = what == "last bit flipped"
-        assert same_but_for_white_space or (run / "scores.json").read_bytes() == scores, what
+        assert (run / "scores.json").read_bytes() == scores, what
     finish(recipe, data=tiny_run.data.path, run=run, device="cpu")
     printed = capsys.readouterr().out.splitlines()
     assert len(printed) > 6
