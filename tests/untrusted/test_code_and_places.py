@@ -5,6 +5,7 @@ The stranger writes matching checksums: those are against accidents, not against
 
 from __future__ import annotations
 
+import hashlib
 import os
 import pickle
 import re
@@ -212,12 +213,24 @@ def test_overwriting_deletes_nothing_elsewhere(
     assert not (here / "data" / "train.en.tokens").exists()
 
 
-def test_overwriting_writes_through_no_link(here: Path) -> None:
-    shutil.rmtree(here / "data" / "text")
-    (here / "data" / "text").symlink_to("../ours")
+@pytest.mark.parametrize("name", ["text", "folder"])
+def test_overwriting_writes_and_deletes_through_no_link(name: str, here: Path) -> None:
+    shutil.rmtree(here / "data" / name, ignore_errors=True)
+    (here / "data" / name).symlink_to("../ours")
+    entry = {"bytes": len(SECRET), "sha256": "0"}
+    forge(here / "data", lambda index: index["files"].update({f"{name}/epoch-0.en.tokens": entry}))
     with (
         pytest.raises(UserError, match="leads out of"),
         data_directory(here / "data", overwrite=True),
     ):
         pass
     assert [path.name for path in (here / "ours").iterdir()] == ["epoch-0.en.tokens"]
+
+
+def test_checksums_name_nothing_elsewhere(theirs: Path, here: Path) -> None:
+    found = hashlib.sha256(SECRET.encode()).hexdigest()
+    lines = (theirs / "SHA256SUMS").read_text().splitlines(keepends=True)[:-1]
+    body = "".join([*lines, f"{found}  text/../../../secret\n"])
+    own = hashlib.sha256(body.encode()).hexdigest()
+    (theirs / "SHA256SUMS").write_text(f"{body}# {own}  SHA256SUMS\n")
+    assert "SHA256SUMS: names a file outside" in refused(theirs)
