@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import random
 import shutil
@@ -144,6 +145,21 @@ def test_a_block_is_checked_when_it_is_first_read_and_no_sooner(tmp_path: Path) 
     assert corpus[0].tolist() == corpus[200].tolist() == sentences[0]
     with pytest.raises(DataError, match=r"x\.tokens: bytes 458,752 to 524,288 were changed"):
         _ = corpus[250]
+
+
+def test_directories_of_older_versions_open_as_before(tiny_run: Any, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(tiny_run.newer, tmp_path / "c"))
+    (run / "SHA256SUMS").unlink()
+    assert of_checkpoint(run) == of_checkpoint(tiny_run.newer)
+    data = Path(shutil.copytree(tiny_run.data.path, tmp_path / "d"))
+    index = json.loads((data / "data.json").read_text(encoding="utf-8"))
+    del index["sha256"]
+    for name in list(index["files"]):
+        if name.endswith(".crc32"):
+            del index["files"][name]
+            (data / name).unlink()
+    (data / "data.json").write_text(json.dumps(index), encoding="utf-8")
+    assert of_data(data) == of_data(tiny_run.data.path)
 
 
 # A whole run
