@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from nmtdeep import checkpoint
+from nmtdeep import checkpoint, integrity
 from nmtdeep.errors import CheckpointError, UserError
 from nmtdeep.text.vocabulary import Vocabulary
 from nmtdeep.training.optimiser import make_optimiser
@@ -83,6 +84,9 @@ def test_moments_come_back_exactly_or_not_at_all(tiny_run: Any) -> None:
     missing = {name: value for name, value in stored.items() if not name.startswith("exp_avg/enc")}
     with pytest.raises(CheckpointError, match="another model"):
         restore_optimiser(model, optimiser, missing)
+    name = next(name for name in stored if name.startswith("exp_avg/"))
+    with pytest.raises(CheckpointError, match="its parameter"):
+        restore_optimiser(model, optimiser, stored | {name: torch.zeros(3, 5, 7)})
     assert not optimiser.state
     restore_optimiser(model, optimiser, stored)
     again = optimiser_tensors(model, optimiser)
@@ -139,17 +143,34 @@ def another_format(path: Path) -> None:
         ("text/text.yaml", garble),
     ],
 )
-def test_a_damaged_file_is_named(name: str, damage: Callable[[Path], None], copy: Path) -> None:
+@pytest.mark.parametrize("checked", [True, False], ids=["with checksums", "of an older version"])
+def test_a_damaged_file_is_named(
+    name: str, damage: Callable[[Path], None], checked: bool, copy: Path
+) -> None:
     path = copy / "checkpoint_20" / name
     damage(path)
+    if not checked:
+        (copy / "checkpoint_20" / integrity.SUMS).unlink()
     with pytest.raises(CheckpointError) as caught:
         checkpoint.load(copy / "checkpoint_20")
     assert str(path) in str(caught.value)
 
 
+@pytest.mark.skipif(not shutil.which("sha256sum"), reason="needs sha256sum")
+def test_sha256sum_agrees(copy: Path) -> None:
+    command = ["sha256sum", "--check", "--strict", integrity.SUMS]
+    place = copy / "checkpoint_20"
+    done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=True)
+    files = [path for path in place.rglob("*") if path.is_file() and path.name != integrity.SUMS]
+    assert sorted(done.stdout.splitlines()) == sorted(
+        f"{path.relative_to(place)}: OK" for path in files
+    )
+
+
 def test_a_vocabulary_of_another_size_is_refused(copy: Path) -> None:
     file = copy / "checkpoint_20" / "text" / "vocabulary.tsv"
     file.write_text(file.read_text(encoding="utf-8") + "onemore\t1\n", encoding="utf-8")
+    integrity.write_sums(copy / "checkpoint_20")
     with pytest.raises(CheckpointError, match="checkpoint_20/text: not the text pipeline"):
         checkpoint.load(copy)
 
@@ -162,6 +183,7 @@ def test_a_vocabulary_of_the_same_size_in_another_order_is_refused(
     tokens[5], tokens[6] = tokens[6], tokens[5]
     swapped = Vocabulary(tuple(tokens), side.vocabulary.counts)
     swapped.save(copy / "checkpoint_20" / "text" / "vocabulary.tsv")
+    integrity.write_sums(copy / "checkpoint_20")
     with pytest.raises(CheckpointError, match="checkpoint_20/text: not the text pipeline"):
         checkpoint.load(copy / "checkpoint_20")
 
@@ -172,6 +194,7 @@ def test_a_tensor_of_another_shape_is_named(
     other = tiny_model(width=16, types=len(tiny_run.pipeline.source.vocabulary) + 1)
     path = copy / "checkpoint_20" / "model.safetensors"
     save_file(checkpoint.weights(other.float()), path)
+    integrity.write_sums(path.parent)
     with pytest.raises(CheckpointError) as caught:
         checkpoint.load(copy)
     assert str(path) in str(caught.value)
