@@ -13,8 +13,10 @@ import os
 import resource
 import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -88,12 +90,40 @@ class Interrupt:
                 os.kill(os.getpid(), getattr(signal, f"SIG{name.upper()}"))
 
 
+@dataclass(frozen=True)
+class Later:
+    """A signal from outside at some time, or never, if the command has ended by then.
+
+    Attributes:
+        seconds: after the start.
+        what: kill, term, int.
+        child: send it to the process that the command started last, if there is one.
+    """
+
+    seconds: float
+    what: str = "kill"
+    child: bool = False
+
+    def send(self, pid: int) -> None:
+        """To a process that has not been waited for."""
+        if self.child:
+            children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+            pid = int(children[-1]) if len(children) > 1 else pid
+        os.kill(pid, getattr(signal, f"SIG{self.what.upper()}"))
+
+
 def _child(
-    argv: list[str], folder: str, log: str, interrupt: Interrupt | None, environment: dict[str, str]
+    argv: list[str],
+    folder: str,
+    log: str,
+    interrupt: Interrupt | Later | None,
+    environment: dict[str, str],
+    chunk: int,
 ) -> None:
     import torch
 
     from nmtdeep.cli.main import run
+    from nmtdeep.decoding import streams
 
     torch.set_num_threads(1)
     os.environ.update(environment)
@@ -105,10 +135,16 @@ def _child(
     ):
         os.dup2(os.open(name, flags, 0o600), number)
     sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
-    if interrupt is not None:
+    if isinstance(interrupt, Interrupt):
         interrupt.install()
+    streams.BUFFER = chunk or streams.BUFFER
     sys.argv = ["nmtdeep", *argv]
     run()
+
+
+def _send(process: BaseProcess, interrupt: Later) -> None:
+    if process.is_alive():
+        interrupt.send(process.pid)
 
 
 class Commands:
@@ -122,17 +158,22 @@ class Commands:
         self.context.set_forkserver_preload(list(PRELOAD))
 
     def __call__(
-        self, *argv: object, interrupt: Interrupt | None = None, stdin: bytes = b""
+        self,
+        *argv: object,
+        interrupt: Interrupt | Later | None = None,
+        stdin: bytes = b"",
+        chunk: int = 0,
     ) -> Finished:
-        """Run `nmtdeep ARGV...` to its end."""
-        return self.start(*argv, interrupt=interrupt, stdin=stdin)()
+        """Run `nmtdeep ARGV...` to its end; `chunk` lines of a file are translated at a time."""
+        return self.start(*argv, interrupt=interrupt, stdin=stdin, chunk=chunk)()
 
     def start(
         self,
         *argv: object,
-        interrupt: Interrupt | None = None,
+        interrupt: Interrupt | Later | None = None,
         stdin: bytes = b"",
         environment: dict[str, str] | None = None,
+        chunk: int = 0,
     ) -> Callable[[], Finished]:
         """Start `nmtdeep ARGV...`, and give what waits for its end."""
         self.count += 1
@@ -140,9 +181,12 @@ class Commands:
         log.with_suffix(".in").write_bytes(stdin)
         words = [str(one) for one in argv]
         process = self.context.Process(
-            target=_child, args=(words, str(self.folder), str(log), interrupt, environment or {})
+            target=_child,
+            args=(words, str(self.folder), str(log), interrupt, environment or {}, chunk),
         )
         process.start()
+        if isinstance(interrupt, Later):
+            threading.Timer(interrupt.seconds, _send, (process, interrupt)).start()
 
         def finish() -> Finished:
             process.join(SECONDS)
