@@ -24,8 +24,9 @@ model:
   encoder: {depth: 4, combination: {type: sparse_blocks, blocks: 2}}
   decoder: {depth: 2}
   positions: {type: relative, clip: 3}
+decoding: {max_length_factor: 1, max_length_constant: 4}
 training:
-  max_updates: 60
+  max_updates: 13
   precision: bf16
   optimiser: muon
   regulariser: {type: inter_similarity, weight: 0.1}
@@ -35,6 +36,7 @@ training:
     - {encoder: 2, decoder: 1, epochs: 1, max_tokens: 300}
     - {}
   growth: {strategy: copy_top_layer}
+  schedule: {lr: 0.3}
   validation: {every: 2, patience: 3}
 """
 LOOP, TRAINEE, CHECKPOINT = (
@@ -153,12 +155,14 @@ def attack_training(
 
     def command(run: Path) -> Sequence[object]:
         return (
-            *words(str(run), recipe="state.yaml", data="data-dropout"), "--processes", processes
+            *words(str(run), recipe="state.yaml", data="data-dropout"), "--processes", processes,
+            "--lr", 0.3 if processes == 1 else 0.2,
         )  # fmt: skip
 
     whole = folder / f"whole-{processes}"
     said = attack.whole(*command(whole)).err
-    assert "no better validation in 3" in said and "stage 3 of 3" in said
+    # Sums of one process and of two differ in the last digit: one of them runs out of patience.
+    assert "stage 3 of 3" in said and ("no better validation in 3" in said) == (processes == 1)
     expected = contents(whole)
     run = folder / f"run-{processes}"
 
