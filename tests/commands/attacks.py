@@ -191,7 +191,7 @@ def attack_preprocessing(
     done = nmtdeep("preprocess", "dropout.yaml", *base, "--test", "test", "--out", old)
     assert done.code == 0, done.err
     states = [files(old), files(new)]
-    out = folder / "data"
+    out = folder / "again"
 
     def look() -> None:
         if (out / "data.json").exists():

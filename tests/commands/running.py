@@ -7,6 +7,7 @@ code.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import multiprocessing
 import os
@@ -16,7 +17,6 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +95,7 @@ class Later:
     """A signal from outside at some time, or never, if the command has ended by then.
 
     Attributes:
-        seconds: after the start.
+        seconds: after the command has begun.
         what: kill, term, int.
         child: send it to the process that the command started last, if there is one.
     """
@@ -104,12 +104,18 @@ class Later:
     what: str = "kill"
     child: bool = False
 
-    def send(self, pid: int) -> None:
-        """To a process that has not been waited for."""
-        if self.child:
-            children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-            pid = int(children[-1]) if len(children) > 1 else pid
-        os.kill(pid, getattr(signal, f"SIG{self.what.upper()}"))
+    def send(self, pid: int, begun: Path, over: threading.Event) -> None:
+        """Wait for the file `begun`, then for the time; nothing if it is over before."""
+        while not begun.exists():
+            if over.wait(0.005):
+                return
+        if over.wait(self.seconds):
+            return
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            if self.child:
+                children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+                pid = int(children[-1]) if len(children) > 1 else pid
+            os.kill(pid, getattr(signal, f"SIG{self.what.upper()}"))
 
 
 def _child(
@@ -122,8 +128,18 @@ def _child(
 ) -> None:
     import torch
 
-    from nmtdeep.cli.main import run
+    from nmtdeep.cli import main
     from nmtdeep.decoding import streams
+
+    app = main.app
+
+    def marked() -> None:
+        """The command; a signal that is to come later comes while this runs."""
+        Path(f"{log}.begun").touch()
+        try:
+            app()
+        finally:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     torch.set_num_threads(1)
     os.environ.update(environment)
@@ -139,12 +155,9 @@ def _child(
         interrupt.install()
     streams.BUFFER = chunk or streams.BUFFER
     sys.argv = ["nmtdeep", *argv]
-    run()
-
-
-def _send(process: BaseProcess, interrupt: Later) -> None:
-    if process.is_alive():
-        interrupt.send(process.pid)
+    if isinstance(interrupt, Later):
+        main.app = marked
+    main.run()
 
 
 class Commands:
@@ -185,11 +198,15 @@ class Commands:
             args=(words, str(self.folder), str(log), interrupt, environment or {}, chunk),
         )
         process.start()
+        over = threading.Event()
         if isinstance(interrupt, Later):
-            threading.Timer(interrupt.seconds, _send, (process, interrupt)).start()
+            begun = log.with_suffix(".begun")
+            arguments = (process.pid, begun, over)
+            threading.Thread(target=interrupt.send, args=arguments, daemon=True).start()
 
         def finish() -> Finished:
             process.join(SECONDS)
+            over.set()
             if process.exitcode is None:
                 process.kill()
                 raise AssertionError(f"still running after {SECONDS} s: {words}")
