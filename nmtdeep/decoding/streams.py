@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import math
 import os
@@ -15,7 +16,7 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import IO
+from typing import IO, BinaryIO
 
 from nmtdeep.decoding.translator import Candidate, Translation, Translator
 from nmtdeep.errors import UserError
@@ -87,7 +88,7 @@ def chunks(source: str, *, first: int = 0) -> Iterator[list[str]]:
     Files come in chunks of a fixed size, so that a translation does not depend on timing. A pipe or
     terminal gives what has arrived, so that a line is answered without waiting for the end.
     """
-    given = sys.stdin.buffer if source == "-" else Path(source)
+    given = _stdin() if source == "-" else Path(source)
     lines = islice(read_lines(given, empty="allow"), first, None)
     if source != "-" or stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode):
         chunk: list[str] = []
@@ -100,6 +101,16 @@ def chunks(source: str, *, first: int = 0) -> Iterator[list[str]]:
             yield chunk
         return
     yield from _arriving(lines)
+
+
+def _stdin() -> BinaryIO:
+    """Stdin with a buffer of its own.
+
+    Python closes that of `sys.stdin` when it ends, and dies of a thread that still waits in it.
+    """
+    raw = io.FileIO(os.dup(sys.stdin.fileno()))
+    raw.name = sys.stdin.name
+    return io.BufferedReader(raw)
 
 
 def _arriving(lines: Iterator[str]) -> Iterator[list[str]]:

@@ -9,11 +9,9 @@ from commands.attacks import attack_preprocessing, attack_training, attack_trans
 pytestmark = pytest.mark.usefixtures("data")
 
 
-@pytest.mark.usefixtures("dropout_data")
-@pytest.mark.parametrize(("processes", "kills"), [(1, 6), (2, 2)])
-def test_trainings(nmtdeep, tmp_path, processes, kills):
-    hits = attack_training(nmtdeep, tmp_path, kills=kills, processes=processes, seed=7)
-    assert sum(count for name, count in hits.items() if name.startswith("by ")) == kills
+def test_trainings(nmtdeep, tmp_path):
+    hits = attack_training(nmtdeep, tmp_path, kills=4, processes=1, seed=7)
+    assert sum(count for name, count in hits.items() if name.startswith("by ")) == 4
 
 
 @pytest.mark.parametrize("workers", [1, 2])
