@@ -125,6 +125,7 @@ def _child(
     interrupt: Interrupt | Later | None,
     environment: dict[str, str],
     chunk: int,
+    stdout: str,
 ) -> None:
     import torch
 
@@ -146,7 +147,7 @@ def _child(
     os.chdir(folder)
     for number, name, flags in (
         (0, f"{log}.in", os.O_RDONLY),
-        (1, f"{log}.out", os.O_WRONLY | os.O_CREAT),
+        (1, stdout, os.O_WRONLY | os.O_CREAT),
         (2, f"{log}.err", os.O_WRONLY | os.O_CREAT),
     ):
         os.dup2(os.open(name, flags, 0o600), number)
@@ -176,9 +177,10 @@ class Commands:
         interrupt: Interrupt | Later | None = None,
         stdin: bytes = b"",
         chunk: int = 0,
+        stdout: Path | None = None,
     ) -> Finished:
-        """Run `nmtdeep ARGV...` to its end; `chunk` lines of a file are translated at a time."""
-        return self.start(*argv, interrupt=interrupt, stdin=stdin, chunk=chunk)()
+        """Run `nmtdeep ARGV...` to its end; see `start`."""
+        return self.start(*argv, interrupt=interrupt, stdin=stdin, chunk=chunk, stdout=stdout)()
 
     def start(
         self,
@@ -187,15 +189,30 @@ class Commands:
         stdin: bytes = b"",
         environment: dict[str, str] | None = None,
         chunk: int = 0,
+        stdout: Path | None = None,
     ) -> Callable[[], Finished]:
-        """Start `nmtdeep ARGV...`, and give what waits for its end."""
+        """Start `nmtdeep ARGV...`, and give what waits for its end.
+
+        Args:
+            chunk: lines of a file that are translated at a time; 0: as ever.
+            stdout: a file to write to.
+        """
         self.count += 1
         log = self.logs / f"{self.count:03}"
         log.with_suffix(".in").write_bytes(stdin)
+        log.with_suffix(".out").touch()
         words = [str(one) for one in argv]
         process = self.context.Process(
             target=_child,
-            args=(words, str(self.folder), str(log), interrupt, environment or {}, chunk),
+            args=(
+                words,
+                str(self.folder),
+                str(log),
+                interrupt,
+                environment or {},
+                chunk,
+                str(stdout or log.with_suffix(".out")),
+            ),
         )
         process.start()
         over = threading.Event()
