@@ -52,6 +52,12 @@ def main() -> None:
         nmtdeep = Commands(folder, logs)
         preprocess(nmtdeep, "tiny.yaml", "data")
         train(nmtdeep, "run")
+        more = {"kills": chosen.others, "seed": chosen.seed}
+        attack("preprocess", partial(attacks.attack_preprocessing, nmtdeep, folder, **more))
+        attack(
+            "translate --resume",
+            partial(attacks.attack_translation, nmtdeep, folder, folder / "run", **more),
+        )
         for processes in chosen.processes:
             attack(
                 f"train --processes {processes}",
@@ -64,12 +70,6 @@ def main() -> None:
                     seed=chosen.seed,
                 ),
             )
-        more = {"kills": chosen.others, "seed": chosen.seed}
-        attack("preprocess", partial(attacks.attack_preprocessing, nmtdeep, folder, **more))
-        attack(
-            "translate --resume",
-            partial(attacks.attack_translation, nmtdeep, folder, folder / "run", **more),
-        )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """A long service: lines through `nmtdeep translate` from a pipe, memory and speed as time goes by.
 
-    python scripts/serve_lines.py --model RUN --text FILE [--lines 1000000] [OPTION OF TRANSLATE ...]
+    python scripts/serve_lines.py --model RUN --text FILE [--lines 1000000]
+        [OPTION OF TRANSLATE ...]
 
 The lines of FILE come again and again. One thread writes as fast as the pipe takes it, this one
 reads. Printed are twenty times, at equal numbers of lines, the lines per second since the last time

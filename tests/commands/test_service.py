@@ -37,11 +37,10 @@ def put(service: subprocess.Popen[bytes], text: bytes) -> None:
     service.stdin.flush()
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -15)])
-def test_asked_to_leave_while_it_waits_for_the_rest_of_a_line(service, number, code):
+def test_asked_to_leave_while_it_waits_for_the_rest_of_a_line(service):
     put(service, b"half a li")
-    service.send_signal(number)
-    assert service.wait(30) == code
+    service.send_signal(signal.SIGINT)
+    assert service.wait(30) == 130
     assert (service.stdout.read(), service.stderr.read()) == (b"", b"")
 
 
