@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 import torch
 
+from nmtdeep.analysis.file import replacing
 from nmtdeep.analysis.probe import Conditions, Probe, conditions, prepare, squared_gradient
 from nmtdeep.config import Recipe
 from nmtdeep.data.corpus import DataDirectory
@@ -97,7 +98,7 @@ def _squared_parameters(layer: Layer) -> float:
 
 def write_csv(points: Iterable[Point], path: Path) -> None:
     """One row a point, with a header."""
-    with path.open("w", encoding="utf-8", newline="") as file:
+    with replacing(path) as beside, beside.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(field.name for field in fields(Point))
         writer.writerows((*astuple(point)[:-1], f"{point.gradient_norm:.6g}") for point in points)

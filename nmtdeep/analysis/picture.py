@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from nmtdeep.analysis.file import replacing
 from nmtdeep.analysis.gradients import Point
 
 LINES = (
@@ -64,4 +65,6 @@ def draw(points: Sequence[Point], path: Path) -> None:
             *(Line2D([], [], **alone | markers[n], label=f"{n} layers") for n in depths),
         ]
         figure.legend(handles=handles, loc="outside right upper")
-        figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
+        metadata = {"Date": None} if path.suffix == ".svg" else None
+        with replacing(path) as beside:
+            figure.savefig(beside, dpi=150, metadata=metadata)

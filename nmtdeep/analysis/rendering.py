@@ -11,6 +11,7 @@ from typing import Any
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from nmtdeep.analysis.file import replacing
 from nmtdeep.analysis.initialisation import Block, Figures
 from nmtdeep.analysis.probe import Conditions
 
@@ -43,7 +44,7 @@ def record(blocks: Sequence[Block], averages: Sequence[Block], made: Conditions)
 def write_csv(blocks: Sequence[Block], path: Path) -> None:
     """One row a block, with a header; empty where a figure does not apply."""
     names = ["side", "layer", "sublayer", *(field.name for field in fields(Figures))]
-    with path.open("w", encoding="utf-8", newline="") as file:
+    with replacing(path) as beside, beside.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(names)
         for block in blocks:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import signal
 import sys
 import traceback
 from typing import Annotated
@@ -67,17 +68,19 @@ def main(
 
 def run() -> None:
     """Entry point: a `UserError` becomes one line on stderr and exit code 2."""
-    keep_memory()
-    if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():
-        # Text in and text out are UTF-8, whatever the locale says.
-        sys.stdout.reconfigure(encoding="utf-8")
     try:
+        keep_memory()
+        if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():
+            # Text in and text out are UTF-8, whatever the locale says.
+            sys.stdout.reconfigure(encoding="utf-8")
         app()
     except UserError as error:
         if is_verbose():
             traceback.print_exc()
         typer.echo(f"nmtdeep: error: {printable(str(error))}", err=True)
         sys.exit(2)
+    except KeyboardInterrupt:  # before typer has begun to listen
+        sys.exit(128 + signal.SIGINT)
     except BrokenPipeError:
         # Whoever read our output has left; nothing more can be said to them.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -111,6 +111,9 @@ def translate(
             show_default="one per core for a long file",
         ),
     ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on in --output after its last whole line.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No summary on stderr.")] = False,
     verbose: Verbose = False,
 ) -> None:
@@ -122,13 +125,18 @@ def translate(
     from dataclasses import replace
 
     from nmtdeep.checkpoint import load
-    from nmtdeep.decoding import streams
+    from nmtdeep.decoding import resuming, streams
     from nmtdeep.decoding.settings import Sampling, settings_of
     from nmtdeep.decoding.translator import Translator
 
     if n_best > (beam or n_best) and not sampling:
         raise UserError(f"--n-best {n_best} needs a beam at least as large: raise --beam")
     lines = streams.check(source, output)
+    begun = None
+    if resume:
+        begun = resuming.begun(
+            source, output, lines=lines, form=form.value, n_best=n_best, sampling=sampling
+        )
     loaded = [load(path) for path in model]
     chosen: dict[str, Any] = {
         "beam": beam,
@@ -158,14 +166,22 @@ def translate(
             threads=threads,
             processes=_processes(processes, threads=threads, device=device, lines=lines),
         ) as translator,
-        streams.writer(output) as write,
+        resuming.writer(output, begun) if begun else streams.writer(output) as write,
     ):
         count = streams.translate(
-            translator, source, write, form=form.value, output_form=output_is.value
+            translator,
+            source,
+            write,
+            form=form.value,
+            output_form=output_is.value,
+            first=begun.first if begun else 0,
         )
     seconds = time.perf_counter() - began
     if not quiet:
         note = f", {translator.cut_lines} over-long ({long_lines})" if translator.cut_lines else ""
+        if begun:
+            count -= begun.lines
+            note += f", {begun.lines} more were there"
         typer.echo(
             f"{count} line{'s' * (count != 1)} in {seconds:.1f} s, "
             f"{count / max(seconds, 1e-9):.1f} lines/s{note}",

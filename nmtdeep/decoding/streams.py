@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import math
 import os
@@ -12,7 +13,10 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from itertools import islice
 from pathlib import Path
+from typing import IO, BinaryIO
 
 from nmtdeep.decoding.translator import Candidate, Translation, Translator
 from nmtdeep.errors import UserError
@@ -26,19 +30,33 @@ Write = Callable[[str], object]
 
 @contextmanager
 def writer(output: str) -> Iterator[Write]:
-    """A function that writes text to a file, a .gz file, or stdout (`-`).
+    """A function that writes text to a file, a .gz file, or stdout (`-`), and keeps nothing back.
 
     Raises:
         UserError: if the file cannot be written or the disk is full.
     """
     if output == "-":
-        yield sys.stdout.write
-        sys.stdout.flush()
+        yield partial(_put, sys.stdout)
         return
+    opened = gzip.open if output.endswith(".gz") else open
+    with writable(output), opened(output, "wt", encoding="utf-8", newline="") as file:
+        yield partial(_put, file)
+
+
+def _put(file: IO[str], text: str) -> None:
+    file.write(text)
+    file.flush()
+
+
+@contextmanager
+def writable(output: str) -> Iterator[None]:
+    """Where the block cannot write, say so.
+
+    Raises:
+        UserError: in the place of an OSError.
+    """
     try:
-        opened = gzip.open if output.endswith(".gz") else open
-        with opened(output, "wt", encoding="utf-8", newline="") as file:
-            yield file.write
+        yield
     except OSError as error:
         raise UserError(
             f"cannot write {output}: {error.strerror or error}: make room or choose another "
@@ -64,14 +82,14 @@ def check(source: str, output: str) -> int:
     return count
 
 
-def chunks(source: str) -> Iterator[list[str]]:
-    """Input lines in chunks to batch together.
+def chunks(source: str, *, first: int = 0) -> Iterator[list[str]]:
+    """Input lines in chunks to batch together, without the `first` lines of a file.
 
     Files come in chunks of a fixed size, so that a translation does not depend on timing. A pipe or
     terminal gives what has arrived, so that a line is answered without waiting for the end.
     """
-    given = sys.stdin.buffer if source == "-" else Path(source)
-    lines = read_lines(given, empty="allow")
+    given = _stdin() if source == "-" else Path(source)
+    lines = islice(read_lines(given, empty="allow"), first, None)
     if source != "-" or stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode):
         chunk: list[str] = []
         for line in lines:
@@ -83,6 +101,16 @@ def chunks(source: str) -> Iterator[list[str]]:
             yield chunk
         return
     yield from _arriving(lines)
+
+
+def _stdin() -> BinaryIO:
+    """Stdin with a buffer of its own.
+
+    Python closes that of `sys.stdin` when it ends, and dies of a thread that still waits in it.
+    """
+    raw = io.FileIO(os.dup(sys.stdin.fileno()))
+    raw.name = sys.stdin.name
+    return io.BufferedReader(raw)
 
 
 def _arriving(lines: Iterator[str]) -> Iterator[list[str]]:
@@ -118,16 +146,26 @@ def _arriving(lines: Iterator[str]) -> Iterator[list[str]]:
 
 
 def translate(
-    translator: Translator, source: str, write: Write, *, form: str, output_form: Form
+    translator: Translator,
+    source: str,
+    write: Write,
+    *,
+    form: str,
+    output_form: Form,
+    first: int = 0,
 ) -> int:
-    """Translate `source` (a path or `-`) line by line; returns the number of lines."""
-    count = 0
-    for chunk in chunks(source):
-        for translation in translator.translate_chunk(chunk):
-            write(render(translation, count, form, output_form))
-            count += 1
-        if form == "text":
-            sys.stdout.flush()
+    """Translate `source` (a path or `-`) line by line; returns the number of lines.
+
+    Args:
+        write: gets the output of a whole chunk at a time.
+        first: lines of a file that are left out, whole chunks of it.
+    """
+    count = first
+    translator.skip(first)
+    for chunk in chunks(source, first=first):
+        found = enumerate(translator.translate_chunk(chunk), count)
+        write("".join(render(one, number, form, output_form) for number, one in found))
+        count += len(chunk)
     return count
 
 

@@ -168,6 +168,10 @@ class Translator:
         while chunk := list(islice(stream, buffer)):
             yield from self.translate_chunk(chunk)
 
+    def skip(self, lines: int) -> None:
+        """Count lines that were translated before, for messages that name a line."""
+        self._lines += lines
+
     def translate_chunk(self, lines: Sequence[str]) -> list[Translation]:
         """Translate lines that are batched together."""
         sources = [self.pipeline.split_source(line, self.settings.input_form) for line in lines]

@@ -14,20 +14,26 @@ from nmtdeep.data.index import COPY, INDEX_FILE
 from nmtdeep.errors import DataError, UserError
 
 PARTIAL = ".partial"
+# The old data.json while its files are deleted.
+OLD = ".old.json"
 
 
 @contextmanager
 def data_directory(out: Path, *, overwrite: bool) -> Iterator[Path]:
     """A place to write into, OUT/.partial, whose files move to OUT if all went well.
 
-    data.json, written by `write_index`, moves last. If anything fails, OUT is as it was; a run that
-    was killed leaves only .partial, which the next one removes. UserError if OUT holds a finished
+    data.json, written by `write_index`, moves last. If anything fails, OUT is as it was. A run that
+    was killed leaves .partial, and if it was moving files already, no data.json; the next one
+    removes both their files. UserError if OUT holds a finished
     data directory (and not `overwrite`), other files, or cannot be written to.
     """
     check_free(out, overwrite=overwrite)
     partial = out / PARTIAL
     is_new = not out.exists()
     try:
+        if not (out / INDEX_FILE).exists():
+            _remove_listed(out, out / OLD)
+            _remove_listed(out, partial / INDEX_FILE)
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
     except OSError as error:
@@ -61,18 +67,24 @@ def check_free(out: Path, *, overwrite: bool) -> None:
 
 
 def _remove_old(out: Path) -> None:
-    index = out / INDEX_FILE
+    if (out / INDEX_FILE).exists():
+        (out / INDEX_FILE).replace(out / OLD)
+        _remove_listed(out, out / OLD)
+
+
+def _remove_listed(out: Path, index: Path) -> None:
+    """Delete the files of OUT that an index lists, then the index; none may be there."""
     if not index.exists():
         return
     try:
         names = integrity.read_json(index, cure=COPY).get("files")
     except DataError:
         names = []
-    index.unlink()
     for name in names if isinstance(names, dict) else ():
         # What a data.json from elsewhere names may be anything.
         if integrity.is_inside(name) and (out / name).is_file():
             (out / name).unlink()
+    index.unlink()
 
 
 def _move(partial: Path, out: Path) -> None:

@@ -7,12 +7,14 @@ code.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import multiprocessing
 import os
 import resource
 import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,27 +90,75 @@ class Interrupt:
                 os.kill(os.getpid(), getattr(signal, f"SIG{name.upper()}"))
 
 
+@dataclass(frozen=True)
+class Later:
+    """A signal from outside at some time, or never, if the command has ended by then.
+
+    Attributes:
+        seconds: after the command has begun.
+        what: kill, term, int.
+        child: send it to the process that the command started last, if there is one.
+    """
+
+    seconds: float
+    what: str = "kill"
+    child: bool = False
+
+    def send(self, pid: int, begun: Path, over: threading.Event) -> None:
+        """Wait for the file `begun`, then for the time; nothing if it is over before."""
+        while not begun.exists():
+            if over.wait(0.005):
+                return
+        if over.wait(self.seconds):
+            return
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            if self.child:
+                children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+                pid = int(children[-1]) if len(children) > 1 else pid
+            os.kill(pid, getattr(signal, f"SIG{self.what.upper()}"))
+
+
 def _child(
-    argv: list[str], folder: str, log: str, interrupt: Interrupt | None, environment: dict[str, str]
+    argv: list[str],
+    folder: str,
+    log: str,
+    interrupt: Interrupt | Later | None,
+    environment: dict[str, str],
+    chunk: int,
+    stdout: str,
 ) -> None:
     import torch
 
-    from nmtdeep.cli.main import run
+    from nmtdeep.cli import main
+    from nmtdeep.decoding import streams
+
+    app = main.app
+
+    def marked() -> None:
+        """The command; a signal that is to come later comes while this runs."""
+        Path(f"{log}.begun").touch()
+        try:
+            app()
+        finally:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     torch.set_num_threads(1)
     os.environ.update(environment)
     os.chdir(folder)
     for number, name, flags in (
         (0, f"{log}.in", os.O_RDONLY),
-        (1, f"{log}.out", os.O_WRONLY | os.O_CREAT),
+        (1, stdout, os.O_WRONLY | os.O_CREAT),
         (2, f"{log}.err", os.O_WRONLY | os.O_CREAT),
     ):
         os.dup2(os.open(name, flags, 0o600), number)
     sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
-    if interrupt is not None:
+    if isinstance(interrupt, Interrupt):
         interrupt.install()
+    streams.BUFFER = chunk or streams.BUFFER
     sys.argv = ["nmtdeep", *argv]
-    run()
+    if isinstance(interrupt, Later):
+        main.app = marked
+    main.run()
 
 
 class Commands:
@@ -122,30 +172,58 @@ class Commands:
         self.context.set_forkserver_preload(list(PRELOAD))
 
     def __call__(
-        self, *argv: object, interrupt: Interrupt | None = None, stdin: bytes = b""
+        self,
+        *argv: object,
+        interrupt: Interrupt | Later | None = None,
+        stdin: bytes = b"",
+        chunk: int = 0,
+        stdout: Path | None = None,
     ) -> Finished:
-        """Run `nmtdeep ARGV...` to its end."""
-        return self.start(*argv, interrupt=interrupt, stdin=stdin)()
+        """Run `nmtdeep ARGV...` to its end; see `start`."""
+        return self.start(*argv, interrupt=interrupt, stdin=stdin, chunk=chunk, stdout=stdout)()
 
     def start(
         self,
         *argv: object,
-        interrupt: Interrupt | None = None,
+        interrupt: Interrupt | Later | None = None,
         stdin: bytes = b"",
         environment: dict[str, str] | None = None,
+        chunk: int = 0,
+        stdout: Path | None = None,
     ) -> Callable[[], Finished]:
-        """Start `nmtdeep ARGV...`, and give what waits for its end."""
+        """Start `nmtdeep ARGV...`, and give what waits for its end.
+
+        Args:
+            chunk: lines of a file that are translated at a time; 0: as ever.
+            stdout: a file to write to.
+        """
         self.count += 1
         log = self.logs / f"{self.count:03}"
         log.with_suffix(".in").write_bytes(stdin)
+        log.with_suffix(".out").touch()
         words = [str(one) for one in argv]
         process = self.context.Process(
-            target=_child, args=(words, str(self.folder), str(log), interrupt, environment or {})
+            target=_child,
+            args=(
+                words,
+                str(self.folder),
+                str(log),
+                interrupt,
+                environment or {},
+                chunk,
+                str(stdout or log.with_suffix(".out")),
+            ),
         )
         process.start()
+        over = threading.Event()
+        if isinstance(interrupt, Later):
+            begun = log.with_suffix(".begun")
+            arguments = (process.pid, begun, over)
+            threading.Thread(target=interrupt.send, args=arguments, daemon=True).start()
 
         def finish() -> Finished:
             process.join(SECONDS)
+            over.set()
             if process.exitcode is None:
                 process.kill()
                 raise AssertionError(f"still running after {SECONDS} s: {words}")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from commands.running import Commands, Finished, Interrupt
 
+PAIRS = {"train": 200, "valid": 20, "test": 12}
 RECIPE = """
 text:
   bpe: {type: joint, merges: 150}
@@ -37,6 +40,31 @@ training:
 
 # What no two runs share: measured times and memory.
 MEASURED = {"tokens_per_second", "updates_per_second", "wait", "memory", "seconds", "eta"}
+
+
+def prepare(folder: Path) -> None:
+    """Fill a folder with text of the shipped corpus, and recipes."""
+    corpus = files("nmtdeep.demo") / "corpus"
+    for language in ("en", "de"):
+        packed = (corpus / f"train.{language}.gz").read_bytes()
+        lines = gzip.decompress(packed).decode("utf-8").split("\n")
+        first = 0
+        for split, count in PAIRS.items():
+            text = "".join(f"{line}\n" for line in lines[first : first + count])
+            (folder / f"{split}.{language}").write_text(text, encoding="utf-8")
+            first += count
+    (folder / "tiny.yaml").write_text(RECIPE)
+    (folder / "dropout.yaml").write_text(DROPOUT_RECIPE)
+
+
+def preprocess(nmtdeep: Commands, recipe: str, out: str) -> Path:
+    """`nmtdeep preprocess` of that text."""
+    done = nmtdeep(
+        "preprocess", recipe, "--train", "train", "--valid", "valid", "--test", "test",
+        "--out", out, "--workers", 1,
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    return nmtdeep.folder / out
 
 
 def train(

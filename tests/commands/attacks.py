@@ -1,0 +1,259 @@
+"""Real commands interrupted at random moments and started again, until they come to their end."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from time import perf_counter
+from typing import Any
+
+from commands.running import Commands, Finished, Interrupt, Later
+from commands.runs import contents, words
+
+# Everything that a training can have to remember.
+RECIPE = """
+extends: tiny.yaml
+text:
+  bpe: {dropout: 0.1}
+model:
+  encoder: {depth: 4, combination: {type: sparse_blocks, blocks: 2}}
+  decoder: {depth: 2}
+  positions: {type: relative, clip: 3}
+decoding: {max_length_factor: 1, max_length_constant: 4}
+training:
+  max_updates: 11
+  precision: bf16
+  optimiser: muon
+  regulariser: {type: inter_similarity, weight: 0.1}
+  batches: {tokens_per_update: 400, group_tokens: 200, max_tokens: 100}
+  stages:
+    - {encoder: 1, decoder: 1, updates: 2}
+    - {encoder: 2, decoder: 1, epochs: 1, max_tokens: 150}
+    - {}
+  growth: {strategy: copy_top_layer}
+  schedule: {lr: 0.5}
+  validation: {every: 2, patience: 3}
+"""
+LOOP, TRAINEE, CHECKPOINT = (
+    "nmtdeep.training.loop",
+    "nmtdeep.training.trainee",
+    "nmtdeep.checkpoint",
+)
+# Where a training is hit, and how often it comes by there at most.
+IN_TRAINING = {
+    "nmtdeep.training.update:smoothed_cross_entropy": 32,
+    f"{LOOP}:Display.updated": 8,
+    f"{LOOP}:Display.validated": 4,
+    f"{TRAINEE}:carry_over": 2,
+    f"{LOOP}:Trainee.deeper": 2,
+    f"{LOOP}:Trainee.save": 4,
+    f"{CHECKPOINT}:_save_tensors": 9,
+    f"{CHECKPOINT}:_sync": 5,
+    f"{CHECKPOINT}:point": 6,
+    f"{CHECKPOINT}:remove": 2,
+    "nmtdeep.training.validation:corpus_loss": 4,
+    "nmtdeep.training.validation:score_texts": 4,
+    "nmtdeep.data.bpe_dropout:MonolingualCorpus.open": 8,
+    "nmtdeep.averaging:average": 1,
+    "nmtdeep.training.finish:score_split": 1,
+}
+IN_PREPROCESSING = {
+    "nmtdeep.preprocessing.procedure:CorpusWriter": 6,
+    "nmtdeep.preprocessing.procedure:write_index": 1,
+    "nmtdeep.preprocessing.output:_remove_old": 1,
+    "nmtdeep.preprocessing.output:_move": 1,
+    "pathlib:Path.replace": 20,
+    "pathlib:Path.unlink": 20,
+}
+IN_TRANSLATION = {
+    "nmtdeep.decoding.translator:Translator.translate_chunk": 6,
+    "nmtdeep.decoding.streams:render": 120,
+    "nmtdeep.decoding.searcher:Searcher.__call__": 12,
+}
+# Code after a signal, noted or not; 2 where another process of the training was killed.
+CODES = {"kill": {-9}, "term": {-15, 143}, "int": {130}, "child": {2}}
+CHUNK = 20
+
+
+@dataclass
+class Attack:
+    """One command with all that is random about it.
+
+    Attributes:
+        places: functions, and how often the command calls them at most.
+        child: whether another process of the command is killed now and then.
+        hits: how many interruptions fell where.
+    """
+
+    nmtdeep: Commands
+    random: Random
+    places: Mapping[str, int]
+    child: bool = False
+    chunk: int = 0
+    hits: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+
+    def whole(self, *argv: object) -> Finished:
+        """The command with nothing in its way; notes how long it takes."""
+        began = perf_counter()
+        done = self.nmtdeep(*argv, chunk=self.chunk)
+        self.seconds = perf_counter() - began
+        assert done.code == 0, done.err
+        return done
+
+    def interrupted(
+        self, *argv: object, times: int, between: Callable[[], None] = lambda: None
+    ) -> list[str]:
+        """Start the command until it has ended by itself; what happened to it each time.
+
+        Args:
+            times: interruptions at most.
+            between: looks at what an interruption left.
+        """
+        history = []
+        while len(history) < times:
+            interrupt = self.moment()
+            done = self.nmtdeep(*argv, chunk=self.chunk, interrupt=interrupt)
+            assert "Traceback" not in done.err, (history, interrupt, done.err)
+            if done.code == 0:  # it came too late
+                return history
+            what = "child" if isinstance(interrupt, Later) and interrupt.child else interrupt.what
+            assert done.code in CODES[what.replace("half", "kill")], (history, interrupt, done)
+            where = interrupt.where if isinstance(interrupt, Interrupt) else "at a random time"
+            self.hits[where] += 1
+            self.hits[f"by {what}"] += 1
+            history.append(f"{what} {where}")
+            between()
+        done = self.nmtdeep(*argv, chunk=self.chunk)
+        assert done.code == 0, (history, done.err)
+        return history
+
+    def moment(self) -> Interrupt | Later:
+        """Half of them at a random time, half at a random call of one of the places."""
+        what = self.random.choice(("kill", "term", "int"))
+        if self.random.random() < 0.5:
+            child = self.child and self.random.random() < 0.2
+            seconds = self.random.uniform(0, self.seconds)
+            return Later(seconds, "kill" if child else what, child=child)
+        where, calls = self.random.choice(list(self.places.items()))
+        if where.endswith("_save_tensors"):
+            what = "half"
+        return Interrupt(where, self.random.randint(1, calls), what)
+
+
+def attack_training(
+    nmtdeep: Commands, folder: Path, *, kills: int, processes: int, seed: int, most: int = 8
+) -> Counter[str]:
+    """Trainings with at most `most` interruptions each; each must end as the whole one did."""
+    (nmtdeep.folder / "state.yaml").write_text(RECIPE)
+    done = nmtdeep(
+        "preprocess", "state.yaml", "--train", "valid", "--valid", "test", "--out", "data-attack",
+        "--workers", 1, "--overwrite",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    attack = Attack(nmtdeep, Random(seed), IN_TRAINING, child=processes > 1)
+
+    def command(run: Path) -> Sequence[object]:
+        return (
+            *words(str(run), recipe="state.yaml", data="data-attack"), "--processes", processes
+        )  # fmt: skip
+
+    whole = folder / f"whole-{processes}"
+    said = attack.whole(*command(whole)).err
+    assert "stage 3 of 3" in said and "no better validation in 3, best at update 2" in said
+    expected = contents(whole)
+    run = folder / f"run-{processes}"
+
+    def look() -> None:
+        if list(run.glob(".checkpoint_*.partial")):
+            attack.hits["left half a checkpoint"] += 1
+
+    while kills > 0:
+        times = min(kills, attack.random.randint(1, most))
+        history = attack.interrupted(*command(run), times=times, between=look)
+        assert contents(run) == expected, history
+        shutil.rmtree(run)
+        kills -= len(history)
+        print(f"{kills} to come; equal after: {', '.join(history)}", flush=True)
+        attack.hits["trainings"] += 1
+    return attack.hits
+
+
+def attack_preprocessing(
+    nmtdeep: Commands, folder: Path, *, kills: int, seed: int, workers: int = 1
+) -> Counter[str]:
+    """Into a new directory and over an old one of other splits and another recipe, in turn."""
+    base = ("--train", "train", "--valid", "valid", "--workers", workers, "-q", "--overwrite")
+    new, old = folder / "new", folder / "old"
+    attack = Attack(nmtdeep, Random(seed), IN_PREPROCESSING)
+    attack.whole("preprocess", "tiny.yaml", *base, "--out", new)
+    done = nmtdeep("preprocess", "dropout.yaml", *base, "--test", "test", "--out", old)
+    assert done.code == 0, done.err
+    states = [files(old), files(new)]
+    out = folder / "again"
+
+    def look() -> None:
+        if (out / "data.json").exists():
+            assert files(out, partial=False) in states
+
+    while kills > 0:
+        if attack.random.random() < 0.5:
+            shutil.copytree(old, out)
+        command = ("preprocess", "tiny.yaml", *base, "--out", out)
+        history = attack.interrupted(
+            *command, times=min(kills, attack.random.randint(1, 4)), between=look
+        )
+        assert files(out) == files(new), history
+        shutil.rmtree(out)
+        kills -= len(history)
+        print(f"{kills} to come; equal after: {', '.join(history)}", flush=True)
+        attack.hits["directories"] += 1
+    return attack.hits
+
+
+def files(directory: Path, *, partial: bool = True) -> dict[str, Any]:
+    """Every file of a data directory, data.json without what is measured by the clock.
+
+    Args:
+        partial: whether what is being made counts too.
+    """
+    found: dict[str, Any] = {
+        path.relative_to(directory).as_posix(): path.read_bytes()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file() and (partial or ".partial" not in path.parts)
+    }
+    index = json.loads(found["data.json"])
+    del index["report"]["seconds"]
+    return found | {"data.json": index}
+
+
+def attack_translation(
+    nmtdeep: Commands, folder: Path, model: Path, *, kills: int, seed: int
+) -> Counter[str]:
+    """`translate -o FILE --resume`, in every format, from a file of a few chunks."""
+    text = (nmtdeep.folder / "train.en").read_text("utf-8").split("\n")[: 6 * CHUNK - 7]
+    source, out = folder / "source", folder / "out"
+    source.write_text("".join(f"{line}\n" for line in text), "utf-8")
+    attack = Attack(nmtdeep, Random(seed), IN_TRANSLATION, chunk=CHUNK)
+    while kills > 0:
+        form = attack.random.choice(("text", "json", "tsv", "fairseq"))
+        n_best = attack.random.choice((1, 3))
+        command = (
+            "translate", "-m", model, "-i", source, "--format", form, "--n-best", n_best, "--beam",
+            3, "--processes", 1, "-q", "-o",
+        )  # fmt: skip
+        attack.whole(*command, folder / "whole")
+        history = attack.interrupted(
+            *command, out, "--resume", times=min(kills, attack.random.randint(1, 8))
+        )
+        assert out.read_bytes() == (folder / "whole").read_bytes(), history
+        out.unlink()
+        kills -= len(history)
+        print(f"{kills} to come; equal after: {', '.join(history)}", flush=True)
+        attack.hits[f"files of {form}"] += 1
+    return attack.hits

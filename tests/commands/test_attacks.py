@@ -1,0 +1,25 @@
+"""A small part of scripts/attack_interruptions.py: random moments, everything equal at the end."""
+
+from __future__ import annotations
+
+import pytest
+
+from commands.attacks import attack_preprocessing, attack_training, attack_translation
+
+pytestmark = pytest.mark.usefixtures("data")
+
+
+def test_trainings(nmtdeep, tmp_path):
+    hits = attack_training(nmtdeep, tmp_path, kills=4, processes=1, seed=7)
+    assert sum(count for name, count in hits.items() if name.startswith("by ")) == 4
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_data_directories_are_old_or_new(nmtdeep, tmp_path, workers):
+    hits = attack_preprocessing(nmtdeep, tmp_path, kills=6, seed=workers, workers=workers)
+    assert hits["directories"] > 1
+
+
+def test_translations_go_on(nmtdeep, whole, tmp_path):
+    hits = attack_translation(nmtdeep, tmp_path, whole, kills=8, seed=3)
+    assert hits["at a random time"] < 8

@@ -1,0 +1,71 @@
+"""`translate` as a service between two pipes: however it ends, no trace."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pages import ROOT
+
+pytestmark = pytest.mark.usefixtures("data")
+
+
+@pytest.fixture
+def service(whole: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A real process, for Python's own end is part of it; one line is answered already."""
+    command = ["translate", "-m", str(whole), "-q", "--beam", "1", "--format", "json"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [sys.executable, "-m", "nmtdeep", *command], stdin=pipe, stdout=pipe, stderr=pipe
+    ) as process:
+        try:
+            put(process, b"Password\n")
+            assert process.stdout.readline().startswith(b'{"line": 1, "source": "Password"')
+            yield process
+        finally:
+            process.kill()
+
+
+def put(service: subprocess.Popen[bytes], text: bytes) -> None:
+    service.stdin.write(text)
+    service.stdin.flush()
+
+
+def test_asked_to_leave_while_it_waits_for_the_rest_of_a_line(service):
+    put(service, b"half a li")
+    service.send_signal(signal.SIGINT)
+    assert service.wait(30) == 130
+    assert (service.stdout.read(), service.stderr.read()) == (b"", b"")
+
+
+def test_a_reader_that_leaves_while_the_writer_stays(service):
+    service.stdout.close()
+    put(service, b"User\n")
+    assert service.wait(30) == 1
+    assert service.stderr.read() == b""
+
+
+def test_a_writer_that_leaves_in_the_middle_of_a_line(service):
+    put(service, b"User\nhalf a li")
+    service.stdin.close()
+    assert [line.split(b'"')[5] for line in service.stdout] == [b"User", b"half a li"]
+    assert service.wait(30) == 0
+    assert service.stderr.read() == b""
+
+
+def test_the_long_service_counts(whole, folder):
+    script = str(ROOT / "scripts/serve_lines.py")
+    options = ("--model", str(whole), "--text", "test.en", "--lines", "240", "--beam", "1")
+    done = subprocess.run(
+        [sys.executable, script, *options], cwd=folder, capture_output=True, text=True, check=False,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "240 lines in, 240 lines out, exit code 0" in done.stdout
+    assert re.search(r"last quarter: [\d,.]+ lines/s, at most [\d,]+ MB", done.stdout)
