@@ -47,7 +47,7 @@ def config_error(problems: Sequence[Problem]) -> ConfigError:
     def place(problem: Problem) -> tuple[bool, str, int]:
         return problem.origin.is_override, problem.origin.place, problem.origin.line or 0
 
-    return ConfigError("\n".join(dict.fromkeys(map(str, sorted(problems, key=place)))))
+    return ConfigError(*dict.fromkeys(map(str, sorted(problems, key=place))))
 
 
 def explain(error: ValidationError, source: Source, label: str) -> list[Problem]:

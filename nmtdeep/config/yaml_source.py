@@ -31,6 +31,9 @@ SCALARS = (
     ("float", _FLOAT),
 )
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_HALF = "with half a character (\\ud800 to \\udfff): write the whole one"
+
 
 @dataclass(frozen=True)
 class Origin:
@@ -229,6 +232,9 @@ def _items(node: yaml.MappingNode, path: KeyPath, walk: _Walk) -> Iterator[tuple
             walk.problem(key, path, "a key must be a word: is a colon or quote missing?")
             continue
         name = str(key.value)
+        if _SURROGATE.search(name):
+            walk.problem(key, path, f"a key {_HALF}")
+            continue
         if name in first:
             what = f"written twice (also on line {first[name]}): keep one"
             walk.problem(key, (*path, name), what)
@@ -243,6 +249,9 @@ def _scalar(node: yaml.ScalarNode, path: KeyPath, walk: _Walk) -> Any:
     convert = _CONVERSIONS.get(node.tag.removeprefix(TAG))
     if convert is None:
         walk.problem(node, path, f"the tag {node.tag} is not allowed: delete it")
+        return None
+    if _SURROGATE.search(text):
+        walk.problem(node, path, f"text {_HALF}")
         return None
     try:
         return convert(text)

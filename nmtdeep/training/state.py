@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import TypeAdapter, ValidationError
 from torch import Tensor, nn
 
 from nmtdeep import checkpoint
+from nmtdeep.config.section import CountOrZero, NotNegative
 from nmtdeep.data.windows import Place
 from nmtdeep.errors import CheckpointError
 from nmtdeep.training.sharding import like
@@ -41,22 +43,22 @@ class Progress:
         schedule_offset: updates that the learning-rate schedule does not count.
     """
 
-    update: int = 0
-    epoch: int = 0
-    next_in_epoch: int = 0
-    seconds: float = 0.0
-    target_tokens: int = 0
+    update: CountOrZero = 0
+    epoch: CountOrZero = 0
+    next_in_epoch: CountOrZero = 0
+    seconds: NotNegative = 0.0
+    target_tokens: CountOrZero = 0
     best: float | None = None
-    best_update: int = 0
-    stale: int = 0
+    best_update: CountOrZero = 0
+    stale: CountOrZero = 0
     score: float | None = None
     scaler: dict[str, Any] = field(default_factory=dict)
-    stage: int = 0
-    stage_update: int = 0
-    stage_epoch: int = 0
-    schedule_offset: int = 0
-    window: int = 0
-    before_window: int = 0
+    stage: CountOrZero = 0
+    stage_update: CountOrZero = 0
+    stage_epoch: CountOrZero = 0
+    schedule_offset: CountOrZero = 0
+    window: CountOrZero = 0
+    before_window: CountOrZero = 0
 
     @property
     def place(self) -> Place:
@@ -98,12 +100,19 @@ class Progress:
 
     @classmethod
     def from_json(cls, state: dict[str, Any]) -> Progress:
-        """Read back; raises CheckpointError if a field is missing."""
+        """Read back; raises CheckpointError if a field is missing or of another kind."""
         try:
-            return cls(**{name: (LATER | state)[name] for name in cls.__dataclass_fields__})
+            fields = {name: (LATER | state)[name] for name in cls.__dataclass_fields__}
+            return TypeAdapter(cls).validate_python(fields)
         except KeyError as error:
             raise CheckpointError(
                 f"state.json has no {error}: this checkpoint cannot be trained on; start a new run"
+            ) from error
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            raise CheckpointError(
+                f"state.json: {first['loc'][0]}: {first['msg']}: this checkpoint cannot be trained "
+                "on; train on from an older one, or start a new run"
             ) from error
 
 
