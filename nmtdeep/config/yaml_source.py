@@ -31,6 +31,7 @@ SCALARS = (
     ("float", _FLOAT),
 )
 
+_TOO_DEEP = "nested too deeply: is this really a recipe?"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _HALF = "with half a character (\\ud800 to \\udfff): write the whole one"
 
@@ -75,15 +76,22 @@ class Loader(yaml.SafeLoader):
     """Composes nodes only; its scalars are resolved by `SCALARS`, and aliases are refused."""
 
     yaml_implicit_resolvers: dict[Any, Any] = {}  # noqa: RUF012 (PyYAML's own name and shape)
+    depth = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """Refuse `*alias`, by which a short file can say a very long one."""
+        """Refuse `*alias`, by which a short file can say a very long one, and depth, which is slow."""
         if self.check_event(yaml.events.AliasEvent):
             mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
             raise yaml.MarkedYAMLError(
                 problem="aliases are not allowed: write the value out", problem_mark=mark
             )
-        return super().compose_node(parent, index)
+        self.depth += 1
+        if self.depth > 3 * DEEPEST:
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.MarkedYAMLError(problem=_TOO_DEEP, problem_mark=mark)
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
 
 
 for _name, _pattern in SCALARS:
@@ -159,8 +167,6 @@ def _compose(text: str, label: str) -> yaml.Node | None:
         raise ConfigError(
             f"{label}:{line}: a control character (U+{character:04X}) is not allowed: delete it"
         ) from None
-    except RecursionError:
-        raise ConfigError(f"{label}: nested too deeply: is this really a recipe?") from None
     except (ValueError, yaml.YAMLError) as error:
         raise ConfigError(f"{label}: not YAML ({error}): check what is written there") from None
     finally:
@@ -176,7 +182,7 @@ def _syntax(error: yaml.MarkedYAMLError) -> str:
     problem = str(error.problem)
     if _unclosed(error):
         return "a bracket or quote opened here is never closed: close it"
-    if problem.startswith("aliases"):
+    if problem.startswith(("aliases", "nested")):
         return problem
     if "single document" in str(error.context):
         return "a second document starts here: keep one recipe in a file"
@@ -210,7 +216,7 @@ def _collect(node: yaml.MappingNode, label: str) -> Source:
 
 def _construct(node: yaml.Node, path: KeyPath, walk: _Walk) -> Any:
     if len(path) > DEEPEST:
-        walk.problem(node, (), "nested too deeply: is this really a recipe?")
+        walk.problem(node, (), _TOO_DEEP)
         return None
     if isinstance(node, yaml.ScalarNode):
         return _scalar(node, path, walk)

@@ -18,7 +18,6 @@ from functools import lru_cache
 
 from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
 
-
 # Tries a run of full stops again from each of them: the square of their number.
 _STOPS_QUOTE = r'(\.+)"(\s*[^<])'
 Substitution = tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
