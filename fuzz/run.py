@@ -5,7 +5,7 @@
 needs the extra `fuzz` (atheris: Linux). Inputs with new coverage are gathered in --corpus, from
 which the next run goes on. An input that breaks a promise ends the run and is written beside it as
 TARGET-crash-...; `python fuzz/run.py recipe --show FILE` plays it again, without atheris. Options
-of libFuzzer can follow behind `--`: `-- -max_total_time=60`, `-- -merge=1`.
+of libFuzzer are passed on: `-max_total_time=60`, `-merge=1`.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ def main() -> int:
     parser.add_argument("--longest", type=int, default=2048, help="longest input, in bytes")
     parser.add_argument("--corpus", type=Path, help="default: ./fuzz-corpus/TARGET")
     parser.add_argument("--show", type=Path, help="run this input alone, without atheris")
-    parser.add_argument("more", nargs="*", help="options of libFuzzer")
-    given = parser.parse_args()
+    given, more = parser.parse_known_args()
     sys.path[:0] = [str(ROOT), str(ROOT / "fuzz")]
     if given.show:
         from targets import TARGETS
@@ -53,7 +52,7 @@ def main() -> int:
         "-timeout=30",
         "-rss_limit_mb=4096",
         "-print_final_stats=1",
-        *given.more,
+        *more,
         str(corpus),
         str(SEEDS / given.target),
     ]

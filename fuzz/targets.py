@@ -39,14 +39,14 @@ FORMS: tuple[Form, ...] = ("raw", "tokenised", "bpe")
 WORDS = ("the", "cats", "@@", "a@@", "ça", "é\u0301", "猫" * 3, "x" * 600)
 
 
-class Broken(Exception):
+class BrokenError(Exception):
     """A promise that the input broke."""
 
 
 def hold(what: bool, promise: str) -> None:
-    """Raise Broken, with the promise, where it does not hold."""
+    """Raise BrokenError, with the promise, where it does not hold."""
     if not what:
-        raise Broken(promise)
+        raise BrokenError(promise)
 
 
 def clear(error: UserError, kind: type[UserError]) -> None:

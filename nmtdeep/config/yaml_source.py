@@ -79,7 +79,7 @@ class Loader(yaml.SafeLoader):
     depth = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """Refuse `*alias`, by which a short file can say a very long one, and depth, which is slow."""
+        """Refuse `*alias`, by which a short file says a very long one, and depth, which is slow."""
         if self.check_event(yaml.events.AliasEvent):
             mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
             raise yaml.MarkedYAMLError(

@@ -71,7 +71,7 @@ def _quote_before_stops(found: re.Match[str]) -> str:
 
 
 class _Tokenizer(MosesTokenizer):  # type: ignore[misc]  # sacremoses has no types
-    """sacremoses' own makes its sets of characters anew for each word with a full stop behind it."""
+    """sacremoses' own makes its sets of characters anew for each word with a full stop."""
 
     lower = frozenset(MosesTokenizer.IsLower)
     alpha = frozenset(MosesTokenizer.IsAlpha)
