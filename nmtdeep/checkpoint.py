@@ -180,7 +180,7 @@ def read_state(directory: Path) -> dict[str, Any]:
     path = directory / STATE
     try:
         state = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise CheckpointError(f"{path}: cannot be read ({error}): {_CURE}") from error
     if not isinstance(state, dict) or state.get("format") != FORMAT:
         raise CheckpointError(
@@ -244,7 +244,7 @@ def load(path: Path) -> Loaded:
         recipe = read_config(directory / CONFIG)
         pipeline = TextPipeline.load(directory / TEXT)
     except UserError as error:
-        raise CheckpointError(*error.args) from error
+        raise CheckpointError(str(error)) from error
     if state.get("text", pipeline.fingerprint()) != pipeline.fingerprint():
         raise CheckpointError(
             f"{directory / TEXT}: not the text pipeline that this model was trained with: {_CURE}"

@@ -24,7 +24,7 @@ from nmtdeep.cli import (
     translate,
 )
 from nmtdeep.cli.choices import is_verbose
-from nmtdeep.errors import UserError, printable
+from nmtdeep.errors import UserError
 from nmtdeep.memory import keep_memory
 
 app = typer.Typer(
@@ -84,7 +84,7 @@ def run() -> None:
     except OSError as error:
         if error.errno not in _CURES:
             raise
-        where = printable(f"{error.filename}: ") if error.filename else ""
+        where = f"{error.filename}: " if error.filename else ""
         typer.echo(
             f"nmtdeep: error: {where}{error.strerror}: {_CURES[error.errno]}, then run the same "
             "command again",

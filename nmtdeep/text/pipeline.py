@@ -12,10 +12,9 @@ import yaml
 from pydantic import ValidationError
 
 from nmtdeep.config.text import NoBpe, Text
-from nmtdeep.config.yaml_source import read_file
-from nmtdeep.errors import ConfigError, DataError, UserError
+from nmtdeep.errors import DataError, UserError
 from nmtdeep.text.bpe import Bpe, join, load_merges
-from nmtdeep.text.files import read_lines
+from nmtdeep.text.files import open_binary, read_lines
 from nmtdeep.text.tokenisation import Moses, moses
 from nmtdeep.text.vocabulary import EOS, Vocabulary
 
@@ -189,14 +188,11 @@ class TextPipeline:
 
 
 def _load_config(path: Path) -> Text:
+    with open_binary(path) as stream:
+        content = stream.read()
     try:
-        source = read_file(path, str(path))
-        if source.problems:
-            raise ConfigError(str(source.problems[0]))
-        return Text.model_validate(source.values)
-    except ConfigError as error:
-        raise DataError(f"{error}, or {_CURE}") from None
-    except ValidationError as error:
+        return Text.model_validate(yaml.safe_load(content.decode("utf-8")))
+    except (yaml.YAMLError, UnicodeDecodeError, ValidationError) as error:
         reason = str(error).splitlines()[0]
         raise DataError(f"{path}: not a text pipeline ({reason}): {_CURE}") from None
 
