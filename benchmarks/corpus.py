@@ -40,7 +40,9 @@ def arguments() -> argparse.Namespace:
 
 def repeat(data: Path, out: Path, pairs: int) -> None:
     """A data directory whose training pairs are those of `data`, over and over."""
-    from nmtdeep.data.corpus import INDEX_FILE, RECIPE_FILE, TEXT_DIRECTORY, DataDirectory
+    from nmtdeep.data.corpus import DataDirectory
+    from nmtdeep.data.index import INDEX_FILE, RECIPE_FILE, TEXT_DIRECTORY
+    from nmtdeep.preprocessing.output import write_index
 
     source = DataDirectory.open(data)
     index: dict[str, Any] = json.loads((data / INDEX_FILE).read_text(encoding="utf-8"))
@@ -52,13 +54,10 @@ def repeat(data: Path, out: Path, pairs: int) -> None:
     for side, language in zip((corpus.source, corpus.target), source.languages, strict=True):
         dtype = side.tokens.dtype.name
         write(out / f"train.{language}", dtype, side.tokens, side.lengths, pairs)
-    for name, entry in index["files"].items():
-        entry["bytes"] = (out / name).stat().st_size if (out / name).exists() else 0
-    index["files"] = {name: one for name, one in index["files"].items() if (out / name).exists()}
     index["splits"] = {name: index["splits"][name] for name in ("train", "valid")}
     index["splits"]["train"]["pairs"] = pairs
     index["splits"]["train"]["longest"] = corpus.longest()._asdict()
-    (out / INDEX_FILE).write_text(json.dumps(index), encoding="utf-8")
+    write_index(out, index)
     for path in out.glob("train.*"):
         with path.open("rb") as stream:
             os.fsync(stream.fileno())
@@ -95,7 +94,8 @@ def measure(data: Path, name: str) -> dict[str, float]:
     import torch
 
     from nmtdeep.config.load import load_recipe
-    from nmtdeep.data.corpus import RECIPE_FILE, DataDirectory
+    from nmtdeep.data.corpus import DataDirectory
+    from nmtdeep.data.index import RECIPE_FILE
     from nmtdeep.data.windows import Epoch
     from nmtdeep.training.distributed import ALONE
     from nmtdeep.training.feed import check_batches, check_text, upcoming

@@ -20,7 +20,7 @@ from work import Work
 
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.batching import Share
-from nmtdeep.data.corpus import RECIPE_FILE, DataDirectory
+from nmtdeep.data.index import RECIPE_FILE, DataDirectory
 from nmtdeep.training.optimiser import make_optimiser
 from nmtdeep.training.update import train_update
 

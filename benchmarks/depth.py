@@ -25,7 +25,8 @@ from turns import Turns, spread, take_turns
 from work import Cost, Work, training_cost
 
 from nmtdeep.config.training import Training
-from nmtdeep.data.corpus import RECIPE_FILE, DataDirectory
+from nmtdeep.data.corpus import DataDirectory
+from nmtdeep.data.index import RECIPE_FILE
 
 COMBINATIONS = {"DLCL": "dlcl", "sparse blocks": "sparse_blocks"}
 RECOMPUTED = "checkpoint_activations"

@@ -34,7 +34,8 @@ from turns import Turns, spread, take_turns
 from work import decoding_cost
 
 from nmtdeep.checkpoint import Loaded
-from nmtdeep.data.corpus import RECIPE_FILE, DataDirectory
+from nmtdeep.data.corpus import DataDirectory
+from nmtdeep.data.index import RECIPE_FILE
 from nmtdeep.decoding.settings import Settings
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.text.vocabulary import EOS

@@ -52,7 +52,8 @@ from work import Cost, Work, training_cost
 
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data import batching
-from nmtdeep.data.corpus import RECIPE_FILE, DataDirectory
+from nmtdeep.data.corpus import DataDirectory
+from nmtdeep.data.index import RECIPE_FILE
 from nmtdeep.model.transformer import Transformer
 
 OURS, PRODUCTS, BEST = "nmtdeep", "products alone", "best peer"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from nmtdeep import checkpoint
+from nmtdeep import checkpoint, integrity
 from nmtdeep.config.compare import differences
 from nmtdeep.errors import CheckpointError, UserError
 
@@ -41,7 +40,9 @@ def best(run: Path, count: int) -> list[Path]:
 def _saved(run: Path) -> dict[int, Path]:
     if not run.is_dir():
         raise CheckpointError(f"{run}: no such run directory: check the path")
-    return checkpoint.saved(run)
+    found = checkpoint.saved(run)
+    checkpoint.check_entries(run, found.values())
+    return found
 
 
 def _enough(run: Path, found: list[Path], count: int, kind: str = "") -> list[Path]:
@@ -75,7 +76,7 @@ def average(inputs: Sequence[Path], out: Path) -> Path:
                 f"({changed[0] if changed else 'another vocabulary'}): average checkpoints of one "
                 "run"
             )
-        digest = hashlib.sha256((loaded.path / checkpoint.MODEL).read_bytes()).hexdigest()
+        digest = integrity.digest(loaded.path / checkpoint.MODEL)
         if digest in hashes:
             raise CheckpointError(
                 f"{path} and {hashes[digest]} hold the same weights: name each checkpoint once"

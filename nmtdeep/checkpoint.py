@@ -2,7 +2,8 @@
 
 `checkpoint_<update>/` holds `model.safetensors`, `optimiser.safetensors`, `state.json`,
 `config.yaml` and the text pipeline in `text/`: enough to translate or to go on training. An
-averaged checkpoint has no optimiser. `checkpoint_last` and `checkpoint_best` are links.
+averaged checkpoint has no optimiser. `SHA256SUMS` has the checksum of each file, which is compared
+before the file is used. `checkpoint_last` and `checkpoint_best` are links.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +23,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from nmtdeep import integrity
 from nmtdeep.config import Recipe
 from nmtdeep.config.load import dump, read_config
-from nmtdeep.errors import CheckpointError, UserError
-from nmtdeep.model.build import build
+from nmtdeep.errors import CheckpointError, DataError, UserError
+from nmtdeep.model.claims import MisfitError, build_for, check_fit
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.pipeline import TextPipeline
 
@@ -125,6 +127,7 @@ def save(
             + "\n",
             encoding="utf-8",
         )
+        integrity.write_sums(partial)
 
 
 def _save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
@@ -161,6 +164,7 @@ def locate(path: Path) -> Path:
         )
     for candidate in (path, path / AVERAGE, path / BEST, path / LAST):
         if (candidate / STATE).is_file():
+            check_entries(path, [candidate])
             return candidate.resolve()
     newest = list(saved(path).values())[-1:] if path.is_dir() else []
     if newest:
@@ -175,29 +179,53 @@ def read_state(directory: Path) -> dict[str, Any]:
     """Contents of a checkpoint's `state.json`.
 
     Raises:
-        CheckpointError: if it is missing, broken or of another program.
+        CheckpointError: if it is missing, broken, changed or of another program.
     """
     path = directory / STATE
+    _verify(directory, STATE)
     try:
-        state = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path}: cannot be read ({error}): {_CURE}") from error
-    if not isinstance(state, dict) or state.get("format") != FORMAT:
+        state = integrity.read_json(path, cure=_CURE)
+    except DataError as error:
+        raise CheckpointError(str(error)) from error
+    if state.get("format") != FORMAT:
         raise CheckpointError(
             f"{path}: not a checkpoint of this program's format {FORMAT}: {_CURE}"
         )
+    if not isinstance(state.get("score"), float | int | None):
+        raise CheckpointError(f"{path}: score is no number: {_CURE}")
     return state
 
 
 _CURE = "use another checkpoint of the run, or delete this one and train on from an older one"
 
 
+def check_entries(run: Path, entries: Iterable[Path]) -> None:
+    """Check that these of a run's files and folders lead nowhere else; see `integrity`.
+
+    Raises:
+        CheckpointError: naming the link, pipe or device.
+    """
+    try:
+        integrity.check_entries(run, entries, cure="put the file itself there, or delete it")
+    except DataError as error:
+        raise CheckpointError(str(error)) from error
+
+
+def _verify(directory: Path, *names: str) -> None:
+    check_entries(directory, [directory])
+    try:
+        integrity.verify(directory, *names, cure=_CURE)
+    except DataError as error:
+        raise CheckpointError(str(error)) from error
+
+
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """Tensors of a safetensors file, on the CPU.
 
     Raises:
-        CheckpointError: if it is missing, truncated or something else.
+        CheckpointError: if it is missing, truncated, changed or something else.
     """
+    _verify(path.parent, path.name)
     try:
         return load_file(path)
     except (OSError, SafetensorError, ValueError) as error:
@@ -212,34 +240,31 @@ def fill(model: Transformer, tensors: Mapping[str, Tensor], path: Path) -> None:
     Raises:
         CheckpointError: naming what is missing, left over or of another shape.
     """
-    parameters = dict(model.named_parameters())
-    missing = sorted(parameters.keys() - tensors.keys())
-    unknown = sorted(tensors.keys() - parameters.keys())
-    if missing or unknown:
-        raise CheckpointError(
-            f"{path} belongs to another model: {len(missing)} parameters missing "
-            f"{missing[:3]}, {len(unknown)} unknown {unknown[:3]}: use the checkpoint with the "
-            f"{CONFIG} that it was saved with"
-        )
+    try:
+        check_fit(model, tensors)
+    except MisfitError as error:
+        raise _misfit(path, error) from error
     with torch.no_grad():
-        for name, parameter in parameters.items():
-            if parameter.shape != tensors[name].shape:
-                raise CheckpointError(
-                    f"{path}: {name} is {tuple(tensors[name].shape)}, the model wants "
-                    f"{tuple(parameter.shape)}: the vocabulary or the sizes do not match the "
-                    f"{CONFIG} beside it"
-                )
+        for name, parameter in model.named_parameters():
             parameter.copy_(tensors[name])
+
+
+def _misfit(path: Path, error: MisfitError) -> CheckpointError:
+    return CheckpointError(
+        f"{path} belongs to another model than the {CONFIG} beside it says ({error}): use it with "
+        f"the {CONFIG} and the text that it was saved with"
+    )
 
 
 def load(path: Path) -> Loaded:
     """Read the model that a run directory or checkpoint holds.
 
     Raises:
-        CheckpointError: if anything of it is missing, broken or does not fit together.
+        CheckpointError: if anything of it is missing, broken, changed or does not fit together.
     """
     directory = locate(path)
     state = read_state(directory)
+    _verify(directory, CONFIG, f"{TEXT}/")
     try:
         recipe = read_config(directory / CONFIG)
         pipeline = TextPipeline.load(directory / TEXT)
@@ -249,12 +274,18 @@ def load(path: Path) -> Loaded:
         raise CheckpointError(
             f"{directory / TEXT}: not the text pipeline that this model was trained with: {_CURE}"
         )
-    model = build(
-        recipe.model,
-        source_types=len(pipeline.source.vocabulary),
-        target_types=len(pipeline.target.vocabulary),
-    )
-    fill(model, read_tensors(directory / MODEL), directory / MODEL)
+    file = directory / MODEL
+    tensors = read_tensors(file)
+    try:
+        model = build_for(
+            tensors,
+            recipe.model,
+            source_types=len(pipeline.source.vocabulary),
+            target_types=len(pipeline.target.vocabulary),
+        )
+    except MisfitError as error:
+        raise _misfit(file, error) from error
+    fill(model, tensors, file)
     return Loaded(directory, recipe, pipeline, model.eval(), state)
 
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from nmtdeep import checkpoint
+from nmtdeep import checkpoint, integrity
 from nmtdeep.errors import CheckpointError, UserError
 from nmtdeep.text.vocabulary import Vocabulary
 from nmtdeep.training.optimiser import make_optimiser
@@ -139,9 +139,14 @@ def another_format(path: Path) -> None:
         ("text/text.yaml", garble),
     ],
 )
-def test_a_damaged_file_is_named(name: str, damage: Callable[[Path], None], copy: Path) -> None:
+@pytest.mark.parametrize("checked", [True, False], ids=["with checksums", "of an older version"])
+def test_a_damaged_file_is_named(
+    name: str, damage: Callable[[Path], None], checked: bool, copy: Path
+) -> None:
     path = copy / "checkpoint_20" / name
     damage(path)
+    if not checked:
+        (copy / "checkpoint_20" / integrity.SUMS).unlink()
     with pytest.raises(CheckpointError) as caught:
         checkpoint.load(copy / "checkpoint_20")
     assert str(path) in str(caught.value)
@@ -150,6 +155,7 @@ def test_a_damaged_file_is_named(name: str, damage: Callable[[Path], None], copy
 def test_a_vocabulary_of_another_size_is_refused(copy: Path) -> None:
     file = copy / "checkpoint_20" / "text" / "vocabulary.tsv"
     file.write_text(file.read_text(encoding="utf-8") + "onemore\t1\n", encoding="utf-8")
+    integrity.write_sums(copy / "checkpoint_20")
     with pytest.raises(CheckpointError, match="checkpoint_20/text: not the text pipeline"):
         checkpoint.load(copy)
 
@@ -162,6 +168,7 @@ def test_a_vocabulary_of_the_same_size_in_another_order_is_refused(
     tokens[5], tokens[6] = tokens[6], tokens[5]
     swapped = Vocabulary(tuple(tokens), side.vocabulary.counts)
     swapped.save(copy / "checkpoint_20" / "text" / "vocabulary.tsv")
+    integrity.write_sums(copy / "checkpoint_20")
     with pytest.raises(CheckpointError, match="checkpoint_20/text: not the text pipeline"):
         checkpoint.load(copy / "checkpoint_20")
 
@@ -172,6 +179,7 @@ def test_a_tensor_of_another_shape_is_named(
     other = tiny_model(width=16, types=len(tiny_run.pipeline.source.vocabulary) + 1)
     path = copy / "checkpoint_20" / "model.safetensors"
     save_file(checkpoint.weights(other.float()), path)
+    integrity.write_sums(path.parent)
     with pytest.raises(CheckpointError) as caught:
         checkpoint.load(copy)
     assert str(path) in str(caught.value)

@@ -25,6 +25,7 @@ from nmtdeep.cli import (
 )
 from nmtdeep.cli.choices import is_verbose
 from nmtdeep.errors import UserError
+from nmtdeep.integrity import printable
 from nmtdeep.memory import keep_memory
 
 app = typer.Typer(
@@ -75,7 +76,7 @@ def run() -> None:
     except UserError as error:
         if is_verbose():
             traceback.print_exc()
-        typer.echo(f"nmtdeep: error: {error}", err=True)
+        typer.echo(f"nmtdeep: error: {printable(str(error))}", err=True)
         sys.exit(2)
     except BrokenPipeError:
         # Whoever read our output has left; nothing more can be said to them.

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from nmtdeep.integrity import printable
+
 
 def differences(old: Any, new: Any, prefix: str = "") -> list[str]:
     """Leaves in which two dumped recipes differ, as `key.path: old -> new`."""
     if not (isinstance(old, dict) and isinstance(new, dict)):
-        return [] if old == new else [f"{prefix}: {old} -> {new}"]
+        return [] if old == new else [printable(f"{prefix}: {old} -> {new}")]
     return [
         change
         for key in [*old, *(key for key in new if key not in old)]

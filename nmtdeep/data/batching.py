@@ -212,12 +212,11 @@ def gather(
     corpus: MonolingualCorpus, indices: Indices
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Ids `(sentences, longest)` of the named sentences, PAD behind them, and their lengths."""
-    starts = corpus.offsets[indices]
-    lengths = corpus.offsets[indices + 1] - starts
+    starts, lengths = corpus.places(indices)
     columns = np.arange(lengths.max())
     real = columns < lengths[:, None]
     ids = np.full(real.shape, PAD, np.int64)
-    ids[real] = corpus.tokens[(starts[:, None] + columns)[real]]
+    ids[real] = corpus.ids(starts, lengths, (starts[:, None] + columns)[real])
     return ids, lengths
 
 

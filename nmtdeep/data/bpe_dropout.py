@@ -64,7 +64,7 @@ def resample(
         with CorpusWriter(stem, dtype) as writer:
             for sentences in ordered_map(stage, _chunks(stored, leaving), workers=workers):
                 writer.write(sentences)
-        sides.append(MonolingualCorpus.open(stem, dtype))
+        sides.append(MonolingualCorpus.open(stem, dtype, types=stored.types))
     return ParallelCorpus(*sides)
 
 

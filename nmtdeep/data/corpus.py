@@ -7,26 +7,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from nmtdeep.data.checksums import Blocks, BlockWriter, sums_file
+from nmtdeep.data.index import COPY, CURE, TEXT_DIRECTORY, check_files, read_index
 from nmtdeep.errors import DataError
 from nmtdeep.text.files import read_lines
 from nmtdeep.text.pipeline import TextPipeline
-
-INDEX_FILE = "data.json"
-TEXT_DIRECTORY = "text"
-RECIPE_FILE = "recipe.yaml"
-FORMAT = 1
-CURE = "run nmtdeep preprocess again (--overwrite)"
 
 # Sentences that are looked through at a time.
 CHUNK = 1 << 20
@@ -48,10 +43,20 @@ def id_type(vocabulary_size: int) -> str:
 
 @dataclass(frozen=True)
 class MonolingualCorpus:
-    """Sentences of ids, each ending in EOS."""
+    """Sentences of ids, each ending in EOS.
+
+    Attributes:
+        tokens, offsets: as they are mapped. What is read by the methods below is checked first.
+        stem: name of the files, for messages.
+        types: ids are smaller than this; None: not checked.
+        blocks: checksums of tokens and offsets; directories of older versions have none.
+    """
 
     tokens: Ids
     offsets: npt.NDArray[np.int64]
+    stem: Path = Path("corpus")
+    types: int | None = None
+    blocks: tuple[Blocks, Blocks] | None = None
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -60,21 +65,89 @@ class MonolingualCorpus:
         """Ids of one sentence, EOS last; a view of the file, not to be written to."""
         if not 0 <= index < len(self):
             raise IndexError(f"sentence {index} of {len(self)}")
-        return self.tokens[self.offsets[index] : self.offsets[index + 1]]
+        starts, lengths = self.places(np.array([index]))
+        return self.ids(starts, lengths, slice(int(starts[0]), int(starts[0] + lengths[0])))
 
     @cached_property
     def lengths(self) -> npt.NDArray[np.int32]:
         """Tokens of each sentence, EOS counted."""
-        return np.diff(self.offsets).astype(np.int32)
+        return self.lengths_of(0, len(self)).astype(np.int32)
+
+    def lengths_of(self, first: int, last: int) -> npt.NDArray[np.int64]:
+        """Tokens of sentences from `first` to `last`, the latter excluded, EOS counted.
+
+        Raises:
+            DataError: if the offsets were changed, or are none.
+        """
+        if first == last:
+            return np.zeros(0, np.int64)
+        self._check_offsets(np.array([first]), np.array([last]))
+        offsets = self.offsets[first : last + 1]
+        return self._lengths(offsets[:-1], offsets[1:])
+
+    def places(
+        self, indices: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Where the named sentences start in `tokens`, and their lengths.
+
+        Raises:
+            DataError: if the offsets were changed, or are none.
+        """
+        self._check_offsets(indices, indices + 1)
+        starts = self.offsets[indices]
+        return starts, self._lengths(starts, self.offsets[indices + 1])
+
+    def ids(
+        self,
+        starts: npt.NDArray[np.int64],
+        lengths: npt.NDArray[np.int64],
+        chosen: slice | npt.NDArray[np.int64],
+    ) -> Ids:
+        """`tokens[chosen]`, which are those of the sentences at these `places`.
+
+        Raises:
+            DataError: if they were changed, or are none of the vocabulary.
+        """
+        if self.blocks:
+            width = self.tokens.itemsize
+            self.blocks[0].check(starts * width, (starts + lengths) * width)
+        found = self.tokens[chosen]
+        if self.types is not None and found.max(initial=0) >= self.types:
+            raise DataError(
+                f"{_tokens_file(self.stem)}: id {found.max()} is none of the vocabulary's "
+                f"{self.types}: {COPY}"
+            )
+        return found
+
+    def _check_offsets(self, first: npt.NDArray[np.int64], last: npt.NDArray[np.int64]) -> None:
+        if self.blocks:
+            width = self.offsets.itemsize
+            self.blocks[1].check(first * width, (last + 1) * width)
+
+    def _lengths(
+        self, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.int64]:
+        if starts.min() < 0 or ends.max() > len(self.tokens) or (ends <= starts).any():
+            raise DataError(
+                f"{_offsets_file(self.stem)}: does not say where sentences start: {COPY}"
+            )
+        return ends - starts
 
     @classmethod
-    def open(cls, stem: Path, dtype: str) -> MonolingualCorpus:
+    def open(cls, stem: Path, dtype: str, *, types: int | None = None) -> MonolingualCorpus:
         """Map STEM.tokens and STEM.offsets; DataError if they do not fit together."""
-        tokens = _map(_tokens_file(stem), dtype)
-        offsets = _map(_offsets_file(stem), "int64")
+        files = _tokens_file(stem), _offsets_file(stem)
+        tokens, offsets = _map(files[0], dtype), _map(files[1], "int64")
         if not len(offsets) or offsets[0] != 0 or offsets[-1] != len(tokens):
-            raise DataError(f"{stem}.tokens and {stem.name}.offsets do not fit together: {CURE}")
-        return cls(tokens, offsets)
+            raise DataError(f"{files[0]} and {files[1]} do not fit together: {CURE}")
+        blocks = None
+        if all(sums_file(path).is_file() for path in files):
+            first, second = (
+                Blocks(path, mapped.view(np.uint8), cure=COPY)
+                for path, mapped in zip(files, (tokens, offsets), strict=True)
+            )
+            blocks = first, second
+        return cls(tokens, offsets, stem, types, blocks)
 
 
 @dataclass(frozen=True)
@@ -91,8 +164,8 @@ class ParallelCorpus:
         """Looks at every sentence; of several as long, the first."""
         found = Longest()
         for first in range(0, len(self), CHUNK):
-            part = slice(first, first + CHUNK + 1)
-            sides = [np.diff(side.offsets[part]) for side in (self.source, self.target)]
+            last = min(first + CHUNK, len(self))
+            sides = [side.lengths_of(first, last) for side in (self.source, self.target)]
             found = longer(found, np.stack(sides), first)
         return found
 
@@ -124,8 +197,8 @@ class CorpusWriter:
         self.total = 0
 
     def __enter__(self) -> CorpusWriter:
-        self._tokens: BinaryIO = _tokens_file(self.stem).open("wb")
-        self._offsets: BinaryIO = _offsets_file(self.stem).open("wb")
+        self._tokens = BlockWriter(_tokens_file(self.stem))
+        self._offsets = BlockWriter(_offsets_file(self.stem))
         self._offsets.write(np.zeros(1, "<i8").tobytes())
         return self
 
@@ -161,11 +234,10 @@ class DataDirectory:
 
     @classmethod
     def open(cls, path: Path) -> DataDirectory:
-        """Read data.json and check that every file is there in full length."""
-        directory = cls(path, _read_index(path))
-        for name, entry in directory.index["files"].items():
-            _check_size(path / name, entry["bytes"])
-        return directory
+        """Read data.json and check every file; large ones by length, and as they are read."""
+        index = read_index(path)
+        check_files(path, index)
+        return cls(path, index)
 
     @property
     def splits(self) -> list[str]:
@@ -185,9 +257,14 @@ class DataDirectory:
     def corpus(self, split: str) -> ParallelCorpus:
         """The ids of a split; DataError if there is no such split."""
         self._known(split)
+        sides = {"source": self.pipeline.source, "target": self.pipeline.target}
         source, target = (
-            MonolingualCorpus.open(self.path / f"{split}.{language}", self.index["dtype"][side])
-            for side, language in zip(("source", "target"), self.languages, strict=True)
+            MonolingualCorpus.open(
+                self.path / f"{split}.{self.index[side]}",
+                self.index["dtype"][side],
+                types=len(pipeline.vocabulary),
+            )
+            for side, pipeline in sides.items()
         )
         if len(source) != len(target):
             raise DataError(
@@ -235,34 +312,6 @@ class DataDirectory:
                 f"{self.path} has no split {split!r}: it has {', '.join(self.splits)}; run nmtdeep "
                 "preprocess with --test"
             )
-
-
-def _read_index(path: Path) -> dict[str, Any]:
-    file = path / INDEX_FILE
-    if not file.is_file():
-        state = "not a complete data directory" if path.is_dir() else "no such data directory"
-        raise DataError(f"{path}: {state} (no {INDEX_FILE}): make one with nmtdeep preprocess")
-    try:
-        index: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        known = index["format"]
-    except (ValueError, KeyError, TypeError):
-        raise DataError(f"{file}: broken: {CURE}") from None
-    if known != FORMAT:
-        raise DataError(
-            f"{file}: format {known}, but this version of nmtdeep reads {FORMAT}: {CURE}"
-        )
-    return index
-
-
-def _check_size(path: Path, expected: int) -> None:
-    if not path.is_file():
-        raise DataError(f"{path}: missing: copy the whole data directory again, or {CURE}")
-    size = path.stat().st_size
-    if size != expected:
-        raise DataError(
-            f"{path}: {size:,} bytes, but {expected:,} were written: the file is truncated or "
-            f"changed; copy the whole data directory again, or {CURE}"
-        )
 
 
 def _map(path: Path, dtype: str) -> Any:

@@ -13,7 +13,8 @@ from rich.table import Table
 
 from nmtdeep.config import Recipe
 from nmtdeep.config.load import load_recipe
-from nmtdeep.data.corpus import INDEX_FILE, DataDirectory
+from nmtdeep.data.corpus import DataDirectory
+from nmtdeep.data.index import INDEX_FILE
 from nmtdeep.decoding.settings import resolve_device
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.preprocessing import Progress, preprocess

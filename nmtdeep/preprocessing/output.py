@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from collections.abc import Iterator
@@ -10,8 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from nmtdeep.data.corpus import INDEX_FILE
-from nmtdeep.errors import UserError
+from nmtdeep import integrity
+from nmtdeep.data.index import COPY, INDEX_FILE, is_inside
+from nmtdeep.errors import DataError, UserError
 
 PARTIAL = ".partial"
 
@@ -45,6 +45,8 @@ def check_free(out: Path, *, overwrite: bool) -> None:
     """UserError unless OUT can become a data directory."""
     if out.exists() and not out.is_dir():
         raise UserError(f"{out} is a file: choose another --out")
+    if out.exists():
+        integrity.check_entries(out, out.iterdir(), cure="choose another --out, or delete it")
     if (out / INDEX_FILE).exists():
         if not overwrite:
             raise UserError(
@@ -62,14 +64,14 @@ def _remove_old(out: Path) -> None:
     if not index.exists():
         return
     try:
-        names = list(json.loads(index.read_text(encoding="utf-8"))["files"])
-    except (ValueError, KeyError, TypeError):
+        names = integrity.read_json(index, cure=COPY).get("files")
+    except DataError:
         names = []
     index.unlink()
-    for name in names:
-        if Path(name).is_absolute() or ".." in Path(name).parts:
-            continue
-        (out / name).unlink(missing_ok=True)
+    for name in names if isinstance(names, dict) else ():
+        # What a data.json from elsewhere names may be anything.
+        if is_inside(name) and (out / name).is_file():
+            (out / name).unlink()
 
 
 def _move(partial: Path, out: Path) -> None:
@@ -83,19 +85,14 @@ def _move(partial: Path, out: Path) -> None:
 
 
 def write_index(partial: Path, index: dict[str, Any]) -> None:
-    """Write data.json: the index, and size and SHA-256 of every file beside it."""
+    """Write data.json: the index, size and SHA-256 of every file beside it, and its own SHA-256."""
     files = {
         path.relative_to(partial).as_posix(): {
             "bytes": path.stat().st_size,
-            "sha256": _sha256(path),
+            "sha256": integrity.digest(path),
         }
         for path in sorted(partial.rglob("*"))
         if path.is_file()
     }
-    content = json.dumps({**index, "files": files}, indent=2, ensure_ascii=False)
+    content = json.dumps(integrity.sealed({**index, "files": files}), indent=2, ensure_ascii=False)
     (partial / INDEX_FILE).write_text(content + "\n", encoding="utf-8")
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

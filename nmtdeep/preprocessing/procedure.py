@@ -16,15 +16,8 @@ import yaml
 from nmtdeep import __version__
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.text import JointBpe, NoBpe, Text
-from nmtdeep.data.corpus import (
-    FORMAT,
-    RECIPE_FILE,
-    TEXT_DIRECTORY,
-    CorpusWriter,
-    Longest,
-    id_type,
-    longer,
-)
+from nmtdeep.data.corpus import CorpusWriter, Longest, id_type, longer
+from nmtdeep.data.index import FORMAT, RECIPE_FILE, TEXT_DIRECTORY
 from nmtdeep.data.parallel import chunks, ordered_map
 from nmtdeep.errors import DataError
 from nmtdeep.preprocessing.counting import Tally, repetitions

@@ -11,10 +11,12 @@ from typing import Literal
 import yaml
 from pydantic import ValidationError
 
+from nmtdeep import integrity
 from nmtdeep.config.text import NoBpe, Text
-from nmtdeep.errors import DataError, UserError
+from nmtdeep.config.yaml_source import read_file
+from nmtdeep.errors import ConfigError, DataError, UserError
 from nmtdeep.text.bpe import Bpe, join, load_merges
-from nmtdeep.text.files import open_binary, read_lines
+from nmtdeep.text.files import read_lines
 from nmtdeep.text.tokenisation import Moses, moses
 from nmtdeep.text.vocabulary import EOS, Vocabulary
 
@@ -179,6 +181,8 @@ class TextPipeline:
     @classmethod
     def load(cls, directory: Path) -> TextPipeline:
         """Read what `save` wrote; DataError names the file that is missing or broken."""
+        for path in directory.glob("*"):
+            integrity.check_size(path, cure=_CURE)
         config = _load_config(directory / CONFIG_FILE)
         names = _vocabulary_names(config)
         loaded = {name: Vocabulary.load(directory / name) for name in dict.fromkeys(names)}
@@ -188,11 +192,12 @@ class TextPipeline:
 
 
 def _load_config(path: Path) -> Text:
-    with open_binary(path) as stream:
-        content = stream.read()
     try:
-        return Text.model_validate(yaml.safe_load(content.decode("utf-8")))
-    except (yaml.YAMLError, UnicodeDecodeError, ValidationError) as error:
+        source = read_file(path, str(path))
+        if source.problems:
+            raise ConfigError(str(source.problems[0]))
+        return Text.model_validate(source.values)
+    except (ConfigError, ValidationError) as error:
         reason = str(error).splitlines()[0]
         raise DataError(f"{path}: not a text pipeline ({reason}): {_CURE}") from None
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from nmtdeep import averaging, checkpoint
+from pydantic import BaseModel, ValidationError
+
+from nmtdeep import averaging, checkpoint, integrity
 from nmtdeep.config import Recipe
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.decoding.translator import Translator
+from nmtdeep.errors import DataError
 from nmtdeep.scoring import Score, score_texts
 from nmtdeep.training.run_directory import SCORES
 
@@ -28,9 +31,25 @@ def finish(recipe: Recipe, *, data: Path, run: Path, device: str = "auto") -> No
     if not _stands(report_file, newest, averaged):
         report = _report(averaged, data, run, newest, device)
         beside = report_file.with_name(f".{SCORES}.partial")
-        beside.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        content = json.dumps(integrity.sealed(report), indent=1)
+        beside.write_text(content + "\n", encoding="utf-8")
         beside.replace(report_file)
-    _show(json.loads(report_file.read_text(encoding="utf-8")))
+    _show(_Report.model_validate(integrity.read_json(report_file, cure="delete it")))
+
+
+class _Score(BaseModel):
+    metric: str
+    value: float
+    signature: str
+
+
+class _Report(BaseModel):
+    """What `scores.json` holds."""
+
+    checkpoint: str
+    trained_to: str
+    averaged: list[str]
+    scores: dict[str, list[_Score]]
 
 
 def _averaged(recipe: Recipe, run: Path) -> list[Path]:
@@ -41,15 +60,17 @@ def _averaged(recipe: Recipe, run: Path) -> list[Path]:
 
 
 def _stands(report_file: Path, newest: Path, averaged: list[Path]) -> bool:
-    """Whether the scores on disk belong to the newest checkpoint and this average."""
+    """Whether the scores on disk are as written, of the newest checkpoint and this average."""
     try:
-        report = json.loads(report_file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        stored = integrity.read_json(report_file, cure="delete it")
+        report = _Report.model_validate(stored)
+    except (DataError, ValidationError):
         return False
     if averaged and not (newest.parent / checkpoint.AVERAGE / checkpoint.STATE).is_file():
         return False
     names = [path.name for path in averaged]
-    return bool(report.get("trained_to") == newest.name and report.get("averaged") == names)
+    sealed = integrity.SEAL in stored
+    return sealed and report.trained_to == newest.name and report.averaged == names
 
 
 def _report(
@@ -83,11 +104,10 @@ def score_split(translator: Translator, corpora: DataDirectory, split: str) -> l
     return score_texts(translations, [corpora.references(split)], METRICS)
 
 
-def _show(report: dict[str, object]) -> None:
-    averaged, scores = report["averaged"], report["scores"]
-    assert isinstance(averaged, list) and isinstance(scores, dict)
-    if averaged:
-        print(f"{report['checkpoint']}: mean of {', '.join(averaged)}")
-    for split, found in scores.items():
+def _show(report: _Report) -> None:
+    if report.averaged:
+        print(integrity.printable(f"{report.checkpoint}: mean of {', '.join(report.averaged)}"))
+    for split, found in report.scores.items():
         for score in found:
-            print(f"{split}: {score['metric']} {score['value']:.2f}  {score['signature']}")
+            line = f"{split}: {score.metric} {score.value:.2f}  {score.signature}"
+            print(integrity.printable(line))

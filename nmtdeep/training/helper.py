@@ -9,7 +9,8 @@ from pathlib import Path
 
 from nmtdeep.config import Recipe
 from nmtdeep.config.stages import at_stage
-from nmtdeep.data.corpus import INDEX_FILE, DataDirectory
+from nmtdeep.data.corpus import DataDirectory
+from nmtdeep.data.index import INDEX_FILE
 from nmtdeep.errors import UserError
 from nmtdeep.training import stages
 from nmtdeep.training.distributed import Crew, Order

@@ -116,7 +116,7 @@ def _lead(
     with open_run(task.out, recipe, corpora.pipeline, overwrite=overwrite) as run:
         newest = run.newest()
         progress = Progress.of(newest) if newest else Progress()
-        run.mend(progress)
+        lost = run.mend(progress)
         with (
             Display(task.out, recipe.training, quiet=quiet) as display,
             noted_signals() as asked,
@@ -146,6 +146,8 @@ def _lead(
             )
             for change in run.changes:
                 display.say(f"changed: {change}")
+            for what in lost:
+                display.say(what)
             run.drop_results()
             return _stage_by_stage(corpora, run, trainee, progress, display, asked, crew)
 

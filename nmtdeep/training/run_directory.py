@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from nmtdeep import checkpoint
 from nmtdeep.config import Recipe
 from nmtdeep.config.compare import differences
 from nmtdeep.config.load import dump, read_config
-from nmtdeep.data.corpus import INDEX_FILE
+from nmtdeep.data.index import INDEX_FILE
 from nmtdeep.errors import CheckpointError, UserError
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.training.state import Progress
@@ -24,6 +25,8 @@ LOG, RECORDS, VALIDATIONS = "train.log", "train.jsonl", "validations.tsv"
 SCORES = "scores.json"
 TENSORBOARD = "tensorboard"
 LOCK = ".lock"
+# What the first line of the run's `config.yaml` begins with.
+SUM = "# SHA-256 of the lines below: "
 # What makes another experiment of a run; `max_tokens` only spreads its updates over a device.
 FIXED = (
     "model.",
@@ -115,8 +118,20 @@ class RunDirectory:
             if update not in kept and path.resolve() not in linked:
                 checkpoint.remove(path)
 
-    def mend(self, progress: Progress) -> None:
-        """Finish or undo what a kill cut short, so that the run stands as it was at `progress`."""
+    def mend(self, progress: Progress) -> list[str]:
+        """Finish or undo what a kill cut short, so that the run stands as it was at `progress`.
+
+        Returns:
+            what was lost that no kill explains, to be said.
+
+        Raises:
+            CheckpointError: if the recipe has no such stage.
+        """
+        if progress.stage >= max(len(self.recipe.training.stages), 1):
+            raise CheckpointError(
+                f"{self.path}: stands in stage {progress.stage + 1}, which the recipe does not "
+                "have: give the recipe it was started with"
+            )
         for path in self.path.glob(".checkpoint_*"):
             checkpoint.discard(path)
         for name, update in (
@@ -128,39 +143,48 @@ class RunDirectory:
                 checkpoint.point(self.path, name, target)
             else:
                 (self.path / name).unlink(missing_ok=True)
-        self.forget_after(progress.update)
+        return self.forget_after(progress.update)
 
     def drop_results(self) -> None:
         """Delete average and scores: the training goes on, and they would be of fewer updates."""
         (self.path / SCORES).unlink(missing_ok=True)
         checkpoint.discard(self.path / checkpoint.AVERAGE)
 
-    def forget_after(self, update: int) -> None:
+    def forget_after(self, update: int) -> list[str]:
         """Drop records of updates that will be done again, so that each stands there once."""
-        _filter(self.path / RECORDS, lambda line: int(json.loads(line)["update"]) <= update)
-        _filter(
-            self.path / VALIDATIONS,
-            lambda line: line.startswith("update\t") or int(line.split("\t")[0]) <= update,
-        )
+        lost = {
+            RECORDS: _filter(
+                self.path / RECORDS, lambda line: int(json.loads(line)["update"]) <= update
+            ),
+            VALIDATIONS: _filter(
+                self.path / VALIDATIONS,
+                lambda line: line.startswith("update\t") or int(line.split("\t")[0]) <= update,
+            ),
+        }
+        return [f"{name}: dropped {count} broken lines" for name, count in lost.items() if count]
 
 
-def _filter(path: Path, keep: Callable[[str], bool]) -> None:
-    """Keep the lines that `keep` wants; one that a kill or a crash left broken goes too."""
+def _filter(path: Path, keep: Callable[[str], bool]) -> int:
+    """Keep the lines that `keep` wants; broken ones go too.
 
-    def stays(line: str) -> bool:
-        try:
-            return line.endswith("\n") and keep(line)
-        except (ValueError, KeyError, TypeError):
-            return False
-
+    Returns how many were broken, but for the last line: a kill or a crash leaves that so.
+    """
     if not path.exists():
-        return
+        return 0
     text = path.read_text(encoding="utf-8", errors="replace")
-    kept = "".join(line for line in text.splitlines(keepends=True) if stays(line))
+    lines, wanted, broken = text.splitlines(keepends=True), [], []
+    for number, line in enumerate(lines):
+        try:
+            if line.endswith("\n") and keep(line):
+                wanted.append(line)
+        except (ValueError, KeyError, TypeError, RecursionError):
+            broken.append(number)
+    kept = "".join(wanted)
     if kept != text:
         beside = path.with_name(f".{path.name}.partial")
         beside.write_text(kept, encoding="utf-8")
         beside.replace(path)
+    return len([number for number in broken if number < len(lines) - 1])
 
 
 @contextmanager
@@ -172,9 +196,10 @@ def open_run(
     With `overwrite`, what a run left there is deleted first.
 
     Raises:
-        UserError: if another process trains there, the path is a data directory, or the recipe or
-            corpus is another.
+        UserError: if another process trains there, the path is a data directory, the recipe or
+            corpus is another, or something in it leads elsewhere.
     """
+    _check_entries(path)
     try:
         path.mkdir(parents=True, exist_ok=True)
         lock = (path / LOCK).open("w")
@@ -207,10 +232,37 @@ def _clear(path: Path) -> None:
     checkpoint.discard(path / TENSORBOARD)
 
 
+def _check_entries(path: Path) -> None:
+    """Nothing that a training opens here may be a pipe, or lie elsewhere."""
+    ours = (checkpoint.CONFIG, checkpoint.TEXT, LOG, RECORDS, VALIDATIONS, SCORES, TENSORBOARD)
+    entries = [*path.glob("checkpoint_*"), *path.glob(".*"), path / "bpe_dropout"]
+    checkpoint.check_entries(path, [*entries, *(path / name for name in ours)])
+
+
 def _write_config(path: Path, recipe: Recipe) -> None:
+    """The recipe, and above it a comment with its SHA-256."""
+    body = dump(recipe)
     beside = path / f".{checkpoint.CONFIG}.partial"
-    beside.write_text(dump(recipe), encoding="utf-8")
+    beside.write_text(f"{_sum_of(body)}\n{body}", encoding="utf-8")
     beside.replace(path / checkpoint.CONFIG)
+
+
+def _sum_of(body: str) -> str:
+    return f"{SUM}{hashlib.sha256(body.encode()).hexdigest()}"
+
+
+def _check_config(config: Path) -> None:
+    """Compare the recipe with the comment above it; older versions wrote none."""
+    try:
+        content = config.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return  # read_config says it better
+    first, _, body = content.partition("\n")
+    if first.startswith(SUM) and first != _sum_of(body):
+        raise CheckpointError(
+            f"{config}: changed since it was written: copy it back from elsewhere, or delete its "
+            "first line if the change is meant"
+        )
 
 
 def _check_same(path: Path, recipe: Recipe, pipeline: TextPipeline) -> list[str]:
@@ -228,6 +280,7 @@ def _check_same(path: Path, recipe: Recipe, pipeline: TextPipeline) -> list[str]
     saved = checkpoint.saved(path)
     if not saved:
         return []
+    _check_config(config)
     before = read_config(config)
     changed = differences(before.model_dump(), recipe.model_dump())
     fatal = [one for one in changed if one.startswith(FIXED) and not one.startswith(FREE)]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import TypeAdapter
 from torch import Tensor, nn
 
 from nmtdeep import checkpoint
@@ -98,9 +99,18 @@ class Progress:
 
     @classmethod
     def from_json(cls, state: dict[str, Any]) -> Progress:
-        """Read back; raises CheckpointError if a field is missing."""
+        """Read back; raises CheckpointError if a field is missing or no such value can be."""
         try:
-            return cls(**{name: (LATER | state)[name] for name in cls.__dataclass_fields__})
+            values = {name: (LATER | state)[name] for name in cls.__dataclass_fields__}
+            found = TypeAdapter(cls).validate_python(values)
+            if any(isinstance(one, int) and one < 0 for one in asdict(found).values()):
+                raise ValueError("a count is negative")
+            return found
+        except ValueError as error:
+            reason = str(error).replace("\n", " ")
+            raise CheckpointError(
+                f"state.json says no position in a training ({reason}): use another checkpoint"
+            ) from error
         except KeyError as error:
             raise CheckpointError(
                 f"state.json has no {error}: this checkpoint cannot be trained on; start a new run"

@@ -12,6 +12,7 @@ from safetensors.torch import save_file
 
 from commands.running import Commands, Finished, Interrupt
 from commands.runs import RECIPE, contents, train
+from nmtdeep.integrity import SUMS, write_sums
 
 
 def refused(done: Finished, *said: str) -> None:
@@ -159,6 +160,7 @@ def test_a_checkpoint_with_a_part_missing(nmtdeep, whole, tmp_path, name):
 
 def test_a_foreign_checkpoint(nmtdeep, whole, tmp_path):
     foreign = _copy(whole / "checkpoint_11", tmp_path / "foreign")
+    (foreign / SUMS).unlink()
     save_file({"some.weight": torch.zeros(3)}, foreign / "model.safetensors")
     refused(nmtdeep("translate", "-m", foreign, stdin=b"x\n"), "belongs to another model")
     (foreign / "model.safetensors").write_bytes(b"\x80\x04\x95pickle")
@@ -170,6 +172,7 @@ def test_a_foreign_checkpoint(nmtdeep, whole, tmp_path):
 def test_models_that_do_not_go_together(nmtdeep, whole, whole_dropout, tmp_path):
     mixed = _copy(whole / "checkpoint_11", tmp_path / "mixed")
     shutil.copy(whole_dropout / "checkpoint_best" / "model.safetensors", mixed)
+    write_sums(mixed)
     refused(nmtdeep("translate", "-m", mixed, stdin=b"x\n"), "the vocabulary or the sizes")
     ensemble = nmtdeep("translate", "-m", whole, "-m", whole_dropout, stdin=b"x\n")
     refused(ensemble, "have different text pipelines", "one preprocessed corpus")

@@ -19,6 +19,7 @@ from nmtdeep.data.corpus import (
     id_type,
 )
 from nmtdeep.errors import DataError
+from nmtdeep.integrity import sealed
 from nmtdeep.preprocessing import Progress, preprocess
 
 PAIRS = [("a cat .", "eine katze ."), ("a dog , a cat .", "ein hund ."), ("dogs", "hunde")] * 3
@@ -97,11 +98,11 @@ def test_incomplete_missing_and_foreign_directories(directory, tmp_path):
         ParallelCorpus.open(directory, "test")
     index = directory / "data.json"
     content = json.loads(index.read_text())
-    index.write_text(json.dumps({**content, "format": 99}))
+    index.write_text(json.dumps(sealed({**content, "format": 99})))
     with pytest.raises(DataError, match="format 99"):
         DataDirectory.open(directory)
     index.write_text("{")
-    with pytest.raises(DataError, match="broken"):
+    with pytest.raises(DataError, match="cannot be read"):
         DataDirectory.open(directory)
     index.unlink()
     with pytest.raises(DataError, match="not a complete data directory"):
@@ -119,7 +120,7 @@ def test_offsets_of_another_corpus(tmp_path):
 
 def test_a_changed_pipeline_is_noticed(directory):
     index = directory / "data.json"
-    index.write_text(index.read_text().replace('"fingerprint": "', '"fingerprint": "0'))
+    index.write_text(json.dumps(sealed(json.loads(index.read_text()) | {"fingerprint": "0"})))
     with pytest.raises(DataError, match="pipeline was changed"):
         _ = DataDirectory.open(directory).pipeline
 

@@ -1,0 +1,159 @@
+"""Files that are what they were written as: checksums, and nothing that leads away or hangs.
+
+A directory's `SHA256SUMS` has one line per file, as `sha256sum` writes them, and in a last line its
+own checksum. A JSON object carries its checksum in itself, under the key `sha256`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from nmtdeep.errors import DataError
+
+SUMS = "SHA256SUMS"
+SEAL = "sha256"
+# Bytes of a file of records or of settings; those that we write have a thousandth of this.
+LARGEST_TEXT = 1 << 28
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def write_sums(directory: Path) -> None:
+    """Write `SHA256SUMS` of all files of `directory`, those in folders too."""
+    files = {
+        path.relative_to(directory).as_posix(): path
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+    }
+    lines = (f"{digest(path)}  {name}\n" for name, path in files.items() if name != SUMS)
+    body = "".join(lines).encode()
+    (directory / SUMS).write_bytes(body + _own(body))
+
+
+def verify(directory: Path, *names: str, cure: str) -> None:
+    """Check files of `directory` against its `SHA256SUMS`; without one there is nothing to check.
+
+    Args:
+        names: of files; one that ends in a slash means all that are listed below it.
+        cure: ends the message.
+
+    Raises:
+        DataError: naming the first file that is not as it was written.
+    """
+    path = directory / SUMS
+    if not path.exists():
+        return
+    sums = _read_sums(path, cure)
+    below = tuple(name for name in names if name.endswith("/"))
+    wanted = [name for name in names if name not in below]
+    for name in [*wanted, *(name for name in sums if below and name.startswith(below))]:
+        file = directory / name
+        if name not in sums:
+            raise DataError(f"{file}: not listed in {path}: {cure}")
+        if not file.is_file():
+            raise DataError(f"{file}: missing: {cure}")
+        if digest(file) != sums[name]:
+            raise DataError(
+                f"{file}: changed or cut short since it was written (its SHA-256 is not that of "
+                f"{SUMS}): {cure}"
+            )
+
+
+def _own(body: bytes) -> bytes:
+    """The last line: a comment to `sha256sum --check`."""
+    return f"# {hashlib.sha256(body).hexdigest()}  {SUMS}\n".encode()
+
+
+def _read_sums(path: Path, cure: str) -> dict[str, str]:
+    content = read_limited(path, cure=cure)
+    body = content[: content.rfind(b"\n", 0, -1) + 1]
+    if content != body + _own(body):
+        raise DataError(f"{path}: changed or cut short since it was written: {cure}")
+    lines = body.decode("utf-8", errors="replace").splitlines()
+    return {name: found for found, _, name in (line.partition("  ") for line in lines)}
+
+
+def read_limited(path: Path, *, cure: str) -> bytes:
+    """The bytes of a file that should be small.
+
+    Raises:
+        DataError: if it is not, is no file, or cannot be read.
+    """
+    try:
+        if not path.is_file():
+            raise DataError(f"{path}: missing, or not a file: {cure}")
+        check_size(path, cure=cure)
+        content = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}): {cure}") from error
+    return content
+
+
+def check_size(path: Path, *, cure: str) -> None:
+    """Raises DataError if a file that should be small is not."""
+    if path.stat().st_size > LARGEST_TEXT:
+        raise DataError(f"{path}: larger than {LARGEST_TEXT >> 20} MiB: {cure}")
+
+
+def read_json(path: Path, *, cure: str) -> dict[str, Any]:
+    """A JSON object that agrees with its own checksum, where it has one.
+
+    Raises:
+        DataError: if it cannot be read, is something else or was changed.
+    """
+    content = read_limited(path, cure=cure)
+    try:
+        found = json.loads(content.decode("utf-8"))
+        if not isinstance(found, dict):
+            raise ValueError("not a JSON object")
+        changed = SEAL in found and found[SEAL] != sealed(found)[SEAL]
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: cannot be read ({error}): {cure}") from None
+    if changed:
+        raise DataError(f"{path}: changed since it was written: {cure}")
+    return found
+
+
+def sealed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """`values` with the checksum of all others under `sha256`."""
+    plain = {name: value for name, value in values.items() if name != SEAL}
+    content = json.dumps(plain, sort_keys=True).encode()
+    return {**plain, SEAL: hashlib.sha256(content).hexdigest()}
+
+
+def check_entries(root: Path, entries: Iterable[Path], *, cure: str) -> None:
+    """Check that `entries` of `root`, and all below them, are files and folders inside it.
+
+    A link may lead elsewhere inside `root`. What is opened for reading or writing then neither
+    waits for another process, as a pipe does, nor lies elsewhere on the machine.
+
+    Raises:
+        DataError: naming what is not.
+    """
+    home = os.path.realpath(root)
+    for entry in entries:
+        for path in (entry, *entry.rglob("*")):
+            target = Path(os.path.realpath(path))
+            if path.is_symlink() and not target.is_relative_to(home):
+                raise DataError(f"{path}: a link that leads out of {root}: {cure}")
+            try:
+                mode = target.stat().st_mode
+            except OSError:
+                continue  # a link to nothing, or just gone
+            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                raise DataError(f"{path}: neither a file nor a folder: {cure}")
+
+
+def printable(text: str) -> str:
+    """`text` without characters that a terminal obeys, each as its escape; lines stay lines."""
+    return "".join(one if one.isprintable() or one == "\n" else repr(one)[1:-1] for one in text)

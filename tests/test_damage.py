@@ -1,0 +1,230 @@
+"""Damage to any file: its name in an error, or the answer of the untouched directory; no third way.
+
+`NMTDEEP_DAMAGES=500 pytest tests/test_damage.py -k random` damages more often than the suite does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nmtdeep import checkpoint
+from nmtdeep.config import Recipe
+from nmtdeep.config.load import dump
+from nmtdeep.data.batching import collate
+from nmtdeep.data.corpus import CorpusWriter, DataDirectory, MonolingualCorpus
+from nmtdeep.errors import DataError, UserError
+from nmtdeep.training.finish import finish
+from nmtdeep.training.loop import train
+
+RANDOM = int(os.environ.get("NMTDEEP_DAMAGES", "60"))
+
+
+def flipped(content: bytes, bit: int) -> bytes:
+    changed = bytearray(content)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+def damages(content: bytes) -> dict[str, bytes]:
+    bits = 8 * len(content)
+    ends = {"first": 0, "middle": bits // 2 + 3, "last": bits - 1} if bits else {}
+    return {
+        **{f"{name} bit flipped": flipped(content, bit) for name, bit in ends.items()},
+        "cut to half": content[: len(content) // 2],
+        "emptied": b"",
+        "one byte more": content + b"x",
+    }
+
+
+@contextmanager
+def damaged(path: Path, content: bytes) -> Iterator[None]:
+    before = path.read_bytes()
+    path.write_bytes(content)
+    try:
+        yield
+    finally:
+        path.write_bytes(before)
+
+
+def files_of(directory: Path) -> list[Path]:
+    return [path for path in sorted(directory.rglob("*")) if path.is_file()]
+
+
+def judge(path: Path, what: str, answer: Callable[[], Any], expected: Any) -> str | None:
+    """What is wrong with how one damage was taken, or nothing."""
+    try:
+        found = answer()
+    except UserError as error:
+        return None if str(path) in str(error) else f"{path} {what}: says {error}"
+    except Exception as error:
+        return f"{path} {what}: crashed with {error!r}"
+    return None if found == expected else f"{path} {what}: another answer, silently"
+
+
+def of_checkpoint(directory: Path) -> str:
+    """Everything that a program can learn from a checkpoint."""
+    digest = hashlib.sha256()
+    loaded = checkpoint.load(directory)
+    moments = checkpoint.read_tensors(directory / checkpoint.OPTIMISER)
+    for name, tensor in [*checkpoint.weights(loaded.model).items(), *sorted(moments.items())]:
+        digest.update(name.encode() + tensor.numpy().tobytes())
+    state = {name: value for name, value in loaded.state.items() if name != "seconds"}
+    for text in (state, dump(loaded.recipe), loaded.pipeline.fingerprint()):
+        digest.update(str(text).encode())
+    return digest.hexdigest()
+
+
+def of_data(directory: Path) -> str:
+    """Everything that a program can learn from a data directory."""
+    digest, data = hashlib.sha256(), DataDirectory.open(directory)
+    for split in data.splits:
+        corpus = data.corpus(split)
+        batch = collate(corpus, np.arange(len(corpus)))
+        digest.update(batch.source.numpy().tobytes() + batch.target_output.numpy().tobytes())
+        digest.update(str((split, data.longest(split))).encode())
+    for text in (data.sources("valid"), data.references("valid"), data.pipeline.fingerprint()):
+        digest.update(str(text).encode())
+    return digest.hexdigest()
+
+
+@pytest.fixture(params=["checkpoint", "data"])
+def place(request: pytest.FixtureRequest, tiny_run: Any, tmp_path: Path) -> tuple[Path, Any]:
+    """A directory of one's own, and the function that learns all of it."""
+    if request.param == "checkpoint":
+        return Path(shutil.copytree(tiny_run.newer, tmp_path / "c")), of_checkpoint
+    return Path(shutil.copytree(tiny_run.data.path, tmp_path / "d")), of_data
+
+
+def test_every_damage_to_every_file_is_named_or_without_influence(place: tuple[Path, Any]) -> None:
+    directory, answer = place
+    expected, files, wrong = answer(directory), files_of(directory), []
+    assert len(files) > 7
+    for path in files:
+        for what, content in damages(path.read_bytes()).items():
+            with damaged(path, content):
+                wrong.append(judge(path, what, lambda: answer(directory), expected))
+    assert not any(wrong), "\n".join(filter(None, wrong))
+
+
+def test_random_bits_flipped_anywhere_are_named_or_without_influence(
+    place: tuple[Path, Any],
+) -> None:
+    directory, answer = place
+    expected, files = answer(directory), files_of(directory)
+    draw, wrong, found = random.Random(1), [], 0
+    for _ in range(RANDOM):
+        path = draw.choice(files)
+        content = path.read_bytes()
+        bit = draw.randrange(8 * len(content))
+        with damaged(path, flipped(content, bit)):
+            wrong.append(judge(path, f"bit {bit}", lambda: answer(directory), expected))
+            found += path.stat().st_size > 0
+    assert not any(wrong), "\n".join(filter(None, wrong))
+    assert found == RANDOM
+
+
+def test_a_block_is_checked_when_it_is_first_read_and_no_sooner(tmp_path: Path) -> None:
+    sentences = [[*range(2, 1002), 1]] * 300  # 600,600 bytes: ten blocks of tokens
+    with CorpusWriter(tmp_path / "x", "uint16") as writer:
+        writer.write(sentences)
+    file = tmp_path / "x.tokens"
+    content = file.read_bytes()
+    file.write_bytes(flipped(content, 8 * 500_000))
+    corpus = MonolingualCorpus.open(tmp_path / "x", "uint16")
+    assert corpus[0].tolist() == corpus[200].tolist() == sentences[0]
+    with pytest.raises(DataError, match=r"x\.tokens: bytes 458,752 to 524,288 were changed"):
+        _ = corpus[250]
+
+
+# A whole run
+
+
+@pytest.fixture(scope="module")
+def short(tiny_run: Any) -> Recipe:
+    training = {
+        "max_updates": 3,
+        "batches": {"tokens_per_update": 400, "group_tokens": 400, "max_tokens": 400},
+        "checkpoints": {"every": 1, "keep_last": 2, "keep_best": 1, "average_last": 2},
+        "validation": {"every": 2, "bleu": False, "best_by": "loss"},
+        "log_every": 1,
+    }
+    return Recipe.model_validate(tiny_run.recipe.model_dump() | {"training": training})
+
+
+@pytest.fixture(scope="module")
+def finished(short: Recipe, tiny_run: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("whole") / "run"
+    more(short, tiny_run, run, 3)
+    finish(short, data=tiny_run.data.path, run=run, device="cpu")
+    return run
+
+
+def more(recipe: Recipe, tiny_run: Any, run: Path, updates: int) -> None:
+    training = recipe.training.model_copy(update={"max_updates": updates})
+    longer = recipe.model_copy(update={"training": training})
+    train(longer, data=tiny_run.data.path, out=run, device="cpu", threads=1, quiet=True)
+
+
+def test_damage_to_a_run_beside_its_checkpoints_changes_no_training(
+    finished: Path, short: Recipe, tiny_run: Any, tmp_path: Path
+) -> None:
+    beside = [path for path in files_of(finished) if "checkpoint_" not in str(path)]
+    names = {path.relative_to(finished).as_posix() for path in beside}
+    assert {"config.yaml", "scores.json", "train.jsonl", "text/vocabulary.tsv"} <= names
+
+    def answer() -> str:
+        shutil.rmtree(tmp_path / "run", ignore_errors=True)
+        run = Path(shutil.copytree(finished, tmp_path / "run", symlinks=True))
+        (run / chosen).write_bytes(content)
+        more(short, tiny_run, run, 4)
+        return of_checkpoint(run / "checkpoint_4")
+
+    expected, wrong = "", []
+    for chosen in sorted(names):
+        whole = (finished / chosen).read_bytes()
+        for what in ("", "middle bit flipped", "cut to half"):
+            if content := damages(whole).get(what, whole):
+                found = judge(tmp_path / "run" / chosen, what, answer, expected)
+                wrong.append(found) if what else None
+                expected = expected or answer()
+    assert not any(wrong), "\n".join(filter(None, wrong))
+
+
+def test_damaged_scores_are_computed_again(
+    finished: Path, short: Recipe, tiny_run: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Path(shutil.copytree(finished, tmp_path / "run", symlinks=True))
+    recipe = short.model_copy(
+        update={"training": short.training.model_copy(update={"max_updates": 3})}
+    )
+    scores = (run / "scores.json").read_bytes()
+    for what, content in damages(scores).items():
+        (run / "scores.json").write_bytes(content)
+        finish(recipe, data=tiny_run.data.path, run=run, device="cpu")
+        same_but_for_white_space = what == "last bit flipped"
+        assert same_but_for_white_space or (run / "scores.json").read_bytes() == scores, what
+    finish(recipe, data=tiny_run.data.path, run=run, device="cpu")
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) > 6
+    assert set(printed) == set(printed[-4:])
+
+
+def test_broken_records_are_said_to_be_dropped(
+    finished: Path, short: Recipe, tiny_run: Any, tmp_path: Path
+) -> None:
+    run = Path(shutil.copytree(finished, tmp_path / "run", symlinks=True))
+    records = (run / "train.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    (run / "train.jsonl").write_text("".join(["{br\n", *records, '{"upda']), encoding="utf-8")
+    more(short, tiny_run, run, 4)
+    log = (run / "train.log").read_text(encoding="utf-8")
+    assert "train.jsonl: dropped 1 broken lines" in log
