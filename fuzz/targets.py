@@ -15,7 +15,6 @@ from collections.abc import Callable
 from functools import cache
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from nmtdeep.config.render import annotated
 from nmtdeep.config.text import Text
 from nmtdeep.data.corpus import CorpusWriter, DataDirectory, MonolingualCorpus
 from nmtdeep.errors import CheckpointError, ConfigError, DataError, UserError
+from nmtdeep.preprocessing.output import write_index
 from nmtdeep.text.bpe import Bpe, join, learn, load_merges
 from nmtdeep.text.files import count_lines, read_lines
 from nmtdeep.text.pipeline import Form, TextPipeline, words_of
@@ -71,6 +71,7 @@ def folder() -> Path:
 def file(name: str, content: bytes) -> Path:
     """A file of that content; the same one at each call."""
     path = folder() / name
+    path.parent.mkdir(exist_ok=True)
     path.write_bytes(content)
     return path
 
@@ -246,38 +247,25 @@ def _resolve(path: Path, said: list[str]) -> None:
 
 
 @cache
-def _corpus() -> tuple[DataDirectory, dict[str, Any]]:
-    """A whole data directory of two pairs, and its index."""
+def _corpus() -> tuple[Path, list[tuple[bytes, bytes]]]:
+    """A whole data directory of two pairs, and what stands for its own words in a seed."""
     path = folder() / "data"
     made = pipelines()[0]
     made.save(path / "text")
     for split, language in product(("train", "valid"), ("en", "de")):
         with CorpusWriter(path / f"{split}.{language}", "uint16") as writer:
             writer.write([[3, 4, EOS], [5, EOS]])
-    (path / "valid.en").write_text("a\nb\n")
-    (path / "valid.de").write_text("a\nb\n")
-    sizes = {
-        str(one.relative_to(path)): {"bytes": one.stat().st_size}
-        for one in path.rglob("*")
-        if one.is_file()
-    }
-    index = {
-        "format": 1,
-        "source": "en",
-        "target": "de",
-        "dtype": {"source": "uint16", "target": "uint16"},
-        "fingerprint": made.fingerprint(),
-        "splits": {name: {"longest": {"sentence": 1, "tokens": 3}} for name in ("train", "valid")},
-        "files": sizes,
-        "report": {"splits": {"train": {"reasons": {}}}},
-    }
-    (path / "data.json").write_text(json.dumps(index))
-    return DataDirectory.open(path), index
+    write_index(path, {})
+    files = json.loads((path / "data.json").read_text())["files"]
+    known = {"@files": json.dumps(files), "@fingerprint": json.dumps(made.fingerprint())}
+    return path, [(f'"{name}"'.encode(), value.encode()) for name, value in known.items()]
 
 
 def index(data: bytes) -> None:
-    """data.json of a whole data directory."""
-    path = _corpus()[0].path
+    """data.json of a whole data directory; "@files" and "@fingerprint" are the true ones."""
+    path, known = _corpus()
+    for name, value in known:
+        data = data.replace(name, value, 1)
     (path / "data.json").write_bytes(data)
     try:
         found = DataDirectory.open(path)
@@ -296,11 +284,9 @@ def corpus(data: bytes) -> None:
     file("side.tokens", data[1 : 1 + head // 2])
     file("side.offsets", data[1 + head // 2 :])
     try:
-        found = MonolingualCorpus.open(folder() / "side", ("uint16", "uint32")[head % 2])
+        _read(MonolingualCorpus.open(folder() / "side", ("uint16", "uint32")[head % 2]))
     except DataError as error:
         clear(error, DataError)
-        return
-    _read(found)
 
 
 def _read(found: MonolingualCorpus) -> None:
@@ -315,11 +301,11 @@ def state(data: bytes) -> None:
     from nmtdeep import checkpoint
     from nmtdeep.training.state import Progress
 
-    file("state.json", data)
+    path = file("checkpoint/state.json", data).parent
     try:
-        found = Progress.of(folder())
+        found = Progress.of(path)
         hold(found.update >= 0 and found.current_epoch > 0, "a position is a number")
-        hold(checkpoint.read_state(folder())["format"] == checkpoint.FORMAT, "of this format")
+        hold(checkpoint.read_state(path)["format"] == checkpoint.FORMAT, "of this format")
     except UserError as error:
         clear(error, CheckpointError)
 
@@ -328,9 +314,8 @@ def tensors(data: bytes) -> None:
     """model.safetensors."""
     from nmtdeep import checkpoint
 
-    path = folder() / "model.safetensors"
-    path.unlink(missing_ok=True)  # an earlier one may still be mapped
-    path.write_bytes(data)
+    (folder() / "checkpoint/model.safetensors").unlink(missing_ok=True)  # it may be mapped still
+    path = file("checkpoint/model.safetensors", data)
     try:
         found = checkpoint.read_tensors(path)
     except CheckpointError as error:

@@ -24,8 +24,7 @@ from nmtdeep.cli import (
     translate,
 )
 from nmtdeep.cli.choices import is_verbose
-from nmtdeep.errors import UserError
-from nmtdeep.integrity import printable
+from nmtdeep.errors import UserError, printable
 from nmtdeep.memory import keep_memory
 
 app = typer.Typer(
@@ -76,7 +75,7 @@ def run() -> None:
     except UserError as error:
         if is_verbose():
             traceback.print_exc()
-        typer.echo(f"nmtdeep: error: {printable(str(error))}", err=True)
+        typer.echo(f"nmtdeep: error: {error}", err=True)
         sys.exit(2)
     except BrokenPipeError:
         # Whoever read our output has left; nothing more can be said to them.
@@ -85,7 +84,7 @@ def run() -> None:
     except OSError as error:
         if error.errno not in _CURES:
             raise
-        where = f"{error.filename}: " if error.filename else ""
+        where = printable(f"{error.filename}: ") if error.filename else ""
         typer.echo(
             f"nmtdeep: error: {where}{error.strerror}: {_CURES[error.errno]}, then run the same "
             "command again",
