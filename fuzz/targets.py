@@ -304,7 +304,7 @@ def state(data: bytes) -> None:
     path = file("checkpoint/state.json", data).parent
     try:
         found = Progress.of(path)
-        hold(found.update >= 0 and found.current_epoch > 0, "a position is a number")
+        hold(min(found.place) >= 0 and found.update >= 0, "a position is no negative number")
         hold(checkpoint.read_state(path)["format"] == checkpoint.FORMAT, "of this format")
     except UserError as error:
         clear(error, CheckpointError)

@@ -19,6 +19,7 @@ from nmtdeep.errors import ConfigError
 KeyPath = tuple[str | int, ...]
 LARGEST_FILE = 1_000_000
 DEEPEST = 20
+LONGEST_QUOTE = 200
 TAG = "tag:yaml.org,2002:"
 _FLOAT = re.compile(
     r"(?:[-+]?(?:(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)?"
@@ -115,7 +116,7 @@ def parse(text: str, label: str) -> Source:
 
 def parse_override(text: str) -> Source:
     """`key.path=value` as a source of its own; the value is a scalar or a flow collection."""
-    label = f"override {text!r}"
+    label = f"override {text if len(text) <= LONGEST_QUOTE else text[:LONGEST_QUOTE] + ' ...'!r}"
     key, equals, value = text.partition("=")
     path = tuple(part.strip() for part in key.split("."))
     if not equals or not all(path):
