@@ -99,6 +99,7 @@ _CURES = {
     errno.ENOSPC: "make room",
     errno.EDQUOT: "make room, or ask for a larger quota",
     errno.EFBIG: "raise the limit on file sizes (ulimit -f)",
+    errno.ENAMETOOLONG: "choose a shorter name",
     errno.EACCES: "mend the permissions",
     errno.EPERM: "mend the permissions",
     errno.EROFS: "choose a place that can be written to",
