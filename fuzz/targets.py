@@ -34,7 +34,7 @@ SENTENCES = (
     "Eine Katze, l'homme; ça coûte 5 000 € (oder 5%)!",
     "well-known a@@ @-@ 猫 が 고양이 ’em «x» „So.“ é\u0301",
 )
-LANGUAGES = ("en de", "fr cs", "fi hu", "zh ja", "ko xx")
+LANGUAGES = ("en de", "fr cs", "fi ko")
 FORMS: tuple[Form, ...] = ("raw", "tokenised", "bpe")
 WORDS = ("the", "cats", "@@", "a@@", "ça", "é\u0301", "猫" * 3, "x" * 600)
 
