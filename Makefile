@@ -43,7 +43,7 @@ benchmark: $(PEERS) ## measure training and decoding beside other programs
 
 clean: ## remove .venv, caches and builds; runs and data directories stay
 	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
-	find nmtdeep tests scripts benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	find nmtdeep tests scripts benchmarks fuzz -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The build backend is installed first, so that it too has the version that constraints.txt pins.
 $(STAMP): pyproject.toml constraints.txt | $(BIN)/python

@@ -269,7 +269,7 @@ def load(path: Path) -> Loaded:
         recipe = read_config(directory / CONFIG)
         pipeline = TextPipeline.load(directory / TEXT)
     except UserError as error:
-        raise CheckpointError(str(error)) from error
+        raise CheckpointError(*error.args) from error
     if state.get("text", pipeline.fingerprint()) != pipeline.fingerprint():
         raise CheckpointError(
             f"{directory / TEXT}: not the text pipeline that this model was trained with: {_CURE}"

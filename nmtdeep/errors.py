@@ -6,9 +6,24 @@ from __future__ import annotations
 class UserError(Exception):
     """Something outside the program is wrong: a file, an option, a recipe.
 
-    The message says what is wrong, where, and what to do. The command line prints it without a
-    traceback and leaves with exit code 2.
+    The message says what is wrong, where, and what to do: a line for each of `problems`. The
+    command line prints it without a traceback and leaves with exit code 2.
     """
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__(*problems)
+
+    def __str__(self) -> str:
+        return "\n".join(map(printable, self.args))
+
+
+def printable(text: str) -> str:
+    """Text for one line: newlines, terminal codes and whatever else does not show as escapes."""
+    return "".join(one if one.isprintable() else _escaped(one) for one in text)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
 
 
 class ConfigError(UserError):

@@ -160,8 +160,3 @@ def check_entries(root: Path, entries: Iterable[Path], *, cure: str) -> None:
                 continue  # a link to nothing, or just gone
             if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
                 raise DataError(f"{path}: neither a file nor a folder: {cure}")
-
-
-def printable(text: str) -> str:
-    """`text` without characters that a terminal obeys, each as its escape; lines stay lines."""
-    return "".join(one if one.isprintable() or one == "\n" else repr(one)[1:-1] for one in text)

@@ -17,7 +17,7 @@ from pydantic_core import PydanticUndefined
 
 from nmtdeep.config import Recipe
 from nmtdeep.config.load import list_recipes, load_recipe
-from nmtdeep.config.section import Section
+from nmtdeep.config.section import LARGEST, Section
 from nmtdeep.config.structure import tag_of, variants
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -33,6 +33,8 @@ A recipe is a YAML file of these sections; what it does not say has the default 
 
 Where a key has types, `key: type` chooses one without fields of its own, and
 `key: {type: ..., field: ...}` one with fields. A type has only its own fields.
+
+No whole number is larger than 1,000,000,000,000,000, and every number is finite.
 """
 
 RECIPES_HEAD = """\
@@ -191,7 +193,7 @@ def _bounds(metadata: Any) -> str:
         text.format(_number(getattr(part, name)))
         for part in metadata
         for name, text in BOUNDS.items()
-        if getattr(part, name, None) is not None
+        if getattr(part, name, None) not in (None, LARGEST)
     ]
     patterns = [part.pattern for part in metadata if getattr(part, "pattern", None)]
     return " " * bool(found or patterns) + ", ".join([*found, *(f"`{each}`" for each in patterns)])

@@ -25,8 +25,7 @@ from nmtdeep.cli import (
     translate,
 )
 from nmtdeep.cli.choices import is_verbose
-from nmtdeep.errors import UserError
-from nmtdeep.integrity import printable
+from nmtdeep.errors import UserError, printable
 from nmtdeep.memory import keep_memory
 
 app = typer.Typer(
@@ -77,7 +76,7 @@ def run() -> None:
     except UserError as error:
         if is_verbose():
             traceback.print_exc()
-        typer.echo(f"nmtdeep: error: {printable(str(error))}", err=True)
+        typer.echo(f"nmtdeep: error: {error}", err=True)
         sys.exit(2)
     except KeyboardInterrupt:  # before typer has begun to listen
         sys.exit(128 + signal.SIGINT)
@@ -88,7 +87,7 @@ def run() -> None:
     except OSError as error:
         if error.errno not in _CURES:
             raise
-        where = f"{error.filename}: " if error.filename else ""
+        where = printable(f"{error.filename}: ") if error.filename else ""
         typer.echo(
             f"nmtdeep: error: {where}{error.strerror}: {_CURES[error.errno]}, then run the same "
             "command again",
@@ -103,6 +102,7 @@ _CURES = {
     errno.ENOSPC: "make room",
     errno.EDQUOT: "make room, or ask for a larger quota",
     errno.EFBIG: "raise the limit on file sizes (ulimit -f)",
+    errno.ENAMETOOLONG: "choose a shorter name",
     errno.EACCES: "mend the permissions",
     errno.EPERM: "mend the permissions",
     errno.EROFS: "choose a place that can be written to",

@@ -91,7 +91,7 @@ def train(
     if data is None:
         raise UserError("--data is missing: give the directory that `nmtdeep preprocess` wrote")
     if dry_run:
-        _dry_run(resolved, data, "cpu" if cpu else device)
+        _dry_run(resolved, data, "cpu" if cpu else device, processes)
         return
     if out is None:
         raise UserError("--out is missing: give a directory for the run")
@@ -127,7 +127,7 @@ def _recipe_and_overrides(
     return config, [*([recipe] if recipe is not None else []), *overrides]
 
 
-def _dry_run(recipe: Any, data: Path, device: str) -> None:
+def _dry_run(recipe: Any, data: Path, device: str, processes: int) -> None:
     import torch
 
     from nmtdeep.config.load import dump
@@ -135,18 +135,20 @@ def _dry_run(recipe: Any, data: Path, device: str) -> None:
     from nmtdeep.data.corpus import DataDirectory
     from nmtdeep.decoding.settings import resolve_device
     from nmtdeep.model.build import build
+    from nmtdeep.training.size import check_size
     from nmtdeep.training.state import Progress
     from nmtdeep.training.summary import opening
     from nmtdeep.training.update import resolve_precision
 
     corpora = DataDirectory.open(data)
+    place = resolve_device(device)
+    check_size(recipe, corpora, place, processes)
     with torch.device("meta"):
         model = build(
             at_stage(recipe, 0).model,
             source_types=len(corpora.pipeline.source.vocabulary),
             target_types=len(corpora.pipeline.target.vocabulary),
         )
-    place = resolve_device(device)
     dtype = resolve_precision(recipe.training.precision, place)
     typer.echo(dump(recipe))
     first = at_stage(recipe, 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nmtdeep.integrity import printable
+from nmtdeep.errors import printable
 
 
 def differences(old: Any, new: Any, prefix: str = "") -> list[str]:

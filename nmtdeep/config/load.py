@@ -112,7 +112,7 @@ def merge(below: Source, above: Source) -> Source:
     A section whose `type` changes is replaced, for a variant has only its own fields; a section
     left empty says nothing; a bare word stands for a type.
     """
-    replaced: list[KeyPath] = []
+    replaced: set[KeyPath] = set()
     shorthand: list[KeyPath] = []
 
     def lay(old: Any, new: Any, path: KeyPath) -> Any:
@@ -123,7 +123,7 @@ def merge(below: Source, above: Source) -> Source:
             new = {"type": new}
         both = isinstance(old, dict) and isinstance(new, dict)
         if not both or new.get("type", old.get("type")) != old.get("type"):
-            replaced.append(path)
+            replaced.add(path)
             return new
         mine = {key: lay(old[key], value, (*path, key)) for key, value in new.items() if key in old}
         return {**old, **new, **mine}
@@ -132,7 +132,7 @@ def merge(below: Source, above: Source) -> Source:
     kept = {
         key: origin
         for key, origin in below.origins.items()
-        if not any(key[: len(path)] == path for path in replaced)
+        if not any(key[:length] in replaced for length in range(len(key) + 1))
     }
     types = {(*path, "type"): above.origins[path] for path in shorthand if path in above.origins}
     return Source(values, {**kept, **above.origins, **types}, below.problems + above.problems)

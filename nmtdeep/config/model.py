@@ -7,13 +7,13 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from nmtdeep.config import slots
-from nmtdeep.config.section import Count, Positive, Probability, Section
+from nmtdeep.config.section import Count, Depth, Positive, Probability, Section
 
 
 class Stack(Section):
     """What encoder and decoder have in common."""
 
-    depth: Count = Field(6, description="number of layers")
+    depth: Depth = Field(6, description="number of layers")
     heads: Count = Field(8, description="attention heads; must divide the model width")
     feed_forward: Count = Field(2048, description="width inside the feed-forward sublayer")
     residual: slots.Residual = Field(slots.PreNorm(), description="where the norm stands")
@@ -32,6 +32,7 @@ class Decoder(Stack):
     sublayers: tuple[slots.DecoderSublayer, ...] = Field(
         (slots.SelfAttention(), slots.CrossAttention(), slots.FeedForward()),
         min_length=1,
+        max_length=16,
         description="the sublayers of each layer, in order",
     )
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from nmtdeep.config.structure import (
     choices_at,
-    keys,
+    every_key,
     section_at,
     tag_of,
     without_tags,
@@ -19,6 +19,8 @@ from nmtdeep.config.structure import (
 from nmtdeep.config.yaml_source import KeyPath, Origin, Problem, Source, dotted
 from nmtdeep.errors import ConfigError
 
+# Each takes about a millisecond to explain, and nobody reads on.
+MOST = 100
 _KINDS = {
     "int_type": "a whole number",
     "int_from_float": "a whole number",
@@ -47,14 +49,14 @@ def config_error(problems: Sequence[Problem]) -> ConfigError:
     def place(problem: Problem) -> tuple[bool, str, int]:
         return problem.origin.is_override, problem.origin.place, problem.origin.line or 0
 
-    return ConfigError("\n".join(dict.fromkeys(map(str, sorted(problems, key=place)))))
+    return ConfigError(*dict.fromkeys(map(str, sorted(problems, key=place))))
 
 
 def explain(error: ValidationError, source: Source, label: str) -> list[Problem]:
     """One problem for each thing pydantic refused."""
     details = error.errors(include_url=False)
     found = []
-    for detail in details:
+    for detail in details[:MOST]:
         path = without_tags(detail["loc"], source.values)
         if detail["type"] == "too_short" and any(
             other["loc"][: len(detail["loc"])] == detail["loc"] and other is not detail
@@ -66,6 +68,8 @@ def explain(error: ValidationError, source: Source, label: str) -> list[Problem]
             path = path[:-1]
         origin = _locate(path, what, source.origins) or Origin(label)
         found.append(Problem(origin, f"{dotted(path)}: {what}" if path else what))
+    if len(details) > MOST:
+        found.append(Problem(Origin(label), f"and more ({len(details) - MOST}): mend these first"))
     return found
 
 
@@ -115,7 +119,7 @@ def _unknown_key(path: KeyPath, values: Any) -> str:
         return "only a recipe file can extend another, on its top level: delete this"
     section = section_at(path[:-1], values)
     siblings = [name for name in section.model_fields if name != "type"] if section else []
-    everywhere = list(keys())
+    everywhere = every_key()
     owners = [each.tag for each in everywhere if each.path == (*above, key) and each.tag]
     if owners and section is not None:
         return f"unknown key of type {tag_of(section)} (it belongs to type {' and '.join(owners)})"
@@ -133,7 +137,7 @@ def _unknown_key(path: KeyPath, values: Any) -> str:
 
 def _places(key: str, above: tuple[str, ...]) -> str:
     """Where a key of this name may stand, those of the same top section first."""
-    found = [each for each in keys() if each.path[-1] == key]
+    found = [each for each in every_key() if each.path[-1] == key]
     found = [each for each in found if each.path[:1] == above[:1]] or found
     places = list(dict.fromkeys(map(str, found)))[:3]
     return f" (did you mean {' or '.join(places)}?)" if places else ""

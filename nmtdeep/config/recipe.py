@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from nmtdeep.config.model import Model
-from nmtdeep.config.section import Count, CountOrZero, NotNegative, Section
+from nmtdeep.config.section import Beam, Count, CountOrZero, NotNegative, Section
 from nmtdeep.config.stages import check_stages
 from nmtdeep.config.text import NoBpe, Text
 from nmtdeep.config.training import Training
@@ -16,7 +16,7 @@ from nmtdeep.config.training import Training
 class Decoding(Section):
     """Defaults of `translate`; each has a flag there."""
 
-    beam: Count = Field(4, description="beam size")
+    beam: Beam = Field(4, description="beam size")
     lenpen: NotNegative = Field(0.6, description="length penalty A")
     lenpen_form: Literal["gnmt", "length", "none"] = Field(
         "length", description="gnmt: ((5+len)/6)^A; length: len^A; none: plain sum"

@@ -18,8 +18,14 @@ def tagged(value: Any) -> Any:
     return {"type": value} if isinstance(value, str) else value
 
 
-Count = Annotated[int, Field(gt=0, strict=True)]
-CountOrZero = Annotated[int, Field(ge=0, strict=True)]
+# Sums of these fit into 64 bits, and each is exact as a float.
+LARGEST = 10**15
+Count = Annotated[int, Field(gt=0, le=LARGEST, strict=True)]
+CountOrZero = Annotated[int, Field(ge=0, le=LARGEST, strict=True)]
+# Ten times the deepest Transformer known to us (Wang et al. 2022).
+Depth = Annotated[int, Field(gt=0, le=10_000, strict=True)]
+Multiple = Annotated[int, Field(gt=0, le=65_536, strict=True)]
+Beam = Annotated[int, Field(gt=0, le=1000, strict=True)]
 Probability = Annotated[float, Field(ge=0, lt=1, strict=True)]
 Positive = Annotated[float, Field(gt=0, strict=True)]
 NotNegative = Annotated[float, Field(ge=0, strict=True)]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, get_args
 
 from nmtdeep.config.recipe import Recipe
@@ -85,6 +86,12 @@ def keys(section: type[Section] = Recipe, above: tuple[str, ...] = ()) -> Iterat
             yield Key(path, tag_of(section))
         for variant in variants(field.annotation):
             yield from keys(variant, path)
+
+
+@cache
+def every_key() -> tuple[Key, ...]:
+    """All that a recipe may hold."""
+    return tuple(keys())
 
 
 def _chosen(options: tuple[type[Section], ...], values: Any) -> type[Section] | None:

@@ -10,6 +10,7 @@ from nmtdeep.config.section import (
     Count,
     CountOrZero,
     Language,
+    Multiple,
     Positive,
     Probability,
     Section,
@@ -58,7 +59,7 @@ class Vocabulary(Section):
     )
     min_count: Count = Field(1, description="rarer types become <unk>")
     max_size: Count | None = Field(None, description="keep only the most frequent types")
-    multiple: Count = Field(8, description="pad the size to a multiple of this")
+    multiple: Multiple = Field(8, description="pad the size to a multiple of this")
 
 
 class Clean(Section):

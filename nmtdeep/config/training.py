@@ -7,8 +7,10 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from nmtdeep.config.section import (
+    Beam,
     Count,
     CountOrZero,
+    Depth,
     NotNegative,
     Positive,
     Probability,
@@ -92,7 +94,7 @@ class Validation(Section):
 
     every: Count = Field(1000, description="updates between validations")
     bleu: bool = Field(True, description="translate the validation set and score it")
-    beam: Count = Field(1, description="beam of that translation")
+    beam: Beam = Field(1, description="beam of that translation")
     best_by: Literal["bleu", "loss"] = Field("bleu", description="which figure picks the best")
     patience: CountOrZero = Field(
         0, description="stop after this many validations without a better one; 0: never"
@@ -135,8 +137,8 @@ class Frozen(Section):
 class Stage(Section):
     """A part of a training from shallow to deep; what is null is as in the whole recipe."""
 
-    encoder: Count | None = Field(None, description="encoder layers of this stage")
-    decoder: Count | None = Field(None, description="decoder layers of this stage")
+    encoder: Depth | None = Field(None, description="encoder layers of this stage")
+    decoder: Depth | None = Field(None, description="decoder layers of this stage")
     updates: Count | None = Field(None, description="length of this stage, in updates")
     epochs: Count | None = Field(None, description="or its length in epochs")
     tokens_per_update: Count | None = Field(None, description="as in batches, for this stage")

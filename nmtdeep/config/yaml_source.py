@@ -19,6 +19,7 @@ from nmtdeep.errors import ConfigError
 KeyPath = tuple[str | int, ...]
 LARGEST_FILE = 1_000_000
 DEEPEST = 20
+LONGEST_QUOTE = 200
 TAG = "tag:yaml.org,2002:"
 _FLOAT = re.compile(
     r"(?:[-+]?(?:(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)?"
@@ -30,6 +31,10 @@ SCALARS = (
     ("int", re.compile(r"[-+]?(?:0|[1-9][0-9_]*)$")),
     ("float", _FLOAT),
 )
+
+_TOO_DEEP = "nested too deeply: is this really a recipe?"
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_HALF = "with half a character (\\ud800 to \\udfff): write the whole one"
 
 
 @dataclass(frozen=True)
@@ -72,15 +77,22 @@ class Loader(yaml.SafeLoader):
     """Composes nodes only; its scalars are resolved by `SCALARS`, and aliases are refused."""
 
     yaml_implicit_resolvers: dict[Any, Any] = {}  # noqa: RUF012 (PyYAML's own name and shape)
+    depth = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """Refuse `*alias`, by which a short file can say a very long one."""
+        """Refuse `*alias`, by which a short file says a very long one, and depth, which is slow."""
         if self.check_event(yaml.events.AliasEvent):
             mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
             raise yaml.MarkedYAMLError(
                 problem="aliases are not allowed: write the value out", problem_mark=mark
             )
-        return super().compose_node(parent, index)
+        self.depth += 1
+        if self.depth > 3 * DEEPEST:
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.MarkedYAMLError(problem=_TOO_DEEP, problem_mark=mark)
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
 
 
 for _name, _pattern in SCALARS:
@@ -104,7 +116,7 @@ def parse(text: str, label: str) -> Source:
 
 def parse_override(text: str) -> Source:
     """`key.path=value` as a source of its own; the value is a scalar or a flow collection."""
-    label = f"override {text!r}"
+    label = f"override {text if len(text) <= LONGEST_QUOTE else text[:LONGEST_QUOTE] + ' ...'!r}"
     key, equals, value = text.partition("=")
     path = tuple(part.strip() for part in key.split("."))
     if not equals or not all(path):
@@ -156,8 +168,6 @@ def _compose(text: str, label: str) -> yaml.Node | None:
         raise ConfigError(
             f"{label}:{line}: a control character (U+{character:04X}) is not allowed: delete it"
         ) from None
-    except RecursionError:
-        raise ConfigError(f"{label}: nested too deeply: is this really a recipe?") from None
     except (ValueError, yaml.YAMLError) as error:
         raise ConfigError(f"{label}: not YAML ({error}): check what is written there") from None
     finally:
@@ -173,7 +183,7 @@ def _syntax(error: yaml.MarkedYAMLError) -> str:
     problem = str(error.problem)
     if _unclosed(error):
         return "a bracket or quote opened here is never closed: close it"
-    if problem.startswith("aliases"):
+    if problem.startswith(("aliases", "nested")):
         return problem
     if "single document" in str(error.context):
         return "a second document starts here: keep one recipe in a file"
@@ -207,7 +217,7 @@ def _collect(node: yaml.MappingNode, label: str) -> Source:
 
 def _construct(node: yaml.Node, path: KeyPath, walk: _Walk) -> Any:
     if len(path) > DEEPEST:
-        walk.problem(node, (), "nested too deeply: is this really a recipe?")
+        walk.problem(node, (), _TOO_DEEP)
         return None
     if isinstance(node, yaml.ScalarNode):
         return _scalar(node, path, walk)
@@ -229,6 +239,9 @@ def _items(node: yaml.MappingNode, path: KeyPath, walk: _Walk) -> Iterator[tuple
             walk.problem(key, path, "a key must be a word: is a colon or quote missing?")
             continue
         name = str(key.value)
+        if _SURROGATE.search(name):
+            walk.problem(key, path, f"a key {_HALF}")
+            continue
         if name in first:
             what = f"written twice (also on line {first[name]}): keep one"
             walk.problem(key, (*path, name), what)
@@ -243,6 +256,9 @@ def _scalar(node: yaml.ScalarNode, path: KeyPath, walk: _Walk) -> Any:
     convert = _CONVERSIONS.get(node.tag.removeprefix(TAG))
     if convert is None:
         walk.problem(node, path, f"the tag {node.tag} is not allowed: delete it")
+        return None
+    if _SURROGATE.search(text):
+        walk.problem(node, path, f"text {_HALF}")
         return None
     try:
         return convert(text)

@@ -1,4 +1,4 @@
-"""Signs that a metric was given text it is not meant for."""
+"""Signs that a metric was given text it is not meant for, or not made for."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from nmtdeep.scoring.metrics import METRICS
 from nmtdeep.scoring.texts import Texts
 
+LONGEST_FOR_TER = 200
 _TOKENISED_END = re.compile(r"\s[.?!。]\s*$")
 _RAW_END = re.compile(r"\w[.?!]\s*$")
 
@@ -29,6 +30,12 @@ def doubts(texts: Texts, metrics: Sequence[str], *, prepared: bool) -> Iterator[
         yield (
             f"the reference looks raw, but {', '.join(token_metrics)} count the tokens they are "
             "given; add --tokenise LANG"
+        )
+    words, number = max((len(line.split()), n) for n, line in enumerate(texts.hypotheses.lines, 1))
+    if "ter" in metrics and words > LONGEST_FOR_TER:
+        yield (
+            f"line {number} has {words:,} words, and ter takes minutes for lines of hundreds; "
+            "leave it out: --metric bleu --metric chrf"
         )
 
 

@@ -46,13 +46,28 @@ def learn(
     The words go in in code point order, so that the same counts always give the same merges.
     `tell` hears the number of merges learnt so far.
     """
-    words = sorted(word for word, count in counts.items() if count > 0)
+    counts = _counts_of_parts(counts)
+    words = sorted(counts)
     if all(len(word) == 1 for word in words):
         return ()
     lines = _Merges(tell)
     with contextlib.redirect_stderr(io.StringIO()):  # subword-nmt's own progress bar
         learn_bpe([f"{word} {counts[word]}" for word in words], lines, merges, is_dict=True)
     return tuple(lines[1:])
+
+
+def _parts(word: str) -> list[str]:
+    """The time subword-nmt takes grows with the square of the length: no text has such words."""
+    return [word[start : start + LONGEST_WORD] for start in range(0, len(word), LONGEST_WORD)]
+
+
+def _counts_of_parts(counts: Mapping[str, int]) -> Counter[str]:
+    parts: Counter[str] = Counter()
+    for word, count in counts.items():
+        if count > 0:
+            for part in _parts(word):
+                parts[part] += count
+    return parts
 
 
 @dataclass(frozen=True)
@@ -100,9 +115,7 @@ class Bpe:
         return pieces
 
     def _encode(self, word: str, dropout: float) -> tuple[str, ...]:
-        # The time subword-nmt takes grows with the square of the length: no text has such words.
-        parts = [word[start : start + LONGEST_WORD] for start in range(0, len(word), LONGEST_WORD)]
-        *head, last = (piece for part in parts for piece in self._segment(part, dropout))
+        *head, last = (piece for part in _parts(word) for piece in self._segment(part, dropout))
         if last.endswith(SEPARATOR):
             # A word that itself ends in @@ would be glued to the next one.
             head.append(last[:-1])

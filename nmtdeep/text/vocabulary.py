@@ -14,6 +14,7 @@ from nmtdeep.text.files import read_lines
 
 PAD, EOS, UNK = 0, 1, 2
 SPECIALS = ("<pad>", "</s>", "<unk>")
+LONGEST_COUNT = 18
 _FILLER = re.compile(r"<filler\d+>")
 
 
@@ -123,7 +124,7 @@ def _parse(line: str, place: str) -> tuple[str, int]:
     token, tab, count = line.partition("\t")
     if not tab or not token or token.split() != [token] or not count.isascii():
         raise DataError(f"{place}: expected a type, a tab and its count: {_CURE}")
-    if not count.isdigit():
+    if not count.isdigit() or len(count) > LONGEST_COUNT:
         raise DataError(f"{place}: {count!r} is not a count: {_CURE}")
     return token, int(count)
 

@@ -11,7 +11,7 @@ from nmtdeep import averaging, checkpoint, integrity
 from nmtdeep.config import Recipe
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.decoding.translator import Translator
-from nmtdeep.errors import DataError
+from nmtdeep.errors import DataError, printable
 from nmtdeep.scoring import Score, score_texts
 from nmtdeep.training.run_directory import SCORES
 
@@ -106,8 +106,8 @@ def score_split(translator: Translator, corpora: DataDirectory, split: str) -> l
 
 def _show(report: _Report) -> None:
     if report.averaged:
-        print(integrity.printable(f"{report.checkpoint}: mean of {', '.join(report.averaged)}"))
+        print(printable(f"{report.checkpoint}: mean of {', '.join(report.averaged)}"))
     for split, found in report.scores.items():
         for score in found:
             line = f"{split}: {score.metric} {score.value:.2f}  {score.signature}"
-            print(integrity.printable(line))
+            print(printable(line))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -104,12 +105,32 @@ def test_an_impossible_combination_points_at_the_value_it_names(folder: Path) ->
         (b"? [a]\n: 1\n", "x.yaml:1: a key must be a word: is a colon or quote missing?"),
         (b"model: !!python/tuple [1]\n", "x.yaml:1: model: the tag tag:yaml.org,2002:python/tuple"),
         (b"model: {width: " + b"9" * 5000 + b"}", "x.yaml:1: model.width: '99999999999999999999'"),
+        (b'reference: {note: "\\ud800"}\n', "x.yaml:1: reference.note: text with half a character"),
+        (b'reference: {scores: {"\\udfff": 1}}\n', "x.yaml:1: reference.scores: a key with half"),
+        (b'"a\\nb\\e[31m": 1\n', r"x.yaml:1: a\nb\x1b[31m: unknown key"),
+        (b"model: &m {width: 64}\n<<: *m\n", "x.yaml:2: aliases are not allowed"),
+        (b"<<: {model: {width: 64}}\n", "x.yaml:1: <<: unknown key"),
+        (b"a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\n", "x.yaml:2: aliases are not allowed"),
     ],
-    ids=range(19),
+    ids=range(25),
 )
 def test_a_file_that_is_no_recipe(folder: Path, content: bytes, message: str) -> None:
     Path("x.yaml").write_bytes(content)
     assert problems("x.yaml")[0].startswith(message)
+
+
+def test_no_more_problems_are_told_than_anybody_reads(folder: Path) -> None:
+    write("x.yaml", "".join(f"model{number}: 1\n" for number in range(3000)))
+    start = time.process_time()
+    found = problems("x.yaml")
+    assert time.process_time() - start < 20  # 0.3 s; a minute if each were explained
+    assert len(found) == 101
+    assert found[-1] == "x.yaml: and more (2900): mend these first"
+
+
+def test_a_long_override_is_quoted_in_part(folder: Path) -> None:
+    found = problems(write("x.yaml", "description: x\n"), f"model.width={'9' * 5000}")
+    assert found and max(map(len, found)) < 400
 
 
 def test_places_that_hold_no_recipe(folder: Path) -> None:

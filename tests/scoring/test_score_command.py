@@ -140,6 +140,16 @@ def test_warnings_for_the_wrong_kind_of_text(here: Path) -> None:
     assert invoke("hyp", "ref").stderr == ""
 
 
+def test_ter_of_long_lines_is_warned_of(here: Path) -> None:
+    for name, words in (("long", 201), ("short", 200)):
+        for side in ("hyp", "ref"):
+            (here / f"{name}.{side}").write_text("x\n" + "a " * words + "\n")
+    files = ("long.hyp", "long.ref")
+    assert "line 2 has 201 words, and ter takes minutes" in invoke(*files).stderr
+    assert "minutes" not in invoke(*files, "--metric", "bleu").stderr
+    assert "minutes" not in invoke("short.hyp", "short.ref").stderr
+
+
 def test_bad_files_are_named(here: Path) -> None:
     write("short", REFERENCE[:2])
     assert "hyp has 3, short has 2" in refused("hyp", "ref", "short")

@@ -1,0 +1,344 @@
+"""One function for each reader of files from elsewhere: it takes any bytes as the file.
+
+It returns where the reader refused them clearly or kept what it promises, and raises where not.
+`TARGETS` has them by name; `fuzz/run.py` drives one with atheris, tests/fuzz with the kept seeds.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from functools import cache
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+
+from nmtdeep.config.load import dump, resolve
+from nmtdeep.config.render import annotated
+from nmtdeep.config.text import Text
+from nmtdeep.data.corpus import CorpusWriter, DataDirectory, MonolingualCorpus
+from nmtdeep.errors import CheckpointError, ConfigError, DataError, UserError
+from nmtdeep.preprocessing.output import write_index
+from nmtdeep.text.bpe import Bpe, join, learn, load_merges
+from nmtdeep.text.files import count_lines, read_lines
+from nmtdeep.text.pipeline import Form, TextPipeline, words_of
+from nmtdeep.text.vocabulary import EOS, UNK, Vocabulary, is_reserved, shared_or_separate
+
+SENTENCES = (
+    'The cat\'s hat & the "dog" | <b> [x].',
+    "Eine Katze, l'homme; ça coûte 5 000 € (oder 5%)!",
+    "well-known a@@ @-@ 猫 が 고양이 ’em «x» „So.“ é\u0301",
+)
+LANGUAGES = ("en de", "fr cs", "fi ko")
+FORMS: tuple[Form, ...] = ("raw", "tokenised", "bpe")
+WORDS = ("the", "cats", "@@", "a@@", "ça", "é\u0301", "猫" * 3, "x" * 600)
+
+
+class BrokenError(Exception):
+    """A promise that the input broke."""
+
+
+def hold(what: bool, promise: str) -> None:
+    """Raise BrokenError, with the promise, where it does not hold."""
+    if not what:
+        raise BrokenError(promise)
+
+
+def clear(error: UserError, kind: type[UserError]) -> None:
+    """A refusal is of the promised kind, and lines that any terminal and log can show."""
+    hold(isinstance(error, kind), f"refused by {type(error).__name__}, not {kind.__name__}")
+    hold(bool(str(error)), "a refusal says something")
+    hold(
+        all(line.isprintable() and len(line) < 6000 for line in str(error).split("\n")),
+        "a refusal is short lines of characters that show",
+    )
+    hold(kind is ConfigError or "\n" not in str(error), "a refusal is one line")
+
+
+@cache
+def folder() -> Path:
+    """A folder of this process."""
+    path = Path(tempfile.mkdtemp(prefix="fuzz-"))
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    return path
+
+
+def file(name: str, content: bytes) -> Path:
+    """A file of that content; the same one at each call."""
+    path = folder() / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+@cache
+def _seen() -> set[str]:
+    return set()
+
+
+# Text
+
+
+@cache
+def pipelines() -> list[TextPipeline]:
+    """For each pair of languages and each form, plain and with every option on."""
+    made = []
+    for languages, form, options in product(LANGUAGES, FORMS, (False, True)):
+        source, target = languages.split()
+        values = {"source": source, "target": target, "input": form, "normalise": options}
+        more = {"lowercase": options, "aggressive_hyphens": options}
+        bpe = "none" if form == "bpe" else {"type": "joint", "merges": 40}
+        made.append(_pipeline(Text.model_validate({**values, **more, "bpe": bpe})))
+    return made
+
+
+def _pipeline(config: Text) -> TextPipeline:
+    counts = Counter(
+        word
+        for line in SENTENCES
+        for language in (config.source, config.target)
+        for word in words_of(line, config, language, config.input)
+    )
+    bpe = None if config.bpe.type == "none" else Bpe(learn(counts, 40))
+    pieces = counts if bpe is None else bpe.count(counts)
+    return TextPipeline.of(
+        config, (bpe, bpe), shared_or_separate(pieces, pieces, config.vocabulary)
+    )
+
+
+@cache
+def forms() -> list[tuple[TextPipeline, Form]]:
+    """Each pipeline with each form that it takes; seeds know their numbers."""
+    return [
+        (made, form)
+        for made in pipelines()
+        for form in (FORMS if made.config.input != "bpe" else FORMS[2:])
+    ]
+
+
+def text(data: bytes) -> None:
+    """The first byte picks a pipeline and a form, the rest is a line (no UTF-8: surrogates)."""
+    made, form = forms()[(data[0] if data else 0) % len(forms())]
+    line = data[1:].decode("utf-8", "surrogateescape").replace("\n", " ")
+    ids = made.encode_source(line, form)
+    types = len(made.source.vocabulary)
+    hold(ids[-1] == EOS and all(1 < id < types for id in ids[:-1]), "ids, then the only EOS")
+    pieces = made.split_target(line, form)
+    hold(all(piece.split() == [piece] for piece in pieces), "subwords hold no white space")
+    hold(made.split_target(" ".join(pieces), "bpe") == pieces, "subwords come back")
+    if form == "tokenised":
+        words = (line.lower() if made.config.lowercase else line).split()
+        hold(made.join_target(pieces, form) == " ".join(words), "words come back")
+    hold("\n" not in made.join_target(pieces), "a line stays one line")
+    if form == made.config.input:
+        hold("\n" not in made.target.reference(line), "a reference stays one line")
+    drawn = made.target.vocabulary.words(byte % len(made.target.vocabulary) for byte in data)
+    hold("\n" not in made.join_target(drawn), "whatever a model says is one line")
+
+
+def lines(data: bytes) -> None:
+    """The first byte says whether the rest is gzip."""
+    packed = bool(data) and data[0] % 2 == 1
+    path = file("text.gz" if packed else "text", data[1:])
+    try:
+        found = list(read_lines(path))
+    except DataError as error:
+        clear(error, DataError)
+        return
+    hold(all("\n" not in line for line in found), "a line ends at \\n")
+    hold(count_lines(path) == len(found), "lines are counted as they are read")
+    if not packed:
+        ends = data.count(b"\n", 1) + (not data.endswith(b"\n"))
+        hold(len(found) == ends, "N lines in, N lines out")
+    again = file("again", "".join(f"{line}\n" for line in found).encode())
+    hold(list(read_lines(again)) == found, "lines that are written again are the same")
+
+
+def vocabulary(data: bytes) -> None:
+    """A vocabulary file."""
+    try:
+        found = Vocabulary.load(file("vocabulary.tsv", data))
+    except DataError as error:
+        clear(error, DataError)
+        return
+    again = Vocabulary.load(file("again.tsv", found.dumps().encode()))
+    hold(again == found, "a vocabulary written again is the same")
+    for id, token in enumerate(found.tokens):
+        hold(found.ids([token]) == [UNK if is_reserved(token) else id], "each type has its id")
+    hold(found.words(range(len(found))) == [], "padding is no word, and EOS ends a sentence")
+
+
+def merges(data: bytes) -> None:
+    """A codes file."""
+    try:
+        found = load_merges(file("bpe.codes", data))
+    except DataError as error:
+        clear(error, DataError)
+        return
+    bpe = Bpe(found)
+    hold(load_merges(file("again.codes", bpe.dumps().encode())) == found, "codes come back")
+    more = [word for merge in found[:9] for word in (merge.replace(" ", ""), *merge.split())]
+    for word in [*WORDS, *(word for word in more if word.split() == [word])]:
+        hold(join(bpe.word(word)) == [word], "a word's subwords join to the word")
+
+
+def pipeline(data: bytes) -> None:
+    """text.yaml of a saved pipeline, its other files whole."""
+    made = pipelines()[0]
+    saved = folder() / "text-pipeline"
+    if not saved.exists():
+        made.save(saved)
+    (saved / "text.yaml").write_bytes(data)
+    try:
+        found = TextPipeline.load(saved)
+    except UserError as error:
+        clear(error, DataError)
+        return
+    values = found.config.model_dump_json()
+    if values in _seen():
+        return
+    _seen().add(values)
+    hold(found.encode_source("a cat", "bpe")[-1] == EOS, "what loads encodes")
+    found.save(folder() / "text-again")
+    again = TextPipeline.load(folder() / "text-again")
+    hold(again.contents() == found.contents(), "a pipeline written again is the same")
+
+
+# Recipes
+
+
+def recipe(data: bytes) -> None:
+    """A recipe file."""
+    _resolve(file("recipe.yaml", data), [])
+
+
+def overrides(data: bytes) -> None:
+    """Lines of `key.path=value` on top of a recipe."""
+    base = folder() / "base.yaml"
+    if not base.exists():
+        base.write_text("description: base\n")
+    _resolve(base, data.decode("utf-8", "surrogateescape").split("\n")[:20])
+
+
+def _resolve(path: Path, said: list[str]) -> None:
+    try:
+        resolved = resolve(str(path), said)
+    except ConfigError as error:
+        clear(error, ConfigError)
+        return
+    made = resolved.recipe
+    values = made.model_dump_json()
+    if values in _seen():  # the way back takes 100 times as long as a refusal
+        return
+    _seen().add(values)
+    hold(bool(annotated(made, resolved.origin)), "origins can be shown")
+    written = dump(made)
+    back = resolve(str(file("dumped.yaml", written.encode()))).recipe
+    hold(back == made, "a recipe written out loads back equal")
+    hold(dump(back) == written, "and is written the same again")
+
+
+# Corpus and checkpoint
+
+
+@cache
+def _corpus() -> tuple[Path, list[tuple[bytes, bytes]]]:
+    """A whole data directory of two pairs, and what stands for its own words in a seed."""
+    path = folder() / "data"
+    made = pipelines()[0]
+    made.save(path / "text")
+    for split, language in product(("train", "valid"), ("en", "de")):
+        with CorpusWriter(path / f"{split}.{language}", "uint16") as writer:
+            writer.write([[3, 4, EOS], [5, EOS]])
+    write_index(path, {})
+    files = json.loads((path / "data.json").read_text())["files"]
+    known = {"@files": json.dumps(files), "@fingerprint": json.dumps(made.fingerprint())}
+    return path, [(f'"{name}"'.encode(), value.encode()) for name, value in known.items()]
+
+
+def index(data: bytes) -> None:
+    """data.json of a whole data directory; "@files" and "@fingerprint" are the true ones."""
+    path, known = _corpus()
+    for name, value in known:
+        data = data.replace(name, value, 1)
+    (path / "data.json").write_bytes(data)
+    try:
+        found = DataDirectory.open(path)
+        for split in found.splits:
+            _read(found.corpus(split).source)
+            hold(found.longest(split).tokens >= 0, "a length is a number")
+        hold(found.pipeline.fingerprint() == found.fingerprint, "the pipeline is the corpus's")
+        hold(len(found.languages) == 2, "two languages")
+    except UserError as error:
+        clear(error, DataError)
+
+
+def corpus(data: bytes) -> None:
+    """The first byte: how many of the next bytes are ids, and whether of 4 bytes; then offsets."""
+    head = data[0] if data else 0
+    file("side.tokens", data[1 : 1 + head // 2])
+    file("side.offsets", data[1 + head // 2 :])
+    try:
+        _read(MonolingualCorpus.open(folder() / "side", ("uint16", "uint32")[head % 2]))
+    except DataError as error:
+        clear(error, DataError)
+
+
+def _read(found: MonolingualCorpus) -> None:
+    sentences = [found[index].tolist() for index in range(len(found))]
+    hold([len(one) for one in sentences] == found.lengths.tolist(), "lengths are the sentences'")
+    hold(sum(map(len, sentences)) == len(found.tokens), "each id is in one sentence")
+    hold(np.all(found.lengths >= 0), "no length is negative")
+
+
+def state(data: bytes) -> None:
+    """state.json of a checkpoint, as a training reads it."""
+    from nmtdeep import checkpoint
+    from nmtdeep.training.state import Progress
+
+    path = file("checkpoint/state.json", data).parent
+    try:
+        found = Progress.of(path)
+        hold(min(found.place) >= 0 and found.update >= 0, "a position is no negative number")
+        hold(checkpoint.read_state(path)["format"] == checkpoint.FORMAT, "of this format")
+    except UserError as error:
+        clear(error, CheckpointError)
+
+
+def tensors(data: bytes) -> None:
+    """model.safetensors."""
+    from nmtdeep import checkpoint
+
+    (folder() / "checkpoint/model.safetensors").unlink(missing_ok=True)  # it may be mapped still
+    path = file("checkpoint/model.safetensors", data)
+    try:
+        found = checkpoint.read_tensors(path)
+    except CheckpointError as error:
+        clear(error, CheckpointError)
+        return
+    size = sum(one.numel() * one.element_size() for one in found.values())
+    hold(size <= len(data), "no tensor holds what the file does not")
+    hold(all(one.device.type == "cpu" for one in found.values()), "tensors are on the CPU")
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    each.__name__: each
+    for each in (
+        text,
+        lines,
+        vocabulary,
+        merges,
+        pipeline,
+        recipe,
+        overrides,
+        index,
+        corpus,
+        state,
+        tensors,
+    )
+}

@@ -1,0 +1,105 @@
+"""Every numeric key of every variant, with numbers that break programs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Annotated, Any, get_args, get_origin
+
+import pytest
+
+from nmtdeep.config.load import dump, from_mapping, resolve
+from nmtdeep.config.recipe import Recipe
+from nmtdeep.config.section import Section
+from nmtdeep.config.structure import tag_of, variants
+from nmtdeep.errors import ConfigError
+
+# As they are written in YAML; what each is as a number.
+WRITTEN = {
+    "1e400": math.inf,
+    "-1e400": -math.inf,
+    ".inf": math.inf,
+    ".nan": math.nan,
+    "-0": 0,
+    "-0.0": 0.0,
+    "1e-400": 0.0,
+    "1e308": 1e308,
+    "-1": -1,
+    "9" * 30: int("9" * 30),
+    "9" * 5000: None,
+    "1e30": 1e30,
+}
+
+
+def numeric(section: type[Section] = Recipe, at: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Overrides that lead to each numeric field, the choice of its variant included."""
+    for name, field in section.model_fields.items():
+        path = (*at, name)
+        inner = variants(field.annotation)
+        for variant in inner:
+            chosen = f"{'.'.join(path)}.type={tag_of(variant)}" if tag_of(variant) else ""
+            for found in numeric(variant, path):
+                yield (*filter(None, (chosen,)), *found)
+        if not inner and {int, float} & set(_plain(field.annotation)):
+            yield (".".join(path),)
+
+
+def _plain(annotation: Any) -> Iterator[Any]:
+    if get_origin(annotation) is Annotated or get_args(annotation):
+        for part in get_args(annotation):
+            yield from _plain(part)
+    else:
+        yield annotation
+
+
+LISTS = ("model.decoder.sublayers", "training.stages")
+FIELDS = [one for one in dict.fromkeys(numeric()) if not one[-1].startswith(LISTS)]
+
+
+def test_all_sections_have_numbers() -> None:
+    assert len(FIELDS) > 70
+    assert {path[-1].partition(".")[0] for path in FIELDS} == {
+        "reference", "text", "model", "training", "decoding",
+    }  # fmt: skip
+
+
+@pytest.fixture
+def base(folder: Any) -> str:
+    (folder / "base.yaml").write_text("description: base\n")
+    return "base.yaml"
+
+
+@pytest.mark.parametrize("path", FIELDS, ids=" ".join)
+def test_a_number_is_finite_or_refused_by_name(base: str, path: tuple[str, ...]) -> None:
+    *chosen, key = path
+    for written, number in WRITTEN.items():
+        try:
+            recipe = resolve(base, [*chosen, f"{key}={written}"]).recipe
+        except ConfigError as error:
+            assert key.rpartition(".")[2] in str(error)
+            assert max(map(len, str(error).split("\n"))) < 500
+            continue
+        assert number is not None and math.isfinite(number)
+        assert from_mapping(recipe.model_dump(mode="json")) == recipe
+        assert "inf" not in dump(recipe).split() and "nan" not in dump(recipe).split()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("model.encoder.depth=10001", "model.encoder.depth: must be at most 10000, not 10001"),
+        ("training.seed=1000000000000001", "training.seed: must be at most 1000000000000000, not"),
+        ("decoding.beam=1001", "decoding.beam: must be at most 1000, not 1001"),
+        ("text.vocabulary.multiple=65537", "text.vocabulary.multiple: must be at most 65536"),
+        ("training.clip_norm=1e400", "training.clip_norm: must be a finite number, not inf"),
+        ("model.norm_epsilon=1e-400", "model.norm_epsilon: must be more than 0.0, not 0.0"),
+        (
+            f"model.decoder.sublayers=[cross_attention{', feed_forward' * 16}]",
+            "model.decoder.sublayers: must be a list of at most 16, not a list of 17",
+        ),
+    ],
+)
+def test_limits_are_named(base: str, change: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve(base, [change])
+    assert said in str(caught.value)

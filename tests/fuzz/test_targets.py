@@ -1,0 +1,55 @@
+"""The kept seeds, and what hypothesis makes of them, through every reader that is fuzzed."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+FUZZ = Path(__file__).parents[2] / "fuzz"
+
+
+def _targets():
+    spec = importlib.util.spec_from_file_location("fuzz_targets", FUZZ / "targets.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+MODULE = _targets()
+TARGETS = MODULE.TARGETS
+SEEDS = {
+    name: [path.read_bytes() for path in sorted((FUZZ / "seeds" / name).iterdir())]
+    for name in TARGETS
+}
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_kept_seeds_break_no_promise(name):
+    assert SEEDS[name]
+    for seed in SEEDS[name]:
+        TARGETS[name](seed)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_changed_seeds_break_no_promise(name):
+    @given(st.data())
+    @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+    @example(None)
+    def run(data):
+        if data is None:
+            TARGETS[name](b"")
+            return
+        seed = data.draw(st.sampled_from(SEEDS[name]))
+        first = data.draw(st.integers(0, len(seed)))
+        last = data.draw(st.integers(first, min(len(seed), first + 8)))
+        TARGETS[name](seed[:first] + data.draw(st.binary(max_size=8)) + seed[last:])
+
+    run()
+
+
+def test_seeds_belong_to_targets():
+    assert {path.name for path in (FUZZ / "seeds").iterdir()} == set(TARGETS)

@@ -1,0 +1,77 @@
+"""Lines that break programs: whatever stands there, ids come out, in time that grows linearly."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sacremoses import MosesPunctNormalizer, MosesTokenizer
+
+from nmtdeep.text.tokenisation import Moses, moses
+from nmtdeep.text.vocabulary import EOS
+
+from .test_pipeline import pipeline
+
+LONG = 100_000
+LINES = {
+    "a word": "x",
+    "words": "a cat ",
+    "combining marks": "\u0301\u0308",
+    "right to left": "שלום \u202e",
+    "emoji": "👩\u200d👩\u200d👧 ",
+    "NUL": "\0",
+    "lone surrogates": "\udcff\ud800 ",
+    "line separators": "a\u2028\u2029\x85",
+    "byte order marks": "\ufeff",
+    "quotes": "\"' ",
+    # Stops took the square of their number, and words with stops milliseconds each.
+    "stops": ".",
+    "words with stops": "a.b. ",
+}
+LIBRARY = {language: MosesTokenizer(language) for language in ("de", "en")}
+PIPELINES = {language: pipeline(normalise=True, target=language) for language in ("de", "fr")}
+
+
+@pytest.mark.parametrize("piece", LINES.values(), ids=LINES)
+@pytest.mark.parametrize("language", PIPELINES)
+def test_a_long_line_of_anything_becomes_ids_and_one_line(language, piece):
+    made = PIPELINES[language]
+    line = (piece * LONG)[:LONG]
+    start = time.process_time()
+    ids = made.encode_target(line)
+    assert ids.index(EOS) == len(ids) - 1
+    assert "\n" not in made.join_target(made.target.vocabulary.words(ids))
+    # Half a second; the square of the length, or a millisecond a word, would be a minute at least.
+    assert time.process_time() - start < 20
+
+
+def test_a_word_of_a_megabyte():
+    assert len(PIPELINES["de"].encode_source("x" * 1_000_000)) == 1_000_001
+
+
+def test_a_hundred_thousand_tokens():
+    made = PIPELINES["de"]
+    line = " ".join(["a cat ."] * 40_000)
+    assert made.join_target(made.split_target(line, "tokenised"), "tokenised") == line
+    assert len(made.encode_source(line, "tokenised")) > 100_000
+
+
+@given(st.text('.."" <a\n', max_size=30))
+@pytest.mark.parametrize("language", ["de", "en"])
+def test_stops_and_quotes_are_normalised_as_the_library_does(language, line):
+    line = line.replace("\n", " ")
+    expected = MosesPunctNormalizer(language).normalize(line + "\n")
+    assert moses(language).normalise(line) == expected
+
+
+@given(st.text("a.B1 ä-,Z", max_size=30))
+@pytest.mark.parametrize("language", ["de", "en"])
+def test_words_with_stops_are_split_as_the_library_does(language, line):
+    assert moses(language).tokenise(line) == LIBRARY[language].tokenize(line, escape=False)
+
+
+def test_czech_words_before_li_come_out():
+    # sacremoses 0.2.0 ends in a TypeError here.
+    assert Moses("cs").detokenise(["m'", "-", "li"]) == "m' - li"
