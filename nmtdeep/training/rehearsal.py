@@ -21,7 +21,7 @@ from nmtdeep.training.sharding import local
 from nmtdeep.training.trainee import Trainee
 
 # Groups whose batches are made to find the largest.
-LOOKED_AT = 64
+LOOKED_AT = 256
 # Of what a measurement says would fit, which leaves out what is held for a moment only.
 SAFE = 0.8
 
@@ -67,29 +67,36 @@ def largest(window: Window, model: config.Model, max_tokens: int) -> Indices:
     groups = [group for update in window.updates for group in update]
     sides = np.stack([window.lengths[:, group].max(axis=1) for group in groups], axis=1)
     counts = np.array([len(group) for group in groups])
-    most = np.minimum(counts, np.maximum(max_tokens // sides.max(axis=0), 1))
-    bounds = _kept(model, most, sides)
+    # Neither side of a batch has more cells than this, nor is it longer.
+    cells = np.minimum(counts * sides, np.maximum(max_tokens, sides))
+    bounds = _kept(model, cells, sides)
     best, heaviest = groups[0], -1.0
     for number in np.argsort(-bounds, kind="stable")[:LOOKED_AT].tolist():
         if heaviest >= bounds[number]:
             break
         for batch in split(window.lengths, [groups[number]], max_tokens):
-            weight = float(_kept(model, len(batch), window.lengths[:, batch].max(axis=1)))
+            longest = window.lengths[:, batch].max(axis=1)
+            weight = float(_kept(model, len(batch) * longest, longest))
             if weight > heaviest:
                 best, heaviest = batch, weight
     return best
 
 
 def _kept(
-    model: config.Model, sentences: NDArray[np.int64] | int, sides: NDArray[np.int32]
+    model: config.Model, cells: NDArray[np.int64], sides: NDArray[np.int32]
 ) -> NDArray[np.float64]:
-    """About how many numbers a pass keeps, for `sides` = longest source and target `(2, ...)`."""
+    """About how many numbers a pass keeps.
+
+    Args:
+        cells: `(2, ...)` of source and target, padding included.
+        sides: `(2, ...)` the longest source and target.
+    """
     source, target = sides.astype(np.float64)
     encoder, decoder = model.encoder, model.decoder
     per_source = 16 * model.width + 3 * encoder.feed_forward + 2 * encoder.heads * source
     per_target = 16 * model.width + 3 * decoder.feed_forward + 2 * decoder.heads * (source + target)
-    per_sentence = encoder.depth * per_source * source + decoder.depth * per_target * target
-    return sentences * per_sentence  # type: ignore[no-any-return]
+    below, above = encoder.depth * per_source, decoder.depth * per_target
+    return np.asarray(below * cells[0] + above * cells[1])
 
 
 def _measured(trainee: Trainee, batch: Batch, asked: int, longest: int) -> tuple[int, str]:
@@ -98,17 +105,19 @@ def _measured(trainee: Trainee, batch: Batch, asked: int, longest: int) -> tuple
     This counts what is certain to be there at once: kept activations, gradients and moments.
     """
     free = memory.available()
-    if free is None or len(batch.source) < 2:
+    if free is None:
         return asked, ""
-    one, two = (_saved_bytes(trainee, batch.rows(0, count)) for count in (1, 2))
+    count = len(batch.source)
+    one = _saved_bytes(trainee, batch.rows(0, 1))
+    each = _saved_bytes(trainee, batch.rows(0, 2)) - one if count > 1 else one
     trained = [p for p in trainee.model.parameters() if p.requires_grad]
     held = sum(p.numel() * p.element_size() for p in [*trained, *_absent_moments(trainee)])
-    fixed = held + 2 * one - two
+    fixed = held + one - each
     share = free // trainee.crew.local_size
-    needed = fixed + (two - one) * len(batch.source)
+    needed = fixed + each * count
     if needed <= share:
         return asked, ""
-    pairs = int(SAFE * (share - fixed) / (two - one))
+    pairs = int(SAFE * (share - fixed) / each)
     fits = max(pairs, 0) * longer_side(batch)
     why = f"{described(batch)}, the largest planned, needs {short(needed)} bytes of memory and "
     return fits if fits >= longest else 0, f"{why}{short(share)} are free"

@@ -128,19 +128,8 @@ def train_update(
         regulariser=settings.regulariser,
     )
     room = room or Room(divides=shards is None)
-    had, device = room.tokens, model.output.weight.device
-    sums = None
-    while sums is None:  # a pass that failed may have left a part of its gradient
-        optimiser.zero_grad(set_to_none=True)
-        sums = _backward(loss_of, scaler, share, device, settings.seed, update, room)
-    if shards:
-        for _ in range(share.passes - len(share.batches)):
-            (0.0 * shards(idle(sums.device)).smoothed).backward()
+    sums = _backward(loss_of, optimiser, scaler, share, settings.seed, update, room, crew)
     gradients = _gradients(model, crew, summed=shards is not None)
-    # One place for each process, so that the first one sees who ran out of memory.
-    found = sums.new_zeros(crew.size)
-    found[crew.rank] = room.tokens if room.tokens != had else 0
-    sums = torch.cat((sums, found))
     crew.add([sums])
     for group in optimiser.param_groups:
         group["lr"] = lr
@@ -172,18 +161,43 @@ def train_update(
 
 def _backward(
     loss_of: Callable[[Batch], Loss],
+    optimiser: torch.optim.Optimizer,
     scaler: torch.amp.GradScaler,
     share: Share,
-    device: torch.device,
     seed: int,
     update: int,
     room: Room,
-) -> Tensor | None:
-    """Gradients of this process's batches into the parameters; its sums, smoothed and nll.
+    crew: Crew,
+) -> Tensor:
+    """Gradients of this process's batches into the parameters.
 
-    None if memory ran out on the way.
+    Returns:
+        Its sums, smoothed and nll, and for each process what `Room` now holds if memory ran out.
     """
-    sums = torch.zeros(2, dtype=torch.float64, device=device)
+    had, device = room.tokens, optimiser.param_groups[0]["params"][0].device
+    while True:
+        sums = torch.zeros(2 + crew.size, dtype=torch.float64, device=device)
+        optimiser.zero_grad(set_to_none=True)  # of a pass that failed, a part may be there
+        if _attempt(loss_of, scaler, share, seed, update, room, sums[:2]):
+            break
+    if room.tokens != had:
+        sums[2 + crew.rank] = room.tokens
+    if isinstance(loss_of, Shards):
+        for _ in range(share.passes - len(share.batches)):
+            (0.0 * loss_of(idle(sums.device)).smoothed).backward()
+    return sums
+
+
+def _attempt(
+    loss_of: Callable[[Batch], Loss],
+    scaler: torch.amp.GradScaler,
+    share: Share,
+    seed: int,
+    update: int,
+    room: Room,
+    sums: Tensor,
+) -> bool:
+    """Whether memory sufficed for all gradients and for adding to the two `sums`."""
     tokens = max(share.target_tokens, 1)  # without a target there is nothing to divide
 
     def compute(batch: Batch) -> None:
@@ -195,8 +209,8 @@ def _backward(
         for part, rows in enumerate(room.parts(batch)):
             torch.manual_seed(seed_for(seed, update, number, part))
             if not room.holds(rows, compute):
-                return None
-    return sums
+                return False
+    return True
 
 
 def _step(optimiser: Any, scaler: torch.amp.GradScaler, overflow: Tensor) -> None:
