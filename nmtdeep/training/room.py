@@ -20,6 +20,7 @@ SIGNS = (
     "bad_alloc",
     "alloc_failed",
     "could not create a memory object",
+    "could not create a primitive",
     "out of memory",
 )
 SMALLER = (
