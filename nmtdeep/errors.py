@@ -39,4 +39,17 @@ class CheckpointError(UserError):
 
 
 class DivergenceError(UserError):
-    """Training produced numbers that cannot be trained on; the last good checkpoint stays."""
+    """Training produced numbers that cannot be trained on; the last good checkpoint stays.
+
+    Args:
+        message: one line.
+        layers: a table of the layers that are worst, for the log.
+    """
+
+    def __init__(self, message: str, layers: str = "") -> None:
+        super().__init__(message)
+        self.layers = layers
+
+
+class NoRoomError(UserError):
+    """Memory does not suffice for a batch; the last checkpoint stays."""

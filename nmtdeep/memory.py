@@ -1,10 +1,11 @@
-"""Memory that a process keeps for its next tensors in place of giving it back at once."""
+"""A process's memory: kept for its next tensors in place of given back at once; what is free."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import sys
+from pathlib import Path
 
 MEBIBYTE = 2**20
 # Of glibc's malloc.h: return what is free at the top, ask for so much more, map what is larger.
@@ -34,3 +35,31 @@ def keep_memory() -> None:
         if name not in os.environ:
             mallopt(option, value)
             os.environ[name] = str(value)  # for processes that this one starts
+
+
+def available() -> int | None:
+    """Bytes that this process could still take before the system ends it; None: nobody says.
+
+    What the system has and what the control group allows, on Linux. Memory that was freed here and
+    kept is given back first, so that it counts as free.
+    """
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    ctypes.CDLL(None).malloc_trim(0)
+    sizes = {name: int(rest.split()[0]) * 1024 for name, rest in (one.split(":") for one in lines)}
+    free = sizes["MemAvailable"] + sizes["SwapFree"]
+    for limit, used, cache in (
+        ("memory.max", "memory.current", "inactive_file"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "total_inactive_file"),
+    ):
+        group = Path("/sys/fs/cgroup")
+        try:
+            statistics = (group / used).with_name("memory.stat").read_text().splitlines()
+            dropped = next(int(one.split()[1]) for one in statistics if one.startswith(cache + " "))
+            room = int((group / limit).read_text()) - int((group / used).read_text()) + dropped
+        except (OSError, ValueError, StopIteration):  # another version, or "max"
+            continue
+        free = min(free, room)
+    return free

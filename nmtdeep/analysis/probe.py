@@ -18,7 +18,7 @@ from nmtdeep.config import Recipe
 from nmtdeep.config import training as config
 from nmtdeep.data.batching import Batch, collate, cut
 from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
-from nmtdeep.errors import UserError
+from nmtdeep.errors import DivergenceError, UserError
 from nmtdeep.model.initialisation import Side
 from nmtdeep.model.transformer import Stack, Transformer
 from nmtdeep.training.distributed import ALONE
@@ -198,7 +198,7 @@ def _train(model: Transformer, recipe: Recipe, data: DataDirectory, updates: int
                 width=recipe.model.width,
                 max_updates=settings.max_updates,
             )
-            train_update(
+            result = train_update(
                 model,
                 optimiser,
                 scaler,
@@ -208,6 +208,12 @@ def _train(model: Transformer, recipe: Recipe, data: DataDirectory, updates: int
                 settings=settings,
                 dtype=torch.float32,
             )
+            if result.skipped:
+                raise DivergenceError(
+                    f"update {update} has no finite gradient (loss "
+                    f"{result.loss / result.target_tokens:.3f} per token): lower "
+                    "training.schedule.lr, or look after fewer updates"
+                )
 
 
 @contextmanager

@@ -8,7 +8,7 @@ device takes at once (`max_tokens`) splits groups into batches and changes no up
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -32,6 +32,7 @@ class Batch:
         target_tokens: number of real tokens of `target_output`.
         padded_tokens: cells of both sides, padding included.
         real_tokens: real tokens of both sides.
+        indices: `(sentences,)` numbers in the corpus, from 0; empty if they are of none.
     """
 
     source: torch.Tensor
@@ -40,6 +41,7 @@ class Batch:
     target_tokens: int
     padded_tokens: int
     real_tokens: int
+    indices: Indices = field(default_factory=lambda: np.empty(0, np.int64))
 
     def to(self, device: torch.device) -> Batch:
         """The same batch on `device`."""
@@ -49,13 +51,21 @@ class Batch:
             part.pin_memory().to(device, non_blocking=True)
             for part in (self.source, self.target_input, self.target_output)
         )
+        return replace(self, source=source, target_input=target_input, target_output=target_output)
+
+    def rows(self, first: int, last: int) -> Batch:
+        """Its sentences from number `first` on, before `last`, as far padded as they are here."""
+        part = slice(first, last)
+        source, output = self.source[part], self.target_output[part]
+        target_tokens = int((output != PAD).sum())
         return Batch(
             source,
-            target_input,
-            target_output,
-            self.target_tokens,
-            self.padded_tokens,
-            self.real_tokens,
+            self.target_input[part],
+            output,
+            target_tokens,
+            padded_tokens=source.numel() + output.numel(),
+            real_tokens=target_tokens + int((source != PAD).sum()),
+            indices=self.indices[part],
         )
 
 
@@ -236,4 +246,5 @@ def collate(corpus: ParallelCorpus, indices: Indices) -> Batch:
         target_tokens=target_tokens,
         padded_tokens=source.size + output.size,
         real_tokens=target_tokens + int(source_lengths.sum()),
+        indices=indices,
     )

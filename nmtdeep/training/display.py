@@ -24,7 +24,8 @@ from rich.progress import (
 )
 
 from nmtdeep.config.training import Training
-from nmtdeep.errors import UserError
+from nmtdeep.errors import DivergenceError, UserError
+from nmtdeep.training.divergence import PATIENCE
 from nmtdeep.training.run_directory import LOG, RECORDS, TENSORBOARD, VALIDATIONS
 from nmtdeep.training.state import Progress as TrainingProgress
 from nmtdeep.training.update import UpdateResult
@@ -45,14 +46,19 @@ class Window:
         self.waited += waited
 
     def figures(self) -> dict[str, float]:
-        """Means and rates of the window; losses per target token in nats."""
+        """Means and rates of the window; losses per target token in nats.
+
+        Loss and gradient norm are those of updates that were not skipped; NaN if all were.
+        """
         seconds = max(time.perf_counter() - self.since, 1e-9)
+        done = [result for result in self.results if not result.skipped]
+        learnt = sum(result.target_tokens for result in done) or math.nan
         tokens = sum(result.target_tokens for result in self.results)
         padded = sum(result.padded_tokens for result in self.results)
         real = sum(result.real_tokens for result in self.results)
-        nll = sum(result.nll for result in self.results) / tokens
+        nll = sum(result.nll for result in done) / learnt
         return {
-            "loss": sum(result.loss for result in self.results) / tokens,
+            "loss": sum(result.loss for result in done) / learnt,
             "nll": nll,
             "ppl": math.exp(min(nll, 700)),
             "tokens_per_second": tokens / seconds,
@@ -60,9 +66,8 @@ class Window:
             "tokens_per_update": tokens / len(self.results),
             "padding": 1 - real / padded,
             "wait": self.waited / seconds,
-            "gradient_norm": sum(result.gradient_norm for result in self.results)
-            / len(self.results),
-            "skipped": sum(result.skipped for result in self.results),
+            "gradient_norm": sum(result.gradient_norm for result in done) / (len(done) or math.nan),
+            "skipped": len(self.results) - len(done),
         }
 
 
@@ -91,13 +96,14 @@ def memory(device: torch.device) -> int:
 def log_line(record: dict[str, Any]) -> str:
     """One line of `train.log` from one record of `train.jsonl`."""
     stage = f"stage {record['stage']} | " if "stage" in record else ""
+    skipped = f"skipped {record['skipped']} | " if record["skipped"] else ""
     return (
         f"{stage}epoch {record['epoch']} | update {record['update']}/{record['max_updates']} | "
         f"loss {record['loss']:.3f} | nll {record['nll']:.3f} | ppl {record['ppl']:.2f} | "
         f"tok/s {short(record['tokens_per_second'])} | upd/s {record['updates_per_second']:.2f} | "
         f"tok/upd {short(record['tokens_per_update'])} | pad {record['padding']:.1%} | "
         f"wait {record['wait']:.1%} | lr {record['lr']:.2e} | "
-        f"gnorm {record['gradient_norm']:.3f} | mem {short(record['memory'])} | "
+        f"gnorm {record['gradient_norm']:.3f} | {skipped}mem {short(record['memory'])} | "
         f"eta {duration(record['eta'])}"
     )
 
@@ -145,6 +151,8 @@ class Display:
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
+        if isinstance(error, DivergenceError) and error.layers:
+            self.say(error.layers)
         if isinstance(error, UserError):  # the screen gets it from the command
             self._log.write(f"{error}\n")
         self._log.close()
@@ -158,8 +166,20 @@ class Display:
         self.console.print(text, markup=False)
 
     def updated(self, progress: TrainingProgress, result: UpdateResult, *, waited: float) -> None:
-        """Count one update; moves the bar, which is full where the first limit is reached."""
+        """Count one update, and say what it met; moves the bar, full at the first limit."""
         self.window.add(result, waited)
+        if progress.bad_updates:
+            self.say(
+                f"update {progress.update} skipped: loss {result.loss / result.target_tokens:.3f} "
+                f"per token, gradient norm {result.gradient_norm:.3g}; weights are as they were; "
+                f"{PATIENCE} in a row end the training"
+            )
+        if result.room:
+            self.say(
+                f"update {progress.update}: memory ran out; it was computed again with at most "
+                f"{result.room} tokens at once, and so are those that follow; --max-tokens "
+                f"{result.room} saves the attempts"
+            )
         if self._bar is not None:
             done = progress.update / self.settings.max_updates
             if self.settings.max_minutes is not None:
@@ -234,7 +254,12 @@ class Display:
             self.say(f"  {validation.sample[0]}\n  -> {validation.sample[1]}")
 
     def _record(self, record: dict[str, Any]) -> None:
-        self._records.write(json.dumps(record) + "\n")
+        # JSON has no word for what is not a number.
+        finite = {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in record.items()
+        }
+        self._records.write(json.dumps(finite) + "\n")
         if self._tensorboard is not None:
             for name, value in record.items():
                 if isinstance(value, float):

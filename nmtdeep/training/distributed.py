@@ -42,6 +42,7 @@ class Crew:
         rank: its number; 0 decides.
         size: how many there are.
         local_rank: its number among those of its machine; None: all are on one.
+        local_size: how many are on its machine; None: all.
         watch: that tells of those that fail; None where nobody else is there.
     """
 
@@ -51,11 +52,13 @@ class Crew:
         size: int = 1,
         *,
         local_rank: int | None = None,
+        local_size: int | None = None,
         watch: Watch | None = None,
     ) -> None:
         self.rank = rank
         self.size = size
         self.local_rank = rank if local_rank is None else local_rank
+        self.local_size = local_size or size
         self.watch = watch
 
     @property

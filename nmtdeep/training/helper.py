@@ -16,6 +16,7 @@ from nmtdeep.training import stages
 from nmtdeep.training.distributed import Crew, Order
 from nmtdeep.training.feed import upcoming
 from nmtdeep.training.processes import device_of, own_threads
+from nmtdeep.training.rehearsal import rehearse
 from nmtdeep.training.state import Progress
 from nmtdeep.training.trainee import Trainee
 
@@ -84,9 +85,10 @@ def help_train(crew: Crew, task: Task) -> None:
             if stages.is_over(recipe, progress):
                 progress = stages.begin_next(recipe, progress)
                 trainee = trainee.deeper(at_stage(recipe, progress.stage), corpora)
+            rehearse(trainee, progress.place)
             for coming in upcoming(trainee.recipe, corpora, task.out, progress, place, crew):
-                trainee.train(coming.share, progress.update + 1, progress.schedule_offset)
-                progress = progress.updated(coming.place)
+                result = trainee.train(coming.share, progress)
+                progress = progress.updated(coming.place, bad=result.is_bad)
                 if trainee.help() == Order.LEAVE:
                     return
                 if stages.is_over(recipe, progress):

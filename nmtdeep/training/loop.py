@@ -23,6 +23,7 @@ from nmtdeep.training.distributed import Crew, Order
 from nmtdeep.training.feed import check_batches, check_text, upcoming
 from nmtdeep.training.helper import Start, Task, help_train
 from nmtdeep.training.processes import Torchrun, crew_of, device_of, joined, own_threads
+from nmtdeep.training.rehearsal import rehearse
 from nmtdeep.training.run_directory import RunDirectory, open_run
 from nmtdeep.training.sharding import check_sharding
 from nmtdeep.training.signals import noted_signals
@@ -188,16 +189,19 @@ def _train(
     recipe, settings = run.recipe, run.recipe.training
     validate = Validator(data, trainee.recipe, dtype=trainee.dtype)
     started = time.perf_counter() - progress.seconds
+    rehearse(trainee, progress.place)
     display.restart()
     for coming in upcoming(trainee.recipe, data, run.path, progress, trainee.device, crew):
-        result = trainee.train(coming.share, progress.update + 1, progress.schedule_offset)
+        result = trainee.train(coming.share, progress)
         progress = replace(
-            progress.updated(coming.place),
+            progress.updated(coming.place, bad=result.is_bad),
             seconds=time.perf_counter() - started,
             target_tokens=progress.target_tokens + result.target_tokens,
             scaler=trainee.scaler.state_dict(),
         )
         display.updated(progress, result, waited=coming.waited)
+        if trainee.warning:
+            display.say(trainee.warning)
         if progress.update % settings.log_every == 0:
             lr = trainee.lr(progress.update, progress.schedule_offset)
             display.logged(progress, lr=lr, device=trainee.device)
@@ -208,6 +212,8 @@ def _train(
             reason = reason or _finished(recipe, progress)
         wanted = [*asked, *crew.asked]  # a signal after this line is for the next update
         planned = progress.update % settings.checkpoints.every == 0
+        # Weights that give no finite numbers do not take the place of good ones.
+        planned = planned and not progress.bad_updates
         planned = planned or progress.is_best or bool(reason) or over
         if planned or wanted:
             trainee.save(run, progress, planned=planned)

@@ -27,7 +27,7 @@ from torch.distributed import (  # type: ignore[attr-defined]
 )
 
 from nmtdeep.decoding.settings import resolve_device
-from nmtdeep.errors import DivergenceError, UserError
+from nmtdeep.errors import DivergenceError, NoRoomError, UserError
 from nmtdeep.training.distributed import ALONE, PATIENCE, Crew, LostProcessError
 from nmtdeep.training.watch import CURE, EXIT_CODE, Failure, Watch
 
@@ -143,7 +143,7 @@ def joined(told: Torchrun, device: torch.device) -> Iterator[Crew]:
         for number in (signal.SIGINT, signal.SIGTERM)
     }
     try:
-        yield Crew(rank, size, local_rank=told.local_rank, watch=watch)
+        yield Crew(rank, size, local_rank=told.local_rank, local_size=told.local_size, watch=watch)
     except BaseException as error:
         _explain(error, watch, rank)
         raise
@@ -175,7 +175,7 @@ def _explain(error: BaseException, watch: Watch, rank: int) -> None:
             raise SystemExit(EXIT_CODE) from error
         raise UserError(str(failure)) from error
     watch.fail(error)
-    if rank and isinstance(error, DivergenceError):  # all see it, the first one says it
+    if rank and isinstance(error, (DivergenceError, NoRoomError)):  # the first one says it
         raise SystemExit(EXIT_CODE) from error
     if rank and isinstance(error, UserError):
         raise UserError(f"rank {rank}: {error}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ from nmtdeep.data.windows import Place
 from nmtdeep.errors import CheckpointError
 from nmtdeep.training.sharding import like
 
-# Fields that checkpoints of older versions do not have: their epochs had one window.
-LATER = {"window": 0, "before_window": 0}
+# Fields that checkpoints of older versions do not have: their epochs had one window, and they
+# ended at the first bad update.
+LATER = {"window": 0, "before_window": 0, "bad_updates": 0}
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class Progress:
         stage_update: updates done when it began.
         stage_epoch: epochs done when it began.
         schedule_offset: updates that the learning-rate schedule does not count.
+        bad_updates: the newest updates, in a row, that changed nothing for want of finite numbers.
     """
 
     update: int = 0
@@ -58,6 +61,7 @@ class Progress:
     schedule_offset: int = 0
     window: int = 0
     before_window: int = 0
+    bad_updates: int = 0
 
     @property
     def place(self) -> Place:
@@ -78,12 +82,15 @@ class Progress:
         """At this place in the data."""
         return replace(self, **place._asdict())
 
-    def updated(self, place: Place) -> Progress:
-        """After one more update, at this place in the data."""
-        return replace(self.moved(place), update=self.update + 1, score=None)
+    def updated(self, place: Place, *, bad: bool = False) -> Progress:
+        """After one more update, `bad` or not, at this place in the data."""
+        row = self.bad_updates + 1 if bad else 0
+        return replace(self.moved(place), update=self.update + 1, score=None, bad_updates=row)
 
     def validated(self, score: float) -> Progress:
-        """After a validation that gave `score`."""
+        """After a validation that gave `score`, which counts as no better if it is no number."""
+        if math.isnan(score):
+            return replace(self, stale=self.stale + 1)
         if self.best is None or score > self.best:
             return replace(self, score=score, best=score, best_update=self.update, stale=0)
         return replace(self, score=score, stale=self.stale + 1)

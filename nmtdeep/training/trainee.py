@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,13 +19,21 @@ from nmtdeep.model.growth import carry_over, layer_maps
 from nmtdeep.model.initialisation import Sample
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.distributed import Crew, Order
+from nmtdeep.training.divergence import History, diverged, is_lost
 from nmtdeep.training.loss import Loss
 from nmtdeep.training.optimiser import make_optimiser
+from nmtdeep.training.room import Room
 from nmtdeep.training.run_directory import RunDirectory
 from nmtdeep.training.schedule import learning_rate
-from nmtdeep.training.sharding import Shards, gathered
+from nmtdeep.training.sharding import Shards, gathered, idle
 from nmtdeep.training.state import Progress, optimiser_tensors, restore_optimiser
-from nmtdeep.training.update import UpdateResult, batch_loss, resolve_precision, train_update
+from nmtdeep.training.update import (
+    UpdateResult,
+    batch_loss,
+    resolve_precision,
+    seed_for,
+    train_update,
+)
 
 # Sentences that an initialiser measures on.
 SAMPLE = 128
@@ -39,6 +48,10 @@ class Trainee:
         device: where.
         start: checkpoint to go on from; None: a fresh model.
         crew: the processes that train it.
+
+    Attributes:
+        saved: name of the newest checkpoint, in the first process; empty if there is none.
+        warning: what the last update gives reason to say; mostly nothing.
     """
 
     def __init__(
@@ -74,6 +87,10 @@ class Trainee:
             self.model, recipe.training.optimiser, dtype=self.dtype, crew=crew
         )
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.dtype == torch.float16)
+        self.room = Room(divides=self.shards is None)
+        self.history = History()
+        self.warning = ""
+        self.saved = start.name if start else ""
         if start:
             self._restore(start)
 
@@ -85,7 +102,12 @@ class Trainee:
         grown = Trainee(recipe, data, self.device, None, self.crew)
         maps = layer_maps(recipe.training.growth.strategy, self.recipe.model, recipe.model)
         carry_over(self.model, grown.model, **maps)
+        grown.saved = self.saved
         return grown
+
+    def loss_of(self, batch: Batch) -> Loss:
+        """The sums of one batch; all processes must call this if the model is sharded."""
+        return self.shards(batch) if self.shards else self._loss(self.model, batch)
 
     def _loss(self, model: Transformer, batch: Batch) -> Loss:
         settings = self.recipe.training
@@ -116,20 +138,51 @@ class Trainee:
             max_updates=self.recipe.training.max_updates,
         )
 
-    def train(self, share: Share, update: int, offset: int = 0) -> UpdateResult:
-        """Train update number `update`, of which this process computes `share`; see `lr`."""
-        return train_update(
+    def train(self, share: Share, progress: Progress) -> UpdateResult:
+        """Train the update after `progress`, of which this process computes `share`.
+
+        Raises:
+            DivergenceError: if numbers stay without sense; weights are those of before.
+            NoRoomError: if memory does not hold the smallest batch.
+        """
+        update = progress.update + 1
+        result = train_update(
             self.model,
             self.optimiser,
             self.scaler,
             share,
             update=update,
-            lr=self.lr(update, offset),
+            lr=self.lr(update, progress.schedule_offset),
             settings=self.recipe.training,
             dtype=self.dtype,
             crew=self.crew,
             shards=self.shards,
+            room=self.room,
         )
+        self.warning = self.history.add(update, result)
+        if is_lost(result, progress.bad_updates):
+            raise diverged(
+                update,
+                result,
+                self.model,
+                partial(self._look_again, share, update),
+                recipe=self.recipe,
+                history=self.history,
+                saved=self.saved,
+                crew=self.crew,
+                sharded=self.shards is not None,
+            )
+        return result
+
+    def _look_again(self, share: Share, update: int) -> None:
+        """The loss of an update's batches once more, for those who watch."""
+        for number, batch in share.batches:
+            for part, rows in enumerate(self.room.parts(batch)):
+                torch.manual_seed(seed_for(self.recipe.training.seed, update, number, part))
+                self.loss_of(rows)
+        if self.shards:
+            for _ in range(share.passes - len(share.batches)):
+                self.loss_of(idle(self.device))
 
     def whole(self) -> Transformer:
         """The model to be measured: itself, or a whole copy of a sharded one.
@@ -164,13 +217,14 @@ class Trainee:
 
     def save(self, run: RunDirectory, progress: Progress, *, planned: bool) -> None:
         """Write a checkpoint of weights, moments and position; see `RunDirectory.save`."""
-        run.save(
+        path = run.save(
             self._gathered(Order.GATHER_WEIGHTS),
             self._gathered(Order.GATHER_MOMENTS),
             progress,
             recipe=self.recipe,
             planned=planned,
         )
+        self.saved = path.name
 
 
 def fresh_model(recipe: Recipe, data: DataDirectory) -> Transformer:

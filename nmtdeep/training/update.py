@@ -14,15 +14,15 @@ from torch import Tensor
 
 from nmtdeep.config import training as config
 from nmtdeep.data.batching import Batch, Share
-from nmtdeep.errors import DivergenceError, UserError
+from nmtdeep.errors import UserError
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.distributed import ALONE, Crew
 from nmtdeep.training.loss import Loss, smoothed_cross_entropy
 from nmtdeep.training.regulariser import penalty
-from nmtdeep.training.sharding import Shards, idle, local, whole
+from nmtdeep.training.room import Room
+from nmtdeep.training.sharding import Shards, idle, whole
 
 PLAIN = config.NoRegulariser()
-SMALLEST_SCALE = 2.0**-10
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,10 @@ class UpdateResult:
         loss: label-smoothed loss, with the regulariser's penalty if there is one.
         nll: negative log-likelihood.
         gradient_norm: before clipping.
-        skipped: True if fp16 gradients overflowed and nothing was changed.
+        skipped: True if loss or gradients were not finite and nothing was changed.
+        scale: fp16's loss scale after it; 0 in other precisions.
+        room: if memory ran out, the padded tokens that go through the model at once from here on,
+            in the process that has the least; 0 if it sufficed.
     """
 
     loss: float
@@ -43,6 +46,13 @@ class UpdateResult:
     real_tokens: int
     gradient_norm: float
     skipped: bool
+    scale: float = 0.0
+    room: int = 0
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether it was skipped without a loss scale that explains it."""
+        return self.skipped and not self.scale
 
 
 def resolve_precision(precision: str, device: torch.device) -> torch.dtype:
@@ -67,9 +77,14 @@ def _native_bf16(device: torch.device) -> bool:
         return False
 
 
-def seed_for(seed: int, update: int, batch: int) -> int:
-    """Seed of the dropout of one batch: a function of where it stands, so no state is saved."""
-    return int(np.random.SeedSequence((seed, update, batch)).generate_state(1, np.uint64)[0] >> 1)
+def seed_for(seed: int, update: int, batch: int, part: int = 0) -> int:
+    """Seed of the dropout of one batch: a function of where it stands, so no state is saved.
+
+    Args:
+        part: of a batch that memory did not hold as a whole.
+    """
+    place = (seed, update, batch, part) if part else (seed, update, batch)
+    return int(np.random.SeedSequence(place).generate_state(1, np.uint64)[0] >> 1)
 
 
 def train_update(
@@ -84,6 +99,7 @@ def train_update(
     dtype: torch.dtype,
     crew: Crew = ALONE,
     shards: Shards | None = None,
+    room: Room | None = None,
 ) -> UpdateResult:
     """Forward, backward and step over update number `update`, this process computing its `share`.
 
@@ -92,46 +108,44 @@ def train_update(
     waits for a GPU until the step is on its way (but Muon, which looks before it): what was
     computed is read once, at the end.
 
+    If loss or gradients are not finite, weights and moments stay as they are; the gradients stay
+    too, until the next update, so that a diagnosis can look at them.
+
     Args:
         shards: the model's loss if its parameters are spread over the crew.
+        room: remembers from update to update how large a batch memory holds.
 
     Raises:
-        DivergenceError: if loss or gradients are not finite, naming update and parameter.
+        NoRoomError: if memory does not hold the smallest batch.
     """
     model.train()
     model.keep("all" if settings.checkpoint_activations == "none" else "input")
-    if shards:
-        loss_of: Callable[[Batch], Loss] = shards
-    else:
-        loss_of = partial(
-            batch_loss,
-            model,
-            smoothing=settings.label_smoothing,
-            dtype=dtype,
-            regulariser=settings.regulariser,
-        )
-    sums = _backward(loss_of, scaler, share, model.output.weight.device, settings.seed, update)
-    if shards:
-        for _ in range(share.passes - len(share.batches)):
-            (0.0 * shards(idle(sums.device)).smoothed).backward()
+    loss_of = shards or partial(
+        batch_loss,
+        model,
+        smoothing=settings.label_smoothing,
+        dtype=dtype,
+        regulariser=settings.regulariser,
+    )
+    room = room or Room(divides=shards is None)
+    sums = _backward(loss_of, optimiser, scaler, share, settings.seed, update, room, crew)
     gradients = _gradients(model, crew, summed=shards is not None)
     crew.add([sums])
     for group in optimiser.param_groups:
         group["lr"] = lr
     scaler.unscale_(optimiser)
     norm = whole(torch.nn.utils.get_total_norm(gradients))
-    overflow = ~norm.isfinite()
+    overflow = ~(norm.isfinite() & sums[0].isfinite())
     if settings.clip_norm:
         # A norm that is no number would spread over all gradients before the diagnosis.
         limited = norm.masked_fill(overflow, 0.0)
         torch.nn.utils.clip_grads_with_norm_(model.parameters(), settings.clip_norm, limited)
     _step(optimiser, scaler, overflow)
-    loss, nll, length = torch.stack((*sums, norm.double())).tolist()
-    finite = math.isfinite(length)
-    too_small = scaler.is_enabled() and scaler.get_scale() < SMALLEST_SCALE
-    if too_small or not (finite or scaler.is_enabled()):
-        raise DivergenceError(_diagnosis(model, update, loss / share.target_tokens, crew))
-    optimiser.zero_grad(set_to_none=True)
+    length, loss, nll, *rooms = torch.cat((norm.double().view(1), sums)).tolist()
+    fp16 = scaler.is_enabled()
+    skipped = not (math.isfinite(length) and (fp16 or math.isfinite(loss)))
+    if not skipped:
+        optimiser.zero_grad(set_to_none=True)
     return UpdateResult(
         loss=loss,
         nll=nll,
@@ -139,26 +153,64 @@ def train_update(
         padded_tokens=share.padded_tokens,
         real_tokens=share.real_tokens,
         gradient_norm=length,
-        skipped=not finite,
+        skipped=skipped,
+        scale=scaler.get_scale() if fp16 else 0.0,
+        room=int(min(filter(None, rooms), default=0)),
     )
 
 
 def _backward(
     loss_of: Callable[[Batch], Loss],
+    optimiser: torch.optim.Optimizer,
     scaler: torch.amp.GradScaler,
     share: Share,
-    device: torch.device,
     seed: int,
     update: int,
+    room: Room,
+    crew: Crew,
 ) -> Tensor:
-    """Gradients of this process's batches into the parameters; its sums, smoothed and nll."""
-    sums = torch.zeros(2, dtype=torch.float64, device=device)
-    for number, batch in share.batches:
-        torch.manual_seed(seed_for(seed, update, number))
-        found = loss_of(batch)
-        scaler.scale(found.smoothed / share.target_tokens).backward()  # type: ignore[no-untyped-call]
-        sums += torch.stack((found.smoothed.detach(), found.nll))
+    """Gradients of this process's batches into the parameters.
+
+    Returns:
+        Its sums, smoothed and nll, and for each process what `Room` now holds if memory ran out.
+    """
+    had, device = room.tokens, optimiser.param_groups[0]["params"][0].device
+    while True:
+        sums = torch.zeros(2 + crew.size, dtype=torch.float64, device=device)
+        optimiser.zero_grad(set_to_none=True)  # of a pass that failed, a part may be there
+        if _attempt(loss_of, scaler, share, seed, update, room, sums[:2]):
+            break
+    if room.tokens != had:
+        sums[2 + crew.rank] = room.tokens
+    if isinstance(loss_of, Shards):
+        for _ in range(share.passes - len(share.batches)):
+            (0.0 * loss_of(idle(sums.device)).smoothed).backward()
     return sums
+
+
+def _attempt(
+    loss_of: Callable[[Batch], Loss],
+    scaler: torch.amp.GradScaler,
+    share: Share,
+    seed: int,
+    update: int,
+    room: Room,
+    sums: Tensor,
+) -> bool:
+    """Whether memory sufficed for all gradients and for adding to the two `sums`."""
+    tokens = max(share.target_tokens, 1)  # without a target there is nothing to divide
+
+    def compute(batch: Batch) -> None:
+        found = loss_of(batch)
+        scaler.scale(found.smoothed / tokens).backward()  # type: ignore[no-untyped-call]
+        sums.add_(torch.stack((found.smoothed.detach(), found.nll)))
+
+    for number, batch in share.batches:
+        for part, rows in enumerate(room.parts(batch)):
+            torch.manual_seed(seed_for(seed, update, number, part))
+            if not room.holds(rows, compute):
+                return False
+    return True
 
 
 def _step(optimiser: Any, scaler: torch.amp.GradScaler, overflow: Tensor) -> None:
@@ -213,22 +265,3 @@ def batch_loss(
     target_tokens = (batch.target_output != model.pad).sum(dim=1)
     extra = penalty(regulariser, outputs, batch.source != model.pad, target_tokens)
     return found if extra is None else Loss(found.smoothed + extra, found.nll)
-
-
-def _diagnosis(model: Transformer, update: int, loss: float, crew: Crew) -> str:
-    """Which gradients are not finite, and what to try."""
-    gradients = {
-        name: local(parameter.grad)
-        for name, parameter in model.named_parameters()
-        if parameter.grad is not None
-    }
-    # Summed, because of a sharded gradient each process sees a part.
-    count = torch.stack([(~one.isfinite()).sum() for one in gradients.values()])
-    crew.add([count])
-    bad = [name for name, found in zip(gradients, count.tolist(), strict=True) if found]
-    where = f"{len(bad)} gradients are not finite, first {bad[0]}" if bad else "gradients overflow"
-    return (
-        f"training diverged at update {update}: loss {loss:.3f} per token, {where}; try a lower "
-        "training.schedule.lr, more warmup_updates, training.clip_norm=1, or residual: pre_norm; "
-        "the last checkpoint is whole"
-    )

@@ -58,7 +58,8 @@ class Validator:
         """Measure `model`, which is left in evaluation mode."""
         model.eval()
         loss, nll = corpus_loss(model, self.corpus, self.recipe, dtype=self.dtype)
-        if not self.recipe.training.validation.bleu:
+        # Numbers that are none give no translations either.
+        if not self.recipe.training.validation.bleu or not math.isfinite(loss):
             return Validation(loss, nll, None, "", None)
         translations = self._translate(model)
         (score,) = score_texts(translations, [self.references], ("bleu",))

@@ -320,11 +320,18 @@ def test_bad_input_leaves_the_last_translation_alone(nmtdeep, whole, tmp_path):
 
 def test_training_that_diverges(nmtdeep, data, tmp_path):
     run = tmp_path / "run"
-    wild = ("training.schedule.lr=1e30", "training.schedule.warmup_init_lr=1e-3")
-    done = train(nmtdeep, run, *wild)
+    assert train(nmtdeep, run, "--max-updates", 4).code == 0
+    done = train(nmtdeep, run, "training.schedule.lr=1e30")
     assert done.code == 2
-    assert done.err.splitlines()[-1].startswith("nmtdeep: error: training diverged at update ")
+    *_, last = done.err.splitlines()
+    # Update 5 ruins the weights; 6, which is validated and has a checkpoint planned, 7 and 8 show.
+    assert last.startswith("nmtdeep: error: training diverged at update 8: loss nan per token")
+    assert "checkpoint_4 is whole, and training goes on from there" in last
     assert "Traceback" not in done.err
+    assert "layer             gradient norm  not finite" in (run / "train.log").read_text()
+    assert not (run / "checkpoint_6").exists() and (run / "checkpoint_4").exists()
+    resumed = train(nmtdeep, run, "training.schedule.lr=1e-2")
+    assert resumed.code == 0, resumed.err
 
 
 def test_verbose_says_versions_and_where(nmtdeep):

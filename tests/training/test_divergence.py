@@ -1,0 +1,255 @@
+"""Numbers that go wrong: survived, or named with the update, the layer and what to try."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from nmtdeep.config import Recipe
+from nmtdeep.data.batching import Share, collate
+from nmtdeep.data.corpus import DataDirectory
+from nmtdeep.errors import DivergenceError
+from nmtdeep.training.display import Window
+from nmtdeep.training.distributed import ALONE, Crew
+from nmtdeep.training.divergence import History, cures
+from nmtdeep.training.processes import crew_of
+from nmtdeep.training.state import Progress
+from nmtdeep.training.trainee import Trainee
+from nmtdeep.training.update import UpdateResult
+
+CPU = torch.device("cpu")
+
+
+def recipe_of(tiny_run: Any, **training: Any) -> Recipe:
+    settings = {"precision": "fp32", **training}
+    schedule = {"type": "inverse_square_root", "lr": 0.01, "warmup_updates": 2}
+    return Recipe.model_validate(
+        tiny_run.recipe.model_dump() | {"training": {"schedule": schedule, **settings}}
+    )
+
+
+def shares(data: DataDirectory, crew: Crew = ALONE) -> list[Share]:
+    """Updates of two batches; of two processes each has one."""
+    corpus = data.corpus("train")
+    found = []
+    for first in range(0, 48, 8):
+        whole = Share.whole([collate(corpus, np.arange(at, at + 4)) for at in (first, first + 4)])
+        own = whole.batches if crew.size == 1 else whole.batches[crew.rank :][:1]
+        found.append(
+            Share(
+                own, whole.target_tokens, whole.padded_tokens, whole.real_tokens,
+                passes=len(own),
+            )
+        )  # fmt: skip
+    return found
+
+
+def run(trainee: Trainee, updates: list[Share], progress: Progress) -> Progress:
+    for share in updates:
+        result = trainee.train(share, progress)
+        progress = progress.updated(progress.place, bad=result.is_bad)
+    return progress
+
+
+def weights(trainee: Trainee) -> list[torch.Tensor]:
+    return [one.detach().clone() for one in trainee.model.parameters()]
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize(
+    ("place", "kind"),
+    [
+        ("encoder.layers.1.sublayers.0", "SelfAttention"),
+        ("decoder.layers.0.sublayers.1", "CrossAttention"),
+    ],
+)
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_weights_gone_wrong_are_named_by_layer(
+    bad: float, place: str, kind: str, precision: str, tiny_run: Any
+) -> None:
+    trainee = Trainee(recipe_of(tiny_run, precision=precision), tiny_run.data, CPU, None, ALONE)
+    sublayer = trainee.model.get_submodule(f"{place}.sublayer")
+    next(iter(sublayer.parameters())).data[0] = bad
+    before = weights(trainee)
+    with pytest.raises(DivergenceError) as caught:
+        run(trainee, shares(tiny_run.data), Progress(update=6))
+    said = str(caught.value)
+    assert said.startswith("training diverged at update 9: loss nan per token")
+    assert f"{place} ({kind}) is the first whose output is not finite" in said
+    assert "no update before it had finite numbers" in said and "nothing is saved yet" in said
+    assert "try in this order: --lr 0.005, half of what it is" in said
+    assert caught.value.layers.splitlines()[0].split() == [
+        "layer", "gradient", "norm", "not", "finite", "weight", "norm"
+    ]  # fmt: skip
+    torch.testing.assert_close(weights(trainee), before, rtol=0, atol=0, equal_nan=True)
+
+
+def test_weights_that_relu_hides_are_named(tiny_run: Any) -> None:
+    """On a CPU max(NaN, 0) = 0: the forward pass is finite, the gradient is not."""
+    trainee = Trainee(recipe_of(tiny_run), tiny_run.data, CPU, None, ALONE)
+    sublayer = trainee.model.get_submodule("encoder.layers.1.sublayers.1.sublayer")
+    next(iter(sublayer.parameters())).data[0] = math.nan
+    with pytest.raises(DivergenceError, match=r"weights of encoder\.layers\.1 are not finite"):
+        run(trainee, shares(tiny_run.data), Progress())
+
+
+def test_gradients_gone_wrong_are_named_by_layer(tiny_run: Any) -> None:
+    trainee = Trainee(recipe_of(tiny_run), tiny_run.data, CPU, tiny_run.newer, ALONE)
+    updates = shares(tiny_run.data)
+    progress = run(trainee, updates[:3], Progress(update=20))
+    name = "decoder.layers.0.sublayers.2.norm.weight"
+    trainee.model.get_parameter(name).register_hook(lambda gradient: gradient * 0 + math.inf)
+    with pytest.raises(DivergenceError) as caught:
+        run(trainee, updates[3:], progress)
+    said = str(caught.value)
+    assert "update 26" in said and "gradient norm inf" in said
+    assert "forward all is finite, but 1 layers have gradients that are not: decoder.lay" in said
+    assert "(medians of 3 updates)" in said
+    assert "checkpoint_20 is whole" in said
+    worst = caught.value.layers.splitlines()[1].split()
+    # One vector of the layer's parameters: its share of all the numbers in the layer.
+    layer = trainee.model.get_submodule("decoder.layers.0")
+    share = 16 / sum(one.numel() for one in layer.parameters())
+    assert worst[0] == "decoder.layers.0" and worst[2] == f"{share:.1%}"
+
+
+def test_logits_beyond_bf16_are_named(tiny_run: Any) -> None:
+    trainee = Trainee(recipe_of(tiny_run, precision="bf16"), tiny_run.data, CPU, None, ALONE)
+    with torch.no_grad():
+        trainee.model.decoder.norm.weight.fill_(3e38)
+    with pytest.raises(DivergenceError, match=r"decoder\.norm|gradients"):
+        run(trainee, shares(tiny_run.data), Progress())
+
+
+def test_one_bad_update_is_survived_as_if_it_had_not_been(tiny_run: Any) -> None:
+    recipe, updates = recipe_of(tiny_run), shares(tiny_run.data)
+    hurt, spared = (Trainee(recipe, tiny_run.data, CPU, None, ALONE) for _ in range(2))
+    progress = run(hurt, updates[:2], Progress())
+    hook = hurt.model.encoder.norm.weight.register_hook(lambda gradient: gradient * math.nan)
+    progress = run(hurt, updates[2:4], progress)
+    assert progress.bad_updates == 2
+    hook.remove()
+    progress = run(hurt, updates[4:], progress)
+    assert (progress.update, progress.bad_updates) == (6, 0)
+    run(spared, updates[:2], Progress())
+    run(spared, updates[4:], Progress(update=4))
+    assert all(map(torch.equal, weights(hurt), weights(spared)))
+
+
+def test_bad_updates_in_a_row_are_counted_over_a_resumption(tiny_run: Any) -> None:
+    twice = Progress(update=4).updated(Progress().place, bad=True)
+    twice = Progress.from_json(twice.updated(twice.place, bad=True).to_json())
+    trainee = Trainee(recipe_of(tiny_run), tiny_run.data, CPU, None, ALONE)
+    trainee.model.encoder.norm.weight.register_hook(lambda gradient: gradient * math.nan)
+    with pytest.raises(DivergenceError, match="update 7"):
+        trainee.train(shares(tiny_run.data)[0], twice)
+    assert twice.updated(twice.place).bad_updates == 0
+
+
+def test_a_loss_scale_that_collapses_is_named(tiny_run: Any) -> None:
+    trainee = Trainee(recipe_of(tiny_run), tiny_run.data, CPU, None, ALONE)
+    trainee.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**-7)
+    trainee.model.encoder.norm.weight.register_hook(lambda gradient: gradient * math.inf)
+    # 2^-8, -9, -10 are borne, 2^-11 is not.
+    with pytest.raises(DivergenceError, match=r"update 4: fp16's loss scale fell to 4\.9e-04"):
+        run(trainee, shares(tiny_run.data), Progress())
+
+
+def go_wrong(crew: Crew, recipes: list[Recipe], data: Path) -> list[str]:
+    """Only what the second process computes is wrong; what this one says of it."""
+    return [_wrong(crew, recipe, data) for recipe in recipes]
+
+
+def _wrong(crew: Crew, recipe: Recipe, data: Path) -> str:
+    trainee = Trainee(recipe, DataDirectory.open(data), CPU, None, crew)
+    if crew.rank:
+        trainee.model.get_submodule("decoder.layers.1.sublayers.0").register_forward_hook(
+            lambda module, inputs, output: output * math.nan
+        )
+    try:
+        run(trainee, shares(trainee.data, crew), Progress())
+    except DivergenceError as error:
+        return str(error)
+    return ""
+
+
+def help_go_wrong(crew: Crew, *arguments: Any) -> None:
+    go_wrong(crew, *arguments)
+
+
+def test_all_processes_stop_together_and_the_first_knows_the_layer(tiny_run: Any) -> None:
+    recipes = [recipe_of(tiny_run, sharding=sharding) for sharding in ("none", "full")]
+    with crew_of(2, CPU, help_go_wrong, recipes, tiny_run.data.path) as crew:
+        found = go_wrong(crew, recipes, tiny_run.data.path)
+    for said in found:
+        assert said.startswith("training diverged at update 3")
+        assert "decoder.layers.1.sublayers.0 (SelfAttention) is the first" in said
+
+
+# Numbers that are finite
+
+
+def seen(losses: list[float], norm: float = 1.0) -> list[int]:
+    """Updates after which there was a warning."""
+    history = History()
+    return [
+        update
+        for update, loss in enumerate(losses, 1)
+        if history.add(update, UpdateResult(loss, 10 * loss, 10, 20, 20, norm, skipped=False))
+    ]
+
+
+def test_a_rise_of_the_loss_is_said_once_until_it_falls_again() -> None:
+    # The median of 25 is above 3 + 1 when 13 of them are.
+    assert seen([6.0] * 30 + [3.0] * 40 + [9.0] * 60) == [83]
+    assert seen([6.0] * 30 + [3.0] * 40 + [9.0] * 60 + [3.2] * 30 + [9.0] * 30) == [83, 173]
+
+
+def test_noise_and_warm_up_give_no_false_alarm() -> None:
+    random = np.random.default_rng(1)
+    falling = [max(9.0 - update / 20, 2.0) for update in range(400)]
+    assert seen([one + random.normal(0, 0.5) for one in falling]) == []
+    assert seen([9.0, 12.0, 11.0, 10.0] * 3 + falling) == []
+    assert seen([5.0, 50.0] * 12 + [5.0] * 100) == []
+
+
+def test_a_gradient_that_vanishes_is_said() -> None:
+    assert seen([5.0] * 60, norm=1e-9) == [25]
+
+
+def test_means_leave_out_what_was_skipped() -> None:
+    window = Window()
+    window.add(UpdateResult(20.0, 10.0, 10, 20, 20, 3.0, skipped=False), 0.0)
+    window.add(UpdateResult(math.nan, math.nan, 90, 20, 20, math.inf, skipped=True), 0.0)
+    figures = window.figures()
+    assert (figures["loss"], figures["nll"], figures["gradient_norm"]) == (2.0, 1.0, 3.0)
+    assert figures["skipped"] == 1 and figures["tokens_per_update"] == 50
+
+
+def test_cures_are_those_that_a_recipe_lacks() -> None:
+    deep = {"depth": 20, "residual": "post_norm"}
+    model = {"encoder": deep, "decoder": deep}
+    first, *others = cures(Recipe.model_validate({"model": model}))
+    assert "model.initialiser=lipschitz or depth_scaled" in first
+    assert others[0].startswith("--lr 0.00035,") and "training.clip_norm=1" in others
+    aided = {"model": model | {"initialiser": "lipschitz"}, "training": {"clip_norm": 1.0}}
+    assert cures(Recipe.model_validate(aided)) == [
+        "--lr 0.00035, half of what it is",
+        "training.schedule.warmup_updates=8000, twice as many",
+    ]
+    noam = {"training": {"schedule": {"type": "noam"}, "clip_norm": 1.0, "precision": "fp16"}}
+    assert cures(Recipe.model_validate(noam))[::2] == [
+        "training.schedule.scale=0.5, half of what it is",
+        "--precision bf16 or fp32",
+    ]
+
+
+def test_a_validation_that_is_no_number_is_no_best() -> None:
+    found = Progress(update=3).validated(math.nan)
+    assert (found.best, found.score, found.is_best, found.stale) == (None, None, False, 1)
+    assert found.validated(-5.0).best == -5.0
