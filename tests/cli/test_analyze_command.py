@@ -11,5 +11,5 @@ from nmtdeep.errors import UserError
 
 def test_a_picture_without_matplotlib_is_refused_before_any_work(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(UserError, match="needs matplotlib.*leave --plot out"):
+    with pytest.raises(UserError, match=r"needs matplotlib.*leave --plot out"):
         gradients(["demo"], data=Path("absent"), plot=Path("curves.svg"))
