@@ -3,6 +3,7 @@
 #   make PYTHON=python3.12 setup          another Python
 #   make PIP_ARGS="..." setup             more arguments for pip, such as another package index
 #   make WORKERS=8 ARGS=tests/text test   more test processes; a part of the tests
+#   make ARGS=--demo packages             wheel and source archive, and the demo by the wheel
 #   make DATA=FOLDER benchmark            measure on raw text of your own; ARGS=--quick for a look
 
 PYTHON ?= python3
@@ -22,7 +23,7 @@ LOCKED = $(BIN)/python -m pip install $(PIP_ARGS) --require-hashes --no-deps
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint benchmark clean
+.PHONY: help setup demo test lint packages benchmark clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +42,10 @@ lint: $(STAMP) ## check style, formatting, types, and for known vulnerabilities
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python scripts/audit.py
+
+packages: $(STAMP) ## build wheel and sdist, install, and use them elsewhere (ARGS=--demo: all of it)
+	out=$$(mktemp -d) && $(BIN)/python scripts/check_packages.py $$out/packages $(ARGS); \
+	  status=$$?; rm -rf $$out; exit $$status
 
 benchmark: $(PEERS) ## measure training and decoding beside other programs
 	$(BIN)/python benchmarks/run.py $(if $(DATA),--data $(DATA)) $(ARGS)

@@ -1,6 +1,7 @@
 """Do the same thing twice, in ways that must not matter and in ways that may; compare the bytes.
 
-    python scripts/check_determinism.py OUT [--updates 60] [--sentences 300]
+    python scripts/check_determinism.py OUT [--pairs 30000] [--updates 60] [--sentences 300]
+        [--model RUN]
 
 OUT must not exist. Preprocesses the demo's corpus, trains the demo's recipe and translates, each
 time in processes of their own, and prints a table: what was varied, and the SHA-256 of what came
@@ -12,6 +13,7 @@ exit code is 1; other lines may differ, and the table says whether they do.
 from __future__ import annotations
 
 import argparse
+import gzip
 import hashlib
 import json
 import os
@@ -45,7 +47,11 @@ class Table:
 def nmtdeep_(*words: object, **environment: str) -> None:
     """One command in a process of its own."""
     command = [sys.executable, "-m", "nmtdeep", *map(str, words)]
-    subprocess.run(command, check=True, env=os.environ | environment, capture_output=True)
+    done = subprocess.run(
+        command, check=False, env=os.environ | environment, capture_output=True, text=True
+    )
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr}")
 
 
 def digest(paths: Iterable[Path]) -> str:
@@ -58,18 +64,20 @@ def digest(paths: Iterable[Path]) -> str:
 
 def head(name: str, lines: int, target: Path) -> None:
     """The first lines of a file of the corpus."""
-    text = (CORPUS / name).read_text(encoding="utf-8").split("\n")[:lines]
+    with gzip.open(CORPUS / name) if name.endswith(".gz") else (CORPUS / name).open("rb") as file:
+        text = file.read().decode("utf-8").split("\n")[:lines]
     target.write_text("".join(f"{line}\n" for line in text), encoding="utf-8")
 
 
-def preprocessing(out: Path, table: Table) -> None:
+def preprocessing(out: Path, table: Table, pairs: int) -> None:
     """Hash seeds and workers."""
     for language in ("en", "de"):  # of validation a little, which is translated after each training
         head(f"dev.{language}", 50, out / f"valid.{language}")
+        head(f"train.{language}.gz", pairs, out / f"train.{language}")
     for seed, workers in (("1", 1), ("2", 2)):
         data = out / f"data-{workers}"
         nmtdeep_(
-            "preprocess", "demo", "--train", CORPUS / "train", "--valid", out / "valid",
+            "preprocess", "demo", "--train", out / "train", "--valid", out / "valid",
             "--out", data, "--workers", workers, "-q",
             PYTHONHASHSEED=seed,
         )  # fmt: skip
@@ -126,6 +134,7 @@ def main() -> None:
     """The three commands, one after the other."""
     parser = argparse.ArgumentParser(description="The same thing twice, compared")
     parser.add_argument("out", type=Path, help="must not exist")
+    parser.add_argument("--pairs", type=int, default=30_000, help="of the corpus, to train on")
     parser.add_argument("--updates", type=int, default=60, help="of each training")
     parser.add_argument("--sentences", type=int, default=300, help="translated each time")
     parser.add_argument("--model", type=Path, help="translate with this [default: one trained]")
@@ -133,7 +142,7 @@ def main() -> None:
     asked.out.mkdir(parents=True)
     table = Table()
     print("| what: how | SHA-256 |\n|---|---|")
-    preprocessing(asked.out, table)
+    preprocessing(asked.out, table, asked.pairs)
     training(asked.out, table, asked.updates)
     model = asked.model or asked.out / "fp32-1-1-1"
     translation(asked.out, model, table, asked.sentences)

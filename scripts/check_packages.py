@@ -5,8 +5,9 @@
 OUT must not exist; it gets the two files, an environment for each PYTHON (default: the one that
 runs this) and what the commands write. A wheel built from the unpacked source archive must be the
 same file, byte for byte. Each environment starts empty, gets the wheel with the versions of
-constraints.txt, and runs commands from a folder that is outside of every checkout; --demo has it
-run the whole `nmtdeep demo`, which takes minutes. Needs hatchling; exit code 1 at the first thing
+constraints.txt, and runs commands from a folder that is outside of every checkout: a journey from
+raw text to translations in five updates, and with --demo the whole `nmtdeep demo`, which takes
+minutes. Needs hatchling; exit code 1 at the first thing
 that fails.
 """
 
@@ -70,6 +71,27 @@ def install(python: str, wheel: Path, folder: Path) -> Path:
     return commands
 
 
+def journey(commands: Path, folder: Path) -> None:
+    """Preprocess, train and translate a little of the corpus that the wheel brings."""
+    code = "import nmtdeep, pathlib; print(pathlib.Path(nmtdeep.__file__).parent)"
+    package = Path(run(commands / "python", "-c", code, folder=folder).strip())
+    if not package.is_relative_to(folder):
+        raise SystemExit(f"{package} is not what was installed into {folder}")
+    for language in ("en", "de"):
+        lines = (package / "demo" / "corpus" / f"test.{language}").read_bytes().split(b"\n")
+        for name, part in (("train", lines[:400]), ("valid", lines[400:410])):
+            (folder / f"{name}.{language}").write_bytes(b"\n".join([*part, b""]))
+    for words in (
+        "preprocess demo --train train --valid valid --out data --workers 1 -q",
+        "train demo --data data --out run --max-updates 5 -q",
+        "translate -m run -i valid.en -o translated.de",
+    ):
+        run(commands / "nmtdeep", *words.split(), folder=folder)
+    count = len((folder / "translated.de").read_bytes().split(b"\n")) - 1
+    if count != 10:
+        raise SystemExit(f"translated.de has {count} lines instead of 10")
+
+
 def demo(commands: Path, folder: Path) -> str:
     """Run the whole demo; its score on the test set."""
     began = time.monotonic()
@@ -101,7 +123,8 @@ def main() -> None:
         commands = install(python, wheel, folder)
         for name, *words in COMMANDS:
             run(commands / name, *words, folder=folder)
-        print(f"Python {version.strip()}: installed, {len(COMMANDS)} commands")
+        journey(commands, folder)
+        print(f"Python {version.strip()}: installed; {len(COMMANDS)} commands and a short journey")
         if asked.demo:
             print(f"Python {version.strip()}: {demo(commands, folder)}")
 
