@@ -3,6 +3,7 @@
 #   make PYTHON=python3.12 setup          another Python
 #   make PIP_ARGS="..." setup             more arguments for pip, such as another package index
 #   make WORKERS=8 ARGS=tests/text test   more test processes; a part of the tests
+#   make ARGS=--demo packages             wheel and source archive, and the demo by the wheel
 #   make DATA=FOLDER benchmark            measure on raw text of your own; ARGS=--quick for a look
 
 PYTHON ?= python3
@@ -16,15 +17,18 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PEERS := $(VENV)/.peers
+LOCKS := requirements
+# Nothing is installed whose hash is not in a lock; a lock is whole, so that nothing is resolved.
+LOCKED = $(BIN)/python -m pip install $(PIP_ARGS) --require-hashes --no-deps
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint benchmark clean
+.PHONY: help setup demo test lint packages benchmark clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(STAMP) ## make .venv, or bring it up to date after pyproject.toml or constraints.txt changed
+setup: $(STAMP) ## make .venv, or bring it up to date after pyproject.toml or a lock changed
 
 demo: $(STAMP) ## train a deep model on a small corpus that ships with the program, in minutes
 	$(BIN)/nmtdeep demo
@@ -33,10 +37,15 @@ demo: $(STAMP) ## train a deep model on a small corpus that ships with the progr
 test: $(STAMP) ## run the tests
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
-lint: $(STAMP) ## check style, formatting and types
+lint: $(STAMP) ## check style, formatting, types, and for known vulnerabilities
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python scripts/audit.py
+
+packages: $(STAMP) ## build wheel and sdist, install, and use them elsewhere (ARGS=--demo: all of it)
+	out=$$(mktemp -d) && $(BIN)/python scripts/check_packages.py $$out/packages $(ARGS); \
+	  status=$$?; rm -rf $$out; exit $$status
 
 benchmark: $(PEERS) ## measure training and decoding beside other programs
 	$(BIN)/python benchmarks/run.py $(if $(DATA),--data $(DATA)) $(ARGS)
@@ -45,16 +54,16 @@ clean: ## remove .venv, caches and builds; runs and data directories stay
 	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
 	find nmtdeep tests scripts benchmarks fuzz -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# The build backend is installed first, so that it too has the version that constraints.txt pins.
-$(STAMP): pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install $(PIP_ARGS) -c constraints.txt hatchling editables
-	$(BIN)/python -m pip install $(PIP_ARGS) -c constraints.txt --no-build-isolation \
-	  -e ".[development]"
+# torch is its build for CPUs where an index has that, else PyPI's, which on Linux brings CUDA.
+$(STAMP): pyproject.toml $(wildcard $(LOCKS)/*.txt) | $(BIN)/python
+	$(LOCKED) -r $(LOCKS)/development.txt
+	$(LOCKED) -r $(LOCKS)/torch-cpu.txt || $(LOCKED) -r $(LOCKS)/torch.txt
+	$(BIN)/python -m pip install --no-deps --no-build-isolation --no-index -e .
+	$(BIN)/python -m pip check
 	@touch $@
 
 $(PEERS): $(STAMP)
-	$(BIN)/python -m pip install $(PIP_ARGS) -c constraints.txt --no-build-isolation \
-	  -e ".[development,benchmark]"
+	$(LOCKED) -r $(LOCKS)/benchmark.txt
 	@touch $@
 
 $(BIN)/python:

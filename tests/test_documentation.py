@@ -162,22 +162,9 @@ def test_nobody_imports_from_a_floor_above() -> None:
     assert not upwards
 
 
-def test_the_constraints_pin_every_requirement() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = project["optional-dependencies"]
-    wanted = [*project["dependencies"], *extras["development"], *extras["benchmark"]]
-    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
-    pinned = {_normal(line.partition("==")[0]) for line in lines if "==" in line}
-    assert {_normal(re.split(r"[<>=~! ]", one)[0]) for one in wanted} <= pinned
-
-
 def test_every_dependency_has_its_reason() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = (one for extra in project["optional-dependencies"].values() for one in extra)
     wanted = {re.split(r"[<>=~! ]", one)[0] for one in [*project["dependencies"], *extras]}
     text = (ROOT / "docs" / "development.md").read_text(encoding="utf-8")
     assert wanted <= set(re.findall(r"^\| `([\w-]+)", text, re.M))
-
-
-def _normal(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()

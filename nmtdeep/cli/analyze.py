@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -120,6 +121,11 @@ def gradients(
 
     if plot and plot.suffix not in (".svg", ".png", ".pdf"):
         raise UserError(f"--plot {plot}: give a file that ends in .svg, .png or .pdf")
+    if plot and find_spec("matplotlib") is None:
+        raise UserError(
+            f"--plot {plot} needs matplotlib, which is not here: pip install matplotlib, or leave "
+            "--plot out"
+        )
     names = [word for word in recipes if "=" not in word]
     changes = [word for word in recipes if "=" in word] + _seed(seed)
     models = [

@@ -1,0 +1,103 @@
+"""Write the locks under requirements/: every package with its version and its files' hashes.
+
+    python scripts/write_locks.py [--torch-cpu WHEEL ...]
+
+Versions are those of constraints.txt. A package that is not pinned there gets the newest version
+that fits, and constraints.txt is written anew with the pins that are used. So a pin is renewed by
+deleting its line. Needs uv (`pip install uv`), and PyPI or a mirror that UV_DEFAULT_INDEX names.
+
+torch comes in two builds of one version: PyPI's, which on Linux needs CUDA's libraries, and the one
+for CPUs, which other indexes have. --torch-cpu takes wheels of that build whose hashes are to stand
+in the lock; without it the lock of that build stays as it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import re
+import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+LOCKS = ROOT / "requirements"
+CONSTRAINTS = ROOT / "constraints.txt"
+OLDEST_PYTHON = "3.11"
+TORCH = re.compile(r"torch|triton|nvidia-|cuda-")
+HEAD = "# Written by scripts/write_locks.py; do not edit.\n"
+
+
+@dataclass(frozen=True)
+class Locked:
+    """One package: its lines in a lock, from its name to its last hash."""
+
+    name: str
+    version: str
+    lines: str
+
+    @property
+    def of_torch(self) -> bool:
+        """Whether it is torch, or something that only torch's CUDA build needs."""
+        return TORCH.match(self.name) is not None
+
+
+def parse(text: str) -> list[Locked]:
+    """The packages of a lock, in its order."""
+    blocks = re.findall(r"^(([\w.-]+)==([^\s;]+)(?:.*\\\n)*.*)$", text, re.M)
+    return [Locked(name, version, lines) for lines, name, version in blocks]
+
+
+def resolve(*extras: str) -> list[Locked]:
+    """What nmtdeep and its extras need on every platform and Python, as uv finds it."""
+    command = [
+        "uv", "pip", "compile", "pyproject.toml", "--universal", "--generate-hashes",
+        "--no-header", "--no-annotate", "--python-version", OLDEST_PYTHON,
+        "--constraints", CONSTRAINTS.name,
+    ]  # fmt: skip
+    command += [word for extra in extras for word in ("--extra", extra)]
+    done = subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    return parse(done.stdout)
+
+
+def write(name: str, packages: Iterable[Locked]) -> None:
+    """One lock."""
+    text = HEAD + "".join(f"{one.lines}\n" for one in packages)
+    (LOCKS / name).write_text(text, encoding="utf-8")
+
+
+def cpu_build(version: str, wheels: Iterable[Path]) -> Locked:
+    """torch for CPUs, by the hashes of wheels on disk."""
+    build = f"{version}+cpu"
+    hashes = []
+    for wheel in wheels:
+        if not wheel.name.startswith(f"torch-{build}-"):
+            raise SystemExit(f"{wheel}: not torch {build}")
+        with wheel.open("rb") as file:
+            hashes.append(hashlib.file_digest(file, "sha256").hexdigest())
+    parts = [f"torch=={build}", *(f"    --hash=sha256:{one}" for one in sorted(hashes))]
+    return Locked("torch", build, " \\\n".join(parts))
+
+
+def main() -> None:
+    """Resolve twice, with and without the peers of the benchmarks, and write."""
+    parser = argparse.ArgumentParser(description="Write requirements/ and constraints.txt")
+    parser.add_argument("--torch-cpu", nargs="+", type=Path, metavar="WHEEL", help="to be hashed")
+    wheels = parser.parse_args().torch_cpu
+    everything, needed = resolve("development", "benchmark"), resolve("development")
+    by_name = {one.name: one for one in needed}
+    write("development.txt", (one for one in needed if not one.of_torch))
+    write("torch.txt", (one for one in needed if one.of_torch))
+    write("benchmark.txt", (one for one in everything if one.name not in by_name))
+    if wheels:
+        write("torch-cpu.txt", [cpu_build(by_name["torch"].version, wheels)])
+    pins = {f"{one.name}=={one.version}" for one in everything if one.name == "torch"}
+    pins |= {f"{one.name}=={one.version}" for one in everything if not one.of_torch}
+    comments = [line for line in CONSTRAINTS.read_text().splitlines() if line.startswith("#")]
+    lines = [*comments, *sorted(pins, key=lambda pin: pin.split("=="))]
+    CONSTRAINTS.write_text("".join(f"{line}\n" for line in lines))
+
+
+if __name__ == "__main__":
+    main()

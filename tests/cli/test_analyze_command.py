@@ -1,0 +1,15 @@
+"""Pictures need what not everybody has."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from nmtdeep.cli.analyze import gradients
+from nmtdeep.errors import UserError
+
+
+def test_a_picture_without_matplotlib_is_refused_before_any_work(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(UserError, match=r"needs matplotlib.*leave --plot out"):
+        gradients(["demo"], data=Path("absent"), plot=Path("curves.svg"))

@@ -1,0 +1,92 @@
+"""The same command in another process, under another hash seed, gives the same bytes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from commands.runs import contents
+
+SEEDS = ("1", "2")
+
+
+def start(folder: Path, seed: str, *words: object) -> subprocess.Popen[str]:
+    """The command in a process of its own: those of the fork server share one hash seed."""
+    command = [sys.executable, "-m", "nmtdeep", *map(str, words)]
+    environment = os.environ | {"PYTHONHASHSEED": seed}
+    return subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+
+
+def finish(processes: list[subprocess.Popen[str]]) -> list[str]:
+    """What they print on stdout, once all have ended well."""
+    ends = [process.communicate(timeout=120) for process in processes]
+    assert [process.returncode for process in processes] == [0] * len(processes), ends
+    return [out for out, _ in ends]
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder."""
+    found = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+
+
+def test_set_and_dictionary_order_differs_between_the_two_hash_seeds() -> None:
+    order = [
+        subprocess.run(
+            [sys.executable, "-c", "print(list({'der', 'die', 'das', 'und', 'oder'}))"],
+            check=True, capture_output=True, env=os.environ | {"PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in SEEDS
+    ]  # fmt: skip
+    assert order[0] != order[1]
+
+
+@pytest.mark.parametrize("recipe", ["tiny.yaml", "dropout.yaml"])
+def test_preprocess_writes_the_same_bytes(nmtdeep, tmp_path, recipe):
+    finish([
+        start(
+            nmtdeep.folder, seed, "preprocess", recipe, "--train", "train", "--valid", "valid",
+            "--test", "test", "--out", tmp_path / seed, "--workers", seed,
+        )
+        for seed in SEEDS
+    ])  # fmt: skip
+    one, two = (files(tmp_path / seed) for seed in SEEDS)
+    assert "train.de.tokens" in one
+    assert one == two
+
+
+def test_train_writes_the_same_bytes(nmtdeep, dropout_data, tmp_path):
+    finish([
+        start(
+            nmtdeep.folder, seed, "train", "dropout.yaml", "model.dropout.residual=0.1",
+            "training.seed=7", "--max-updates", 8,
+            "--data", dropout_data, "--out", tmp_path / seed, "--device", "cpu", "--threads", 1,
+        )
+        for seed in SEEDS
+    ])  # fmt: skip
+    one, two = (contents(tmp_path / seed) for seed in SEEDS)
+    assert "model.safetensors" in one["checkpoint_8"]
+    assert one == two
+
+
+@pytest.mark.parametrize(
+    "ways",
+    [
+        [("--threads", 1), ("--threads", 2), ("--processes", 2)],
+        [("--max-tokens", 40), ("--max-tokens", 20000)],
+    ],
+    ids=["threads and processes", "size of batches"],
+)
+def test_translate_prints_the_same_text(nmtdeep, whole, ways):
+    printed = {
+        nmtdeep("translate", "-m", whole, "-i", "valid.en", "--device", "cpu", *way).out
+        for way in ways
+    }
+    assert len(printed) == 1 and printed.pop().count("\n") == 20

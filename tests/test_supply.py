@@ -1,0 +1,189 @@
+"""What is installed, and what is shipped: locks, dependencies, wheel and source archive."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+import tarfile
+import threading
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+LOCKS = ROOT / "requirements"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+CUDA = re.compile(r"triton|nvidia-|cuda-")
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def names(requirements: list[str]) -> set[str]:
+    return {normal(re.split(r"[<>=~! \[;]", one)[0]) for one in requirements}
+
+
+def pins(path: Path) -> set[str]:
+    found = re.findall(r"^([\w.-]+)==([^\s;]+)", path.read_text(encoding="utf-8"), re.M)
+    return {f"{normal(name)}=={version}" for name, version in found}
+
+
+def test_the_locks_are_the_constraints_and_what_torch_needs_for_cuda() -> None:
+    locked = set().union(*map(pins, LOCKS.glob("*.txt")))
+    builds = {one for one in locked if one.startswith("torch==")}
+    constraints = pins(ROOT / "constraints.txt")
+    assert {one for one in locked - builds if not CUDA.match(one)} == {
+        one for one in constraints if not one.startswith("torch==")
+    }
+    assert {one.partition("+")[0] for one in builds} <= constraints
+
+
+@pytest.mark.parametrize("lock", sorted(LOCKS.glob("*.txt")), ids=lambda path: path.name)
+def test_every_package_of_a_lock_has_its_hashes(lock: Path) -> None:
+    blocks = re.split(r"^(?=[\w.-]+==)", lock.read_text(encoding="utf-8"), flags=re.M)[1:]
+    assert blocks
+    assert [one for one in blocks if not re.search(r"--hash=sha256:[0-9a-f]{64}\b", one)] == []
+
+
+def test_the_locks_hold_every_requirement() -> None:
+    extras = PROJECT["optional-dependencies"]
+    needed = names([*PROJECT["dependencies"], *extras["development"]])
+    for torch in ("torch.txt", "torch-cpu.txt"):
+        together = pins(LOCKS / "development.txt") | pins(LOCKS / torch)
+        assert needed <= {one.partition("==")[0] for one in together}
+    assert names(extras["benchmark"]) <= {
+        one.partition("==")[0] for one in pins(LOCKS / "benchmark.txt")
+    }
+
+
+def test_the_package_imports_what_it_declares_and_nothing_else() -> None:
+    found = set()
+    for path in (ROOT / "nmtdeep").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.partition(".")[0] for alias in node.names}
+            if isinstance(node, ast.ImportFrom) and not node.level:
+                found.add(str(node.module).partition(".")[0])
+    owners = packages_distributions()
+    foreign = found - set(sys.stdlib_module_names) - {"nmtdeep"}
+    assert {normal(owner) for name in foreign for owner in owners[name]} == names(
+        PROJECT["dependencies"] + PROJECT["optional-dependencies"]["pictures"]
+    )
+
+
+# ----------------------------------------------------------------------------------------------
+# Wheel and source archive
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The source archive and the wheel, as hatchling builds them from this checkout."""
+    out = tmp_path_factory.mktemp("dist")
+    return build(ROOT, out, "sdist", "*.tar.gz"), build(ROOT, out, "wheel", "*.whl")
+
+
+def build(source: Path, out: Path, kind: str, pattern: str) -> Path:
+    command = [sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", str(out)]
+    subprocess.run(command, check=True, cwd=source, capture_output=True)
+    return next(out.glob(pattern))
+
+
+def files(folder: str, below: str) -> set[str]:
+    """Files of a folder of the checkout, as a package is to name them."""
+    found = (path.relative_to(ROOT / folder) for path in (ROOT / folder).rglob("*"))
+    return {
+        f"{below}/{path.as_posix()}"
+        for path in found
+        if (ROOT / folder / path).is_file() and "__pycache__" not in path.parts
+    }
+
+
+def test_the_wheel_holds_the_package_the_recipes_and_the_licences(built) -> None:
+    about = f"nmtdeep-{PROJECT['version']}.dist-info"
+    described = {"METADATA", "WHEEL", "RECORD", "entry_points.txt"}
+    licences = {f"licenses/{name}" for name in PROJECT["license-files"]}
+    with zipfile.ZipFile(built[1]) as wheel:
+        assert set(wheel.namelist()) == (
+            files("nmtdeep", "nmtdeep")
+            | files("recipes", "nmtdeep/recipes")
+            | {f"{about}/{name}" for name in described | licences}
+        )
+        for name in PROJECT["license-files"]:
+            assert wheel.read(f"{about}/licenses/{name}") == (ROOT / name).read_bytes()
+
+
+def test_the_source_archive_holds_what_the_wheel_is_built_from(built) -> None:
+    top = f"nmtdeep-{PROJECT['version']}"
+    beside = {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "PKG-INFO", ".gitignore"}
+    with tarfile.open(built[0]) as archive:
+        assert set(archive.getnames()) == (
+            files("nmtdeep", f"{top}/nmtdeep")
+            | files("recipes", f"{top}/recipes")
+            | {f"{top}/{name}" for name in beside}
+        )
+
+
+def test_the_source_archive_builds_the_same_wheel_byte_for_byte(built, tmp_path) -> None:
+    with tarfile.open(built[0]) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (source,) = tmp_path.iterdir()
+    again = build(source, tmp_path / "again", "wheel", "*.whl")
+    assert again.read_bytes() == built[1].read_bytes()
+
+
+# ----------------------------------------------------------------------------------------------
+# Known vulnerabilities
+
+
+@pytest.fixture
+def service() -> Iterator[str]:
+    """A vulnerability service that knows something against version 1.0 of everything."""
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            known = {"id": "XX-2026-1", "summary": "made up", "affected": [], "aliases": []}
+            answer = json.dumps({"vulns": [known]} if asked["version"] == "1.0" else {}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Answer)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/v1/query"
+    server.shutdown()
+    server.server_close()
+
+
+def audit(folder: Path, service: str, version: str) -> subprocess.CompletedProcess[str]:
+    lock = folder / "lock.txt"
+    lock.write_text(f"thing=={version} --hash=sha256:{'0' * 64}\n")
+    command = [sys.executable, ROOT / "scripts" / "audit.py", "--service", service, lock]
+    return subprocess.run(command, check=False, capture_output=True, text=True)
+
+
+def test_the_audit_fails_on_what_is_known_and_on_nothing_else(service, tmp_path) -> None:
+    bad, good = audit(tmp_path, service, "1.0"), audit(tmp_path, service, "2.0")
+    assert bad.returncode == 1 and "thing 1.0: XX-2026-1" in bad.stdout
+    assert good.returncode == 0 and good.stdout == "audit: 1 packages, 0 findings\n"
+
+
+def test_the_audit_says_that_it_is_skipped_without_a_network(tmp_path) -> None:
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as closed:
+        port = closed.server_port
+    done = audit(tmp_path, f"http://127.0.0.1:{port}/v1/query", "1.0")
+    assert done.returncode == 0
+    assert done.stdout.startswith("audit skipped, no way to the vulnerability service: ")

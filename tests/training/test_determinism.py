@@ -1,0 +1,59 @@
+"""What a GPU gives twice; tests/commands/test_determinism.py is that of a CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+
+from nmtdeep.config.training import Training
+from nmtdeep.data.batching import Batch, Share
+from nmtdeep.model.transformer import Transformer
+from nmtdeep.training.optimiser import make_optimiser
+from nmtdeep.training.update import train_update
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+SIZES = {"width": 64, "feed_forward": 128, "dropout": 0.1, "dtype": torch.float32}
+
+
+@pytest.fixture
+def deterministic(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """torch's own setting, as docs/reliability.md gives it."""
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+def trained(model: Transformer, batch: Batch, precision: torch.dtype) -> dict[str, torch.Tensor]:
+    """The weights after five updates on a GPU."""
+    model = model.cuda()
+    settings = Training()
+    optimiser = make_optimiser(model, settings.optimiser)
+    share = Share.whole([batch.to(torch.device("cuda"))])
+    for update in range(1, 6):
+        train_update(
+            model,
+            optimiser,
+            torch.amp.GradScaler("cuda", enabled=False),
+            share,
+            update=update,
+            lr=1e-3,
+            settings=settings,
+            dtype=precision,
+        )
+    return {name: value.detach().cpu() for name, value in model.named_parameters()}
+
+
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.usefixtures("deterministic")
+def test_the_same_updates_twice_give_the_same_bytes(
+    precision: torch.dtype,
+    tiny_model: Callable[..., Transformer],
+    make_batch: Callable[..., Batch],
+) -> None:
+    ids = [[3 + (7 * row + place) % 17 for place in range(5 + row % 20)] for row in range(200)]
+    batch = make_batch([[*one, 1] for one in ids], [[*reversed(one), 1] for one in ids])
+    first, second = (trained(tiny_model(**SIZES), batch, precision) for _ in range(2))
+    assert all(torch.equal(first[name], second[name]) for name in first)
