@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import traceback
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -67,6 +68,7 @@ def main(
 
 def run() -> None:
     """Entry point: a `UserError` becomes one line on stderr and exit code 2."""
+    signal.signal(signal.SIGTERM, _leave)
     try:
         keep_memory()
         if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():
@@ -96,6 +98,11 @@ def run() -> None:
         # What could not be written stays in the buffer and must not be tried again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(2)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    """As after Ctrl-C, what is half written is removed, and other processes are ended in order."""
+    sys.exit(128 + number)
 
 
 _CURES = {

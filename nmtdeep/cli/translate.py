@@ -132,11 +132,8 @@ def translate(
     if n_best > (beam or n_best) and not sampling:
         raise UserError(f"--n-best {n_best} needs a beam at least as large: raise --beam")
     lines = streams.check(source, output)
-    begun = None
-    if resume:
-        begun = resuming.begun(
-            source, output, lines=lines, form=form.value, n_best=n_best, sampling=sampling
-        )
+    asked: dict[str, Any] = {"form": form.value, "n_best": n_best, "sampling": sampling}
+    begun = resuming.begun(source, output, lines=lines, **asked) if resume else None
     loaded = [load(path) for path in model]
     chosen: dict[str, Any] = {
         "beam": beam,
@@ -176,17 +173,20 @@ def translate(
             output_form=output_is.value,
             first=begun.first if begun else 0,
         )
-    seconds = time.perf_counter() - began
     if not quiet:
         note = f", {translator.cut_lines} over-long ({long_lines})" if translator.cut_lines else ""
-        if begun:
-            count -= begun.lines
-            note += f", {begun.lines} more were there"
-        typer.echo(
-            f"{count} line{'s' * (count != 1)} in {seconds:.1f} s, "
-            f"{count / max(seconds, 1e-9):.1f} lines/s{note}",
-            err=True,
-        )
+        _say(count, begun.lines if begun else 0, time.perf_counter() - began, note)
+
+
+def _say(count: int, before: int, seconds: float, note: str) -> None:
+    """How many of `count` lines were translated now, and not by a command `before`."""
+    made = count - before
+    typer.echo(
+        f"{made} line{'s' * (made != 1)} in {seconds:.1f} s, "
+        f"{made / max(seconds, 1e-9):.1f} lines/s{note}"
+        + (f", {before} more were there" if before else ""),
+        err=True,
+    )
 
 
 def _processes(asked: int | None, *, threads: int | None, device: str, lines: int) -> int:

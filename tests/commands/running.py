@@ -143,6 +143,8 @@ def _child(
             signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     torch.set_num_threads(1)
+    # A shell starts what it puts into the background deaf to it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.update(environment)
     os.chdir(folder)
     for number, name, flags in (
