@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 MEBIBYTE = 2**20
@@ -47,9 +48,10 @@ def available() -> int | None:
         lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:
         return None
-    ctypes.CDLL(None).malloc_trim(0)
+    with suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)
     sizes = {name: int(rest.split()[0]) * 1024 for name, rest in (one.split(":") for one in lines)}
-    free = sizes["MemAvailable"] + sizes["SwapFree"]
+    free = sizes["MemAvailable"] + sizes.get("SwapFree", 0)
     for limit, used, cache in (
         ("memory.max", "memory.current", "inactive_file"),
         ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "total_inactive_file"),
