@@ -20,7 +20,8 @@ from work import Work
 
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.batching import Share
-from nmtdeep.data.index import RECIPE_FILE, DataDirectory
+from nmtdeep.data.corpus import DataDirectory
+from nmtdeep.data.index import RECIPE_FILE
 from nmtdeep.training.optimiser import make_optimiser
 from nmtdeep.training.update import train_update
 
