@@ -121,28 +121,27 @@ def measure(data: Path, name: str) -> dict[str, float]:
     lap("updates")
     feed.close()
     clock.append(time.perf_counter())
-    corpus, settings = opened.corpus("train"), recipe.training
-    epoch = Epoch(corpus, settings.seed, 0)
+    settings = recipe.training
+    epoch = Epoch(opened.corpus("train"), settings.seed, 0)
     found["windows"] = len(epoch)
-    middle = len(epoch) // 2
-    # Where a run that stood in the middle of the epoch would have saved its place.
-    feed = updates(Progress(next_in_epoch=10**6, window=middle, before_window=10**6))
+    # The place of a run that stood in the middle of the epoch.
+    feed = updates(Progress(next_in_epoch=10**6, window=len(epoch) // 2, before_window=10**6))
     next(feed)
     lap("resumed")
     feed.close()
     clock.append(time.perf_counter())
-    chosen = range(min(WINDOWS, len(epoch)))
-    for number in chosen:
+    chosen = min(WINDOWS, len(epoch))
+    for number in range(chosen):
         epoch.window(
             number,
             group_tokens=settings.batches.group_tokens,
             tokens_per_update=settings.batches.tokens_per_update,
         )
     lap("plan")
-    found["plan"] /= len(chosen)
+    found["plan"] /= chosen
     found |= {f"all {kind}": size for kind, size in resident().items()}
     clock.append(time.perf_counter())
-    corpus.longest()
+    opened.corpus("train").longest()  # every block is compared anew
     lap("scan")
     return found
 

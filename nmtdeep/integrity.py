@@ -69,6 +69,11 @@ def verify(directory: Path, *names: str, cure: str) -> None:
             )
 
 
+def is_inside(name: str) -> bool:
+    """Whether `name` is a path below the directory that it is relative to."""
+    return "\0" not in name and not {"", ".", ".."} & set(name.split("/"))
+
+
 def _own(body: bytes) -> bytes:
     """The last line: a comment to `sha256sum --check`."""
     return f"# {hashlib.sha256(body).hexdigest()}  {SUMS}\n".encode()
@@ -80,7 +85,10 @@ def _read_sums(path: Path, cure: str) -> dict[str, str]:
     if content != body + _own(body):
         raise DataError(f"{path}: changed or cut short since it was written: {cure}")
     lines = body.decode("utf-8", errors="replace").splitlines()
-    return {name: found for found, _, name in (line.partition("  ") for line in lines)}
+    sums = {name: found for found, _, name in (line.partition("  ") for line in lines)}
+    if not all(map(is_inside, sums)):
+        raise DataError(f"{path}: names a file outside {path.parent}: {cure}")
+    return sums
 
 
 def read_limited(path: Path, *, cure: str) -> bytes:

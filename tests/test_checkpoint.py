@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,9 @@ def test_moments_come_back_exactly_or_not_at_all(tiny_run: Any) -> None:
     missing = {name: value for name, value in stored.items() if not name.startswith("exp_avg/enc")}
     with pytest.raises(CheckpointError, match="another model"):
         restore_optimiser(model, optimiser, missing)
+    name = next(name for name in stored if name.startswith("exp_avg/"))
+    with pytest.raises(CheckpointError, match="its parameter"):
+        restore_optimiser(model, optimiser, stored | {name: torch.zeros(3, 5, 7)})
     assert not optimiser.state
     restore_optimiser(model, optimiser, stored)
     again = optimiser_tensors(model, optimiser)
@@ -150,6 +154,17 @@ def test_a_damaged_file_is_named(
     with pytest.raises(CheckpointError) as caught:
         checkpoint.load(copy / "checkpoint_20")
     assert str(path) in str(caught.value)
+
+
+@pytest.mark.skipif(not shutil.which("sha256sum"), reason="needs sha256sum")
+def test_sha256sum_agrees(copy: Path) -> None:
+    command = ["sha256sum", "--check", "--strict", integrity.SUMS]
+    place = copy / "checkpoint_20"
+    done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=True)
+    files = [path for path in place.rglob("*") if path.is_file() and path.name != integrity.SUMS]
+    assert sorted(done.stdout.splitlines()) == sorted(
+        f"{path.relative_to(place)}: OK" for path in files
+    )
 
 
 def test_a_vocabulary_of_another_size_is_refused(copy: Path) -> None:

@@ -82,12 +82,12 @@ def resolve(name_or_path: str, overrides: Sequence[str] = ()) -> ResolvedRecipe:
 
 
 def read_config(path: Path) -> Recipe:
-    """The resolved recipe of a run: its `config.yaml`, or the directory that holds it."""
+    """The resolved recipe of a run: its `config.yaml`, or the directory that holds it.
+
+    It extends nothing: other files may not be there any more, and it may come from a stranger.
+    """
     path = path / "config.yaml" if path.is_dir() else path
-    source = read_file(path, str(path))
-    if where := source.origins.get(("extends",)):
-        raise ConfigError(f"{where}: extends: a run's recipe is written out in full: delete this")
-    return _check(merge(_defaults(), source), str(path)).recipe
+    return _check(merge(_defaults(), read_file(path, str(path))), str(path)).recipe
 
 
 def from_mapping(values: Mapping[str, Any], label: str = "recipe") -> Recipe:

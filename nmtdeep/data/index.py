@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -22,14 +22,8 @@ COPY = f"copy the whole data directory again, or {CURE}"
 MAPPED = (".tokens", ".offsets")
 
 
-def is_inside(name: str) -> bool:
-    """Whether `name` is a path below the directory that it is relative to."""
-    parts = name.split("/")
-    return "\0" not in name and not {"", ".", ".."} & set(parts) and not PurePosixPath(name).root
-
-
 def _inside(name: str) -> str:
-    if not is_inside(name):
+    if not integrity.is_inside(name):
         raise ValueError("leads out of the data directory")
     return name
 

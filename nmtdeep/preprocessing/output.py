@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nmtdeep import integrity
-from nmtdeep.data.index import COPY, INDEX_FILE, is_inside
+from nmtdeep.data.index import COPY, INDEX_FILE
 from nmtdeep.errors import DataError, UserError
 
 PARTIAL = ".partial"
@@ -46,7 +46,8 @@ def check_free(out: Path, *, overwrite: bool) -> None:
     if out.exists() and not out.is_dir():
         raise UserError(f"{out} is a file: choose another --out")
     if out.exists():
-        integrity.check_entries(out, out.iterdir(), cure="choose another --out, or delete it")
+        folders = [entry for entry in out.iterdir() if entry.is_dir()]
+        integrity.check_entries(out, folders, cure="choose another --out, or delete it")
     if (out / INDEX_FILE).exists():
         if not overwrite:
             raise UserError(
@@ -70,7 +71,7 @@ def _remove_old(out: Path) -> None:
     index.unlink()
     for name in names if isinstance(names, dict) else ():
         # What a data.json from elsewhere names may be anything.
-        if is_inside(name) and (out / name).is_file():
+        if integrity.is_inside(name) and (out / name).is_file():
             (out / name).unlink()
 
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -235,8 +236,9 @@ def _clear(path: Path) -> None:
 def _check_entries(path: Path) -> None:
     """Nothing that a training opens here may be a pipe, or lie elsewhere."""
     ours = (checkpoint.CONFIG, checkpoint.TEXT, LOG, RECORDS, VALIDATIONS, SCORES, TENSORBOARD)
-    entries = [*path.glob("checkpoint_*"), *path.glob(".*"), path / "bpe_dropout"]
-    checkpoint.check_entries(path, [*entries, *(path / name for name in ours)])
+    found = (path.glob(name) for name in ("checkpoint_*", ".*.partial", ".*.old"))
+    entries = [*chain(*found), *(path / name for name in (*ours, LOCK, "bpe_dropout"))]
+    checkpoint.check_entries(path, entries)
 
 
 def _write_config(path: Path, recipe: Recipe) -> None:

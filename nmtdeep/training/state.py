@@ -146,6 +146,13 @@ def restore_optimiser(
             "--out"
         )
     for parameter, keys in wanted.items():
+        for key in keys.values():
+            if tensors[key].shape not in (parameter.shape, torch.Size()):
+                raise CheckpointError(
+                    f"{key} is {tuple(tensors[key].shape)}, its parameter "
+                    f"{tuple(parameter.shape)}: use another checkpoint of the run"
+                )
+    for parameter, keys in wanted.items():
         # Fused Adam keeps its step counters beside the parameters.
         optimiser.state[parameter] = {
             moment: like(tensors[key], parameter) for moment, key in keys.items()

@@ -1,0 +1,28 @@
+"""A stranger's run and data directory, and what is ours beside them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from untrusted.strangers import SECRET
+
+
+@pytest.fixture
+def here(tiny_run: Any, tmp_path: Path) -> Path:
+    """A stranger's run in `run`, a data directory in `data`, and what is ours in `secret`."""
+    shutil.copytree(tiny_run.path, tmp_path / "run", symlinks=True)
+    shutil.copytree(tiny_run.data.path, tmp_path / "data")
+    (tmp_path / "secret").write_text(SECRET)
+    (tmp_path / "ours").mkdir()
+    (tmp_path / "ours" / "epoch-0.en.tokens").write_text(SECRET)
+    return tmp_path
+
+
+@pytest.fixture
+def theirs(here: Path) -> Path:
+    """The stranger's checkpoint."""
+    return here / "run" / "checkpoint_20"

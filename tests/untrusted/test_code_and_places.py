@@ -1,0 +1,236 @@
+"""What a stranger's directory tries: each exploit is refused, quickly, and touches nothing outside.
+
+The stranger writes matching checksums: those are against accidents, not against people.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import re
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from nmtdeep import checkpoint
+from nmtdeep.averaging import newest
+from nmtdeep.config.load import load_recipe
+from nmtdeep.data.corpus import DataDirectory
+from nmtdeep.errors import CheckpointError, ConfigError, DataError, UserError
+from nmtdeep.integrity import write_sums
+from nmtdeep.preprocessing.output import data_directory
+from nmtdeep.training.run_directory import open_run
+from untrusted.strangers import SECRET, forge, refused
+
+# Code
+
+
+class Payload:
+    """Unpickled, it makes a file."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(self.file),)
+
+
+@pytest.mark.parametrize("name", [checkpoint.MODEL, checkpoint.OPTIMISER, checkpoint.STATE])
+@pytest.mark.parametrize("by", ["pickle", "torch"])
+def test_a_pickle_is_not_opened_as_one(name: str, by: str, theirs: Path, here: Path) -> None:
+    payload = Payload(here / "owned")
+    if by == "pickle":
+        (theirs / name).write_bytes(pickle.dumps(payload))
+    else:
+        torch.save({"weight": payload}, theirs / name)
+    write_sums(theirs)
+    load = {
+        checkpoint.OPTIMISER: lambda path: checkpoint.read_tensors(path / checkpoint.OPTIMISER)
+    }.get(name, checkpoint.load)
+    assert str(theirs / name) in refused(theirs, load=load)
+    assert not (here / "owned").exists()
+
+
+@pytest.mark.parametrize("file", ["config.yaml", "text/text.yaml"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "description: !!python/object/apply:os.mkdir [OWNED]\n",
+        "description: !!python/name:os.system\n",
+        "a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\ndescription: [*c, *c]\n",
+        "extends: /etc/passwd\n",
+        "extends: ../../secret.yaml\n",
+        "description: " + "[" * 5000 + "]" * 5000 + "\n",
+    ],
+    ids=["call", "name", "aliases", "absolute", "above", "deep"],
+)
+def test_yaml_builds_nothing_and_extends_nothing(
+    file: str, line: str, theirs: Path, here: Path
+) -> None:
+    (here / "secret.yaml").write_text("model: {width: 2}\n")
+    content = (theirs / file).read_text(encoding="utf-8")
+    content = re.sub(r"(?m)^description:.*\n", "", content)
+    (theirs / file).write_text(content + line.replace("OWNED", str(here / "owned")))
+    write_sums(theirs)
+    assert str(theirs / file) in refused(theirs)
+    assert not (here / "owned").exists()
+
+
+def test_a_recipe_extends_files_and_waits_for_no_pipe(here: Path) -> None:
+    os.mkfifo(here / "pipe.yaml")
+    (here / "mine.yaml").write_text("extends: pipe.yaml\n")
+    with pytest.raises(ConfigError, match=r"no such file"):
+        load_recipe(str(here / "mine.yaml"))
+
+
+# Places
+
+
+@pytest.mark.parametrize(
+    "name", ["text/vocabulary.tsv", "config.yaml", "state.json", "model.safetensors", "SHA256SUMS"]
+)
+def test_a_link_out_of_a_checkpoint_is_not_followed(name: str, theirs: Path, here: Path) -> None:
+    (theirs / name).unlink()
+    (theirs / name).symlink_to(os.path.relpath(here / "secret", (theirs / name).parent))
+    message = refused(theirs)
+    assert f"{theirs / name}: a link that leads out of" in message
+    assert "root" not in message.replace(str(here), "")
+
+
+@pytest.mark.parametrize("name", ["checkpoint_best", "checkpoint_average"])
+def test_a_run_does_not_mean_a_checkpoint_elsewhere(name: str, here: Path) -> None:
+    shutil.move(here / "run" / "checkpoint_15", here / "elsewhere")
+    (here / "run" / name).symlink_to("../elsewhere")
+    assert "a link that leads out of" in refused(here / "run")
+
+
+def test_an_average_takes_nothing_from_elsewhere(here: Path) -> None:
+    shutil.move(here / "run" / "checkpoint_15", here / "elsewhere")
+    (here / "run" / "checkpoint_15").symlink_to("../elsewhere")
+    assert "leads out of" in refused(here / "run", load=lambda run: newest(run, 2))
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        (".lock", "../secret"),
+        ("train.log", "../secret"),
+        ("train.jsonl", "../secret"),
+        ("config.yaml", "../secret"),
+        (".config.yaml.partial", "../secret"),
+        ("text", "../ours"),
+        ("tensorboard", "../ours"),
+        ("bpe_dropout", "../ours"),
+        ("checkpoint_30", "../ours"),
+        ("checkpoint_last", "../ours"),
+    ],
+)
+def test_a_training_writes_and_deletes_nothing_elsewhere(
+    name: str, target: str, here: Path, tiny_run: Any
+) -> None:
+    run = here / "run"
+    (run / name).unlink(missing_ok=True)
+    (run / name).symlink_to(target)
+    with (
+        pytest.raises(CheckpointError, match="leads out of"),
+        open_run(run, tiny_run.recipe, tiny_run.pipeline),
+    ):
+        pass
+    assert (here / "secret").read_text() == SECRET
+    assert [path.name for path in (here / "ours").iterdir()] == ["epoch-0.en.tokens"]
+
+
+@pytest.mark.parametrize(
+    "name", ["model.safetensors", "text/bpe.codes", "state.json", "SHA256SUMS"]
+)
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(name: str, theirs: Path) -> None:
+    (theirs / name).unlink()
+    os.mkfifo(theirs / name)
+    said: list[str] = []
+    threading.Thread(target=lambda: said.append(refused(theirs)), daemon=True).start()
+    deadline = time.monotonic() + 20
+    while not said and time.monotonic() < deadline:
+        time.sleep(0.01)
+    named = f"{theirs / name}: neither a file nor a folder"
+    assert named in said[0] or (name == "state.json" and "no finished checkpoint" in said[0])
+
+
+def outside(index: dict[str, Any]) -> None:
+    index["files"]["../secret"] = {"bytes": len(SECRET), "sha256": "0"}
+
+
+def absolute(index: dict[str, Any]) -> None:
+    index["files"]["/etc/passwd"] = {"bytes": 1, "sha256": "0"}
+
+
+FORGERIES: dict[str, Callable[[dict[str, Any]], object]] = {
+    "above": outside,
+    "absolute": absolute,
+    "language": lambda index: index.update(source="../../etc/x"),
+    "split": lambda index: index["splits"].update({"../x": {"pairs": 1}}),
+    "no splits": lambda index: index.update(splits=[]),
+    "type": lambda index: index["dtype"].update(source="object"),
+    "size": lambda index: index["files"]["train.en.tokens"].update(bytes="many"),
+    "files": lambda index: index.update(files=None),
+    "longest": lambda index: index["splits"]["train"].update(longest={"sentence": []}),
+}
+
+
+@pytest.mark.parametrize("forgery", FORGERIES.values(), ids=FORGERIES)
+def test_a_forged_index_makes_no_path(
+    forgery: Callable[[dict[str, Any]], object], here: Path
+) -> None:
+    forge(here / "data", forgery)
+    message = refused(here / "data", DataError, DataDirectory.open)
+    assert message.startswith(f"{here / 'data' / 'data.json'}: broken (")
+
+
+@pytest.mark.parametrize(
+    "name", ["valid.en", "text/vocabulary.tsv", "train.de.tokens", "data.json"]
+)
+def test_a_link_out_of_a_data_directory_is_not_followed(name: str, here: Path) -> None:
+    file = here / "data" / name
+    shutil.move(file, here / "away")
+    file.symlink_to(here / "away")
+    assert f"{file}: a link" in refused(here / "data", DataError, DataDirectory.open)
+
+
+@pytest.mark.parametrize("forgery", [outside, absolute], ids=["above", "absolute"])
+def test_overwriting_deletes_nothing_elsewhere(
+    forgery: Callable[[dict[str, Any]], object], here: Path
+) -> None:
+    forge(here / "data", forgery)
+    with data_directory(here / "data", overwrite=True) as partial:
+        (partial / "data.json").write_text("{}")
+    assert (here / "secret").read_text() == SECRET
+    assert not (here / "data" / "train.en.tokens").exists()
+
+
+@pytest.mark.parametrize("name", ["text", "folder"])
+def test_overwriting_writes_and_deletes_through_no_link(name: str, here: Path) -> None:
+    shutil.rmtree(here / "data" / name, ignore_errors=True)
+    (here / "data" / name).symlink_to("../ours")
+    entry = {"bytes": len(SECRET), "sha256": "0"}
+    forge(here / "data", lambda index: index["files"].update({f"{name}/epoch-0.en.tokens": entry}))
+    with (
+        pytest.raises(UserError, match="leads out of"),
+        data_directory(here / "data", overwrite=True),
+    ):
+        pass
+    assert [path.name for path in (here / "ours").iterdir()] == ["epoch-0.en.tokens"]
+
+
+def test_checksums_name_nothing_elsewhere(theirs: Path, here: Path) -> None:
+    found = hashlib.sha256(SECRET.encode()).hexdigest()
+    lines = (theirs / "SHA256SUMS").read_text().splitlines(keepends=True)[:-1]
+    body = "".join([*lines, f"{found}  text/../../../secret\n"])
+    own = hashlib.sha256(body.encode()).hexdigest()
+    (theirs / "SHA256SUMS").write_text(f"{body}# {own}  SHA256SUMS\n")
+    assert "SHA256SUMS: names a file outside" in refused(theirs)
