@@ -97,9 +97,9 @@ def demo(commands: Path, folder: Path) -> str:
     began = time.monotonic()
     run(commands / "nmtdeep", "demo", "--out", "demo", folder=folder)
     minutes = (time.monotonic() - began) / 60
-    scores = json.loads((folder / "demo" / "run" / "scores.json").read_text())["scores"]["test"]
-    bleu = next(one["value"] for one in scores if one["name"].lower().startswith("bleu"))
-    return f"demo: test BLEU {bleu:.2f} in {minutes:.1f} minutes"
+    report = json.loads((folder / "demo" / "run" / "scores.json").read_text())
+    bleu = next(one["value"] for one in report["scores"]["test"] if one["metric"] == "bleu")
+    return f"demo: test BLEU {bleu:.2f} at {report['trained_to']}, in {minutes:.1f} minutes"
 
 
 def main() -> None:
