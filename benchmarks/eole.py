@@ -31,7 +31,8 @@ from turns import spread
 
 from nmtdeep.config.load import load_recipe
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.data.corpus import RECIPE_FILE, DataDirectory
+from nmtdeep.data.corpus import DataDirectory
+from nmtdeep.data.index import RECIPE_FILE
 from nmtdeep.memory import keep_memory
 from nmtdeep.text.vocabulary import is_reserved
 
