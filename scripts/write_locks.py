@@ -25,6 +25,8 @@ ROOT = Path(__file__).resolve().parents[1]
 LOCKS = ROOT / "requirements"
 CONSTRAINTS = ROOT / "constraints.txt"
 OLDEST_PYTHON = "3.11"
+# Each has a lock of its own, for what it adds to that of development.
+EXTRAS = ("benchmark", "fuzz")
 TORCH = re.compile(r"torch|triton|nvidia-|cuda-")
 HEAD = "# Written by scripts/write_locks.py; do not edit.\n"
 
@@ -81,15 +83,17 @@ def cpu_build(version: str, wheels: Iterable[Path]) -> Locked:
 
 
 def main() -> None:
-    """Resolve twice, with and without the peers of the benchmarks, and write."""
+    """Resolve what all need and what each extra adds, and write."""
     parser = argparse.ArgumentParser(description="Write requirements/ and constraints.txt")
     parser.add_argument("--torch-cpu", nargs="+", type=Path, metavar="WHEEL", help="to be hashed")
     wheels = parser.parse_args().torch_cpu
-    everything, needed = resolve("development", "benchmark"), resolve("development")
+    everything, needed = resolve("development", *EXTRAS), resolve("development")
     by_name = {one.name: one for one in needed}
     write("development.txt", (one for one in needed if not one.of_torch))
     write("torch.txt", (one for one in needed if one.of_torch))
-    write("benchmark.txt", (one for one in everything if one.name not in by_name))
+    for extra in EXTRAS:
+        added = resolve("development", extra)
+        write(f"{extra}.txt", (one for one in added if one.name not in by_name))
     if wheels:
         write("torch-cpu.txt", [cpu_build(by_name["torch"].version, wheels)])
     pins = {f"{one.name}=={one.version}" for one in everything if one.name == "torch"}

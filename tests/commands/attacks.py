@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from time import perf_counter
-from typing import Any
 
 from commands.running import Commands, Finished, Interrupt, Later
 from commands.runs import contents, words
@@ -216,20 +214,17 @@ def attack_preprocessing(
     return attack.hits
 
 
-def files(directory: Path, *, partial: bool = True) -> dict[str, Any]:
-    """Every file of a data directory, data.json without what is measured by the clock.
+def files(directory: Path, *, partial: bool = True) -> dict[str, bytes]:
+    """Every file of a data directory.
 
     Args:
         partial: whether what is being made counts too.
     """
-    found: dict[str, Any] = {
+    return {
         path.relative_to(directory).as_posix(): path.read_bytes()
         for path in sorted(directory.rglob("*"))
         if path.is_file() and (partial or ".partial" not in path.parts)
     }
-    index = json.loads(found["data.json"])
-    del index["report"]["seconds"]
-    return found | {"data.json": index}
 
 
 def attack_translation(

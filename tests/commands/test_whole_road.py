@@ -161,7 +161,7 @@ def test_a_reader_that_leaves_early(folder, whole):
     command = [sys.executable, "-m", "nmtdeep", "translate", "-m", str(whole), "-i", "train.en"]
     with subprocess.Popen(
         [*command, "--format", "json", "--n-best", "4", "-q"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder, pipesize=4096,
     ) as process:  # fmt: skip
         assert process.stdout and process.stderr
         assert json.loads(process.stdout.readline())["line"] == 1
