@@ -36,7 +36,10 @@ def writer(output: str) -> Iterator[Write]:
         UserError: if the file cannot be written or the disk is full.
     """
     if output == "-":
-        yield partial(_put, sys.stdout)
+        # A buffer of its own: without one (PYTHONUNBUFFERED) Python drops the rest of a text of
+        # which a pipe took a part, and does not notice that the reader has left.
+        with open(sys.stdout.fileno(), "w", encoding="utf-8", newline="", closefd=False) as file:
+            yield partial(_put, file)
         return
     opened = gzip.open if output.endswith(".gz") else open
     with writable(output), opened(output, "wt", encoding="utf-8", newline="") as file:
