@@ -245,6 +245,12 @@ def test_output_directory_in_use(files):
     assert not (files / "data/text/bpe.codes").exists()
 
 
+def test_folders_that_an_interruption_left_empty_are_no_files(files):
+    (files / "left/text").mkdir(parents=True)
+    run(files, out="left")
+    assert (files / "left/data.json").is_file()
+
+
 def test_foreign_files_are_never_touched(files):
     (files / "home").mkdir()
     (files / "home/valid.en").write_text("mine")

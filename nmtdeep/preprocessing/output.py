@@ -24,8 +24,8 @@ def data_directory(out: Path, *, overwrite: bool) -> Iterator[Path]:
 
     data.json, written by `write_index`, moves last. If anything fails, OUT is as it was. A run that
     was killed leaves .partial, and if it was moving files already, no data.json; the next one
-    removes both their files. UserError if OUT holds a finished
-    data directory (and not `overwrite`), other files, or cannot be written to.
+    removes both their files. UserError if OUT holds a finished data directory (and not
+    `overwrite`), other files, or cannot be written to.
     """
     check_free(out, overwrite=overwrite)
     partial = out / PARTIAL
@@ -60,7 +60,7 @@ def check_free(out: Path, *, overwrite: bool) -> None:
                 f"{out} is a finished data directory: use it, choose another --out, or give "
                 "--overwrite"
             )
-    elif out.exists() and any(out.iterdir()) and not (out / PARTIAL).exists():
+    elif not (out / PARTIAL).exists() and any(not path.is_dir() for path in out.rglob("*")):
         raise UserError(
             f"{out} holds files that nmtdeep did not make: choose another --out, or empty it"
         )
