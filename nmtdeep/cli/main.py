@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import traceback
+from threading import Timer
 from types import FrameType
 from typing import Annotated
 
@@ -69,6 +70,7 @@ def main(
 def run() -> None:
     """Entry point: a `UserError` becomes one line on stderr and exit code 2."""
     signal.signal(signal.SIGTERM, _leave)
+    sys.unraisablehook = hear_again
     try:
         keep_memory()
         if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():
@@ -103,6 +105,15 @@ def run() -> None:
 def _leave(number: int, frame: FrameType | None) -> None:
     """As after Ctrl-C, what is half written is removed, and other processes are ended in order."""
     sys.exit(128 + number)
+
+
+def hear_again(unraisable: sys.UnraisableHookArgs) -> None:
+    """A signal that came where Python drops exceptions, in a destructor, comes once more."""
+    dropped = {SystemExit: signal.SIGTERM, KeyboardInterrupt: signal.SIGINT}
+    if unraisable.exc_type in dropped and not sys.is_finalizing():
+        Timer(0.01, os.kill, (os.getpid(), dropped[unraisable.exc_type])).start()
+    else:
+        sys.__unraisablehook__(unraisable)
 
 
 _CURES = {
