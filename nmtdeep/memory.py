@@ -41,8 +41,8 @@ def keep_memory() -> None:
 def available() -> int | None:
     """Bytes that this process could still take before the system ends it; None: nobody says.
 
-    What the system has and what the control group allows, on Linux. Memory that was freed here and
-    kept is given back first, so that it counts as free.
+    What the system has, and what the control group and `ulimit -v` allow, on Linux. Memory that was
+    freed here and kept is given back first, so that it counts as free.
     """
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
@@ -64,4 +64,10 @@ def available() -> int | None:
         except (OSError, ValueError, StopIteration):  # another version, or "max"
             continue
         free = min(free, room)
+    import resource  # which only Unix has
+
+    most = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if most != resource.RLIM_INFINITY:
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        free = min(free, most - pages * resource.getpagesize())
     return free

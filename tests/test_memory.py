@@ -53,3 +53,15 @@ def test_memory_is_cleared_once_and_used_again() -> None:
 def test_what_the_user_has_set_stays() -> None:
     kept = new_pages("keep", MALLOC_TRIM_THRESHOLD_="0", MALLOC_MMAP_THRESHOLD_="65536")
     assert kept > 5 * 8 * 24 * 2**20 // (2 * 2**20)  # each page or each huge page, every time
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="another system")
+def test_a_limit_on_this_process_is_what_is_available() -> None:
+    limited = (
+        "import resource; from nmtdeep.memory import available; most = 512 * 2**20; "
+        "resource.setrlimit(resource.RLIMIT_AS, (most, most)); print(available())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", limited], capture_output=True, text=True, check=True
+    )
+    assert 256 * 2**20 < int(done.stdout) < 512 * 2**20
