@@ -19,9 +19,10 @@ def keep_memory() -> None:
     A training step frees and asks for the same gigabyte again and again. By default glibc returns
     it to the system in between and Linux clears each page anew, a tenth of a step on a CPU. To be
     called before torch is imported, which reads its own switch once. What the user has set in the
-    environment stays; elsewhere than on Linux with glibc nothing happens.
+    environment stays; elsewhere than on Linux with glibc nothing happens, nor under a limit on
+    address space (`ulimit -v`), of which what is kept for one size is lost to others.
     """
-    if sys.platform != "linux":
+    if sys.platform != "linux" or _address_space_left() is not None:
         return
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
     try:
@@ -64,10 +65,15 @@ def available() -> int | None:
         except (OSError, ValueError, StopIteration):  # another version, or "max"
             continue
         free = min(free, room)
-    import resource  # which only Unix has
+    left = _address_space_left()
+    return free if left is None else min(free, left)
+
+
+def _address_space_left() -> int | None:
+    """Bytes under this process's limit on address space; None: there is no limit. Linux only."""
+    import resource  # which not every system has
 
     most = resource.getrlimit(resource.RLIMIT_AS)[0]
-    if most != resource.RLIM_INFINITY:
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-        free = min(free, most - pages * resource.getpagesize())
-    return free
+    if most == resource.RLIM_INFINITY:
+        return None
+    return most - int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()

@@ -82,6 +82,17 @@ def run() -> None:
             traceback.print_exc()
         typer.echo(f"nmtdeep: error: {error}", err=True)
         sys.exit(2)
+    except (MemoryError, RuntimeError) as error:
+        from nmtdeep.training.room import is_about_memory
+
+        if not is_about_memory(error):
+            raise
+        typer.echo(
+            "nmtdeep: error: memory ran out: free some, or give a smaller --max-tokens or beam, or "
+            "a smaller model",
+            err=True,
+        )
+        sys.exit(2)
     except KeyboardInterrupt:  # before typer has begun to listen
         sys.exit(128 + signal.SIGINT)
     except BrokenPipeError:

@@ -144,6 +144,7 @@ class RunDirectory:
                 checkpoint.point(self.path, name, target)
             else:
                 (self.path / name).unlink(missing_ok=True)
+        self.prune()
         return self.forget_after(progress.update)
 
     def drop_results(self) -> None:
