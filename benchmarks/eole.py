@@ -5,10 +5,11 @@
 
 ENV is a virtual environment with Eole (tried: 0.6.4) and the same torch. Its requirements and ours
 do not go together, so it cannot take part in benchmarks/training.py. Both train on the subwords of
-DIR, with its vocabulary, 256/1024, 6+6 layers, 4,096 padded tokens an update, Adam, smoothing 0.1, and dropout 0.1 where Eole drops: after the embedding, in and after the
-feed-forward network, after attention, not on attention weights. The two take turns, the first of a
-turn last in the next; each trains twice N updates, its log says how fast the second half was, and
-ratios are formed within a turn.
+DIR, with its vocabulary, 256/1024, 6+6 layers, 4,096 padded tokens an update, Adam, smoothing 0.1,
+and dropout 0.1 where Eole drops: after the embedding, in and after the feed-forward network, after
+attention, not on attention weights. The two take turns, the first of a turn last in the next; each
+trains twice N updates, its log says how fast the second half was, and ratios are formed within a
+turn.
 """
 
 import argparse
