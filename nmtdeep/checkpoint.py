@@ -249,6 +249,17 @@ def fill(model: Transformer, tensors: Mapping[str, Tensor], path: Path) -> None:
             parameter.copy_(tensors[name])
 
 
+def check_finite(model: Transformer, path: Path) -> None:
+    """Check what `path` has filled: an activation function may hide a NaN from all but answers.
+
+    Raises:
+        CheckpointError: naming the first parameter with a number that is not finite.
+    """
+    for name, parameter in model.named_parameters():
+        if not parameter.isfinite().all():
+            raise CheckpointError(f"{path}: not all of {name} are finite numbers: {_CURE}")
+
+
 def _misfit(path: Path, error: MisfitError) -> CheckpointError:
     return CheckpointError(
         f"{path} belongs to another model than the {CONFIG} beside it says ({error}): use it with "
@@ -286,6 +297,7 @@ def load(path: Path) -> Loaded:
     except MisfitError as error:
         raise _misfit(file, error) from error
     fill(model, tensors, file)
+    check_finite(model, file)
     return Loaded(directory, recipe, pipeline, model.eval(), state)
 
 

@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+import torch
+
 from nmtdeep import checkpoint
 from nmtdeep.config import Recipe, slots
 from nmtdeep.config.model import Model
@@ -15,6 +17,7 @@ from nmtdeep.errors import UserError
 from nmtdeep.model.build import build, initialise
 from nmtdeep.model.growth import LayerMap, carry_over, layer_maps
 from nmtdeep.training.run_directory import open_run
+from nmtdeep.training.size import check_size
 from nmtdeep.training.stages import restarted
 from nmtdeep.training.state import Progress
 
@@ -68,6 +71,7 @@ def grow(
         "source_types": len(old.pipeline.source.vocabulary),
         "target_types": len(old.pipeline.target.vocabulary),
     }
+    check_size(recipe.model, types["target_types"], torch.device("cpu"))
     model = build(recipe.model, **types)
     initialise(model, _without_sample(recipe.model), seed=recipe.training.seed)
     carry_over(old.model, model, **maps)

@@ -18,8 +18,10 @@ from safetensors.torch import load_file, save_file
 from nmtdeep import checkpoint, integrity
 from nmtdeep.errors import CheckpointError, UserError
 from nmtdeep.text.vocabulary import Vocabulary
+from nmtdeep.training.distributed import ALONE
 from nmtdeep.training.optimiser import make_optimiser
 from nmtdeep.training.state import Progress, optimiser_tensors, restore_optimiser
+from nmtdeep.training.trainee import Trainee
 
 
 @pytest.fixture
@@ -63,6 +65,20 @@ def test_a_model_comes_back_exactly(
     assert torch.equal(loaded.model(source, target), model(source, target))
     for name, value in model.named_parameters():
         assert torch.equal(loaded.model.get_parameter(name), value)
+
+
+@pytest.mark.parametrize("bad", ["nan", "inf"])
+def test_weights_that_are_no_finite_numbers_are_named(bad: str, copy: Path, tiny_run: Any) -> None:
+    file = checkpoint.locate(copy) / checkpoint.MODEL
+    tensors = load_file(file)
+    name = "decoder.layers.0.sublayers.2.sublayer.inner.bias"
+    tensors[name][1] = float(bad)  # before a ReLU, which makes 0 of a NaN on some kernels
+    save_file(tensors, file)
+    integrity.write_sums(file.parent)
+    with pytest.raises(CheckpointError, match=f"{name} are finite numbers: use another"):
+        checkpoint.load(copy)
+    with pytest.raises(CheckpointError, match=name):
+        Trainee(tiny_run.recipe, tiny_run.data, torch.device("cpu"), file.parent, ALONE)
 
 
 def test_a_shared_table_is_stored_once_and_shared_again(tiny_run: Any) -> None:

@@ -25,6 +25,7 @@ from nmtdeep.training.distributed import ALONE
 from nmtdeep.training.feed import upcoming
 from nmtdeep.training.optimiser import make_optimiser
 from nmtdeep.training.schedule import learning_rate
+from nmtdeep.training.size import check_size
 from nmtdeep.training.state import Progress
 from nmtdeep.training.trainee import fresh_model
 from nmtdeep.training.update import batch_loss, seed_for, train_update
@@ -137,6 +138,7 @@ def prepare(
             f"{data.path} has two vocabularies, but model.embeddings.sharing is all: give "
             "model.embeddings.sharing=decoder, or data with a shared vocabulary"
         )
+    check_size(recipe.model, types[1], device, kept=("weights", "gradients"))
     batches = sentences(data.corpus("train"), tokens=tokens, seed=recipe.training.seed)
     model = fresh_model(recipe, data).to(device)
     _train(model, recipe, data, updates)

@@ -135,14 +135,14 @@ def _dry_run(recipe: Any, data: Path, device: str, processes: int) -> None:
     from nmtdeep.data.corpus import DataDirectory
     from nmtdeep.decoding.settings import resolve_device
     from nmtdeep.model.build import build
-    from nmtdeep.training.size import check_size
+    from nmtdeep.training.size import check_training_size
     from nmtdeep.training.state import Progress
     from nmtdeep.training.summary import opening
     from nmtdeep.training.update import resolve_precision
 
     corpora = DataDirectory.open(data)
     place = resolve_device(device)
-    check_size(recipe, corpora, place, processes)
+    check_training_size(recipe, corpora, place, processes)
     with torch.device("meta"):
         model = build(
             at_stage(recipe, 0).model,

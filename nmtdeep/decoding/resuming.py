@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -100,10 +101,16 @@ def writer(output: str, begun: Begun) -> Iterator[streams.Write]:
     written anew.
 
     Raises:
-        UserError: if the file was made in another way, or cannot be written.
+        UserError: if the file was made in another way, cannot be written, or is being written.
     """
     path = Path(output)
     with streams.writable(output), path.open("r+b" if path.exists() else "w+b") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UserError(
+                f"another process goes on in {output}: wait for it, or choose another --output"
+            ) from error
         file.seek(begun.start)
         there = file.read()
         there = there[: there.rfind(b"\n") + 1]

@@ -86,26 +86,46 @@ def is_lost(result: UpdateResult, bad_before: int) -> bool:
     return too_small or (result.is_bad and bad_before + 1 >= PATIENCE)
 
 
-def diverged(
-    update: int,
-    result: UpdateResult,
-    model: Transformer,
-    again: Callable[[], None],
-    *,
-    recipe: Recipe,
-    history: History,
-    saved: str,
-    crew: Crew,
-    sharded: bool,
-) -> DivergenceError:
-    """What is wrong after `update`, of which the model still has the gradients.
+class Findings(NamedTuple):
+    """What a look at the model says after an update that went wrong.
+
+    Attributes:
+        where: the place at which numbers stop being finite, in words.
+        table: the worst layers.
+    """
+
+    where: str
+    table: str
+
+
+def examine(
+    model: Transformer, again: Callable[[], None], crew: Crew, *, sharded: bool
+) -> Findings:
+    """Look at the gradients that an update left, and at its forward pass once more.
 
     All processes must call this.
 
     Args:
         again: computes the loss of this process's batches once more, forward only.
-        saved: name of the newest checkpoint; empty if there is none.
         sharded: whether each process has a part of the gradients.
+    """
+    layers = _layers(model, crew, sharded=sharded)
+    return Findings(_first_forward(model, again, crew) or _first_backward(layers), _table(layers))
+
+
+def diverged(
+    update: int,
+    result: UpdateResult,
+    found: Findings,
+    *,
+    recipe: Recipe,
+    history: History,
+    saved: str,
+) -> DivergenceError:
+    """What is wrong after `update`, and what to try.
+
+    Args:
+        saved: name of the newest checkpoint; empty if there is none.
     """
     if result.scale:
         what = f"fp16's loss scale fell to {result.scale:.1e}"
@@ -115,13 +135,11 @@ def diverged(
             f"loss {loss:.3f} per token, gradient norm {result.gradient_norm:.3g}, not finite "
             f"{PATIENCE} times in a row"
         )
-    layers = _layers(model, crew, sharded=sharded)
-    where = _first_forward(model, again, crew) or _first_backward(layers)
     kept = f"{saved} is whole, and training goes on from there" if saved else "nothing is saved yet"
     return DivergenceError(
-        f"training diverged at update {update}: {what}; {history}; {where}; try in this order: "
-        f"{', '.join(cures(recipe))}; {kept}",
-        _table(layers),
+        f"training diverged at update {update}: {what}; {history}; {found.where}; try in this "
+        f"order: {', '.join(cures(recipe))}; {kept}",
+        found.table,
     )
 
 

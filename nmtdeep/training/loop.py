@@ -27,7 +27,7 @@ from nmtdeep.training.rehearsal import rehearse
 from nmtdeep.training.run_directory import RunDirectory, open_run
 from nmtdeep.training.sharding import check_sharding
 from nmtdeep.training.signals import noted_signals
-from nmtdeep.training.size import check_size
+from nmtdeep.training.size import check_training_size
 from nmtdeep.training.state import Progress
 from nmtdeep.training.summary import opening
 from nmtdeep.training.trainee import Trainee
@@ -115,7 +115,7 @@ def _lead(
     check_text(recipe, corpora)
     check_batches(recipe, corpora, processes)
     check_sharding(recipe, processes)
-    check_size(recipe, corpora, place, processes)
+    check_training_size(recipe, corpora, place, processes)
     with open_run(task.out, recipe, corpora.pipeline, overwrite=overwrite) as run:
         newest = run.newest()
         progress = Progress.of(newest) if newest else Progress()

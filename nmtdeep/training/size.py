@@ -12,8 +12,9 @@ from nmtdeep.config.slots import Relative
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import UserError
 
-# Weight, gradient and two moments, in 4 bytes each.
-BYTES = 16
+BYTES = 4
+# What an optimiser keeps of a matrix.
+MOMENTS = {"adam": ("first moments", "second moments"), "muon": ("momentum",)}
 # Square matrices of each sublayer, at least; a feed-forward sublayer has two of its own size.
 SQUARES = {"self_attention": 4, "cross_attention": 4, "merged_attention": 3}
 
@@ -38,22 +39,54 @@ def _layers(model: Model, stack: Stack, sublayers: tuple[str, ...]) -> int:
     return stack.depth * (squares + feed_forward + clipped)
 
 
-def check_size(recipe: Recipe, data: DataDirectory, device: torch.device, processes: int) -> None:
-    """Check that what Adam needs of the model alone is less than all the memory there is.
+def check_training_size(
+    recipe: Recipe, data: DataDirectory, device: torch.device, processes: int
+) -> None:
+    """Check that what a training keeps of the model alone is less than all the memory there is.
 
     Raises:
         UserError: naming both.
     """
-    parameters = least_parameters(recipe.model, len(data.pipeline.target.vocabulary))
-    shared = processes if recipe.training.sharding == "full" and device.type == "cuda" else 1
-    needed, there = parameters * BYTES // shared, _memory(device)
+    sharded = recipe.training.sharding == "full" and device.type == "cuda"
+    check_size(
+        recipe.model,
+        len(data.pipeline.target.vocabulary),
+        device,
+        kept=("weights", "gradients", *MOMENTS[recipe.training.optimiser.type]),
+        shards=processes if sharded else 1,
+        cure="" if device.type == "cpu" else ", or training.sharding=full and more processes",
+    )
+
+
+def check_size(
+    model: Model,
+    types: int,
+    device: torch.device,
+    *,
+    kept: tuple[str, ...] = ("weights",),
+    shards: int = 1,
+    cure: str = "",
+) -> None:
+    """Check that `kept`, one number of each parameter each, is less than all the memory there is.
+
+    Args:
+        types: of the target vocabulary.
+        shards: processes over which they are spread.
+        cure: besides a smaller model.
+
+    Raises:
+        UserError: naming both.
+    """
+    parameters = least_parameters(model, types)
+    needed, there = parameters * BYTES * len(kept) // shards, _memory(device)
     if needed > there:
         name = "this machine" if device.type == "cpu" else "the GPU"
-        cure = "" if device.type == "cpu" else ", or training.sharding=full and more processes"
+        *most, last = kept
+        what = f"{', '.join(most)} and {last}" if most else last
         raise UserError(
             f"a model of at least {parameters:,} parameters takes {needed / 1e9:,.0f} GB for "
-            f"weights, gradients and moments, and {name} has {there / 1e9:,.0f} GB: lower "
-            f"model.width, a depth or feed_forward{cure}"
+            f"{what}, and {name} has {there / 1e9:,.0f} GB: lower model.width, a depth or "
+            f"feed_forward{cure}"
         )
 
 

@@ -19,7 +19,7 @@ from nmtdeep.model.growth import carry_over, layer_maps
 from nmtdeep.model.initialisation import Sample
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.distributed import Crew, Order
-from nmtdeep.training.divergence import History, diverged, is_lost
+from nmtdeep.training.divergence import History, diverged, examine, is_lost
 from nmtdeep.training.loss import Loss
 from nmtdeep.training.optimiser import make_optimiser
 from nmtdeep.training.room import Room
@@ -70,6 +70,7 @@ class Trainee:
         if start:
             model_file = start / checkpoint.MODEL
             checkpoint.fill(self.model, checkpoint.read_tensors(model_file), model_file)
+            checkpoint.check_finite(self.model, model_file)
         # Processors of different kinds may have drawn and measured with other roundings.
         crew.share(list(checkpoint.weights(self.model).values()))
         for stack, frozen in (
@@ -161,16 +162,19 @@ class Trainee:
         )
         self.warning = self.history.add(update, result)
         if is_lost(result, progress.bad_updates):
+            found = examine(
+                self.model,
+                partial(self._look_again, share, update),
+                self.crew,
+                sharded=self.shards is not None,
+            )
             raise diverged(
                 update,
                 result,
-                self.model,
-                partial(self._look_again, share, update),
+                found,
                 recipe=self.recipe,
                 history=self.history,
                 saved=self.saved,
-                crew=self.crew,
-                sharded=self.shards is not None,
             )
         return result
 

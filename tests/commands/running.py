@@ -97,7 +97,7 @@ class Later:
     Attributes:
         seconds: after the command has begun.
         what: kill, term, int.
-        child: send it to the process that the command started last, if there is one.
+        child: send it to another process of the training, as soon as there is one.
     """
 
     seconds: float
@@ -112,10 +112,20 @@ class Later:
         if over.wait(self.seconds):
             return
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
-            if self.child:
-                children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-                pid = int(children[-1]) if len(children) > 1 else pid
-            os.kill(pid, getattr(signal, f"SIG{self.what.upper()}"))
+            while self.child and not (others := _spawned(pid)):
+                if over.wait(0.005):
+                    return
+            os.kill(others[-1] if self.child else pid, getattr(signal, f"SIG{self.what.upper()}"))
+
+
+def _spawned(pid: int) -> list[int]:
+    """Processes that multiprocessing started for this one, its tracker of resources left out."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [
+        int(child)
+        for child in children
+        if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()
+    ]
 
 
 def _child(

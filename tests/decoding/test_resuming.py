@@ -122,3 +122,15 @@ def test_pipes_and_packed_files_cannot_go_on(source: Path, tmp_path: Path) -> No
     ):
         with pytest.raises(UserError, match=said):
             begun(Path(given), Path(output))
+
+
+def test_two_commands_do_not_go_on_in_one_file(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with resuming.writer(str(out), Begun()) as write:
+        write("eins\n")
+        with (
+            pytest.raises(UserError, match="another process goes on in"),
+            resuming.writer(str(out), Begun(1, 0, 0)) as second,
+        ):
+            second("zwei\n")
+    assert out.read_text() == "eins\n"

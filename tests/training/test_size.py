@@ -11,7 +11,7 @@ import torch
 from nmtdeep.config import Recipe
 from nmtdeep.errors import UserError
 from nmtdeep.model.build import build
-from nmtdeep.training.size import check_size, least_parameters
+from nmtdeep.training.size import check_size, check_training_size, least_parameters
 from tests.model.choices import COMBINATIONS, label
 
 
@@ -48,9 +48,27 @@ def test_a_model_for_no_machine_is_refused_at_once(model):
     recipe = Recipe.model_validate({"model": model})
     start = time.perf_counter()
     with pytest.raises(UserError, match=r"takes [\d,]+ GB .* this machine has \d.*: lower model"):
-        check_size(recipe, data(100), torch.device("cpu"), 1)
+        check_training_size(recipe, data(100), torch.device("cpu"), 1)
     assert time.perf_counter() - start < 1
 
 
 def test_an_ordinary_model_is_let_through():
-    check_size(Recipe(), data(37_000), torch.device("cpu"), 1)
+    check_training_size(Recipe(), data(37_000), torch.device("cpu"), 1)
+
+
+def test_muon_keeps_one_moment_where_adam_keeps_two(monkeypatch):
+    kept = 63e6 * 4  # bytes of the weights of Vaswani et al.'s base, about
+    for optimiser, enough in (("adam", 4), ("muon", 3)):
+        recipe = Recipe.model_validate({"training": {"optimiser": optimiser}})
+        monkeypatch.setattr("nmtdeep.training.size._memory", lambda _, n=enough: n * kept)
+        check_training_size(recipe, data(37_000), torch.device("cpu"), 1)
+        monkeypatch.setattr("nmtdeep.training.size._memory", lambda _, n=enough: (n - 0.1) * kept)
+        with pytest.raises(UserError, match="moment"):
+            check_training_size(recipe, data(37_000), torch.device("cpu"), 1)
+
+
+def test_weights_alone_take_a_quarter_of_a_training(monkeypatch):
+    monkeypatch.setattr("nmtdeep.training.size._memory", lambda _: 63e6 * 4)
+    check_size(Recipe().model, 37_000, torch.device("cpu"))
+    with pytest.raises(UserError, match="for weights, and this machine has 0 GB"):
+        check_size(Recipe().model, 38_000, torch.device("cpu"))
