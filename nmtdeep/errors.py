@@ -43,12 +43,12 @@ class DivergenceError(UserError):
 
     Args:
         message: one line.
-        layers: a table of the layers that are worst, for the log.
+        report: lines for the log: the state before, the layers that are worst, all that may help.
     """
 
-    def __init__(self, message: str, layers: str = "") -> None:
+    def __init__(self, message: str, report: str = "") -> None:
         super().__init__(message)
-        self.layers = layers
+        self.report = report
 
 
 class NoRoomError(UserError):

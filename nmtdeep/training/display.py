@@ -151,8 +151,8 @@ class Display:
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
-        if isinstance(error, DivergenceError) and error.layers:
-            self.say(error.layers)
+        if isinstance(error, DivergenceError) and error.report:
+            self.say(error.report)
         if isinstance(error, UserError):  # the screen gets it from the command
             self._log.write(f"{error}\n")
         self._log.close()

@@ -68,10 +68,10 @@ class History:
 
     def __str__(self) -> str:
         if not self.losses:
-            return "no update before it had finite numbers"
+            return "before: no update with finite numbers"
         last = ", ".join(f"{norm:.3g}" for norm in list(self.norms)[-3:])
         return (
-            f"before it nll {median(self.losses):.3f} and gradient norm {median(self.norms):.3g} "
+            f"before: nll {median(self.losses):.3f} and gradient norm {median(self.norms):.3g} "
             f"(medians of {len(self.losses)} updates), the last norms {last}"
         )
 
@@ -136,10 +136,12 @@ def diverged(
             f"{PATIENCE} times in a row"
         )
     kept = f"{saved} is whole, and training goes on from there" if saved else "nothing is saved yet"
+    first, *others = cures(recipe)
+    report = [str(history), found.table, "what may help, most promising first:"]
+    report += [f"{number}. {cure}" for number, cure in enumerate([first, *others], start=1)]
     return DivergenceError(
-        f"training diverged at update {update}: {what}; {history}; {found.where}; try in this "
-        f"order: {', '.join(cures(recipe))}; {kept}",
-        found.table,
+        f"training diverged at update {update}: {what}; {found.where}; {kept}; try {first}",
+        "\n".join(report),
     )
 
 

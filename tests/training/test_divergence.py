@@ -81,11 +81,15 @@ def test_weights_gone_wrong_are_named_by_layer(
     said = str(caught.value)
     assert said.startswith("training diverged at update 9: loss nan per token")
     assert f"{place} ({kind}) is the first whose output is not finite" in said
-    assert "no update before it had finite numbers" in said and "nothing is saved yet" in said
-    assert "try in this order: --lr 0.005, half of what it is" in said
-    assert caught.value.layers.splitlines()[0].split() == [
-        "layer", "gradient", "norm", "not", "finite", "weight", "norm"
-    ]  # fmt: skip
+    assert said.endswith("nothing is saved yet; try --lr 0.005, half of what it is")
+    before_it, heads, *_ = report = caught.value.report.splitlines()
+    assert before_it == "before: no update with finite numbers"
+    assert heads.split() == ["layer", "gradient", "norm", "not", "finite", "weight", "norm"]
+    assert report[-3:] == [
+        "1. --lr 0.005, half of what it is",
+        "2. training.schedule.warmup_updates=4, twice as many",
+        "3. training.clip_norm=1",
+    ]
     torch.testing.assert_close(weights(trainee), before, rtol=0, atol=0, equal_nan=True)
 
 
@@ -109,9 +113,10 @@ def test_gradients_gone_wrong_are_named_by_layer(tiny_run: Any) -> None:
     said = str(caught.value)
     assert "update 26" in said and "gradient norm inf" in said
     assert "forward all is finite, but 1 layers have gradients that are not: decoder.lay" in said
-    assert "(medians of 3 updates)" in said
     assert "checkpoint_20 is whole" in said
-    worst = caught.value.layers.splitlines()[1].split()
+    known, _, row, *_ = caught.value.report.splitlines()
+    assert "(medians of 3 updates)" in known
+    worst = row.split()
     # One vector of the layer's parameters: its share of all the numbers in the layer.
     layer = trainee.model.get_submodule("decoder.layers.0")
     share = 16 / sum(one.numel() for one in layer.parameters())
