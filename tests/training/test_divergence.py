@@ -165,6 +165,38 @@ def test_a_loss_scale_that_collapses_is_named(tiny_run: Any) -> None:
         run(trainee, shares(tiny_run.data), Progress())
 
 
+@pytest.fixture
+def fp16(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Real fp16: too slow on a CPU to be offered there, but torch can."""
+    monkeypatch.setattr("nmtdeep.training.trainee.resolve_precision", lambda *_: torch.float16)
+
+
+def test_gradients_beyond_fp16_halve_the_scale_until_they_fit(tiny_run: Any, fp16: None) -> None:
+    trainee = Trainee(recipe_of(tiny_run), tiny_run.data, CPU, None, ALONE)
+    trainee.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**33)
+    start, share = weights(trainee), shares(tiny_run.data)[0]
+    seen = [trainee.train(share, Progress())]
+    while seen[-1].skipped:
+        assert all(map(torch.equal, weights(trainee), start)) and not seen[-1].is_bad
+        seen.append(trainee.train(share, Progress()))
+    assert len(seen) > 3 and seen[-1].scale == 2.0**33 / 2 ** (len(seen) - 1)
+    exact = Trainee(recipe_of(tiny_run), tiny_run.data, CPU, None, ALONE)
+    exact.dtype = torch.float32
+    right = exact.train(share, Progress())
+    assert seen[-1].loss == pytest.approx(right.loss, rel=2e-3)
+    assert seen[-1].gradient_norm == pytest.approx(right.gradient_norm, rel=2e-2)
+
+
+def test_outputs_beyond_fp16_are_named_by_layer(tiny_run: Any, fp16: None) -> None:
+    trainee = Trainee(recipe_of(tiny_run), tiny_run.data, CPU, None, ALONE)
+    outer = trainee.model.get_submodule("encoder.layers.1.sublayers.1.sublayer.outer")
+    with torch.no_grad():
+        outer.bias.fill_(7e4)  # fp32 and bf16 hold it, fp16 ends at 65,504
+    name = r"encoder\.layers\.1\.sublayers\.1 \(FeedForward\) is the first whose output is not"
+    with pytest.raises(DivergenceError, match=rf"loss scale fell to 4\.9e-04; .*{name}"):
+        run(trainee, shares(tiny_run.data) * 5, Progress())
+
+
 def go_wrong(crew: Crew, recipes: list[Recipe], data: Path) -> list[str]:
     """Only what the second process computes is wrong; what this one says of it."""
     return [_wrong(crew, recipe, data) for recipe in recipes]
