@@ -69,7 +69,10 @@ def fuzz(target: str, *options: str) -> None:
 
     with atheris.instrument_imports(include=INSTRUMENTED):
         from targets import TARGETS
-    TARGETS[target](b"")  # what is made once takes longer than libFuzzer waits for an input
+
+        # What is imported late is instrumented too, and what is made once takes longer than
+        # libFuzzer waits for an input.
+        TARGETS[target](b"")
     atheris.Setup(["fuzz", *options], TARGETS[target], enable_python_coverage=True)
     atheris.Fuzz()
 
