@@ -53,6 +53,7 @@ def main() -> int:
         "-timeout=30",
         "-rss_limit_mb=4096",
         "-print_final_stats=1",
+        "-keep_seed=1",  # also where a library in another language hides what a seed reaches
         *more,
         str(corpus),
         str(SEEDS / given.target),
