@@ -19,6 +19,7 @@ from nmtdeep.errors import DataError
 MOST_TIMES_LARGER = 100
 SLACK = 1 << 26
 CHUNK = 1 << 20
+_CURE = "delete it and run the same command again"
 _DAMAGE = (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile)
 
 
@@ -31,8 +32,8 @@ def unpack(archive: Path, wanted: Mapping[str | None, Path]) -> None:
             archive's order. Members that end in `.gz` are unpacked.
 
     Raises:
-        DataError: if a member is missing, twice there or no plain file, if the archive is damaged,
-            or unpacks to more than a hundred times its size.
+        DataError: if a member is missing, empty, twice there or no plain file, if the archive is
+            damaged, or unpacks to more than a hundred times its size.
     """
     budget = _Budget(archive)
     for target in wanted.values():
@@ -45,9 +46,10 @@ def unpack(archive: Path, wanted: Mapping[str | None, Path]) -> None:
         else:
             _from_tar(archive, {str(name): path for name, path in wanted.items()}, budget)
     except _DAMAGE as error:
-        raise DataError(
-            f"{archive}: not a sound archive ({error}): delete it and run the same command again"
-        ) from None
+        raise DataError(f"{archive}: not a sound archive ({error}): {_CURE}") from None
+    for name, target in wanted.items():
+        if not target.stat().st_size:
+            raise DataError(f"{archive}: {name or 'the text'} is empty in it: {_CURE}")
 
 
 def _from_tar(archive: Path, wanted: Mapping[str, Path], budget: _Budget) -> None:
