@@ -17,12 +17,15 @@ from nmtdeep.errors import UserError
 from nmtdeep.text.tokenisation import Moses
 
 CHINESE = "zh"
-# Han with its extensions, bopomofo, and CJK and full-width forms of punctuation, digits, letters.
+# Middle dot, dash, quotation marks and ellipsis as Chinese writes them; Han with its extensions,
+# bopomofo, and CJK and full-width forms of punctuation, digits and letters.
 _CHINESE = (
+    "\u00b7\u2014\u2018\u2019\u201c\u201d\u2026"
     "\u2e80-\u2fdf\u3000-\u303f\u3100-\u312f\u31a0-\u31ef\u3400-\u4dbf\u4e00-\u9fff"
     "\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef\U00020000-\U0003ffff"
 )
-_RUNS = re.compile(f"[{_CHINESE}]+|[^{_CHINESE}]+")
+# jieba's time for a run of words that it does not know grows with the square of its length.
+_RUNS = re.compile(f"[{_CHINESE}]{{1,500}}|[^{_CHINESE}]+")
 _IS_CHINESE = re.compile(f"[{_CHINESE}]")
 
 
