@@ -71,7 +71,7 @@ def fetch(
         progress=Progress("none" if quiet else "auto"),
         say=(lambda _: None) if quiet else lambda line: typer.echo(line, err=True),
     )
-    if dry_run or not quiet:
+    if dry_run or not (quiet or job.done()):
         _show_plan(job)
     if dry_run:
         typer.echo("nothing was fetched")
@@ -97,6 +97,9 @@ def _show_made(made: list[Made]) -> None:
     for one in made:
         typer.echo(f"{one.name}: {one.pairs:,} pairs")
         if one.expected not in (None, one.pairs):
-            typer.echo(f"  {one.expected:,} were expected: the publisher may have changed it")
+            typer.echo(
+                f"  others report {one.expected:,}: the data or a tool has another version, or a "
+                "file is not what it should be"
+            )
         for reason, count in sorted(one.dropped.items()):
             typer.echo(f"  {count:,} left out: {reason}")

@@ -30,6 +30,8 @@ RECORD = "fetch.json"
 DOWNLOADS = "downloads"
 _PARTIAL, _UNPACKED = ".partial", ".unpacked"
 _CHUNK = 2000
+# Steps that are worth more processes than this one.
+_SLOW = frozenset({"normalise", "tokenise", "tokenise_hyphens", "truecase"})
 
 
 @dataclass
@@ -73,7 +75,7 @@ class Fetch:
             UserError: if something cannot be downloaded, or `out` holds another corpus.
             DataError: if an archive is not what it should be.
         """
-        done = self._done()
+        done = self.done()
         if done is not None:
             self.say(f"{self.out}: {self.name} is there already: nothing to do")
             return done
@@ -110,7 +112,12 @@ class Fetch:
         data = f"data-{command.recipe.partition('/')[0]}" if several else "data"
         return [*words, "--out", str(self.out / data)]
 
-    def _done(self) -> list[Made] | None:
+    def done(self) -> list[Made] | None:
+        """What an earlier run made, if it came to its end.
+
+        Raises:
+            UserError: if `out` holds another corpus, or not all of this one.
+        """
         path = self.out / RECORD
         if not path.exists():
             return None
@@ -184,9 +191,10 @@ class Fetch:
                 for one in [name, *([held.name] if held else [])]
             }
             advance = stack.enter_context(self.progress.step(f"prepare {name}", output.pairs or 0))
+            workers = self.workers if _SLOW & set(output.steps) else 1
             kept = 0
             for result in ordered_map(
-                prepare, chunks(_read(output, unpacked), _CHUNK), workers=self.workers
+                prepare, chunks(_read(output, unpacked), _CHUNK), workers=workers
             ):
                 dropped += result.dropped
                 for pair in result.pairs:

@@ -8,6 +8,7 @@ back as it was, and between a Han character and its neighbour no space is ever m
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import groupby
@@ -69,7 +70,9 @@ def _load_jieba() -> Any:
     UserError if the package is not installed.
     """
     try:
-        from jieba import Tokenizer
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # jieba's own, about the age of its code
+            from jieba import Tokenizer
     except ImportError:
         raise UserError(
             'Chinese words need jieba, which is not installed: pip install "nmtdeep[chinese]"'
