@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmtdeep.cli.choices import Verbose
+from nmtdeep.errors import UserError
 
 if TYPE_CHECKING:
     from nmtdeep.fetching.procedure import Fetch, Made
@@ -36,8 +37,6 @@ def fetch(
         Path | None,
         typer.Option(
             "--from",
-            exists=True,
-            file_okay=False,
             help="Folder with archives that were downloaded by hand, named as --dry-run says.",
         ),
     ] = None,
@@ -60,6 +59,8 @@ def fetch(
     from nmtdeep.fetching.table import load_table
     from nmtdeep.preprocessing.progress import Progress
 
+    if folder is not None and not folder.is_dir():
+        raise UserError(f"{folder} is no folder: give one with the archives (--from)")
     table = load_table()
     job = Fetch(
         corpus.value,

@@ -16,7 +16,7 @@ from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
-from urllib.request import Request, urlopen
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from nmtdeep import __version__
 from nmtdeep.errors import UserError
@@ -39,6 +39,17 @@ class Patience:
 
 class RefusedError(Exception):
     """An address does not give the file; the message says why."""
+
+
+class WebOnly(HTTPRedirectHandler):
+    """Follows redirects to the web only, and from https to https only."""
+
+    def redirect_request(self, req: Request, *others: Any) -> Request | None:
+        """As urllib's; the last of `others` is the new address."""
+        scheme, new = req.type, str(others[-1])
+        if not new.startswith(("https://",) if scheme == "https" else ("https://", "http://")):
+            raise RefusedError(f"sent on to {new}, which is not safe")
+        return super().redirect_request(req, *others)
 
 
 def download(
@@ -99,7 +110,8 @@ def _continue(url: str, part: Path, progress: Progress, timeout: float) -> bool:
         if note["validator"]:
             headers["If-Range"] = note["validator"]
     try:
-        response = urlopen(Request(url, headers=headers), timeout=timeout)
+        opener = build_opener(WebOnly())
+        response = opener.open(Request(url, headers=headers), timeout=timeout)
     except HTTPError as error:
         if error.code == 416:  # the file is shorter now than what we have of it
             _forget(part)

@@ -8,13 +8,15 @@ import signal
 import subprocess
 import sys
 import time
+from email.message import Message
 from pathlib import Path
+from urllib.request import Request
 
 import pytest
 
 from fetching.server import Server
 from nmtdeep.errors import UserError
-from nmtdeep.fetching.download import Patience, download
+from nmtdeep.fetching.download import Patience, RefusedError, WebOnly, download
 from nmtdeep.preprocessing.progress import Progress
 
 BODY = random.Random(1).randbytes(300_000)
@@ -156,13 +158,25 @@ def test_redirects_are_followed_and_loops_are_left(server: Server, path: Path) -
         get(path.with_name("b"), server.url("old"))
 
 
-def test_a_redirect_to_a_file_of_this_machine_is_refused(server: Server, path: Path) -> None:
+@pytest.mark.parametrize("scheme", ["file", "ftp"])
+def test_a_redirect_to_anything_but_the_web_is_refused(
+    server: Server, path: Path, scheme: str
+) -> None:
     secret = path.with_name("secret")
     secret.write_text("mine")
-    server.faults["old"] = [("to", secret.as_uri())]
-    with pytest.raises(UserError, match="old"):
+    server.faults["old"] = [("to", f"{scheme}://127.0.0.1{secret}")]
+    with pytest.raises(UserError, match=f"302|sent on to {scheme}:"):
         get(path, server.url("old"))
     assert not path.exists()
+
+
+def test_a_redirect_from_https_stays_there() -> None:
+    request = Request("https://a/x")
+    followed = WebOnly().redirect_request(request, None, 302, "", Message(), "https://b/x")
+    assert followed is not None
+    assert followed.full_url == "https://b/x"
+    with pytest.raises(RefusedError, match="http://b/x"):
+        WebOnly().redirect_request(request, None, 302, "", Message(), "http://b/x")
 
 
 def test_a_page_for_a_browser_is_no_archive(server: Server, path: Path) -> None:

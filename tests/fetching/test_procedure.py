@@ -259,6 +259,14 @@ def test_archives_at_hand_are_taken_and_the_rest_is_downloaded(
     assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == before
 
 
+def test_a_folder_that_is_none_is_named(tmp_path: Path) -> None:
+    result = run(
+        "fetch", "multi30k-en-de", "-o", str(tmp_path / "o"), "--from", str(tmp_path / "x")
+    )
+    assert isinstance(result.exception, UserError)
+    assert "x is no folder" in str(result.exception)
+
+
 def test_the_record_says_what_was_read(server: Server, tmp_path: Path) -> None:
     files = small_files("multi30k-en-de")
     job(server, "multi30k-en-de", tmp_path, files).run()
