@@ -78,8 +78,8 @@ def test_columns_of_a_table_are_picked_in_either_order(tmp_path: Path) -> None:
 
 
 def test_a_line_of_text_ends_at_a_newline_and_nowhere_else(tmp_path: Path) -> None:
-    path = write(tmp_path, "a", "a\u2028b\x0bc\rd\x85\r\n\nlast".encode())
-    assert [one for one, _ in read("text", path, path)] == ["a\u2028b\x0bc\rd\x85", "", "last"]
+    path = write(tmp_path, "a", "a\u2028b\x0bc\rd\x85\r\n\n \tlast ".encode())
+    assert [one for one, _ in read("text", path, path)] == ["a\u2028b\x0bc\rd\x85", "", " \tlast "]
 
 
 @pytest.mark.parametrize("longer", [0, 1])
