@@ -33,6 +33,7 @@ FLOORS = {
     "nmtdeep.decoding": 4,
     "nmtdeep.checkpoint": 4,
     "nmtdeep.averaging": 4,
+    "nmtdeep.fetching": 4,
     "nmtdeep.growing": 4,
     "nmtdeep.preprocessing": 4,
     "nmtdeep.scoring": 4,

@@ -21,6 +21,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 LOCKS = ROOT / "requirements"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS = PROJECT["optional-dependencies"]
 CUDA = re.compile(r"triton|nvidia-|cuda-")
 
 
@@ -76,7 +77,7 @@ def test_the_package_imports_what_it_declares_and_nothing_else() -> None:
     owners = packages_distributions()
     foreign = found - set(sys.stdlib_module_names) - {"nmtdeep"}
     assert {normal(owner) for name in foreign for owner in owners[name]} == names(
-        PROJECT["dependencies"] + PROJECT["optional-dependencies"]["pictures"]
+        [*PROJECT["dependencies"], *EXTRAS["pictures"], *EXTRAS["chinese"]]
     )
 
 

@@ -19,6 +19,7 @@ from nmtdeep.cli import (
     analyze,
     average,
     demo,
+    fetch,
     grow,
     preprocess,
     recipes,
@@ -38,6 +39,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("fetch", no_args_is_help=True)(fetch.fetch)
 app.command("preprocess", no_args_is_help=True)(preprocess.preprocess)
 app.command("train", no_args_is_help=True, context_settings={"allow_interspersed_args": True})(
     train.train

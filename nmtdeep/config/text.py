@@ -83,6 +83,9 @@ class Text(Section):
     normalise: bool = Field(True, description="normalise punctuation as Moses does")
     lowercase: bool = Field(False, description="lower-case both languages")
     aggressive_hyphens: bool = Field(False, description="split hyphens, as Moses' tokenizer -a")
+    chinese: Literal["moses", "jieba"] = Field(
+        "moses", description="what splits Chinese (zh) into words; jieba needs the extra chinese"
+    )
     bpe: Bpe = Field(JointBpe(), description="subword segmentation")
     vocabulary: Vocabulary = Vocabulary()
     clean: Clean = Clean()

@@ -10,10 +10,18 @@ from datetime import timedelta
 from typing import Literal
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.filesize import decimal
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.progress import Progress as Bar
 
 Advance = Callable[[int], None]
+Unit = Literal["things", "bytes"]
 SECONDS_BETWEEN_LINES = 10.0
 
 
@@ -26,25 +34,28 @@ class Progress:
         self._console = Console(stderr=True)
 
     @contextmanager
-    def step(self, name: str, total: int) -> Iterator[Advance]:
-        """A step of `total` lines or merges; call what it gives with each number done."""
+    def step(self, name: str, total: int, *, unit: Unit = "things") -> Iterator[Advance]:
+        """A step of `total` lines, merges or bytes; call what it gives with each number done.
+
+        A total of 0 is one that nobody knows.
+        """
         start = time.perf_counter()
         if self.style == "none":
             yield lambda _: None
         elif self._console.is_terminal:
-            with self._bar() as bar:
-                task = bar.add_task(name, total=total)
+            with self._bar(unit) as bar:
+                task = bar.add_task(name, total=total or None)
                 yield lambda done: bar.advance(task, done)
         else:
-            yield _PlainLines(name, total).advance
+            yield _PlainLines(name, total, unit).advance
         taken = time.perf_counter() - start
         self.seconds[name] = self.seconds.get(name, 0.0) + taken
 
-    def _bar(self) -> Bar:
+    def _bar(self, unit: Unit) -> Bar:
         return Bar(
             TextColumn("{task.description:<24}"),
             BarColumn(),
-            MofNCompleteColumn(),
+            DownloadColumn() if unit == "bytes" else MofNCompleteColumn(),
             TimeRemainingColumn(elapsed_when_finished=True),
             console=self._console,
         )
@@ -53,9 +64,10 @@ class Progress:
 class _PlainLines:
     """`tokenise train: 40,000/164,700 (24 %), eta 0:00:31`, at most every ten seconds."""
 
-    def __init__(self, name: str, total: int) -> None:
+    def __init__(self, name: str, total: int, unit: Unit) -> None:
         self.name = name
         self.total = total
+        self.shown = decimal if unit == "bytes" else "{:,}".format
         self.done = 0
         self.start = self.told = time.perf_counter()
 
@@ -65,10 +77,11 @@ class _PlainLines:
         if now - self.told < SECONDS_BETWEEN_LINES:
             return
         self.told = now
-        left = (now - self.start) / max(self.done, 1) * max(self.total - self.done, 0)
-        print(
-            f"{self.name}: {self.done:,}/{self.total:,} ({100 * self.done // max(self.total, 1)} "
-            f"%), eta {timedelta(seconds=round(left))}",
-            file=sys.stderr,
-            flush=True,
-        )
+        line = f"{self.name}: {self.shown(self.done)}"
+        if self.total:
+            left = (now - self.start) / max(self.done, 1) * max(self.total - self.done, 0)
+            line += (
+                f"/{self.shown(self.total)} ({100 * self.done // self.total} %), eta "
+                f"{timedelta(seconds=round(left))}"
+            )
+        print(line, file=sys.stderr, flush=True)

@@ -16,6 +16,7 @@ from nmtdeep.config.text import NoBpe, Text
 from nmtdeep.config.yaml_source import read_file
 from nmtdeep.errors import ConfigError, DataError, UserError
 from nmtdeep.text.bpe import Bpe, join, load_merges
+from nmtdeep.text.chinese import CHINESE, Jieba, jieba
 from nmtdeep.text.files import read_lines
 from nmtdeep.text.tokenisation import Moses, moses
 from nmtdeep.text.vocabulary import EOS, Vocabulary
@@ -34,17 +35,19 @@ def surface(line: str, config: Text, language: str, form: Form) -> str:
     if config.lowercase:
         line = line.lower()
     if config.normalise and form == "raw":
-        line = _moses(config, language).normalise(line)
+        line = _tokeniser(config, language).normalise(line)
     return line
 
 
 def words_of(line: str, config: Text, language: str, form: Form) -> list[str]:
     """Words of a raw line, or what stands between white space in a tokenised or BPE-split one."""
     line = surface(line, config, language, form)
-    return _moses(config, language).tokenise(line) if form == "raw" else line.split()
+    return _tokeniser(config, language).tokenise(line) if form == "raw" else line.split()
 
 
-def _moses(config: Text, language: str) -> Moses:
+def _tokeniser(config: Text, language: str) -> Moses | Jieba:
+    if language == CHINESE and config.chinese == "jieba":
+        return jieba(aggressive_hyphens=config.aggressive_hyphens)
     return moses(language, aggressive_hyphens=config.aggressive_hyphens)
 
 
@@ -81,7 +84,7 @@ class Side:
         words = join(tokens) if self.bpe or self.config.input == "bpe" else list(tokens)
         if form == "tokenised":
             return " ".join(words)
-        return _moses(self.config, self.language).detokenise(words)
+        return _tokeniser(self.config, self.language).detokenise(words)
 
     def reference(self, line: str) -> str:
         """A line of the data in the spelling `join` gives, to score translations against.
@@ -145,6 +148,8 @@ class TextPipeline:
     def contents(self) -> dict[str, str]:
         """Every file of the saved pipeline: name and content."""
         dump = self.config.model_dump(mode="json")
+        if dump["chinese"] == "moses":
+            del dump["chinese"]  # so that pipelines from before that key keep their fingerprint
         files = {CONFIG_FILE: yaml.safe_dump(dump, sort_keys=False, allow_unicode=True)}
         for side, name in zip((self.source, self.target), _bpe_names(self.config), strict=True):
             if side.bpe is not None:

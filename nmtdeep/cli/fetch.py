@@ -1,0 +1,106 @@
+"""`nmtdeep fetch`: public corpora, ready for `nmtdeep preprocess`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nmtdeep.cli.choices import Verbose
+from nmtdeep.errors import UserError
+
+if TYPE_CHECKING:
+    from nmtdeep.fetching.procedure import Fetch, Made
+
+
+class Corpus(StrEnum):
+    """The corpora of the recipes."""
+
+    WMT14_EN_DE = "wmt14-en-de"
+    WMT16_EN_DE_GOOGLE = "wmt16-en-de-google"
+    WMT14_EN_FR = "wmt14-en-fr"
+    WMT15_CS_EN = "wmt15-cs-en"
+    WMT18_EN_FI = "wmt18-en-fi"
+    WMT18_ZH_EN = "wmt18-zh-en"
+    IWSLT14_DE_EN = "iwslt14-de-en"
+    MULTI30K_EN_DE = "multi30k-en-de"
+
+
+def fetch(
+    corpus: Annotated[
+        Corpus, typer.Argument(metavar="CORPUS", help=f"One of {', '.join(Corpus)}.")
+    ],
+    out: Annotated[Path, typer.Option("-o", "--output", help="Folder that gets it.")],
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            help="Folder with archives that were downloaded by hand, named as --dry-run says.",
+        ),
+    ] = None,
+    workers: Annotated[
+        int, typer.Option(min=0, help="Processes; 0: one per core.", show_default="cores")
+    ] = 0,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show addresses, names and licences; fetch nothing.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress, no tables.")] = False,
+    verbose: Verbose = False,
+) -> None:
+    """Download a public corpus and prepare it as the papers did.
+
+    Run it again after an interruption: it goes on where it stopped. It ends with the command that
+    makes a data directory of it.
+    """
+    from nmtdeep.data.parallel import cores
+    from nmtdeep.fetching.procedure import Fetch
+    from nmtdeep.fetching.table import load_table
+    from nmtdeep.preprocessing.progress import Progress
+
+    if folder is not None and not folder.is_dir():
+        raise UserError(f"{folder} is no folder: give one with the archives (--from)")
+    table = load_table()
+    job = Fetch(
+        corpus.value,
+        table.datasets[corpus.value],
+        table.sources,
+        out,
+        folder,
+        workers=workers or cores(),
+        progress=Progress("none" if quiet else "auto"),
+        say=(lambda _: None) if quiet else lambda line: typer.echo(line, err=True),
+    )
+    if dry_run or not (quiet or job.done()):
+        _show_plan(job)
+    if dry_run:
+        typer.echo("nothing was fetched")
+        return
+    made = job.run()
+    if not quiet:
+        _show_made(made)
+    typer.echo("next:")
+    for line in job.commands():
+        typer.echo(f"  {line}")
+
+
+def _show_plan(job: Fetch) -> None:
+    typer.echo(f"{job.name}: {job.dataset.description}")
+    for name in job.dataset.sources:
+        source = job.sources[name]
+        typer.echo(f"  {source.file}: {source.licence}")
+        for url in source.urls:
+            typer.echo(f"    {url}")
+
+
+def _show_made(made: list[Made]) -> None:
+    for one in made:
+        typer.echo(f"{one.name}: {one.pairs:,} pairs")
+        if one.expected not in (None, one.pairs):
+            typer.echo(
+                f"  others report {one.expected:,}: the data or a tool has another version, or a "
+                "file is not what it should be"
+            )
+        for reason, count in sorted(one.dropped.items()):
+            typer.echo(f"  {count:,} left out: {reason}")

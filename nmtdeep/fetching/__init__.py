@@ -1,0 +1,1 @@
+"""Public corpora: downloaded, unpacked and prepared as the papers did."""

@@ -1,0 +1,89 @@
+"""Words of Chinese text by jieba, and text of words.
+
+Han characters and the punctuation of Chinese are jieba's; everything else, such as an English name
+or a number in digits, is split and closed again by Moses. So a Chinese line without spaces comes
+back as it was, and between a Han character and its neighbour no space is ever made.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import groupby
+from typing import Any
+
+from nmtdeep.errors import UserError
+from nmtdeep.text.tokenisation import Moses
+
+CHINESE = "zh"
+# Middle dot, dash, quotation marks and ellipsis as Chinese writes them; Han with its extensions,
+# bopomofo, and CJK and full-width forms of punctuation, digits and letters.
+_CHINESE = (
+    "\u00b7\u2014\u2018\u2019\u201c\u201d\u2026"
+    "\u2e80-\u2fdf\u3000-\u303f\u3100-\u312f\u31a0-\u31ef\u3400-\u4dbf\u4e00-\u9fff"
+    "\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef\U00020000-\U0003ffff"
+)
+# jieba's time for a run of words that it does not know grows with the square of its length.
+_RUNS = re.compile(f"[{_CHINESE}]{{1,500}}|[^{_CHINESE}]+")
+_IS_CHINESE = re.compile(f"[{_CHINESE}]")
+
+
+class Jieba:
+    """Normalise, tokenise and detokenise Chinese lines, as `Moses` does those of other languages.
+
+    Raises:
+        UserError: if jieba is not installed.
+    """
+
+    def __init__(self, *, aggressive_hyphens: bool = False) -> None:
+        self._jieba = _load_jieba()
+        self._moses = Moses("en", aggressive_hyphens=aggressive_hyphens)
+
+    def normalise(self, line: str) -> str:
+        """Moses' normalize-punctuation.perl."""
+        return self._moses.normalise(line)
+
+    def tokenise(self, line: str) -> list[str]:
+        """A list of words without white space."""
+        words: list[str] = []
+        for run in _RUNS.findall(line):
+            if _IS_CHINESE.match(run):
+                words += (word for word in self._jieba.lcut(run) if not word.isspace())
+            else:
+                words += self._moses.tokenise(run)
+        return words
+
+    def detokenise(self, words: Sequence[str]) -> str:
+        """One line: Chinese words side by side, words between them as Moses' detokeniser."""
+        pieces = (
+            "".join(group) if chinese else self._moses.detokenise(list(group))
+            for chinese, group in groupby(words, lambda word: bool(_IS_CHINESE.search(word)))
+        )
+        return "".join(pieces)
+
+
+def _load_jieba() -> Any:
+    """jieba with its dictionary read anew: its cache lies where other users of the machine write.
+
+    UserError if the package is not installed.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # jieba's own, about the age of its code
+            from jieba import Tokenizer
+    except ImportError:
+        raise UserError(
+            'Chinese words need jieba, which is not installed: pip install "nmtdeep[chinese]"'
+        ) from None
+    tokenizer = Tokenizer()
+    tokenizer.FREQ, tokenizer.total = tokenizer.gen_pfdict(tokenizer.get_dict_file())
+    tokenizer.initialized = True
+    return tokenizer
+
+
+@lru_cache(maxsize=2)
+def jieba(*, aggressive_hyphens: bool = False) -> Jieba:
+    """This process's jieba; reading its dictionary takes a second."""
+    return Jieba(aggressive_hyphens=aggressive_hyphens)

@@ -1,0 +1,13 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from fetching.server import Server, serving
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving() as one:
+        yield one

@@ -1,0 +1,134 @@
+"""Only what is asked for comes out of an archive, and only to where it was sent."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from fetching.archives import tar
+from nmtdeep.errors import DataError
+from nmtdeep.fetching.archive import unpack
+
+
+def archive(folder: Path, content: bytes, name: str = "a.tgz") -> Path:
+    path = folder / name
+    path.write_bytes(content)
+    return path
+
+
+def everything(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(("mode", "name"), [("w:gz", "a.tgz"), ("w", "a.tar")])
+def test_asked_members_come_out_and_no_others(tmp_path: Path, mode: str, name: str) -> None:
+    content = tar({"x/one": b"1\n", "x/two": b"2\n", "x/three": b"3\n"}, mode=mode)
+    path = archive(tmp_path, content, name)
+    unpack(path, {"x/one": tmp_path / "u/0", "x/three": tmp_path / "u/1"})
+    assert everything(tmp_path) == {name, "u/0", "u/1"}
+    assert (tmp_path / "u/0").read_bytes() == b"1\n"
+    assert (tmp_path / "u/1").read_bytes() == b"3\n"
+
+
+def test_a_leading_dot_makes_no_difference(tmp_path: Path) -> None:
+    unpack(archive(tmp_path, tar({"./one": b"1"})), {"one": tmp_path / "u"})
+    assert (tmp_path / "u").read_bytes() == b"1"
+
+
+def test_packed_members_are_unpacked_and_patterns_joined(tmp_path: Path) -> None:
+    members = {"d/00train.gz": b"a\n", "d/00test.gz": b"b\n", "d/01train.gz": b"c\n"}
+    content = tar({name: gzip.compress(text) for name, text in members.items()}, mode="w")
+    unpack(archive(tmp_path, content, "a.tar"), {"d/*train.gz": tmp_path / "u"})
+    assert (tmp_path / "u").read_bytes() == b"a\nc\n"
+
+
+def test_a_plain_gzip_file_is_unpacked(tmp_path: Path) -> None:
+    unpack(archive(tmp_path, gzip.compress(b"x\n"), "a.gz"), {None: tmp_path / "u"})
+    assert (tmp_path / "u").read_bytes() == b"x\n"
+
+
+@pytest.mark.parametrize("name", ["../outside", "/outside", "x/../../outside"])
+def test_names_that_lead_out_lead_nowhere(tmp_path: Path, name: str) -> None:
+    inside = tmp_path / "in"
+    inside.mkdir()
+    content = tar({name: b"evil", "one": b"1"})
+    unpack(archive(inside, content), {"one": inside / "u", "*outside": inside / "v"})
+    assert everything(tmp_path) == {"in/a.tgz", "in/u", "in/v"}
+
+
+@pytest.mark.parametrize(
+    "kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.DIRTYPE]
+)
+def test_links_and_devices_are_refused(tmp_path: Path, kind: bytes) -> None:
+    (tmp_path / "secret").write_text("mine")
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as made:
+        info = tarfile.TarInfo("one")
+        info.type, info.linkname = kind, str(tmp_path / "secret")
+        made.addfile(info)
+    path = archive(tmp_path, out.getvalue())
+    with pytest.raises(DataError, match="one is no plain file"):
+        unpack(path, {"one": tmp_path / "u"})
+    assert not (tmp_path / "u").exists()
+
+
+def test_a_member_that_is_twice_there_is_refused(tmp_path: Path) -> None:
+    path = archive(tmp_path, tar({"one": b"1", "./one": b"2"}))
+    with pytest.raises(DataError, match="twice"):
+        unpack(path, {"one": tmp_path / "u"})
+
+
+def test_a_missing_member_is_named(tmp_path: Path) -> None:
+    path = archive(tmp_path, tar({"one": b"1"}))
+    with pytest.raises(DataError, match=r"a\.tgz: x/two is not in it"):
+        unpack(path, {"one": tmp_path / "u", "x/two": tmp_path / "v"})
+
+
+@pytest.mark.parametrize("kind", ["gz", "tgz", "member"])
+def test_what_unpacks_to_far_more_than_text_can_is_refused(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nmtdeep.fetching.archive.SLACK", 1 << 20)
+    bomb = bytes(30 << 20)
+    content = {
+        "gz": gzip.compress(bomb),
+        "tgz": tar({"one.gz": gzip.compress(b"fine"), "two": bomb}),
+        "member": tar({"one.gz": gzip.compress(bomb), "two": b"fine"}, mode="w"),
+    }[kind]
+    path = archive(tmp_path, content, "a.gz" if kind == "gz" else "a.tgz")
+    wanted = {None: "u"} if kind == "gz" else {"one.gz": "u", "two": "v"}
+    with pytest.raises(DataError, match="100 times"):
+        unpack(path, {name: tmp_path / to for name, to in wanted.items()})
+    assert sum(f.stat().st_size for f in tmp_path.glob("[uv]")) < 10 << 20
+
+
+@pytest.mark.parametrize("name", ["a.tgz", "a.gz", "a.tar"])
+@pytest.mark.parametrize("damage", ["half", "noise", "flip", "empty"])
+def test_damage_is_named_with_its_cure(tmp_path: Path, name: str, damage: str) -> None:
+    text = "".join(f"line {i * i}\n" for i in range(20_000)).encode()
+    content = {
+        "a.gz": gzip.compress(text),
+        "a.tgz": tar({"one": text}),
+        "a.tar": tar({"one": text}, mode="w"),
+    }[name]
+    middle = len(content) // 2
+    broken = {
+        "half": content[:middle],
+        "noise": b"\x13\x37" * 5000,
+        "flip": bytes([content[0] ^ 255]) + content[1:],
+        "empty": b"",
+    }[damage]
+    path = archive(tmp_path, broken, name)
+    with pytest.raises(DataError, match=r"a\.\w+: .* delete it and run the same command again"):
+        unpack(path, {None if name == "a.gz" else "one": tmp_path / "u"})
+
+
+def test_what_an_earlier_run_left_is_not_added_to(tmp_path: Path) -> None:
+    path = archive(tmp_path, tar({"one": b"1"}))
+    (tmp_path / "u").write_bytes(b"old")
+    unpack(path, {"one": tmp_path / "u"})
+    assert (tmp_path / "u").read_bytes() == b"1"

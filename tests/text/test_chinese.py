@@ -1,0 +1,139 @@
+"""Chinese by jieba: its own words, and lines that come back."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nmtdeep.config.text import Text
+from nmtdeep.errors import UserError
+from nmtdeep.text import chinese
+from nmtdeep.text.bpe import Bpe, learn
+from nmtdeep.text.pipeline import Form, TextPipeline, words_of
+from nmtdeep.text.vocabulary import shared_or_separate
+
+pytest.importorskip("jieba")
+
+
+def split(line: str) -> list[str]:
+    return chinese.jieba().tokenise(line)
+
+
+def join(words: list[str]) -> str:
+    return chinese.jieba().detokenise(words)
+
+
+def test_words_are_jiebas() -> None:
+    # The first example of jieba's own README, in its accurate mode.
+    assert split("我来到北京清华大学") == ["我", "来到", "北京", "清华大学"]
+
+
+def test_what_is_not_chinese_is_moses_own() -> None:
+    line = "他说：“I don't know”，然后看了3.5小时NLP。"
+    words = split(line)
+    assert words[words.index("don") : words.index("don") + 2] == ["don", "'t"]
+    assert {"3.5", "NLP", "，", "。"} <= set(words)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "我来到北京清华大学。",
+        "“你好，”他说，“世界！”……《红楼梦》（第1版）——完。",
+        "列夫·托尔斯泰说：‘it’s’",
+        "我用NLP工具，在2018年买了iPhone。",
+        "増加了3.5%，共１２３个。",
+        "𠀀𠀁㐀〇",
+        "Hello, world! It's me.",
+        "New York很大",
+    ],
+)
+def test_lines_come_back_as_they_were(line: str) -> None:
+    assert join(split(line)) == line
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text("我们在北京大学学习，。！？“”（）、０１ａ", max_size=40))
+def test_no_space_is_made_and_nothing_lost_in_chinese(line: str) -> None:
+    words = split(line)
+    assert join(words) == "".join(words) == line
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=30))
+def test_words_hold_no_white_space_whatever_stands_there(line: str) -> None:
+    assert all(word and word.split() == [word] for word in split(line))
+
+
+def test_spaces_between_chinese_words_vanish_and_between_others_stay() -> None:
+    assert join(split("我 爱　你 and you too 吗")) == "我爱你and you too吗"
+
+
+def test_time_grows_with_the_length_and_no_faster() -> None:
+    line = "北" * 50_000  # in one piece it took 8 s
+    began = time.process_time()
+    assert join(split(line)) == line
+    assert time.process_time() - began < 3
+
+
+def pipeline(**more: object) -> TextPipeline:
+    config = Text.model_validate(
+        {"source": "zh", "target": "zh", "chinese": "jieba", "bpe": "none", **more}
+    )
+    counts = dict.fromkeys(words_of("我来到北京清华大学", config, "zh", "raw"), 1)
+    return TextPipeline.of(
+        config, (None, None), shared_or_separate(counts, counts, config.vocabulary)
+    )
+
+
+def test_a_pipeline_goes_from_raw_chinese_to_raw_chinese(tmp_path: Path) -> None:
+    pipeline().save(tmp_path)
+    loaded = TextPipeline.load(tmp_path)
+    words = loaded.split_source("我来到北京清华大学")
+    assert words == ["我", "来到", "北京", "清华大学"]
+    assert loaded.join_target(words) == "我来到北京清华大学"
+    form: Form = "tokenised"
+    assert loaded.split_source("我来 到北京", form) == ["我来", "到北京"]
+
+
+def test_subwords_come_back_too() -> None:
+    config = Text.model_validate({"source": "zh", "target": "zh", "chinese": "jieba"})
+    line = "我来到北京清华大学"
+    bpe = Bpe(learn(dict.fromkeys(split(line), 2), 1))
+    counts = bpe.count(dict.fromkeys(split(line), 1))
+    made = TextPipeline.of(
+        config, (bpe, bpe), shared_or_separate(counts, counts, config.vocabulary)
+    )
+    pieces = made.split_target(line)
+    assert len(pieces) > 4
+    assert made.join_target(pieces) == line
+
+
+def test_other_languages_stay_with_moses() -> None:
+    config = Text(source="zh", target="de", chinese="jieba")
+    assert words_of("Das ist's.", config, "de", "raw") == words_of(
+        "Das ist's.", Text(), "de", "raw"
+    )
+
+
+def test_a_pipeline_without_the_choice_is_what_it_was_before_it() -> None:
+    assert "chinese" not in pipeline(chinese="moses").contents()["text.yaml"]
+    assert "chinese: jieba" in pipeline().contents()["text.yaml"]
+
+
+def test_without_jieba_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "jieba", None)
+    with pytest.raises(UserError, match=r'pip install "nmtdeep\[chinese\]"'):
+        chinese.Jieba()
+
+
+def test_no_cache_is_read_or_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / "jieba.cache").write_bytes(b"not a cache")
+    assert chinese.Jieba().tokenise("北京")
+    assert [path.name for path in tmp_path.iterdir()] == ["jieba.cache"]
+    assert (tmp_path / "jieba.cache").read_bytes() == b"not a cache"
