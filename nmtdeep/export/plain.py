@@ -145,7 +145,7 @@ def _value(parameter: Tensor) -> Tensor:
 def _stack(stack: Stack, embedding: TokenEmbedding, heads: int, rows: int) -> PlainStack:
     wrappers = [one for layer in stack for one in layer if isinstance(one, Normed)]
     table, positions = _embedded(embedding, rows)
-    norms = [_norm(one.norm) for one in wrappers]
+    norms: list[Norm | None] = [_norm(one.norm) for one in wrappers]
     top = _norm(stack.norm) if isinstance(stack.norm, nn.LayerNorm) else None
     embedding_norm = None
     if isinstance(wrappers[0], NormalisedResidual):
