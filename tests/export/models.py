@@ -50,7 +50,7 @@ def trained(model: Model, updates: int = 90) -> Transformer:
         for parameter in made.parameters():
             parameter.add_(torch.randn(parameter.shape, generator=generator), alpha=0.05)
     made.eval()  # no dropout, which would be noise here
-    optimiser = torch.optim.Adam(made.parameters(), lr=1e-2)
+    optimiser = torch.optim.Adam(made.parameters(), lr=5e-3)
     for seed in range(updates):
         targets = [np.array(one) for one in sentences([2, 4, 6, 8, 11] * 3, seed)]
         inputs = pad([np.concatenate(([EOS], target[:-1])) for target in targets])

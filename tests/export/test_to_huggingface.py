@@ -76,7 +76,7 @@ def test_marian_computes_and_finds_what_we_do(kind: str, tmp_path: Path) -> None
     rows = theirs.generate(source, attention_mask=source != PAD)[:, 1:].tolist()
     # At the limit, where the end is forced, nmtdeep counts its probability and others do not.
     ended = [one for one in range(len(ours)) if len(ours[one]) < SETTINGS.max_length_constant]
-    assert len({ours[one] for one in ended}) > 5, "the model does look at its source"
+    assert len({ours[one] for one in ended}) > 2, "the model does look at its source"
     assert [tuple(rows[one][: rows[one].index(EOS) + 1]) for one in ended] == [
         ours[one] for one in ended
     ]
@@ -92,8 +92,8 @@ def test_save_pretrained_saves_another_model_as_the_card_says(tmp_path: Path) ->
 def test_the_tokeniser_gives_our_ids_for_split_text(tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     target = [*TOKENS[:-2], "über@@", "<filler0>"]
-    made = trained(KINDS["shared table"], updates=1)
-    written(tmp_path, made, KINDS["shared table"], target)
+    kind = KINDS["own source table, biases inside only"]
+    written(tmp_path, trained(kind, updates=1), kind, target)
     source = transformers.AutoTokenizer.from_pretrained(tmp_path)
     other = transformers.AutoTokenizer.from_pretrained(tmp_path / "target")
     assert source("type5 type7\u00a0type5  elsewhere").input_ids == [5, 7, 5, UNK, EOS]
