@@ -63,6 +63,7 @@ def test_the_locks_hold_every_requirement() -> None:
     assert names(extras["benchmark"]) <= {
         one.partition("==")[0] for one in pins(LOCKS / "benchmark.txt")
     }
+    assert {*extras["export"], *extras["pictures"]} <= set(extras["development"])
 
 
 def test_the_package_imports_what_it_declares_and_nothing_else() -> None:
@@ -74,9 +75,10 @@ def test_the_package_imports_what_it_declares_and_nothing_else() -> None:
             if isinstance(node, ast.ImportFrom) and not node.level:
                 found.add(str(node.module).partition(".")[0])
     owners = packages_distributions()
+    extras = PROJECT["optional-dependencies"]
     foreign = found - set(sys.stdlib_module_names) - {"nmtdeep"}
     assert {normal(owner) for name in foreign for owner in owners[name]} == names(
-        PROJECT["dependencies"] + PROJECT["optional-dependencies"]["pictures"]
+        PROJECT["dependencies"] + extras["pictures"] + extras["export"]
     )
 
 
