@@ -157,12 +157,13 @@ def options(settings: Settings, longest: int) -> dict[str, Any]:
     Args:
         longest: tokens of the longest source, its end included.
     """
+    limit = int(longest * settings.max_length_factor) + settings.max_length_constant
     return {
         "beam_size": settings.beam,
         "length_penalty": 0.0 if settings.lenpen_form == "none" else settings.lenpen,
         "min_decoding_length": 1,
-        "max_decoding_length": int(longest * settings.max_length_factor)
-        + settings.max_length_constant,
+        # Ours counts the end, which CTranslate2 leaves out at the limit.
+        "max_decoding_length": max(1, limit - 1),
         "max_input_length": 0,
         "suppress_sequences": [[SPECIALS[PAD]]],
     }

@@ -42,7 +42,7 @@ def translate(lines):
         beam_size={beam_size},
         length_penalty={length_penalty},
         min_decoding_length={min_decoding_length},
-        max_decoding_length=int(max(map(len, sources)) * {factor}) + {constant},
+        max_decoding_length=int(max(map(len, sources)) * {factor}) + {most},
         max_input_length={max_input_length},
         suppress_sequences={suppress_sequences},
     )
@@ -85,7 +85,7 @@ def for_ctranslate2(loaded: Loaded, quantisation: str | None, rows: int) -> str:
         **forms(loaded),
         batch=settings.batch_tokens // settings.beam,
         factor=settings.max_length_factor,
-        constant=settings.max_length_constant,
+        most=settings.max_length_constant - 1,
         longest=settings.max_source_tokens,
         rows=rows,
         gnmt=GNMT if settings.lenpen_form == "gnmt" else "",
