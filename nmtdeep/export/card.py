@@ -82,6 +82,7 @@ Take care:
   `save_pretrained` leaves it out: what it saves is another model. Copy the files instead.
 * The tokeniser reads a literal `</s>`, `<pad>` or `<unk>` in a text as the symbol itself; give
   `<unk>` in its place.
+* One call has one limit on the length of a translation: give it lines of like length.
 * Blank lines are not for the model: nmtdeep gives a blank line for them.{separate}{gnmt}
 """
 SEPARATE = """

@@ -52,7 +52,8 @@ def translate(lines):
 
 CTranslate2's own defaults are others: a beam of 2 and a length penalty of 1. Each source ends in
 `</s>`, which `encode_source` adds and CTranslate2 does not. Lines of more than {longest} tokens,
-which nmtdeep translates in pieces, go through whole, up to the {rows} positions of the model.{gnmt}
+which nmtdeep translates in pieces, go through whole, up to the {rows} positions of the model.
+One call has one limit on the length of a translation: give it lines of like length.{gnmt}
 
 ## Without nmtdeep
 

@@ -18,6 +18,7 @@ from commands.running import Interrupt
 from commands.runs import train
 from nmtdeep import checkpoint
 from nmtdeep.cli.main import app
+from nmtdeep.config.recipe import Decoding
 from nmtdeep.data.batching import Batch, pad
 from nmtdeep.errors import UserError
 from nmtdeep.text.vocabulary import EOS
@@ -58,7 +59,10 @@ def fluent(nmtdeep, post_norm) -> Path:
         tensors=checkpoint.weights(model),
         optimiser=None,
         state=loaded.state,
-        recipe=loaded.recipe,
+        # One length limit for all sentences, as others have it.
+        recipe=loaded.recipe.model_copy(
+            update={"decoding": Decoding(max_length_factor=0, max_length_constant=120)}
+        ),
         pipeline=pipeline,
     )
     assert len(set(translations(nmtdeep, run))) >= 8
