@@ -44,7 +44,7 @@ def export(
     out: Annotated[Path, typer.Option("-o", "--out", "--output", help="Directory to write.")],
     quantization: Annotated[
         Quantisation | None,
-        typer.Option(help="Of ctranslate2: how weights are stored [default: float32]."),
+        typer.Option(help="Of ctranslate2: how weights are stored.", show_default="float32"),
     ] = None,
     check: Annotated[
         tuple[Path, Path] | None,
