@@ -123,14 +123,18 @@ def _ctranslate2(
     import ctranslate2
     import to_ctranslate2
 
+    from nmtdeep.export.to_ctranslate2 import reasons, write
+
     recipe, compute = task.loaded.recipe, COMPUTE[precision]
     supported = ctranslate2.get_supported_compute_types(task.device.type)
-    if to_ctranslate2.obstacles(recipe) or compute not in supported:
+    if reasons(recipe.model) or compute not in supported:
         return
 
     def start(count: int, stack: ExitStack) -> Decode:
         folder = Path(stack.enter_context(TemporaryDirectory())) / "model"
-        to_ctranslate2.FromOurs(recipe, task.loaded.model, task.tokens).convert(str(folder))
+        folder.mkdir()
+        tokens = {"source": task.tokens, "target": task.tokens}
+        write(folder, task.loaded.model, recipe.model, **tokens)
         words = [[task.tokens[id] for id in ids] for ids in task.sources]
         ids_of = {token: id for id, token in enumerate(task.tokens)}
         translator = to_ctranslate2.open_translator(

@@ -19,6 +19,7 @@ from nmtdeep.cli import (
     analyze,
     average,
     demo,
+    export,
     fetch,
     grow,
     preprocess,
@@ -48,6 +49,7 @@ app.command("grow", no_args_is_help=True)(grow.grow)
 app.command("average-checkpoints", no_args_is_help=True)(average.average_checkpoints)
 app.command("translate", no_args_is_help=True)(translate.translate)
 app.command("score", no_args_is_help=True)(score.score)
+app.command("export", no_args_is_help=True)(export.export)
 app.command("demo")(demo.demo)
 app.add_typer(analyze.app, name="analyze")
 app.add_typer(recipes.app, name="recipes")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -82,9 +82,10 @@ class Translator:
         *,
         pool: Pool[Batch, list[list[Hypothesis]]] | None = None,
     ) -> None:
-        self.searcher = Searcher(models, settings)
-        self.models = self.searcher.models
-        self.device = self.searcher.device
+        searcher = Searcher(models, settings)
+        self.searcher: Callable[[Batch], list[list[Hypothesis]]] = searcher
+        self.models = searcher.models
+        self.device = searcher.device
         self.pipeline = pipeline
         self.settings = settings
         self.pool = pool

@@ -34,22 +34,33 @@ def finish(recipe: Recipe, *, data: Path, run: Path, device: str = "auto") -> No
         content = json.dumps(integrity.sealed(report), indent=1)
         beside.write_text(content + "\n", encoding="utf-8")
         beside.replace(report_file)
-    _show(_Report.model_validate(integrity.read_json(report_file, cure="delete it")))
+    _show(StoredScores.model_validate(integrity.read_json(report_file, cure="delete it")))
 
 
-class _Score(BaseModel):
+class StoredScore(BaseModel):
+    """One of them."""
+
     metric: str
     value: float
     signature: str
 
 
-class _Report(BaseModel):
+class StoredScores(BaseModel):
     """What `scores.json` holds."""
 
     checkpoint: str
     trained_to: str
     averaged: list[str]
-    scores: dict[str, list[_Score]]
+    scores: dict[str, list[StoredScore]]
+
+
+def stored_scores(run: Path) -> StoredScores | None:
+    """What `scores.json` of a run holds; None where it is missing, broken or changed."""
+    try:
+        stored = integrity.read_json(run / SCORES, cure="delete it")
+        return StoredScores.model_validate(stored)
+    except (DataError, ValidationError):
+        return None
 
 
 def _averaged(recipe: Recipe, run: Path) -> list[Path]:
@@ -63,7 +74,7 @@ def _stands(report_file: Path, newest: Path, averaged: list[Path]) -> bool:
     """Whether the scores on disk are as written, of the newest checkpoint and this average."""
     try:
         stored = integrity.read_json(report_file, cure="delete it")
-        report = _Report.model_validate(stored)
+        report = StoredScores.model_validate(stored)
     except (DataError, ValidationError):
         return False
     if averaged and not (newest.parent / checkpoint.AVERAGE / checkpoint.STATE).is_file():
@@ -104,7 +115,7 @@ def score_split(translator: Translator, corpora: DataDirectory, split: str) -> l
     return score_texts(translations, [corpora.references(split)], METRICS)
 
 
-def _show(report: _Report) -> None:
+def _show(report: StoredScores) -> None:
     if report.averaged:
         print(printable(f"{report.checkpoint}: mean of {', '.join(report.averaged)}"))
     for split, found in report.scores.items():

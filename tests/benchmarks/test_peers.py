@@ -6,7 +6,6 @@ import importlib
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.batching import Batch, pad
 from nmtdeep.decoding.settings import Settings
 from nmtdeep.decoding.translator import Translator
+from nmtdeep.export.to_ctranslate2 import write
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS, SPECIALS
 from nmtdeep.training.update import batch_loss
@@ -123,45 +123,9 @@ def test_ctranslate2_translates_as_we_do(load: Load, ours: Ours, tmp_path: Path)
     pytest.importorskip("ctranslate2")
     recipe, model, translations = ours
     to_ctranslate2 = load("to_ctranslate2")
-    theirs = converted(to_ctranslate2, recipe, model, tmp_path)
+    write(tmp_path, model, recipe.model, source=TOKENS, target=TOKENS)
+    how = {"device": torch.device("cpu"), "compute": "float32", "threads": 1}
+    theirs = to_ctranslate2.open_translator(tmp_path, **how)
     words = [[TOKENS[id] for id in source] for source in SOURCES]
     found = to_ctranslate2.translate(theirs, words, SETTINGS, batch=5)
     assert found == [[TOKENS[id] for id in ids[:-1]] for ids in translations]
-
-
-@pytest.mark.parametrize("norm", ["pre_norm", "post_norm"])
-def test_log_probabilities_of_ctranslate2_equal_ours(load: Load, norm: str, tmp_path: Path) -> None:
-    pytest.importorskip("ctranslate2")
-    recipe, model = small(load, norm)
-    theirs = converted(load("to_ctranslate2"), recipe, model, tmp_path)
-    pairs = batch()
-    logits = model.output(model(pairs.source, pairs.target_input)).log_softmax(dim=2)
-    expected = logits.gather(2, pairs.target_output[:, :, None])[:, :, 0]
-    sources, targets = sentences([5, 3, 4]), sentences([2, 6, 4], seed=6)
-    found = theirs.score_batch(
-        [[TOKENS[id] for id in source] for source in sources],
-        [[TOKENS[id] for id in target[:-1]] for target in targets],
-    )
-    for row, target, one in zip(expected, targets, found, strict=True):
-        assert one.log_probs == pytest.approx(row[: len(target)].tolist(), abs=1e-4)
-
-
-def converted(to_ctranslate2: ModuleType, recipe: Recipe, model: Transformer, folder: Path) -> Any:
-    to_ctranslate2.FromOurs(recipe, model, TOKENS).convert(str(folder / "model"))
-    return to_ctranslate2.open_translator(
-        folder / "model", device=torch.device("cpu"), compute="float32", threads=1
-    )
-
-
-def test_ctranslate2_is_refused_what_it_cannot_express(load: Load) -> None:
-    pytest.importorskip("ctranslate2")
-    contenders, to_ctranslate2 = load("contenders"), load("to_ctranslate2")
-    shape = contenders.naive.Shape.parse("8/12/2/2+1")
-    deep = contenders.adapt(
-        RECIPE,
-        shape,
-        tokens=64,
-        overrides=["model.encoder.combination=dlcl", "model.decoder.sublayers=[merged_attention]"],
-    )
-    assert len(to_ctranslate2.obstacles(deep)) == 2
-    assert not to_ctranslate2.obstacles(contenders.adapt(RECIPE, shape, tokens=64))

@@ -1,0 +1,135 @@
+"""`nmtdeep export`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nmtdeep.cli.choices import Verbose
+from nmtdeep.errors import UserError
+
+if TYPE_CHECKING:
+    from nmtdeep.export.comparison import Comparison
+
+# Of a command that did all it was asked to, and found the exported model to be worse.
+WORSE = 3
+
+
+class Program(StrEnum):
+    """What is to read the model."""
+
+    CTRANSLATE2 = "ctranslate2"
+    HUGGINGFACE = "huggingface"
+
+
+class Quantisation(StrEnum):
+    """How CTranslate2 stores weights."""
+
+    INT8 = "int8"
+    INT8_FLOAT32 = "int8_float32"
+    INT8_FLOAT16 = "int8_float16"
+    INT8_BFLOAT16 = "int8_bfloat16"
+    INT16 = "int16"
+    FLOAT16 = "float16"
+    BFLOAT16 = "bfloat16"
+    FLOAT32 = "float32"
+
+
+def export(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory or checkpoint.")],
+    to: Annotated[Program, typer.Option("--to", help="Which program is to read it.")],
+    out: Annotated[Path, typer.Option("-o", "--out", "--output", help="Directory to write.")],
+    quantization: Annotated[
+        Quantisation | None,
+        typer.Option(help="Of ctranslate2: how weights are stored.", show_default="float32"),
+    ] = None,
+    check: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(
+            metavar="SOURCE REFERENCE",
+            help="Of ctranslate2: translate with both; BLEU before and after, agreement, speed.",
+        ),
+    ] = None,
+    max_loss: Annotated[
+        float,
+        typer.Option(min=0, help="Of --check: BLEU that may be lost; more is exit code 3."),
+    ] = 0.1,
+    threads: Annotated[int | None, typer.Option(min=1, help="Of --check: CPU threads.")] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an export that is there.")
+    ] = False,
+    verbose: Verbose = False,
+) -> None:
+    """Write a model for another program: CTranslate2, or Hugging Face's transformers.
+
+    Beside the weights stand the text pipeline and a README.md that says how to use them.
+    """
+    if to is Program.HUGGINGFACE:
+        _refuse(quantization=quantization, check=check, threads=threads)
+        _to_huggingface(run, out, overwrite=overwrite)
+        return
+    from nmtdeep.export.procedure import to_ctranslate2_format
+    from nmtdeep.scoring.texts import read_texts
+
+    texts = read_texts(check[0], [check[1]], [], None) if check else None
+    done = to_ctranslate2_format(
+        run, out, quantisation=quantization and quantization.value, overwrite=overwrite
+    )
+    typer.echo(
+        f"{out}: {done.checkpoint} for CTranslate2, {quantization or 'float32'}, "
+        f"{_megabytes(done.after)} in all; its weights were {_megabytes(done.before)}"
+    )
+    if texts is None:
+        return
+    from nmtdeep.export.comparison import compare
+
+    found = compare(done.checkpoint, out, texts, threads=threads)
+    _show(found)
+    if found.loss > max_loss:
+        cure = "choose another --quantization, or none" if quantization else "report it as a fault"
+        typer.echo(
+            f"nmtdeep: the exported model is worse: it lost {found.loss:.2f} BLEU, more than "
+            f"--max-loss {max_loss:g}; {out} is there all the same: {cure}",
+            err=True,
+        )
+        raise typer.Exit(WORSE)
+
+
+def _refuse(**given: object) -> None:
+    if names := [f"--{name}" for name, value in given.items() if value is not None]:
+        raise UserError(f"{' and '.join(names)} only goes with --to ctranslate2: leave it out")
+
+
+def _to_huggingface(run: Path, out: Path, *, overwrite: bool) -> None:
+    from nmtdeep.export.procedure import to_huggingface_format
+
+    done = to_huggingface_format(run, out, overwrite=overwrite)
+    if not done.reasons:
+        typer.echo(f"{out}: {done.checkpoint} as a MarianMT of transformers, and its model card")
+        return
+    typer.echo(f"{out}: the model card alone: {done.checkpoint} is no MarianMT of transformers:")
+    for reason in done.reasons:
+        typer.echo(f"  {reason}")
+
+
+def _show(found: Comparison) -> None:
+    """Both programs' figures, and how they were measured."""
+    rows = [found.before, found.after]
+    typer.echo(f"{'':12}  {'BLEU':>6}  {'sentences/s':>11}  numbers")
+    for one in rows:
+        typer.echo(f"{one.name:12}  {one.score.value:6.2f}  {one.speed:11.1f}  {one.numbers}")
+    lines = len(found.before.lines)
+    typer.echo(f"equal translations: {found.equal} of {lines} ({found.equal / lines:.1%})")
+    typer.echo(f"BLEU: {found.before.score.signature}")
+    typer.echo(
+        f"sentences/s: the search alone, on the CPU, threads: {found.threads}, beam {found.beam}, "
+        f"one after the other, each the same batches of at most {found.batch_tokens} padded source "
+        "tokens times beam"
+    )
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 1e6:.1f} MB"

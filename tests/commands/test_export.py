@@ -1,0 +1,249 @@
+"""`nmtdeep export` on real runs: what it writes, what it says, and what others make of it."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from typer.testing import CliRunner
+
+from commands.running import Interrupt
+from commands.runs import train
+from nmtdeep import checkpoint
+from nmtdeep.cli.main import app
+from nmtdeep.config.recipe import Decoding
+from nmtdeep.data.batching import Batch, pad
+from nmtdeep.errors import UserError
+from nmtdeep.text.vocabulary import EOS
+from nmtdeep.training.update import batch_loss
+
+pytest.importorskip("ctranslate2")
+CHECK = ("--check", "test.en", "test.de")
+WRITE = "nmtdeep.export.procedure:write_note"
+
+
+@pytest.fixture(scope="module")
+def post_norm(nmtdeep, data) -> Path:
+    stacks = [f"model.{stack}.residual=post_norm" for stack in ("encoder", "decoder")]
+    done = train(nmtdeep, "post-norm", *stacks, "model.width=32")
+    assert done.code == 0, done.err
+    return nmtdeep.folder / "post-norm"
+
+
+@pytest.fixture(scope="module")
+def fluent(nmtdeep, post_norm) -> Path:
+    """A run that has learnt the test set by heart, and so says what can be compared."""
+    loaded = checkpoint.load(post_norm / "checkpoint_last")
+    model, pipeline = loaded.model, loaded.pipeline
+    source, target = (
+        [np.array(encode(line)) for line in lines(nmtdeep, f"test.{language}")]
+        for language, encode in (("en", pipeline.encode_source), ("de", pipeline.encode_target))
+    )
+    inputs = pad([np.concatenate(([EOS], one[:-1])) for one in target])
+    batch = Batch(pad(source), inputs, pad(target), sum(map(len, target)), 0, 0)
+    optimiser = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(100):
+        optimiser.zero_grad()
+        batch_loss(model, batch, smoothing=0.0, dtype=torch.float32).smoothed.backward()
+        optimiser.step()
+    run = nmtdeep.folder / "fluent"
+    checkpoint.save(
+        run / "checkpoint_111",
+        tensors=checkpoint.weights(model),
+        optimiser=None,
+        state=loaded.state,
+        # One length limit for all sentences, as others have it.
+        recipe=loaded.recipe.model_copy(
+            update={"decoding": Decoding(max_length_factor=0, max_length_constant=120)}
+        ),
+        pipeline=pipeline,
+    )
+    assert len(set(translations(nmtdeep, run))) >= 8
+    return run
+
+
+def lines(nmtdeep, name: str) -> list[str]:
+    return (nmtdeep.folder / name).read_text(encoding="utf-8").splitlines()
+
+
+@pytest.fixture(scope="module")
+def merged(nmtdeep, data) -> Path:
+    """A run that no other program can hold."""
+    done = train(
+        nmtdeep,
+        "merged",
+        "model.encoder.combination=dlcl",
+        "model.decoder.sublayers=[merged_attention, feed_forward]",
+        "training.max_updates=1",
+    )
+    assert done.code == 0, done.err
+    return nmtdeep.folder / "merged"
+
+
+def translations(nmtdeep, run: Path) -> list[str]:
+    done = nmtdeep("translate", "-m", run, "-i", "test.en", "--device", "cpu")
+    assert done.code == 0, done.err
+    return done.out.splitlines()
+
+
+def shown(folder: Path) -> Any:
+    """`translate` as the README of an export shows it, run there."""
+    (block,) = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.S)
+    names: dict[str, Any] = {}
+    exec(block.replace('Path(".")', f"Path({str(folder)!r})"), names)
+    return names["translate"]
+
+
+def test_the_check_finds_the_same_translations_of_a_grown_model(nmtdeep, fluent):
+    grown = nmtdeep("grow", fluent, "--layers", 4, "--out", "grown")
+    assert grown.code == 0, grown.err
+    done = nmtdeep("export", "grown", "--to", "ctranslate2", "-o", "ct2-grown", *CHECK)
+    assert done.code == 0, done.err
+    ours, theirs = re.findall(r"^(?:nmtdeep|CTranslate2) +(\S+)", done.out, re.M)
+    assert ours == theirs
+    assert "equal translations: 12 of 12 (100.0%)" in done.out
+    assert "BLEU: nrefs:1|case:mixed|eff:no|tok:13a" in done.out
+
+
+def test_ctranslate2_translates_raw_text_as_the_readme_shows(nmtdeep, fluent):
+    done = nmtdeep("export", fluent, "--to", "ctranslate2", "-o", "ct2")
+    assert done.code == 0, done.err
+    folder = nmtdeep.folder / "ct2"
+    assert shown(folder)([*lines(nmtdeep, "test.en"), ""]) == [*translations(nmtdeep, fluent), ""]
+    assert json.loads((folder / "export.json").read_text())["format"] == "ctranslate2 float32"
+
+
+def test_transformers_translates_raw_text_as_the_card_shows(nmtdeep, fluent):
+    pytest.importorskip("transformers")
+    done = nmtdeep("export", fluent, "--to", "huggingface", "-o", "marian")
+    assert done.code == 0, done.err
+    folder = nmtdeep.folder / "marian"
+    assert shown(folder)(lines(nmtdeep, "test.en")) == translations(nmtdeep, fluent)
+
+
+def header(folder: Path) -> dict[str, Any]:
+    return yaml.safe_load((folder / "README.md").read_text().split("---\n")[1])
+
+
+def test_a_card_has_the_scores_of_the_run_with_their_signatures(nmtdeep, post_norm):
+    done = nmtdeep("export", post_norm, "--to", "huggingface", "-o", "card")
+    assert done.code == 0, done.err
+    scores = json.loads((post_norm / "scores.json").read_text())["scores"]["test"]
+    found = header(nmtdeep.folder / "card")
+    assert found["language"] == ["en", "de"] and "license" not in found
+    (test,) = [
+        one for one in found["model-index"][0]["results"] if one["dataset"]["type"] == "en-de-test"
+    ]
+    for shown, stored in zip(test["metrics"], scores, strict=True):
+        assert shown["value"] == pytest.approx(stored["value"], abs=0.005)
+        assert stored["signature"] in shown["name"]
+
+
+def test_a_card_is_what_the_hub_reads(nmtdeep, post_norm):
+    hub = pytest.importorskip("huggingface_hub")
+    done = nmtdeep("export", post_norm, "--to", "huggingface", "-o", "hub")
+    assert done.code == 0, done.err
+    card = hub.ModelCard.load(nmtdeep.folder / "hub" / "README.md")
+    assert {result.metric_type for result in card.data.eval_results} == {"bleu", "chrf", "ter"}
+
+
+def test_a_card_has_no_scores_of_another_checkpoint(nmtdeep, post_norm):
+    done = nmtdeep("export", post_norm / "checkpoint_10", "--to", "huggingface", "-o", "early")
+    assert done.code == 0, done.err
+    assert "model-index" not in header(nmtdeep.folder / "early")
+
+
+def test_ctranslate2_is_refused_with_every_reason(nmtdeep, merged):
+    done = nmtdeep("export", merged, "--to", "ctranslate2", "-o", "refused")
+    assert done.code == 2
+    assert re.findall(r"^  (model[\w.]+)", done.err, re.M) == [
+        "model.encoder.combination",
+        "model.decoder.sublayers",
+    ]
+    assert not (nmtdeep.folder / "refused").exists()
+
+
+def test_a_card_alone_says_why(nmtdeep, merged):
+    done = nmtdeep("export", merged, "--to", "huggingface", "-o", "alone")
+    assert done.code == 0, done.err
+    folder = nmtdeep.folder / "alone"
+    assert {path.name for path in folder.iterdir()} == {"README.md", "export.json"}
+    assert "model.encoder.combination: dlcl" in done.out
+    assert "model.encoder.combination: dlcl" in (folder / "README.md").read_text()
+
+
+def test_an_export_is_replaced_on_request_and_nothing_else_ever(nmtdeep, whole):
+    command = ("export", whole, "--to", "huggingface", "-o")
+    assert nmtdeep(*command, "twice").code == 0
+    (nmtdeep.folder / "twice" / "old").touch()
+    assert "give --overwrite" in nmtdeep(*command, "twice").err
+    assert nmtdeep(*command, "twice", "--overwrite").code == 0
+    assert not (nmtdeep.folder / "twice" / "old").exists()
+    done = nmtdeep(*command, whole, "--overwrite")
+    assert done.code == 2 and "holds files that nmtdeep export did not make" in done.err
+    assert (whole / "checkpoint_last" / "state.json").is_file()
+
+
+@pytest.mark.parametrize("what", ["kill", "term", "int"])
+def test_nothing_half_written_takes_the_place_of_an_export(nmtdeep, whole, what):
+    command = ("export", whole, "--to", "ctranslate2", "-o", f"half-{what}", "--overwrite")
+    folder = nmtdeep.folder / f"half-{what}"
+    assert nmtdeep(*command, interrupt=Interrupt(WRITE, what=what)).code != 0
+    assert not folder.exists()
+    assert nmtdeep(*command).code == 0
+    (folder / "old").touch()
+    assert nmtdeep(*command, interrupt=Interrupt(WRITE, what=what)).code != 0
+    assert (folder / "old").exists() and (folder / "model.bin").exists()
+    beside = (folder.with_name(f".{folder.name}.partial")).exists()
+    assert beside == (what == "kill")
+
+
+# ----------------------------------------------------------------------------------------------
+# In this process
+
+
+def test_a_worse_model_is_said_to_be_worse_with_an_exit_code_of_its_own(
+    nmtdeep, fluent, tmp_path, monkeypatch
+):
+    from nmtdeep.export import comparison
+
+    honest = comparison.options
+    monkeypatch.setattr(
+        comparison, "options", lambda *given: {**honest(*given), "max_decoding_length": 1}
+    )
+    # Against its own translations the model as it was has 100 BLEU.
+    (tmp_path / "own").write_text("".join(f"{line}\n" for line in translations(nmtdeep, fluent)))
+    check = ["--check", str(nmtdeep.folder / "test.en"), str(tmp_path / "own")]
+    command = ["export", str(fluent), "--to", "ctranslate2", *check]
+    done = CliRunner().invoke(app, [*command, "-o", str(tmp_path / "a")])
+    assert done.exit_code == 3
+    assert "nmtdeep       100.00" in done.stdout
+    assert "the exported model is worse" in done.stderr
+    assert (tmp_path / "a" / "model.bin").is_file()
+    more = CliRunner().invoke(app, [*command, "-o", str(tmp_path / "b"), "--max-loss", "101"])
+    assert more.exit_code == 0
+
+
+def test_the_extra_is_named_where_ctranslate2_is_not_there(whole, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    done = CliRunner().invoke(
+        app, ["export", str(whole), "--to", "ctranslate2", "-o", str(tmp_path / "a")]
+    )
+    assert isinstance(done.exception, UserError)
+    assert 'pip install "nmtdeep[export]"' in str(done.exception)
+
+
+@pytest.mark.parametrize("option", [("--quantization", "int8"), ("--threads", "1")])
+def test_what_huggingface_has_not_is_refused(whole, tmp_path, option):
+    done = CliRunner().invoke(
+        app, ["export", str(whole), "--to", "huggingface", "-o", str(tmp_path / "a"), *option]
+    )
+    assert isinstance(done.exception, UserError) and option[0] in str(done.exception)
+    assert not (tmp_path / "a").exists()

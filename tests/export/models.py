@@ -1,0 +1,72 @@
+"""Small models that have begun to learn copying, and what nmtdeep finds with them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from nmtdeep.config.model import Model
+from nmtdeep.data.batching import Batch, pad
+from nmtdeep.decoding.search import Hypothesis
+from nmtdeep.decoding.settings import Settings
+from nmtdeep.decoding.translator import Translator
+from nmtdeep.model.build import build, initialise
+from nmtdeep.model.transformer import Transformer
+from nmtdeep.text.vocabulary import EOS, PAD, SPECIALS
+from nmtdeep.training.update import batch_loss
+
+TYPES = 30
+TOKENS = [*SPECIALS, *(f"type{number}" for number in range(len(SPECIALS), TYPES))]
+SETTINGS = Settings(beam=4, lenpen=0.0, max_length_factor=0, max_length_constant=150)
+STACKS = {
+    "encoder": {"depth": 2, "heads": 4, "feed_forward": 48},
+    "decoder": {"depth": 1, "heads": 2, "feed_forward": 40},
+}
+
+
+def config(residual: object, decoder: object = None, **other: Any) -> Model:
+    """A recipe's section `model`, small."""
+    kinds = {"encoder": residual, "decoder": decoder or residual}
+    stacks = {name: {**STACKS[name], "residual": kind} for name, kind in kinds.items()}
+    return Model.model_validate({"width": 32, **stacks, "dropout": {"embedding": 0}, **other})
+
+
+def sentences(lengths: list[int], seed: int = 5) -> list[list[int]]:
+    random = np.random.default_rng(seed)
+    return [[*random.integers(2, TYPES, length).tolist(), EOS] for length in lengths]
+
+
+SOURCES = sentences([1, 2, 5, 7, 9, 12] * 5 + [40, 90, 140])
+
+
+def trained(model: Model, updates: int = 90) -> Transformer:
+    """Biases and norms begin where they would hide a mistake, so everything is moved first."""
+    made = build(model, source_types=TYPES, target_types=TYPES)
+    initialise(made, model, seed=1)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=generator), alpha=0.05)
+    made.eval()  # no dropout, which would be noise here
+    optimiser = torch.optim.Adam(made.parameters(), lr=5e-3)
+    for seed in range(updates):
+        targets = [np.array(one) for one in sentences([2, 4, 6, 8, 11] * 3, seed)]
+        inputs = pad([np.concatenate(([EOS], target[:-1])) for target in targets])
+        batch = Batch(pad(targets), inputs, pad(targets), sum(map(len, targets)), 0, 0)
+        optimiser.zero_grad()
+        batch_loss(made, batch, smoothing=0.0, dtype=torch.float32).smoothed.backward()
+        optimiser.step()
+    with torch.no_grad():
+        # nmtdeep forbids padding after the softmax and others before it: it must have no share.
+        hidden = made(batch.source, batch.target_input)
+        mean = hidden.mean(dim=(0, 1))
+        made.output.weight[PAD] -= 30 * mean / mean.dot(mean)
+    return made
+
+
+def found(model: Transformer) -> list[Hypothesis]:
+    """What nmtdeep finds for SOURCES."""
+    translator = Translator([model], pipeline=None, settings=SETTINGS)
+    return [hypotheses[0] for hypotheses in translator.search(SOURCES)]

@@ -1,0 +1,125 @@
+"""CTranslate2 computes and finds with an exported model what nmtdeep does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from export.models import SETTINGS, SOURCES, TOKENS, TYPES, config, found, trained
+from nmtdeep.config.model import Model
+from nmtdeep.export import to_ctranslate2
+from nmtdeep.export.plain import plain
+from nmtdeep.model.build import build, initialise
+from nmtdeep.model.growth import carry_over, layer_maps
+from nmtdeep.model.transformer import Transformer
+
+ctranslate2 = pytest.importorskip("ctranslate2")
+
+RELATIVE = {"type": "relative", "clip": 3, "sinusoids": False}
+KINDS = {
+    "pre-norm": config("pre_norm"),
+    "post-norm": config("post_norm", embeddings={"sharing": "none"}),
+    "released v1": config("normalised", biases="inner"),
+    "relative keys": config("pre_norm", positions=RELATIVE),
+    "relative keys and values": config("post_norm", positions={**RELATIVE, "values": True}),
+    "admin": config("admin", embeddings={"sharing": "decoder", "bias": True}),
+    "deep norm": config("deep_norm", positions=RELATIVE, embeddings={"bias": True}),
+    "post-norm below pre-norm": config("post_norm", "pre_norm", norm_epsilon=1e-3),
+}
+LIMIT = SETTINGS.max_length_constant
+
+
+def words(ids: tuple[int, ...] | list[int]) -> list[str]:
+    return [TOKENS[id] for id in ids]
+
+
+def exported(made: Transformer, model: Model, folder: Path, **options: Any) -> Any:
+    folder.mkdir(exist_ok=True)
+    to_ctranslate2.write(folder, made, model, source=TOKENS, target=TOKENS, **options)
+    return ctranslate2.Translator(str(folder), intra_threads=1)
+
+
+def check(made: Transformer, model: Model, folder: Path) -> None:
+    """Equal tokens, long sentences too, and equal log-probabilities of each of them."""
+    ours, theirs = found(made), exported(made, model, folder)
+    sources = [words(source) for source in SOURCES]
+    got = theirs.translate_batch(
+        sources,
+        beam_size=SETTINGS.beam,
+        length_penalty=SETTINGS.lenpen,
+        max_decoding_length=LIMIT,
+        min_decoding_length=1,
+        suppress_sequences=[["<pad>"]],
+    )
+    # At the limit nmtdeep ends a sentence and CTranslate2 does not.
+    ended = [one for one in range(len(ours)) if len(ours[one].tokens) < LIMIT]
+    assert len({ours[one].tokens for one in ended}) > 2, "the model does look at its source"
+    assert [got[one].hypotheses[0] for one in ended] == [
+        words(ours[one].tokens[:-1]) for one in ended
+    ]
+    scored = theirs.score_batch(sources, [words(one.tokens[:-1]) for one in ours])
+    for expected, one in zip(ours, scored, strict=True):
+        assert one.log_probs == pytest.approx(expected.each, abs=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ctranslate2_finds_what_we_find(kind: str, tmp_path: Path) -> None:
+    check(trained(KINDS[kind]), KINDS[kind], tmp_path)
+
+
+def test_a_grown_model_too(tmp_path: Path) -> None:
+    old = KINDS["pre-norm"]
+    deep = old.model_copy(
+        update={"encoder": old.encoder.model_copy(update={"depth": 6})}, deep=True
+    )
+    shallow = trained(old)
+    grown = build(deep, source_types=TYPES, target_types=TYPES)
+    initialise(grown, deep, seed=1)
+    carry_over(shallow, grown, **layer_maps("interpolate", old, deep))
+    check(grown.eval(), deep, tmp_path)
+
+
+@pytest.mark.parametrize("place", ["encoder", "decoder"])
+def test_positions_reach_to_the_last_row_of_the_table(place: str) -> None:
+    made = build(KINDS["pre-norm"], source_types=TYPES, target_types=TYPES)
+    initialise(made, KINDS["pre-norm"], seed=1)
+    table = getattr(plain(made, KINDS["pre-norm"], rows=2048), place).positions
+    embedding = made.source_embedding if place == "encoder" else made.target_embedding
+    last = embedding.positions(torch.zeros(1, 1, 32), 2047)
+    assert len(table) == 2048 == to_ctranslate2.POSITIONS
+    assert torch.equal(table[-1], last[0, 0])
+
+
+def test_int8_takes_about_a_quarter_of_the_room(tmp_path: Path) -> None:
+    made = build(KINDS["pre-norm"], source_types=TYPES, target_types=TYPES)
+    initialise(made, KINDS["pre-norm"], seed=1)
+    sizes = {}
+    for kind in ("float32", "int8"):
+        exported(made, KINDS["pre-norm"], tmp_path / kind, quantisation=kind, rows=1)
+        sizes[kind] = (tmp_path / kind / "model.bin").stat().st_size
+    assert 3 < sizes["float32"] / sizes["int8"] < 4
+
+
+def test_every_reason_against_a_model_is_named() -> None:
+    model = config(
+        "pre_norm",
+        "rezero",
+        positions={"type": "relative"},
+        bridge="transparent",
+    )
+    decoder = {**model.decoder.model_dump(), "sublayers": ["merged_attention", "feed_forward"]}
+    decoder["combination"] = "dlcl"
+    model = Model.model_validate({**model.model_dump(), "decoder": decoder})
+    found = to_ctranslate2.reasons(model)
+    keys = [reason.rpartition(": ")[0].split(": ")[0] for reason in found]
+    assert keys == [
+        "model.decoder.combination",
+        "model.decoder.residual",
+        "model.decoder.sublayers",
+        "model.bridge",
+        "model.positions",
+    ]
+    assert [to_ctranslate2.reasons(kind) for kind in KINDS.values()] == [[]] * len(KINDS)

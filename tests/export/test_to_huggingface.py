@@ -1,0 +1,113 @@
+"""transformers loads an exported model as a MarianMT that computes and finds what we do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from export.models import SETTINGS, SOURCES, TOKENS, TYPES, config, found, trained
+from nmtdeep.config.model import Model
+from nmtdeep.config.recipe import Recipe
+from nmtdeep.config.text import Text
+from nmtdeep.export import to_huggingface
+from nmtdeep.model.transformer import Transformer
+from nmtdeep.text.pipeline import TextPipeline
+from nmtdeep.text.vocabulary import EOS, PAD, UNK, Vocabulary
+
+KINDS = {
+    "shared table": config("post_norm"),
+    "own source table, biases inside only": config(
+        "post_norm", embeddings={"sharing": "decoder", "bias": True}, biases="inner"
+    ),
+    "three tables, from admin": config("admin"),
+}
+
+
+def written(folder: Path, made: Transformer, model: Model, target: list[str] = TOKENS) -> None:
+    decoding = {
+        "beam": SETTINGS.beam,
+        "lenpen": SETTINGS.lenpen,
+        "max_length_factor": 0,
+        "max_length_constant": SETTINGS.max_length_constant,
+    }
+    sharing = "shared" if target is TOKENS else "separate"
+    text = Text.model_validate({"bpe": "none", "vocabulary": {"sharing": sharing}})
+    sides = [Vocabulary(tuple(tokens), (0,) * len(tokens)) for tokens in (TOKENS, target)]
+    recipe = Recipe.model_validate({"model": model, "decoding": decoding, "text": text})
+    to_huggingface.write(folder, made, recipe, TextPipeline.of(text, (None, None), sides))
+
+
+def loaded(folder: Path) -> Any:
+    transformers = pytest.importorskip("transformers")
+    model, about = transformers.AutoModelForSeq2SeqLM.from_pretrained(
+        folder, output_loading_info=True
+    )
+    assert type(model) is transformers.MarianMTModel
+    assert not any(about.values()), "nothing is missing and nothing is left over"
+    return model.eval()
+
+
+def padded(rows: list[list[int]]) -> torch.Tensor:
+    longest = max(map(len, rows))
+    return torch.tensor([row + [PAD] * (longest - len(row)) for row in rows])
+
+
+@torch.inference_mode()
+def largest_difference(theirs: Any, made: Transformer) -> float:
+    """Of logits, over sentences of up to 140 tokens on both sides."""
+    source, target = padded(SOURCES), padded([[EOS, *one[:-1]] for one in SOURCES])
+    ours = made.output(made(source, target))
+    mask = source != PAD
+    logits = theirs(input_ids=source, attention_mask=mask, decoder_input_ids=target).logits
+    return float((ours - logits)[target != PAD].abs().max())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_marian_computes_and_finds_what_we_do(kind: str, tmp_path: Path) -> None:
+    made = trained(KINDS[kind])
+    written(tmp_path, made, KINDS[kind])
+    theirs = loaded(tmp_path)
+    assert largest_difference(theirs, made) < 1e-4
+    ours = [one.tokens for one in found(made)]
+    source = padded(SOURCES)
+    rows = theirs.generate(source, attention_mask=source != PAD)[:, 1:].tolist()
+    # At the limit, where the end is forced, nmtdeep counts its probability and others do not.
+    ended = [one for one in range(len(ours)) if len(ours[one]) < SETTINGS.max_length_constant]
+    assert len({ours[one] for one in ended}) > 2, "the model does look at its source"
+    assert [tuple(rows[one][: rows[one].index(EOS) + 1]) for one in ended] == [
+        ours[one] for one in ended
+    ]
+
+
+def test_save_pretrained_saves_another_model_as_the_card_says(tmp_path: Path) -> None:
+    made = trained(KINDS["shared table"], updates=1)
+    written(tmp_path, made, KINDS["shared table"])
+    loaded(tmp_path).save_pretrained(tmp_path / "again")
+    assert largest_difference(loaded(tmp_path / "again"), made) > 1e-2
+
+
+def test_the_tokeniser_gives_our_ids_for_split_text(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    target = [*TOKENS[:-2], "über@@", "<filler0>"]
+    kind = KINDS["own source table, biases inside only"]
+    written(tmp_path, trained(kind, updates=1), kind, target)
+    source = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    other = transformers.AutoTokenizer.from_pretrained(tmp_path / "target")
+    assert source("type5 type7\u00a0type5  elsewhere").input_ids == [5, 7, 5, UNK, EOS]
+    assert other("über@@ type4 <filler0> TYPE4").input_ids == [TYPES - 2, 4, UNK, UNK, EOS]
+    assert source([""]).input_ids == [[EOS]]
+
+
+def test_every_reason_against_a_model_is_named() -> None:
+    model = config("normalised", "pre_norm", positions={"type": "relative"}, norm_epsilon=1e-3)
+    keys = [reason.partition(":")[0] for reason in to_huggingface.reasons(model)]
+    assert keys == [
+        "model.encoder.residual",
+        "model.decoder.residual",
+        "model.positions",
+        "model.norm_epsilon",
+    ]
+    assert [to_huggingface.reasons(kind) for kind in KINDS.values()] == [[]] * len(KINDS)
