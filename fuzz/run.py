@@ -20,8 +20,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SEEDS = ROOT / "fuzz" / "seeds"
 MEMORY = Path("/dev/shm")
-# Only what is ours and what it leans on closely: what is instrumented is slower. The targets too, so
-# that what is read and what is refused differ where a library in another language decides.
+# Only what is ours and what it leans on closely: what is instrumented is slower. The targets too:
+# read and refused differ there, also where a library in another language decides.
 INSTRUMENTED = ["nmtdeep", "subword_nmt", "targets"]
 
 

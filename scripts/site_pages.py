@@ -1,0 +1,50 @@
+"""Hooks of `mkdocs build`: pages from the root of the repository, and links that fit the site.
+
+A page links to others as the repository's host shows them. Here a link to a page of the site leads
+there, and one to any other file of the repository becomes plain text.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = {
+    "README.md": "overview.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
+}
+LINK = re.compile(r"(?<!!)\[([^\[\]]+)\]\(([^()\s]+)\)")
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the pages from the root."""
+    for name, page in PAGES.items():
+        files.append(File.generated(config, page, abs_src_path=str(ROOT / name)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, files: Any, **_: Any) -> str:
+    """Make the links of one page fit."""
+    roots = {page: name for name, page in PAGES.items()}
+    source = roots.get(page.file.src_uri, f"docs/{page.file.src_uri}")
+    return LINK.sub(partial(_fitting, posixpath.dirname(source), files), markdown)
+
+
+def _fitting(folder: str, files: Any, link: re.Match[str]) -> str:
+    text, target = link.groups()
+    path, _, place = target.partition("#")
+    if not path or ":" in path:
+        return link.group()
+    path = posixpath.normpath(posixpath.join(folder, path))
+    page = PAGES.get(path, path.removeprefix("docs/"))
+    if files.get_file_from_path(page) is None:
+        return text
+    return f"[{text}]({page}{'#' if place else ''}{place})"
