@@ -37,11 +37,12 @@ demo: $(STAMP) ## train a deep model on a small corpus that ships with the progr
 test: $(STAMP) ## run the tests
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
-lint: $(STAMP) ## check style, formatting, types, and for known vulnerabilities
+lint: $(STAMP) ## check style, formatting, types, known vulnerabilities, and the documentation's site
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python scripts/audit.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 packages: $(STAMP) ## build wheel and sdist, install, and use them elsewhere (ARGS=--demo: all of it)
 	out=$$(mktemp -d) && $(BIN)/python scripts/check_packages.py $$out/packages $(ARGS); \
@@ -56,7 +57,8 @@ clean: ## remove .venv, caches and builds; runs and data directories stay
 
 # torch is its build for CPUs where an index has that, else PyPI's, which on Linux brings CUDA.
 $(STAMP): pyproject.toml $(wildcard $(LOCKS)/*.txt) | $(BIN)/python
-	$(LOCKED) -r $(LOCKS)/development.txt
+	$(LOCKED) -r $(LOCKS)/build.txt
+	$(LOCKED) --no-build-isolation -r $(LOCKS)/development.txt
 	$(LOCKED) -r $(LOCKS)/torch-cpu.txt || $(LOCKED) -r $(LOCKS)/torch.txt
 	$(BIN)/python -m pip install --no-deps --no-build-isolation --no-index -e .
 	$(BIN)/python -m pip check

@@ -27,6 +27,10 @@ CONSTRAINTS = ROOT / "constraints.txt"
 OLDEST_PYTHON = "3.11"
 # Each has a lock of its own, for what it adds to that of development.
 EXTRAS = ("benchmark", "fuzz")
+# What users may want, all of it, and nothing of what developers need.
+FOR_USERS = ("chinese", "export", "pictures", "tensorboard")
+# Builds what has no wheel; installed before the rest, so that it is hash-checked as well.
+BUILDER = "setuptools"
 TORCH = re.compile(r"torch|triton|nvidia-|cuda-")
 HEAD = "# Written by scripts/write_locks.py; do not edit.\n"
 
@@ -89,7 +93,11 @@ def main() -> None:
     wheels = parser.parse_args().torch_cpu
     everything, needed = resolve("development", *EXTRAS), resolve("development")
     by_name = {one.name: one for one in needed}
-    write("development.txt", (one for one in needed if not one.of_torch))
+    write("build.txt", [by_name[BUILDER]])
+    lean = [one for one in needed if not one.of_torch and one.name != BUILDER]
+    write("development.txt", lean)
+    used = {one.name for one in resolve(*FOR_USERS)}
+    write("users.txt", (one for one in lean if one.name in used))
     write("torch.txt", (one for one in needed if one.of_torch))
     for extra in EXTRAS:
         added = resolve("development", extra)
