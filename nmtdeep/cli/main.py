@@ -20,6 +20,7 @@ from nmtdeep.cli import (
     average,
     demo,
     grow,
+    plot,
     preprocess,
     recipes,
     score,
@@ -46,6 +47,7 @@ app.command("grow", no_args_is_help=True)(grow.grow)
 app.command("average-checkpoints", no_args_is_help=True)(average.average_checkpoints)
 app.command("translate", no_args_is_help=True)(translate.translate)
 app.command("score", no_args_is_help=True)(score.score)
+app.command("plot", no_args_is_help=True)(plot.plot)
 app.command("demo")(demo.demo)
 app.add_typer(analyze.app, name="analyze")
 app.add_typer(recipes.app, name="recipes")

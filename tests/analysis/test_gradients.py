@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from analysis.by_hand import write_out
-from nmtdeep.analysis.gradients import Of, Point, layer_gradients, write_csv
+from nmtdeep.analysis.gradients import Of, Point, layer_gradients
 from nmtdeep.analysis.picture import draw
 from nmtdeep.analysis.probe import Probe
 
