@@ -76,6 +76,8 @@ def draw(picture: Picture, path: Path) -> None:
         ).ravel()
         for place, panel in zip(axes, picture.panels, strict=False):
             _panel(figure, place, panel, styles)
+        if picture.columns == 1:
+            _align(axes, picture.panels)
         for place in axes[len(picture.panels) :]:
             place.set_axis_off()
         if styles:
@@ -178,6 +180,18 @@ def _curves(axes: Axes, panel: Curves, styles: Mapping[str, Artist]) -> None:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel(panel.x_label)
     axes.set_ylabel(panel.y_label)
+
+
+def _align(axes: Iterable[Axes], panels: Iterable[Panel]) -> None:
+    """Curves that stand below one another have one range of x where it means the same."""
+    found: dict[str, list[Axes]] = {}
+    for place, panel in zip(axes, panels, strict=True):
+        if isinstance(panel, Curves) and not panel.names:
+            found.setdefault(panel.x_label, []).append(place)
+    for places in found.values():
+        ends = [end for place in places for end in place.get_xlim()]
+        for place in places:
+            place.set_xlim(min(ends), max(ends))
 
 
 def _heat_map(figure: Figure, axes: Axes, panel: HeatMap) -> None:
