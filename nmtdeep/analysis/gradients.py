@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-import csv
 import math
-from collections.abc import Iterable
-from dataclasses import asdict, astuple, dataclass, fields
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Literal, NamedTuple
 
 import torch
 
-from nmtdeep.analysis.file import replacing
-from nmtdeep.analysis.probe import Conditions, Probe, conditions, prepare, squared_gradient
+from nmtdeep.analysis import panels
+from nmtdeep.analysis.findings import Findings
+from nmtdeep.analysis.panels import Curve, Picture
+from nmtdeep.analysis.probe import (
+    Conditions,
+    Probe,
+    conditions,
+    prepare,
+    squared_gradient,
+    trained,
+)
+from nmtdeep.analysis.subject import called
+from nmtdeep.checkpoint import Loaded
 from nmtdeep.config import Recipe
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.model.initialisation import Side
@@ -33,10 +42,16 @@ class LayerGradient:
 
 @dataclass(frozen=True)
 class Point:
-    """A row of the CSV."""
+    """A row of the CSV.
+
+    Attributes:
+        recipe: or the run, or the checkpoint.
+        update: updates done; None for an average of checkpoints.
+    """
 
     recipe: str
     initialiser: str
+    update: int | None
     side: Side
     depth: int
     layer: int
@@ -87,7 +102,33 @@ def curves(
     probe = prepare(recipe, data, tokens=tokens, device=device)
     made = conditions(name, recipe, data, probe, 0)
     found = layer_gradients(probe, of)
-    return Curves([Point(name, made.initialiser, **asdict(one)) for one in found], made)
+    return Curves(_points(name, made, found), made)
+
+
+def trained_curves(
+    name: str, loaded: Loaded, data: DataDirectory, *, tokens: int, device: torch.device, of: Of
+) -> Curves:
+    """Measure a checkpoint on the sentences that its recipe's start would be measured on."""
+    probe = trained(loaded, data, tokens=tokens, device=device)
+    updates = loaded.state.get("update")
+    made = conditions(called(name, loaded), loaded.recipe, data, probe, updates)
+    return Curves(_points(name, made, layer_gradients(probe, of)), made)
+
+
+def gathered(measured: Sequence[Curves], *, over: bool) -> Findings:
+    """All that was measured; each signature is said when its model has been.
+
+    Args:
+        over: whether the points of a model stand for its updates, not for its layers alone.
+    """
+    points = [point for one in measured for point in one.points]
+    made = {"models": [asdict(one.conditions) for one in measured]}
+    draw = over_updates if over else by_layer
+    return Findings(points, [], lambda: draw(points), made, "")
+
+
+def _points(name: str, made: Conditions, found: Iterable[LayerGradient]) -> list[Point]:
+    return [Point(name, made.initialiser, made.updates, **asdict(one)) for one in found]
 
 
 def _squared_parameters(layer: Layer) -> float:
@@ -96,9 +137,44 @@ def _squared_parameters(layer: Layer) -> float:
     return float(torch.nn.utils.get_total_norm(found)) ** 2
 
 
-def write_csv(points: Iterable[Point], path: Path) -> None:
-    """One row a point, with a header."""
-    with replacing(path) as beside, beside.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(field.name for field in fields(Point))
-        writer.writerows((*astuple(point)[:-1], f"{point.gradient_norm:.6g}") for point in points)
+def by_layer(points: Sequence[Point]) -> Picture:
+    """Encoder above, decoder below; a line style a model, a marker a depth."""
+    names = _lines(points)
+    curves: dict[Side, list[Curve]] = {"encoder": [], "decoder": []}
+    for key in dict.fromkeys((one.recipe, one.update, one.depth, one.side) for one in points):
+        curve = [p for p in points if (p.recipe, p.update, p.depth, p.side) == key]
+        norms = [point.gradient_norm for point in curve]
+        layers = [point.layer for point in curve]
+        curves[key[-1]].append(Curve(layers, norms, names[key[0]], f"{key[2]} layers"))
+    return _picture(curves, "layer")
+
+
+def over_updates(points: Sequence[Point]) -> Picture:
+    """First and top layer of each model over its updates, as in Figure 4 of Zhang et al. 2019."""
+    curves: dict[Side, list[Curve]] = {"encoder": [], "decoder": []}
+    for name, side in dict.fromkeys((point.recipe, point.side) for point in points):
+        own = [point for point in points if (point.recipe, point.side) == (name, side)]
+        ends = {
+            "first layer": [point for point in own if point.layer == 1],
+            "top layer": [point for point in own if point.layer == point.depth],
+        }
+        for which, found in ends.items():
+            norms = [point.gradient_norm for point in found]
+            updates = [point.update or 0 for point in found]
+            curves[side].append(Curve(updates, norms, name, which))
+    return _picture(curves, "update")
+
+
+def _picture(curves: Mapping[Side, Sequence[Curve]], x_label: str) -> Picture:
+    return Picture(
+        [
+            panels.Curves(found, x_label, f"gradient norm, {side}", log=True)
+            for side, found in curves.items()
+        ]
+    )
+
+
+def _lines(points: Sequence[Point]) -> dict[str, str]:
+    """What the models are called: by their initialisers where these tell them apart."""
+    kinds = {point.recipe: point.initialiser.split()[0] for point in points}
+    return kinds if len(set(kinds.values())) == len(kinds) else {name: name for name in kinds}

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from nmtdeep import __version__
+from nmtdeep.analysis.subject import check_same_text
+from nmtdeep.checkpoint import Loaded
 from nmtdeep.config import Recipe
 from nmtdeep.config import training as config
 from nmtdeep.data.batching import Batch, collate, cut
@@ -39,13 +41,13 @@ class Conditions:
 
     Attributes:
         initialiser: its type and settings.
-        updates: of training, before the measurement.
+        updates: of training, before the measurement; None for an average of checkpoints.
         text: fingerprint of the text pipeline that made the ids.
     """
 
     recipe: str
     initialiser: str
-    updates: int
+    updates: int | None
     sentences: int
     source_tokens: int
     target_tokens: int
@@ -55,7 +57,9 @@ class Conditions:
     torch: str
 
     def __str__(self) -> str:
-        trained = f"after {self.updates} updates" if self.updates else "before the first update"
+        trained = f"after {self.updates:,} updates" if self.updates else "before the first update"
+        if self.updates is None:
+            trained = "mean of several checkpoints"
         return (
             f"{self.recipe}, {self.initialiser}, {trained}: {self.sentences:,} training sentences, "
             f"{self.source_tokens:,} source and {self.target_tokens:,} target tokens, seed "
@@ -146,8 +150,22 @@ def prepare(
     return Probe(model, [batch.to(device) for batch in batches], recipe.training)
 
 
+def trained(loaded: Loaded, data: DataDirectory, *, tokens: int, device: torch.device) -> Probe:
+    """A model that was trained already, and the sentences that `prepare` takes for its recipe.
+
+    Raises:
+        UserError: if it was trained on another vocabulary.
+    """
+    check_same_text(loaded, data)
+    seed = loaded.recipe.training.seed
+    batches = sentences(data.corpus("train"), tokens=tokens, seed=seed)
+    model = loaded.model.to(device)
+    model.keep("all")
+    return Probe(model, [batch.to(device) for batch in batches], loaded.recipe.training)
+
+
 def conditions(
-    name: str, recipe: Recipe, data: DataDirectory, probe: Probe, updates: int
+    name: str, recipe: Recipe, data: DataDirectory, probe: Probe, updates: int | None
 ) -> Conditions:
     """The signature of what is measured with `probe`."""
     chosen = recipe.model.initialiser.model_dump()

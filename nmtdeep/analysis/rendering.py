@@ -1,19 +1,23 @@
-"""Residual blocks as a table, as CSV, as a record for JSON."""
+"""Residual blocks as tables, as rows of a CSV, as a picture."""
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from dataclasses import asdict, astuple, fields
-from pathlib import Path
 from typing import Any
 
+import torch
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from nmtdeep.analysis.file import replacing
-from nmtdeep.analysis.initialisation import Block, Figures
-from nmtdeep.analysis.probe import Conditions
+from nmtdeep.analysis.findings import Findings
+from nmtdeep.analysis.initialisation import Block, Figures, averaged, measure
+from nmtdeep.analysis.panels import Curve, Curves, Picture
+from nmtdeep.analysis.probe import conditions, prepare, trained
+from nmtdeep.analysis.subject import called
+from nmtdeep.checkpoint import Loaded
+from nmtdeep.config import Recipe
+from nmtdeep.data.corpus import DataDirectory
 
 HEADINGS = ("Var(r)", "beta_LN", "beta_RC", "beta", "w/sigma")
 
@@ -32,28 +36,88 @@ def table(blocks: Sequence[Block]) -> Table:
     return rows
 
 
-def record(blocks: Sequence[Block], averages: Sequence[Block], made: Conditions) -> dict[str, Any]:
-    """Conditions, the mean over the layers, and every layer."""
-    return {
-        "conditions": asdict(made),
-        "averages": [_flat(block) for block in averages],
-        "layers": [_flat(block) for block in blocks],
-    }
+def find(
+    name: str,
+    subject: Recipe | Loaded,
+    data: DataDirectory,
+    *,
+    tokens: int,
+    device: torch.device,
+    after: int,
+    layers: bool,
+) -> Findings:
+    """The residual blocks of a recipe's model at its start, or of a trained one.
 
-
-def write_csv(blocks: Sequence[Block], path: Path) -> None:
-    """One row a block, with a header; empty where a figure does not apply."""
-    names = ["side", "layer", "sublayer", *(field.name for field in fields(Figures))]
-    with replacing(path) as beside, beside.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(names)
-        for block in blocks:
-            figures = ("" if value is None else f"{value:.6g}" for value in astuple(block.figures))
-            writer.writerow((block.side, block.layer, block.sublayer, *figures))
-
-
-def _flat(block: Block) -> dict[str, Any]:
-    where = {"side": block.side, "layer": block.layer, "sublayer": block.sublayer}
-    return {name: value for name, value in where.items() if value is not None} | asdict(
-        block.figures
+    Args:
+        after: updates to train a recipe's model before.
+        layers: whether there is a table of every layer besides that of the means.
+    """
+    updates: int | None = after
+    if isinstance(subject, Loaded):
+        probe = trained(subject, data, tokens=tokens, device=device)
+        name, updates = called(name, subject), subject.state.get("update")
+        recipe = subject.recipe
+    else:
+        probe = prepare(subject, data, tokens=tokens, device=device, updates=after)
+        recipe = subject
+    made = conditions(name, recipe, data, probe, updates)
+    blocks = measure(probe, recipe.model)
+    means = averaged(blocks)
+    return Findings(
+        rows(blocks),
+        [*([table(blocks)] if layers else []), table(means)],
+        lambda: picture(blocks),
+        asdict(made),
+        str(made),
+        called="layers",
+        besides={"averages": [_without_layer(row) for row in rows(means)]},
     )
+
+
+def rows(blocks: Sequence[Block]) -> list[dict[str, Any]]:
+    """What a CSV holds: None where a figure does not apply."""
+    return [
+        {"side": block.side, "layer": block.layer, "sublayer": block.sublayer}
+        | asdict(block.figures)
+        for block in blocks
+    ]
+
+
+def picture(blocks: Sequence[Block]) -> Picture:
+    """A figure in each row, encoder and decoder side by side; a line style a sublayer.
+
+    Where no norm stands on the identity path, beta is beta_RC and not drawn twice.
+    """
+    panels = []
+    sublayers = list(dict.fromkeys((block.side, block.sublayer) for block in blocks))
+    for figure, heading in zip((field.name for field in fields(Figures)), HEADINGS, strict=True):
+        found = {
+            side: [
+                curve
+                for where, sublayer in sublayers
+                if where == side and (curve := _curve(blocks, side, sublayer, figure)).x
+            ]
+            for side in ("encoder", "decoder")
+        }
+        doubled = figure == "beta" and all(block.figures.beta_ln is None for block in blocks)
+        if any(found.values()) and not doubled:
+            panels += [
+                Curves(curves, "layer", f"{heading}, {side}") for side, curves in found.items()
+            ]
+    return Picture(panels, columns=2)
+
+
+def _curve(blocks: Sequence[Block], side: str, sublayer: str, figure: str) -> Curve:
+    """The figure of one kind of sublayer by layer, where it applies."""
+    values = {
+        block.layer: value
+        for block in blocks
+        if (block.side, block.sublayer) == (side, sublayer)
+        and (value := getattr(block.figures, figure)) is not None
+        and block.layer is not None
+    }
+    return Curve(list(values), list(values.values()), sublayer)
+
+
+def _without_layer(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name != "layer"}

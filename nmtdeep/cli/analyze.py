@@ -1,20 +1,24 @@
-"""`nmtdeep analyze`: what a model's start promises, before it is trained."""
+"""`nmtdeep analyze`: what a deep model does, at its start, in training and afterwards."""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nmtdeep.cli import analyze_trained
 from nmtdeep.cli.choices import Verbose
+from nmtdeep.cli.outputs import Csv, Json, Plot, check_plot, give
 from nmtdeep.errors import UserError
 
+if TYPE_CHECKING:
+    from nmtdeep.analysis.gradients import Curves
+
 app = typer.Typer(
-    help="Measure a model at its start: residual sums, norms, gradients.",
+    help="Measure a model: its start, gradients, layers, attention, learning rates, scores.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -33,14 +37,16 @@ Seed = Annotated[
     int | None, typer.Option(help="Of initialisation, choice of sentences and dropout.")
 ]
 After = Annotated[int, typer.Option(min=0, help="Updates of training before the measurement.")]
-Csv = Annotated[Path | None, typer.Option("--csv", help="Write every layer's row to this file.")]
 DeviceName = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")]
 Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads.")]
+DEPTHS = "6,12,18,20"
 
 
 @app.command("initialisation", no_args_is_help=True)
 def initialisation(
-    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A recipe's name or file.")],
+    subject: Annotated[
+        str, typer.Argument(metavar="RECIPE|RUN", help="A recipe; or a trained model, as it is.")
+    ],
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Recipe values to change.")
     ] = None,
@@ -51,7 +57,8 @@ def initialisation(
     after: After = 0,
     layers: Annotated[bool, typer.Option("--layers", help="A row for each layer.")] = False,
     csv: Csv = None,
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON object with everything.")] = False,
+    plot: Plot = None,
+    as_json: Json = False,
     device: DeviceName = "auto",
     threads: Threads = None,
     verbose: Verbose = False,
@@ -63,101 +70,165 @@ def initialisation(
     """
     from nmtdeep.config.load import load_recipe
 
-    chosen = load_recipe(recipe, [*(overrides or []), *_seed(seed)])
+    check_plot(plot)
+    changes = [*(overrides or []), *_seed(seed)]
+    trained = Path(subject).is_dir()
+    if trained:
+        _refuse_changes(subject, changes, {"--after": after})
+    recipe = None if trained else load_recipe(subject, changes)
     import torch
-    from rich.console import Console
 
-    from nmtdeep.analysis import rendering
-    from nmtdeep.analysis.initialisation import averaged, measure
-    from nmtdeep.analysis.probe import conditions, prepare
+    from nmtdeep.analysis.rendering import find
+    from nmtdeep.checkpoint import load
     from nmtdeep.data.corpus import DataDirectory
     from nmtdeep.decoding.settings import resolve_device
 
     torch.set_num_threads(threads or torch.get_num_threads())
     corpora, place = DataDirectory.open(data), resolve_device(device)
-    probe = prepare(chosen, corpora, tokens=tokens, device=place, updates=after)
-    made = conditions(recipe, chosen, corpora, probe, after)
-    blocks = measure(probe, chosen.model)
-    averages = averaged(blocks)
-    if csv:
-        rendering.write_csv(blocks, csv)
-    if as_json:
-        typer.echo(json.dumps(rendering.record(blocks, averages, made), indent=2))
-        return
-    console = Console()
-    if layers:
-        console.print(rendering.table(blocks))
-    console.print(rendering.table(averages))
-    typer.echo(str(made))
+    found = find(
+        subject,
+        recipe or load(Path(subject)),
+        corpora,
+        tokens=tokens,
+        device=place,
+        after=after,
+        layers=layers,
+    )
+    give(found, csv=csv, plot=plot, as_json=as_json)
 
 
 @app.command("gradients", no_args_is_help=True)
 def gradients(
-    recipes: Annotated[
+    subjects: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RECIPE... [KEY=VALUE]... | RUN...",
+            help="Recipes, and values to change in all of them; or runs or checkpoints.",
+        ),
+    ],
+    *,
+    data: Data,
+    depths: Annotated[
+        str | None,
+        typer.Option(
+            help="Layers of encoder and decoder of recipes, one model for each number: "
+            f"{DEPTHS} if not given."
+        ),
+    ] = None,
+    of: Annotated[Of, typer.Option(help="What the gradient is taken of.")] = Of.PARAMETERS,
+    tokens: Tokens = 3000,
+    seed: Seed = None,
+    csv: Csv = None,
+    plot: Plot = None,
+    as_json: Json = False,
+    device: DeviceName = "auto",
+    threads: Threads = None,
+    verbose: Verbose = False,
+) -> None:
+    """Print the gradient norm of every layer, as in Figures 1 and 4 of Zhang et al. 2019.
+
+    Of recipes: at their start, for several depths. Of runs: at their start and at every checkpoint
+    that they kept. Of a checkpoint: as it is.
+    """
+    check_plot(plot)
+    names = [word for word in subjects if "=" not in word or Path(word).is_dir()]
+    changes = [word for word in subjects if word not in names] + _seed(seed)
+    runs = [Path(name) for name in names if Path(name).is_dir()]
+    if runs and len(runs) < len(names):
+        other = next(name for name in names if not Path(name).is_dir())
+        raise UserError(f"{other} is no directory of a run: give either runs or recipes, not both")
+    if runs:
+        _refuse_changes(names[0], changes, {"--depths": depths})
+        models = {}
+    else:
+        models = _at_depths(names, changes, _numbers(depths or DEPTHS))
+    import torch
+
+    from nmtdeep.analysis.dynamics import measured
+    from nmtdeep.analysis.gradients import curves, gathered
+    from nmtdeep.checkpoint import STATE
+    from nmtdeep.data.corpus import DataDirectory
+    from nmtdeep.decoding.settings import resolve_device
+
+    torch.set_num_threads(threads or torch.get_num_threads())
+    corpora, place = DataDirectory.open(data), resolve_device(device)
+    how: dict[str, Any] = {"tokens": tokens, "device": place, "of": of.value}
+    found = [
+        *_said((curves(name, one, corpora, **how) for (name, _), one in models.items()), as_json),
+        *_said((one for run in runs for one in measured(str(run), run, corpora, **how)), as_json),
+    ]
+    over = any(not (run / STATE).is_file() for run in runs)
+    give(gathered(found, over=over), csv=csv, plot=plot, as_json=as_json)
+
+
+@app.command("schedule", no_args_is_help=True)
+def schedule(
+    subjects: Annotated[
         list[str],
         typer.Argument(
             metavar="RECIPE... [KEY=VALUE]...",
             help="Recipes, and values to change in all of them.",
         ),
     ],
-    *,
-    data: Data,
-    depths: Annotated[
-        str, typer.Option(help="Layers of encoder and decoder, one model for each number.")
-    ] = "6,12,18,20",
-    of: Annotated[Of, typer.Option(help="What the gradient is taken of.")] = Of.PARAMETERS,
-    tokens: Tokens = 3000,
-    seed: Seed = None,
-    csv: Csv = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="Draw the curves into this file: .svg, .png or .pdf.")
+    updates_per_epoch: Annotated[
+        int | None, typer.Option(min=1, help="Where the recipe counts in epochs.")
     ] = None,
-    device: DeviceName = "auto",
-    threads: Threads = None,
+    csv: Csv = None,
+    plot: Plot = None,
+    as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Print the gradient norm of every layer at its start, as in Figure 1 of Zhang et al. 2019."""
+    """Print the learning rates of recipes, stage by stage, as in Figure 5 of Li et al. 2020."""
     from nmtdeep.config.load import load_recipe
 
-    if plot and plot.suffix not in (".svg", ".png", ".pdf"):
-        raise UserError(f"--plot {plot}: give a file that ends in .svg, .png or .pdf")
-    if plot and find_spec("matplotlib") is None:
-        raise UserError(
-            f"--plot {plot} needs matplotlib, which is not here: pip install matplotlib, or leave "
-            "--plot out"
-        )
-    names = [word for word in recipes if "=" not in word]
-    changes = [word for word in recipes if "=" in word] + _seed(seed)
-    models = [
-        (
-            name,
-            load_recipe(name, [*changes, f"model.encoder.depth={n}", f"model.decoder.depth={n}"]),
+    check_plot(plot)
+    names = [word for word in subjects if "=" not in word]
+    changes = [word for word in subjects if "=" in word]
+    recipes = {name: load_recipe(name, changes) for name in names}
+    if not recipes:
+        raise UserError("no recipe given: name one, such as multi30k-en-de")
+
+    from nmtdeep.analysis.schedule import find
+
+    give(find(recipes, updates_per_epoch), csv=csv, plot=plot, as_json=as_json)
+
+
+def _at_depths(
+    names: Iterable[str], changes: list[str], depths: Iterable[int]
+) -> dict[tuple[str, int], Any]:
+    """Each recipe at each depth."""
+    from nmtdeep.config.load import load_recipe
+
+    depths = list(depths)
+    return {
+        (name, n): load_recipe(
+            name, [*changes, f"model.encoder.depth={n}", f"model.decoder.depth={n}"]
         )
         for name in names
-        for n in _numbers(depths)
-    ]
-    import torch
+        for n in depths
+    }
 
-    from nmtdeep.analysis.gradients import curves, write_csv
-    from nmtdeep.data.corpus import DataDirectory
-    from nmtdeep.decoding.settings import resolve_device
 
-    torch.set_num_threads(threads or torch.get_num_threads())
-    corpora, place = DataDirectory.open(data), resolve_device(device)
-    points = []
-    for name, recipe in models:
-        found, made = curves(name, recipe, corpora, tokens=tokens, device=place, of=of.value)
-        points += found
-        for side in ("encoder", "decoder"):
-            norms = " ".join(f"{one.gradient_norm:.3g}" for one in found if one.side == side)
-            typer.echo(f"{name} {recipe.model.encoder.depth} layers, {side}: {norms}")
-        typer.echo(str(made))
-    if csv:
-        write_csv(points, csv)
-    if plot:
-        from nmtdeep.analysis.picture import draw
+def _said(measured: Iterable[Curves], as_json: bool) -> Iterator[Curves]:
+    """Print each model's norms as soon as they are known, unless JSON is wanted."""
+    for one in measured:
+        if not as_json:
+            for side in ("encoder", "decoder"):
+                own = [point for point in one.points if point.side == side]
+                norms = " ".join(f"{point.gradient_norm:.3g}" for point in own)
+                typer.echo(f"{one.conditions.recipe} {own[0].depth} layers, {side}: {norms}")
+            typer.echo(str(one.conditions))
+        yield one
 
-        draw(points, plot)
+
+def _refuse_changes(name: str, changes: list[str], options: Mapping[str, object]) -> None:
+    """A trained model is as it is."""
+    given = [*changes, *(option for option, value in options.items() if value)]
+    if given:
+        raise UserError(
+            f"{name} is a trained model and is measured as it is: leave {', '.join(given)} out, or "
+            "give its recipe"
+        )
 
 
 def _seed(seed: int | None) -> list[str]:
@@ -170,3 +241,6 @@ def _numbers(text: str) -> list[int]:
     if not all(word.strip().isdecimal() and int(word) for word in words):
         raise UserError(f"--depths {text}: give numbers with commas between them, such as 6,12,18")
     return [int(word) for word in words]
+
+
+analyze_trained.register(app)

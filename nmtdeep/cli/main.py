@@ -22,6 +22,7 @@ from nmtdeep.cli import (
     export,
     fetch,
     grow,
+    plot,
     preprocess,
     recipes,
     score,
@@ -50,6 +51,7 @@ app.command("average-checkpoints", no_args_is_help=True)(average.average_checkpo
 app.command("translate", no_args_is_help=True)(translate.translate)
 app.command("score", no_args_is_help=True)(score.score)
 app.command("export", no_args_is_help=True)(export.export)
+app.command("plot", no_args_is_help=True)(plot.plot)
 app.command("demo")(demo.demo)
 app.add_typer(analyze.app, name="analyze")
 app.add_typer(recipes.app, name="recipes")

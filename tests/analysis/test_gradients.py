@@ -1,17 +1,17 @@
-"""Gradient norms of layers: equal to autograd.grad of the loss written out; the files."""
+"""Gradient norms of layers: equal to autograd.grad of the loss written out; their curves."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 import torch
 
 from analysis.by_hand import write_out
-from nmtdeep.analysis.gradients import Of, Point, layer_gradients, write_csv
-from nmtdeep.analysis.picture import draw
+from nmtdeep.analysis.gradients import Of, Point, by_layer, layer_gradients, over_updates
+from nmtdeep.analysis.panels import Curve, Curves
 from nmtdeep.analysis.probe import Probe
 
 
@@ -42,7 +42,7 @@ def test_norms_equal_those_of_autograd(make_probe: Callable[..., Probe], of: Of)
 
 
 POINTS = [
-    Point(recipe, initialiser, side, depth, layer, norm * layer)
+    Point(recipe, initialiser, 0, side, depth, layer, norm * layer)
     for recipe, initialiser, norm in (("plain", "glorot gain=1.0", 0.5), ("b.yaml", "lipschitz", 2))
     for side in ("encoder", "decoder")
     for depth in (2, 3)
@@ -50,21 +50,34 @@ POINTS = [
 ]
 
 
-def test_the_csv_has_a_row_for_each_point(tmp_path: Path) -> None:
-    write_csv(POINTS, tmp_path / "g.csv")
-    lines = (tmp_path / "g.csv").read_text(encoding="utf-8").splitlines()
-    assert lines[:2] == [
-        "recipe,initialiser,side,depth,layer,gradient_norm",
-        "plain,glorot gain=1.0,encoder,2,1,0.5",
+def test_a_picture_has_a_line_for_each_recipe_depth_and_side() -> None:
+    encoder, decoder = by_layer(POINTS).panels
+    assert isinstance(encoder, Curves)
+    assert encoder.curves == [
+        Curve([1, 2], [0.5, 1.0], "glorot", "2 layers"),
+        Curve([1, 2, 3], [0.5, 1.0, 1.5], "glorot", "3 layers"),
+        Curve([1, 2], [2, 4], "lipschitz", "2 layers"),
+        Curve([1, 2, 3], [2, 4, 6], "lipschitz", "3 layers"),
     ]
-    assert len(lines) == 1 + len(POINTS)
+    assert isinstance(decoder, Curves)
+    assert len(decoder.curves) == 4
 
 
-def test_equal_points_draw_an_equal_picture(tmp_path: Path) -> None:
-    for name in ("a.svg", "b.svg", "c.png"):
-        draw(POINTS, tmp_path / name)
-    svg = (tmp_path / "a.svg").read_text(encoding="utf-8")
-    assert svg == (tmp_path / "b.svg").read_text(encoding="utf-8")
-    for word in ("glorot", "lipschitz", "2 layers", "3 layers", "gradient norm, decoder"):
-        assert word in svg
-    assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
+def test_recipes_with_one_initialiser_go_by_their_own_names() -> None:
+    points = [replace(point, initialiser="glorot gain=1.0") for point in POINTS]
+    lines = {curve.line for panel in by_layer(points).panels for curve in panel.curves}
+    assert lines == {"plain", "b.yaml"}
+
+
+def test_over_updates_first_and_top_layers_are_drawn_as_the_model_grows() -> None:
+    points = [
+        Point("run", "glorot", update, "encoder", depth, layer, update + layer)
+        for update, depth in ((0, 1), (5, 3))
+        for layer in range(1, depth + 1)
+    ]
+    encoder, _ = over_updates(points).panels
+    assert isinstance(encoder, Curves)
+    assert encoder.curves == [
+        Curve([0, 5], [1, 6], "run", "first layer"),
+        Curve([0, 5], [1, 8], "run", "top layer"),
+    ]

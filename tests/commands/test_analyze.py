@@ -105,6 +105,91 @@ def test_gradients_of_two_recipes(nmtdeep: Commands, data: Path) -> None:
     assert float(shown.split()[-1]) == pytest.approx(float(rows[0]["gradient_norm"]), rel=1e-2)
 
 
+def rows_of(nmtdeep: Commands, name: str) -> list[dict[str, str]]:
+    with (nmtdeep.folder / name).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_trained_model_is_measured_as_it_is(nmtdeep: Commands, data: Path, whole: Path) -> None:
+    done = nmtdeep("analyze", "initialisation", whole, "--plot", "i.svg", *COMMON)
+    assert done.code == 0, done.err
+    assert "whole checkpoint_average, glorot" in done.out
+    assert "mean of several checkpoints" in done.out
+    assert "beta_RC, encoder" in (nmtdeep.folder / "i.svg").read_text(encoding="utf-8")
+    done = nmtdeep("analyze", "gradients", whole, "--csv", "t.csv", "--plot", "t.svg", *COMMON)
+    assert done.code == 0, done.err
+    rows = rows_of(nmtdeep, "t.csv")
+    kept = {path.name.rpartition("_")[2] for path in whole.glob("checkpoint_*")}
+    assert {row["update"] for row in rows} == {"0", *(name for name in kept if name.isdecimal())}
+    assert "top layer" in (nmtdeep.folder / "t.svg").read_text(encoding="utf-8")
+
+
+def test_similarity_and_attention_of_a_run(nmtdeep: Commands, data: Path, whole: Path) -> None:
+    done = nmtdeep(
+        "analyze", "similarity", whole, "--data", "data", "--device", "cpu", "--threads", 1,
+        "--csv", "s.csv", "--plot", "s.svg", "--json",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert found["conditions"]["sentences"] == 20
+    rows = rows_of(nmtdeep, "s.csv")
+    assert [row["layer"] for row in rows] == ["0", "1", "2"]
+    assert [float(row["inter"]) for row in rows] == pytest.approx(
+        [row["inter"] for row in found["rows"]]
+    )
+    done = nmtdeep(
+        "analyze", "attention", whole, "--source", "Turn $on the [b]light[/b]",
+        "--of", "encoder", "--head", "all", "--csv", "a.csv", "--plot", "a.svg",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    rows = rows_of(nmtdeep, "a.csv")
+    assert {row["head"] for row in rows} == {"1", "2"}
+    first = [float(row["weight"]) for row in rows if (row["head"], row["query"]) == ("1", "1")]
+    assert sum(first) == pytest.approx(1)
+    assert rows[-1]["key_token"] == rows[-1]["query_token"] == "</s>"
+
+
+def test_lengths_and_curves_of_a_run(nmtdeep: Commands, whole: Path) -> None:
+    done = nmtdeep(
+        "analyze", "lengths", whole, "valid.de", "--source", "valid.en",
+        "--reference", "valid.de", "--csv", "l.csv", "--plot", "l.svg",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    rows = rows_of(nmtdeep, "l.csv")
+    assert sum(int(row["sentences"]) for row in rows if row["system"] == "valid.de") == 20
+    assert {row["score"] for row in rows if row["system"] == "valid.de"} == {"100"}
+    done = nmtdeep("plot", whole, "--csv", "c.csv", "--plot", "c.svg", "--over", "hours")
+    assert done.code == 0, done.err
+    records = [json.loads(line) for line in (whole / "train.jsonl").open(encoding="utf-8")]
+    wanted = [one["valid_nll"] for one in records if one["kind"] == "validation"]
+    found = [row for row in rows_of(nmtdeep, "c.csv") if row["figure"] == "valid_nll"]
+    assert [float(row["value"]) for row in found] == pytest.approx(wanted)
+    assert "hours of training" in (nmtdeep.folder / "c.svg").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (("combination", "whole"), "reads the layer below it alone"),
+        (("attention", "whole", "--source", " "), "--source is empty: give a sentence"),
+        (("attention", "whole", "--source", "a", "--head", "3"), "--head 3: give a number from 1"),
+        (("similarity", "whole", "whole", "--data", "data"), "whole is named twice"),
+        (("similarity", "whole", "--data", "data", "--split", "x"), "no split 'x'"),
+        (("gradients", "whole", "model.width=8", "--data", "data"), "leave model.width=8 out"),
+        (("gradients", "whole", "absent", "--data", "data"), "absent is no directory of a run"),
+        (("schedule", "model.width=8"), "no recipe given"),
+        (("lengths", "valid.de", "--source", "valid.en", "--reference", "test.de"), "test.de has"),
+    ],
+)
+def test_what_cannot_be_analyzed_is_said(
+    nmtdeep: Commands, data: Path, whole: Path, argv: tuple[str, ...], message: str
+) -> None:
+    done = nmtdeep("analyze", *argv)
+    assert done.code == 2, done.out
+    assert message in done.err
+    assert len(done.err.splitlines()) == 1
+
+
 @pytest.mark.parametrize(
     ("argv", "message"),
     [

@@ -50,17 +50,30 @@ def attend(
     with torch.autocast(q.device.type, enabled=False):
         if dtype in (torch.bfloat16, torch.float16):
             q, k, v = q.float(), k.float(), v.float()
-        q = q * q.shape[-1] ** -0.5
-        scores = q @ k.transpose(2, 3)
-        if relative is not None:
-            scores = scores + relative.scores(q, k.shape[2])
-        if mask is not None:
-            scores = scores.masked_fill(~mask, -math.inf)
-        if causal:
-            scores = scores + _causal(q.shape[2], q.dtype, q.device)
-        weights = drop(scores.softmax(dim=3), dropout, training=dropout > 0)
+        weights = attention_weights(q, k, mask=mask, causal=causal, relative=relative)
+        weights = drop(weights, dropout, training=dropout > 0)
         read = weights @ v if relative is None else relative.read(weights, v)
         return read.to(dtype)
+
+
+def attention_weights(
+    q: Tensor,
+    k: Tensor,
+    *,
+    mask: Tensor | None,
+    causal: bool,
+    relative: RelativePositions | None = None,
+) -> Tensor:
+    """softmax(q k^T / sqrt(d_h)), `(sentences, heads, queries, keys)`; see `attend`."""
+    q = q * q.shape[-1] ** -0.5
+    scores = q @ k.transpose(2, 3)
+    if relative is not None:
+        scores = scores + relative.scores(q, k.shape[2])
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf)
+    if causal:
+        scores = scores + _causal(q.shape[2], q.dtype, q.device)
+    return scores.softmax(dim=3)
 
 
 def read(
@@ -273,9 +286,9 @@ class CrossAttention(Sublayer):
 
     def start(self, context: Context) -> MemoryKeyValues:
         """Project the memory once."""
-        return MemoryKeyValues(*self._project(context), context.memory_mask)
+        return MemoryKeyValues(*self.project(context), context.memory_mask)
 
-    def _project(self, context: Context) -> tuple[Tensor, Tensor]:
+    def project(self, context: Context) -> tuple[Tensor, Tensor]:
         """Keys and values of the memory, `(sentences, heads, source, d_h)` each."""
         k, v = self.key_value(_memory(context)).chunk(2, dim=-1)
         return split_heads(k, self.heads), split_heads(v, self.heads)
@@ -300,7 +313,7 @@ class CrossAttention(Sublayer):
                 causal=False,
                 dropout=dropout,
             )
-        k, v = self._project(context)
+        k, v = self.project(context)
         attended = attend(
             split_heads(self.query(x), self.heads),
             k,

@@ -149,16 +149,19 @@ class LinearCombination(Combination):
         if history.layers not in self.boundaries:
             return history.newest
         row = history.sums.count - 1
-        first = max(0, row + 1 - (self.settings.window or row + 1))
-        weights = self.weight[row, first : row + 1]
-        if self.settings.softmax:
-            weights = weights.softmax(dim=0)
+        weights = self.shares(row)
         if self.settings.groups > 1:
             weights = weights.repeat(1, self.width // self.settings.groups)
         read = history.sums.read(weights, history.token)
         if self.place == "after":
             read = self._norm(row, read)
         return self.dropout(read)  # type: ignore[no-any-return]
+
+    def shares(self, row: int) -> Tensor:
+        """What row `row` weighs entries with, `(entries, groups)`: the last ones, up to `row`."""
+        first = max(0, row + 1 - (self.settings.window or row + 1))
+        weights = self.weight[row, first : row + 1]
+        return weights.softmax(dim=0) if self.settings.softmax else weights
 
     def inherit(self, old: Combination, sources: Sequence[int | None]) -> None:
         """Rows that feed the layers they fed before stay, over the same entries.

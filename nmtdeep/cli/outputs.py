@@ -1,0 +1,54 @@
+"""Where figures go: the screen, a CSV, JSON, a picture; the same options for every command."""
+
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nmtdeep.errors import UserError
+
+if TYPE_CHECKING:
+    from nmtdeep.analysis.findings import Findings
+
+PICTURES = (".svg", ".png", ".pdf")
+
+Csv = Annotated[Path | None, typer.Option("--csv", help="Write every row to this file.")]
+Plot = Annotated[
+    Path | None, typer.Option("--plot", help="Draw a picture into this file: .svg, .png or .pdf.")
+]
+Json = Annotated[bool, typer.Option("--json", help="A JSON object with everything.")]
+
+
+def check_plot(plot: Path | None) -> None:
+    """Refuse, before any work, a picture that cannot be drawn."""
+    if plot and plot.suffix not in PICTURES:
+        raise UserError(f"--plot {plot}: give a file that ends in .svg, .png or .pdf")
+    if plot and find_spec("matplotlib") is None:
+        raise UserError(
+            f'--plot {plot} needs matplotlib, which is not here: pip install "nmtdeep[pictures]", '
+            "or leave --plot out"
+        )
+
+
+def give(found: Findings, *, csv: Path | None, plot: Path | None, as_json: bool) -> None:
+    """Write the files that are wanted, then print tables and signature, or JSON."""
+    from rich.console import Console
+
+    if csv:
+        found.write_csv(csv)
+    if plot:
+        from nmtdeep.analysis.picture import draw
+
+        draw(found.picture(), plot)
+    if as_json:
+        typer.echo(json.dumps(found.everything(), indent=2, ensure_ascii=False))
+        return
+    console = Console()
+    for one in found.tables:
+        console.print(one)
+    if found.signature:
+        typer.echo(found.signature)

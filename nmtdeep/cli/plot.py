@@ -1,0 +1,71 @@
+"""`nmtdeep plot`: the curves of trainings."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nmtdeep.cli.choices import Verbose
+from nmtdeep.cli.outputs import Csv, Json, Plot, check_plot, give
+from nmtdeep.errors import UserError
+
+
+class Over(StrEnum):
+    """What the x axis counts."""
+
+    UPDATES = "updates"
+    TOKENS = "tokens"
+    HOURS = "hours"
+
+
+class Figure(StrEnum):
+    """What a training wrote down."""
+
+    LOSS = "loss"
+    NLL = "nll"
+    PPL = "ppl"
+    LR = "lr"
+    GRADIENT_NORM = "gradient_norm"
+    TOKENS_PER_SECOND = "tokens_per_second"
+    PADDING = "padding"
+    MEMORY = "memory"
+    VALID_LOSS = "valid_loss"
+    VALID_NLL = "valid_nll"
+    VALID_PPL = "valid_ppl"
+    VALID_BLEU = "valid_bleu"
+
+
+USUAL = [Figure.NLL, Figure.VALID_NLL, Figure.VALID_BLEU]
+
+
+def plot(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories.")],
+    over: Annotated[Over, typer.Option(help="What the picture goes over.")] = Over.UPDATES,
+    figure: Annotated[
+        list[Figure] | None,
+        typer.Option(help="What to show (repeat: several): nll, valid_nll, valid_bleu by default."),
+    ] = None,
+    csv: Csv = None,
+    picture: Plot = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Draw the training and validation curves of runs, and print where they stand.
+
+    Without --plot, --csv or --json the picture is curves.svg.
+    """
+    wanted = picture or (None if csv or as_json else Path("curves.svg"))
+    check_plot(wanted)
+    twice = [run for run in runs if runs.count(run) > 1]
+    if twice:
+        raise UserError(f"{twice[0]} is named twice: name each run once")
+    from nmtdeep.analysis.records import find
+
+    chosen = list(dict.fromkeys(one.value for one in figure or USUAL))
+    found = find({str(run): run for run in runs}, chosen, over.value)
+    give(found, csv=csv, plot=wanted, as_json=as_json)
+    if wanted and not picture:
+        typer.echo(f"drawn: {wanted}")

@@ -1,0 +1,86 @@
+"""Learned weights: those of the parameters, number by number; the paper's mask."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from nmtdeep.analysis.combination import combination_weights, is_masked
+
+DLCL = {"type": "dlcl"}
+
+
+def numbers(weights: list[Any], where: str) -> dict[tuple[str, int], float]:
+    return {(one.reader, one.entry): one.weight for one in weights if one.where == where}
+
+
+def test_dlcl_weights_are_the_lower_triangle(tiny_model: Callable[..., Any]) -> None:
+    model = tiny_model(combinations=(DLCL, "residual"), depth=3)
+    found = combination_weights(model)
+    square = model.encoder.combination.weight[:, :, 0].tolist()
+    assert numbers(found, "encoder") == {
+        (reader, entry): square[row][entry]
+        for row, reader in enumerate(["1", "2", "3", "top"])
+        for entry in range(row + 1)
+    }
+    assert not numbers(found, "decoder")
+
+
+def test_a_softmax_over_a_window_is_applied(tiny_model: Callable[..., Any]) -> None:
+    sharp = DLCL | {"softmax": True, "window": 2, "weights": "scalar_n", "groups": 2}
+    model = tiny_model(combinations=("residual", sharp), depth=3)
+    found = [one for one in combination_weights(model) if one.reader == "3"]
+    raw = model.decoder.combination.weight[2, 1:3].tolist()
+    shares = [
+        [math.exp(raw[entry][group]) / sum(math.exp(row[group]) for row in raw) for group in (0, 1)]
+        for entry in (0, 1)
+    ]
+    assert [one.entry for one in found] == [1, 2]
+    for one, share in zip(found, shares, strict=True):
+        assert one.weight == pytest.approx(sum(share) / 2)
+        assert one.deviation == pytest.approx(abs(share[0] - share[1]) / 2)
+
+
+def test_sparse_blocks_are_read_at_boundaries(tiny_model: Callable[..., Any]) -> None:
+    blocks = {"type": "sparse_blocks", "blocks": [0, 1, 3]}
+    model = tiny_model(combinations=(blocks, "residual"), depth=3)
+    square = model.encoder.combination.weight[:, :, 0].tolist()
+    assert numbers(combination_weights(model), "encoder") == {
+        ("1", 0): square[0][0],
+        ("2", 0): square[1][0],
+        ("2", 1): square[1][1],
+        ("top", 0): square[2][0],
+        ("top", 1): square[2][1],
+        ("top", 3): square[2][2],
+    }
+
+
+def test_transparent_attention_has_a_row_for_each_decoder_layer(
+    tiny_model: Callable[..., Any],
+) -> None:
+    model = tiny_model(bridge="transparent")
+    found = numbers(combination_weights(model), "bridge")
+    for layer, row in enumerate(model.bridge.weight.tolist(), start=1):
+        total = sum(map(math.exp, row))
+        for entry, weight in enumerate(row):
+            assert found[str(layer), entry] == pytest.approx(math.exp(weight) / total)
+
+
+def test_a_plain_stack_has_no_weights(tiny_model: Callable[..., Any]) -> None:
+    assert combination_weights(tiny_model()) == []
+
+
+@pytest.mark.parametrize(
+    ("weight", "row", "masked"),
+    [
+        (0.09, [0.09, 0.5], True),
+        (-0.11, [-0.11, 0.5], False),
+        (0.11, [0.11, -2.3], True),  # 5 % of 2.3 is 0.115
+        (0.12, [0.12, -2.3], False),
+    ],
+)
+def test_the_mask_is_that_of_the_paper(weight: float, row: list[float], masked: bool) -> None:
+    assert is_masked(weight, row) is masked

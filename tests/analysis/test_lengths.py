@@ -1,0 +1,31 @@
+"""Scores by the length of the source: those of sacreBLEU on the same sentences."""
+
+from __future__ import annotations
+
+import pytest
+from sacrebleu import corpus_bleu
+
+from nmtdeep.analysis.lengths import find
+from nmtdeep.errors import DataError
+from nmtdeep.scoring.texts import Text
+
+SOURCE = ["a short line", "one two three four five six seven eight nine ten eleven", "short again"]
+REFERENCE = ["the cat sat on the mat today", "it was raining all day long in town", "we went home"]
+FIRST = ["the cat sat on a mat today", "it was raining all day long in towns", "they went home"]
+
+
+def test_each_bucket_is_a_corpus_of_its_own() -> None:
+    systems = {"one": FIRST, "two": REFERENCE}
+    found = find(Text("s", SOURCE), Text("r", REFERENCE), systems, "bleu")
+    short = corpus_bleu([FIRST[0], FIRST[2]], [[REFERENCE[0], REFERENCE[2]]], force=True).score
+    long = corpus_bleu([FIRST[1]], [[REFERENCE[1]]], force=True).score
+    assert [(row.system, row.first, row.last, row.sentences) for row in found.rows] == [
+        ("one", 1, 10, 2), ("one", 11, 20, 1), ("two", 1, 10, 2), ("two", 11, 20, 1),
+    ]  # fmt: skip
+    assert [row.score for row in found.rows] == pytest.approx([short, long, 100, 100])
+    assert "tok:13a" in found.signature
+
+
+def test_a_system_with_a_line_too_few_is_named() -> None:
+    with pytest.raises(DataError, match="s has 3, two has 2"):
+        find(Text("s", SOURCE), Text("r", REFERENCE), {"two": FIRST[:2]}, "bleu")

@@ -1,0 +1,68 @@
+"""Pictures: whole files that parse, with every label as it was given."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from math import nan
+from pathlib import Path
+
+import pytest
+
+from nmtdeep.analysis.panels import Bars, Curve, Curves, HeatMap, Picture
+from nmtdeep.analysis.picture import draw
+
+CURVES = Curves(
+    [
+        Curve([1, 2, 3], [1.0, 10.0, 0.1], "_run $1$", "6 layers"),
+        Curve([1, 2], [3.0, 4.0], "b\x1b[31m", "12 layers"),
+    ],
+    "layer",
+    "norm",
+    log=True,
+)
+MAP = HeatMap(
+    [[0.5, None], [nan, -0.25]], ["$a$", "<b>"], ["x&y", "</s>"], "reads", "of", "weights"
+)
+BARS = Bars(["1-10", "11-20"], {"one": [3, None], "two": [1, 2]}, "words", "BLEU")
+
+
+def texts(path: Path) -> list[str]:
+    return ["".join(one.itertext()).strip() for one in ET.parse(path).iter() if "text" in one.tag]
+
+
+def test_every_label_stands_in_the_svg_as_it_is(tmp_path: Path) -> None:
+    draw(Picture([CURVES, MAP, BARS]), tmp_path / "a.svg")
+    found = texts(tmp_path / "a.svg")
+    for label in ("6 layers", "12 layers", "b\\x1b[31m", "$a$", "<b>", "x&y", "</s>", "weights"):
+        assert label in found
+    assert "\N{ZERO WIDTH SPACE}_run $1$" in found
+    assert {"one", "two", "1-10", "11-20", "reads", "norm", "BLEU"} <= set(found)
+    assert "\N{MINUS SIGN}" in found  # on the negative weight
+    assert not [one for one in found if "mathdefault" in one]
+
+
+def test_one_curve_needs_no_legend(tmp_path: Path) -> None:
+    alone = Curves([Curve([1, 2], [1, 2], "the only one")], "update", "loss")
+    draw(Picture([alone]), tmp_path / "a.svg")
+    assert "the only one" not in texts(tmp_path / "a.svg")
+
+
+def test_equal_panels_draw_an_equal_file(tmp_path: Path) -> None:
+    for name in ("a.svg", "b.svg"):
+        draw(Picture([CURVES, MAP], columns=2), tmp_path / name)
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+
+
+@pytest.mark.parametrize(("ending", "start"), [("png", b"\x89PNG"), ("pdf", b"%PDF")])
+def test_other_formats_by_their_endings(tmp_path: Path, ending: str, start: bytes) -> None:
+    draw(Picture([MAP]), tmp_path / f"a.{ending}")
+    assert (tmp_path / f"a.{ending}").read_bytes().startswith(start)
+
+
+def test_pictures_have_no_colours(tmp_path: Path) -> None:
+    draw(Picture([CURVES, MAP, BARS]), tmp_path / "a.png")
+    from matplotlib.image import imread
+
+    pixels = imread(tmp_path / "a.png")[..., :3]
+    assert (pixels.max(axis=2) - pixels.min(axis=2)).max() < 0.02
+    assert pixels.min() < 0.1

@@ -1,0 +1,62 @@
+"""Curves of trainings: points of hand-written records, places in between, broken lines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nmtdeep.analysis.panels import Curves
+from nmtdeep.analysis.records import Point, find, read_points
+from nmtdeep.errors import CheckpointError
+
+
+def train(update: int, tokens: int, seconds: float, nll: float | None) -> str:
+    record = {"kind": "train", "update": update, "target_tokens": tokens, "seconds": seconds}
+    return json.dumps(record | {"nll": nll})
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    lines = [
+        train(10, 1_000, 36, 5.0),
+        json.dumps({"kind": "validation", "update": 15, "valid_nll": 4.5, "seconds": 7}),
+        train(20, 3_000, 108, 4.0),
+        train(30, 4_000, 144, None),
+        '{"kind": "train", "upd',
+        "[" * 100_000,
+        '{"kind": "train", "update": 1' + "0" * 400 + "}",
+        "7",
+    ]
+    (tmp_path / "train.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    return tmp_path
+
+
+def test_a_validation_stands_between_the_log_lines_around_it(run: Path) -> None:
+    assert read_points("r", run) == [
+        Point("r", "nll", 10, 1_000, 0.01, 5.0),
+        Point("r", "valid_nll", 15, 2_000, 0.02, 4.5),
+        Point("r", "nll", 20, 3_000, 0.03, 4.0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("over", "places"),
+    [("updates", [10, 20]), ("tokens", [0.001, 0.003]), ("hours", [0.01, 0.03])],
+)
+def test_the_picture_goes_over_what_was_asked_for(run: Path, over, places: list[float]) -> None:
+    panels = find({"r": run}, ["nll", "valid_bleu"], over).picture().panels
+    assert len(panels) == 1  # nobody measured BLEU
+    assert isinstance(panels[0], Curves)
+    (curve,) = panels[0].curves
+    assert curve.x == pytest.approx(places)
+    assert curve.y == [5.0, 4.0]
+
+
+@pytest.mark.parametrize("content", [None, "", '{"kind": "validation", "update": 3}'])
+def test_a_directory_without_records_is_named(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "train.jsonl").write_text(content)
+    with pytest.raises(CheckpointError, match=r"train\.jsonl.*give the directory of a run"):
+        read_points("r", tmp_path)
