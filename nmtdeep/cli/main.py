@@ -19,7 +19,9 @@ from nmtdeep.cli import (
     analyze,
     average,
     demo,
+    doctor,
     grow,
+    inspect,
     preprocess,
     recipes,
     score,
@@ -46,6 +48,8 @@ app.command("grow", no_args_is_help=True)(grow.grow)
 app.command("average-checkpoints", no_args_is_help=True)(average.average_checkpoints)
 app.command("translate", no_args_is_help=True)(translate.translate)
 app.command("score", no_args_is_help=True)(score.score)
+app.command("inspect", no_args_is_help=True)(inspect.inspect)
+app.command("doctor")(doctor.doctor)
 app.command("demo")(demo.demo)
 app.add_typer(analyze.app, name="analyze")
 app.add_typer(recipes.app, name="recipes")

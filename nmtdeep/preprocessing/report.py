@@ -82,9 +82,10 @@ class PreprocessingReport:
 
     def render(self) -> RenderableType:
         """Tables of splits, of dropped and conspicuous pairs, and of sizes and times."""
-        return Group(self._splits(), self._reasons(), self._sizes())
+        return Group(self.table(), self.reasons(), self._sizes())
 
-    def _splits(self) -> Table:
+    def table(self) -> Table:
+        """Pairs, words and subwords of each split."""
         table = Table(title="Splits", title_justify="left")
         table.add_column("")
         for name in self.splits:
@@ -117,7 +118,8 @@ class PreprocessingReport:
         table.caption_justify = "left"
         return table
 
-    def _reasons(self) -> Table:
+    def reasons(self) -> Table:
+        """Pairs dropped or conspicuous, by split and reason."""
         table = Table(title="Pairs dropped or conspicuous", title_justify="left")
         for name in ("split", "reason", "what happened", "pairs"):
             table.add_column(name)

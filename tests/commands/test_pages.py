@@ -38,6 +38,7 @@ BEFORE = {
     "README.md": [],
     "docs/analysis.md": [PREPROCESS],
     "docs/cluster.md": [PREPROCESS],
+    "docs/inspecting.md": [PREPROCESS, TRAIN],
     "docs/quick-start.md": [],
     "docs/results.md": [],
     "docs/training.md": [PREPROCESS],
