@@ -39,6 +39,7 @@ FLOORS = {
     "nmtdeep.demo": 4,
     "nmtdeep.analysis": 4,
     "nmtdeep.export": 4,
+    "nmtdeep.conversion": 4,
     "nmtdeep.inspection": 4,
     "nmtdeep.doctor": 4,
     "nmtdeep.cli": 5,

@@ -18,6 +18,7 @@ from nmtdeep import __version__
 from nmtdeep.cli import (
     analyze,
     average,
+    convert,
     demo,
     doctor,
     grow,
@@ -52,6 +53,7 @@ app.command("inspect", no_args_is_help=True)(inspect.inspect)
 app.command("doctor")(doctor.doctor)
 app.command("demo")(demo.demo)
 app.add_typer(analyze.app, name="analyze")
+app.add_typer(convert.app, name="convert")
 app.add_typer(recipes.app, name="recipes")
 
 

@@ -34,6 +34,11 @@ def inspect_run(path: Path) -> Findings:
     saved = [*checkpoint.saved(path).values()]
     if (path / checkpoint.AVERAGE / checkpoint.STATE).is_file():
         saved.append(path / checkpoint.AVERAGE)
+    unprotected = sum(_check(found, one) for one in saved)
+    for one in path.glob("checkpoint_*"):
+        if one.is_dir() and not (one / checkpoint.STATE).is_file():
+            found.damages.append(f"{one}: no {checkpoint.STATE}: {CURE}")
+    _note(found, lambda: check_config(path / checkpoint.CONFIG))
     found.add("run", str(path))
     _model_rows(found, meant)
     _training_rows(found, path, saved)
@@ -45,7 +50,7 @@ def inspect_run(path: Path) -> Findings:
     }
     recipe = _note(found, lambda: read_config(meant / checkpoint.CONFIG))
     best_by = recipe.training.validation.best_by if recipe else "score"
-    unprotected, longest = 0, max(len(one.name) for one in saved)
+    longest = max(len(one.name) for one in saved)
     for number, one in enumerate(saved):
         names = [name.removeprefix("checkpoint_") for name in links if links[name] == one.name]
         names += ["translates"] * (one.resolve() == meant)
@@ -55,11 +60,6 @@ def inspect_run(path: Path) -> Findings:
             "" if number else "checkpoints",
             f"{one.name:<{longest}}  {short(size_of([one]))}B{about}{rest}",
         )
-        unprotected += _check(found, one)
-    for one in path.glob("checkpoint_*"):
-        if one.is_dir() and not (one / checkpoint.STATE).is_file():
-            found.damages.append(f"{one}: no {checkpoint.STATE}: {CURE}")
-    _note(found, lambda: check_config(path / checkpoint.CONFIG))
     found.finish(unprotected)
     return found
 
@@ -67,6 +67,7 @@ def inspect_run(path: Path) -> Findings:
 def inspect_checkpoint(path: Path) -> Findings:
     """All that one checkpoint says of itself."""
     found = Findings()
+    unprotected = _check(found, path)
     found.add("checkpoint", str(path))
     _model_rows(found, path)
     state = _state(found, path)
@@ -75,16 +76,18 @@ def inspect_checkpoint(path: Path) -> Findings:
     if state.get("kind") == "average":
         found.add("mean of", ", ".join(str(one.get("checkpoint")) for one in state["inputs"]))
     found.add("size", f"{short(size_of([path]))}B on disk")
-    found.finish(_check(found, path))
+    found.finish(unprotected)
     return found
 
 
 def _note(found: Findings, check: Any) -> Any:
-    """What `check` gives; what it complains of is a damage, once."""
+    """What `check` gives; what it complains of is a damage, unless its file is known for one."""
     try:
         return check()
     except UserError as error:
-        found.damages += [line for line in str(error).split("\n") if line not in found.damages]
+        known = {one.partition(":")[0] for one in found.damages}
+        lines = str(error).split("\n")
+        found.damages += [line for line in lines if line.partition(":")[0] not in known]
         return None
 
 
@@ -95,15 +98,10 @@ def _state(found: Findings, path: Path) -> dict[str, Any]:
 def _check(found: Findings, path: Path) -> int:
     """Compare every file of a checkpoint with its checksum; 1 if there are none."""
     damages = integrity.damages(path, cure=CURE)
+    found.damages += damages or ()
     if damages is None:
         return sum(1 for one in path.rglob("*") if one.is_file())
-    found.damages += [one for one in damages if one.partition(":")[0] not in _named(found)]
     return 0
-
-
-def _named(found: Findings) -> set[str]:
-    """Files that are known to be damaged."""
-    return {one.partition(":")[0] for one in found.damages}
 
 
 def _model_rows(found: Findings, path: Path) -> None:

@@ -50,7 +50,7 @@ def test_a_checkpoint_and_a_data_directory_say_what_they_are(
 ) -> None:
     one = nmtdeep("inspect", whole / "checkpoint_average")
     assert one.code == 0
-    assert value(one.out, "mean of") == "checkpoint_8, checkpoint_10, checkpoint_11"
+    assert value(one.out, "mean of") == "checkpoint_9, checkpoint_10, checkpoint_11"
     corpus = nmtdeep("inspect", data)
     assert corpus.code == 0
     assert re.search(r"pairs read +│ +200 │ +20 │ +12 │", corpus.out)
@@ -98,12 +98,25 @@ def test_what_is_nothing_of_ours_is_an_error(nmtdeep: Commands, tmp_path: Path) 
     assert done.err.startswith(f"nmtdeep: error: {tmp_path} holds no finished checkpoint")
 
 
-def test_the_doctor_finds_nothing_wrong_with_a_sound_corpus(nmtdeep: Commands, data: Path) -> None:
-    done = nmtdeep("doctor", "--data", data)
+def test_the_doctor_finds_nothing_wrong_with_sound_text(nmtdeep: Commands) -> None:
+    done = nmtdeep("doctor", "--train", "train", "-s", "en", "-t", "de")
     assert done.code == 0, done.out + done.err
     assert f"torch {torch.__version__}" in value(done.out, "versions")
     assert re.search(r"fp32 [\d,]+ GFLOP/s, bf16 [\d,]+ GFLOP/s", value(done.out, "cpu products"))
     assert done.out.endswith("nothing wrong found\n")
+
+
+def test_the_doctor_of_a_data_directory_counts_what_preprocessing_counted(
+    nmtdeep: Commands, data: Path
+) -> None:
+    done = nmtdeep("doctor", "--data", data)
+    splits = json.loads((data / "data.json").read_text())["report"]["splits"].values()
+    rates = [f"{one['source_unknown'] / one['source_tokens']:.3%}" for one in splits]
+    assert re.search(" +│ +".join(["en unknown subwords", *map(re.escape, rates)]), done.out)
+    wrong = [line for line in done.out.splitlines() if line.startswith("WRONG")]
+    assert (done.code == 1) == bool(wrong)
+    assert not [line for line in wrong if "unknown" not in line]
+    assert "planned checkpoints" in value(done.out, "disk")
 
 
 def test_the_doctor_names_each_fault_of_plain_text(
@@ -134,7 +147,7 @@ def test_the_doctor_names_each_fault_of_plain_text(
         "copied: the de side looks like en",
         "shorter: 200 en lines but 199 de lines",
         "blank: 10.0% of the pairs have a blank side",
-        "shifted: 50.0% of the pairs are 3 times longer or shorter",
+        "shifted: 60.0% of the pairs are 3 times longer or shorter",
         "strange: 100.0% of the en letters are unknown",
     ):
         assert [line for line in wrong if words in line], f"{words}:\n{done.out}"
