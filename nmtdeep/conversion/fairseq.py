@@ -13,7 +13,7 @@ from nmtdeep.config.load import from_mapping
 from nmtdeep.conversion.fairseq_dictionary import read_dictionary
 from nmtdeep.conversion.fairseq_file import FairseqCheckpoint, read_checkpoint
 from nmtdeep.conversion.fairseq_model import Conversion, decoding
-from nmtdeep.errors import CheckpointError, ConfigError, UserError
+from nmtdeep.errors import CheckpointError, ConfigError, DataError, UserError
 from nmtdeep.model.claims import MisfitError, build_for
 from nmtdeep.text.bpe import Bpe, load_merges
 from nmtdeep.text.pipeline import TextPipeline
@@ -61,7 +61,7 @@ def convert(
     if conversion.problems:
         raise CheckpointError(*(f"{path}: {one}" for one in conversion.problems))
     recipe = _recipe(path, conversion, values)
-    codes = [Bpe(load_merges(one)) for one in text.codes]
+    codes = [_codes(one) for one in text.codes]
     pair = (codes[0], codes[-1]) if codes else (None, None)
     pipeline = TextPipeline.of(recipe.text, pair, (source, target))
     try:
@@ -83,6 +83,16 @@ def convert(
         pipeline=pipeline,
     )
     return recipe, pipeline
+
+
+def _codes(path: Path) -> Bpe:
+    try:
+        return Bpe(load_merges(path))
+    except DataError as error:
+        what = str(error).rpartition(": ")[0]
+        raise DataError(
+            f"{what}: give codes as subword-nmt has written them since its version 0.2"
+        ) from error
 
 
 def _vocabularies(dictionaries: Sequence[Path]) -> Any:

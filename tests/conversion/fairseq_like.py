@@ -220,11 +220,11 @@ class FairseqLike:
         raise AssertionError("no output")
 
     def greedy(self, source: list[int], longest: int) -> list[int]:
-        """Ids of the most probable next token, again and again, without the end."""
+        """Ids of the most probable next token, again and again; one at least, without the end."""
         target = [EOS]
         while len(target) <= longest:
             last = self.logits(source, target)[-1]
-            last[PAD] = -math.inf
+            last[[PAD, EOS] if len(target) == 1 else PAD] = -math.inf
             target.append(int(last.argmax()))
             if target[-1] == EOS:
                 return target[1:-1]

@@ -104,6 +104,13 @@ def test_codes_and_languages_make_a_pipeline_for_raw_text(tmp_path: Path) -> Non
     assert pipeline.join_target(["w@@", "2", "!"]) == "w2!"
 
 
+def test_codes_that_are_none_are_refused(tmp_path: Path) -> None:
+    file, dictionaries = written(tmp_path, FairseqLike())
+    text = TextChoices((dictionaries[0],))
+    with pytest.raises(DataError, match=r"dict\.en\.txt:1: .*: give codes"):
+        convert(file, dictionaries, tmp_path / "out", text)
+
+
 def test_newer_settings_and_half_precision_are_read(tmp_path: Path) -> None:
     like = FairseqLike(style="new")
     nested = {side: {"attention_heads": 2, "normalize_before": True} for side in like.depths}
