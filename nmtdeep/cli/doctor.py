@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from nmtdeep.cli.choices import TOLD, Verbose, installed
-from nmtdeep.errors import UserError
+from nmtdeep.errors import UserError, printable
 
 
 def doctor(
@@ -45,11 +45,11 @@ def doctor(
     if prefixes:
         found.files(prefixes, (str(source_lang), str(target_lang)))
     found.disk(out, planned)
-    typer.echo(describe(found.rows))
+    typer.echo(describe([(name, printable(value)) for name, value in found.rows]))
     for table in found.tables:
         Console().print(table)
     for line in found.wrong:
-        typer.echo(f"WRONG  {line}")
+        typer.echo(f"WRONG  {printable(line)}")
     if found.wrong:
         raise typer.Exit(1)
     typer.echo("nothing wrong found")

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from rich.table import Table
 
+from nmtdeep import integrity
 from nmtdeep.config.load import read_config
-from nmtdeep.data.index import RECIPE_FILE, read_index
+from nmtdeep.data.index import COPY, RECIPE_FILE, TEXT_DIRECTORY, read_index
 from nmtdeep.doctor import machine
 from nmtdeep.doctor.sources import examine_data, examine_files
 from nmtdeep.doctor.texts import SplitState
@@ -48,13 +49,14 @@ class Examination:
     def data(self, path: Path) -> int | None:
         """A data directory; gives the bytes that its recipe's checkpoints will take."""
         try:
+            integrity.check_entries(path, [path / RECIPE_FILE], cure=COPY)
             index = read_index(path)
             self.wrong += damages(path, index)
             if self.wrong:
                 return None
             languages = (index["source"], index["target"])
             self._splits(examine_data(path), languages, "subwords")
-            pipeline = TextPipeline.load(path / "text")
+            pipeline = TextPipeline.load(path / TEXT_DIRECTORY)
             types = (len(pipeline.source.vocabulary), len(pipeline.target.vocabulary))
             return machine.planned_bytes(read_config(path / RECIPE_FILE), types)
         except UserError as error:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from rich.markup import escape
 from rich.table import Table
 
 from nmtdeep.doctor.languages import Profile, known_profile, misplaced, profile_of
 from nmtdeep.doctor.texts import UNUSUAL, SplitState
+from nmtdeep.errors import printable
 from nmtdeep.preprocessing.inputs import TRAIN
 
 # Largest shares that are not wrong.
@@ -23,7 +25,7 @@ def table(splits: Mapping[str, SplitState], languages: tuple[str, str], unknown:
     found = Table(title="Text", title_justify="left")
     found.add_column("")
     for name in splits:
-        found.add_column(name, justify="right")
+        found.add_column(escape(printable(name)), justify="right")
     states = splits.values()
     source, target = languages
     for name, counts in (

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from nmtdeep import integrity
 from nmtdeep.config.load import read_config
 from nmtdeep.data.index import COPY, INDEX_FILE, RECIPE_FILE, TEXT_DIRECTORY, read_index
-from nmtdeep.errors import DataError, UserError, printable
+from nmtdeep.errors import DataError, UserError
 from nmtdeep.inspection.findings import Findings, size_of, text_row, vocabulary_row
 from nmtdeep.preprocessing.report import PreprocessingReport
 from nmtdeep.text.pipeline import TextPipeline
@@ -34,13 +34,14 @@ def inspect_data(path: Path) -> tuple[Findings, PreprocessingReport]:
     """All that a data directory says of itself, and what preprocessing counted.
 
     Raises:
-        DataError: if it is none, or its data.json is damaged.
+        DataError: if it is none, its data.json is damaged, or something leads elsewhere.
     """
     found = Findings()
+    read = (INDEX_FILE, RECIPE_FILE, TEXT_DIRECTORY)
+    integrity.check_entries(path, [path / name for name in read], cure=COPY)
     index = read_index(path)
     report = report_of(path, index)
-    version = printable(str(index.get("nmtdeep", "?")))
-    found.add("data", f"{path}, made by nmtdeep {version}")
+    found.add("data", f"{path}, made by nmtdeep {index.get('nmtdeep', '?')}")
     try:
         recipe, pipeline = read_config(path / RECIPE_FILE), TextPipeline.load(path / TEXT_DIRECTORY)
         found.add("text", text_row(recipe, pipeline))

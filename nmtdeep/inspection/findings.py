@@ -8,6 +8,7 @@ from pathlib import Path
 
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.text import JointBpe, NoBpe
+from nmtdeep.errors import printable
 from nmtdeep.text.pipeline import TextPipeline
 
 
@@ -20,7 +21,7 @@ class Findings:
 
     def add(self, name: str, value: str) -> None:
         """One more row; a row without a name goes on the one above."""
-        self.rows.append((name, value))
+        self.rows.append((name, printable(value)))
 
     def finish(self, unprotected: int = 0) -> None:
         """The last rows: whole or not, and how much of it nobody can tell."""

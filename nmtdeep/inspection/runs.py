@@ -14,11 +14,12 @@ from nmtdeep.config import Recipe
 from nmtdeep.config.load import read_config
 from nmtdeep.config.model import Model, Stack
 from nmtdeep.config.slots import PlainStack, Sinusoidal, TopLayer
-from nmtdeep.errors import CheckpointError, UserError, printable
+from nmtdeep.errors import CheckpointError, DataError, UserError
 from nmtdeep.inspection.findings import Findings, size_of, text_row, vocabulary_row
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.training.display import duration, short
 from nmtdeep.training.run_directory import RECORDS, SCORES, check_config
+from nmtdeep.training.state import Progress
 
 CURE = "use another checkpoint of the run, or copy this one again"
 
@@ -27,9 +28,11 @@ def inspect_run(path: Path) -> Findings:
     """All that a run directory says of itself.
 
     Raises:
-        CheckpointError: if there is no checkpoint in it at all.
+        CheckpointError: if there is no checkpoint in it at all, or something leads elsewhere.
     """
     found = Findings()
+    read = (checkpoint.CONFIG, RECORDS, SCORES)
+    checkpoint.check_entries(path, [*(path / name for name in read), *path.glob("checkpoint_*")])
     meant = checkpoint.locate(path)
     saved = [*checkpoint.saved(path).values()]
     if (path / checkpoint.AVERAGE / checkpoint.STATE).is_file():
@@ -67,14 +70,16 @@ def inspect_run(path: Path) -> Findings:
 def inspect_checkpoint(path: Path) -> Findings:
     """All that one checkpoint says of itself."""
     found = Findings()
+    checkpoint.check_entries(path, [path])
     unprotected = _check(found, path)
     found.add("checkpoint", str(path))
     _model_rows(found, path)
     state = _state(found, path)
-    if state.get("update"):
-        found.add("trained", _progress(state))
+    progress = _progress(found, state)
+    if progress and progress.update:
+        found.add("trained", _spent(progress))
     if state.get("kind") == "average":
-        found.add("mean of", ", ".join(str(one.get("checkpoint")) for one in state["inputs"]))
+        found.add("mean of", ", ".join(_inputs(state)))
     found.add("size", f"{short(size_of([path]))}B on disk")
     found.finish(unprotected)
     return found
@@ -109,7 +114,7 @@ def _model_rows(found: Findings, path: Path) -> None:
     if recipe is None:
         return
     if recipe.description:
-        found.add("recipe", printable(recipe.description))
+        found.add("recipe", recipe.description)
     count = _note(found, lambda: parameters(path / checkpoint.MODEL))
     of = f", {count:,} parameters" if count else ""
     found.add("model", f"width {recipe.model.width}{of}")
@@ -177,35 +182,51 @@ def _training_rows(found: Findings, path: Path, saved: list[Path]) -> None:
     trained = [one for one in saved if one.name != checkpoint.AVERAGE]
     if not trained:
         return
-    state = _state(found, trained[-1])
+    progress = _progress(found, _state(found, trained[-1]))
     recipe = _note(found, lambda: read_config(path))
-    if state.get("update") is not None:
-        limit = f" of {recipe.training.max_updates:,}" if recipe else ""
-        found.add("trained", _progress(state, limit))
-    best = state.get("best_update")
+    if progress is None:
+        return
+    limit = f" of {recipe.training.max_updates:,}" if recipe else ""
+    found.add("trained", _spent(progress, limit))
+    best = progress.best_update
     record = _validation(path / RECORDS, best)
     if best and record:
         bleu = record.get("valid_bleu")
         figures = f"loss {record.get('valid_loss'):.4f}, ppl {record.get('valid_ppl'):.2f}"
         if bleu is not None:
             figures += f", bleu {bleu:.2f}  {record.get('signature', '')}"
-        found.add("best", printable(f"update {best:,} by validation: {figures}"))
+        found.add("best", f"update {best:,} by validation: {figures}")
 
 
-def _progress(state: dict[str, Any], limit: str = "") -> str:
-    spent = duration(float(state.get("seconds") or 0))
+def _progress(found: Findings, state: dict[str, Any]) -> Progress | None:
+    """Where a training stood, if the checkpoint is of one."""
+    if "update" not in state:
+        return None
+    progress: Progress | None = _note(found, lambda: Progress.from_json(state))
+    return progress
+
+
+def _spent(progress: Progress, limit: str = "") -> str:
     return (
-        f"{state['update']:,}{limit} updates, {state.get('epoch', 0):,} whole epochs, "
-        f"{short(float(state.get('target_tokens') or 0))} target tokens, {spent}"
+        f"{progress.update:,}{limit} updates, {progress.epoch:,} whole epochs, "
+        f"{short(progress.target_tokens)} target tokens, {duration(progress.seconds)}"
     )
 
 
-def _validation(path: Path, update: int | None) -> dict[str, Any] | None:
+def _inputs(state: dict[str, Any]) -> list[str]:
+    """Names of the checkpoints that an average is the mean of."""
+    inputs = state.get("inputs")
+    found = inputs if isinstance(inputs, list) else []
+    return [str(one.get("checkpoint")) for one in found if isinstance(one, dict)]
+
+
+def _validation(path: Path, update: int) -> dict[str, Any] | None:
     """The record of the validation after `update`; records are no part of what is promised."""
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
+        content = integrity.read_limited(path, cure="")
+    except DataError:
         return None
+    lines = content.decode("utf-8", errors="replace").splitlines()
     for line in reversed(lines):
         with suppress(ValueError, RecursionError):
             record = json.loads(line)
@@ -226,7 +247,7 @@ def _score_rows(found: Findings, path: Path) -> None:
         return
     try:
         rows = [
-            printable(f"{split} {one['metric']} {one['value']:.2f}  {one['signature']}")
+            f"{split} {one['metric']} {one['value']:.2f}  {one['signature']}"
             for split, scores in report["scores"].items()
             for one in scores
         ]
@@ -241,6 +262,6 @@ def _score_rows(found: Findings, path: Path) -> None:
 def _described(state: dict[str, Any], best_by: str) -> str:
     """What a checkpoint is among those of its run."""
     if state.get("kind") == "average":
-        return f"  mean of {len(state.get('inputs', ()))}"
+        return f"  mean of {len(_inputs(state))}"
     score = state.get("score")
     return "" if score is None else f"  {best_by} {abs(score):.4f}"

@@ -7,7 +7,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
+from rich.markup import escape
 from rich.table import Table
+
+from nmtdeep.errors import printable
 
 EXAMPLES = 5
 
@@ -89,7 +92,7 @@ class PreprocessingReport:
         table = Table(title="Splits", title_justify="left")
         table.add_column("")
         for name in self.splits:
-            table.add_column(name, justify="right")
+            table.add_column(escape(printable(name)), justify="right")
         splits = self.splits.values()
         source, target = self.languages
         rows = [
@@ -126,7 +129,8 @@ class PreprocessingReport:
         for name, split in self.splits.items():
             dropped = "dropped" if name == "train" else "kept"
             for reason, found in sorted(split.reasons.items()):
-                table.add_row(name, reason, dropped, str(found))
+                row = (name, reason, dropped, str(found))
+                table.add_row(*(escape(printable(cell)) for cell in row))
         if not table.row_count:
             table.add_row("all", "none", "every pair kept", "0")
         return table

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -90,6 +91,36 @@ def flip(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
+
+
+@pytest.mark.parametrize("name", ["train.jsonl", "scores.json", "checkpoint_11/state.json"])
+def test_a_strangers_run_neither_waits_nor_leads_elsewhere(
+    nmtdeep: Commands, whole: Path, tmp_path: Path, name: str
+) -> None:
+    for number, make in enumerate((os.mkfifo, lambda path: path.symlink_to(__file__))):
+        run = shutil.copytree(whole, tmp_path / f"run{number}", symlinks=True)
+        (run / name).unlink()
+        make(run / name)
+        done = nmtdeep("inspect", run)
+        assert done.code == 2
+        assert f"{Path(name).name}: " in done.err
+
+
+@pytest.mark.parametrize(
+    "state", [{"update": "x"}, {"update": -1}, {"kind": "average", "inputs": [3, {}]}]
+)
+def test_a_strangers_state_is_no_traceback(
+    nmtdeep: Commands, whole: Path, tmp_path: Path, state: dict[str, object]
+) -> None:
+    one = shutil.copytree(whole / "checkpoint_11", tmp_path / "one")
+    described = json.loads((one / "state.json").read_text()) | state
+    (one / "state.json").write_text(json.dumps(described))
+    (one / "config.yaml").write_text('description: "\\e[31m [bold]red"\n')
+    (one / "SHA256SUMS").unlink()
+    done = nmtdeep("inspect", one)
+    assert done.code in (0, 1)
+    assert "Traceback" not in done.err
+    assert "\x1b" not in done.out
 
 
 def test_what_is_nothing_of_ours_is_an_error(nmtdeep: Commands, tmp_path: Path) -> None:
