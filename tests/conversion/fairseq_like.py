@@ -120,6 +120,9 @@ class FairseqLike:
             for part in "qkv":
                 self._draw_linear(f"{name}.{part}_proj", self.width, self.width)
         self._draw_linear(f"{name}.out_proj", self.width, self.width)
+        if not self.biases:
+            for part in ("q_proj", "k_proj", "v_proj", "out_proj"):
+                self.state.pop(f"{name}.{part}.bias", None)
 
     # --------------------------------------------------------------------------------------------
 
@@ -132,7 +135,8 @@ class FairseqLike:
         return centred / deviation * self.of(f"{name}.weight") + self.of(f"{name}.bias")
 
     def linear(self, name: str, x: Tensor) -> Tensor:
-        return x @ self.of(f"{name}.weight").T + self.of(f"{name}.bias")
+        y = x @ self.of(f"{name}.weight").T
+        return y + self.of(f"{name}.bias") if f"{name}.bias" in self.state else y
 
     def attention(self, name: str, x: Tensor, memory: Tensor, *, causal: bool) -> Tensor:
         if self.style == "old":

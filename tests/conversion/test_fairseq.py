@@ -27,6 +27,7 @@ CHOICES: list[dict[str, Any]] = [
     {"style": "new", "sharing": "decoder"},
     {"style": "new", "pre_norm": False, "sharing": "none", "types": (11, 14)},
     {"pre_norm": False, "biases": False, "sharing": "none"},
+    {"style": "new", "biases": False},
     {"history": "dlcl"},
     {"history": "dlcl", "pre_norm": False},
     {"history": "dlcl", "groups": 4, "style": "new"},
