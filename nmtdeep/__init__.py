@@ -1,3 +1,27 @@
-"""Deep neural machine translation: raw text in, raw text out."""
+"""Deep neural machine translation: raw text in, raw text out.
+
+import nmtdeep
+model = nmtdeep.load("run")
+model.translate(["A man plays the guitar."])
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nmtdeep.errors import UserError
+
+if TYPE_CHECKING:
+    from nmtdeep.interface import Model, load
 
 __version__ = "0.1.0"
+__all__ = ["Model", "UserError", "__version__", "load"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the interface, and torch with it, when it is first asked for."""
+    if name in ("Model", "load"):
+        from nmtdeep import interface
+
+        return getattr(interface, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -69,6 +69,25 @@ def verify(directory: Path, *names: str, cure: str) -> None:
             )
 
 
+def damages(directory: Path, *, cure: str) -> list[str] | None:
+    """A line for each file of `directory` that is not as it was written; None: no checksums."""
+    path = directory / SUMS
+    if not path.exists():
+        return None
+    found = []
+    try:
+        check_entries(directory, [directory], cure=cure)
+        names = list(_read_sums(path, cure))
+    except DataError as error:
+        return [str(error)]
+    for name in names:
+        try:
+            verify(directory, name, cure=cure)
+        except DataError as error:
+            found.append(str(error))
+    return found
+
+
 def is_inside(name: str) -> bool:
     """Whether `name` is a path below the directory that it is relative to."""
     return "\0" not in name and not {"", ".", ".."} & set(name.split("/"))

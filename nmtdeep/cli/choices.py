@@ -49,15 +49,16 @@ def _be_verbose(wanted: bool) -> bool:
     """Say the versions that a report of a fault should name."""
     if wanted:
         _asked.append(True)
-        found = ", ".join(f"{name} {_installed(name)}" for name in TOLD)
+        found = ", ".join(f"{name} {installed(name)}" for name in TOLD)
         typer.echo(
-            f"nmtdeep {_installed('nmtdeep')}, Python {platform.python_version()}, {found}",
+            f"nmtdeep {installed('nmtdeep')}, Python {platform.python_version()}, {found}",
             err=True,
         )
     return wanted
 
 
-def _installed(name: str) -> str:
+def installed(name: str) -> str:
+    """The version of a package, or `missing`."""
     try:
         return version(name)
     except PackageNotFoundError:

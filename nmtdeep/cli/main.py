@@ -18,10 +18,13 @@ from nmtdeep import __version__
 from nmtdeep.cli import (
     analyze,
     average,
+    convert,
     demo,
+    doctor,
     export,
     fetch,
     grow,
+    inspect,
     plot,
     preprocess,
     recipes,
@@ -52,8 +55,11 @@ app.command("translate", no_args_is_help=True)(translate.translate)
 app.command("score", no_args_is_help=True)(score.score)
 app.command("export", no_args_is_help=True)(export.export)
 app.command("plot", no_args_is_help=True)(plot.plot)
+app.command("inspect", no_args_is_help=True)(inspect.inspect)
+app.command("doctor")(doctor.doctor)
 app.command("demo")(demo.demo)
 app.add_typer(analyze.app, name="analyze")
+app.add_typer(convert.app, name="convert")
 app.add_typer(recipes.app, name="recipes")
 
 

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 
 from nmtdeep.cli.choices import InputForm, Verbose
-from nmtdeep.errors import UserError
 
 
 class Format(StrEnum):
@@ -122,47 +121,40 @@ def translate(
     A line ends at a newline and nothing else; a blank line stays blank.
     """
     import time
-    from dataclasses import replace
 
-    from nmtdeep.checkpoint import load
     from nmtdeep.decoding import resuming, streams
-    from nmtdeep.decoding.settings import Sampling, settings_of
-    from nmtdeep.decoding.translator import Translator
+    from nmtdeep.decoding.opening import open_translator, options_of
 
-    if n_best > (beam or n_best) and not sampling:
-        raise UserError(f"--n-best {n_best} needs a beam at least as large: raise --beam")
-    lines = streams.check(source, output)
-    asked: dict[str, Any] = {"form": form.value, "n_best": n_best, "sampling": sampling}
-    begun = resuming.begun(source, output, lines=lines, **asked) if resume else None
-    loaded = [load(path) for path in model]
-    chosen: dict[str, Any] = {
+    asked: dict[str, Any] = {
         "beam": beam,
         "lenpen": lenpen,
         "lenpen_form": lenpen_form and lenpen_form.value,
-        "input_form": input_is and input_is.value,
+        "n_best": n_best,
+        "input_is": input_is and input_is.value,
+        "output_is": output_is.value,
+        "sampling": sampling,
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "seed": seed,
+        "long_lines": long_lines.value,
         "max_source_tokens": max_source_tokens,
+        "max_tokens": max_tokens,
+        "device": device,
+        "precision": precision,
+        "quantize": quantize and quantize.value,
+        "threads": threads,
     }
-    settings = replace(
-        settings_of(loaded[0]),
-        n_best=n_best,
-        long_lines=long_lines.value,
-        batch_tokens=max_tokens,
-        sampling=Sampling(temperature, top_k, top_p, seed) if sampling else None,
-        **{name: value for name, value in chosen.items() if value is not None},
-    )
-    if n_best > settings.beam and not sampling:
-        settings = replace(settings, beam=n_best)
+    options_of(**asked, processes=processes or 1)
+    lines = streams.check(source, output)
+    written: dict[str, Any] = {"form": form.value, "n_best": n_best, "sampling": sampling}
+    begun = resuming.begun(source, output, lines=lines, **written) if resume else None
+    shared = _processes(processes, threads=threads, device=device, lines=lines)
+    options = options_of(**asked, processes=shared)
+    opened = open_translator(model, options)
     began = time.perf_counter()
     with (
-        Translator.of(
-            loaded,
-            settings,
-            device=device,
-            precision=precision,
-            quantise="int8" if quantize else None,
-            threads=threads,
-            processes=_processes(processes, threads=threads, device=device, lines=lines),
-        ) as translator,
+        opened as translator,
         resuming.writer(output, begun) if begun else streams.writer(output) as write,
     ):
         count = streams.translate(
@@ -170,7 +162,7 @@ def translate(
             source,
             write,
             form=form.value,
-            output_form=output_is.value,
+            output_form=options.output_is,
             first=begun.first if begun else 0,
         )
     if not quiet:
@@ -195,8 +187,6 @@ def _processes(asked: int | None, *, threads: int | None, device: str, lines: in
     from nmtdeep.decoding.settings import resolve_device
     from nmtdeep.decoding.streams import BUFFER
 
-    if asked and asked > 1 and threads:
-        raise UserError("each of several processes has one thread: leave out --threads")
     if asked or threads or lines <= BUFFER or resolve_device(device).type != "cpu":
         return asked or 1
     return cores()

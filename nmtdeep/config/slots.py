@@ -224,6 +224,9 @@ class Sinusoidal(Section):
     """Sinusoids added to the embeddings (Vaswani et al. 2017, section 3.5)."""
 
     type: Literal["sinusoidal"] = "sinusoidal"
+    first: Annotated[int, Field(ge=0, le=1000, strict=True)] = Field(
+        0, description="position of a sentence's first token; of models that fairseq trained, 2"
+    )
 
 
 class Relative(Section):

@@ -192,19 +192,20 @@ def render(translation: Translation, number: int, form: str, output_form: Form) 
         case "tsv":
             return "".join(
                 f"{number + 1}\t{rank}\t{one.score:.6f}\t{one.log_prob:.6f}\t"
-                f"{_shown(one, output_form)}\n"
+                f"{shown(one, output_form)}\n"
                 for rank, one in enumerate(candidates, 1)
             )
         case "fairseq":
             return _fairseq(translation, number)
     if len(candidates) == 1:
-        return _shown(candidates[0], output_form) + "\n"
+        return shown(candidates[0], output_form) + "\n"
     return "".join(
-        f"{number} ||| {_shown(one, output_form)} ||| {one.score:.6f}\n" for one in candidates
+        f"{number} ||| {shown(one, output_form)} ||| {one.score:.6f}\n" for one in candidates
     )
 
 
-def _shown(candidate: Candidate, form: Form) -> str:
+def shown(candidate: Candidate, form: Form) -> str:
+    """A translation as raw text, as words, or as subwords."""
     if form == "raw":
         return candidate.text
     return candidate.tokenised if form == "tokenised" else " ".join(candidate.subwords)

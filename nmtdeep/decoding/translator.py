@@ -169,6 +169,10 @@ class Translator:
         while chunk := list(islice(stream, buffer)):
             yield from self.translate_chunk(chunk)
 
+    def restart(self) -> None:
+        """Count lines, and batches for draws, from the beginning again."""
+        self.cut_lines = self._lines = self._batches = 0
+
     def skip(self, lines: int) -> None:
         """Count lines that were translated before, for messages that name a line."""
         self._lines += lines

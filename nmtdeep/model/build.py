@@ -283,7 +283,9 @@ def _bridge(model: Model) -> Bridge:
 
 def _positions(model: Model) -> nn.Module:
     match model.positions:
-        case slots.Sinusoidal() | slots.Relative(sinusoids=True):
+        case slots.Sinusoidal(first=first):
+            return Sinusoidal(model.width, first=first)
+        case slots.Relative(sinusoids=True):
             return Sinusoidal(model.width)
         case slots.Relative():
             return NoPositions()

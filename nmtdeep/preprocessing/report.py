@@ -7,7 +7,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
+from rich.markup import escape
 from rich.table import Table
+
+from nmtdeep.errors import printable
 
 EXAMPLES = 5
 
@@ -82,13 +85,14 @@ class PreprocessingReport:
 
     def render(self) -> RenderableType:
         """Tables of splits, of dropped and conspicuous pairs, and of sizes and times."""
-        return Group(self._splits(), self._reasons(), self._sizes())
+        return Group(self.table(), self.reasons(), self._sizes())
 
-    def _splits(self) -> Table:
+    def table(self) -> Table:
+        """Pairs, words and subwords of each split."""
         table = Table(title="Splits", title_justify="left")
         table.add_column("")
         for name in self.splits:
-            table.add_column(name, justify="right")
+            table.add_column(escape(printable(name)), justify="right")
         splits = self.splits.values()
         source, target = self.languages
         rows = [
@@ -117,14 +121,16 @@ class PreprocessingReport:
         table.caption_justify = "left"
         return table
 
-    def _reasons(self) -> Table:
+    def reasons(self) -> Table:
+        """Pairs dropped or conspicuous, by split and reason."""
         table = Table(title="Pairs dropped or conspicuous", title_justify="left")
         for name in ("split", "reason", "what happened", "pairs"):
             table.add_column(name)
         for name, split in self.splits.items():
             dropped = "dropped" if name == "train" else "kept"
             for reason, found in sorted(split.reasons.items()):
-                table.add_row(name, reason, dropped, str(found))
+                row = (name, reason, dropped, str(found))
+                table.add_row(*(escape(printable(cell)) for cell in row))
         if not table.row_count:
             table.add_row("all", "none", "every pair kept", "0")
         return table

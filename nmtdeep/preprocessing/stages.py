@@ -40,7 +40,7 @@ class Tokenise:
         config = self.config
         source = [words_of(line, config, config.source, config.input) for line, _ in pairs]
         target = [words_of(line, config, config.target, config.input) for _, line in pairs]
-        digests = b"".join(map(_digest, pairs))
+        digests = b"".join(map(pair_hash, pairs))
         return Tokenised(
             list(zip(map(" ".join, source), map(" ".join, target), strict=True)),
             (Counter(chain.from_iterable(source)), Counter(chain.from_iterable(target))),
@@ -48,7 +48,8 @@ class Tokenise:
         )
 
 
-def _digest(pair: Pair) -> bytes:
+def pair_hash(pair: Pair) -> bytes:
+    """Eight bytes that two pairs have in common only if they are equal, as good as always."""
     return hashlib.blake2b("\n".join(pair).encode(), digest_size=8).digest()
 
 

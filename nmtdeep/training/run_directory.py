@@ -254,7 +254,7 @@ def _sum_of(body: str) -> str:
     return f"{SUM}{hashlib.sha256(body.encode()).hexdigest()}"
 
 
-def _check_config(config: Path) -> None:
+def check_config(config: Path) -> None:
     """Compare the recipe with the comment above it; older versions wrote none."""
     try:
         content = config.read_text(encoding="utf-8", errors="replace")
@@ -283,7 +283,7 @@ def _check_same(path: Path, recipe: Recipe, pipeline: TextPipeline) -> list[str]
     saved = checkpoint.saved(path)
     if not saved:
         return []
-    _check_config(config)
+    check_config(config)
     before = read_config(config)
     changed = differences(before.model_dump(), recipe.model_dump())
     fatal = [one for one in changed if one.startswith(FIXED) and not one.startswith(FREE)]

@@ -62,13 +62,14 @@ def resolve_precision(precision: str, device: torch.device) -> torch.dtype:
         UserError: if the device cannot compute it.
     """
     if precision == "auto":
-        precision = "bf16" if _native_bf16(device) else "fp32"
+        precision = "bf16" if native_bf16(device) else "fp32"
     if precision == "fp16" and device.type == "cpu":
         raise UserError("fp16 needs a GPU: use --precision bf16 or fp32 on a CPU")
     return {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
 
 
-def _native_bf16(device: torch.device) -> bool:
+def native_bf16(device: torch.device) -> bool:
+    """Whether the device has instructions for matrix products in bf16."""
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device)[0] >= 8
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nmtdeep.cli.translate import _processes
+from nmtdeep.decoding.opening import options_of
 from nmtdeep.decoding.streams import BUFFER
 from nmtdeep.errors import UserError
 
@@ -33,4 +34,4 @@ def test_one_process_per_core_for_a_long_file(
 
 def test_threads_and_several_processes_do_not_go_together() -> None:
     with pytest.raises(UserError, match="leave out --threads"):
-        _processes(2, threads=1, device="cpu", lines=0)
+        options_of(processes=2, threads=1)

@@ -40,6 +40,7 @@ BEFORE = {
     "docs/analysis.md": [PREPROCESS],
     "docs/cluster.md": [PREPROCESS],
     "docs/exporting.md": [PREPROCESS, TRAIN],
+    "docs/inspecting.md": [PREPROCESS, TRAIN],
     "docs/quick-start.md": [],
     "docs/results.md": [],
     "docs/training.md": [PREPROCESS],
@@ -99,4 +100,5 @@ def test_the_commands_of_a_page_run(place: Path, page: str, tmp_path_factory) ->
             continue
         also_known_as(place, words)
         done = nmtdeep(*small(words), stdin=b"A man plays the guitar.\n")
-        assert done.code == 0, f"{' '.join(words)}\n{done.err}"
+        may = (0, 1) if words[0] == "doctor" else (0,)  # of this text many subwords are unknown
+        assert done.code in may, f"{' '.join(words)}\n{done.err}"

@@ -29,17 +29,24 @@ def sinusoids(start: int, length: int, width: int) -> Tensor:
 
 
 class Sinusoidal(nn.Module):
-    """Adds sinusoids; positions count from 0. The table grows as needed and is not saved."""
+    """Adds sinusoids. The table grows as needed and is not saved.
+
+    Args:
+        width: model width d.
+        first: position of a sentence's first token.
+    """
 
     table: Tensor
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, *, first: int = 0) -> None:
         super().__init__()
         self.width = width
+        self.first = first
         self.register_buffer("table", torch.empty(0, width), persistent=False)
 
     def forward(self, x: Tensor, start: int = 0) -> Tensor:
-        """`x` `(sentences, positions, width)` plus the sinusoids of positions from `start`."""
+        """`x` `(sentences, positions, width)` plus sinusoids; `start` tokens stand before it."""
+        start = start + self.first
         end = start + x.shape[1]
         if self.table.shape[0] < end or self.table.device != x.device:
             size = max(256, 2 ** math.ceil(math.log2(end)))

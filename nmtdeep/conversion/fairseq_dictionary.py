@@ -1,0 +1,45 @@
+"""Dictionaries of fairseq as vocabularies of ours, and where the rows of embeddings go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nmtdeep.errors import DataError
+from nmtdeep.text.files import read_lines
+from nmtdeep.text.vocabulary import LONGEST_COUNT, SPECIALS, Vocabulary, is_reserved
+
+# fairseq's first ids, which its files do not list: beginning, padding, end of sentence, unknown.
+BOS, PAD, EOS, UNK, FIRST = 0, 1, 2, 3, 4
+# Beginning of sentence has a row of the output, so it keeps one, as a type that no text has.
+FILLER = "<filler0>"
+CURE = "give the dict.LANG.txt that the model was trained with"
+
+
+def read_dictionary(path: Path) -> Vocabulary:
+    """A dictionary's types in the order of its lines, behind our specials.
+
+    Raises:
+        DataError: a line for each of the first wrong ones of the file.
+    """
+    tokens: dict[str, int] = {}
+    problems = []
+    for number, line in enumerate(read_lines(path), 1):
+        token, _, count = line.removesuffix(" #fairseq:overwrite").rpartition(" ")
+        if token.split() != [token] or not (count.isascii() and count.isdigit()):
+            problems.append(f"{path}:{number}: expected a type, a space and its count: {CURE}")
+        elif is_reserved(token) or token == "<s>":
+            problems.append(f"{path}:{number}: {token} is a mark of the program's own: {CURE}")
+        elif token in tokens:
+            problems.append(f"{path}:{number}: {token!r} stands in the file already: {CURE}")
+        else:
+            tokens[token] = int(count[:LONGEST_COUNT])
+        if len(problems) == 3:
+            break
+    if problems:
+        raise DataError(*problems)
+    return Vocabulary((*SPECIALS, *tokens, FILLER), (*(0,) * len(SPECIALS), *tokens.values(), 0))
+
+
+def rows(types: int) -> list[int]:
+    """The row of fairseq's embeddings for each id of ours, of `types` in all."""
+    return [PAD, EOS, UNK, *range(FIRST, types), BOS]

@@ -1,0 +1,118 @@
+"""A checkpoint of fairseq read without running anything that is in it."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nmtdeep.errors import CheckpointError
+
+# What checkpoints hold besides: averages of times and losses. Their state is read and dropped.
+METERS = ("AverageMeter", "TimeMeter", "StopwatchMeter", "MetersDict")
+METER_MODULES = ("fairseq.meters", "fairseq.logging.meters")
+CURE = (
+    "load it where fairseq is, and save what is needed alone: "
+    'torch.save({"args": vars(state["args"]), "model": state["model"]}, FILE)'
+)
+
+
+@dataclass(frozen=True)
+class FairseqCheckpoint:
+    """What a conversion reads of a checkpoint.
+
+    Attributes:
+        settings: of the model, as fairseq's options are called.
+        tensors: weights and buffers by name.
+    """
+
+    settings: Mapping[str, Any]
+    tensors: Mapping[str, Tensor]
+
+
+def read_checkpoint(path: Path) -> FairseqCheckpoint:
+    """Read a checkpoint by torch's reader of weights, which builds no objects but tensors.
+
+    The settings of older checkpoints are an `argparse.Namespace`, which it is told to build. In the
+    place of fairseq's meters it builds classes of ours that hold nothing but what they are given.
+
+    Raises:
+        CheckpointError: if it is missing, broken, no checkpoint of fairseq, or would run code.
+    """
+    if not path.is_file():
+        raise CheckpointError(f"{path}: no such file: give a checkpoint of fairseq, such as x.pt")
+    meters = [_inert(module, name) for module in METER_MODULES for name in METERS]
+    try:
+        with torch.serialization.safe_globals([argparse.Namespace, *meters]):
+            content = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch's reader raises whatever a broken file makes of it
+        wanted = re.search(r"GLOBAL (\S+)", str(error))
+        if wanted:
+            raise CheckpointError(
+                f"{path}: holds an object of {wanted[1]}, which nmtdeep does not build, for "
+                f"building it may run code: {CURE}"
+            ) from None
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise CheckpointError(
+            f"{path}: cannot be read without running code in it, or is no checkpoint of torch "
+            f"({reason}): {CURE}"
+        ) from None
+    tensors = content.get("model") if isinstance(content, dict) else None
+    if not isinstance(tensors, dict) or not all(map(_is_named, tensors.items())):
+        raise CheckpointError(f"{path}: no checkpoint of fairseq (no weights under model): {CURE}")
+    for name, tensor in tensors.items():
+        if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
+            raise CheckpointError(f"{path}: {name} claims more numbers than the file holds: {CURE}")
+    settings = _settings(content)
+    if settings is None:
+        raise CheckpointError(f"{path}: no settings of the model (under args or cfg.model): {CURE}")
+    return FairseqCheckpoint(settings, tensors)
+
+
+def _inert(module: str, name: str) -> type:
+    """A class under the name of another one that does nothing."""
+    return type(name, (), {"__module__": module, "__qualname__": name})
+
+
+def _is_named(entry: tuple[object, object]) -> bool:
+    return isinstance(entry[0], str) and isinstance(entry[1], Tensor)
+
+
+def _settings(content: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The flat settings: `args` of old checkpoints, `cfg.model` (and `cfg.task`) of newer ones."""
+    args = _plain(content.get("args"))
+    if args is not None:
+        return args
+    cfg = _plain(content.get("cfg"))
+    model = _plain(cfg.get("model")) if cfg else None
+    if cfg is None or model is None:
+        return None
+    return _flat({**(_plain(cfg.get("task")) or {}), **model})
+
+
+def _plain(value: object) -> dict[str, Any] | None:
+    if isinstance(value, argparse.Namespace):
+        value = vars(value)
+    return value if isinstance(value, dict) and all(map(_is_text, value)) else None
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _flat(settings: dict[str, Any]) -> dict[str, Any]:
+    """`{"encoder": {"layers": 6}}`, as the newest versions write it, as `encoder_layers`."""
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        inner = _plain(value)
+        if inner is not None and name in ("encoder", "decoder"):
+            found |= {f"{name}_{key}": one for key, one in inner.items()}
+        else:
+            found[name] = value
+    return found

@@ -1,0 +1,1 @@
+"""Whether this machine, and a text, are fit for what is planned."""

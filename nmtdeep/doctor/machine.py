@@ -1,0 +1,97 @@
+"""What this machine is and can: versions, devices, matrix rates, room on the disk."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import time
+from pathlib import Path
+
+import torch
+
+from nmtdeep import memory
+from nmtdeep.config import Recipe
+from nmtdeep.data.parallel import cores
+from nmtdeep.model.build import build
+from nmtdeep.training.display import short
+from nmtdeep.training.size import MOMENTS
+from nmtdeep.training.update import native_bf16
+
+# Seconds that a rate is measured for.
+PATIENCE = 0.4
+
+
+def devices() -> list[torch.device]:
+    """The CPU, and every GPU."""
+    gpus = [torch.device("cuda", number) for number in range(torch.cuda.device_count())]
+    return [torch.device("cpu"), *gpus]
+
+
+def machine_rows(versions: dict[str, str]) -> list[tuple[str, str]]:
+    """Versions, processor, memory, and a row for each device."""
+    rows = [
+        ("system", f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"),
+        ("versions", ", ".join(f"{name} {version}" for name, version in versions.items())),
+    ]
+    free = memory.available()
+    room = f", {short(free)}B of memory free" if free is not None else ""
+    rows.append(("cpu", f"{cores()} cores, {torch.get_num_threads()} threads{room}"))
+    for device in devices():
+        name = str(device)
+        if device.type == "cuda":
+            about = torch.cuda.get_device_properties(device)
+            rows.append((name, f"{about.name}, {short(about.total_memory)}B"))
+        native = "native" if native_bf16(device) else "not native: training stays in fp32"
+        rates = ", ".join(
+            f"{label} {matrix_rate(device, dtype) / 1e9:,.0f} GFLOP/s"
+            for label, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16))
+        )
+        rows.append((f"{name} products", f"{rates}; bf16 is {native}"))
+    return rows
+
+
+def matrix_rate(device: torch.device, dtype: torch.dtype) -> float:
+    """Floating-point operations a second in products of square matrices, measured."""
+    size = 4096 if device.type == "cuda" else 1024
+    one = torch.randn(size, size, device=device, dtype=dtype)
+    one @ one
+    done, began, spent = 0, time.perf_counter(), 0.0
+    while spent < PATIENCE:
+        one @ one
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        done += 1
+        spent = time.perf_counter() - began
+    return 2.0 * size**3 * done / spent
+
+
+def planned_bytes(recipe: Recipe, types: tuple[int, int]) -> int:
+    """The most that a training's checkpoints take: all that are kept, and the one being written.
+
+    Args:
+        types: of the source and target vocabulary.
+    """
+    with torch.device("meta"):
+        model = build(recipe.model, source_types=types[0], target_types=types[1])
+    weights = 4 * sum(parameter.numel() for parameter in model.parameters())
+    moments = weights * len(MOMENTS[recipe.training.optimiser.type])
+    keep = recipe.training.checkpoints
+    whole = keep.keep_last + keep.keep_best + 1
+    return whole * (weights + moments) + weights * bool(keep.average_last)
+
+
+def free_bytes(out: Path) -> int:
+    """Free on the disk where `out` is, or will be."""
+    out = out.absolute()
+    while not out.exists():
+        out = out.parent
+    return shutil.disk_usage(out).free
+
+
+def is_writable(out: Path) -> bool:
+    """Whether a directory can be made or written there."""
+    out = out.absolute()
+    while not out.exists():
+        out = out.parent
+    return out.is_dir() and os.access(out, os.W_OK)

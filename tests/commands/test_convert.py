@@ -1,0 +1,49 @@
+"""`nmtdeep convert fairseq` as a user meets it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from conversion.fairseq_like import FairseqLike
+
+from commands.running import Commands
+
+
+def test_a_converted_checkpoint_translates_and_is_not_overwritten_unasked(
+    nmtdeep: Commands, tmp_path: Path
+) -> None:
+    torch.save(FairseqLike(history="dlcl").file(), tmp_path / "dlcl.pt")
+    dictionary = tmp_path / "dict.txt"
+    dictionary.write_text("".join(f"w{number} 1\n" for number in range(7)))
+    words = ["convert", "fairseq", tmp_path / "dlcl.pt", dictionary, "-o", tmp_path / "out"]
+    done = nmtdeep(*words)
+    assert done.code == 0, done.err
+    assert "3+2 layers, width 8, 11 and 11 types, en to de, bpe text" in done.out
+    translated = nmtdeep("translate", "-m", tmp_path / "out", stdin=b"w1 w2\n\nw3\n")
+    assert translated.code == 0, translated.err
+    assert translated.out.count("\n") == 3
+    inspected = nmtdeep("inspect", tmp_path / "out")
+    assert inspected.code == 0
+    assert "dlcl" in inspected.out
+    again = nmtdeep(*words)
+    assert again.code == 2
+    assert "add --overwrite" in again.err
+    assert nmtdeep(*words, "--overwrite").code == 0
+    (tmp_path / "mine").mkdir()
+    refused = nmtdeep(*words[:-1], tmp_path / "mine", "--overwrite")
+    assert refused.code == 2
+    assert (tmp_path / "mine").is_dir()
+
+
+def test_reasons_stand_one_on_a_line(nmtdeep: Commands, tmp_path: Path) -> None:
+    like = FairseqLike()
+    like.args.activation_fn, like.args.encoder_learned_pos = "gelu", True
+    torch.save(like.file(), tmp_path / "odd.pt")
+    (tmp_path / "dict.txt").write_text("".join(f"w{number} 1\n" for number in range(7)))
+    done = nmtdeep(
+        "convert", "fairseq", tmp_path / "odd.pt", tmp_path / "dict.txt", "-o", tmp_path / "out"
+    )
+    assert done.code == 2
+    assert len(done.err.splitlines()) == 2
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,203 @@
+"""`nmtdeep inspect` and `nmtdeep doctor` as a user meets them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from commands.running import Commands
+from nmtdeep.doctor.languages import PROFILES
+
+SIDES = ("en", "de")
+
+
+def value(screen: str, name: str) -> str:
+    """What stands in a row."""
+    found = re.search(rf"^{name} +(.*)$", screen, re.M)
+    assert found, f"no row {name}:\n{screen}"
+    return found[1]
+
+
+def test_a_run_says_what_it_is(nmtdeep: Commands, whole: Path) -> None:
+    done = nmtdeep("inspect", whole)
+    assert done.code == 0, done.err
+    tensors = load_file(whole / "checkpoint_11" / "model.safetensors").values()
+    assert f" {sum(one.numel() for one in tensors):,} parameters" in value(done.out, "model")
+    assert value(done.out, "encoder").startswith("2 layers, 2 heads, 32 inside, pre_norm")
+    assert value(done.out, "trained").startswith("11 of 11 updates")
+    validations = [line.split("\t") for line in (whole / "validations.tsv").read_text().split("\n")]
+    update, _, loss = next(row for row in reversed(validations) if row[-1] == "*")[:3]
+    assert f"update {update} by validation: loss {loss}" in value(done.out, "best")
+    scores = json.loads((whole / "scores.json").read_text())["scores"]
+    for split, metrics in scores.items():
+        for one in metrics:
+            assert f"{split} {one['metric']} {one['value']:.2f}  {one['signature']}" in done.out
+    for path in whole.glob("checkpoint_*[0-9e]"):
+        assert path.is_symlink() or path.name in done.out
+    assert re.search(r"checkpoint_average .*mean of 3 \(translates\)", done.out)
+    assert re.search(r"checkpoint_11 .*\(.*last.*\)", done.out)
+    assert value(done.out, "integrity").startswith("ok")
+
+
+def test_a_checkpoint_and_a_data_directory_say_what_they_are(
+    nmtdeep: Commands, whole: Path, data: Path
+) -> None:
+    one = nmtdeep("inspect", whole / "checkpoint_average")
+    assert one.code == 0
+    assert value(one.out, "mean of") == "checkpoint_9, checkpoint_10, checkpoint_11"
+    corpus = nmtdeep("inspect", data)
+    assert corpus.code == 0
+    assert re.search(r"pairs read +│ +200 │ +20 │ +12 │", corpus.out)
+
+
+@pytest.mark.parametrize(
+    "name", ["model.safetensors", "state.json", "config.yaml", "text/vocabulary.tsv", "SHA256SUMS"]
+)
+@pytest.mark.parametrize("whose", ["checkpoint_11", "checkpoint_average"])
+def test_a_flipped_bit_in_a_checkpoint_is_named(
+    nmtdeep: Commands, whole: Path, tmp_path: Path, name: str, whose: str
+) -> None:
+    run = shutil.copytree(whole, tmp_path / "run", symlinks=True)
+    flip(run / whose / name)
+    for path in (run, run / whose):
+        done = nmtdeep("inspect", path)
+        assert done.code == 1, done.out + done.err
+        assert f"{whose}/{name}: " in value(done.out, "DAMAGED")
+        assert done.out.count(f"{whose}/{name}: ") == 1
+        assert not done.err
+
+
+@pytest.mark.parametrize("name", ["train.de.tokens", "valid.en", "recipe.yaml", "text/bpe.codes"])
+def test_a_flipped_bit_in_a_data_directory_is_named(
+    nmtdeep: Commands, data: Path, tmp_path: Path, name: str
+) -> None:
+    copy = shutil.copytree(data, tmp_path / "data")
+    flip(copy / name)
+    for words in (["inspect", copy], ["doctor", "--data", copy]):
+        done = nmtdeep(*words)
+        assert done.code == 1, done.out + done.err
+        assert re.search(rf"(DAMAGED|WRONG|^) +.*/{re.escape(name)}: ", done.out, re.M)
+
+
+def flip(path: Path) -> None:
+    """The last bit but a few."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("name", ["train.jsonl", "scores.json", "checkpoint_11/state.json"])
+def test_a_strangers_run_neither_waits_nor_leads_elsewhere(
+    nmtdeep: Commands, whole: Path, tmp_path: Path, name: str
+) -> None:
+    for number, make in enumerate((os.mkfifo, lambda path: path.symlink_to(__file__))):
+        run = shutil.copytree(whole, tmp_path / f"run{number}", symlinks=True)
+        (run / name).unlink()
+        make(run / name)
+        done = nmtdeep("inspect", run)
+        assert done.code == 2
+        assert f"{Path(name).name}: " in done.err
+
+
+@pytest.mark.parametrize(
+    "state", [{"update": "x"}, {"update": -1}, {"kind": "average", "inputs": [3, {}]}]
+)
+def test_a_strangers_state_is_no_traceback(
+    nmtdeep: Commands, whole: Path, tmp_path: Path, state: dict[str, object]
+) -> None:
+    one = shutil.copytree(whole / "checkpoint_11", tmp_path / "one")
+    described = json.loads((one / "state.json").read_text()) | state
+    (one / "state.json").write_text(json.dumps(described))
+    (one / "config.yaml").write_text('description: "\\e[31m [bold]red"\n')
+    (one / "SHA256SUMS").unlink()
+    done = nmtdeep("inspect", one)
+    assert done.code in (0, 1)
+    assert "Traceback" not in done.err
+    assert "\x1b" not in done.out
+
+
+def test_what_is_nothing_of_ours_is_an_error(nmtdeep: Commands, tmp_path: Path) -> None:
+    done = nmtdeep("inspect", tmp_path)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"nmtdeep: error: {tmp_path} holds no finished checkpoint")
+
+
+def test_the_doctor_finds_nothing_wrong_with_sound_text(nmtdeep: Commands) -> None:
+    done = nmtdeep("doctor", "--train", "train", "-s", "en", "-t", "de")
+    assert done.code == 0, done.out + done.err
+    assert f"torch {torch.__version__}" in value(done.out, "versions")
+    assert re.search(r"fp32 [\d,]+ GFLOP/s, bf16 [\d,]+ GFLOP/s", value(done.out, "cpu products"))
+    assert done.out.endswith("nothing wrong found\n")
+
+
+def test_the_doctor_of_a_data_directory_counts_what_preprocessing_counted(
+    nmtdeep: Commands, data: Path
+) -> None:
+    done = nmtdeep("doctor", "--data", data)
+    splits = json.loads((data / "data.json").read_text())["report"]["splits"].values()
+    rates = [f"{one['source_unknown'] / one['source_tokens']:.3%}" for one in splits]
+    assert re.search(" +│ +".join(["en unknown subwords", *map(re.escape, rates)]), done.out)
+    wrong = [line for line in done.out.splitlines() if line.startswith("WRONG")]
+    assert (done.code == 1) == bool(wrong)
+    assert not [line for line in wrong if "unknown" not in line]
+    assert "planned checkpoints" in value(done.out, "disk")
+
+
+def test_the_doctor_names_each_fault_of_plain_text(
+    nmtdeep: Commands, folder: Path, tmp_path: Path
+) -> None:
+    text = {side: (folder / f"train.{side}").read_text("utf-8").splitlines() for side in SIDES}
+    write(tmp_path / "train", text["en"], text["de"])
+    write(tmp_path / "swapped", text["de"][:20], text["en"][:20])
+    write(tmp_path / "seen", text["en"][:20], text["de"][:20])
+    write(tmp_path / "copied", text["en"], text["en"])
+    write(tmp_path / "shorter", text["en"], text["de"][:-1])
+    write(tmp_path / "blank", ["", *text["en"][:9]], text["de"][:10])
+    write(tmp_path / "shifted", [one[:2] for one in text["en"][:5]] + text["en"][5:10],
+          text["de"][:10])  # fmt: skip
+    write(tmp_path / "strange", ["ψ" * 20] * 9, ["ω" * 20] * 9)
+    names = ["seen", "copied", "shorter", "blank", "shifted", "strange"]
+    tests = [word for name in names for word in ("--test", tmp_path / name)]
+    done = nmtdeep(
+        "doctor", "--train", tmp_path / "train", "--valid", tmp_path / "swapped", *tests,
+        "-s", "en", "-t", "de",
+    )  # fmt: skip
+    assert done.code == 1
+    wrong = [line for line in done.out.splitlines() if line.startswith("WRONG")]
+    for words in (
+        "valid: the languages look swapped (en is de, de is en)",
+        "seen: 100.0% of the pairs stand in train too",
+        "copied: 100.0% of the pairs have identical sides",
+        "copied: the de side looks like en",
+        "shorter: 200 en lines but 199 de lines",
+        "blank: 10.0% of the pairs have a blank side",
+        "shifted: 60.0% of the pairs are 3 times longer or shorter",
+        "strange: 100.0% of the en letters are unknown",
+    ):
+        assert [line for line in wrong if words in line], f"{words}:\n{done.out}"
+    assert not [line for line in wrong if "  train:" in line]
+
+
+def write(prefix: Path, *sides: list[str]) -> None:
+    for language, lines in zip(SIDES, sides, strict=True):
+        path = prefix.with_name(f"{prefix.name}.{language}")
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def test_text_without_languages_is_an_error(nmtdeep: Commands) -> None:
+    done = nmtdeep("doctor", "--train", "train", "-s", "en")
+    assert done.code == 2
+    assert "add -s and -t" in done.err
+
+
+def test_every_profile_has_words_of_its_own_beside_every_other() -> None:
+    for one, mine in PROFILES.items():
+        for other, theirs in PROFILES.items():
+            assert one == other or set(mine.split()) - set(theirs.split())

@@ -1,0 +1,133 @@
+"""The Python interface gives what the command prints, and its pages' code runs."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+from pages import FENCE, ROOT
+
+import nmtdeep as package
+from commands.running import Commands
+from nmtdeep.cli.main import app
+
+SETTINGS: list[tuple[list[str], dict[str, Any]]] = [
+    ([], {}),
+    (["--beam", "2", "--lenpen", "1.5", "--lenpen-form", "gnmt"],
+     {"beam": 2, "lenpen": 1.5, "lenpen_form": "gnmt"}),
+    (["--max-source-tokens", "4", "--max-tokens", "50"],
+     {"max_source_tokens": 4, "max_tokens": 50}),
+    (["--max-source-tokens", "4", "--long-lines", "truncate", "--output-is", "bpe"],
+     {"max_source_tokens": 4, "long_lines": "truncate", "output_is": "bpe"}),
+    (["--input-is", "tokenised", "--output-is", "tokenised", "--precision", "bf16"],
+     {"input_is": "tokenised", "output_is": "tokenised", "precision": "bf16"}),
+    (["--quantize", "int8", "--device", "cpu", "--threads", "1"],
+     {"quantize": "int8", "device": "cpu", "threads": 1}),
+    (["--sampling", "--seed", "3", "--temperature", "0.7", "--top-k", "9", "--top-p", "0.9"],
+     {"sampling": True, "seed": 3, "temperature": 0.7, "top_k": 9, "top_p": 0.9}),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def lines(whole: Path) -> list[str]:
+    text = (whole.parent / "test.en").read_text(encoding="utf-8")
+    return [*text.splitlines(), "", "A\u2028B", " ".join(["long"] * 30)]
+
+
+@pytest.mark.parametrize(("words", "keywords"), SETTINGS, ids=str)
+def test_lines_are_translated_as_by_the_command(
+    nmtdeep: Commands, whole: Path, lines: list[str], words: list[str], keywords: dict[str, Any]
+) -> None:
+    done = printed(nmtdeep, lines, "-m", whole, *words)
+    model = package.load(whole, **keywords)
+    assert model.translate(lines) == done
+    assert model.translate(iter(lines)) == done  # once more: draws and counts begin again
+
+
+def test_an_ensemble_and_its_candidates_are_those_of_the_command(
+    nmtdeep: Commands, whole: Path, lines: list[str]
+) -> None:
+    both = [whole / "checkpoint_average", whole / "checkpoint_11"]
+    words = ["-m", both[0], "-m", both[1], "--n-best", 2, "--format", "tsv"]
+    done = printed(nmtdeep, lines, *words)
+    found = package.load([str(both[0]), both[1]], n_best=2).translations(lines)
+    assert done == [
+        f"{number}\t{rank}\t{one.score:.6f}\t{one.log_prob:.6f}\t{one.text}"
+        for number, each in enumerate(found, 1)
+        for rank, one in enumerate(each.candidates, 1)
+    ]
+
+
+def printed(nmtdeep: Commands, lines: list[str], *words: object) -> list[str]:
+    """What the command prints, line by line."""
+    (nmtdeep.folder / "python.en").write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    done = nmtdeep("translate", "-i", "python.en", *words)
+    assert done.code == 0, done.err
+    return done.out.removesuffix("\n").split("\n")
+
+
+def test_options_and_defaults_are_those_of_the_command() -> None:
+    command = typer.main.get_command(app).commands["translate"]  # type: ignore[attr-defined]
+    options = {one.name: one.default for one in command.params}
+    of_files = {"source", "output", "form", "resume", "quiet", "verbose", "help"}
+    load = inspect.signature(package.load).parameters
+    assert set(load) == set(options) - of_files
+    for name in set(load) - {"model", "processes"}:
+        default = options[name]
+        assert load[name].default == getattr(default, "value", default), name
+
+
+@pytest.mark.parametrize(
+    ("keywords", "words"),
+    [
+        ({"beam": 0}, "beam=0"),
+        ({"lenpen": float("nan")}, "lenpen=nan"),
+        ({"long_lines": "cut"}, "long_lines='cut'"),
+        ({"n_best": 3, "beam": 2}, "raise --beam"),
+        ({"processes": 2, "threads": 1}, "leave out --threads"),
+        ({"device": "tpu"}, "unknown device tpu"),
+    ],
+)
+def test_what_the_command_refuses_is_a_user_error(
+    whole: Path, keywords: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(package.UserError, match=re.escape(words)):
+        package.load(whole, **keywords)
+
+
+def test_no_model_and_a_string_in_the_place_of_lines_are_user_errors(whole: Path) -> None:
+    with pytest.raises(package.UserError, match="no model"):
+        package.load([])
+    with pytest.raises(package.UserError, match="give a list"):
+        package.load(whole).translate("one line")
+
+
+def test_the_line_of_an_error_is_counted_from_the_first_of_the_call(whole: Path) -> None:
+    model = package.load(whole, long_lines="error", max_source_tokens=5)
+    model.translate(["a", "b"])
+    with pytest.raises(package.UserError, match="line 2 has"):
+        model.translate(["a", "one two three four five six seven eight"])
+
+
+def test_importing_the_package_does_not_wait_for_torch() -> None:
+    code = "import nmtdeep, sys; sys.exit(bool({'torch', 'numpy', 'pydantic'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False, cwd=ROOT).returncode == 0
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/python.md"])
+def test_the_code_of_a_page_runs(
+    whole: Path, page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "run").symlink_to(whole, target_is_directory=True)
+    monkeypatch.chdir(tmp_path)
+    blocks = FENCE.finditer((ROOT / page).read_text(encoding="utf-8"))
+    shown = [block["body"] for block in blocks if block["language"] == "python"]
+    assert shown
+    for body in shown:
+        exec(compile(body, page, "exec"), {})

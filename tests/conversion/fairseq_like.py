@@ -1,0 +1,239 @@
+"""A Transformer as fairseq's documentation and the DLCL release describe it, in plain formulas.
+
+Written apart from the package, sentence by sentence and head by head: it knows fairseq's names and
+ids (padding 1, end 2, unknown 3, positions from 2) and none of ours. All in float64.
+"""
+
+from __future__ import annotations
+
+import math
+from argparse import Namespace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+PAD, EOS, UNK = 1, 2, 3
+
+
+class FairseqLike:
+    """Random weights under fairseq's names, and the logits that they give.
+
+    Args:
+        style: how versions call and lay out their tensors: old, new.
+        sharing: all, decoder, none.
+        history: None, dlcl, simple.
+        groups: last size of the weights of `dlcl`.
+        softmax: rows normalised, within a window of two outputs.
+    """
+
+    def __init__(
+        self,
+        *,
+        style: str = "old",
+        pre_norm: bool = True,
+        depths: tuple[int, int] = (3, 2),
+        types: tuple[int, int] = (11, 11),
+        sharing: str = "all",
+        history: str | None = None,
+        groups: int = 1,
+        softmax: bool = False,
+        biases: bool = True,
+    ) -> None:
+        self.style, self.pre_norm, self.history = style, pre_norm, history
+        self.width, self.heads, self.inner, self.biases = 8, 2, 12, biases
+        self.softmax, self.groups = softmax, groups
+        self.depths = dict(zip(("encoder", "decoder"), depths, strict=True))
+        self.generator = torch.Generator().manual_seed(5)
+        self.state: dict[str, Tensor] = {}
+        for side in self.depths:
+            self._draw_stack(side)
+        self._draw_embeddings(types, sharing)
+        self.args = Namespace(
+            arch="transformer",
+            encoder_attention_heads=2,
+            decoder_attention_heads=2,
+            encoder_normalize_before=pre_norm,
+            decoder_normalize_before=pre_norm,
+            share_all_embeddings=sharing == "all",
+            share_decoder_input_output_embed=sharing != "none",
+            normalize_learned_weight=softmax,
+            history_window_size=2 if softmax else -1,
+            source_lang="en",
+            target_lang="de",
+        )
+
+    def draw(self, *shape: int, around: float = 0.0) -> Tensor:
+        return around + 0.4 * torch.randn(shape, generator=self.generator)
+
+    def _draw_embeddings(self, types: tuple[int, int], sharing: str) -> None:
+        target = self.draw(types[1], self.width)
+        source = target if sharing == "all" else self.draw(types[0], self.width)
+        self.state["encoder.embed_tokens.weight"] = source
+        self.state["decoder.embed_tokens.weight"] = target
+        if sharing == "none":
+            name = "embed_out" if self.style == "old" else "output_projection.weight"
+            self.state[f"decoder.{name}"] = self.draw(types[1], self.width)
+        elif self.style == "new":
+            self.state["decoder.output_projection.weight"] = target
+
+    def _draw_stack(self, side: str) -> None:
+        blocks = ("self_attn", "encoder_attn", "final")[:: 1 if side == "decoder" else 2]
+        for layer in range(self.depths[side]):
+            name = f"{side}.layers.{layer}"
+            for place, block in enumerate(blocks):
+                self._draw_norm(
+                    f"{name}.layer_norms.{place}"
+                    if self.style == "old"
+                    else f"{name}.{block}_layer_norm"
+                )
+                if block != "final":
+                    self._draw_attention(f"{name}.{block}")
+            self._draw_linear(f"{name}.fc1", self.inner, self.width)
+            self._draw_linear(f"{name}.fc2", self.width, self.inner)
+        if self.pre_norm:
+            self._draw_norm(f"{side}.layer_norm")
+        self.state[f"{side}.embed_positions._float_tensor"] = torch.zeros(1)
+        if self.style == "new":
+            self.state[f"{side}.version"] = torch.tensor([3.0])
+        count = self.depths[side] + 1
+        if self.history:
+            shape = (count, count, self.groups)[: 3 if self.history == "dlcl" else 2]
+            self.state[f"{side}.history.weight"] = self.draw(*shape, around=0.5)
+            for number in range(1, count) if self.history == "dlcl" else range(count - 1):
+                self._draw_norm(f"{side}.history.layer_norms.{number}")
+
+    def _draw_norm(self, name: str) -> None:
+        self.state[f"{name}.weight"] = self.draw(self.width, around=1.0)
+        self.state[f"{name}.bias"] = self.draw(self.width)
+
+    def _draw_linear(self, name: str, outputs: int, inputs: int) -> None:
+        self.state[f"{name}.weight"] = self.draw(outputs, inputs)
+        self.state[f"{name}.bias"] = self.draw(outputs)
+
+    def _draw_attention(self, name: str) -> None:
+        if self.style == "old":
+            self.state[f"{name}.in_proj_weight"] = self.draw(3 * self.width, self.width)
+            if self.biases:
+                self.state[f"{name}.in_proj_bias"] = self.draw(3 * self.width)
+        else:
+            for part in "qkv":
+                self._draw_linear(f"{name}.{part}_proj", self.width, self.width)
+        self._draw_linear(f"{name}.out_proj", self.width, self.width)
+        if not self.biases:
+            for part in ("q_proj", "k_proj", "v_proj", "out_proj"):
+                self.state.pop(f"{name}.{part}.bias", None)
+
+    # --------------------------------------------------------------------------------------------
+
+    def of(self, name: str) -> Tensor:
+        return self.state[name].double()
+
+    def norm(self, name: str, x: Tensor) -> Tensor:
+        centred = x - x.mean(1, keepdim=True)
+        deviation = (centred.square().mean(1, keepdim=True) + 1e-5).sqrt()
+        return centred / deviation * self.of(f"{name}.weight") + self.of(f"{name}.bias")
+
+    def linear(self, name: str, x: Tensor) -> Tensor:
+        y = x @ self.of(f"{name}.weight").T
+        return y + self.of(f"{name}.bias") if f"{name}.bias" in self.state else y
+
+    def attention(self, name: str, x: Tensor, memory: Tensor, *, causal: bool) -> Tensor:
+        if self.style == "old":
+            weights = self.of(f"{name}.in_proj_weight").chunk(3)
+            none = torch.zeros(3 * self.width).double()
+            biases = (self.of(f"{name}.in_proj_bias") if self.biases else none).chunk(3)
+            read = (x, memory, memory)
+            q, k, v = (y @ w.T + b for y, w, b in zip(read, weights, biases, strict=True))
+        else:
+            q = self.linear(f"{name}.q_proj", x)
+            k, v = (self.linear(f"{name}.{part}_proj", memory) for part in "kv")
+        size, heads = self.width // self.heads, []
+        for head in range(self.heads):
+            cut = slice(head * size, (head + 1) * size)
+            scores = q[:, cut] @ k[:, cut].T / math.sqrt(size)
+            for place in range(len(x) if causal else 0):
+                scores[place, place + 1 :] = -math.inf
+            heads.append(scores.softmax(1) @ v[:, cut])
+        return self.linear(f"{name}.out_proj", torch.cat(heads, 1))
+
+    def positions(self, length: int) -> Tensor:
+        half = self.width // 2
+        table = torch.zeros(length, self.width).double()
+        for place in range(length):
+            for number in range(half):
+                angle = (place + PAD + 1) * 10000 ** (-number / (half - 1))
+                table[place, number], table[place, half + number] = math.sin(angle), math.cos(angle)
+        return table
+
+    def embed(self, side: str, ids: list[int]) -> Tensor:
+        table = self.of(f"{side}.embed_tokens.weight")
+        return math.sqrt(self.width) * table[ids] + self.positions(len(ids))
+
+    def combined(self, side: str, outputs: list[Tensor]) -> Tensor:
+        """What is read after so many outputs, the embedding counted."""
+        if not self.history:
+            return outputs[-1]
+        row = len(outputs) - 1
+        shift = 0 if self.history == "dlcl" else 1
+        weights = self.of(f"{side}.history.weight").reshape(*[self.depths[side] + 1] * 2, -1)[row]
+        first = max(0, row - 1) if self.softmax else 0
+        weights = weights[first : row + 1]
+        if self.softmax:
+            weights = weights.exp() / weights.exp().sum(0)
+        total = torch.zeros_like(outputs[0])
+        for number in range(first, row + 1):
+            one = outputs[number]
+            if self.pre_norm and number:
+                one = self.norm(f"{side}.history.layer_norms.{number - shift}", one)
+            for feature in range(self.width):
+                weight = weights[number - first, feature % self.groups]
+                total[:, feature] += weight * one[:, feature]
+        if not self.pre_norm and row:
+            return self.norm(f"{side}.history.layer_norms.{row - shift}", total)
+        return total
+
+    def stack(self, side: str, x: Tensor, memory: Tensor | None) -> Tensor:
+        outputs = [x]
+        names = ("self_attn", "final") if memory is None else ("self_attn", "encoder_attn", "final")
+        for layer in range(self.depths[side]):
+            name, x = f"{side}.layers.{layer}", self.combined(side, outputs)
+            for place, block in enumerate(names):
+                old = self.style == "old"
+                norm = f"{name}.layer_norms.{place}" if old else f"{name}.{block}_layer_norm"
+                y = self.norm(norm, x) if self.pre_norm else x
+                if block == "final":
+                    y = self.linear(f"{name}.fc2", self.linear(f"{name}.fc1", y).clamp(min=0))
+                elif block == "self_attn":
+                    y = self.attention(f"{name}.{block}", y, y, causal=side == "decoder")
+                else:
+                    assert memory is not None
+                    y = self.attention(f"{name}.{block}", y, memory, causal=False)
+                x = x + y if self.pre_norm else self.norm(norm, x + y)
+            outputs.append(x)
+        top = self.combined(side, outputs)
+        return self.norm(f"{side}.layer_norm", top) if self.pre_norm else top
+
+    def logits(self, source: list[int], target: list[int]) -> Tensor:
+        """`(target, types)`; `target` begins with EOS, `source` ends with it."""
+        memory = self.stack("encoder", self.embed("encoder", source), None)
+        top = self.stack("decoder", self.embed("decoder", target), memory)
+        for name in ("embed_out", "output_projection.weight", "embed_tokens.weight"):
+            if f"decoder.{name}" in self.state:
+                return top @ self.of(f"decoder.{name}").T
+        raise AssertionError("no output")
+
+    def greedy(self, source: list[int], longest: int) -> list[int]:
+        """Ids of the most probable next token, again and again; one at least, without the end."""
+        target = [EOS]
+        while len(target) <= longest:
+            last = self.logits(source, target)[-1]
+            last[[PAD, EOS] if len(target) == 1 else PAD] = -math.inf
+            target.append(int(last.argmax()))
+            if target[-1] == EOS:
+                return target[1:-1]
+        return target[1:]
+
+    def file(self, **more: Any) -> dict[str, Any]:
+        """What a checkpoint of it holds."""
+        return {"args": self.args, "model": self.state, "extra_state": {"epoch": 3}, **more}

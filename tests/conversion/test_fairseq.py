@@ -1,0 +1,246 @@
+"""Converted checkpoints give fairseq's logits; what cannot be held is refused, and nothing runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+import types
+from argparse import Namespace
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from conversion.fairseq_like import EOS, FairseqLike
+from nmtdeep import checkpoint
+from nmtdeep.conversion.fairseq import TextChoices, convert
+from nmtdeep.conversion.fairseq_dictionary import read_dictionary, rows
+from nmtdeep.decoding.settings import settings_of
+from nmtdeep.decoding.translator import Translator
+from nmtdeep.errors import CheckpointError, DataError, UserError
+
+WORDS = [f"w{number}" for number in range(7)]
+CHOICES: list[dict[str, Any]] = [
+    {},
+    {"style": "new", "sharing": "decoder"},
+    {"style": "new", "pre_norm": False, "sharing": "none", "types": (11, 14)},
+    {"pre_norm": False, "biases": False, "sharing": "none"},
+    {"style": "new", "biases": False},
+    {"history": "dlcl"},
+    {"history": "dlcl", "pre_norm": False},
+    {"history": "dlcl", "groups": 4, "style": "new"},
+    {"history": "dlcl", "groups": 8, "softmax": True},
+    {"history": "simple", "pre_norm": False},
+    {"history": "simple"},
+]
+
+
+def dictionary(path: Path, count: int) -> Path:
+    path.write_text("".join(f"w{number} {9 - number}\n" for number in range(count)))
+    return path
+
+
+def written(folder: Path, like: FairseqLike, **more: Any) -> tuple[Path, list[Path]]:
+    """The files of a model."""
+    torch.save(like.file(**more), folder / "model.pt")
+    counts = [len(like.state[f"{side}.embed_tokens.weight"]) - 4 for side in like.depths]
+    return folder / "model.pt", [
+        dictionary(folder / f"dict.{side}.txt", count)
+        for side, count in zip(("en", "de"), counts, strict=True)
+    ]
+
+
+def ours(ids: list[int], count: int) -> list[int]:
+    """Our ids of fairseq's."""
+    return [rows(count).index(one) for one in ids]
+
+
+@pytest.mark.parametrize("choices", CHOICES, ids=str)
+def test_logits_are_equal(choices: dict[str, Any], tmp_path: Path) -> None:
+    like = FairseqLike(**choices)
+    file, dictionaries = written(tmp_path, like)
+    convert(file, dictionaries, tmp_path / "out", TextChoices())
+    found = checkpoint.load(tmp_path / "out")
+    model = found.model.double()
+    sizes = [len(one.vocabulary) for one in (found.pipeline.source, found.pipeline.target)]
+    sources, targets = [[7, 5, 9, 4, EOS], [10, 3, EOS]], [[EOS, 4, 8], [EOS, 6, 3]]
+    padded = [ours(one, sizes[0]) + [0] * (5 - len(one)) for one in sources]
+    prefix = torch.tensor([ours(one, sizes[1]) for one in targets])
+    with torch.inference_mode():
+        logits = model.output(model(torch.tensor(padded), prefix))
+    for mine, source, target in zip(logits, sources, targets, strict=True):
+        theirs = like.logits(source, target)[:, rows(sizes[1])]
+        torch.testing.assert_close(mine, theirs, rtol=1e-10, atol=1e-10)
+
+
+def test_a_converted_checkpoint_translates_as_greedy_search_by_hand(tmp_path: Path) -> None:
+    like = FairseqLike(history="dlcl")
+    file, dictionaries = written(tmp_path, like)
+    convert(file, dictionaries[:1], tmp_path / "out", TextChoices())
+    found = checkpoint.load(tmp_path / "out")
+    lines = ["w3 w1 w5", "w0", "w6 w6 never w2"]
+    ids = [[4 + WORDS.index(word) if word in WORDS else 3 for word in one.split()] for one in lines]
+    expected = [
+        " ".join(["<filler0>", "", "", "<unk>", *WORDS][token] for token in like.greedy(one, 11))
+        for one in ([*line, EOS] for line in ids)
+    ]
+    # The end counts here; without a penalty no translation overtakes the first that ends.
+    settings = replace(settings_of(found), beam=1, lenpen_form="none", max_length_constant=12)
+    translator = Translator.of([found], settings, device="cpu")
+    assert [" ".join(one.candidates[0].subwords) for one in translator.translate(lines)] == expected
+    assert len(set(expected)) > 1
+
+
+def test_codes_and_languages_make_a_pipeline_for_raw_text(tmp_path: Path) -> None:
+    file, dictionaries = written(tmp_path, FairseqLike())
+    codes = tmp_path / "codes"
+    codes.write_text("#version: 0.2\nw 1</w>\n")
+    text = TextChoices((codes,), source="fr", target="cs", lowercase=True)
+    convert(file, dictionaries, tmp_path / "out", text)
+    pipeline = checkpoint.load(tmp_path / "out").pipeline
+    assert pipeline.split_source("W1, w2") == ["w1", ",", "w@@", "2"]
+    assert (pipeline.source.language, pipeline.target.language) == ("fr", "cs")
+    assert pipeline.join_target(["w@@", "2", "!"]) == "w2!"
+
+
+def test_codes_that_are_none_are_refused(tmp_path: Path) -> None:
+    file, dictionaries = written(tmp_path, FairseqLike())
+    text = TextChoices((dictionaries[0],))
+    with pytest.raises(DataError, match=r"dict\.en\.txt:1: .*: give codes"):
+        convert(file, dictionaries, tmp_path / "out", text)
+
+
+def test_newer_settings_and_half_precision_are_read(tmp_path: Path) -> None:
+    like = FairseqLike(style="new")
+    nested = {side: {"attention_heads": 2, "normalize_before": True} for side in like.depths}
+    like.state = {name: tensor.half() for name, tensor in like.state.items()}
+    task = {"source_lang": "en", "target_lang": "de"}
+    cfg = {"model": {**nested, "share_all_embeddings": True}, "task": task}
+    file, dictionaries = written(tmp_path, like, args=None, cfg=cfg)
+    recipe, _ = convert(file, dictionaries, tmp_path / "out", TextChoices())
+    assert (recipe.model.encoder.heads, recipe.model.encoder.residual.type) == (2, "pre_norm")
+    assert checkpoint.load(tmp_path / "out").model.output.weight.dtype == torch.float32
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_the_meters_of_old_checkpoints_are_no_hindrance(
+    tmp_path: Path, zipped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meter = type("AverageMeter", (), {"__module__": "fairseq.meters"})
+    module = types.ModuleType("fairseq.meters")
+    module.AverageMeter = meter  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "fairseq", types.ModuleType("fairseq"))
+    monkeypatch.setitem(sys.modules, "fairseq.meters", module)
+    like = FairseqLike()
+    one = meter()
+    one.sum = 3.5
+    content = like.file(extra_state={"train_meters": {"loss": one}})
+    _, dictionaries = written(tmp_path, like)
+    torch.save(content, tmp_path / "old.pt", _use_new_zipfile_serialization=zipped)
+    for name in ("fairseq", "fairseq.meters"):
+        monkeypatch.delitem(sys.modules, name)
+    convert(tmp_path / "old.pt", dictionaries, tmp_path / "out", TextChoices())
+    assert "fairseq.meters" not in sys.modules
+
+
+class Exploit:
+    def __init__(self, made: Path) -> None:
+        self.made = made
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(self.made),)
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+@pytest.mark.parametrize("where", ["args", "model", "cfg", "extra_state", "inside args"])
+def test_nothing_in_a_checkpoint_is_run(tmp_path: Path, where: str, zipped: bool) -> None:
+    like, made = FairseqLike(), tmp_path / "made"
+    _, dictionaries = written(tmp_path, like)
+    content = like.file(**{where: Exploit(made)})
+    if where == "inside args":
+        content = like.file(args=Namespace(**vars(like.args), more=Exploit(made)))
+    file = tmp_path / "bad.pt"
+    torch.save(content, file, _use_new_zipfile_serialization=zipped)
+    with pytest.raises(CheckpointError, match=r"posix\.mkdir"):
+        convert(file, dictionaries, tmp_path / "out", TextChoices())
+    assert not made.exists()
+    torch.load(file, weights_only=False)
+    assert made.exists()  # so the exploit was one
+
+
+def test_all_reasons_are_said_at_once(tmp_path: Path) -> None:
+    like = FairseqLike()
+    file, dictionaries = written(tmp_path, like)
+    like.args.encoder_learned_pos = True
+    like.args.activation_fn = "gelu"
+    like.args.decoder_attention_heads = None
+    del like.args.source_lang
+    del like.state["encoder.layers.1.fc2.weight"], like.state["decoder.layer_norm.bias"]
+    like.state["encoder.embed_positions.weight"] = torch.ones(30, 8)
+    like.state["decoder.layers.0.fc1.bias"][3] = float("nan")
+    torch.save(like.file(), file)
+    with pytest.raises(CheckpointError) as caught:
+        convert(file, dictionaries, tmp_path / "out", TextChoices())
+    said = str(caught.value).split("\n")
+    for words in (
+        "encoder_learned_pos is True",
+        "activation_fn is 'gelu'",
+        "decoder_attention_heads is None",
+        "source language: add -s",
+        "missing: encoder.layers.1.fc2.weight, decoder.layer_norm.bias",
+        "no model here has: encoder.embed_positions.weight",
+        "not finite: decoder.layers.0.fc1.bias"[4:],
+    ):
+        assert [line for line in said if words in line], f"{words}: {said}"
+    assert len(said) == 7
+    assert not (tmp_path / "out").exists()
+
+
+def test_other_dictionaries_than_the_models_are_refused(tmp_path: Path) -> None:
+    file, dictionaries = written(tmp_path, FairseqLike(types=(11, 14), sharing="decoder"))
+    with pytest.raises(CheckpointError, match=r"\(14, 8\).*11 types.*source before target"):
+        convert(file, dictionaries[:1], tmp_path / "out", TextChoices())
+    with pytest.raises(UserError, match="0 dictionaries"):
+        convert(file, [], tmp_path / "out", TextChoices())
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(b"", "cannot be read"), (b"no pickle", "cannot be read"), (None, "no such file")],
+)
+def test_what_is_no_checkpoint_is_said(tmp_path: Path, content: bytes | None, words: str) -> None:
+    if content is not None:
+        (tmp_path / "x.pt").write_bytes(content)
+    with pytest.raises(CheckpointError, match=words):
+        convert(tmp_path / "x.pt", [dictionary(tmp_path / "d", 7)], tmp_path, TextChoices())
+
+
+@pytest.mark.parametrize("content", [{"a": 1}, [1], {"model": {"x": 3}}, {"model": {}}])
+def test_other_files_of_torch_are_no_checkpoints(tmp_path: Path, content: object) -> None:
+    torch.save(content, tmp_path / "x.pt")
+    with pytest.raises(CheckpointError, match=r"no checkpoint of fairseq|no settings"):
+        convert(tmp_path / "x.pt", [dictionary(tmp_path / "d", 7)], tmp_path, TextChoices())
+
+
+def test_a_tensor_that_claims_memory_is_refused(tmp_path: Path) -> None:
+    like = FairseqLike()
+    like.state["decoder.embed_out"] = torch.ones(1).expand(1 << 40)
+    file, dictionaries = written(tmp_path, like)
+    with pytest.raises(CheckpointError, match="claims more numbers"):
+        convert(file, dictionaries, tmp_path / "out", TextChoices())
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [("w0 1", "already"), ("<s> 3", "mark"), ("<pad> 3", "mark"), ("alone", "a type"),
+     ("a -1", "a type"), ("a\u00a0b 3", "a type"), (" 3", "a type")],
+)  # fmt: skip
+def test_a_dictionary_that_is_none_is_refused_with_its_line(
+    tmp_path: Path, line: str, words: str
+) -> None:
+    path = tmp_path / "dict.txt"
+    path.write_text(f"w0 9\n{line}\n", encoding="utf-8")
+    with pytest.raises(DataError, match=f"dict.txt:2: .*{words}"):
+        read_dictionary(path)
