@@ -164,7 +164,9 @@ def _curves(axes: Axes, panel: Curves, styles: Mapping[str, Artist]) -> None:
                 style["marker"] = known.get_marker()
         if len(curve.x) > DENSE:
             gap = len(curve.x) // 8
-            style["markevery"] = (number * gap // max(len(panel.curves), 1), gap)
+            style["markevery"] = (number * gap // len(panel.curves), gap)
+            if len(panel.curves) == 1:
+                style["marker"] = ""
         axes.plot(curve.x, curve.y, **style)
     for place in panel.breaks:
         axes.axvline(place, color="0.75", linewidth=0.8, zorder=0)

@@ -167,7 +167,7 @@ def schedule(
         list[str],
         typer.Argument(
             metavar="RECIPE... [KEY=VALUE]...",
-            help="Recipes, and values to change in all of them.",
+            help="Recipes, or runs for theirs, and values to change in all of them.",
         ),
     ],
     updates_per_epoch: Annotated[
@@ -184,7 +184,8 @@ def schedule(
     check_plot(plot)
     names = [word for word in subjects if "=" not in word]
     changes = [word for word in subjects if "=" in word]
-    recipes = {name: load_recipe(name, changes) for name in names}
+    files = {name: f"{name}/config.yaml" if Path(name).is_dir() else name for name in names}
+    recipes = {name: load_recipe(file, changes) for name, file in files.items()}
     if not recipes:
         raise UserError("no recipe given: name one, such as multi30k-en-de")
 
