@@ -30,7 +30,10 @@ from untrusted.strangers import forge, refused, rewrite
         (r"(?m)^  width: 16", "  width: 1000000000"),
         (r"(?m)^    depth: 2", "    depth: 10000"),
         (r"feed_forward: 12", "feed_forward: 1000000000000000"),
-        (r"positions: sinusoidal", "positions: {type: relative, clip: 2000000000}"),
+        (
+            r"positions:\n    type: sinusoidal\n    first: 0",
+            "positions: {type: relative, clip: 2000000000}",
+        ),
         (r"sublayers: \[", "sublayers: [" + "feed_forward, " * 12),
     ],
     ids=["width", "depth", "overflow", "positions", "sublayers"],
