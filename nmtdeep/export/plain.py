@@ -170,7 +170,7 @@ def _embedded(embedding: TokenEmbedding, rows: int) -> tuple[Tensor, Tensor | No
     table = _value(embedding.weight)
     positions = None
     if isinstance(embedding.positions, Sinusoidal):
-        positions = sinusoids(0, rows, table.shape[1]).float()
+        positions = sinusoids(embedding.positions.first, rows, table.shape[1]).float()
     if embedding.bias is None:
         return table, positions
     bias = _value(embedding.bias)

@@ -22,6 +22,7 @@ RELATIVE = {"type": "relative", "clip": 3, "sinusoids": False}
 KINDS = {
     "pre-norm": config("pre_norm"),
     "post-norm": config("post_norm", embeddings={"sharing": "none"}),
+    "positions from 2": config("post_norm", positions={"type": "sinusoidal", "first": 2}),
     "released v1": config("normalised", biases="inner"),
     "relative keys": config("pre_norm", positions=RELATIVE),
     "relative keys and values": config("post_norm", positions={**RELATIVE, "values": True}),

@@ -22,7 +22,7 @@ KINDS = {
     "own source table, biases inside only": config(
         "post_norm", embeddings={"sharing": "decoder", "bias": True}, biases="inner"
     ),
-    "three tables, from admin": config("admin"),
+    "three tables, from admin": config("admin", positions={"type": "sinusoidal", "first": 2}),
 }
 
 
