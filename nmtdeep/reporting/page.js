@@ -4,10 +4,11 @@ const valueOf = (row, column) => {
   const cell = row.cells[column];
   return "value" in cell.dataset ? Number(cell.dataset.value) : cell.textContent;
 };
-const compare = (one, other) => {
-  if (typeof one === "number" && typeof other === "number") return one - other;
+// What has no number stands last, whichever way numbers go.
+const compare = (one, other, way) => {
   if (typeof one !== typeof other) return typeof one === "number" ? -1 : 1;
-  return one.localeCompare(other, undefined, {numeric: true});
+  if (typeof one === "number") return way * (one - other);
+  return way * one.localeCompare(other, undefined, {numeric: true});
 };
 for (const table of document.querySelectorAll("table.sortable")) {
   const body = table.tBodies[0];
@@ -18,12 +19,11 @@ for (const table of document.querySelectorAll("table.sortable")) {
     button.append(...head.childNodes);
     head.append(button);
     button.addEventListener("click", () => {
-      const down = head.getAttribute("aria-sort") === "ascending";
+      const way = head.getAttribute("aria-sort") === "ascending" ? -1 : 1;
       for (const one of heads) one.removeAttribute("aria-sort");
-      head.setAttribute("aria-sort", down ? "descending" : "ascending");
-      const rows = [...body.rows].sort(
-        (one, other) => compare(valueOf(one, column), valueOf(other, column)));
-      body.append(...(down ? rows.reverse() : rows));
+      head.setAttribute("aria-sort", way === 1 ? "ascending" : "descending");
+      body.append(...[...body.rows].sort(
+        (one, other) => compare(valueOf(one, column), valueOf(other, column), way)));
     });
   });
 }

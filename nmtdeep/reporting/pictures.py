@@ -14,6 +14,7 @@ from nmtdeep import checkpoint
 from nmtdeep.analysis import combination, dynamics, gradients, lengths, records, schedule
 from nmtdeep.analysis import similarity as similarities
 from nmtdeep.analysis.findings import Findings
+from nmtdeep.analysis.panels import HeatMap, Picture
 from nmtdeep.analysis.picture import draw
 from nmtdeep.analysis.subject import read
 from nmtdeep.data.corpus import DataDirectory
@@ -47,14 +48,16 @@ class Album:
         except UserError as error:
             self.left_out.append(f"{title}: {error}")
             return
-        self.figures.append(Figure(title, svg_of(found), found.signature, folded))
+        self.figures.append(Figure(title, svg_of(found.picture()), found.signature, folded))
 
 
-def svg_of(found: Findings) -> bytes:
-    """The picture as an SVG file."""
+def svg_of(picture: Picture) -> bytes:
+    """The picture as an SVG file; panels of curves and bars stand two and two."""
+    if len(picture.panels) > 1 and not any(isinstance(one, HeatMap) for one in picture.panels):
+        picture = replace(picture, columns=2)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "picture.svg"
-        draw(found.picture(), path)
+        draw(picture, path)
         return path.read_bytes()
 
 

@@ -68,12 +68,12 @@ def _page(
     say: Callable[[str], None],
 ) -> Page:
     """Everything but the pictures."""
-    measured = found.scores() if found else {}
+    split, measured = (found.split, found.scores()) if found else ("", {})
     made = Page(
         runs=[run.name for run in histories],
         made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {signed(versions())}",
-        overview=tables.overview(histories, measured),
-        scores=tables.scores(histories, found.split if found else "", measured),
+        overview=tables.overview(histories, split, measured),
+        scores=tables.scores(histories, split, measured),
         cost=tables.cost(histories),
         settings=tables.settings(histories),
     )

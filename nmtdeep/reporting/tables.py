@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from nmtdeep.config import Recipe
@@ -23,11 +23,13 @@ def number(value: float | None, shown: str) -> Cell:
     return NONE if value is None else Cell(format(value, shown), float(value))
 
 
-def overview(histories: Iterable[History], measured: dict[str, Sequence[Score]]) -> Table:
+def overview(
+    histories: Iterable[History], split: str, measured: Mapping[str, Sequence[Score]]
+) -> Table:
     """A line for each run: what it is, how long it was trained, how good it is.
 
     Args:
-        measured: scores that were measured for this report, by run.
+        measured: scores of `split` that were measured for this report, by run.
     """
     headings = ("run", "layers", "width", "parameters", "updates", "hours", "valid nll", "BLEU")
     rows = []
@@ -44,13 +46,15 @@ def overview(histories: Iterable[History], measured: dict[str, Sequence[Score]])
                 number(_last(run, "update"), ",.0f"),
                 number(_last(run, "hours"), ".2f"),
                 number(best, ".3f"),
-                number(_bleu(run, measured.get(run.name, ())), ".2f"),
+                _bleu(run, split, measured.get(run.name, ())),
             ]
         )
     return Table(headings, rows)
 
 
-def scores(histories: Iterable[History], split: str, measured: dict[str, Sequence[Score]]) -> Table:
+def scores(
+    histories: Iterable[History], split: str, measured: Mapping[str, Sequence[Score]]
+) -> Table:
     """Every score with its signature: those of the training's end, and those of this report."""
     headings = ("run", "set", "metric", "score", "measured", "signature")
     rows = []
@@ -166,13 +170,11 @@ def _last(run: History, what: str) -> float | None:
     return float(getattr(max(run.points, key=lambda one: one.update), what))
 
 
-def _bleu(run: History, measured: Iterable[Score]) -> float | None:
+def _bleu(run: History, split: str, measured: Iterable[Score]) -> Cell:
     """Of the set that was translated for this report; else of the last set that was scored."""
-    for one in measured:
-        if one.name == "bleu":
-            return one.value
-    for some in reversed((run.scores.scores if run.scores else {}).values()):
-        for stored in some:
-            if stored.metric == "bleu":
-                return stored.value
-    return None
+    stored = run.scores.scores if run.scores else {}
+    found = [
+        (name, one.value) for name, some in stored.items() for one in some if one.metric == "bleu"
+    ]
+    found += [(split, one.value) for one in measured if one.name == "bleu"]
+    return Cell(f"{found[-1][1]:.2f} ({found[-1][0]})", found[-1][1]) if found else NONE

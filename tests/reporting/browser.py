@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import shutil
-import subprocess
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -104,26 +105,27 @@ class Tab:
 
 @contextmanager
 def browser(profile: Path) -> Iterator[Tab]:
-    """A tab of a fresh Chromium, which reads commands from one pipe and answers in another."""
+    """A tab of a fresh Chromium, which reads commands from file 3 and answers in file 4."""
     assert CHROMIUM
-    (theirs, out), (back, answers) = os.pipe(), os.pipe()
-
-    def wire() -> None:
-        """The browser reads file 3 and writes file 4."""
-        kept = os.dup(theirs), os.dup(answers)
-        os.dup2(kept[0], 3)
-        os.dup2(kept[1], 4)
-
+    theirs, out = _pipe()
+    back, answers = _pipe()
+    quiet = (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)
+    wires = [(os.POSIX_SPAWN_DUP2, theirs, 3), (os.POSIX_SPAWN_DUP2, answers, 4), quiet]
     command = [CHROMIUM, *FLAGS, f"--user-data-dir={profile}"]
-    with subprocess.Popen(
-        command, preexec_fn=wire, close_fds=False,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    ) as process:  # fmt: skip
-        os.close(theirs)
-        os.close(answers)
-        try:
-            yield Tab(out, back)
-        finally:
-            process.kill()
-            os.close(out)
-            os.close(back)
+    child = os.posix_spawn(CHROMIUM, command, os.environ, file_actions=wires)
+    os.close(theirs)
+    os.close(answers)
+    try:
+        yield Tab(out, back)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(out)
+        os.close(back)
+
+
+def _pipe() -> Iterator[int]:
+    """Both ends, with numbers above those that the browser is to have."""
+    for end in os.pipe():
+        yield fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10)
+        os.close(end)
