@@ -43,6 +43,8 @@ def report(
         raise UserError(f"--split {split} is a part of a data directory: give --data too")
     if output.is_dir():
         raise UserError(f"--output {output} is a directory: name a file, such as report.html")
+    if not output.parent.is_dir():
+        raise UserError(f"--output {output}: there is no directory {output.parent}: make it first")
     missing = [name for name in ("jinja2", "matplotlib") if find_spec(name) is None]
     if missing:
         raise UserError(

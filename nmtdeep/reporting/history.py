@@ -51,11 +51,11 @@ def read(name: str, path: Path) -> History:
     Raises:
         UserError: if it is none, or its recipe or a file in it is not to be used.
     """
-    if not path.is_dir() or (path / checkpoint.STATE).is_file():
+    config = path / checkpoint.CONFIG
+    if (path / checkpoint.STATE).is_file() or not (config.is_file() or checkpoint.saved(path)):
         raise CheckpointError(f"{path} is no run directory: give what `train --out` named")
     checkpoint.check_entries(path, [path / one for one in (checkpoint.CONFIG, LOG, SCORES)])
     lacks: list[str] = []
-    config = path / checkpoint.CONFIG
     recipe = read_config(config if config.is_file() else checkpoint.locate(path))
     points: list[Point] = []
     try:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -25,8 +26,8 @@ from nmtdeep.reporting.parts import Figure
 from nmtdeep.scoring.texts import Text
 
 CURVES = (*records.USUAL, "gradient_norm", "lr")
-# Gradients are taken on so many tokens of each side.
-TOKENS = 1000
+# Gradients are taken on so many tokens of each side, of so many checkpoints.
+TOKENS, CHECKPOINTS = 1000, 4
 
 
 @dataclass
@@ -112,8 +113,7 @@ def _similarities(runs: Mapping[str, Path], data: DataDirectory, device: torch.d
 
 
 def _gradients(name: str, path: Path, data: DataDirectory, device: torch.device) -> Findings:
-    measured = list(
-        dynamics.measured(name, path, data, tokens=TOKENS, device=device, of="parameters")
-    )
+    how: dict[str, Any] = {"tokens": TOKENS, "device": device, "most": CHECKPOINTS}
+    measured = list(dynamics.measured(name, path, data, of="parameters", **how))
     found = gradients.gathered(measured, over=True)
     return replace(found, signature=str(measured[-1].conditions))
