@@ -99,7 +99,7 @@ def comparison(found: Iterable[Comparison]) -> Table:
                 Cell(f"{metric.label} {'↑' if metric.higher_is_better else '↓'}"),
                 number(one.value, ".2f"),
                 Cell(mean, one.mean),
-                Cell("baseline") if baseline else number(one.difference, "+.2f"),
+                Cell("baseline", 0.0) if baseline else number(one.difference, "+.2f"),
                 NONE if baseline else number(one.p_value, ".4f"),
                 Cell(one.signature),
             ]
