@@ -42,6 +42,7 @@ FLOORS = {
     "nmtdeep.export": 4,
     "nmtdeep.conversion": 4,
     "nmtdeep.inspection": 4,
+    "nmtdeep.reporting": 4,
     "nmtdeep.doctor": 4,
     "nmtdeep.cli": 5,
     "nmtdeep.interface": 5,

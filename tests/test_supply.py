@@ -65,7 +65,7 @@ def test_the_locks_hold_every_requirement() -> None:
     assert names(extras["benchmark"]) <= {
         one.partition("==")[0] for one in pins(LOCKS / "benchmark.txt")
     }
-    assert {*extras["export"], *extras["pictures"]} <= set(extras["development"])
+    assert {*extras["export"], *extras["pictures"], *extras["report"]} <= set(extras["development"])
 
 
 def test_the_package_imports_what_it_declares_and_nothing_else() -> None:
@@ -79,7 +79,14 @@ def test_the_package_imports_what_it_declares_and_nothing_else() -> None:
     owners = packages_distributions()
     foreign = found - set(sys.stdlib_module_names) - {"nmtdeep"}
     assert {normal(owner) for name in foreign for owner in owners[name]} == names(
-        [*PROJECT["dependencies"], *EXTRAS["pictures"], *EXTRAS["chinese"], *EXTRAS["export"]]
+        [
+            *PROJECT["dependencies"],
+            *(
+                one
+                for extra in ("chinese", "export", "pictures", "report")
+                for one in EXTRAS[extra]
+            ),
+        ]
     )
 
 

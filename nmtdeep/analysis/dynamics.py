@@ -15,12 +15,22 @@ from nmtdeep.data.corpus import DataDirectory
 
 
 def measured(
-    name: str, path: Path, data: DataDirectory, *, tokens: int, device: torch.device, of: Of
+    name: str,
+    path: Path,
+    data: DataDirectory,
+    *,
+    tokens: int,
+    device: torch.device,
+    of: Of,
+    most: int | None = None,
 ) -> Iterator[Curves]:
     """The gradients of a checkpoint; or of a run at its start and at every checkpoint it kept.
 
     All on the same sentences, in training mode, fp32 and with the dropout of the first update. A
     run that was grown from another has no start of its own; its first checkpoint stands for it.
+
+    Args:
+        most: of more checkpoints than these, so many at even distances; the last one is in.
 
     Raises:
         UserError: if there is no checkpoint, or it was trained on another vocabulary.
@@ -34,6 +44,8 @@ def measured(
         if not _is_grown(found[0], stages=bool(recipe.training.stages)):
             first = at_stage(recipe, 0)
             yield curves(name, first, data, tokens=tokens, device=device, of=of)
+    if most is not None and len(found) > most:
+        found = [found[len(found) * place // most - 1] for place in range(1, most + 1)]
     for one in found:
         loaded = checkpoint.load(one)
         yield trained_curves(name, loaded, data, tokens=tokens, device=device, of=of)

@@ -28,6 +28,7 @@ from nmtdeep.cli import (
     plot,
     preprocess,
     recipes,
+    report,
     score,
     train,
     translate,
@@ -55,6 +56,7 @@ app.command("translate", no_args_is_help=True)(translate.translate)
 app.command("score", no_args_is_help=True)(score.score)
 app.command("export", no_args_is_help=True)(export.export)
 app.command("plot", no_args_is_help=True)(plot.plot)
+app.command("report", no_args_is_help=True)(report.report)
 app.command("inspect", no_args_is_help=True)(inspect.inspect)
 app.command("doctor")(doctor.doctor)
 app.command("demo")(demo.demo)

@@ -108,11 +108,16 @@ def _report(
 
 def score_split(translator: Translator, corpora: DataDirectory, split: str) -> list[Score]:
     """BLEU, chrF and TER of a translated split against its references."""
+    translations = translated(translator, corpora, split)
+    return score_texts(translations, [corpora.references(split)], METRICS)
+
+
+def translated(translator: Translator, corpora: DataDirectory, split: str) -> list[str]:
+    """A split's sources, translated and spelt as its references are."""
     raw = corpora.pipeline.reference_form == "raw"
-    translations = [
+    return [
         one.text if raw else one.tokenised for one in translator.translate(corpora.sources(split))
     ]
-    return score_texts(translations, [corpora.references(split)], METRICS)
 
 
 def _show(report: StoredScores) -> None:

@@ -53,3 +53,17 @@ def test_a_checkpoint_stands_for_itself(tiny_run) -> None:
     how = {"tokens": 80, "device": CPU, "of": "parameters"}
     (one,) = measured("c", tiny_run.newer, tiny_run.data, **how)
     assert {point.update for point in one.points} == {20}
+
+
+@pytest.mark.parametrize(("most", "updates"), [(1, [0, 20]), (2, [0, 15, 20]), (5, [0, 15, 20])])
+def test_of_many_checkpoints_some_and_the_last_one_are_measured(
+    tiny_run, most: int, updates: list[int]
+) -> None:
+    config = tiny_run.path / "config.yaml"
+    config.write_text(dump(tiny_run.recipe), encoding="utf-8")
+    how = {"tokens": 80, "device": CPU, "of": "parameters"}
+    try:
+        found = list(measured("run", tiny_run.path, tiny_run.data, most=most, **how))
+    finally:
+        config.unlink()
+    assert [one.conditions.updates for one in found] == updates

@@ -43,6 +43,7 @@ BEFORE = {
     "docs/inspecting.md": [PREPROCESS, TRAIN],
     "docs/quick-start.md": [],
     "docs/results.md": [],
+    "docs/reporting.md": [PREPROCESS, TRAIN],
     "docs/training.md": [PREPROCESS],
     "docs/translating.md": [PREPROCESS, TRAIN],
     "docs/scoring.md": [PREPROCESS, TRAIN],

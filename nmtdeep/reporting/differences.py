@@ -1,0 +1,44 @@
+"""Where a translation differs from its reference, word by word."""
+
+from __future__ import annotations
+
+import re
+from difflib import SequenceMatcher
+
+from nmtdeep.reporting.parts import Piece
+
+# Scripts without spaces between words are compared letter by letter, punctuation apart from words.
+_ALONE = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+_MARKS = (
+    r"!-/:-@\[-`{-~\u00a1\u00ab\u00b7\u00bb\u00bf\u060c\u061b\u061f\u2010-\u2027\u2030-\u205e"
+    r"\u3001-\u303f\uff01-\uff0f"
+)
+_WORDS = re.compile(rf"([{_ALONE}]|[{_MARKS}]|[^\s{_ALONE}{_MARKS}]+)(\s*)")
+# Comparing takes the square of the length, or worse.
+LONGEST = 1000
+
+
+def marked(translation: str, reference: str) -> list[Piece]:
+    """The translation in pieces; those that are no gap are its text together.
+
+    A translation or reference of more than `LONGEST` words comes as one piece, unmarked.
+    """
+    found = _WORDS.findall(translation)
+    words, wanted = [word for word, _ in found], [word for word, _ in _WORDS.findall(reference)]
+    if max(len(words), len(wanted)) > LONGEST:
+        return [Piece(translation, "same")]
+    lead = translation[: len(translation) - len(translation.lstrip())]
+    pieces = [Piece(lead, "same")] if lead else []
+    matcher = SequenceMatcher(None, wanted, words, autojunk=False)
+    for kind, first, last, begin, end in matcher.get_opcodes():
+        if kind == "delete":
+            pieces.append(Piece(" ".join(wanted[first:last]), "gap"))
+            continue
+        text = "".join(word + space for word, space in found[begin:end])
+        if kind == "equal":
+            pieces.append(Piece(text, "same"))
+        else:
+            inside = text.rstrip()
+            pieces.append(Piece(inside, "other"))
+            pieces += [Piece(text[len(inside) :], "same")] if inside != text else []
+    return pieces

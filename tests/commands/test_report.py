@@ -1,0 +1,175 @@
+"""`nmtdeep report` as a user meets it."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from reporting.browser import CHROMIUM, browser
+
+from commands.running import Commands
+from nmtdeep.config import Recipe
+from nmtdeep.errors import UserError
+from nmtdeep.reporting.held_out import check_languages
+
+NASTY = "<script>alert(1)<&script>\n\N{RIGHT-TO-LEFT OVERRIDE}"
+
+
+def rows(page: str, section: str) -> list[dict[str, str]]:
+    """The table of a section, by its headings."""
+    part = page.partition(f'<section id="{section}">')[2].partition("</section>")[0]
+    head, _, body = part.partition("<tbody>")
+    names = re.findall(r'<th scope="col">(.*?)</th>', head)
+    cells = [html.unescape(one) for one in re.findall(r"<bdi>(.*?)</bdi>", body)]
+    lines = [cells[first : first + len(names)] for first in range(0, len(cells), len(names))]
+    return [dict(zip(names, line, strict=True)) for line in lines]
+
+
+@pytest.fixture(scope="module")
+def other(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same training, of which the best checkpoint translates; under a nasty name."""
+    run = tmp_path_factory.mktemp("report") / NASTY
+    shutil.copytree(whole, run, symlinks=True)
+    shutil.rmtree(run / "checkpoint_average")
+    (run / "scores.json").unlink()
+    return run
+
+
+@pytest.fixture(scope="module")
+def made(nmtdeep: Commands, whole: Path, other: Path, data: Path) -> Path:
+    done = nmtdeep("report", whole, other, "--data", data, "-o", "page.html", "--samples", "3")
+    assert done.code == 0, done.err
+    return nmtdeep.folder / "page.html"
+
+
+@pytest.fixture(scope="module")
+def page(made: Path) -> str:
+    return made.read_text(encoding="utf-8")
+
+
+def test_it_compares_runs_as_translating_and_scoring_by_hand_does(
+    nmtdeep: Commands, whole: Path, other: Path, page: str
+) -> None:
+    for name, run in (("a.de", whole), ("b.de", other)):
+        assert nmtdeep("translate", "-m", run, "-i", "test.en", "-o", name).code == 0
+    by_hand = nmtdeep("score", "a.de", "test.de", "--system", "b.de", "--json")
+    wanted = {
+        (one["system"], one["metric"]): one
+        for one in json.loads(by_hand.out)
+        if one["kind"] == "comparison"
+    }
+    found = rows(page, "comparison")
+    assert len(found) == len(wanted) == 6
+    for row in found:
+        metric = {"BLEU": "bleu", "chrF2": "chrf", "TER": "ter"}[row["metric"].split()[0]]
+        one = wanted["a.de" if row["run"] == "whole" else "b.de", metric]
+        assert row["score"] == f"{one['value']:.2f}"
+        assert row["signature"] == one["signature"]
+        if row["run"] != "whole":
+            assert (row["difference"], row["p"]) == (
+                f"{one['difference']:+.2f}",
+                f"{one['p_value']:.4f}",
+            )
+
+
+def test_it_says_scores_cost_and_recipe_as_the_run_keeps_them(whole: Path, page: str) -> None:
+    stored = json.loads((whole / "scores.json").read_text())["scores"]
+    shown = {
+        (row["run"], row["set"], row["score"], row["signature"]) for row in rows(page, "scores")
+    }
+    for split, found in stored.items():
+        for one in found:
+            assert ("whole", split, f"{one['value']:.2f}", one["signature"]) in shown
+    (first, second) = rows(page, "cost")
+    device = re.search(r"^device +(.*)$", (whole / "train.log").read_text(), re.M)
+    assert device
+    assert first["device"] == second["device"] == device[1]
+    records = [json.loads(line) for line in (whole / "train.jsonl").read_text().splitlines()]
+    last = [one for one in records if one["kind"] == "train"][-1]
+    assert rows(page, "overview")[0]["updates"] == str(last["update"])
+    assert f"{last['target_tokens'] / 1000:.1f}k" == first["target tokens"]
+    recipe = html.unescape(page.partition("<pre")[2].partition("</pre>")[0])
+    kept = [line for line in (whole / "config.yaml").read_text().splitlines() if line[:1] != "#"]
+    assert recipe.partition(">")[2].splitlines() == kept
+
+
+def test_it_shows_sentences_and_every_picture(nmtdeep: Commands, page: str) -> None:
+    sources = (nmtdeep.folder / "test.en").read_text(encoding="utf-8").splitlines()
+    chosen = [
+        html.unescape(one) for one in re.findall(r'line \d+</dt><dd dir="auto">(.*?)</dd>', page)
+    ]
+    assert chosen == [sources[0], sources[len(sources) // 3], sources[len(sources) * 2 // 3]]
+    titles = re.findall(r"<summary><bdi>(.*?)</bdi></summary>\n<figure>", page)
+    assert [title.partition(",")[0] for title in titles] == [
+        "Training", "Training", "Learning rate", "Similarity of encoder layers",
+        "Gradient norms of first and top layer over training",
+        "Gradient norms of first and top layer over training", "BLEU by length",
+    ]  # fmt: skip
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium here (Debian: chromium)")
+def test_it_opens_in_a_browser_without_complaint(made: Path, tmp_path: Path) -> None:
+    with browser(tmp_path) as tab:
+        tab.look(390)
+        tab.open(made)
+        assert tab.complaints == []
+        assert tab.value("[...document.images].filter(it => it.naturalWidth < 100).length") == 0
+        assert tab.value("document.documentElement.scrollWidth") == 390
+
+
+def test_what_a_run_lacks_is_left_out_and_said(
+    nmtdeep: Commands, whole: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "begun"
+    run.mkdir()
+    shutil.copy(whole / "config.yaml", run)
+    done = nmtdeep("report", run, whole, "-o", tmp_path / "page.html")
+    assert done.code == 0, done.err
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    left_out = page.partition('<section id="left-out">')[2]
+    for words in ("begun: no records of a training", "begun: no model to look at", "give --data"):
+        assert words in left_out
+    assert [row["run"] for row in rows(page, "overview")] == ["begun", "whole"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("whole", "whole"), "whole is named twice"),
+        (("data",), "data is no run directory"),
+        (("whole", "--split", "test"), "give --data"),
+        (("whole", "--data", "data", "--split", "train"), "it has valid, test"),
+        (("whole", "-o", "data"), "is a directory"),
+        (("whole", "-o", "nowhere/page.html"), "there is no directory nowhere"),
+    ],
+)
+def test_a_wrong_command_is_said_in_one_line(
+    nmtdeep: Commands, whole: Path, data: Path, words: tuple[str, ...], said: str
+) -> None:
+    done = nmtdeep("report", *words)
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert said in done.err
+
+
+def test_a_log_that_leads_elsewhere_is_refused(
+    nmtdeep: Commands, whole: Path, tmp_path: Path
+) -> None:
+    run = shutil.copytree(whole, tmp_path / "run", symlinks=True)
+    (run / "train.log").unlink()
+    (run / "train.log").symlink_to(tmp_path / "secret")
+    (tmp_path / "secret").write_text("device  secret\n")
+    done = nmtdeep("report", run, "-o", tmp_path / "page.html")
+    assert done.code == 2
+    assert "train.log" in done.err
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_text_of_other_languages_is_refused() -> None:
+    run = SimpleNamespace(path=Path("run"), recipe=Recipe())
+    with pytest.raises(UserError, match=r"run translates en to de, and data is de to en"):
+        check_languages([run], SimpleNamespace(path=Path("data"), languages=("de", "en")))

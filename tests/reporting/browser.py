@@ -1,0 +1,131 @@
+"""A real browser, driven over its debugging pipe: what a page shows, and what it complains of."""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import json
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe")
+
+
+class Tab:
+    """One page.
+
+    Attributes:
+        complaints: errors and violations of the policy, from the console and the log.
+        requests: addresses that it asked for.
+    """
+
+    def __init__(self, out: int, back: int) -> None:
+        self._out, self._back, self._buffer, self._number = out, back, b"", 0
+        self._session: str | None = None
+        self.complaints: list[str] = []
+        self.requests: list[str] = []
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
+        self._session = attached["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.call(f"{domain}.enable")
+
+    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """A command of the DevTools protocol, and its answer."""
+        self._number += 1
+        message = {"id": self._number, "method": method, "params": parameters}
+        if self._session:
+            message["sessionId"] = self._session
+        os.write(self._out, json.dumps(message).encode() + b"\0")
+        while True:
+            found = self._next()
+            if found.get("id") == self._number:
+                assert "error" not in found, found
+                return found["result"]
+
+    def open(self, page: Path) -> None:
+        """Load a page to its end."""
+        self.call("Page.navigate", url=page.resolve().as_uri())
+        while self._next().get("method") != "Page.loadEventFired":
+            pass
+
+    def value(self, script: str) -> Any:
+        """What an expression is worth in the page."""
+        found = self.call("Runtime.evaluate", expression=script, returnByValue=True)
+        assert "exceptionDetails" not in found, found
+        return found["result"].get("value")
+
+    def look(self, width: int, height: int = 900, scheme: str = "light") -> None:
+        """Be a screen of this size, in a light or dark scheme."""
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width, height=height, deviceScaleFactor=1, mobile=width < 600,
+        )  # fmt: skip
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self.call("Emulation.setEmulatedMedia", features=features)
+
+    def shoot(self, path: Path, *, whole: bool = False) -> None:
+        """A picture of the screen, or of the whole page."""
+        found = self.call(
+            "Page.captureScreenshot", captureBeyondViewport=whole, **self._clip(whole)
+        )
+        path.write_bytes(base64.b64decode(found["data"]))
+
+    def _clip(self, whole: bool) -> dict[str, Any]:
+        if not whole:
+            return {}
+        size = self.call("Page.getLayoutMetrics")["cssContentSize"]
+        return {"clip": {**size, "scale": 1}}
+
+    def _next(self) -> dict[str, Any]:
+        while b"\0" not in self._buffer:
+            read = os.read(self._back, 1 << 20)
+            assert read, "the browser has gone"
+            self._buffer += read
+        message, _, self._buffer = self._buffer.partition(b"\0")
+        found: dict[str, Any] = json.loads(message)
+        given = found.get("params", {})
+        match found.get("method"):
+            case "Runtime.exceptionThrown":
+                self.complaints.append(json.dumps(given["exceptionDetails"]))
+            case "Runtime.consoleAPICalled" if given["type"] in ("error", "warning", "assert"):
+                self.complaints.append(json.dumps(given["args"]))
+            case "Log.entryAdded" if given["entry"]["level"] in ("error", "warning"):
+                self.complaints.append(given["entry"]["text"])
+            case "Network.requestWillBeSent":
+                self.requests.append(given["request"]["url"])
+        return found
+
+
+@contextmanager
+def browser(profile: Path) -> Iterator[Tab]:
+    """A tab of a fresh Chromium, which reads commands from file 3 and answers in file 4."""
+    assert CHROMIUM
+    theirs, out = _pipe()
+    back, answers = _pipe()
+    quiet = (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)
+    wires = [(os.POSIX_SPAWN_DUP2, theirs, 3), (os.POSIX_SPAWN_DUP2, answers, 4), quiet]
+    command = [CHROMIUM, *FLAGS, f"--user-data-dir={profile}"]
+    child = os.posix_spawn(CHROMIUM, command, os.environ, file_actions=wires)
+    os.close(theirs)
+    os.close(answers)
+    try:
+        yield Tab(out, back)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(out)
+        os.close(back)
+
+
+def _pipe() -> Iterator[int]:
+    """Both ends, with numbers above those that the browser is to have."""
+    for end in os.pipe():
+        yield fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10)
+        os.close(end)

@@ -1,0 +1,48 @@
+"""A page whose every text is out to break it."""
+
+from __future__ import annotations
+
+from nmtdeep.analysis.panels import Curve, Curves, Picture
+from nmtdeep.reporting.differences import marked
+from nmtdeep.reporting.parts import Cell, Figure, Page, Sample, Settings, Table
+from nmtdeep.reporting.pictures import svg_of
+
+ATTACK = (
+    "</script></style></title></pre><script>document.title='broken'</script>"
+    "<img src=x onerror=\"document.title='broken'\"><svg onload='document.title=1'>\"' onclick='"
+    "{{ 7 * 7 }} &lt; <!--"
+)
+HEBREW = "שלום עולם, 3 כלבים."
+PERSIAN = "می\u200cخواهم"
+CONTROLS = "one\x00two\x1b[31mthree\u2028four\udc80five\r\nsix"
+
+
+def nasty_page() -> Page:
+    """Names, texts and values of a table are an attack each."""
+    rows = [
+        [Cell(ATTACK), Cell("10", 10.0), Cell("b 2")],
+        [Cell("beta"), Cell("9", 9.0), Cell("b 10")],
+        [Cell("alpha"), Cell("-"), Cell("a")],
+        [Cell("long " * 40), Cell("-3.5", -3.5), Cell("nrefs:1|case:mixed|eff:no" * 4)],
+    ]
+    table = Table(("run", "number", "text" + ATTACK), rows)
+    curves = [Curve([1, 2], [3.0, 4.0], ATTACK), Curve([1, 2], [4.0, 3.0], HEBREW)]
+    svg = svg_of(Picture([Curves(curves, "update", "loss"), Curves(curves, "update", "nll")]))
+    samples = [
+        Sample(1, text, ATTACK, [(ATTACK, marked(text, ATTACK)), ("b", marked(ATTACK, text))])
+        for text in (ATTACK, HEBREW, PERSIAN, CONTROLS, "", "w" * 3000)
+    ]
+    return Page(
+        runs=[ATTACK, HEBREW],
+        made=ATTACK,
+        overview=table,
+        scores=table,
+        cost=table,
+        settings=[Settings(ATTACK, ATTACK, [(ATTACK, [ATTACK])], [ATTACK, "b: " + "x" * 500])],
+        figures=[Figure(ATTACK, svg, ATTACK), Figure("folded", svg, "", folded=True)],
+        comparison=table,
+        split=ATTACK,
+        samples=samples,
+        translated=[ATTACK],
+        left_out=[ATTACK, CONTROLS],
+    )

@@ -1,0 +1,56 @@
+"""Marks in a translation: where it is not as its reference, and nothing lost on the way."""
+
+from __future__ import annotations
+
+import time
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmtdeep.reporting.differences import LONGEST, marked
+from nmtdeep.reporting.parts import Piece
+
+TEXT = st.text(st.sampled_from("ab ,.\t\u3042\u4e2d\u0301\u200d\u05d0\U0001f469"), max_size=30)
+
+
+def kinds(translation: str, reference: str) -> list[tuple[str, str]]:
+    return [(piece.kind, piece.text) for piece in marked(translation, reference)]
+
+
+def test_other_words_are_marked_and_missing_ones_have_a_place() -> None:
+    assert kinds("A dog sat down on mat.", "A cat sat on the mat.") == [
+        ("same", "A "),
+        ("other", "dog"),
+        ("same", " "),
+        ("same", "sat "),
+        ("other", "down"),
+        ("same", " "),
+        ("same", "on "),
+        ("gap", "the"),
+        ("same", "mat."),
+    ]
+
+
+def test_punctuation_is_no_part_of_a_word() -> None:
+    assert kinds("Yes", "Yes!") == [("same", "Yes"), ("gap", "!")]
+
+
+def test_text_without_spaces_is_compared_letter_by_letter() -> None:
+    assert kinds("我喜欢猫", "我喜欢狗") == [("same", "我喜欢"), ("other", "猫")]
+
+
+@given(TEXT, TEXT)
+def test_the_pieces_are_the_translation(translation: str, reference: str) -> None:
+    pieces = marked(translation, reference)
+    assert "".join(piece.text for piece in pieces if piece.kind != "gap") == translation
+
+
+@given(TEXT)
+def test_nothing_is_marked_in_a_translation_that_is_the_reference(text: str) -> None:
+    assert {piece.kind for piece in marked(text, text)} <= {"same"}
+
+
+def test_a_very_long_line_is_left_unmarked() -> None:
+    line, began = "a b c d " * 100_000, time.perf_counter()
+    assert marked(line, "a " * LONGEST) == [Piece(line, "same")]
+    assert time.perf_counter() - began < 20

@@ -1,0 +1,49 @@
+"""A held-out set on the page: the better run is said to be better, and by how much."""
+
+from __future__ import annotations
+
+import pytest
+from sacrebleu import corpus_bleu, corpus_chrf
+
+from nmtdeep.reporting import tables
+from nmtdeep.reporting.held_out import HeldOut
+
+REFERENCES = [f"the {one} dog runs over field {one * 7} in the rain today" for one in range(60)]
+WORSE = [line.replace("runs over", "goes to") if one % 2 else line
+         for one, line in enumerate(REFERENCES)]  # fmt: skip
+
+
+@pytest.fixture
+def held_out() -> HeldOut:
+    systems = {"worse": WORSE, "same": WORSE, "better": REFERENCES}
+    return HeldOut("test", REFERENCES, REFERENCES, systems, ["worse: beam 4"])
+
+
+def test_runs_are_compared_with_the_first_one(held_out: HeldOut) -> None:
+    table = tables.comparison(held_out.comparisons())
+    rows = {(row[0].text, row[1].text): [cell.text for cell in row] for row in table.rows}
+    bleu = corpus_bleu(WORSE, [REFERENCES]).score
+    assert rows["worse", "BLEU ↑"][2] == f"{bleu:.2f}"
+    assert rows["worse", "BLEU ↑"][4:6] == ["baseline", "-"]
+    assert rows["same", "BLEU ↑"][4:6] == ["+0.00", "1.0000"]
+    assert rows["better", "BLEU ↑"][2:6:2] == ["100.00", f"{100 - bleu:+.2f}"]
+    assert float(rows["better", "BLEU ↑"][5]) < 0.01
+    assert float(rows["better", "TER ↓"][4]) < 0
+
+
+def test_a_single_run_is_scored_and_compared_with_none() -> None:
+    alone = HeldOut("test", REFERENCES, REFERENCES, {"worse": WORSE}, [])
+    assert alone.comparisons() == []
+    (scores,) = alone.scores().values()
+    assert [one.name for one in scores] == ["bleu", "chrf", "ter"]
+    assert scores[1].value == pytest.approx(corpus_chrf(WORSE, [REFERENCES]).score)
+
+
+def test_samples_stand_at_even_distances(held_out: HeldOut) -> None:
+    assert [one.line for one in held_out.samples(4)] == [1, 16, 31, 46]
+    assert [one.line for one in held_out.samples(1000)] == list(range(1, 61))
+    name, pieces = held_out.samples(60)[1].translations[0]
+    assert (name, [piece.text for piece in pieces if piece.kind == "other"]) == (
+        "worse",
+        ["goes to"],
+    )
