@@ -37,6 +37,7 @@ FLOORS = {
     "nmtdeep.growing": 4,
     "nmtdeep.preprocessing": 4,
     "nmtdeep.scoring": 4,
+    "nmtdeep.serving": 4,
     "nmtdeep.demo": 4,
     "nmtdeep.analysis": 4,
     "nmtdeep.export": 4,
