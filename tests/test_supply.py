@@ -22,6 +22,8 @@ ROOT = Path(__file__).resolve().parents[1]
 LOCKS = ROOT / "requirements"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = PROJECT["optional-dependencies"]
+# Extras whose packages the package imports where they are.
+OPTIONAL = ("chinese", "export", "pictures", "serve")
 CUDA = re.compile(r"triton|nvidia-|cuda-")
 
 
@@ -65,7 +67,7 @@ def test_the_locks_hold_every_requirement() -> None:
     assert names(extras["benchmark"]) <= {
         one.partition("==")[0] for one in pins(LOCKS / "benchmark.txt")
     }
-    assert {*extras["export"], *extras["pictures"]} <= set(extras["development"])
+    assert {*extras["export"], *extras["pictures"], *extras["serve"]} <= set(extras["development"])
 
 
 def test_the_package_imports_what_it_declares_and_nothing_else() -> None:
@@ -78,8 +80,9 @@ def test_the_package_imports_what_it_declares_and_nothing_else() -> None:
                 found.add(str(node.module).partition(".")[0])
     owners = packages_distributions()
     foreign = found - set(sys.stdlib_module_names) - {"nmtdeep"}
+    optional = [one for extra in OPTIONAL for one in EXTRAS[extra]]
     assert {normal(owner) for name in foreign for owner in owners[name]} == names(
-        [*PROJECT["dependencies"], *EXTRAS["pictures"], *EXTRAS["chinese"], *EXTRAS["export"]]
+        [*PROJECT["dependencies"], *optional]
     )
 
 

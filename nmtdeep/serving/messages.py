@@ -13,6 +13,8 @@ from nmtdeep.decoding.translator import Translation as Translated
 from nmtdeep.errors import UserError
 from nmtdeep.text.pipeline import Form
 
+FORM = '{"lines": ["...", "..."]}'
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -141,26 +143,21 @@ def refusal(problem: ValidationError) -> RefusedError:
     line = f"line {where[1] + 1}" if len(where) > 1 else ""
     match first["type"]:
         case "json_invalid":
-            return RefusedError(
-                400, f"no JSON: {context['error']}: send UTF-8 text without lone surrogates"
-            )
+            why = context["error"]
+            return RefusedError(400, f"no JSON: {why}: send UTF-8 text without lone surrogates")
         case "too_long":
             most = context["max_length"]
             return RefusedError(413, f"more than {most} lines: send them in several requests")
         case "string_too_long":
-            most = context["max_length"]
-            return RefusedError(
-                413, f"{line} has more than {most} characters: cut it into sentences"
-            )
+            what = f"{line} has more than {context['max_length']} characters"
+            return RefusedError(413, f"{what}: cut it into sentences")
         case "string_pattern_mismatch":
-            return RefusedError(
-                422, f"{line} holds a newline: send its parts as lines of their own"
-            )
+            return RefusedError(422, f"{line} holds a newline: send each part as a line")
         case "extra_forbidden":
-            return RefusedError(422, 'unknown key: send {"lines": ["...", "..."]} and nothing else')
+            return RefusedError(422, f"unknown key: send {FORM} and nothing else")
         case "string_type":
-            return RefusedError(422, f'{line} is no string: send {{"lines": ["...", "..."]}}')
-    return RefusedError(422, 'no list of lines: send {"lines": ["...", "..."]}')
+            return RefusedError(422, f"{line} is no string: send {FORM}")
+    return RefusedError(422, f"no list of lines: send {FORM}")
 
 
 def answer(translations: list[Translated], form: Form) -> Answer:
