@@ -12,7 +12,6 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
-from starlette.exceptions import HTTPException
 
 from nmtdeep import __version__
 from nmtdeep.decoding.opening import Options
@@ -182,7 +181,12 @@ def application(service: Service) -> FastAPI:
         lifespan=lifespan,
         docs_url=None,  # their pages load scripts from elsewhere
         redoc_url=None,
-        exception_handlers={RefusedError: _refuse, HTTPException: _no_such_page, Exception: _fail},
+        exception_handlers={
+            RefusedError: _refuse,
+            404: _no_such_page,
+            405: _no_such_page,
+            Exception: _fail,
+        },
     )
     schema = {"application/json": {"schema": service.form.model_json_schema()}}
     app.add_api_route(
@@ -222,14 +226,12 @@ async def _gone(request: Request) -> None:
         pass
 
 
-async def _refuse(_: Request, refusal: Exception) -> JSONResponse:
-    assert isinstance(refusal, RefusedError)
+async def _refuse(_: Request, refusal: Any) -> JSONResponse:
     headers = {"Retry-After": str(refusal.retry)} if refusal.retry else None
     return _reason(refusal.status, refusal.reason, headers)
 
 
-async def _no_such_page(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, HTTPException)
+async def _no_such_page(request: Request, error: Any) -> JSONResponse:
     what = printable(f"{request.method} {request.url.path}")
     cure = "there are POST /translate, GET /, /health, /metrics and /openapi.json"
     return _reason(error.status_code, f"{what}: {error.detail}: {cure}", error.headers)
