@@ -22,6 +22,8 @@ ROOT = Path(__file__).resolve().parents[1]
 LOCKS = ROOT / "requirements"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = PROJECT["optional-dependencies"]
+# Extras whose packages the package imports where they are.
+OPTIONAL = ("chinese", "export", "pictures", "report", "serve")
 CUDA = re.compile(r"triton|nvidia-|cuda-")
 
 
@@ -56,16 +58,16 @@ def test_every_package_of_a_lock_has_its_hashes(lock: Path) -> None:
 
 
 def test_the_locks_hold_every_requirement() -> None:
-    extras = PROJECT["optional-dependencies"]
-    needed = names([*PROJECT["dependencies"], *extras["development"]])
+    needed = names([*PROJECT["dependencies"], *EXTRAS["development"]])
     for torch in ("torch.txt", "torch-cpu.txt"):
         locks = (LOCKS / "build.txt", LOCKS / "development.txt", LOCKS / torch)
         together = set().union(*map(pins, locks))
         assert needed <= {one.partition("==")[0] for one in together}
-    assert names(extras["benchmark"]) <= {
+    assert names(EXTRAS["benchmark"]) <= {
         one.partition("==")[0] for one in pins(LOCKS / "benchmark.txt")
     }
-    assert {*extras["export"], *extras["pictures"], *extras["report"]} <= set(extras["development"])
+    optional = [one for extra in OPTIONAL for one in EXTRAS[extra]]
+    assert names(optional) <= names(EXTRAS["development"])
 
 
 def test_the_package_imports_what_it_declares_and_nothing_else() -> None:
@@ -78,15 +80,9 @@ def test_the_package_imports_what_it_declares_and_nothing_else() -> None:
                 found.add(str(node.module).partition(".")[0])
     owners = packages_distributions()
     foreign = found - set(sys.stdlib_module_names) - {"nmtdeep"}
+    optional = [one for extra in OPTIONAL for one in EXTRAS[extra]]
     assert {normal(owner) for name in foreign for owner in owners[name]} == names(
-        [
-            *PROJECT["dependencies"],
-            *(
-                one
-                for extra in ("chinese", "export", "pictures", "report")
-                for one in EXTRAS[extra]
-            ),
-        ]
+        [*PROJECT["dependencies"], *optional]
     )
 
 

@@ -30,6 +30,7 @@ from nmtdeep.cli import (
     recipes,
     report,
     score,
+    serve,
     train,
     translate,
 )
@@ -53,6 +54,7 @@ app.command("train", no_args_is_help=True, context_settings={"allow_interspersed
 app.command("grow", no_args_is_help=True)(grow.grow)
 app.command("average-checkpoints", no_args_is_help=True)(average.average_checkpoints)
 app.command("translate", no_args_is_help=True)(translate.translate)
+app.command("serve", no_args_is_help=True)(serve.serve)
 app.command("score", no_args_is_help=True)(score.score)
 app.command("export", no_args_is_help=True)(export.export)
 app.command("plot", no_args_is_help=True)(plot.plot)

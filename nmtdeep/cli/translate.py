@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from nmtdeep.cli import searching
 from nmtdeep.cli.choices import InputForm, Verbose
+from nmtdeep.cli.searching import LongLines
 
 
 class Format(StrEnum):
@@ -20,88 +21,33 @@ class Format(StrEnum):
     fairseq = "fairseq"
 
 
-class LongLines(StrEnum):
-    """What happens to lines over the limit."""
-
-    pieces = "split"
-    truncate = "truncate"
-    error = "error"
-
-
-class Quantisation(StrEnum):
-    """Whole numbers in the place of weights."""
-
-    INT8 = "int8"
-
-
-class LengthPenalty(StrEnum):
-    """The divisor of a hypothesis' log-probability."""
-
-    gnmt = "gnmt"
-    length = "length"
-    none = "none"
-
-
 def translate(
-    model: Annotated[
-        list[Path],
-        typer.Option("-m", "--model", "--path", help="Run or checkpoint; several: an ensemble."),
-    ],
+    model: searching.Models,
     source: Annotated[str, typer.Option("-i", "--input", help="File, .gz too; - is stdin.")] = "-",
     output: Annotated[
         str, typer.Option("-o", "--output", help="File, .gz too; - is stdout.")
     ] = "-",
-    beam: Annotated[
-        int | None,
-        typer.Option(
-            "-b", "--beam", "--beam-size", min=1, help="Beam size [default: the recipe's]."
-        ),
-    ] = None,
-    lenpen: Annotated[
-        float | None,
-        typer.Option(
-            "--lenpen",
-            "--length-penalty",
-            "--alpha",
-            min=0,
-            help="A of the length penalty: gnmt ((5+len)/6)^A, length len^A.",
-        ),
-    ] = None,
-    lenpen_form: Annotated[
-        LengthPenalty | None, typer.Option(help="Which formula --lenpen belongs to.")
-    ] = None,
-    n_best: Annotated[
-        int, typer.Option("--n-best", "--nbest", min=1, help="Translations of each line.")
-    ] = 1,
+    beam: searching.Beam = None,
+    lenpen: searching.Lenpen = None,
+    lenpen_form: searching.LenpenForm = None,
+    n_best: searching.NBest = 1,
     form: Annotated[Format, typer.Option("--format", help="text, json, tsv or fairseq.")] = (
         Format.text
     ),
-    input_is: Annotated[
-        InputForm | None, typer.Option(help="Input that is tokenised or BPE-split already.")
-    ] = None,
-    output_is: Annotated[
-        InputForm, typer.Option(help="Text output: raw, tokenised words, or subwords.")
-    ] = InputForm.RAW,
-    sampling: Annotated[
-        bool, typer.Option("--sampling", help="Draw from the model instead of searching.")
-    ] = False,
-    temperature: Annotated[float, typer.Option(min=1e-3, help="Of --sampling.")] = 1.0,
-    top_k: Annotated[int, typer.Option(min=0, help="Of --sampling; 0: all tokens.")] = 0,
-    top_p: Annotated[float, typer.Option(min=1e-6, max=1.0, help="Of --sampling.")] = 1.0,
-    seed: Annotated[int, typer.Option(min=0, help="Of --sampling.")] = 1,
-    long_lines: Annotated[
-        LongLines, typer.Option(help="Lines over --max-source-tokens: in pieces, cut, or refused.")
-    ] = LongLines.pieces,
-    max_source_tokens: Annotated[int | None, typer.Option(min=1, help="Longest source.")] = None,
-    max_tokens: Annotated[
-        int, typer.Option(min=1, help="Padded source tokens times beam at once.")
-    ] = 4096,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
-    precision: Annotated[str, typer.Option(help="auto (fp32), fp32, bf16 or fp16.")] = "auto",
-    quantize: Annotated[
-        Quantisation | None, typer.Option(help="int8: weights in whole numbers, on a CPU.")
-    ] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads.")] = None,
+    input_is: searching.InputIs = None,
+    output_is: searching.OutputIs = InputForm.RAW,
+    sampling: searching.Sampling = False,
+    temperature: searching.Temperature = 1.0,
+    top_k: searching.TopK = 0,
+    top_p: searching.TopP = 1.0,
+    seed: searching.Seed = 1,
+    long_lines: searching.OverLong = LongLines.pieces,
+    max_source_tokens: searching.MaxSourceTokens = None,
+    max_tokens: searching.MaxTokens = 4096,
+    device: searching.Device = "auto",
+    precision: searching.Precision = "auto",
+    quantize: searching.Quantize = None,
+    threads: searching.Threads = None,
     processes: Annotated[
         int | None,
         typer.Option(

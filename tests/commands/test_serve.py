@@ -1,0 +1,91 @@
+"""`nmtdeep serve`: a real process answers as `translate` does, and ends when it has answered."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from serving.stand_ins import ask, get, until
+
+from commands.running import Commands
+
+SEARCHES = {
+    "defaults": [],
+    "options": ["--beam", "3", "--lenpen", "1.5", "--lenpen-form", "gnmt", "--n-best", "2",
+                "--max-source-tokens", "9", "--long-lines", "truncate", "--output-is", "tokenised"],
+}  # fmt: skip
+ENDS = {"defaults": (signal.SIGTERM, 143), "options": (signal.SIGINT, 130)}
+
+
+@pytest.fixture(params=SEARCHES)
+def served(request: pytest.FixtureRequest, whole: Path) -> Iterator[tuple[str, Any, int]]:
+    """A name of `SEARCHES`, the process of such a service, its port."""
+    command = ["serve", "-m", str(whole), "--port", "0", *SEARCHES[request.param]]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [sys.executable, "-m", "nmtdeep", *command], stdout=pipe, stderr=pipe
+    ) as process:
+        try:
+            assert process.stdout
+            said = process.stdout.readline().decode()
+            assert said.startswith("http://127.0.0.1:") and said.endswith(f": {whole}\n")
+            yield request.param, process, int(said.split(":")[2])
+        finally:
+            process.kill()
+
+
+def test_it_answers_as_the_command_and_leaves_when_all_have_their_answers(
+    nmtdeep: Commands, whole: Path, served: tuple[str, Any, int]
+) -> None:
+    name, process, port = served
+    text = (nmtdeep.folder / "test.en").read_text(encoding="utf-8")
+    lines = [*text.splitlines(), "", "A\u2028B", " ".join(["long"] * 30)]
+    expected = printed(nmtdeep, lines, "-m", whole, *SEARCHES[name])
+    assert found(port, lines) == expected
+    assert [found(port, [line])[0] for line in lines[-3:]] == expected[-3:]
+
+    before = came(port)
+    with ThreadPoolExecutor(8) as clients:
+        asked = [clients.submit(found, port, lines[first:]) for first in range(8)]
+        until(lambda: came(port) == before + 8)
+        process.send_signal(ENDS[name][0])
+        assert [one.result(60) for one in asked] == [expected[first:] for first in range(8)]
+    assert process.wait(30) == ENDS[name][1]
+    assert (process.stdout.read(), process.stderr.read()) == (b"", b"")
+
+
+def printed(nmtdeep: Commands, lines: list[str], *words: object) -> list[list[str]]:
+    """The texts that `translate` gives for each line."""
+    (nmtdeep.folder / "served.en").write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    done = nmtdeep("translate", "-i", "served.en", "--format", "tsv", *words)
+    assert done.code == 0, done.err
+    each: list[list[str]] = [[] for _ in lines]
+    for row in done.out.removesuffix("\n").split("\n"):
+        number, _, _, _, text = row.split("\t")
+        each[int(number) - 1].append(text)
+    return each
+
+
+def came(port: int) -> float:
+    """Requests that were answered, or are being answered."""
+    told = get(port, "/metrics").told
+    counts = re.findall(r"^nmtdeep_(?:open_requests|requests_total\S*) (.*)", told, re.M)
+    return sum(map(float, counts))
+
+
+def found(port: int, lines: list[str]) -> list[list[str]]:
+    """The texts that the service gives for each line."""
+    answer = ask(port, json.dumps({"lines": lines}).encode())
+    assert answer.status == 200, answer
+    return [
+        [one["text"], *(other["text"] for other in one["alternatives"])]
+        for one in answer.told["translations"]
+    ]

@@ -1,0 +1,116 @@
+"""A translator that shouts, when it is let; the service in a thread; plain requests."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import uvicorn
+
+from nmtdeep.decoding.opening import Options
+from nmtdeep.decoding.translator import Candidate, Translation
+from nmtdeep.errors import UserError
+from nmtdeep.serving.application import application_of
+from nmtdeep.serving.messages import Limits
+
+SECONDS = 30
+
+
+class Shouter:
+    """Translates to capital letters while its gate is open, and keeps the chunks it was given."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.gate.set()
+        self.chunks: list[list[str]] = []
+        self.counted = 0
+        language = SimpleNamespace(language="<en>")
+        self.pipeline = SimpleNamespace(source=language, target=language)
+
+    def restart(self) -> None:
+        self.counted = 0
+
+    def skip(self, lines: int) -> None:
+        self.counted += lines
+
+    def translate_chunk(self, lines: Sequence[str]) -> list[Translation]:
+        self.chunks.append(list(lines))
+        assert self.gate.wait(SECONDS)
+        for number, line in enumerate(lines, self.counted + 1):
+            if line == "refuse":
+                raise UserError(f"line {number} is refused")
+            if line == "fail":
+                raise RuntimeError("a fault")
+        return [
+            Translation(line, (), (Candidate(line.upper(), line, (), -1.0, -2.0),))
+            for line in lines
+        ]
+
+
+def shout(line: str) -> Candidate:
+    return Candidate(line.upper(), line, (), -1.0, -2.0)
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    told: Any
+
+
+@contextlib.contextmanager
+def service(
+    translator: Any, *, at_once: int = 8, patience: float = 0.0, **limits: Any
+) -> Iterator[int]:
+    """Gives the port of a service on loopback."""
+    app = application_of(
+        translator, Options(), Limits(**limits), at_once=at_once, patience=patience
+    )
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, http="h11"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    until(lambda: server.started)
+    try:
+        yield server.servers[0].sockets[0].getsockname()[1]
+    finally:
+        server.should_exit = True
+        thread.join(SECONDS)
+        assert not thread.is_alive()
+
+
+def until(condition: Callable[[], object]) -> None:
+    for _ in range(100 * SECONDS):
+        if condition():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it never came")
+
+
+def ask(port: int, body: bytes, kind: str = "application/json") -> Answer:
+    """POST /translate."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=SECONDS)
+    with contextlib.closing(connection):
+        connection.request("POST", "/translate", body, {"Content-Type": kind})
+        answer = connection.getresponse()
+        return Answer(answer.status, dict(answer.headers), json.loads(answer.read()))
+
+
+def translate(port: int, lines: list[str]) -> list[str]:
+    """Texts of the translations."""
+    answer = ask(port, json.dumps({"lines": lines}).encode())
+    assert answer.status == 200, answer
+    return [one["text"] for one in answer.told["translations"]]
+
+
+def get(port: int, path: str) -> Answer:
+    """What stands at an address, as text."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=SECONDS)
+    with contextlib.closing(connection):
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return Answer(answer.status, dict(answer.headers), answer.read().decode())

@@ -1,0 +1,244 @@
+"""The service on loopback: what it answers, what it refuses, and who has to wait."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from schemathesis import Config, GenerationMode
+
+from nmtdeep.decoding.translator import Translator
+from serving.stand_ins import SECONDS, Shouter, ask, get, service, translate, until
+
+
+@pytest.fixture(scope="module")
+def real(tiny_run) -> Iterator[int]:
+    """The port of a service with a real, tiny model."""
+    with service(Translator.load([tiny_run.path]), characters=200, lines=12) as port:
+        yield port
+
+
+@pytest.fixture
+def shouter() -> Shouter:
+    return Shouter()
+
+
+def body(*lines: str) -> bytes:
+    return json.dumps({"lines": lines}).encode()
+
+
+def test_many_clients_at_once_each_get_their_own_answer_in_order(shouter: Shouter) -> None:
+    asked = [[f"{client}.{number}x" for number in range(client % 9)] for client in range(60)]
+    with service(shouter, at_once=16, patience=0.01) as port, ThreadPoolExecutor(30) as clients:
+        found = list(clients.map(lambda lines: translate(port, lines), asked))
+    assert found == [[line.upper() for line in lines] for lines in asked]
+    assert len(shouter.chunks) < len(asked) and max(map(len, shouter.chunks)) <= 16
+
+
+def test_nasty_lines_are_answered_one_by_one(real: int) -> None:
+    lines = ["", " \t ", "\x00", "a\u2028b\x85c\r", "\ufeff", "👩‍👩‍👧 \u202e abc", "</s> <pad>"]
+    lines += ["e\u0301" * 40, "x" * 200, "." * 200]
+    found = translate(real, lines)
+    assert len(found) == len(lines)
+    assert found[:2] == ["", ""]
+    assert not [text for text in found if "\n" in text]
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "reason"),
+    [
+        (b"", 400, "no JSON"),
+        (b"Hello", 400, "no JSON"),
+        (b'{"lines": ["a"]', 400, "no JSON"),
+        (b'{"lines": ["\\ud800"]}', 400, "surrogate"),
+        (b'{"lines": ["\xff"]}', 400, "no JSON"),
+        ('{"lines": ["a"]}'.encode("utf-16"), 400, "no JSON"),
+        (b"[" * 100_000, 400, "recursion"),
+        (b"1" * 100_000, 400, "out of range"),
+        (b"NaN", 422, "no list of lines"),
+        (b"[]", 422, "no list of lines"),
+        (b"{}", 422, "no list of lines"),
+        (b'{"lines": "Hello"}', 422, "no list of lines"),
+        (b'{"lines": null}', 422, "no list of lines"),
+        (b'{"lines": ["a", 1]}', 422, "line 2 is no string"),
+        (b'{"lines": [["a"]]}', 422, "line 1 is no string"),
+        (b'{"lines": [], "beam": 4}', 422, "unknown key"),
+        (b'{"lines": ["a", "b\\n"]}', 422, "line 2 holds a newline"),
+        (body("a", "b" * 201), 413, "line 2 has more than 200 characters"),
+        (body(*["a"] * 13), 413, "more than 12 lines"),
+        (b" " * 2_000_000, 413, "more than 1048576 bytes"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_what_cannot_be_translated_is_refused_with_a_reason(
+    real: int, sent: bytes, status: int, reason: str
+) -> None:
+    answer = ask(real, sent)
+    assert answer.status == status
+    assert reason in answer.told["reason"] and "\n" not in answer.told["reason"]
+
+
+def test_a_body_of_unsaid_length_is_cut_off_at_the_limit(shouter: Shouter) -> None:
+    with service(shouter, body=100) as port, connected(port) as client:
+        client.sendall(head("Transfer-Encoding: chunked") + b"100\r\n" + b"x" * 256 + b"\r\n")
+        assert client.recv(12) == b"HTTP/1.1 413"
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(shouter: Shouter) -> None:
+    with service(shouter, body_seconds=0.2) as port, connected(port) as client:
+        client.sendall(head("Content-Length: 9") + b'{"lines')
+        assert client.recv(12) == b"HTTP/1.1 408"
+
+
+def test_a_page_from_elsewhere_cannot_ask_without_leave(real: int) -> None:
+    assert ask(real, body("a"), kind="text/plain").status == 415
+    assert ask(real, body("a"), kind="Application/JSON; charset=utf-8").status == 200
+
+
+def test_other_addresses_say_what_there_is(real: int) -> None:
+    for path, status in (("/docs", 404), ("/translate", 405), ("/a%1bb", 404)):
+        answer = get(real, path)
+        assert answer.status == status
+        assert "POST /translate" in json.loads(answer.told)["reason"]
+        assert "\x1b" not in json.loads(answer.told)["reason"]
+
+
+def test_a_full_queue_refuses_and_says_when_to_come_again(shouter: Shouter) -> None:
+    with service(shouter, at_once=2, queue=4, lines=4) as port, ThreadPoolExecutor(2) as clients:
+        shouter.gate.clear()
+        first = clients.submit(translate, port, ["a", "b"])
+        until(lambda: shouter.chunks)
+        second = clients.submit(translate, port, ["c", "d", "e"])
+        until(lambda: health(port)["waiting_lines"] == 3)
+        refused = ask(port, body("f", "g"))
+        shouter.gate.set()
+        assert refused.status == 429
+        assert 1 <= int(refused.headers["retry-after"]) <= 60
+        assert (first.result(SECONDS), second.result(SECONDS)) == (["A", "B"], ["C", "D", "E"])
+        assert translate(port, ["f", "g"]) == ["F", "G"]
+
+
+def test_too_many_requests_at_once_are_refused(shouter: Shouter) -> None:
+    with service(shouter, requests=1) as port, ThreadPoolExecutor(1) as clients:
+        shouter.gate.clear()
+        first = clients.submit(translate, port, ["a"])
+        until(lambda: shouter.chunks)
+        refused = ask(port, body("b"))
+        shouter.gate.set()
+        assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+        assert first.result(SECONDS) == ["A"]
+
+
+def test_a_client_that_leaves_takes_its_lines_along(shouter: Shouter) -> None:
+    with service(shouter, at_once=1) as port, ThreadPoolExecutor(1) as clients:
+        shouter.gate.clear()
+        first = clients.submit(translate, port, ["a"])
+        until(lambda: shouter.chunks)
+        with connected(port) as leaver:
+            asked = body(*["never"] * 30)
+            leaver.sendall(head(f"Content-Length: {len(asked)}") + asked)
+            until(lambda: health(port)["waiting_lines"] == 30)
+        until(lambda: health(port)["waiting_lines"] == 0)
+        shouter.gate.set()
+        assert first.result(SECONDS) == ["A"]
+        assert translate(port, ["b"]) == ["B"]
+        assert 'nmtdeep_requests_total{status="499"} 1.0' in get(port, "/metrics").told
+    assert shouter.chunks == [["a"], ["b"]]
+
+
+def test_a_fault_is_answered_too_and_said_in_the_log(
+    shouter: Shouter, caplog: pytest.LogCaptureFixture
+) -> None:
+    with service(shouter) as port:
+        answer = ask(port, body("fail"))
+        assert (answer.status, list(answer.told)) == (500, ["reason"])
+        assert translate(port, ["a"]) == ["A"]
+    assert "a fault" in caplog.text
+
+
+def test_what_was_asked_is_answered_before_the_end(shouter: Shouter) -> None:
+    shouter.gate.clear()
+    with ThreadPoolExecutor(5) as clients:
+        with service(shouter, at_once=2) as port:
+            found = [clients.submit(translate, port, [str(n), "x"]) for n in range(5)]
+            until(lambda: shouter.chunks and health(port)["waiting_lines"] == 8)
+            threading.Timer(0.3, shouter.gate.set).start()
+        assert [one.result(SECONDS) for one in found] == [[str(n), "X"] for n in range(5)]
+
+
+def test_metrics_count_requests_lines_and_chunks(shouter: Shouter) -> None:
+    with service(shouter, at_once=2) as port:
+        translate(port, ["a", "b", "c"])
+        ask(port, b"no JSON")
+        told = get(port, "/metrics")
+    assert told.headers["content-type"].startswith("text/plain")
+    figures = dict(re.findall(r"^(nmtdeep_\S+) (\S+)$", told.told, re.M))
+    expected = {
+        'nmtdeep_requests_total{status="200"}': 1,
+        'nmtdeep_requests_total{status="400"}': 1,
+        "nmtdeep_lines_total": 3,
+        "nmtdeep_batch_lines_count": 2,
+        "nmtdeep_batch_lines_sum": 3,
+        'nmtdeep_batch_lines_bucket{le="1.0"}': 1,
+        "nmtdeep_request_seconds_count": 2,
+        "nmtdeep_waiting_lines": 0,
+        "nmtdeep_open_requests": 0,
+    }
+    assert {name: float(figures[name]) for name in expected} == expected
+
+
+def test_the_page_loads_nothing_from_anywhere(shouter: Shouter) -> None:
+    with service(shouter) as port:
+        page = get(port, "/")
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert not re.search(r"https?:|//[a-z]|@import|<link[^>]+href=\"(?!data:)", page.told)
+    assert "&lt;en&gt;" in page.told and "<en>" not in page.told
+
+
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=str)
+def test_answers_are_what_the_description_says(real: int, mode: GenerationMode) -> None:
+    rejected = {"expected-statuses": [400, 413, 415, 422]}
+    checks = {"positive_data_acceptance": {"expected-statuses": [200]}}
+    config = Config.from_dict({"checks": checks | {"negative_data_rejection": rejected}})
+    address = f"http://127.0.0.1:{real}/openapi.json"
+    described = schemathesis.openapi.from_url(address, config=config)
+    asked = 0
+
+    @given(described["/translate"]["POST"].as_strategy(generation_mode=mode))
+    @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+    def holds(case: schemathesis.Case) -> None:
+        nonlocal asked
+        asked += 1
+        case.call_and_validate()
+
+    holds()
+    assert asked >= 20
+
+
+@pytest.mark.parametrize("path", ["/health", "/metrics"])
+def test_the_other_answers_are_so_too(real: int, path: str) -> None:
+    described = schemathesis.openapi.from_url(f"http://127.0.0.1:{real}/openapi.json")
+    described[path]["GET"].Case().call_and_validate()
+
+
+def health(port: int) -> dict[str, int]:
+    return json.loads(get(port, "/health").told)
+
+
+@contextlib.contextmanager
+def connected(port: int) -> Iterator[socket.socket]:
+    with socket.create_connection(("127.0.0.1", port), timeout=SECONDS) as client:
+        yield client
+
+
+def head(length: str) -> bytes:
+    kind = "Content-Type: application/json"
+    return f"POST /translate HTTP/1.1\r\nHost: x\r\n{kind}\r\n{length}\r\n\r\n".encode()

@@ -1,0 +1,132 @@
+"""Chunks of many callers' lines."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from nmtdeep.errors import UserError
+from nmtdeep.serving.batcher import Batcher, FullError
+from nmtdeep.serving.figures import Figures
+from serving.stand_ins import Shouter
+
+
+def run(
+    shouter: Shouter, *asked: list[str], at_once: int = 4, patience: float = 0.02, room: int = 100
+) -> list[Any]:
+    """What callers get who come together; an error in the place of an answer."""
+
+    async def all_of_them() -> list[Any]:
+        batcher = Batcher(shouter, Figures(), at_once=at_once, patience=patience, room=room)
+        async with batcher.running():
+            found = await asyncio.gather(*map(batcher.translate, asked), return_exceptions=True)
+        return [
+            each if isinstance(each, BaseException) else [one.text for one in each]
+            for each in found
+        ]
+
+    return asyncio.run(all_of_them())
+
+
+def test_each_caller_gets_its_own_lines_in_order() -> None:
+    asked = [[f"{caller}.{number}x" for number in range(caller % 7)] for caller in range(40)]
+    expected = [[line.upper() for line in lines] for lines in asked]
+    assert run(Shouter(), *asked, room=1000) == expected
+
+
+def test_callers_that_come_together_share_a_chunk_of_limited_size() -> None:
+    shouter = Shouter()
+    run(shouter, ["a"], ["b"], ["c"], ["d"], ["e"], ["f"])
+    assert shouter.chunks == [["a", "b", "c", "d"], ["e", "f"]]
+
+
+def test_a_chunk_waits_for_lines_that_come_within_its_patience() -> None:
+    shouter = Shouter()
+
+    async def late() -> None:
+        batcher = Batcher(shouter, Figures(), at_once=4, patience=0.5, room=9)
+        async with batcher.running():
+            first = asyncio.create_task(batcher.translate(["a"]))
+            await asyncio.sleep(0.05)
+            await asyncio.gather(first, batcher.translate(["b"]))
+
+    asyncio.run(late())
+    assert shouter.chunks == [["a", "b"]]
+
+
+def test_a_short_request_does_not_wait_for_the_end_of_a_long_one() -> None:
+    shouter = Shouter()
+    long = [f"long {number}" for number in range(9)]
+    found = run(shouter, long, ["b"], ["c", "d"])
+    assert shouter.chunks[0] == ["long 0", "long 1", "b", "c"]
+    assert shouter.chunks[1] == ["long 2", "long 3", "long 4", "d"]
+    assert found == [[line.upper() for line in long], ["B"], ["C", "D"]]
+
+
+def test_who_finds_no_room_is_told_so() -> None:
+    found = run(Shouter(), ["a"] * 3, ["b"] * 3, ["c"], room=5)
+    assert found[0] == ["A"] * 3 and found[2] == ["C"]
+    assert isinstance(found[1], FullError) and found[1].seconds == 1
+
+
+def test_an_error_is_its_own_callers_alone_and_names_its_line() -> None:
+    bad = ["fine", "fine", "refuse", *["fine"] * 5]
+    found = run(Shouter(), ["a"] * 6, bad, ["fail"], ["b"])
+    assert found[0] == ["A"] * 6 and found[3] == ["B"]
+    assert isinstance(found[1], UserError) and str(found[1]) == "line 3 is refused"
+    assert isinstance(found[2], RuntimeError)
+
+
+def test_no_lines_are_answered_without_the_model() -> None:
+    shouter = Shouter()
+    assert run(shouter, [], room=0) == [[]]
+    assert shouter.chunks == []
+
+
+def test_lines_of_a_caller_that_leaves_are_not_translated() -> None:
+    shouter = Shouter()
+
+    async def leave() -> Coroutine[Any, Any, Any]:
+        batcher = Batcher(shouter, Figures(), at_once=2, patience=0.0, room=99)
+        async with batcher.running():
+            shouter.gate.clear()
+            first = asyncio.create_task(batcher.translate(["a", "b"]))
+            await asyncio.sleep(0.05)  # it is in the model
+            leaver = asyncio.create_task(batcher.translate(["never"] * 50))
+            stayer = asyncio.create_task(batcher.translate(["c"]))
+            await asyncio.sleep(0)
+            assert batcher.waiting == 51
+            leaver.cancel()
+            await asyncio.sleep(0)
+            assert batcher.waiting == 1
+            shouter.gate.set()
+            return await asyncio.gather(first, stayer)
+
+    first, stayer = asyncio.run(leave())
+    assert [one.text for one in first] == ["A", "B"]
+    assert [one.text for one in stayer] == ["C"]
+    assert shouter.chunks == [["a", "b"], ["c"]]
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.4])
+def test_the_loop_goes_on_while_the_model_works(seconds: float) -> None:
+    shouter = Shouter()
+
+    async def ticks() -> int:
+        batcher = Batcher(shouter, Figures(), at_once=2, patience=0.0, room=9)
+        async with batcher.running():
+            shouter.gate.clear()
+            asking = asyncio.create_task(batcher.translate(["a"]))
+            count = 0
+            while count < 20:
+                await asyncio.sleep(seconds / 20)
+                count += 1
+            assert not asking.done()
+            shouter.gate.set()
+            await asking
+            return count
+
+    assert asyncio.run(ticks()) == 20
