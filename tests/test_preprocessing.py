@@ -89,6 +89,15 @@ def test_faults(source, target, expected):
     assert fault(source, target, Clean(min_length=2, max_length=10, max_ratio=2.0)) == expected
 
 
+def test_words_are_counted_before_bpe_and_a_pair_at_the_limit_is_kept(files):
+    write(files / "train", ["unseen words split", "one two three"], ["a b c", "a b c d"])
+    report = run(files, bpe={"type": "joint", "merges": 1}, clean={"max_words": 3})
+    reasons = report.splits["train"].reasons
+    assert {name: one.examples for name, one in reasons.items()} == {
+        "target longer than 3 words": [2]
+    }
+
+
 def test_evaluation_splits_keep_every_line(files):
     test = write(files / "news.2013", ["One.", "a\u2028b\x0bc"], ["Eins.", "d\x85e"])
     report = run(files, tests=[test])

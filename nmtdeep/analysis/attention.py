@@ -79,6 +79,28 @@ class Cell:
     weight: float
 
 
+class Map(NamedTuple):
+    """One map with its tokens.
+
+    Attributes:
+        layer, head: as of a `Cell`.
+        weights: of each key, for each query.
+    """
+
+    of: Of
+    layer: str
+    head: str
+    queries: Sequence[str]
+    keys: Sequence[str]
+    weights: Sequence[Sequence[float]]
+
+    def rows(self) -> Iterator[tuple[str, list[float | None]]]:
+        """Each query with its weights; None for keys that a decoder has not predicted yet."""
+        for row, (query, weights) in enumerate(zip(self.queries, self.weights, strict=True)):
+            seen = row + 1 if self.of == "decoder" else len(weights)
+            yield query, [*weights[:seen], *[None] * (len(weights) - seen)]
+
+
 @torch.inference_mode()
 def attention_maps(model: Transformer, source: Tensor, target: Tensor, of: Of) -> Tensor:
     """`(layers, heads, queries, keys)` weights of one sentence pair, without dropout.
@@ -174,8 +196,9 @@ def find(name: str, loaded: Loaded, pair: Pair, *, of: Of, layer: str, head: str
         of_layer = maps.mean(dim=0) if one == "mean" else maps[int(one) - 1]
         for two in heads:
             values = (of_layer.mean(dim=0) if two == "mean" else of_layer[int(two) - 1]).tolist()
-            rows += _cells(of, one, two, queries, keys, values)
-            panels.append(_map(of, one, two, queries, keys, values))
+            shown = Map(of, one, two, queries, keys, values)
+            rows += _cells(shown)
+            panels.append(_panel(shown))
     made = {"attention": of, "layer": layer, "head": head, **signature({name: loaded})}
     columns = 1 if len(panels) == 1 else max(min(len(heads), 4), 2)
     return Findings(
@@ -196,32 +219,14 @@ def _chosen(option: str, wanted: str, count: int) -> list[str]:
     raise UserError(f"{option} {wanted}: give a number from 1 to {count}, mean or all")
 
 
-def _cells(
-    of: Of,
-    layer: str,
-    head: str,
-    queries: Sequence[str],
-    keys: Sequence[str],
-    values: Sequence[Sequence[float]],
-) -> Iterator[Cell]:
-    for row, (query, weights) in enumerate(zip(queries, values, strict=True), start=1):
-        for column, (key, weight) in enumerate(zip(keys, weights, strict=True), start=1):
-            if of != "decoder" or column <= row:
-                yield Cell(of, layer, head, row, query, column, key, weight)
+def _cells(shown: Map) -> Iterator[Cell]:
+    for row, (query, weights) in enumerate(shown.rows(), start=1):
+        for column, (key, weight) in enumerate(zip(shown.keys, weights, strict=True), start=1):
+            if weight is not None:
+                yield Cell(shown.of, shown.layer, shown.head, row, query, column, key, weight)
 
 
-def _map(
-    of: Of,
-    layer: str,
-    head: str,
-    queries: Sequence[str],
-    keys: Sequence[str],
-    values: Sequence[Sequence[float]],
-) -> HeatMap:
-    hidden = [
-        [None if of == "decoder" and column > row else one for column, one in enumerate(weights)]
-        for row, weights in enumerate(values)
-    ]
+def _panel(shown: Map) -> HeatMap:
     names = {
         "cross": ("predicted", "source"),
         "encoder": ("source", "attends to"),
@@ -229,9 +234,10 @@ def _map(
     }
     which = ", ".join(
         f"all {kind}s (mean)" if number == "mean" else f"{kind} {number}"
-        for kind, number in (("layer", layer), ("head", head))
+        for kind, number in (("layer", shown.layer), ("head", shown.head))
     )
-    return HeatMap(hidden, queries, keys, *names[of], title=which)
+    values = [weights for _, weights in shown.rows()]
+    return HeatMap(values, shown.queries, shown.keys, *names[shown.of], title=which)
 
 
 def _strongest(rows: Sequence[Cell]) -> tuple[dict[str, str], Iterator[tuple[object, ...]]]:

@@ -54,6 +54,14 @@ SETTINGS: dict[Any, Any] = {
 }
 
 
+class Plain(LogFormatter):
+    """Labels of a logarithmic axis as numbers: 0.6, not 6e-01."""
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        """The label at `x`; empty where there is to be none."""
+        return f"{x:g}".replace("-", MINUS) if super().__call__(x, pos) else ""
+
+
 def draw(picture: Picture, path: Path) -> None:
     """Draw into `path`, which ends in .svg, .png or .pdf; one legend for all panels.
 
@@ -173,8 +181,8 @@ def _curves(axes: Axes, panel: Curves, styles: Mapping[str, Artist]) -> None:
     if panel.log:
         axes.set_yscale("log")
         # Other formatters write formulas.
-        axes.yaxis.set_major_formatter(LogFormatter())
-        axes.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1, 0.4)))
+        axes.yaxis.set_major_formatter(Plain())
+        axes.yaxis.set_minor_formatter(Plain(minor_thresholds=(1, 0.4)))
     if panel.names:
         axes.set_xticks(range(len(panel.names)), [printable(name) for name in panel.names])
         axes.set_xlim(-0.5, len(panel.names) - 0.5)

@@ -63,10 +63,16 @@ class Vocabulary(Section):
 
 
 class Clean(Section):
-    """Which training pairs are dropped; lengths count subwords, without the end of sentence."""
+    """Which training pairs are dropped; lengths count subwords, without the end of sentence.
+
+    Where `text.input` is `bpe` there are no words but subwords, for `max_words` too.
+    """
 
     min_length: Count = Field(1, description="shortest side kept")
     max_length: Count = Field(250, description="longest side kept")
+    max_words: Count | None = Field(
+        None, description="longest side kept in words, before BPE; null: no limit"
+    )
     max_ratio: Positive | None = Field(
         None, description="longest side over shortest side, at most; null: no limit"
     )

@@ -18,6 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, BinaryIO
 
+from nmtdeep import memory
 from nmtdeep.decoding.translator import Candidate, Translation, Translator
 from nmtdeep.errors import UserError
 from nmtdeep.text.files import read_lines
@@ -25,6 +26,7 @@ from nmtdeep.text.pipeline import Form
 
 BUFFER = 4000
 PATIENCE = 0.05
+GIVE_BACK = 64_000  # lines after which memory that lies free is given back
 Write = Callable[[str], object]
 
 
@@ -165,10 +167,14 @@ def translate(
     """
     count = first
     translator.skip(first)
+    given_back = count
     for chunk in chunks(source, first=first):
         found = enumerate(translator.translate_chunk(chunk), count)
         write("".join(render(one, number, form, output_form) for number, one in found))
         count += len(chunk)
+        if count - given_back >= GIVE_BACK:
+            memory.give_back()
+            given_back = count
     return count
 
 

@@ -74,11 +74,14 @@ class Segment:
         """One chunk."""
         result = Segmented([], (Counter(), Counter()), [])
         for index, pair in enumerate(pairs):
+            words = [line.split() for line in pair]
             source, target = (
-                line.split() if bpe is None else bpe.split(line.split())
-                for line, bpe in zip(pair, self.bpe, strict=True)
+                side if bpe is None else bpe.split(side)
+                for side, bpe in zip(words, self.bpe, strict=True)
             )
-            reason = fault(len(source), len(target), self.clean)
+            reason = wordy(len(words[0]), len(words[1]), self.clean) or fault(
+                len(source), len(target), self.clean
+            )
             if reason:
                 result.found.append((index, reason))
                 if not self.keep:
@@ -87,6 +90,14 @@ class Segment:
             result.counts[1].update(target)
             result.pairs.append((" ".join(source), " ".join(target)))
         return result
+
+
+def wordy(source: int, target: int, clean: Clean) -> str | None:
+    """Which side has too many words to be trained on; None if neither has."""
+    for side, length in (("source", source), ("target", target)):
+        if clean.max_words is not None and length > clean.max_words:
+            return f"{side} longer than {clean.max_words} words"
+    return None
 
 
 def fault(source: int, target: int, clean: Clean) -> str | None:

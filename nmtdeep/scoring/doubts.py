@@ -14,7 +14,7 @@ _RAW_END = re.compile(r"\w[.?!]\s*$")
 
 
 def doubts(texts: Texts, metrics: Sequence[str], *, prepared: bool) -> Iterator[str]:
-    """One warning per doubt: tokens given to a metric of raw text, or raw text to one of tokens.
+    """One warning per doubt: tokens given to a metric of raw text, raw text to one of tokens, case.
 
     Most lines ending in ` .` look tokenised; most lines ending in a word and `.` look raw.
     `prepared` says that the lines are tokenised before the metrics that want tokens.
@@ -31,12 +31,22 @@ def doubts(texts: Texts, metrics: Sequence[str], *, prepared: bool) -> Iterator[
             f"the reference looks raw, but {', '.join(token_metrics)} count the tokens they are "
             "given; add --tokenise LANG"
         )
+    cased = [name for name in metrics if METRICS[name].cased]
+    if cased and _lower(texts.hypotheses.lines) and not _lower(texts.references[0].lines):
+        yield (
+            f"the hypotheses have no capital letter, as of a model of lower-cased text, and "
+            f"{', '.join(cased)} count each one of the reference as wrong; use --metric bleu-lc"
+        )
     words, number = max((len(line.split()), n) for n, line in enumerate(texts.hypotheses.lines, 1))
     if "ter" in metrics and words > LONGEST_FOR_TER:
         yield (
             f"line {number} has {words:,} words, and ter takes minutes for lines of hundreds; "
             "leave it out: --metric bleu --metric chrf"
         )
+
+
+def _lower(lines: Sequence[str]) -> bool:
+    return not any(letter.isupper() for line in lines for letter in line)
 
 
 def _mostly(pattern: re.Pattern[str], lines: Sequence[str]) -> bool:

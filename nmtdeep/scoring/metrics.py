@@ -39,6 +39,7 @@ class Metric:
     build: Callable[[MosesPreparation | None], sacrebleu_base.Metric]
     tokens: bool = False  # wants tokens, so that --tokenise applies
     higher_is_better: bool = True
+    cased: bool = True  # tells capital letters from small ones
 
 
 def _bleu(tokenise: str, *, lowercase: bool = False) -> Callable[..., BLEU]:
@@ -54,16 +55,16 @@ def _tokenised(*, lowercase: bool = False, compound: bool = False) -> Callable[.
 
 METRICS: Mapping[str, Metric] = {
     "bleu": Metric("BLEU", _bleu("13a")),
-    "bleu-lc": Metric("BLEU-lc", _bleu("13a", lowercase=True)),
+    "bleu-lc": Metric("BLEU-lc", _bleu("13a", lowercase=True), cased=False),
     "bleu-intl": Metric("BLEU-intl", _bleu("intl")),
-    "bleu-intl-lc": Metric("BLEU-intl-lc", _bleu("intl", lowercase=True)),
+    "bleu-intl-lc": Metric("BLEU-intl-lc", _bleu("intl", lowercase=True), cased=False),
     "bleu-zh": Metric("BLEU-zh", _bleu("zh")),
     "bleu-tok": Metric("BLEU-tok", _tokenised(), tokens=True),
-    "bleu-tok-lc": Metric("BLEU-tok-lc", _tokenised(lowercase=True), tokens=True),
+    "bleu-tok-lc": Metric("BLEU-tok-lc", _tokenised(lowercase=True), tokens=True, cased=False),
     "bleu-compound": Metric("BLEU-compound", _tokenised(compound=True), tokens=True),
     "chrf": Metric("chrF2", lambda _: CHRF()),
     "chrf++": Metric("chrF2++", lambda _: CHRF(word_order=2)),
-    "ter": Metric("TER", lambda _: TER(), higher_is_better=False),
+    "ter": Metric("TER", lambda _: TER(), higher_is_better=False, cased=False),
 }
 DEFAULT_METRICS = ("bleu", "chrf", "ter")
 

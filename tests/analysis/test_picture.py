@@ -41,6 +41,14 @@ def test_every_label_stands_in_the_svg_as_it_is(tmp_path: Path) -> None:
     assert not [one for one in found if "mathdefault" in one]
 
 
+def test_a_logarithmic_axis_is_labelled_in_plain_numbers(tmp_path: Path) -> None:
+    small = Curves([Curve([1, 2, 3], [0.45, 0.7, 0.9], "")], "update", "loss", log=True)
+    draw(Picture([small]), tmp_path / "a.svg")
+    labels = [one for one in texts(tmp_path / "a.svg") if one.startswith("0.")]
+    assert "0.6" in labels
+    assert {float(one) for one in labels} <= {number / 10 for number in range(4, 10)}
+
+
 def test_one_curve_needs_no_legend(tmp_path: Path) -> None:
     alone = Curves([Curve([1, 2], [1, 2], "the only one")], "update", "loss")
     draw(Picture([alone]), tmp_path / "a.svg")

@@ -140,6 +140,15 @@ def test_warnings_for_the_wrong_kind_of_text(here: Path) -> None:
     assert invoke("hyp", "ref").stderr == ""
 
 
+def test_lower_cased_hypotheses_are_warned_of_where_case_counts(here: Path) -> None:
+    write("lower", ["der hund läuft.", "eine frau.", "zwei kinder."])
+    assert "and bleu, chrf count each one of" in invoke("lower", "ref").stderr
+    for metrics in (("bleu-lc", "ter"), ("bleu-tok-lc",), ("bleu-intl-lc",)):
+        chosen = [part for metric in metrics for part in ("--metric", metric)]
+        assert "capital" not in invoke("lower", "ref", *chosen).stderr
+    assert "capital" not in invoke("lower", "lower").stderr
+
+
 def test_ter_of_long_lines_is_warned_of(here: Path) -> None:
     for name, words in (("long", 201), ("short", 200)):
         for side in ("hyp", "ref"):
