@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ from nmtdeep.errors import CheckpointError
 # What checkpoints hold besides: averages of times and losses. Their state is read and dropped.
 METERS = ("AverageMeter", "TimeMeter", "StopwatchMeter", "MetersDict")
 METER_MODULES = ("fairseq.meters", "fairseq.logging.meters")
+# Weights that are tied stand in a file once, under as many names as there are embeddings.
+MOST_TIMES_CLAIMED = 4
 CURE = (
     "load it where fairseq is, and save what is needed alone: "
     'torch.save({"args": vars(state["args"]), "model": state["model"]}, FILE)'
@@ -47,6 +50,7 @@ def read_checkpoint(path: Path) -> FairseqCheckpoint:
     """
     if not path.is_file():
         raise CheckpointError(f"{path}: no such file: give a checkpoint of fairseq, such as x.pt")
+    _check_size(path)
     meters = [_inert(module, name) for module in METER_MODULES for name in METERS]
     try:
         with torch.serialization.safe_globals([argparse.Namespace, *meters]):
@@ -66,13 +70,27 @@ def read_checkpoint(path: Path) -> FairseqCheckpoint:
     tensors = content.get("model") if isinstance(content, dict) else None
     if not isinstance(tensors, dict) or not all(map(_is_named, tensors.items())):
         raise CheckpointError(f"{path}: no checkpoint of fairseq (no weights under model): {CURE}")
-    for name, tensor in tensors.items():
-        if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
-            raise CheckpointError(f"{path}: {name} claims more numbers than the file holds: {CURE}")
+    claimed = sum(one.numel() * one.element_size() for one in tensors.values())
+    if claimed > MOST_TIMES_CLAIMED * path.stat().st_size:
+        raise CheckpointError(f"{path}: its weights claim more numbers than it holds: {CURE}")
     settings = _settings(content)
     if settings is None:
         raise CheckpointError(f"{path}: no settings of the model (under args or cfg.model): {CURE}")
     return FairseqCheckpoint(settings, tensors)
+
+
+def _check_size(path: Path) -> None:
+    """Raises CheckpointError if reading the file would give more bytes than it has.
+
+    The zip archives that torch writes are not compressed, and no two entries share bytes.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = archive.infolist()
+    except (zipfile.BadZipFile, OSError, ValueError):
+        return  # of older versions, or none: torch says it
+    if sum(one.file_size for one in entries) > path.stat().st_size:
+        raise CheckpointError(f"{path}: unpacks to more bytes than it has: {CURE}")
 
 
 def _inert(module: str, name: str) -> type:

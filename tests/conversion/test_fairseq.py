@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import types
+import zipfile
 from argparse import Namespace
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -228,8 +230,43 @@ def test_a_tensor_that_claims_memory_is_refused(tmp_path: Path) -> None:
     like = FairseqLike()
     like.state["decoder.embed_out"] = torch.ones(1).expand(1 << 40)
     file, dictionaries = written(tmp_path, like)
-    with pytest.raises(CheckpointError, match="claims more numbers"):
+    with pytest.raises(CheckpointError, match="claim more numbers"):
         convert(file, dictionaries, tmp_path / "out", TextChoices())
+
+
+def test_weights_that_are_one_under_many_names_are_refused(tmp_path: Path) -> None:
+    like = FairseqLike()
+    table = torch.ones(1000, 8)
+    like.state |= {f"decoder.layers.{number}.fc1.weight": table for number in range(500)}
+    file, dictionaries = written(tmp_path, like)
+    with pytest.raises(CheckpointError, match="claim more numbers"):
+        convert(file, dictionaries, tmp_path / "out", TextChoices())
+
+
+@pytest.mark.parametrize("attack", ["compressed", "overlapping"])
+def test_a_file_that_unpacks_to_more_than_it_is_refused(tmp_path: Path, attack: str) -> None:
+    like = FairseqLike()
+    like.state["decoder.embed_out"] = torch.zeros(1_000_000)
+    file, dictionaries = written(tmp_path, like)
+    bad = tmp_path / "bad.pt"
+    if attack == "compressed":
+        with zipfile.ZipFile(file) as old, zipfile.ZipFile(bad, "w", zipfile.ZIP_DEFLATED) as new:
+            for entry in old.infolist():
+                new.writestr(entry.filename, old.read(entry))
+        assert bad.stat().st_size < 100_000
+        with torch.serialization.safe_globals([Namespace]):  # torch itself takes it
+            assert torch.load(bad)["model"]["decoder.embed_out"].numel() == 1_000_000
+    else:
+        bad.write_bytes(file.read_bytes())
+        with zipfile.ZipFile(bad, "a") as archive:
+            largest = max(archive.infolist(), key=lambda entry: entry.file_size)
+            for number in range(3):
+                twin = copy(largest)
+                twin.filename = f"archive/data/{1000 + number}"
+                archive.filelist.append(twin)
+            archive._didModify = True
+    with pytest.raises(CheckpointError, match="unpacks to more bytes"):
+        convert(bad, dictionaries, tmp_path / "out", TextChoices())
 
 
 @pytest.mark.parametrize(
