@@ -148,8 +148,11 @@ class TextPipeline:
     def contents(self) -> dict[str, str]:
         """Every file of the saved pipeline: name and content."""
         dump = self.config.model_dump(mode="json")
+        # Keys that came later are left out at their defaults: older pipelines keep fingerprints.
         if dump["chinese"] == "moses":
-            del dump["chinese"]  # so that pipelines from before that key keep their fingerprint
+            del dump["chinese"]
+        if dump["clean"]["max_words"] is None:
+            del dump["clean"]["max_words"]
         files = {CONFIG_FILE: yaml.safe_dump(dump, sort_keys=False, allow_unicode=True)}
         for side, name in zip((self.source, self.target), _bpe_names(self.config), strict=True):
             if side.bpe is not None:

@@ -151,6 +151,37 @@ def test_fingerprints_tell_pipelines_apart():
     assert len(prints) == len(SETTINGS)
 
 
+FIRST_FORM = """\
+source: en
+target: de
+input: raw
+normalise: false
+lowercase: false
+aggressive_hyphens: false
+bpe:
+  type: none
+vocabulary:
+  sharing: shared
+  min_count: 1
+  max_size: null
+  multiple: 8
+clean:
+  min_length: 1
+  max_length: 250
+  max_ratio: null
+"""
+
+
+def test_a_key_that_comes_later_changes_no_older_pipeline(tmp_path):
+    """Checkpoints and data directories know their text pipeline by the bytes of its files."""
+    made = pipeline(bpe="none")
+    assert made.contents()["text.yaml"] == FIRST_FORM
+    later = pipeline(bpe="none", clean={"max_words": 9}, chinese="jieba")
+    later.save(tmp_path / "text")
+    assert "max_words: 9" in later.contents()["text.yaml"]
+    assert TextPipeline.load(tmp_path / "text").config == later.config
+
+
 def test_missing_and_broken_files_are_named(tmp_path):
     for name in PIPELINE.files:
         PIPELINE.save(tmp_path)
