@@ -8,9 +8,10 @@ from dataclasses import asdict, dataclass
 from typing import Literal, NamedTuple
 
 import torch
+from rich.table import Table
 
 from nmtdeep.analysis import panels
-from nmtdeep.analysis.findings import Findings
+from nmtdeep.analysis.findings import Findings, table
 from nmtdeep.analysis.panels import Curve, Picture
 from nmtdeep.analysis.probe import (
     Conditions,
@@ -116,7 +117,7 @@ def trained_curves(
 
 
 def gathered(measured: Sequence[Curves], *, over: bool) -> Findings:
-    """All that was measured; each signature is said when its model has been.
+    """All that was measured; of several models the table has some layers, of one it has all.
 
     Args:
         over: whether the points of a model stand for its updates, not for its layers alone.
@@ -124,7 +125,49 @@ def gathered(measured: Sequence[Curves], *, over: bool) -> Findings:
     points = [point for one in measured for point in one.points]
     made = {"models": [asdict(one.conditions) for one in measured]}
     draw = over_updates if over else by_layer
-    return Findings(points, [], lambda: draw(points), made, "")
+    tables = [_layers(points)]
+    if len(measured) > 1:
+        names = dict.fromkeys(point.recipe for point in points)
+        groups = {name: [one for one in measured if one.points[0].recipe == name] for name in names}
+        tables = [_summary(name, group) for name, group in groups.items()]
+    return Findings(points, tables, lambda: draw(points), made, _signature(measured))
+
+
+def _layers(points: Sequence[Point]) -> Table:
+    """A row for each layer."""
+    norms = {(point.side, point.layer): f"{point.gradient_norm:.3g}" for point in points}
+    rows = (
+        (layer, norms.get(("encoder", layer)), norms.get(("decoder", layer)))
+        for layer in range(1, max(point.layer for point in points) + 1)
+    )
+    return table(dict.fromkeys(("layer", "encoder", "decoder"), "right"), rows)
+
+
+def _summary(name: str, measured: Iterable[Curves]) -> Table:
+    """A row for each side of each model of one name: three layers of it."""
+    columns = {"layers": "right", "update": "right", "side": "left"}
+    columns |= dict.fromkeys(("first", "middle", "top", "first/top"), "right")
+    rows = []
+    for one in measured:
+        for side in dict.fromkeys(point.side for point in one.points):
+            own = [point for point in one.points if point.side == side]
+            norms = [own[place].gradient_norm for place in (0, (len(own) - 1) // 2, -1)]
+            figures = [*norms, norms[0] / norms[-1] if norms[-1] else math.inf]
+            update = None if own[0].update is None else f"{own[0].update:,}"
+            rows.append((own[0].depth, update, side, *(f"{figure:.3g}" for figure in figures)))
+    return table(columns, rows, title=name)
+
+
+def _signature(measured: Sequence[Curves]) -> str:
+    """A line for each way of measuring, with the models that were measured so."""
+    found: dict[str, list[str]] = {}
+    for one in measured:
+        models = found.setdefault(one.conditions.how, [])
+        model = f"{one.points[0].recipe}, {one.conditions.initialiser}"
+        models += [model] if model not in models else []
+    if len(measured) == 1:
+        return str(measured[0].conditions)
+    return "\n".join(f"{'; '.join(models)}: {how}" for how, models in found.items())
 
 
 def _points(name: str, made: Conditions, found: Iterable[LayerGradient]) -> list[Point]:

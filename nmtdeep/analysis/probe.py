@@ -56,15 +56,20 @@ class Conditions:
     nmtdeep: str
     torch: str
 
+    @property
+    def how(self) -> str:
+        """All that is not of the model."""
+        return (
+            f"{self.sentences:,} training sentences, {self.source_tokens:,} source and "
+            f"{self.target_tokens:,} target tokens, seed {self.seed}, fp32, text {self.text[:16]}, "
+            f"nmtdeep {self.nmtdeep}, torch {self.torch}"
+        )
+
     def __str__(self) -> str:
         trained = f"after {self.updates:,} updates" if self.updates else "before the first update"
         if self.updates is None:
             trained = "mean of several checkpoints"
-        return (
-            f"{self.recipe}, {self.initialiser}, {trained}: {self.sentences:,} training sentences, "
-            f"{self.source_tokens:,} source and {self.target_tokens:,} target tokens, seed "
-            f"{self.seed}, fp32, text {self.text[:16]}, nmtdeep {self.nmtdeep}, torch {self.torch}"
-        )
+        return f"{self.recipe}, {self.initialiser}, {trained}: {self.how}"
 
 
 class Passage(NamedTuple):

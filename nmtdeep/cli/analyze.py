@@ -211,14 +211,11 @@ def _at_depths(
 
 
 def _said(measured: Iterable[Curves], as_json: bool) -> Iterator[Curves]:
-    """Print each model's norms as soon as they are known, unless JSON is wanted."""
+    """Say on stderr what has been measured, unless JSON is wanted."""
     for one in measured:
         if not as_json:
-            for side in ("encoder", "decoder"):
-                own = [point for point in one.points if point.side == side]
-                norms = " ".join(f"{point.gradient_norm:.3g}" for point in own)
-                typer.echo(f"{one.conditions.recipe} {own[0].depth} layers, {side}: {norms}")
-            typer.echo(str(one.conditions))
+            layers = one.points[0].depth
+            typer.echo(f"measured {one.conditions.recipe}, {layers} layers", err=True)
         yield one
 
 

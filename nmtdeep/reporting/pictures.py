@@ -115,5 +115,4 @@ def _similarities(runs: Mapping[str, Path], data: DataDirectory, device: torch.d
 def _gradients(name: str, path: Path, data: DataDirectory, device: torch.device) -> Findings:
     how: dict[str, Any] = {"tokens": TOKENS, "device": device, "most": CHECKPOINTS}
     measured = list(dynamics.measured(name, path, data, of="parameters", **how))
-    found = gradients.gathered(measured, over=True)
-    return replace(found, signature=str(measured[-1].conditions))
+    return gradients.gathered(measured, over=True)

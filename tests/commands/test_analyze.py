@@ -101,8 +101,14 @@ def test_gradients_of_two_recipes(nmtdeep: Commands, data: Path) -> None:
     assert all(float(row["gradient_norm"]) > 0 for row in rows)
     svg = (nmtdeep.folder / "g.svg").read_text(encoding="utf-8")
     assert "depth_scaled" in svg
-    shown = next(line for line in done.out.splitlines() if "1 layers, encoder" in line)
-    assert float(shown.split()[-1]) == pytest.approx(float(rows[0]["gradient_norm"]), rel=1e-2)
+    shown = [line.split() for line in done.out.splitlines() if " encoder " in line]
+    assert [line[:2] for line in shown] == [["1", "0"], ["3", "0"]] * 2
+    assert {"tiny.yaml", "scaled.yaml"} <= set(done.out.split())
+    first, middle, top, ratio = map(float, shown[1][3:])
+    norms = [float(row["gradient_norm"]) for row in rows[2:5]]
+    assert [first, middle, top] == pytest.approx(norms, rel=1e-2)
+    assert ratio == pytest.approx(norms[0] / norms[2], rel=1e-2)
+    assert done.out.count("training sentences") == 1
 
 
 def rows_of(nmtdeep: Commands, name: str) -> list[dict[str, str]]:
