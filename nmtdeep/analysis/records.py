@@ -14,7 +14,7 @@ import numpy as np
 from nmtdeep import checkpoint, integrity
 from nmtdeep.analysis.findings import Findings, signed, table
 from nmtdeep.analysis.panels import Curve, Curves, Picture
-from nmtdeep.errors import CheckpointError, DataError
+from nmtdeep.errors import CheckpointError, DataError, UserError
 from nmtdeep.training.run_directory import RECORDS
 
 Over = Literal["updates", "tokens", "hours"]
@@ -56,6 +56,21 @@ class Point:
     tokens: float
     hours: float
     value: float
+
+
+def names(paths: Sequence[Path]) -> dict[str, Path]:
+    """Runs by the last part of their path; by all of it where these are not distinct.
+
+    Raises:
+        UserError: if one is named twice.
+    """
+    places = [path.resolve() for path in paths]
+    for place, path in zip(places, paths, strict=True):
+        if places.count(place) > 1:
+            raise UserError(f"{path} is named twice: name each run once")
+    short = [place.name for place in places]
+    distinct = len(set(short)) == len(short) and all(short)
+    return dict(zip(short if distinct else map(str, paths), paths, strict=True))
 
 
 def read_points(name: str, run: Path) -> list[Point]:

@@ -10,7 +10,6 @@ import typer
 
 from nmtdeep.cli.choices import Verbose
 from nmtdeep.cli.outputs import Csv, Json, Plot, check_plot, give
-from nmtdeep.errors import UserError
 
 
 class Over(StrEnum):
@@ -59,13 +58,10 @@ def plot(
     """
     wanted = picture or (None if csv or as_json else Path("curves.svg"))
     check_plot(wanted)
-    twice = [run for run in runs if runs.count(run) > 1]
-    if twice:
-        raise UserError(f"{twice[0]} is named twice: name each run once")
-    from nmtdeep.analysis.records import find
+    from nmtdeep.analysis.records import find, names
 
     chosen = list(dict.fromkeys(one.value for one in figure or USUAL))
-    found = find({str(run): run for run in runs}, chosen, over.value)
+    found = find(names(runs), chosen, over.value)
     give(found, csv=csv, plot=wanted, as_json=as_json)
     if wanted and not picture:
         typer.echo(f"drawn: {wanted}")

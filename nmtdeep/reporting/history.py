@@ -72,21 +72,6 @@ def read(name: str, path: Path) -> History:
     )
 
 
-def names(paths: Sequence[Path]) -> dict[str, Path]:
-    """Runs by the last part of their path; by all of it where these are not distinct.
-
-    Raises:
-        UserError: if one is named twice.
-    """
-    places = [path.resolve() for path in paths]
-    for place, path in zip(places, paths, strict=True):
-        if places.count(place) > 1:
-            raise UserError(f"{path} is named twice: name each run once")
-    short = [place.name for place in places]
-    distinct = len(set(short)) == len(short) and all(short)
-    return dict(zip(short if distinct else map(str, paths), paths, strict=True))
-
-
 def _devices(log: Path) -> list[str]:
     """What each start of a training said that it runs on; empty where there is no log."""
     try:

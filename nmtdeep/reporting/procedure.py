@@ -8,6 +8,7 @@ from pathlib import Path
 
 from nmtdeep.analysis.file import replacing
 from nmtdeep.analysis.findings import signed, versions
+from nmtdeep.analysis.records import names
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.decoding.settings import resolve_device
 from nmtdeep.reporting import held_out, history, page, pictures, tables
@@ -37,7 +38,7 @@ def report(
     Raises:
         UserError: if one is no run, or translates between other languages than `data`.
     """
-    histories = [history.read(name, path) for name, path in history.names(runs).items()]
+    histories = [history.read(name, path) for name, path in names(runs).items()]
     place = resolve_device(device)
     album = pictures.Album(say, left_out=[lack for run in histories for lack in run.lacks])
     corpora = found = None
