@@ -208,11 +208,11 @@ def _paper(recipe: Recipe) -> str:
 def _scores(scores: StoredScores | None) -> str:
     if scores is None:
         return "None were stored with this checkpoint: `nmtdeep score` measures them."
-    rows = [
-        f"| {split} | {_label(one.metric)} | {one.value:.2f} | `{one.signature}` |"
-        for split, found in scores.scores.items()
-        for one in found
-    ]
+    rows = []
+    for split, found in scores.scores.items():
+        for one in found:
+            signature = one.signature.replace("|", "\\|")  # which would end the cell
+            rows.append(f"| {split} | {_label(one.metric)} | {one.value:.2f} | `{signature}` |")
     return "\n".join(["| set | metric | score | signature |", "|---|---|---|---|", *rows])
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from markdown_it import MarkdownIt
 from typer.testing import CliRunner
 
 from commands.running import Interrupt
@@ -144,6 +145,10 @@ def test_a_card_has_the_scores_of_the_run_with_their_signatures(nmtdeep, post_no
     for shown, stored in zip(test["metrics"], scores, strict=True):
         assert shown["value"] == pytest.approx(stored["value"], abs=0.005)
         assert stored["signature"] in shown["name"]
+    text = (nmtdeep.folder / "card" / "README.md").read_text().split("---\n", 2)[2]
+    cells = MarkdownIt("commonmark").enable("table").parse(text)  # a bar ends a cell, in code too
+    code = {child.content for one in cells for child in one.children or [] if one.map}
+    assert {stored["signature"] for stored in scores} <= code
 
 
 def test_a_card_is_what_the_hub_reads(nmtdeep, post_norm):
