@@ -32,7 +32,7 @@ def fetch(
     corpus: Annotated[
         Corpus, typer.Argument(metavar="CORPUS", help=f"One of {', '.join(Corpus)}.")
     ],
-    out: Annotated[Path, typer.Option("-o", "--output", help="Folder that gets it.")],
+    out: Annotated[Path, typer.Option("-o", "--output", "--out", help="Folder that gets it.")],
     folder: Annotated[
         Path | None,
         typer.Option(
