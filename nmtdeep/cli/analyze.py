@@ -48,7 +48,7 @@ def initialisation(
         str, typer.Argument(metavar="RECIPE|RUN", help="A recipe; or a trained model, as it is.")
     ],
     overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Recipe values to change.")
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Recipe values to change.")
     ] = None,
     *,
     data: Data,
@@ -102,7 +102,7 @@ def gradients(
     subjects: Annotated[
         list[str],
         typer.Argument(
-            metavar="RECIPE... [KEY=VALUE]... | RUN...",
+            metavar="RECIPE|KEY=VALUE|RUN",
             help="Recipes, and values to change in all of them; or runs or checkpoints.",
         ),
     ],
@@ -166,7 +166,7 @@ def schedule(
     subjects: Annotated[
         list[str],
         typer.Argument(
-            metavar="RECIPE... [KEY=VALUE]...",
+            metavar="RECIPE|KEY=VALUE",
             help="Recipes, or runs for theirs, and values to change in all of them.",
         ),
     ],

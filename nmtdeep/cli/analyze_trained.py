@@ -59,7 +59,7 @@ def combination(
 
 def similarity(
     models: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Run directories or checkpoints.")
+        list[Path], typer.Argument(metavar="RUN", help="Run directories or checkpoints.")
     ],
     data: Annotated[Path, typer.Option(help="The data directory that they were trained on.")],
     split: Annotated[str, typer.Option(help="Which sentences of it.")] = "valid",
@@ -119,7 +119,7 @@ def lengths(
     systems: Annotated[
         list[Path],
         typer.Argument(
-            metavar="SYSTEM...",
+            metavar="SYSTEM",
             help="Translations of --source in a file each; or runs or checkpoints to make them.",
         ),
     ],

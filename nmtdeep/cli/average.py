@@ -15,7 +15,8 @@ def average_checkpoints(
     paths: Annotated[
         list[Path],
         typer.Argument(
-            help="A run directory with --last or --best, or the checkpoints themselves."
+            metavar="RUN|CHECKPOINT",
+            help="A run directory with --last or --best, or the checkpoints themselves.",
         ),
     ],
     last: Annotated[int | None, typer.Option(min=1, help="Average the N newest.")] = None,

@@ -37,7 +37,7 @@ def fairseq(
     ],
     dictionaries: Annotated[
         list[Path],
-        typer.Argument(metavar="DICT...", help="dict.LANG.txt: one for both, or source, target."),
+        typer.Argument(metavar="DICT", help="dict.LANG.txt: one for both, or source, target."),
     ],
     *,
     output: Annotated[Path, typer.Option("-o", "--output", "--out", help="Checkpoint to make.")],

@@ -41,7 +41,7 @@ USUAL = [Figure.NLL, Figure.VALID_NLL, Figure.VALID_BLEU]
 
 
 def plot(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run directories.")],
     over: Annotated[Over, typer.Option(help="What the picture goes over.")] = Over.UPDATES,
     figure: Annotated[
         list[Figure] | None,

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 
 
 def preprocess(
-    recipe: Annotated[str, typer.Argument(help="Recipe: a name (nmtdeep recipes list) or a file.")],
+    recipe: Annotated[
+        str, typer.Argument(metavar="RECIPE", help="A name (nmtdeep recipes list) or a file.")
+    ],
     overrides: Annotated[
-        list[str] | None, typer.Argument(help="Overrides of the recipe: key.path=value ...")
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Recipe values to change.")
     ] = None,
     *,
     train: Annotated[

@@ -23,7 +23,7 @@ app = typer.Typer(
 def list_(
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[WORD]...", help="Only names with each of these, such as sdt 48."),
+        typer.Argument(metavar="WORD", help="Only names with each of these, such as sdt 48."),
     ] = None,
 ) -> None:
     """Print the name and the description of every recipe; tab-separated when piped."""
@@ -44,7 +44,7 @@ def list_(
 def show(
     recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A recipe's name or file.")],
     overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Recipe values to change.")
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Recipe values to change.")
     ] = None,
     plain: Annotated[bool, typer.Option("--plain", help="Without the origins.")] = False,
 ) -> None:

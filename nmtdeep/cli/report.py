@@ -16,7 +16,7 @@ def report(
     runs: Annotated[
         list[Path],
         typer.Argument(
-            metavar="RUN...", help="Run directories; the others are compared with the first."
+            metavar="RUN", help="Run directories; the others are compared with the first."
         ),
     ],
     output: Annotated[Path, typer.Option("-o", "--output", help="The page.")] = Path("report.html"),

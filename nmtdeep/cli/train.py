@@ -27,9 +27,12 @@ SHORT_CUTS = {
 
 
 def train(
-    recipe: Annotated[str | None, typer.Argument(help="Recipe: a name or a file.")] = None,
+    recipe: Annotated[
+        str | None,
+        typer.Argument(metavar="RECIPE", help="A name (nmtdeep recipes list) or a file."),
+    ] = None,
     overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Recipe values to change.")
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Recipe values to change.")
     ] = None,
     data: Annotated[
         Path | None, typer.Option(help="Directory that `nmtdeep preprocess` wrote.")

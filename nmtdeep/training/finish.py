@@ -29,12 +29,16 @@ def finish(recipe: Recipe, *, data: Path, run: Path, device: str = "auto") -> No
     newest = list(checkpoint.saved(run).values())[-1]
     averaged = _averaged(recipe, run)
     if not _stands(report_file, newest, averaged):
-        report = _report(averaged, data, run, newest, device)
+        content = json.dumps(
+            integrity.sealed(_report(averaged, data, run, newest, device)), indent=1
+        )
         beside = report_file.with_name(f".{SCORES}.partial")
-        content = json.dumps(integrity.sealed(report), indent=1)
         beside.write_text(content + "\n", encoding="utf-8")
         beside.replace(report_file)
-    _show(StoredScores.model_validate(integrity.read_json(report_file, cure="delete it")))
+    report = StoredScores.model_validate(integrity.read_json(report_file, cure="delete it"))
+    _show(report)
+    if averaged and recipe.training.validation.best_by == "bleu":
+        _compare_with_best(report, run / checkpoint.BEST)
 
 
 class StoredScore(BaseModel):
@@ -127,3 +131,18 @@ def _show(report: StoredScores) -> None:
         for score in found:
             line = f"{split}: {score.metric} {score.value:.2f}  {score.signature}"
             print(printable(line))
+
+
+def _compare_with_best(report: StoredScores, best: Path) -> None:
+    """Say so if the mean is worse than one of its run, as after a training that was cut short."""
+    if not (best / checkpoint.STATE).is_file():
+        return
+    before = checkpoint.read_state(best).get("score")
+    now = next((one.value for one in report.scores.get("valid", []) if one.metric == "bleu"), None)
+    if before is not None and now is not None and now < before:
+        name = printable(str(best.parent))
+        print(
+            f"warning: the mean has {now:.2f} BLEU on valid, and {best.name} had {before:.2f}: the "
+            f"averaged checkpoints are far apart; translate with -m {name}/{best.name}, or average "
+            f"fewer: nmtdeep average-checkpoints {name} --last 2 --overwrite"
+        )
