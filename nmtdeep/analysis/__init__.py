@@ -1,1 +1,1 @@
-"""Analyses of a model before, or shortly after, its training starts."""
+"""What a model does before, while and after it is trained: tables, CSV, pictures."""

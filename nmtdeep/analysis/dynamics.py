@@ -10,7 +10,6 @@ import torch
 from nmtdeep import checkpoint
 from nmtdeep.analysis.gradients import Curves, Of, curves, trained_curves
 from nmtdeep.config.load import read_config
-from nmtdeep.config.stages import at_stage
 from nmtdeep.data.corpus import DataDirectory
 
 
@@ -42,7 +41,7 @@ def measured(
         checkpoint.check_entries(path, found)
         recipe = read_config(path / checkpoint.CONFIG)
         if not _is_grown(found[0], stages=bool(recipe.training.stages)):
-            first = at_stage(recipe, 0)
+            first = recipe.at_stage(0)
             yield curves(name, first, data, tokens=tokens, device=device, of=of)
     if most is not None and len(found) > most:
         found = [found[len(found) * place // most - 1] for place in range(1, most + 1)]

@@ -10,7 +10,6 @@ from typing import Any
 from nmtdeep.analysis.findings import Findings, signed, table
 from nmtdeep.analysis.panels import Curve, Curves, Picture
 from nmtdeep.config import Recipe
-from nmtdeep.config.stages import at_stage
 from nmtdeep.errors import UserError
 from nmtdeep.training.schedule import learning_rate
 from nmtdeep.training.stages import restarted
@@ -85,7 +84,7 @@ def rates(name: str, recipe: Recipe, updates_per_epoch: int | None = None) -> li
     step = max(1, spans[-1].last // POINTS)
     found = []
     for number, span in enumerate(spans):
-        model = at_stage(recipe, number).model
+        model = recipe.at_stage(number).model
         for update in _chosen(recipe, span, step):
             lr = learning_rate(
                 recipe.training.schedule,

@@ -134,7 +134,6 @@ def _dry_run(recipe: Any, data: Path, device: str, processes: int) -> None:
     import torch
 
     from nmtdeep.config.load import dump
-    from nmtdeep.config.stages import at_stage
     from nmtdeep.data.corpus import DataDirectory
     from nmtdeep.decoding.settings import resolve_device
     from nmtdeep.model.build import build
@@ -148,11 +147,11 @@ def _dry_run(recipe: Any, data: Path, device: str, processes: int) -> None:
     check_training_size(recipe, corpora, place, processes)
     with torch.device("meta"):
         model = build(
-            at_stage(recipe, 0).model,
+            recipe.at_stage(0).model,
             source_types=len(corpora.pipeline.source.vocabulary),
             target_types=len(corpora.pipeline.target.vocabulary),
         )
     dtype = resolve_precision(recipe.training.precision, place)
     typer.echo(dump(recipe))
-    first = at_stage(recipe, 0)
+    first = recipe.at_stage(0)
     typer.echo(opening(first, corpora, model, place, dtype, Progress(), whole=recipe))

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
 
-import nmtdeep
 from nmtdeep.errors import ConfigError
 
 _SUFFIXES = (".yaml", ".yml")
@@ -36,7 +35,7 @@ class RecipeFile:
 
 def recipes_root() -> Path:
     """The folder of the shipped recipes: in the installed package, or beside it in a checkout."""
-    package = Path(nmtdeep.__file__).parent
+    package = Path(__file__).resolve().parents[1]
     installed = package / "recipes"
     return installed if installed.is_dir() else package.parent / "recipes"
 

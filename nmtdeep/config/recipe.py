@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from nmtdeep.config.model import Model
 from nmtdeep.config.section import Beam, Count, CountOrZero, NotNegative, Section
-from nmtdeep.config.stages import check_stages
+from nmtdeep.config.stages import at_stage, check_stages
 from nmtdeep.config.text import NoBpe, Text
 from nmtdeep.config.training import Training
 
@@ -58,3 +58,10 @@ class Recipe(Section):
             raise ValueError("text.input: bpe is split already: set text.bpe: none")
         check_stages(self.model, self.training)
         return self
+
+    def at_stage(self, number: int) -> Recipe:
+        """What is trained in one stage, counted from 0; the recipe itself if it has none."""
+        if not self.training.stages:
+            return self
+        model, training = at_stage(self.model, self.training, number)
+        return self.model_copy(update={"model": model, "training": training})

@@ -3,39 +3,30 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nmtdeep.config import slots
 from nmtdeep.config.model import Model, Stack
 from nmtdeep.config.training import Linear, Stage, Training
 
-if TYPE_CHECKING:
-    from nmtdeep.config.recipe import Recipe
-
 SIDES = ("encoder", "decoder")
 BATCHES = ("tokens_per_update", "group_tokens", "max_tokens")
 
 
-def at_stage(recipe: Recipe, number: int) -> Recipe:
-    """The recipe of one stage, counted from 0: its depths and batches, and no stages."""
-    stages = recipe.training.stages
-    if not stages:
-        return recipe
-    stage = stages[number]
-    model = recipe.model
+def at_stage(model: Model, training: Training, number: int) -> tuple[Model, Training]:
+    """Both sections in one stage, counted from 0: its depths and batches, and no stages."""
+    stage = training.stages[number]
     for side in SIDES:
         depth = getattr(stage, side)
         if depth:
             model = model.model_copy(update={side: with_depth(getattr(model, side), depth)})
     batches = {key: value for key in BATCHES if (value := getattr(stage, key))}
-    training = recipe.training.model_copy(
-        update={
-            "stages": (),
-            "batches": recipe.training.batches.model_copy(update=batches),
-            "frozen": stage.frozen or recipe.training.frozen,
-        }
-    )
-    return recipe.model_copy(update={"model": model, "training": training})
+    update = {
+        "stages": (),
+        "batches": training.batches.model_copy(update=batches),
+        "frozen": stage.frozen or training.frozen,
+    }
+    return model, training.model_copy(update=update)
 
 
 def with_depth(stack: Stack, depth: int) -> Stack:

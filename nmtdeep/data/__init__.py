@@ -1,1 +1,1 @@
-"""Floor 1: the corpus on disk and its division into updates."""
+"""The corpus on disk and its division into updates."""

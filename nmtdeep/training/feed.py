@@ -12,7 +12,6 @@ import torch
 
 from nmtdeep.config import Recipe
 from nmtdeep.config.compare import differences
-from nmtdeep.config.stages import at_stage
 from nmtdeep.data import batching, bpe_dropout
 from nmtdeep.data.ahead import ahead
 from nmtdeep.data.batching import Indices, Share
@@ -150,7 +149,7 @@ def check_batches(recipe: Recipe, data: DataDirectory, processes: int) -> None:
     """
     longest = data.longest("train")
     for number in range(len(recipe.training.stages) or 1):
-        batches = at_stage(recipe, number).training.batches
+        batches = recipe.at_stage(number).training.batches
         batching.check_budget(longest, max_tokens=batches.max_tokens)
         at_once = min(batches.max_tokens, batches.group_tokens, batches.tokens_per_update)
         if -(-batches.tokens_per_update // at_once) < processes:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nmtdeep.config import Recipe
-from nmtdeep.config.stages import at_stage
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.data.index import INDEX_FILE
 from nmtdeep.errors import UserError
@@ -80,11 +79,11 @@ def help_train(crew: Crew, task: Task) -> None:
     progress = Progress.of(newest) if newest else Progress()
     recipe = task.recipe
     with own_threads(task.threads, task.processes):
-        trainee = Trainee(at_stage(recipe, progress.stage), corpora, place, newest, crew)
+        trainee = Trainee(recipe.at_stage(progress.stage), corpora, place, newest, crew)
         while True:
             if stages.is_over(recipe, progress):
                 progress = stages.begin_next(recipe, progress)
-                trainee = trainee.deeper(at_stage(recipe, progress.stage), corpora)
+                trainee = trainee.deeper(recipe.at_stage(progress.stage), corpora)
             rehearse(trainee, progress.place)
             for coming in upcoming(trainee.recipe, corpora, task.out, progress, place, crew):
                 result = trainee.train(coming.share, progress)

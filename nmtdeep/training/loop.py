@@ -13,7 +13,6 @@ from pathlib import Path
 import torch
 
 from nmtdeep.config import Recipe
-from nmtdeep.config.stages import at_stage
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import UserError
 from nmtdeep.model.transformer import Transformer
@@ -134,7 +133,7 @@ def _lead(
                 display.say(f"already at update {progress.update} of {total}: nothing to do{why}")
                 return Outcome(progress, reason)
             crew.tell(Start.of(newest, task.data).to_json())
-            trainee = Trainee(at_stage(recipe, progress.stage), corpora, place, newest, crew)
+            trainee = Trainee(recipe.at_stage(progress.stage), corpora, place, newest, crew)
             display.say(
                 opening(
                     trainee.recipe,
@@ -168,7 +167,7 @@ def _stage_by_stage(
     while True:
         if stages.is_over(run.recipe, progress):
             progress = stages.begin_next(run.recipe, progress)
-            trainee = trainee.deeper(at_stage(run.recipe, progress.stage), data)
+            trainee = trainee.deeper(run.recipe.at_stage(progress.stage), data)
             display.say(stages.announcement(run.recipe, progress))
         outcome = _train(data, run, trainee, progress, display, asked, crew)
         if outcome.reason:

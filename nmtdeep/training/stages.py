@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nmtdeep.config import Recipe
-from nmtdeep.config.stages import at_stage
 from nmtdeep.config.training import Linear
 from nmtdeep.data.windows import Place
 from nmtdeep.training.state import Progress
@@ -36,7 +35,7 @@ def begin_next(recipe: Recipe, progress: Progress) -> Progress:
     Where updates are made of other sentences from now on, a fresh epoch begins. Patience begins
     anew, for a model that has just grown is worse for a while.
     """
-    before, after = (at_stage(recipe, progress.stage + more) for more in (0, 1))
+    before, after = (recipe.at_stage(progress.stage + more) for more in (0, 1))
     old, new = before.training.batches, after.training.batches
     same = (old.tokens_per_update, old.group_tokens) == (new.tokens_per_update, new.group_tokens)
     if not same and progress.next_in_epoch:
@@ -69,7 +68,7 @@ def restarted(recipe: Recipe, progress: Progress) -> Progress:
 def announcement(recipe: Recipe, progress: Progress) -> str:
     """What a training says when a stage begins."""
     stages = recipe.training.stages
-    model = at_stage(recipe, progress.stage).model
+    model = recipe.at_stage(progress.stage).model
     restart = ", learning rate restarted" if recipe.training.growth.restart_lr else ""
     return (
         f"stage {progress.stage + 1} of {len(stages)} | update {progress.update} | "

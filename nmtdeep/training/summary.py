@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 
 from nmtdeep.config import Recipe
-from nmtdeep.config.stages import at_stage
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.display import describe, short
@@ -89,7 +88,7 @@ def opening(
 
 def _stages(recipe: Recipe) -> list[tuple[str, str]]:
     """Depths from stage to stage."""
-    models = [at_stage(recipe, number).model for number in range(len(recipe.training.stages))]
+    models = [recipe.at_stage(number).model for number in range(len(recipe.training.stages))]
     depths = [f"{model.encoder.depth}+{model.decoder.depth}" for model in models]
     return [("stages", ", ".join(depths) + " layers")] if depths else []
 

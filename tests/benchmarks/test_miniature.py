@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 import torch
 
-from nmtdeep.config.stages import at_stage
 from nmtdeep.model.build import build
 
 ROOT = Path(__file__).parents[2]
@@ -115,7 +114,7 @@ def test_the_recipe_of_a_growth_loads_and_each_stage_builds(load: Load, method: 
     assert [stage.updates for stage in recipe.training.stages] == [10, 10, 10, None]
     for number, depth in enumerate((6, 12, 18, 24)):
         with torch.device("meta"):
-            model = build(at_stage(recipe, number).model, source_types=50, target_types=50)
+            model = build(recipe.at_stage(number).model, source_types=50, target_types=50)
         assert (len(model.encoder.layers), len(model.decoder.layers)) == (depth, 2)
     scratch = growth.method_recipe(options, "scratch", seed=1)
     assert scratch.model == recipe.model

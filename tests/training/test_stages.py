@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from nmtdeep.config import Recipe
-from nmtdeep.config.stages import at_stage
 from nmtdeep.training.schedule import learning_rate
 from nmtdeep.training.stages import are_done, begin_next, is_over
 from nmtdeep.training.state import Progress
@@ -34,7 +33,7 @@ def recipe(stages: list[dict[str, Any]] = STAGES, **training: Any) -> Recipe:
 
 
 def test_each_stage_is_a_recipe_without_stages() -> None:
-    found = [at_stage(recipe(), number) for number in range(3)]
+    found = [recipe().at_stage(number) for number in range(3)]
     assert [one.model.encoder.depth for one in found] == [6, 12, 18]
     assert [one.model.encoder.combination.blocks for one in found] == [
         (0, 6),
@@ -47,7 +46,7 @@ def test_each_stage_is_a_recipe_without_stages() -> None:
     assert {one.training.stages for one in found} == {()}
     for one in found:  # each is a recipe that a file could hold
         assert Recipe.model_validate(one.model_dump()) == one
-    assert at_stage(Recipe(), 0) == Recipe()
+    assert Recipe().at_stage(0) == Recipe()
 
 
 def test_a_stage_ends_after_its_epochs_or_updates() -> None:
