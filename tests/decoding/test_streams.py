@@ -54,6 +54,30 @@ def test_a_file_comes_in_chunks_of_one_size(tmp_path: Path) -> None:
     assert list(chunks(str(tmp_path / "in.gz"))) == [["a", "b"]]
 
 
+class Echo:
+    """A translator as far as `translate` asks for one."""
+
+    def skip(self, lines: int) -> None:
+        pass
+
+    def translate_chunk(self, lines: list[str]) -> list[Translation]:
+        return [Translation(line, (), (Candidate(line, line, (), 0.0, 0.0),)) for line in lines]
+
+
+@pytest.mark.usefixtures("small")
+def test_free_memory_is_given_back_every_so_many_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[str] = []
+    places: list[int] = []
+    monkeypatch.setattr(streams, "GIVE_BACK", 6)
+    monkeypatch.setattr(streams.memory, "give_back", lambda: places.append(len(written)))
+    path = str(write(tmp_path / "in", [str(number) for number in range(14)]))
+    count = translate(Echo(), path, written.append, form="text", output_form="raw")
+    assert (count, len(written)) == (14, 5)
+    assert places == [2, 4]  # after 6 and 12 lines, in chunks of 3
+
+
 def test_a_line_ends_at_a_line_feed_only(tmp_path: Path) -> None:
     assert list(chunks(str(write(tmp_path / "in", NASTY)))) == [NASTY]
 
