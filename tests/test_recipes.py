@@ -238,7 +238,7 @@ def test_names_sort_as_people_count() -> None:
 def test_an_installed_package_finds_its_own_recipes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(names.nmtdeep, "__file__", str(tmp_path / "nmtdeep" / "__init__.py"))
+    monkeypatch.setattr(names, "__file__", str(tmp_path / "nmtdeep" / "config" / "names.py"))
     assert names.recipes_root() == tmp_path / "recipes"
     (tmp_path / "nmtdeep" / "recipes").mkdir(parents=True)
     assert names.recipes_root() == tmp_path / "nmtdeep" / "recipes"
