@@ -32,9 +32,11 @@ NEUTRAL: dict[str, tuple[object, ...]] = {
     "scale_fc": (False, None),
     "scale_resids": (False, None),
 }
-# Buffers that hold nothing learnt: versions, and sinusoids that are computed.
+# What holds nothing learnt: versions, sinusoids that are computed, and the places into which
+# fairseq 0.12 copies an encoder layer's weights when it loads them.
 BUFFERS = re.compile(
     r"(encoder|decoder)\.(version|embed_positions\.(_float_tensor|weights)|history\.weight_mask)"
+    r"|encoder\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)"
 )
 # fairseq's names of a layer's norms, by version, in the order of its sublayers.
 NORMS = {

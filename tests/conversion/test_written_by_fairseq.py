@@ -1,0 +1,36 @@
+"""Checkpoints that fairseq itself trained and wrote give the log-probabilities that it printed."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from nmtdeep.conversion.fairseq import TextChoices, convert
+from nmtdeep.decoding.forced import log_probabilities
+from nmtdeep.decoding.translator import Translator
+
+FILES = Path(__file__).parent / "written_by_fairseq"
+# What fairseq-generate prints is divided by: later versions print logarithms of base 2.
+UNITS = {"0.6.2": 1.0, "0.9.0": 1.0, "0.12.2": math.log(2)}
+
+
+@pytest.mark.parametrize("version", UNITS)
+def test_log_probabilities_are_fairseqs(version: str, tmp_path: Path) -> None:
+    files = FILES / version
+    dictionaries = [files / "dict.en.txt", files / "dict.de.txt"]
+    out = tmp_path / "converted"
+    recipe, _ = convert(files / "checkpoint.pt", dictionaries, out, TextChoices())
+    assert (recipe.text.source, recipe.text.target) == ("en", "de")
+    rows = [line.split("\t") for line in (files / "expected.tsv").read_text().splitlines()]
+    sources, targets, printed = zip(*rows, strict=True)
+    translator = Translator.load([out], device="cpu", precision="fp32")
+    scores = list(log_probabilities(translator, sources, targets))
+    assert len(scores) == 20
+    for score, expected in zip(scores, printed, strict=True):
+        found = [one / UNITS[version] for one in score.tokens]
+        # Four digits are printed.
+        assert found == pytest.approx([float(one) for one in expected.split()], abs=6e-5)
+    # They have learnt, so that no weight could be left out unseen.
+    assert sum(score.log_prob for score in scores) / sum(len(s.tokens) for s in scores) > -1.2
