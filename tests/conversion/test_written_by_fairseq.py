@@ -13,7 +13,7 @@ from nmtdeep.decoding.translator import Translator
 
 FILES = Path(__file__).parent / "written_by_fairseq"
 # What fairseq-generate prints is divided by: later versions print logarithms of base 2.
-UNITS = {"0.6.2": 1.0, "0.9.0": 1.0, "0.12.2": math.log(2)}
+UNITS = {"0.6.2": 1.0, "dlcl-pre": 1.0, "dlcl-post": 1.0, "0.9.0": 1.0, "0.12.2": math.log(2)}
 
 
 @pytest.mark.parametrize("version", UNITS)
@@ -23,6 +23,10 @@ def test_log_probabilities_are_fairseqs(version: str, tmp_path: Path) -> None:
     out = tmp_path / "converted"
     recipe, _ = convert(files / "checkpoint.pt", dictionaries, out, TextChoices())
     assert (recipe.text.source, recipe.text.target) == ("en", "de")
+    combination = "dlcl" if version.startswith("dlcl") else "residual"
+    assert {recipe.model.encoder.combination.type, recipe.model.decoder.combination.type} == {
+        combination
+    }
     rows = [line.split("\t") for line in (files / "expected.tsv").read_text().splitlines()]
     sources, targets, printed = zip(*rows, strict=True)
     translator = Translator.load([out], device="cpu", precision="fp32")
