@@ -79,7 +79,7 @@ class Segment:
                 side if bpe is None else bpe.split(side)
                 for side, bpe in zip(words, self.bpe, strict=True)
             )
-            reason = wordy(len(words[0]), len(words[1]), self.clean) or fault(
+            reason = fault_of_words(len(words[0]), len(words[1]), self.clean) or fault(
                 len(source), len(target), self.clean
             )
             if reason:
@@ -92,8 +92,8 @@ class Segment:
         return result
 
 
-def wordy(source: int, target: int, clean: Clean) -> str | None:
-    """Which side has too many words to be trained on; None if neither has."""
+def fault_of_words(source: int, target: int, clean: Clean) -> str | None:
+    """Why a pair of these lengths in words is not to be trained on; None if it is."""
     for side, length in (("source", source), ("target", target)):
         if clean.max_words is not None and length > clean.max_words:
             return f"{side} longer than {clean.max_words} words"
