@@ -29,11 +29,13 @@ class Grown(NamedTuple):
         checkpoint: the deeper model's.
         source: checkpoint that it was grown from.
         layers: where each layer of each stack comes from.
+        more: options of `train` that raise the limits which the source's training has reached.
     """
 
     checkpoint: Path
     source: Path
     layers: dict[str, LayerMap]
+    more: str
 
 
 def grow(
@@ -94,7 +96,18 @@ def grow(
             pipeline=old.pipeline,
         )
         checkpoint.point(run.path, checkpoint.LAST, path)
-    return Grown(path, old.path, maps)
+    return Grown(path, old.path, maps, _more(recipe, progress))
+
+
+def _more(recipe: Recipe, progress: Progress) -> str:
+    """Options of `train` without which the grown run would end before its first update."""
+    limits = recipe.training
+    options = []
+    if progress.update >= limits.max_updates:
+        options.append(f"--max-updates {2 * limits.max_updates}")
+    if limits.max_epochs is not None and progress.epoch >= limits.max_epochs:
+        options.append(f"--max-epochs {2 * limits.max_epochs}")
+    return " ".join(options)
 
 
 def _deeper(

@@ -88,9 +88,10 @@ def rates(name: str, recipe: Recipe, updates_per_epoch: int | None = None) -> li
         for update in _chosen(recipe, span, step):
             lr = learning_rate(
                 recipe.training.schedule,
-                update - span.offset,
+                update,
                 width=recipe.model.width,
                 max_updates=recipe.training.max_updates,
+                offset=span.offset,
             )
             found.append(
                 Rate(name, number + 1, model.encoder.depth, model.decoder.depth, update, lr)

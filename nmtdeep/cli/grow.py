@@ -49,7 +49,7 @@ def grow(
 ) -> None:
     """Make a trained model deeper; the new run can be trained on and translates at once.
 
-    Train it on with its own recipe: nmtdeep train OUT/config.yaml --data DIR --out OUT
+    Train it on with its own recipe: nmtdeep train --data DIR --out OUT
     """
     from nmtdeep.growing import grow as grow_run
 
@@ -67,7 +67,13 @@ def grow(
     typer.echo(f"{grown.checkpoint}: grown from {grown.source}")
     for side, sources in grown.layers.items():
         typer.echo(f"{side}: {_shown(sources)}")
-    typer.echo(f"train on with: nmtdeep train {out}/config.yaml --data DIR --out {out}")
+    command = f"nmtdeep train --data DIR --out {out}"
+    if grown.more:
+        typer.echo(
+            "the training that it comes from had reached its end: raise the limit to train on, for "
+            f"example {grown.more}"
+        )
+    typer.echo(f"train on with: {command} {grown.more}".rstrip())
 
 
 def _shown(sources: Sequence[int | None]) -> str:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from nmtdeep.cli.choices import Verbose
 from nmtdeep.errors import UserError
+
+if TYPE_CHECKING:
+    from nmtdeep.config import Recipe
 
 SHORT_CUTS = {
     "max_tokens": "training.batches.max_tokens",
@@ -73,6 +76,13 @@ def train(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Start anew: delete what a training left in --out.")
     ] = False,
+    final_scores: Annotated[
+        bool | None,
+        typer.Option(
+            help="Translate and score the validation and test sets after the last update.",
+            show_default="test sets only if the model has learned something",
+        ),
+    ] = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
     verbose: Verbose = False,
 ) -> None:
@@ -82,76 +92,80 @@ def train(
     training.
     """
     flags = dict(locals())
-    from nmtdeep.config.load import load_recipe
-
-    name, changes = _recipe_and_overrides(config, recipe, overrides or [])
+    name, changes = _recipe_and_overrides(config, recipe, overrides or [], out)
     precision = "bf16" if bf16 else "fp16" if fp16 else precision
     flags["precision"] = precision
     changes += [
         f"{key}={flags[flag]}" for flag, key in SHORT_CUTS.items() if flags[flag] is not None
     ]
-    resolved = load_recipe(name, changes)
     if data is None:
         raise UserError("--data is missing: give the directory that `nmtdeep preprocess` wrote")
-    if dry_run:
-        _dry_run(resolved, data, "cpu" if cpu else device, processes)
-        return
-    if out is None:
+    resolved = _of_languages(data, name, changes)
+    if out is None and not dry_run:
         raise UserError("--out is missing: give a directory for the run")
-    chosen = "cpu" if cpu else device
+    how: dict[str, Any] = {
+        "data": data,
+        "out": out,
+        "device": "cpu" if cpu else device,
+        "threads": threads,
+        "processes": processes,
+        "overwrite": overwrite,
+    }
+    if dry_run:
+        _dry_run(resolved, how)
+        return
     from nmtdeep.training.finish import finish
     from nmtdeep.training.loop import train as run_training
 
-    outcome = run_training(
-        resolved,
-        data=data,
-        out=out,
-        device=chosen,
-        threads=threads,
-        processes=processes,
-        quiet=quiet,
-        overwrite=overwrite,
-    )
+    outcome = run_training(resolved, **how, quiet=quiet)
     if outcome.signal:
         raise typer.Exit(128 + outcome.signal)
     if not outcome.reason:  # a process that torchrun started to help
         return
-    finish(resolved, data=data, run=out, device=chosen)
+    finish(resolved, data=data, run=how["out"], device=how["device"], final_scores=final_scores)
 
 
 def _recipe_and_overrides(
-    config: str | None, recipe: str | None, overrides: list[str]
+    config: str | None, recipe: str | None, overrides: list[str], out: Path | None
 ) -> tuple[str, list[str]]:
-    """With --config, the positional argument is an override too."""
-    if config is None:
-        if recipe is None:
-            raise UserError("a recipe is missing: see `nmtdeep recipes list`, or give a file")
-        return recipe, overrides
-    return config, [*([recipe] if recipe is not None else []), *overrides]
+    """The recipe's name or file, and the overrides among the positional arguments.
+
+    With --config, all of them are overrides; so they are where the run in `out` has a recipe of its
+    own and the first one is KEY=VALUE, or there is none.
+    """
+    words = [*([recipe] if recipe is not None else []), *overrides]
+    if config is not None:
+        return config, words
+    if words and ("=" not in words[0] or Path(words[0]).exists()):
+        return words[0], words[1:]
+    if out is not None and (out / "config.yaml").is_file():
+        return str(out / "config.yaml"), words
+    raise UserError(
+        "a recipe is missing: give a name (`nmtdeep recipes list`) or a file; only a run that has "
+        "begun goes on without one"
+    )
 
 
-def _dry_run(recipe: Any, data: Path, device: str, processes: int) -> None:
-    import torch
-
-    from nmtdeep.config.load import dump
+def _of_languages(data: Path, name: str, changes: list[str]) -> Recipe:
+    """The recipe, where it names no languages with those of the data directory."""
+    from nmtdeep.config.load import load_recipe, resolve
     from nmtdeep.data.corpus import DataDirectory
-    from nmtdeep.decoding.settings import resolve_device
-    from nmtdeep.model.build import build
-    from nmtdeep.training.size import check_training_size
-    from nmtdeep.training.state import Progress
-    from nmtdeep.training.summary import opening
-    from nmtdeep.training.update import resolve_precision
 
-    corpora = DataDirectory.open(data)
-    place = resolve_device(device)
-    check_training_size(recipe, corpora, place, processes)
-    with torch.device("meta"):
-        model = build(
-            recipe.at_stage(0).model,
-            source_types=len(corpora.pipeline.source.vocabulary),
-            target_types=len(corpora.pipeline.target.vocabulary),
-        )
-    dtype = resolve_precision(recipe.training.precision, place)
+    found = resolve(name, changes)
+    languages = zip(("source", "target"), DataDirectory.open(data).languages, strict=True)
+    missing = [
+        f"text.{side}={language}"
+        for side, language in languages
+        if found.origin(("text", side)) == "default"
+    ]
+    return load_recipe(name, [*changes, *missing]) if missing else found.recipe
+
+
+def _dry_run(recipe: Recipe, how: dict[str, Any]) -> None:
+    from nmtdeep.config.load import dump
+    from nmtdeep.training.dry_run import dry_run
+
+    said = list(dry_run(recipe, **how))
     typer.echo(dump(recipe))
-    first = recipe.at_stage(0)
-    typer.echo(opening(first, corpora, model, place, dtype, Progress(), whole=recipe))
+    for one in said:
+        typer.echo(one)

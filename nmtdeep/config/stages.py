@@ -7,7 +7,7 @@ from typing import Any
 
 from nmtdeep.config import slots
 from nmtdeep.config.model import Model, Stack
-from nmtdeep.config.training import Linear, Stage, Training
+from nmtdeep.config.training import Stage, Training
 
 SIDES = ("encoder", "decoder")
 BATCHES = ("tokens_per_update", "group_tokens", "max_tokens")
@@ -69,13 +69,3 @@ def check_stages(model: Model, training: Training) -> None:
                 f"training.growth.strategy: stack_all repeats the whole stack, which {side} depths "
                 f"{depths} do not: let each be a multiple of the one before"
             )
-    if stages:
-        _check_schedule(training)
-
-
-def _check_schedule(training: Training) -> None:
-    if training.growth.restart_lr and isinstance(training.schedule, Linear):
-        raise ValueError(
-            "training.schedule: linear ends at max_updates and cannot go back to its peak: set "
-            "training.growth.restart_lr: false, or another schedule"
-        )

@@ -111,9 +111,7 @@ def model_card(loaded: Loaded, *, reasons: Sequence[str]) -> str:
         reasons: why it is no MarianMT; empty where it is one.
     """
     recipe, text = loaded.recipe, loaded.recipe.text
-    scores = stored_scores(loaded.path.parent)
-    if scores is not None and scores.checkpoint != loaded.path.name:
-        scores = None
+    scores = stored_scores(loaded.path.parent, loaded.path)
     header = _header(loaded, scores, library="nmtdeep" if reasons else "transformers")
     return CARD.format(
         header=yaml.safe_dump(header, sort_keys=False, allow_unicode=True),

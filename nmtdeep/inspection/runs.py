@@ -252,6 +252,8 @@ def _score_rows(found: Findings, path: Path) -> None:
             for one in scores
         ]
         rows[:1] = [f"{rows[0]}  ({report['checkpoint']})"] if rows else []
+        if report["weights"] != integrity.digest(checkpoint.locate(path) / checkpoint.MODEL):
+            rows = ["none of these weights: run the training command again to measure them"]
     except (KeyError, TypeError, ValueError, AttributeError):
         found.damages.append(f"{path / SCORES}: not the scores of a run: delete it")
         return

@@ -26,7 +26,7 @@ class History:
         points: figures of its training; empty where it has no records.
         devices: what it was trained on, each once, in order.
         parameters: None where it has no checkpoint yet.
-        scores: None where no training has ended with some.
+        scores: of the checkpoint that the run means; None if it was not scored.
         lacks: what could not be read, and why.
     """
 
@@ -62,14 +62,13 @@ def read(name: str, path: Path) -> History:
         points = read_points(name, path)
     except CheckpointError:
         lacks.append(f"{name}: no records of a training (train.jsonl): no curves, no cost")
-    count = None
+    count = scores = None
     try:
-        count = parameters(checkpoint.locate(path) / checkpoint.MODEL)
+        model = checkpoint.locate(path)
+        count, scores = parameters(model / checkpoint.MODEL), stored_scores(path, model)
     except UserError as error:
         lacks.append(f"{name}: no model to look at: {error}")
-    return History(
-        name, path, recipe, points, _devices(path / LOG), count, stored_scores(path), lacks
-    )
+    return History(name, path, recipe, points, _devices(path / LOG), count, scores, lacks)
 
 
 def _devices(log: Path) -> list[str]:

@@ -14,7 +14,7 @@ _RAW_END = re.compile(r"\w[.?!]\s*$")
 
 
 def doubts(texts: Texts, metrics: Sequence[str], *, prepared: bool) -> Iterator[str]:
-    """One warning per doubt: tokens given to a metric of raw text, raw text to one of tokens, case.
+    """One warning per doubt: tokens for a metric of raw text, or the reverse; subwords; case.
 
     Most lines ending in ` .` look tokenised; most lines ending in a word and `.` look raw.
     `prepared` says that the lines are tokenised before the metrics that want tokens.
@@ -31,6 +31,15 @@ def doubts(texts: Texts, metrics: Sequence[str], *, prepared: bool) -> Iterator[
             f"the reference looks raw, but {', '.join(token_metrics)} count the tokens they are "
             "given; add --tokenise LANG"
         )
+    for name, lines in (
+        ("hypotheses", texts.hypotheses.lines),
+        ("reference", texts.references[0].lines),
+    ):
+        if mark := subword_mark(lines):
+            yield (
+                f"there are subwords ({mark}) in the {name}, so that every score counts pieces of "
+                "words; join them first, for comparable scores"
+            )
     cased = [name for name in metrics if METRICS[name].cased]
     if cased and _lower(texts.hypotheses.lines) and not _lower(texts.references[0].lines):
         yield (
@@ -43,6 +52,14 @@ def doubts(texts: Texts, metrics: Sequence[str], *, prepared: bool) -> Iterator[
             f"line {number} has {words:,} words, and ter takes minutes for lines of hundreds; "
             "leave it out: --metric bleu --metric chrf"
         )
+
+
+def subword_mark(lines: Sequence[str]) -> str:
+    """The mark of subwords in a tenth of the lines or more: `@@` of BPE, or SentencePiece's `▁`."""
+    for mark, pattern in (("@@", r"@@( |$)"), ("▁", r"(^| )▁\S")):
+        if 10 * sum(1 for line in lines if re.search(pattern, line)) >= len(lines):
+            return mark
+    return ""
 
 
 def _lower(lines: Sequence[str]) -> bool:

@@ -1,8 +1,9 @@
-"""After the last update: average checkpoints, translate and score validation and test sets."""
+"""After the last update: choose the checkpoint that the run means, translate and score with it."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
@@ -10,39 +11,23 @@ from pydantic import BaseModel, ValidationError
 from nmtdeep import averaging, checkpoint, integrity
 from nmtdeep.config import Recipe
 from nmtdeep.data.corpus import DataDirectory
+from nmtdeep.decoding.settings import resolve_device
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.errors import DataError, printable
 from nmtdeep.scoring import Score, score_texts
-from nmtdeep.training.run_directory import SCORES
+from nmtdeep.training.run_directory import LOG, SCORES
+from nmtdeep.training.state import Progress
+from nmtdeep.training.update import resolve_precision
+from nmtdeep.training.validation import Validator
 
 METRICS = ("bleu", "chrf", "ter")
-
-
-def finish(recipe: Recipe, *, data: Path, run: Path, device: str = "auto") -> None:
-    """Average as the recipe says, translate every held-out set, print and write the scores.
-
-    The checkpoint that is scored is the one that the run directory means: the average where the
-    recipe asks for one, else the best. `scores.json` holds the scores with their signatures; if it
-    is newer than the last checkpoint there is nothing to do but to print it.
-    """
-    report_file = run / SCORES
-    newest = list(checkpoint.saved(run).values())[-1]
-    averaged = _averaged(recipe, run)
-    if not _stands(report_file, newest, averaged):
-        content = json.dumps(
-            integrity.sealed(_report(averaged, data, run, newest, device)), indent=1
-        )
-        beside = report_file.with_name(f".{SCORES}.partial")
-        beside.write_text(content + "\n", encoding="utf-8")
-        beside.replace(report_file)
-    report = StoredScores.model_validate(integrity.read_json(report_file, cure="delete it"))
-    _show(report)
-    if averaged and recipe.training.validation.best_by == "bleu":
-        _compare_with_best(report, run / checkpoint.BEST)
+# A model below both has learned next to nothing; its translations run to the length limit.
+LEAST = {"bleu": 1.0, "chrf": 15.0}
+Say = Callable[[str], None]
 
 
 class StoredScore(BaseModel):
-    """One of them."""
+    """One score of one set."""
 
     metric: str
     value: float
@@ -50,64 +35,190 @@ class StoredScore(BaseModel):
 
 
 class StoredScores(BaseModel):
-    """What `scores.json` holds."""
+    """The contents of `scores.json`.
+
+    Attributes:
+        checkpoint: name of the checkpoint that was scored.
+        weights: SHA-256 of its `model.safetensors`.
+        trained_to: name of the newest checkpoint at that time.
+        average_last: how many checkpoints the recipe asked to average.
+        averaged: names of the checkpoints that the scored one is the mean of; often none.
+        scores: by set.
+    """
 
     checkpoint: str
+    weights: str
     trained_to: str
+    average_last: int
     averaged: list[str]
     scores: dict[str, list[StoredScore]]
 
 
-def stored_scores(run: Path) -> StoredScores | None:
-    """What `scores.json` of a run holds; None where it is missing, broken or changed."""
+def finish(
+    recipe: Recipe,
+    *,
+    data: Path,
+    run: Path,
+    device: str = "auto",
+    final_scores: bool | None = None,
+) -> None:
+    """Choose between the mean of the last checkpoints and the best one; score the chosen one.
+
+    Where the recipe asks for an average, it is measured on the validation set and removed if the
+    best checkpoint is better by `best_by`, so that the run directory means the better of the two.
+    An average that the user made stays. What is said goes to stdout and to `train.log`.
+
+    Args:
+        final_scores: translate and score every held-out set into `scores.json`. None: the test
+            sets only if the validation set shows that the model has learned something.
+    """
+    with (run / LOG).open("a", encoding="utf-8") as log:
+
+        def say(text: str) -> None:
+            print(printable(text))
+            log.write(f"{printable(text)}\n")
+
+        newest = list(checkpoint.saved(run).values())[-1]
+        corpora = DataDirectory.open(data)
+        stored = stored_scores(run, checkpoint.locate(run))
+        wanted = recipe.training.checkpoints.average_last
+        if stored and (stored.trained_to, stored.average_last) == (newest.name, wanted):
+            missing = set(corpora.splits) - {"train", *stored.scores}
+            if not (missing and final_scores):
+                _show(stored, say)
+                return
+        _choose(recipe, corpora, run, newest, device, say)
+        if final_scores is False:
+            return
+        found = _scored(recipe, corpora, run, newest, device, force=bool(final_scores), say=say)
+        content = json.dumps(integrity.sealed(found.model_dump()), indent=1)
+        beside = run / f".{SCORES}.partial"
+        beside.write_text(content + "\n", encoding="utf-8")
+        beside.replace(run / SCORES)
+        _show(found, say)
+
+
+def stored_scores(run: Path, model: Path) -> StoredScores | None:
+    """The scores in a run's `scores.json` if they belong to the weights of checkpoint `model`.
+
+    None where the file is missing, broken or changed, or has the scores of other weights.
+    """
+    found = _read_scores(run)
+    return found if found and _are_of(found, model) else None
+
+
+def _read_scores(run: Path) -> StoredScores | None:
     try:
-        stored = integrity.read_json(run / SCORES, cure="delete it")
-        return StoredScores.model_validate(stored)
+        return StoredScores.model_validate(integrity.read_json(run / SCORES, cure="delete it"))
     except (DataError, ValidationError):
         return None
 
 
-def _averaged(recipe: Recipe, run: Path) -> list[Path]:
+def _are_of(scores: StoredScores, model: Path) -> bool:
+    file = model / checkpoint.MODEL
+    return file.is_file() and scores.weights == integrity.digest(file)
+
+
+def _choose(
+    recipe: Recipe, data: DataDirectory, run: Path, newest: Path, device: str, say: Say
+) -> None:
+    """Leave `checkpoint_average` in the run if it is better than `checkpoint_best`."""
+    average, best = run / checkpoint.AVERAGE, run / checkpoint.BEST
+    inputs = _to_average(recipe, run)
+    if not inputs or _is_users(run, average, newest, inputs):
+        return
+    averaging.average(inputs, average)
+    mean = f"the mean of {', '.join(path.name for path in inputs)}"
+    before = checkpoint.read_state(best)["score"] if (best / checkpoint.STATE).is_file() else None
+    if before is None:
+        say(f"the run translates with {average.name}, {mean}")
+        return
+    stage = recipe.at_stage(Progress.of(newest).stage)
+    place = resolve_device(device)
+    dtype = resolve_precision(stage.training.precision, place)
+    validate = Validator(data, stage, dtype=dtype)
+    after = validate(checkpoint.load(average).model.to(place)).score(
+        stage.training.validation.best_by
+    )
+    if after >= before:
+        say(
+            f"the run translates with {average.name}, {mean}: {_shown(after, stage)} on valid; "
+            f"{best.name} has {_shown(before, stage)}"
+        )
+        return
+    checkpoint.discard(average)
+    say(
+        f"the run translates with {best.name}, which is {best.resolve().name}: "
+        f"{_shown(before, stage)} on valid; {mean} has "
+        f"{_shown(after, stage)} and was removed"
+    )
+
+
+def _to_average(recipe: Recipe, run: Path) -> list[Path]:
     """The checkpoints that the recipe wants averaged, as far as the last stage has so many."""
     stages = [checkpoint.read_state(path).get("stage") for path in checkpoint.saved(run).values()]
     wanted = min(recipe.training.checkpoints.average_last, stages.count(stages[-1]))
     return averaging.newest(run, wanted) if wanted else []
 
 
-def _stands(report_file: Path, newest: Path, averaged: list[Path]) -> bool:
-    """Whether the scores on disk are as written, of the newest checkpoint and this average."""
-    try:
-        stored = integrity.read_json(report_file, cure="delete it")
-        report = StoredScores.model_validate(stored)
-    except (DataError, ValidationError):
+def _is_users(run: Path, average: Path, newest: Path, inputs: list[Path]) -> bool:
+    """Whether the average was made by hand: after the scores, or of other checkpoints."""
+    if not (average / checkpoint.STATE).is_file():
         return False
-    if averaged and not (newest.parent / checkpoint.AVERAGE / checkpoint.STATE).is_file():
-        return False
-    names = [path.name for path in averaged]
-    sealed = integrity.SEAL in stored
-    return sealed and report.trained_to == newest.name and report.averaged == names
+    scores = _read_scores(run)
+    if scores and scores.trained_to == newest.name:
+        return not _are_of(scores, average)
+    return averaged(average) != [path.name for path in inputs]
 
 
-def _report(
-    averaged: list[Path], data: Path, run: Path, newest: Path, device: str
-) -> dict[str, object]:
-    if averaged:
-        averaging.average(averaged, run / checkpoint.AVERAGE)
-    corpora = DataDirectory.open(data)
+def averaged(path: Path) -> list[str]:
+    """Names of the checkpoints that a checkpoint is the mean of; none if it is no average."""
+    return [one["checkpoint"] for one in checkpoint.read_state(path).get("inputs", [])]
+
+
+def _shown(score: float, recipe: Recipe) -> str:
+    """A validation's figure, larger is better, in words."""
+    by_bleu = recipe.training.validation.best_by == "bleu"
+    return f"{score:.2f} BLEU" if by_bleu else f"loss {-score:.4f}"
+
+
+def _scored(
+    recipe: Recipe,
+    data: DataDirectory,
+    run: Path,
+    newest: Path,
+    device: str,
+    *,
+    force: bool,
+    say: Say,
+) -> StoredScores:
+    """Translate and score the validation set, then the test sets."""
+    model = checkpoint.locate(run)
     translator = Translator.load([run], device=device)
-    return {
-        "checkpoint": checkpoint.locate(run).name,
-        "trained_to": newest.name,
-        "averaged": [path.name for path in averaged],
-        "scores": {
+    valid, *tests = (split for split in data.splits if split != "train")
+    found = {valid: score_split(translator, data, valid)}
+    poor = all(one.value < LEAST[one.name] for one in found[valid] if one.name in LEAST)
+    if tests and poor and not force:
+        say(
+            "the test sets are not translated, because the model has learned too little so far; "
+            "add --final-scores to score them all the same"
+        )
+    else:
+        found |= {split: score_split(translator, data, split) for split in tests}
+    return StoredScores(
+        checkpoint=model.name,
+        weights=integrity.digest(model / checkpoint.MODEL),
+        trained_to=newest.name,
+        average_last=recipe.training.checkpoints.average_last,
+        averaged=averaged(model),
+        scores={
             split: [
-                {"metric": score.name, "value": score.value, "signature": score.signature}
-                for score in score_split(translator, corpora, split)
+                StoredScore(metric=one.name, value=one.value, signature=one.signature)
+                for one in some
             ]
-            for split in corpora.splits
-            if split != "train"
+            for split, some in found.items()
         },
-    }
+    )
 
 
 def score_split(translator: Translator, corpora: DataDirectory, split: str) -> list[Score]:
@@ -124,25 +235,9 @@ def translated(translator: Translator, corpora: DataDirectory, split: str) -> li
     ]
 
 
-def _show(report: StoredScores) -> None:
-    if report.averaged:
-        print(printable(f"{report.checkpoint}: mean of {', '.join(report.averaged)}"))
+def _show(report: StoredScores, say: Say) -> None:
+    mean = f", the mean of {', '.join(report.averaged)}" if report.averaged else ""
+    say(f"scores of {report.checkpoint}{mean}")
     for split, found in report.scores.items():
         for score in found:
-            line = f"{split}: {score.metric} {score.value:.2f}  {score.signature}"
-            print(printable(line))
-
-
-def _compare_with_best(report: StoredScores, best: Path) -> None:
-    """Say so if the mean is worse than one of its run, as after a training that was cut short."""
-    if not (best / checkpoint.STATE).is_file():
-        return
-    before = checkpoint.read_state(best).get("score")
-    now = next((one.value for one in report.scores.get("valid", []) if one.metric == "bleu"), None)
-    if before is not None and now is not None and now < before:
-        name = printable(str(best.parent))
-        print(
-            f"warning: the mean has {now:.2f} BLEU on valid, and {best.name} had {before:.2f}: the "
-            f"averaged checkpoints are far apart; translate with -m {name}/{best.name}, or average "
-            f"fewer: nmtdeep average-checkpoints {name} --last 2 --overwrite"
-        )
+            say(f"{split}: {score.metric} {score.value:.2f}  {score.signature}")

@@ -13,9 +13,11 @@ from pathlib import Path
 import torch
 
 from nmtdeep.config import Recipe
+from nmtdeep.config.training import Linear
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import UserError
 from nmtdeep.model.transformer import Transformer
+from nmtdeep.scoring.doubts import subword_mark
 from nmtdeep.training import stages
 from nmtdeep.training.display import Display
 from nmtdeep.training.distributed import Crew, Order
@@ -30,6 +32,7 @@ from nmtdeep.training.size import check_training_size
 from nmtdeep.training.state import Progress
 from nmtdeep.training.summary import opening
 from nmtdeep.training.trainee import Trainee
+from nmtdeep.training.update import resolve_precision
 from nmtdeep.training.validation import Validator
 
 
@@ -111,13 +114,9 @@ def _lead(
 ) -> Outcome:
     """What the first process does; `gather` brings the others, `processes` with this one."""
     recipe, corpora = task.recipe, DataDirectory.open(task.data)
-    check_text(recipe, corpora)
-    check_batches(recipe, corpora, processes)
-    check_sharding(recipe, processes)
-    check_training_size(recipe, corpora, place, processes)
+    check(recipe, corpora, place, processes)
     with open_run(task.out, recipe, corpora.pipeline, overwrite=overwrite) as run:
-        newest = run.newest()
-        progress = Progress.of(newest) if newest else Progress()
+        newest, progress = run.newest(), run.progress()
         lost = run.mend(progress)
         with (
             Display(task.out, recipe.training, quiet=quiet) as display,
@@ -125,12 +124,10 @@ def _lead(
             own_threads(task.threads, task.processes),
             gather() as crew,
         ):
-            reason = _finished(recipe, progress)
+            reason = finished(recipe, progress)
             if reason:
                 crew.tell("")
-                total = recipe.training.max_updates
-                why = "" if progress.update >= total else f" ({reason})"
-                display.say(f"already at update {progress.update} of {total}: nothing to do{why}")
+                display.say(nothing_to_do(recipe, progress))
                 return Outcome(progress, reason)
             crew.tell(Start.of(newest, task.data).to_json())
             trainee = Trainee(recipe.at_stage(progress.stage), corpora, place, newest, crew)
@@ -148,6 +145,11 @@ def _lead(
             )
             for change in run.changes:
                 display.say(f"changed: {change}")
+            if mark := subword_mark(corpora.references("valid")):
+                display.say(
+                    f"warning: there are subwords ({mark}) in the validation text, so that every "
+                    "score of this training counts pieces of words"
+                )
             for what in lost:
                 display.say(what)
             run.drop_results()
@@ -204,11 +206,11 @@ def _train(
         if progress.update % settings.log_every == 0:
             lr = trainee.lr(progress.update, progress.schedule_offset)
             display.logged(progress, lr=lr, device=trainee.device)
-        reason, over = _finished(recipe, progress), stages.is_over(recipe, progress)
+        reason, over = finished(recipe, progress), stages.is_over(recipe, progress)
         if progress.update % settings.validation.every == 0 or reason or over:
             progress = _validated(validate, trainee.whole(), recipe, progress, display)
             display.restart()
-            reason = reason or _finished(recipe, progress)
+            reason = reason or finished(recipe, progress)
         wanted = [*asked, *crew.asked]  # a signal after this line is for the next update
         planned = progress.update % settings.checkpoints.every == 0
         # Weights that give no finite numbers do not take the place of good ones.
@@ -218,16 +220,26 @@ def _train(
             trainee.save(run, progress, planned=planned)
             display.restart()
         if crew.agree(Order.LEAVE if reason or wanted else Order.GO_ON) == Order.LEAVE:
-            return _leave(progress, reason, wanted, display)
+            lr = trainee.lr(progress.update, progress.schedule_offset)
+            return _leave(recipe, progress, reason, wanted, lr, display)
         if over:
             return Outcome(progress, "")
     raise AssertionError("epochs never end")
 
 
-def _leave(progress: Progress, reason: str, asked: list[int], display: Display) -> Outcome:
-    """Say why it ends here."""
+def _leave(
+    recipe: Recipe, progress: Progress, reason: str, asked: list[int], lr: float, display: Display
+) -> Outcome:
+    """Say why it ends here, and if a linear schedule ends far above zero (`lr`)."""
     if reason:
         display.say(f"done after {progress.update} updates: {reason}")
+        schedule = recipe.training.schedule
+        if isinstance(schedule, Linear) and lr > schedule.lr / 10:
+            display.say(
+                f"warning: the learning rate was still at {lr / schedule.lr:.0%} of its peak: it "
+                f"falls to zero over {recipe.training.max_updates} updates; a training of this "
+                f"length does better with --max-updates {progress.update}"
+            )
         return Outcome(progress, reason)
     reason = f"asked to leave by {signal.Signals(asked[0]).name}"
     display.say(f"{reason}: saved at update {progress.update}; the same command goes on from there")
@@ -240,9 +252,7 @@ def _validated(
     """Measure, and note whether it is the best so far."""
     began = time.perf_counter()
     found = validate(model)
-    by_bleu = recipe.training.validation.best_by == "bleu" and found.bleu is not None
-    score = found.bleu if by_bleu and found.bleu is not None else -found.loss
-    progress = progress.validated(score)
+    progress = progress.validated(found.score(recipe.training.validation.best_by))
     display.validated(
         progress.update,
         progress.current_epoch,
@@ -253,8 +263,28 @@ def _validated(
     return progress
 
 
-def _finished(recipe: Recipe, progress: Progress) -> str:
-    """Why the training is over, or nothing."""
+def check(recipe: Recipe, data: DataDirectory, place: torch.device, processes: int) -> None:
+    """Check what can be checked before the run directory is opened.
+
+    Raises:
+        UserError: if recipe, corpus, device and number of processes do not go together.
+    """
+    check_text(recipe, data)
+    check_batches(recipe, data, processes)
+    check_sharding(recipe, processes)
+    check_training_size(recipe, data, place, processes)
+    resolve_precision(recipe.training.precision, place)
+
+
+def nothing_to_do(recipe: Recipe, progress: Progress) -> str:
+    """What a training says whose end was reached before it began."""
+    total = recipe.training.max_updates
+    why = "" if progress.update >= total else f" ({finished(recipe, progress)})"
+    return f"already at update {progress.update} of {total}: nothing to do{why}"
+
+
+def finished(recipe: Recipe, progress: Progress) -> str:
+    """Why the training is over; empty if it is not."""
     settings = recipe.training
     patience = settings.validation.patience
     if progress.update >= settings.max_updates:

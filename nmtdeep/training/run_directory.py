@@ -5,13 +5,14 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from nmtdeep import checkpoint
 from nmtdeep.config import Recipe
@@ -74,6 +75,21 @@ class RunDirectory:
                 )
         return saved[last] if saved else None
 
+    def progress(self) -> Progress:
+        """Where its training stands.
+
+        Raises:
+            CheckpointError: if the newest checkpoint is damaged or in a stage of another recipe.
+        """
+        newest = self.newest()
+        progress = Progress.of(newest) if newest else Progress()
+        if progress.stage >= max(len(self.recipe.training.stages), 1):
+            raise CheckpointError(
+                f"{self.path} was trained up to stage {progress.stage + 1}, which the recipe does "
+                "not have: give the recipe that it was started with"
+            )
+        return progress
+
     def save(
         self,
         tensors: Any,
@@ -124,15 +140,7 @@ class RunDirectory:
 
         Returns:
             what was lost that no kill explains, to be said.
-
-        Raises:
-            CheckpointError: if the recipe has no such stage.
         """
-        if progress.stage >= max(len(self.recipe.training.stages), 1):
-            raise CheckpointError(
-                f"{self.path}: stands in stage {progress.stage + 1}, which the recipe does not "
-                "have: give the recipe it was started with"
-            )
         for path in self.path.glob(".checkpoint_*"):
             checkpoint.discard(path)
         for name, update in (
@@ -211,18 +219,47 @@ def open_run(
             "choose another --out"
         ) from error
     with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise UserError(
-                f"another process is training in {path}: wait for it, or choose another --out"
-            ) from error
+        _take(lock, path)
         if overwrite:
             _clear(path)
         changes = _check_same(path, recipe, pipeline)
         _write_config(path, recipe)
         pipeline.save(path / checkpoint.TEXT)
         yield RunDirectory(path, recipe, pipeline, tuple(changes))
+
+
+def look_at_run(
+    path: Path, recipe: Recipe, pipeline: TextPipeline, *, overwrite: bool = False
+) -> RunDirectory:
+    """What `open_run` would open, with the same checks; nothing is written.
+
+    Raises:
+        UserError: as `open_run`.
+    """
+    existing = next(one for one in (path, *path.absolute().parents) if one.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        reason = "Permission denied" if existing.is_dir() else "it is a file"
+        raise UserError(f"cannot write to {existing}: {reason}: choose another --out")
+    _check_entries(path)
+    if (path / LOCK).exists():
+        with (path / LOCK).open() as lock:
+            _take(lock, path)
+    changes = [] if overwrite else _check_same(path, recipe, pipeline)
+    return RunDirectory(path, recipe, pipeline, tuple(changes))
+
+
+def _take(lock: IO[str], path: Path) -> None:
+    """Lock a run until the file is closed.
+
+    Raises:
+        UserError: if another process has locked it.
+    """
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        raise UserError(
+            f"another process is training in {path}: wait for it, or choose another --out"
+        ) from error
 
 
 def _clear(path: Path) -> None:

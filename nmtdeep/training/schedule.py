@@ -33,8 +33,16 @@ def linear(update: int, *, peak: float, warmup_updates: int, max_updates: int) -
     return peak * max(0.0, 1 - (update - warmup_updates) / (max_updates + 1 - warmup_updates))
 
 
-def learning_rate(schedule: config.Schedule, update: int, *, width: int, max_updates: int) -> float:
-    """Learning rate of update number `update`, from 1, as the recipe says."""
+def learning_rate(
+    schedule: config.Schedule, update: int, *, width: int, max_updates: int, offset: int = 0
+) -> float:
+    """Learning rate of update number `update`, from 1, as the recipe says.
+
+    Args:
+        max_updates: number of the update after which a linear schedule is at zero.
+        offset: updates that the schedule does not count, after a restart.
+    """
+    update, max_updates = update - offset, max_updates - offset
     match schedule:
         case config.InverseSquareRoot():
             return inverse_square_root(

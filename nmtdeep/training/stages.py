@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nmtdeep.config import Recipe
-from nmtdeep.config.training import Linear
 from nmtdeep.data.windows import Place
 from nmtdeep.training.state import Progress
 
@@ -56,12 +55,11 @@ def restarted(recipe: Recipe, progress: Progress) -> Progress:
     """With the learning rate back at its peak, or still on its way there.
 
     The schedule counts min(updates, warm-up) updates from here on, as the release of Li et al. 2020
-    does (its paper says: reset the step number).
+    does (its paper says: reset the step number). A linear schedule falls to zero over the updates
+    that remain.
     """
-    schedule = recipe.training.schedule
-    if isinstance(schedule, Linear):
-        return progress
-    counted = min(progress.update - progress.schedule_offset, schedule.warmup_updates)
+    warmup = recipe.training.schedule.warmup_updates
+    counted = min(progress.update - progress.schedule_offset, warmup)
     return replace(progress, schedule_offset=progress.update - counted)
 
 

@@ -134,9 +134,10 @@ class Trainee:
         """The learning rate of update number `update`, if the schedule leaves out `offset`."""
         return learning_rate(
             self.recipe.training.schedule,
-            update - offset,
+            update,
             width=self.recipe.model.width,
             max_updates=self.recipe.training.max_updates,
+            offset=offset,
         )
 
     def train(self, share: Share, progress: Progress) -> UpdateResult:

@@ -18,6 +18,9 @@ from nmtdeep.model.transformer import Transformer
 from nmtdeep.scoring import score_texts
 from nmtdeep.training.update import batch_loss
 
+# Tokens by which a translation that is made to validate may exceed a multiple of its source.
+LONGEST = 20
+
 
 @dataclass(frozen=True)
 class Validation:
@@ -41,6 +44,10 @@ class Validation:
     def perplexity(self) -> float:
         """exp(nll)."""
         return math.exp(min(self.nll, 700))
+
+    def score(self, best_by: str) -> float:
+        """The figure that picks the best checkpoint, larger is better: BLEU, or minus the loss."""
+        return self.bleu if best_by == "bleu" and self.bleu is not None else -self.loss
 
 
 class Validator:
@@ -69,13 +76,25 @@ class Validator:
 
     def _translate(self, model: Transformer) -> Sequence[str]:
         decoding = self.recipe.decoding
-        settings = Settings(
-            **decoding.model_dump() | {"beam": self.recipe.training.validation.beam},
-            input_form=self.recipe.text.input,
-        )
+        factor, constant = length_limit(decoding.max_length_factor, decoding.max_length_constant)
+        changed = {
+            "beam": self.recipe.training.validation.beam,
+            "max_length_factor": factor,
+            "max_length_constant": constant,
+        }
+        settings = Settings(**decoding.model_dump() | changed, input_form=self.recipe.text.input)
         translator = Translator([model], self.pipeline, settings)
         raw = self.pipeline.reference_form == "raw"
         return [one.text if raw else one.tokenised for one in translator.translate(self.sources)]
+
+
+def length_limit(factor: float, constant: int) -> tuple[float, int]:
+    """a and b of the limit a * source + b on a translation's tokens while validating.
+
+    Limits that hardly depend on the source, such as fairseq's 0 and 200, would let an untrained
+    model, which does not end its sentences, translate for much longer than it trains.
+    """
+    return (factor, constant) if constant <= LONGEST else (max(factor, 2.0), LONGEST)
 
 
 @torch.inference_mode()

@@ -152,6 +152,27 @@ def test_a_grown_run_translates_and_trains_on(nmtdeep, whole, tmp_path):
     assert depth(out / "checkpoint_last") == (4, 1)
 
 
+def test_a_finished_linear_training_that_grows_says_how_to_go_on(nmtdeep, data, tmp_path):
+    schedule = "training.schedule={type: linear, lr: 0.01, warmup_updates: 2}"
+    shallow, deep = tmp_path / "shallow", tmp_path / "deep"
+    first = train(nmtdeep, shallow, schedule, "--max-updates", 5, "training.log_every=1")
+    assert first.code == 0, first.err
+    done = grow(nmtdeep, shallow / "checkpoint_5", deep, "--layers", 4)
+    assert done.code == 0, done.err
+    said, command = done.out.splitlines()[-2:]
+    assert "had reached its end" in said and said.endswith("--max-updates 10")
+    assert command == f"train on with: nmtdeep train --data DIR --out {deep} --max-updates 10"
+    typed = command.removeprefix("train on with: nmtdeep ").replace("DIR", str(data)).split()
+    trained = nmtdeep(*typed, "--device", "cpu", "--threads", 1, "--no-final-scores")
+    assert trained.code == 0, trained.err
+    lines = [one for one in records(deep) if one["kind"] == "train"]
+    assert [one["update"] for one in lines] == [6, 7, 8, 9, 10]
+    # Two updates count as done, so the peak is over; the rest falls to zero after update 10.
+    assert [one["lr"] for one in lines] == pytest.approx(
+        [0.01 * share / 6 for share in (5, 4, 3, 2, 1)]
+    )
+
+
 def test_frozen_layers_keep_their_weights(nmtdeep, whole, tmp_path):
     out = tmp_path / "frozen"
     done = grow(nmtdeep, whole, out, "--layers", 3, "--freeze-copied", "--no-restart-lr")

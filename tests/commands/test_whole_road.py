@@ -54,17 +54,6 @@ def _scores(printed: str) -> list[dict]:
     return json.loads(printed)
 
 
-def test_averaging_by_hand_is_the_average_of_the_training(nmtdeep, whole, tmp_path):
-    out = tmp_path / "average"
-    done = nmtdeep("average-checkpoints", whole, "--last", 3, "-o", out)
-    assert done.code == 0
-    updates = sorted(int(path.name.split("_")[1]) for path in whole.glob("checkpoint_[0-9]*"))
-    names = ", ".join(f"checkpoint_{update}" for update in updates[-3:])
-    assert done.out == f"{out}: mean of {names}\n"
-    for name in ("model.safetensors", "state.json"):
-        assert (out / name).read_bytes() == (whole / "checkpoint_average" / name).read_bytes()
-
-
 def test_log_prob_of_a_translation_is_what_translate_printed(nmtdeep, whole):
     printed = nmtdeep(
         "translate", "-m", whole, "-i", "train.en", "--format", "json", "--n-best", 8

@@ -149,6 +149,20 @@ def test_lower_cased_hypotheses_are_warned_of_where_case_counts(here: Path) -> N
     assert "capital" not in invoke("lower", "lower").stderr
 
 
+@pytest.mark.parametrize(
+    ("mark", "pieces"),
+    [("@@", ["Der Hu@@ nd", "Ei@@ ne Frau", "Zwei"]), ("▁", ["▁Der ▁Hu nd", "▁Ei ne", "▁Zwei"])],
+)
+def test_subwords_are_warned_of_on_either_side(here: Path, mark: str, pieces: list[str]) -> None:
+    write("pieces", pieces)
+    for name, files in (("hypotheses", ("pieces", "ref")), ("reference", ("hyp", "pieces"))):
+        said = invoke(*files).stderr
+        assert f"there are subwords ({mark}) in the {name}" in said
+        assert said.count("subwords") == 1
+    write("mail", ["an a@@b.de address and a ▁ alone in the", "middle", "of lines"] * 10)
+    assert "subwords" not in invoke("mail", "mail").stderr
+
+
 def test_ter_of_long_lines_is_warned_of(here: Path) -> None:
     for name, words in (("long", 201), ("short", 200)):
         for side in ("hyp", "ref"):

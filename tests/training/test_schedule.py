@@ -82,3 +82,14 @@ def test_the_recipes_numbers_arrive() -> None:
 def test_linear_reaches_zero_after_the_last_update() -> None:
     rates = [linear(update, peak=3.0, warmup_updates=2, max_updates=5) for update in range(1, 8)]
     assert rates == pytest.approx([1.5, 3.0, 2.25, 1.5, 0.75, 0.0, 0.0])
+
+
+def test_a_restarted_linear_schedule_falls_over_the_updates_that_remain() -> None:
+    # At update 10 of 16 with a warm-up of 4, the schedule goes back to 4 updates done: it is at its
+    # peak, and seven steps later, after update 16, at zero.
+    straight = Linear(lr=7.0, warmup_updates=4)
+    rates = [
+        learning_rate(straight, update, width=99, max_updates=16, offset=6)
+        for update in range(10, 18)
+    ]
+    assert rates == pytest.approx([7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0, 0.0])

@@ -113,10 +113,6 @@ def test_the_learning_rate_restarts_at_its_peak(done: int, offset: int, counted:
             },
             r"stack_all repeats the whole stack, which encoder depths \[4, 18\] do not",
         ),
-        (
-            {"stages": [{"encoder": 6, "epochs": 1}, {}], "schedule": {"type": "linear"}},
-            "cannot go back to its peak",
-        ),
     ],
 )
 def test_senseless_stages_are_refused(training: dict[str, Any], message: str) -> None:

@@ -1,0 +1,106 @@
+"""`train --dry-run` says what `train` would say, and `train` without a recipe."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from commands.runs import records, train, words
+
+
+def tree(folder: Path) -> dict[str, tuple[int, int]]:
+    """Every path below a folder with its size and time of change."""
+    return {
+        str(path): (path.lstat().st_size, path.lstat().st_mtime_ns)
+        for path in (folder, *folder.rglob("*"))
+    }
+
+
+def test_it_prints_the_table_of_the_training_and_writes_nothing(nmtdeep, data, whole):
+    before = tree(nmtdeep.folder)
+    done = nmtdeep(*words("fresh"), "--dry-run")
+    assert done.code == 0, done.err
+    assert tree(nmtdeep.folder) == before
+    log = (whole / "train.log").read_text(encoding="utf-8")
+    table = log[: log.index("epoch 1 | update 1/")]
+    assert "start" in table and done.out.endswith(table)
+
+
+def test_it_knows_a_run_that_has_ended(nmtdeep, whole):
+    before = tree(whole)
+    done = nmtdeep(*words("whole"), "--dry-run")
+    assert done.code == 0
+    assert done.out.endswith("already at update 11 of 11: nothing to do\n")
+    assert tree(whole) == before
+
+
+def test_it_says_what_would_change_in_a_run_that_goes_on(nmtdeep, whole):
+    done = nmtdeep(*words("whole", "--max-updates", 13), "--dry-run")
+    assert done.code == 0
+    assert re.search(r"^start +update 11$", done.out, re.M)
+    assert "changed: training.max_updates: 11 -> 13\n" in done.out
+
+
+@pytest.mark.parametrize(
+    "overrides", [["model.width=32"], ["text.target=fr"], ["--precision", "fp16"]]
+)
+def test_it_refuses_what_the_training_refuses(nmtdeep, whole, tmp_path, overrides):
+    run = shutil.copytree(whole, tmp_path / "run", symlinks=True)
+    dry = nmtdeep(*words(run, *overrides), "--dry-run")
+    real = nmtdeep(*words(run, *overrides))
+    assert real.code == 2
+    assert (dry.code, dry.err) == (real.code, real.err)
+
+
+def test_it_refuses_a_place_that_is_no_directory(nmtdeep, data, tmp_path):
+    (tmp_path / "file").write_text("")
+    for place in (tmp_path / "file", tmp_path / "file" / "run"):
+        dry, real = nmtdeep(*words(place), "--dry-run"), nmtdeep(*words(place))
+        assert (dry.code, real.code) == (2, 2)
+        assert "cannot write to" in dry.err and "cannot write to" in real.err
+    assert nmtdeep(*words(data), "--dry-run").err == nmtdeep(*words(data)).err
+
+
+def test_a_precision_that_the_device_lacks_leaves_no_run(nmtdeep, data, tmp_path):
+    done = train(nmtdeep, tmp_path / "run", "--precision", "fp16")
+    assert done.code == 2 and "fp16 needs a GPU" in done.err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_goes_on_with_its_own_recipe(nmtdeep, whole, tmp_path):
+    run = shutil.copytree(whole, tmp_path / "run", symlinks=True)
+    on = ("--data", "data", "--out", run, "--device", "cpu", "--threads", 1, "--no-final-scores")
+    nothing = nmtdeep("train", *on)
+    assert nothing.code == 0, nothing.err
+    assert "already at update 11 of 11: nothing to do" in nothing.err
+    more = nmtdeep("train", "training.max_updates=13", "training.log_every=1", *on)
+    assert more.code == 0, more.err
+    assert "changed: training.max_updates: 11 -> 13" in more.err
+    given = shutil.copytree(whole, tmp_path / "given", symlinks=True)
+    assert train(nmtdeep, given, "--max-updates", 13).code == 0
+    assert records(run) == records(given)
+    on_again = nmtdeep("train", *on)
+    assert "already at update 13 of 13" in on_again.err and "changed" not in on_again.err
+
+
+def test_without_a_run_a_recipe_is_asked_for(nmtdeep, data, tmp_path):
+    done = nmtdeep("train", "--data", "data", "--out", tmp_path / "new")
+    assert done.code == 2 and "a recipe is missing" in done.err
+
+
+def test_languages_that_a_recipe_does_not_name_are_those_of_the_data(nmtdeep, data, tmp_path):
+    for side, code in (("en", "en"), ("de", "fr")):
+        for split in ("train", "valid"):
+            source = nmtdeep.folder / f"{split}.{side}"
+            shutil.copy(source, tmp_path / f"{split}.{code}")
+    made = nmtdeep(
+        "preprocess", "tiny.yaml", "-t", "fr", "--train", tmp_path / "train",
+        "--valid", tmp_path / "valid", "--out", tmp_path / "data", "--workers", 1,
+    )  # fmt: skip
+    assert made.code == 0, made.err
+    done = train(nmtdeep, tmp_path / "run", "--max-updates", 1, data=tmp_path / "data")
+    assert done.code == 0, done.err
+    assert "target: fr" in (tmp_path / "run" / "config.yaml").read_text()

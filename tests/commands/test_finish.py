@@ -1,0 +1,193 @@
+"""After the last update: which checkpoint a run means, whose scores it shows, and where."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import sacrebleu
+import torch
+
+from commands.running import Commands, Finished
+from commands.runs import train, words
+from nmtdeep import checkpoint
+
+PLAIN = ("training.label_smoothing=0", "training.precision=fp32")
+
+
+@pytest.fixture(scope="session")
+def unsmoothed(nmtdeep: Commands, data: Path) -> tuple[Path, Finished]:
+    """A run whose validation loss is the negative log-likelihood, and what it printed."""
+    done = train(nmtdeep, "unsmoothed", *PLAIN)
+    assert done.code == 0, done.err
+    return nmtdeep.folder / "unsmoothed", done
+
+
+def bleu(nmtdeep: Commands, model: Path, split: str = "test") -> float:
+    """sacreBLEU's own figure for what `translate` makes of a set."""
+    made = nmtdeep("translate", "-m", model, "-i", f"{split}.en", "-q")
+    assert made.code == 0, made.err
+    references = (nmtdeep.folder / f"{split}.de").read_text(encoding="utf-8").splitlines()
+    return sacrebleu.corpus_bleu(made.out.splitlines(), [references], force=True).score
+
+
+def stored(run: Path) -> dict:
+    return json.loads((run / "scores.json").read_text())
+
+
+def mean_loss(nmtdeep: Commands, model: Path) -> float:
+    """Negative log-likelihood per token of the validation set, as `score --log-prob` sums it."""
+    done = nmtdeep(
+        "score", "-m", model, "--source", "valid.en", "--target", "valid.de", "--log-prob"
+    )
+    found = re.search(r"perplexity (\S+)", done.err)
+    assert found, done.err
+    return math.log(float(found[1]))
+
+
+def change(path: Path, *, noise: float = 0.0, **state: object) -> None:
+    """Give a checkpoint random weights, or other values in its state."""
+    loaded = checkpoint.load(path)
+    generator = torch.Generator().manual_seed(1)
+    tensors = {
+        name: noise * torch.randn(tensor.shape, generator=generator) if noise else tensor
+        for name, tensor in checkpoint.weights(loaded.model).items()
+    }
+    old = {name: value for name, value in loaded.state.items() if name not in ("format", "text")}
+    checkpoint.save(
+        path,
+        tensors=tensors,
+        optimiser=checkpoint.read_tensors(path / checkpoint.OPTIMISER),
+        state=old | state,
+        recipe=loaded.recipe,
+        pipeline=loaded.pipeline,
+    )
+
+
+def unfinished(run: Path, copy: Path) -> Path:
+    """A copy of a run as it was after its last update, before it chose and scored."""
+    shutil.copytree(run, copy, symlinks=True)
+    shutil.rmtree(copy / "checkpoint_average", ignore_errors=True)
+    (copy / "scores.json").unlink()
+    return copy
+
+
+@pytest.fixture(scope="session")
+def averaged(nmtdeep, unsmoothed, tmp_path_factory) -> tuple[Path, Finished]:
+    """A run whose best checkpoint was measured to be worse than any."""
+    run = unfinished(unsmoothed[0], tmp_path_factory.mktemp("averaged") / "run")
+    change((run / "checkpoint_best").resolve(), score=-99.5)
+    done = train(nmtdeep, run, *PLAIN)
+    assert done.code == 0, done.err
+    return run, done
+
+
+def test_an_average_that_is_better_is_kept_and_both_losses_are_said(nmtdeep, averaged):
+    run, done = averaged
+    found = re.search(
+        r"translates with checkpoint_average, the mean of (.*): loss (\S+) on valid; "
+        r"checkpoint_best has loss 99.5000\n",
+        done.out,
+    )
+    assert found, done.out
+    assert float(found[2]) == pytest.approx(
+        mean_loss(nmtdeep, run / "checkpoint_average"), abs=2e-4
+    )
+    assert stored(run)["checkpoint"] == "checkpoint_average"
+    updates = sorted(int(path.name.split("_")[1]) for path in run.glob("checkpoint_[0-9]*"))
+    assert found[1] == ", ".join(f"checkpoint_{update}" for update in updates[-3:])
+
+
+def test_averaging_by_hand_is_the_average_of_the_training(nmtdeep, averaged, tmp_path):
+    run, out = averaged[0], tmp_path / "average"
+    done = nmtdeep("average-checkpoints", run, "--last", 3, "-o", out)
+    assert done.code == 0
+    for name in ("model.safetensors", "state.json"):
+        assert (out / name).read_bytes() == (run / "checkpoint_average" / name).read_bytes()
+
+
+def test_a_run_means_its_best_checkpoint_if_the_average_is_worse(nmtdeep, unsmoothed, tmp_path):
+    run = unfinished(unsmoothed[0], tmp_path / "run")
+    best = (run / "checkpoint_best").resolve()
+    change(next(path for path in run.glob("checkpoint_[0-9]*") if path != best), noise=30)
+    done = train(nmtdeep, run, *PLAIN)
+    assert done.code == 0, done.err
+    found = re.search(
+        r"translates with checkpoint_best, which is (.*): loss (\S+) on valid; the mean of .* has "
+        r"loss (\S+) and was removed\n",
+        done.out,
+    )
+    assert found, done.out
+    assert found[1] == best.name
+    assert float(found[2]) == pytest.approx(mean_loss(nmtdeep, best), abs=2e-4)
+    assert float(found[3]) > float(found[2])
+    assert not (run / "checkpoint_average").exists()
+    for split in ("valid", "test"):
+        assert stored(run)["scores"][split][0]["value"] == pytest.approx(bleu(nmtdeep, best, split))
+    before = (run / "scores.json").read_bytes()
+    again = train(nmtdeep, run, *PLAIN)
+    assert again.code == 0 and f"scores of {best.name}\n" in again.out
+    assert (run / "scores.json").read_bytes() == before
+
+
+def test_an_average_made_by_hand_stays(nmtdeep, unsmoothed, tmp_path):
+    run = unfinished(unsmoothed[0], tmp_path / "run")
+    best = (run / "checkpoint_best").resolve()
+    change(next(path for path in run.glob("checkpoint_[0-9]*") if path != best), noise=30)
+    assert train(nmtdeep, run, *PLAIN).code == 0
+    assert nmtdeep("average-checkpoints", run, "--last", 3).code == 0
+    weights = (run / "checkpoint_average" / "model.safetensors").read_bytes()
+    again = train(nmtdeep, run, *PLAIN)
+    assert again.code == 0, again.err
+    assert "scores of checkpoint_average" in again.out
+    assert (run / "checkpoint_average" / "model.safetensors").read_bytes() == weights
+
+
+def test_scores_are_shown_for_their_own_weights_only(nmtdeep, averaged, tmp_path):
+    run = shutil.copytree(averaged[0], tmp_path / "run", symlinks=True)
+    old = {one["signature"] for some in stored(run)["scores"].values() for one in some}
+    assert all(signature in nmtdeep("inspect", run).out for signature in old)
+    other = nmtdeep("average-checkpoints", run, "--last", 2, "--overwrite")
+    assert other.code == 0
+    screen = nmtdeep("inspect", run).out
+    assert "none of these weights" in screen
+    assert "tok:tercom" not in screen  # but BLEU's signature belongs to the best validation too
+    exported = nmtdeep("export", run, "--to", "huggingface", "--out", tmp_path / "card")
+    assert "None were stored" in (tmp_path / "card" / "README.md").read_text(), exported.err
+    again = train(nmtdeep, run, *PLAIN)
+    assert again.code == 0, again.err
+    assert "scores of checkpoint_average, the mean of checkpoint_10, checkpoint_11\n" in again.out
+    (found,) = (one for one in stored(run)["scores"]["test"] if one["metric"] == "bleu")
+    assert found["value"] == pytest.approx(bleu(nmtdeep, run))
+    assert "none of these weights" not in nmtdeep("inspect", run).out
+
+
+def test_all_that_is_said_after_the_last_update_is_in_the_log(unsmoothed):
+    run, done = unsmoothed
+    log = (run / "train.log").read_text(encoding="utf-8")
+    assert len(done.out.splitlines()) >= 8
+    assert log.endswith(done.out)
+
+
+def test_a_model_that_has_learned_little_is_scored_on_the_validation_set_alone(
+    nmtdeep, data, tmp_path
+):
+    short = words(tmp_path / "short", "--max-updates", 1)[:-1]
+    done = nmtdeep(*short)
+    assert done.code == 0, done.err
+    assert "the test sets are not translated" in done.out
+    assert set(stored(tmp_path / "short")["scores"]) == {"valid"}
+    forced = nmtdeep(*short, "--final-scores")
+    assert forced.code == 0, forced.err
+    assert set(stored(tmp_path / "short")["scores"]) == {"valid", "test"}
+
+
+def test_final_scores_can_be_left_out(nmtdeep, data, tmp_path):
+    done = nmtdeep(*words(tmp_path / "run", "--max-updates", 1)[:-1], "--no-final-scores")
+    assert done.code == 0, done.err
+    assert not (tmp_path / "run" / "scores.json").exists()
+    assert (tmp_path / "run" / "checkpoint_1").is_dir()
