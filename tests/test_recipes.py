@@ -79,6 +79,14 @@ def test_a_published_row_says_where_it_comes_from(name: str) -> None:
         assert reference.parameters
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith(PAPERS[:2])])
+def test_rows_of_fairseqs_users_say_where_positions_start(name: str) -> None:
+    """Wang et al. and Li et al. trained with fairseq, whose first position is 2."""
+    recipe = load_recipe(name)
+    said = "Positions start at 0 here, at 2 in the authors' toolkit." in recipe.reference.note
+    assert said == (getattr(recipe.model.positions, "first", 0) == 0)
+
+
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_a_folders_readme_tells_each_row(name: str) -> None:
     folder, _, row = name.partition("/")
