@@ -13,6 +13,12 @@ process of one thread that keeps to its own core. A command that was interrupted
 was. --table shows the validation perplexity after equal updates; "fails" is a model that diverged
 or stayed at the unigram level, the perplexity of predicting each token by its frequency.
 
+A name such as glorot-normal has the matrices first, then the embedding table: normal is N(0, 1/d),
+small the table of Xu et al. 2020: U(-e, e) with e = sqrt(6 / (V + d)) for Glorot, their baseline,
+and sqrt(2 / (V + d)) for Lipschitz. Both are in post-norm order, as the paper prints v1;
+v1-glorot-small and v1-lipschitz-small are the same pair as in the authors' toolkit (residual
+normalised, fewer biases). All other methods have normal tables.
+
 The schedule is the same for all, and short: T-Fixup and ReZero are meant to do without a warm-up,
 and no method has a learning rate of its own. That is a comparison of stability, not of quality.
 """
@@ -37,10 +43,14 @@ def start(initialiser: str) -> tuple[str, ...]:
 
 
 PRE, POST = both("residual", "pre_norm"), both("residual", "post_norm")
-DLCL, XU = both("combination", "dlcl"), both("residual", "normalised")
+DLCL, V1 = both("combination", "dlcl"), (*both("residual", "normalised"), "model.biases=inner")
+GLOROT_SMALL = start("{type: glorot, embeddings: glorot}")
+LIPSCHITZ_NORMAL = start("{type: lipschitz, embeddings: normal}")
 METHODS = {
-    "post-norm": (*POST, *start("glorot")),
-    "lipschitz": (*POST, *start("lipschitz")),
+    "glorot-normal": (*POST, *start("glorot")),
+    "lipschitz-normal": (*POST, *LIPSCHITZ_NORMAL),
+    "glorot-small": (*POST, *GLOROT_SMALL),
+    "lipschitz-small": (*POST, *start("lipschitz")),
     "ds-init-0.25": (*POST, *start("{type: depth_scaled, exponent: 0.25}")),
     "ds-init-0.5": (*POST, *start("{type: depth_scaled, exponent: 0.5}")),
     "pre-norm": (*PRE, *start("glorot")),
@@ -50,10 +60,11 @@ METHODS = {
     "deep-norm": (*both("residual", "deep_norm"), *start("deep_norm")),
     "rezero": (*both("residual", "rezero"), *start("glorot")),
     "t-fixup": (*both("residual", "no_norm"), *start("t_fixup")),
-    "normalised": (*XU, *start("glorot")),
-    "normalised-lipschitz": (*XU, *start("lipschitz")),
+    "v1-glorot-small": (*V1, *GLOROT_SMALL),
+    "v1-lipschitz-small": (*V1, *start("lipschitz")),
+    "v1-lipschitz-normal": (*V1, *LIPSCHITZ_NORMAL),
 }
-USUAL = list(METHODS)[:9]
+USUAL = list(METHODS)[:11]
 
 
 def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:

@@ -37,7 +37,10 @@ from nmtdeep.training.run_directory import LOG
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = "true_width.json"
 NOT_DONE = 75
-USUAL = ("pre-norm", "post-norm", "lipschitz", "ds-init-0.25", "dlcl-pre", "dlcl-post", "deep-norm")
+USUAL = (
+    *("pre-norm", "glorot-normal", "lipschitz-normal", "lipschitz-small"),
+    *("ds-init-0.25", "dlcl-pre", "dlcl-post", "deep-norm"),
+)
 
 
 def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:

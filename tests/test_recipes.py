@@ -79,6 +79,14 @@ def test_a_published_row_says_where_it_comes_from(name: str) -> None:
         assert reference.parameters
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith(PAPERS[:2])])
+def test_rows_of_fairseqs_users_say_where_positions_start(name: str) -> None:
+    """Wang et al. and Li et al. trained with fairseq, whose first position is 2."""
+    recipe = load_recipe(name)
+    said = "Positions start at 0 here, at 2 in the authors' toolkit." in recipe.reference.note
+    assert said == (getattr(recipe.model.positions, "first", 0) == 0)
+
+
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_a_folders_readme_tells_each_row(name: str) -> None:
     folder, _, row = name.partition("/")
@@ -211,6 +219,35 @@ def test_only_checkpoints_of_the_last_depth_are_averaged(name: str) -> None:
     assert averaged == 5
     assert training.max_updates % every == 0
     assert grown < training.max_updates - (averaged - 1) * every
+
+
+# Each with the recipe that was measured, and what is changed for this one.
+GENERAL = {
+    "deep-small": (
+        "multi30k-en-de-deep",
+        ["model.dropout={embedding: 0.2, residual: 0.2}", "training.max_minutes=null"],
+    ),
+    "deep-base": ("wang-2019/wmt16-en-de/pre-20", []),
+    "deep-large": ("li-2020/wmt14-en-fr/sdt-rpr-48", []),
+}
+
+
+@pytest.mark.parametrize("name", GENERAL)
+def test_a_general_recipe_is_the_measured_one_that_its_note_names(name: str) -> None:
+    measured, changes = GENERAL[name]
+    general, row = load_recipe(name), load_recipe(measured, changes)
+    assert general.model == row.model
+    assert general.training == row.training
+    source = (row.reference.paper.partition(",")[0], row.reference.table)
+    for word in filter(None, source):
+        assert word in general.reference.note
+    assert not general.reference.scores, "the score would be that of another text"
+
+
+@pytest.mark.parametrize("name", GENERAL)
+def test_a_general_recipe_names_no_language(name: str) -> None:
+    stated = (ROOT / "recipes" / f"{name}.yaml").read_text(encoding="utf-8")
+    assert not re.search(r"^ *(source|target|lowercase|chinese):", stated, re.M)
 
 
 def test_a_last_component_is_enough_where_it_is_unique() -> None:

@@ -54,7 +54,7 @@ def combination_weights(model: Transformer) -> list[Weight]:
 
 
 def is_masked(weight: float, row: Sequence[float]) -> bool:
-    """|w| below 0.1 or below 5 % of the row's largest (Wang et al. 2019, section 6.6)."""
+    """|w| below 0.1 or below 5 % of the row's largest (Wang et al. 2019, section 6.4)."""
     return abs(weight) < SMALL or abs(weight) < SHARE * max(map(abs, row))
 
 

@@ -270,6 +270,11 @@ class Lipschitz(Section):
 
     type: Literal["lipschitz"] = "lipschitz"
     scale: Positive = Field(1.0, description="multiplies every bound")
+    embeddings: Literal["lipschitz", "normal"] = Field(
+        "lipschitz",
+        description="lipschitz: U(-e, e) with e = sqrt(2 / (vocabulary + width)), as in the paper; "
+        "normal: N(0, 1/d), which `scale` does not change",
+    )
 
 
 class DepthScaled(Section):

@@ -80,20 +80,28 @@ def glorot(
     )
 
 
-def lipschitz(model: Transformer, *, scale: float = 1.0, seed: int = 0) -> None:
+def lipschitz(
+    model: Transformer,
+    *,
+    scale: float = 1.0,
+    embeddings: Literal["lipschitz", "normal"] = "lipschitz",
+    seed: int = 0,
+) -> None:
     """W ~ U(-l, l), l = sqrt(1 / isize); E ~ U(-e, e), e = sqrt(2 / (esize + vsize)).
 
     Xu et al. 2020, section 4 and the release: isize is the matrix's input dimension, so the second
-    feed-forward map has the bound 1 / sqrt(f). Biases 0, norms (1, 0), the padding row 0.
+    feed-forward map has the bound 1 / sqrt(f). Biases 0, norms (1, 0), the padding row 0. `scale`
+    multiplies l and e. `embeddings="normal"`: E ~ N(0, 1/d), as with `glorot`.
 
     Raises:
         ValueError: as `glorot`.
     """
+    normal = embeddings == "normal"
     _fill(
         model,
         lambda matrix, place: scale * math.sqrt(1 / (3 * matrix.fan_in)),
-        lambda table: scale * math.sqrt(2 / (3 * sum(table.shape))),
-        tables="uniform",
+        _width_deviation if normal else lambda table: scale * math.sqrt(2 / (3 * sum(table.shape))),
+        tables="normal" if normal else "uniform",
         seed=seed,
     )
 

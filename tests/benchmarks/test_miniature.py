@@ -19,8 +19,10 @@ from nmtdeep.model.build import build
 ROOT = Path(__file__).parents[2]
 DEFAULTS = ["--data", "data", "--out", "out", "--updates", "40"]
 METHODS = [
-    "post-norm",
-    "lipschitz",
+    "glorot-normal",
+    "lipschitz-normal",
+    "glorot-small",
+    "lipschitz-small",
     "ds-init-0.25",
     "ds-init-0.5",
     "pre-norm",
@@ -30,8 +32,9 @@ METHODS = [
     "deep-norm",
     "rezero",
     "t-fixup",
-    "normalised",
-    "normalised-lipschitz",
+    "v1-glorot-small",
+    "v1-lipschitz-small",
+    "v1-lipschitz-normal",
 ]
 GROWN = ["copy-restart", "copy", "random-restart", "random"]
 Load = Callable[[str], ModuleType]
@@ -88,19 +91,48 @@ def test_the_recipe_of_a_method_loads_and_builds(load: Load, method: str) -> Non
     assert model.output.weight.shape == (50, 32)
 
 
-def test_methods_differ_in_residual_combination_and_initialiser_only(load: Load) -> None:
+def test_methods_differ_in_residual_combination_initialiser_and_biases_only(load: Load) -> None:
     convergence = load("convergence")
     options = convergence.arguments(DEFAULTS)
     seen = set()
     for method in METHODS:
         recipe = convergence.method_recipe(options, method, depth=6, seed=1).model_dump()
         model = recipe["model"]
-        slots = [model.pop("initialiser")]
+        slots = [model.pop("initialiser"), model.pop("biases")]
         for side in ("encoder", "decoder"):
             slots += [model[side].pop("residual"), model[side].pop("combination")]
         seen.add((json.dumps(slots), json.dumps(recipe)))
     assert len({slots for slots, _ in seen}) == len(METHODS)
     assert len({rest for _, rest in seen}) == 1
+
+
+def test_pairs_of_glorot_and_lipschitz_differ_in_what_their_names_say(load: Load) -> None:
+    convergence = load("convergence")
+    options = convergence.arguments(DEFAULTS)
+
+    def model(method: str) -> dict[str, Any]:
+        return convergence.method_recipe(options, method, depth=6, seed=1).model.model_dump()
+
+    def start(type_: str, embeddings: str) -> set[tuple[str, str]]:
+        return {("type", type_), ("embeddings", embeddings)}
+
+    starts = {
+        "glorot-normal": start("glorot", "normal"),
+        "lipschitz-normal": start("lipschitz", "normal"),
+        "glorot-small": start("glorot", "glorot"),
+        "lipschitz-small": start("lipschitz", "lipschitz"),
+    }
+    for method, expected in starts.items():
+        found = model(method)
+        assert expected <= set(found.pop("initialiser").items()), method
+        plain = model("glorot-normal")
+        del plain["initialiser"]
+        assert found == plain, method
+    for method in ("v1-glorot-small", "v1-lipschitz-small", "v1-lipschitz-normal"):
+        found = model(method)
+        assert starts[method.removeprefix("v1-")] <= set(found["initialiser"].items())
+        assert found["biases"] == "inner"
+        assert found["encoder"]["residual"]["type"] == "normalised"
 
 
 @pytest.mark.parametrize("method", GROWN)
@@ -134,21 +166,21 @@ def test_stages_must_leave_updates_for_the_last(
     [(89.9, False), (90.0, True), (120.0, True), (math.nan, True), (None, True)],
 )
 def test_what_fails(load: Load, perplexity: float | None, failed: bool) -> None:
-    assert load("miniature").fails(record("post-norm", 6, perplexity)) is failed
+    assert load("miniature").fails(record("glorot-normal", 6, perplexity)) is failed
 
 
 def test_the_table_has_means_of_seeds_and_marks_failures(load: Load) -> None:
     records = [
         record("pre-norm", 24, 10.0),
         record("pre-norm", 24, 20.0, seed=2),
-        record("post-norm", 6, 30.0),
-        record("post-norm", 6, 95.0, seed=2),
-        record("post-norm", 24, 99.0),
-        record("post-norm", 24, None, seed=2),
+        record("glorot-normal", 6, 30.0),
+        record("glorot-normal", 6, 95.0, seed=2),
+        record("glorot-normal", 24, 99.0),
+        record("glorot-normal", 24, None, seed=2),
     ]
     assert load("convergence").rows(records) == [
         ["method", "6+6", "24+24"],
-        ["post-norm", "30.00 (1 of 2 fail)", "fails"],
+        ["glorot-normal", "30.00 (1 of 2 fail)", "fails"],
         ["pre-norm", "", "15.00"],
     ]
 

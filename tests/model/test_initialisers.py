@@ -100,6 +100,24 @@ def test_lipschitz_bounds_are_one_over_the_root_of_the_inputs(made: Callable) ->
         check(table.detach().double()[1:], 0.25 * 2 / (TYPES + D) / 3)
 
 
+def test_lipschitz_matrices_with_normal_embeddings(made: Callable) -> None:
+    chosen = {"type": "lipschitz", "scale": 0.5, "embeddings": "normal"}
+    model, described = made(chosen)
+    initialise(model, described, seed=1)
+    inputs = {r"(inner|outer)\.weight": {"inner": D, "outer": F}}
+    for _, _, key, kind, values in blocks(model):
+        check(values, 0.25 / inputs.get(key, {}).get(kind, values.shape[1]) / 3)
+    for table in (model.source_embedding.weight, model.target_embedding.weight):
+        check(table.detach().double()[1:], 1 / D, normal=True)
+        assert not table[0].any(), "the padding row stays zero"
+
+
+def test_lipschitz_without_the_key_has_the_papers_embeddings(made: Callable) -> None:
+    _, old = made({"type": "lipschitz"})
+    _, new = made({"type": "lipschitz", "scale": 1.0, "embeddings": "lipschitz"})
+    assert old == new
+
+
 @pytest.mark.parametrize("cross_attention", ["joint", "separate"])
 @pytest.mark.parametrize("exponent", [0.5, 0.25])
 def test_depth_scaled_bounds_fall_with_the_layer(
