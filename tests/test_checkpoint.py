@@ -268,11 +268,11 @@ def test_a_failed_write_leaves_what_was_there(
     real = checkpoint.save_file
     real_write = Path.write_text
 
-    def full(tensors: Any, path: Path) -> None:
+    def full(tensors: Any, path: Path, *rest: Any) -> None:
         if path.name == broken:
             path.write_bytes(b"half of it")
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        real(tensors, path)
+        real(tensors, path, *rest)
 
     def full_text(path: Path, *args: Any, **settings: Any) -> int:
         if path.name == broken:
