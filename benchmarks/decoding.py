@@ -36,7 +36,7 @@ from turns import Turns, spread, take_turns
 from work import Cost, decoding_cost
 
 from nmtdeep.checkpoint import load
-from nmtdeep.decoding.settings import Settings, settings_of
+from nmtdeep.decoding.settings import Settings, resolve_device, settings_of
 from nmtdeep.text.files import read_lines
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.vocabulary import EOS
@@ -71,7 +71,7 @@ class Result(NamedTuple):
 
 
 def make(options: argparse.Namespace) -> Task:
-    device = torch.device(options.device)
+    device = resolve_device(options.device)
     loaded = load(options.model)
     lines = list(islice(read_lines(options.input), options.lines))
     sources = [

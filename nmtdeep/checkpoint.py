@@ -12,6 +12,7 @@ import json
 import os
 import re
 import shutil
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -117,9 +118,9 @@ def save(
 ) -> None:
     """Write a checkpoint, whole or not at all."""
     with replacing(directory) as partial:
-        _save_tensors(partial / MODEL, tensors)
+        save_tensors(partial / MODEL, tensors)
         if optimiser is not None:
-            _save_tensors(partial / OPTIMISER, optimiser)
+            save_tensors(partial / OPTIMISER, optimiser)
         (partial / CONFIG).write_text(dump(recipe), encoding="utf-8")
         pipeline.save(partial / TEXT)
         (partial / STATE).write_text(
@@ -130,8 +131,17 @@ def save(
         integrity.write_sums(partial)
 
 
-def _save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    save_file({name: tensor.contiguous().cpu() for name, tensor in tensors.items()}, path)
+def save_tensors(
+    path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None
+) -> None:
+    """Write a safetensors file with the permissions of any new file: those that the umask leaves.
+
+    safetensors itself gives its files to their owner alone (mode 0600).
+    """
+    path.touch()
+    mode = path.stat().st_mode
+    save_file({name: tensor.contiguous().cpu() for name, tensor in tensors.items()}, path, metadata)
+    path.chmod(stat.S_IMODE(mode))
 
 
 def point(run: Path, name: str, target: Path) -> None:

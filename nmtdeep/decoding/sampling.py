@@ -55,9 +55,9 @@ def sample(
             drawn[row].append(token)
             each[row].append(value)
         stay = (tokens != eos).nonzero()[:, 0]
-        if len(stay) < len(rows):
-            rows, tokens = rows[stay], tokens[stay]
+        if 0 < len(stay) < len(rows):
             state.select(stay, stay)
+        rows, tokens = rows[stay], tokens[stay]
     return [
         [Hypothesis(tuple(ids), sum(values), sum(values), tuple(values))]
         for ids, values in zip(drawn, each, strict=True)

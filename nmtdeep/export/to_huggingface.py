@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from nmtdeep.checkpoint import save_tensors
 from nmtdeep.config.model import Model
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.export.plain import Map, Norm, Part, PlainStack, obstacles, plain
@@ -54,7 +54,7 @@ def write(folder: Path, transformer: Transformer, recipe: Recipe, pipeline: Text
         recipe: the model's, against which there are no `reasons`.
     """
     tensors = named(transformer, recipe.model)
-    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    save_tensors(folder / "model.safetensors", tensors, {"format": "pt"})
     shared = "model.shared.weight" in tensors
     tied = shared or "lm_head.weight" not in tensors
     source, target = pipeline.source.vocabulary, pipeline.target.vocabulary

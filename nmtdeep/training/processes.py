@@ -81,18 +81,17 @@ def device_of(name: str, *, rank: int, processes: int) -> torch.device:
     Raises:
         UserError: if there is no such device, or not one for each process.
     """
+    if processes > 1 and name in ("auto", "cuda") and torch.cuda.is_available():
+        if processes > torch.cuda.device_count():
+            raise UserError(
+                f"{processes} processes need as many GPUs, here are {torch.cuda.device_count()}: "
+                "give fewer --processes, or torchrun a smaller --nproc-per-node"
+            )
+        return resolve_device(f"cuda:{rank}")
     device = resolve_device(name)
-    if processes == 1 or device.type == "cpu":
-        return device
-    if device.index is not None and ":" in name:
+    if processes > 1 and device.type == "cuda":
         raise UserError(f"--device {name} is one GPU: give --device cuda for several processes")
-    if processes > torch.cuda.device_count():
-        raise UserError(
-            f"{processes} processes need as many GPUs, here are {torch.cuda.device_count()}: give "
-            "fewer --processes, or torchrun a smaller --nproc-per-node"
-        )
-    torch.cuda.set_device(rank)
-    return torch.device("cuda", rank)
+    return device
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -11,17 +12,20 @@ import torch
 from nmtdeep.data.batching import Batch
 from nmtdeep.errors import NoRoomError
 
-# What allocators say, beside torch.OutOfMemoryError: torch's and oneDNN's on a CPU, C++, CUDA's
-# libraries. In lower case.
-SIGNS = (
-    "can't allocate memory",
-    "cannot allocate memory",
-    "could not allocate",
-    "bad_alloc",
-    "alloc_failed",
-    "could not create a memory object",
-    "could not create a primitive",
-    "out of memory",
+# What allocators say, apart from torch.OutOfMemoryError: torch's and oneDNN's on a CPU, C++, CUDA's
+# libraries. oneDNN's "could not create a primitive" is all that it says when it has no memory for
+# generated code; "could not create a primitive descriptor for ..." means that it does not support
+# what it was asked for.
+SIGNS = re.compile(
+    "can't allocate memory"
+    "|cannot allocate memory"
+    "|could not allocate"
+    "|bad_alloc"
+    "|alloc_failed"
+    "|could not create a memory object"
+    "|could not create a primitive(?! descriptor)"
+    "|out of memory",
+    re.IGNORECASE,
 )
 SMALLER = (
     "train a smaller model, give training.checkpoint_activations=layers, or lower "
@@ -90,8 +94,7 @@ def is_about_memory(error: BaseException) -> bool:
     """Whether memory ran out, of the device or of the machine."""
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return True
-    text = str(error).lower()
-    return any(sign in text for sign in SIGNS)
+    return SIGNS.search(str(error)) is not None
 
 
 def release() -> None:

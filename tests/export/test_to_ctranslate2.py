@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,20 @@ def test_int8_takes_about_a_quarter_of_the_room(tmp_path: Path) -> None:
         exported(made, KINDS["pre-norm"], tmp_path / kind, quantisation=kind, rows=1)
         sizes[kind] = (tmp_path / kind / "model.bin").stat().st_size
     assert 3 < sizes["float32"] / sizes["int8"] < 4
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o027, 0o077], ids="{:03o}".format)
+def test_files_have_the_permissions_of_any_new_file(umask: int, tmp_path: Path) -> None:
+    made = build(KINDS["pre-norm"], source_types=TYPES, target_types=TYPES)
+    initialise(made, KINDS["pre-norm"], seed=1)
+    before = os.umask(umask)
+    try:
+        (tmp_path / "plain").open("w").close()
+        exported(made, KINDS["pre-norm"], tmp_path / "out", rows=1)
+    finally:
+        os.umask(before)
+    modes = {path.stat().st_mode for path in (tmp_path / "out").iterdir()}
+    assert modes == {(tmp_path / "plain").stat().st_mode}
 
 
 def test_every_reason_against_a_model_is_named() -> None:

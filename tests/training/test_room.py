@@ -12,12 +12,13 @@ from torch.testing import assert_close
 from nmtdeep.config.training import Training
 from nmtdeep.data.batching import Batch, Share
 from nmtdeep.errors import NoRoomError, UserError
+from nmtdeep.model.layers.packed import PackedLinear
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS
 from nmtdeep.training.distributed import ALONE, Crew
 from nmtdeep.training.optimiser import make_optimiser
 from nmtdeep.training.processes import crew_of
-from nmtdeep.training.room import Room
+from nmtdeep.training.room import Room, is_about_memory
 from nmtdeep.training.sharding import Shards
 from nmtdeep.training.update import UpdateResult, batch_loss, train_update
 
@@ -27,6 +28,8 @@ SAYS = [
     RuntimeError("[enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes."),  # noqa: E501
     RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
     RuntimeError("std::bad_alloc"),
+    RuntimeError("could not create a primitive"),
+    RuntimeError("could not create a memory object"),
     MemoryError(),
 ]  # fmt: skip
 SETTINGS = Training.model_validate(
@@ -139,6 +142,15 @@ def test_other_errors_are_none_of_its_business(tiny_model: Any, batches: list[Ba
     Memory(model, 24, RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
     with pytest.raises(RuntimeError, match="mat1"):
         update(model, Share.whole(batches), Room())
+
+
+def test_what_a_library_does_not_support_is_not_about_memory() -> None:
+    weight = torch.zeros(4, 4, dtype=torch.bfloat16)
+    if not PackedLinear.supports(weight):
+        pytest.skip("this processor or torch has no bf16 products by oneDNN")
+    with pytest.raises(RuntimeError, match="primitive descriptor") as raised:
+        PackedLinear(weight, None)(torch.zeros(2, 4))  # fp32 meets a bf16 weight
+    assert not is_about_memory(raised.value)
 
 
 def test_a_pair_that_does_not_fit_is_named(tiny_model: Any, batches: list[Batch]) -> None:

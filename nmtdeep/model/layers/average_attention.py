@@ -75,10 +75,11 @@ class AverageAttention(Sublayer):
 
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
         """Average, map and gate at every position of `x`; with a state, at the newest."""
-        average = cumulative_mean(x, state if isinstance(state, RunningSum) else None)
+        running = state if isinstance(state, RunningSum) else None
+        average = cumulative_mean(x, running).to(x.dtype)
         if self.feed_forward is not None:
             average = self.feed_forward(average, context)
         if self.gate is None:
             return average
-        keep, take = self.gate(torch.cat((x, average.to(x.dtype)), dim=2)).sigmoid().chunk(2, dim=2)
+        keep, take = self.gate(torch.cat((x, average), dim=2)).sigmoid().chunk(2, dim=2)
         return keep * x + take * average  # type: ignore[no-any-return]

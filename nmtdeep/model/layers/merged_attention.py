@@ -63,7 +63,8 @@ class MergedAttention(Sublayer):
         memory, running = state.parts if isinstance(state, States) else (None, None)
         values = linear(x, *self.value_map()) if self.value is None else self.value(x)
         average = cumulative_mean(values, running if isinstance(running, RunningSum) else None)
-        return self.cross.output(self.cross.attended(x, context, memory) + average)  # type: ignore[no-any-return]
+        merged = self.cross.attended(x, context, memory) + average
+        return self.cross.output(merged.to(x.dtype))  # type: ignore[no-any-return]
 
 
 class Both(Sublayer):

@@ -92,14 +92,15 @@ class RelativePositions(nn.Module):
             q: `(sentences, heads, queries, d_h)`, scaled; the last query stands at the last key.
             keys: number of keys.
         """
-        return torch.einsum("bhqd,qkd->bhqk", q, self._vectors(self.keys, q.shape[2], keys))
+        vectors = self._vectors(self.keys.to(q.dtype), q.shape[2], keys)
+        return torch.einsum("bhqd,qkd->bhqk", q, vectors)
 
     def read(self, weights: Tensor, values: Tensor) -> Tensor:
         """sum_j w_ij (v_j + a_ij), or without the second term if values have no positions."""
         read = weights @ values
         if self.values is None:
             return read
-        vectors = self._vectors(self.values, weights.shape[2], weights.shape[3])
+        vectors = self._vectors(self.values.to(weights.dtype), *weights.shape[2:])
         return read + torch.einsum("bhqk,qkd->bhqd", weights, vectors)
 
     def of_slots(self, offsets: Tensor) -> tuple[Tensor, Tensor | None]:

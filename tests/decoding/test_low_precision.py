@@ -1,0 +1,159 @@
+"""Searches with weights of 16 or 8 bits find what the same model says when it reads the answer.
+
+A number of p bits of precision is off by up to u = 2^-p of itself: 2^-8 in bf16, 2^-11 in fp16;
+int8 rounds inputs to 255 steps over their range, and weights too, about 2^-9 of the range each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from nmtdeep.checkpoint import load
+from nmtdeep.decoding.forced import log_probabilities
+from nmtdeep.decoding.search import Hypothesis
+from nmtdeep.decoding.searcher import Batch, Searcher
+from nmtdeep.decoding.settings import Sampling, Settings, settings_of
+from nmtdeep.decoding.translator import Translator
+from nmtdeep.model.layers.packed import PackedLinear, QuantisedLinear
+from nmtdeep.model.packing import Kind, pack
+from nmtdeep.model.transformer import Transformer
+from nmtdeep.text.vocabulary import EOS, PAD
+from tests.model.choices import COMBINATIONS, DECODERS, SLOTS, label
+
+Make = Callable[..., Transformer]
+SOURCE = torch.tensor([[5, 9, 4, 7, 1], [8, 3, 1, PAD, PAD]])
+SETTINGS = Settings(beam=2, n_best=2, max_length_factor=0.25, max_length_constant=2)
+
+
+class Numbers(NamedTuple):
+    """A kind of weights.
+
+    Attributes:
+        unit: how far a rounded number may be off, as a share of itself.
+        steady: whether a token's numbers do not depend on what else is computed with it.
+    """
+
+    dtype: torch.dtype
+    packed: Kind | None
+    unit: float
+    steady: bool = True
+
+
+NUMBERS = {
+    "fp32": Numbers(torch.float32, PackedLinear, 2**-24),
+    "bf16": Numbers(torch.bfloat16, PackedLinear, 2**-8),
+    "fp16": Numbers(torch.float16, None, 2**-11),
+    "int8": Numbers(torch.float32, QuantisedLinear, 2**-8, steady=False),
+}
+HARD: list[dict[str, Any]] = [
+    {"sublayers": sublayers, "positions": positions}
+    for sublayers in DECODERS[3:]
+    for positions in SLOTS["positions"][1:]
+]
+
+
+def in_numbers(model: Transformer, numbers: Numbers) -> Transformer:
+    """The model with such weights; skips where this machine has none."""
+    if numbers.packed is QuantisedLinear and not QuantisedLinear.supports(model.output.weight):
+        pytest.skip("no int8 with this torch or processor")
+    model.to(numbers.dtype)
+    if numbers.packed is not None:
+        pack(model, numbers.packed)
+    return model
+
+
+class Read(NamedTuple):
+    """For each token of all hypotheses: its log-probability, and the largest |logit|, `(n,)`."""
+
+    log_probs: Tensor
+    largest: Tensor
+
+
+@torch.inference_mode()
+def read_back(models: Sequence[Transformer], found: Sequence[Sequence[Hypothesis]]) -> Read:
+    """Teacher forcing of all hypotheses at once; models' probabilities are averaged."""
+    flat = [torch.tensor(one.tokens) for each in found for one in each]
+    target = pad_sequence(flat, batch_first=True, padding_value=PAD)
+    source = SOURCE.repeat_interleave(len(flat) // len(SOURCE), dim=0)
+    given = torch.cat((torch.full((len(flat), 1), EOS), target[:, :-1]), dim=1)
+    logits = torch.stack([model.output(model(source, given)).float() for model in models])
+    log_probs = logits.softmax(dim=3).mean(dim=0).log()
+    chosen = log_probs.gather(2, target[:, :, None])[:, :, 0]
+    return Read(chosen[target != PAD], logits.abs().amax(dim=(0, 3))[target != PAD])
+
+
+def said(found: Sequence[Sequence[Hypothesis]]) -> Tensor:
+    """Log-probabilities of the tokens, as the search gives them."""
+    return torch.tensor([number for each in found for one in each for number in one.each])
+
+
+def search(models: Sequence[Transformer], settings: Settings) -> list[list[Hypothesis]]:
+    return Searcher(models, settings)(Batch(SOURCE.numpy(), 0))
+
+
+def assert_close(one: Tensor, other: Read, share: float) -> None:
+    """Logits off by a share of the largest move log-probabilities by twice as much at most."""
+    assert ((one - other.log_probs).abs() <= 2 * share * other.largest + 1e-5).all()
+
+
+@pytest.mark.parametrize("name", ["bf16", "int8"])
+@pytest.mark.parametrize("choice", COMBINATIONS, ids=label)
+def test_a_search_finds_what_the_model_says(
+    choice: dict[str, Any], name: str, tiny_model: Make
+) -> None:
+    numbers = NUMBERS[name]
+    exact = tiny_model(seed=1, dtype=torch.float32, **choice)
+    model = in_numbers(deepcopy(exact), numbers)
+    found = search([model], SETTINGS)
+    if numbers.steady:  # each number is rounded alike, but for sums in another order
+        assert_close(said(found), read_back([model], found), numbers.unit)
+    # A sublayer rounds what it gives and the sum that this is added to.
+    sublayers = sum(len(layer.sublayers) for layer in (*exact.encoder, *exact.decoder))
+    assert_close(said(found), read_back([exact], found), 2 * sublayers * numbers.unit)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [replace(SETTINGS, beam=1, n_best=1), replace(SETTINGS, sampling=Sampling())],
+    ids=["greedy", "sampling"],
+)
+@pytest.mark.parametrize("name", ["fp32", "bf16", "fp16"])
+@pytest.mark.parametrize("choice", HARD, ids=label)
+def test_an_ensemble_finds_what_its_models_say(
+    choice: dict[str, Any], name: str, how: Settings, tiny_model: Make
+) -> None:
+    numbers = NUMBERS[name]
+    models = [
+        in_numbers(tiny_model(seed=seed, dtype=torch.float32, **choice), numbers) for seed in (1, 2)
+    ]
+    found = search(models, how)
+    assert_close(said(found), read_back(models, found), numbers.unit)
+
+
+@pytest.mark.parametrize("choice", HARD, ids=label)
+def test_forced_scores_in_bf16_are_what_the_search_said(
+    choice: dict[str, Any], tiny_run: Any, tiny_model: Make
+) -> None:
+    loaded = load(tiny_run.newer)
+    model = tiny_model(types=len(loaded.model.output.weight), dtype=torch.float32, **choice)
+    settings = replace(settings_of(loaded), beam=2, max_length_factor=0.2)
+
+    def translator(**changes: Any) -> Translator:
+        own = replace(loaded, model=deepcopy(model))
+        return Translator.of([own], replace(settings, **changes), device="cpu", precision="bf16")
+
+    found = list(translator().translate(tiny_run.sources[:4]))
+    sources = [" ".join(one.subwords) for one in found]
+    targets = [" ".join(one.candidates[0].subwords) for one in found]
+    scores = log_probabilities(translator(input_form="bpe"), sources, targets)
+    for one, score in zip(found, scores, strict=True):
+        # Two roundings of logits that are below 16 here.
+        assert score.tokens == pytest.approx(one.candidates[0].each, abs=2 * 2**-8 * 16)
