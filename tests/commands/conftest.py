@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from commands.running import Commands
-from commands.runs import prepare, preprocess, train
+from commands.running import Commands, Finished
+from commands.runs import PLAIN, change, prepare, preprocess, train, unfinished
 
 
 @pytest.fixture(scope="session")
@@ -50,3 +50,25 @@ def whole_dropout(nmtdeep: Commands, dropout_data: Path) -> Path:
     done = train(nmtdeep, "whole-dropout", recipe="dropout.yaml", data="data-dropout")
     assert done.code == 0, done.err
     return nmtdeep.folder / "whole-dropout"
+
+
+@pytest.fixture(scope="session")
+def unsmoothed(nmtdeep: Commands, data: Path) -> tuple[Path, Finished]:
+    """A run whose validation loss is the negative log-likelihood, and what it printed."""
+    done = train(nmtdeep, "unsmoothed", *PLAIN)
+    assert done.code == 0, done.err
+    return nmtdeep.folder / "unsmoothed", done
+
+
+@pytest.fixture(scope="session")
+def averaged(
+    nmtdeep: Commands,
+    unsmoothed: tuple[Path, Finished],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[Path, Finished]:
+    """A run that means its average, because its best checkpoint was recorded to be bad."""
+    run = unfinished(unsmoothed[0], tmp_path_factory.mktemp("averaged") / "run")
+    change((run / "checkpoint_best").resolve(), score=-99.5)
+    done = train(nmtdeep, run, *PLAIN)
+    assert done.code == 0, done.err
+    return run, done

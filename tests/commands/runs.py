@@ -5,11 +5,15 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import shutil
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from commands.running import Commands, Finished, Interrupt
+from nmtdeep import checkpoint
 
 PAIRS = {"train": 200, "valid": 20, "test": 12}
 RECIPE = """
@@ -38,6 +42,8 @@ training:
   validation: {every: 2, bleu: false, patience: 4}
 """
 
+# Overrides under which the validation loss is the negative log-likelihood.
+PLAIN = ("training.label_smoothing=0", "training.precision=fp32")
 # What no two runs share: measured times and memory.
 MEASURED = {"tokens_per_second", "updates_per_second", "wait", "memory", "seconds", "eta"}
 
@@ -125,3 +131,30 @@ def losses(run: Path) -> dict[int, float]:
     by_update = {one["update"]: one["loss"] for one in trained}
     assert len(by_update) == len(trained)
     return by_update
+
+
+def change(path: Path, *, noise: float = 0.0, **state: object) -> None:
+    """Give a checkpoint random weights, or other values in its state."""
+    loaded = checkpoint.load(path)
+    generator = torch.Generator().manual_seed(1)
+    tensors = {
+        name: noise * torch.randn(tensor.shape, generator=generator) if noise else tensor
+        for name, tensor in checkpoint.weights(loaded.model).items()
+    }
+    old = {name: value for name, value in loaded.state.items() if name not in ("format", "text")}
+    checkpoint.save(
+        path,
+        tensors=tensors,
+        optimiser=checkpoint.read_tensors(path / checkpoint.OPTIMISER),
+        state=old | state,
+        recipe=loaded.recipe,
+        pipeline=loaded.pipeline,
+    )
+
+
+def unfinished(run: Path, copy: Path) -> Path:
+    """A copy of a run as it was after its last update, before it chose and scored."""
+    shutil.copytree(run, copy, symlinks=True)
+    shutil.rmtree(copy / "checkpoint_average", ignore_errors=True)
+    (copy / "scores.json").unlink()
+    return copy

@@ -121,7 +121,6 @@ def test_a_checkpoint_without_its_state(nmtdeep, whole, tmp_path):
     run = _copy(whole, tmp_path / "run")
     state = run / "checkpoint_11" / "state.json"
     state.unlink()
-    (run / "checkpoint_average" / "state.json").unlink()
     before = (run / "train.jsonl").read_bytes()
     refused(
         train(nmtdeep, run),
@@ -183,8 +182,8 @@ def test_models_that_do_not_go_together(nmtdeep, whole, whole_dropout, tmp_path)
     refused(done, "another vocabulary than --data: give the corpus it was started with")
 
 
-def test_an_average_replaces_nothing_but_averages(nmtdeep, whole, tmp_path):
-    run = _copy(whole, tmp_path / "run")
+def test_an_average_replaces_nothing_but_averages(nmtdeep, averaged, tmp_path):
+    run = _copy(averaged[0], tmp_path / "run")
     before = contents(run)
     inputs = [run / "checkpoint_10", run / "checkpoint_11"]
     for out, said in ((run, "is no checkpoint"), (inputs[0], "is one of the inputs")):

@@ -10,21 +10,9 @@ from pathlib import Path
 
 import pytest
 import sacrebleu
-import torch
 
-from commands.running import Commands, Finished
-from commands.runs import train, words
-from nmtdeep import checkpoint
-
-PLAIN = ("training.label_smoothing=0", "training.precision=fp32")
-
-
-@pytest.fixture(scope="session")
-def unsmoothed(nmtdeep: Commands, data: Path) -> tuple[Path, Finished]:
-    """A run whose validation loss is the negative log-likelihood, and what it printed."""
-    done = train(nmtdeep, "unsmoothed", *PLAIN)
-    assert done.code == 0, done.err
-    return nmtdeep.folder / "unsmoothed", done
+from commands.running import Commands
+from commands.runs import PLAIN, change, train, unfinished, words
 
 
 def bleu(nmtdeep: Commands, model: Path, split: str = "test") -> float:
@@ -47,43 +35,6 @@ def mean_loss(nmtdeep: Commands, model: Path) -> float:
     found = re.search(r"perplexity (\S+)", done.err)
     assert found, done.err
     return math.log(float(found[1]))
-
-
-def change(path: Path, *, noise: float = 0.0, **state: object) -> None:
-    """Give a checkpoint random weights, or other values in its state."""
-    loaded = checkpoint.load(path)
-    generator = torch.Generator().manual_seed(1)
-    tensors = {
-        name: noise * torch.randn(tensor.shape, generator=generator) if noise else tensor
-        for name, tensor in checkpoint.weights(loaded.model).items()
-    }
-    old = {name: value for name, value in loaded.state.items() if name not in ("format", "text")}
-    checkpoint.save(
-        path,
-        tensors=tensors,
-        optimiser=checkpoint.read_tensors(path / checkpoint.OPTIMISER),
-        state=old | state,
-        recipe=loaded.recipe,
-        pipeline=loaded.pipeline,
-    )
-
-
-def unfinished(run: Path, copy: Path) -> Path:
-    """A copy of a run as it was after its last update, before it chose and scored."""
-    shutil.copytree(run, copy, symlinks=True)
-    shutil.rmtree(copy / "checkpoint_average", ignore_errors=True)
-    (copy / "scores.json").unlink()
-    return copy
-
-
-@pytest.fixture(scope="session")
-def averaged(nmtdeep, unsmoothed, tmp_path_factory) -> tuple[Path, Finished]:
-    """A run whose best checkpoint was measured to be worse than any."""
-    run = unfinished(unsmoothed[0], tmp_path_factory.mktemp("averaged") / "run")
-    change((run / "checkpoint_best").resolve(), score=-99.5)
-    done = train(nmtdeep, run, *PLAIN)
-    assert done.code == 0, done.err
-    return run, done
 
 
 def test_an_average_that_is_better_is_kept_and_both_losses_are_said(nmtdeep, averaged):

@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from commands.running import Commands
+from commands.running import Commands, Finished
 from nmtdeep.doctor.languages import PROFILES
 
 SIDES = ("en", "de")
@@ -25,7 +25,8 @@ def value(screen: str, name: str) -> str:
     return found[1]
 
 
-def test_a_run_says_what_it_is(nmtdeep: Commands, whole: Path) -> None:
+def test_a_run_says_what_it_is(nmtdeep: Commands, averaged: tuple[Path, Finished]) -> None:
+    whole = averaged[0]
     done = nmtdeep("inspect", whole)
     assert done.code == 0, done.err
     tensors = load_file(whole / "checkpoint_11" / "model.safetensors").values()
@@ -47,11 +48,13 @@ def test_a_run_says_what_it_is(nmtdeep: Commands, whole: Path) -> None:
 
 
 def test_a_checkpoint_and_a_data_directory_say_what_they_are(
-    nmtdeep: Commands, whole: Path, data: Path
+    nmtdeep: Commands, averaged: tuple[Path, Finished], data: Path
 ) -> None:
-    one = nmtdeep("inspect", whole / "checkpoint_average")
+    one = nmtdeep("inspect", averaged[0] / "checkpoint_average")
     assert one.code == 0
-    assert value(one.out, "mean of") == "checkpoint_9, checkpoint_10, checkpoint_11"
+    kept = sorted(int(path.name.split("_")[1]) for path in averaged[0].glob("checkpoint_[0-9]*"))
+    names = ", ".join(f"checkpoint_{update}" for update in kept[-3:])
+    assert value(one.out, "mean of") == names
     corpus = nmtdeep("inspect", data)
     assert corpus.code == 0
     assert re.search(r"pairs read +│ +200 │ +20 │ +12 │", corpus.out)
@@ -62,9 +65,9 @@ def test_a_checkpoint_and_a_data_directory_say_what_they_are(
 )
 @pytest.mark.parametrize("whose", ["checkpoint_11", "checkpoint_average"])
 def test_a_flipped_bit_in_a_checkpoint_is_named(
-    nmtdeep: Commands, whole: Path, tmp_path: Path, name: str, whose: str
+    nmtdeep: Commands, averaged: tuple[Path, Finished], tmp_path: Path, name: str, whose: str
 ) -> None:
-    run = shutil.copytree(whole, tmp_path / "run", symlinks=True)
+    run = shutil.copytree(averaged[0], tmp_path / "run", symlinks=True)
     flip(run / whose / name)
     for path in (run, run / whose):
         done = nmtdeep("inspect", path)

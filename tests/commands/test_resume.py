@@ -11,7 +11,6 @@ import pytest
 
 from commands.running import Interrupt
 from commands.runs import contents, losses, records, train
-from nmtdeep import integrity
 
 LOOP, UPDATE = "nmtdeep.training.loop", "nmtdeep.training.update"
 TRAINEE = "nmtdeep.training.trainee"
@@ -92,23 +91,9 @@ def test_nothing_to_do_changes_nothing(nmtdeep, whole, tmp_path):
     again = train(nmtdeep, run)
     assert again.code == 0
     assert "already at update 11 of 11: nothing to do" in again.err
-    assert "checkpoint_average: mean of" in again.out
+    assert "scores of checkpoint_" in again.out
     assert {path: path.stat().st_mtime_ns for path in run.glob("checkpoint_*/*")} == before
     assert contents(run) == contents(whole)
-
-
-def test_a_mean_that_is_worse_than_one_of_its_run_is_said(nmtdeep, data, tmp_path):
-    run, chosen = tmp_path / "run", ("training.validation.best_by=bleu",)
-    assert train(nmtdeep, run, *chosen).code == 0
-    stored = json.loads((run / "scores.json").read_text())["scores"]["valid"]
-    (bleu,) = [one["value"] for one in stored if one["metric"] == "bleu"]
-    state = run / "checkpoint_best" / "state.json"
-    for score, said in ((bleu + 5, True), (bleu, False)):
-        state.write_text(json.dumps(json.loads(state.read_text()) | {"score": score}))
-        integrity.write_sums(state.parent)
-        again = train(nmtdeep, run, *chosen)
-        assert again.code == 0, again.err
-        assert (f"has {bleu:.2f} BLEU on valid, and checkpoint_best had" in again.out) == said
 
 
 def test_nothing_to_do_says_why(nmtdeep, whole_dropout):
