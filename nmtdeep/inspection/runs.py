@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 
 from nmtdeep import checkpoint, integrity
@@ -16,8 +17,10 @@ from nmtdeep.config.model import Model, Stack
 from nmtdeep.config.slots import PlainStack, Sinusoidal, TopLayer
 from nmtdeep.errors import CheckpointError, DataError, UserError
 from nmtdeep.inspection.findings import Findings, size_of, text_row, vocabulary_row
+from nmtdeep.scoring.rendering import score_table
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.training.display import duration, short
+from nmtdeep.training.finish import StoredScores
 from nmtdeep.training.run_directory import RECORDS, SCORES, check_config
 from nmtdeep.training.state import Progress
 
@@ -194,7 +197,9 @@ def _training_rows(found: Findings, path: Path, saved: list[Path]) -> None:
         bleu = record.get("valid_bleu")
         figures = f"loss {record.get('valid_loss'):.4f}, ppl {record.get('valid_ppl'):.2f}"
         if bleu is not None:
-            figures += f", bleu {bleu:.2f}  {record.get('signature', '')}"
+            figures += f", bleu {bleu:.2f}"
+            if not (path / SCORES).is_file():  # else the signature is below the scores
+                figures += f"  {record.get('signature', '')}"
         found.add("best", f"update {best:,} by validation: {figures}")
 
 
@@ -239,24 +244,20 @@ def _validation(path: Path, update: int) -> dict[str, Any] | None:
 
 
 def _score_rows(found: Findings, path: Path) -> None:
-    """Scores of held-out sets, each with its signature."""
+    """Scores of held-out sets, with each signature once."""
     if not (path / SCORES).is_file():
         return
-    report = _note(found, lambda: integrity.read_json(path / SCORES, cure="delete it"))
-    if report is None:
+    stored = _note(found, lambda: integrity.read_json(path / SCORES, cure="delete it"))
+    if stored is None:
         return
     try:
-        rows = [
-            f"{split} {one['metric']} {one['value']:.2f}  {one['signature']}"
-            for split, scores in report["scores"].items()
-            for one in scores
-        ]
-        rows[:1] = [f"{rows[0]}  ({report['checkpoint']})"] if rows else []
-    except (KeyError, TypeError, ValueError, AttributeError):
+        report = StoredScores.model_validate(stored)
+    except ValidationError:
         found.damages.append(f"{path / SCORES}: not the scores of a run: delete it")
         return
-    for number, row in enumerate(rows):
-        found.add("" if number else "scores", row)
+    found.add("scores", f"of {report.checkpoint}")
+    for line in score_table(report.scores):
+        found.add("", line)
 
 
 def _described(state: dict[str, Any], best_by: str) -> str:

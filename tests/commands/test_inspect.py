@@ -37,8 +37,10 @@ def test_a_run_says_what_it_is(nmtdeep: Commands, whole: Path) -> None:
     assert f"update {update} by validation: loss {loss}" in value(done.out, "best")
     scores = json.loads((whole / "scores.json").read_text())["scores"]
     for split, metrics in scores.items():
+        row = re.search(rf"^ +{split} +(.*)$", done.out, re.M)
+        assert row and row[1].split() == [f"{one['value']:.2f}" for one in metrics]
         for one in metrics:
-            assert f"{split} {one['metric']} {one['value']:.2f}  {one['signature']}" in done.out
+            assert done.out.count(one["signature"]) == 1
     for path in whole.glob("checkpoint_*[0-9e]"):
         assert path.is_symlink() or path.name in done.out
     assert re.search(r"checkpoint_average .*mean of 3 \(translates\)", done.out)
