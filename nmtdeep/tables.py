@@ -29,6 +29,7 @@ def table(
     made = Table(
         box=SIMPLE_HEAD,
         pad_edge=False,
+        padding=(0, 1, 0, 0),
         title=Text(printable(title)) if title else None,
         title_justify="left",
         caption=Text(printable(note)) if note else None,
@@ -54,6 +55,12 @@ def as_lines(made: Table) -> list[str]:
         console.print(made)
     lines = [line.strip("\n").rstrip() for line in captured.get().splitlines()]
     return [line.removeprefix(" ") for line in lines if line]
+
+
+def describe(lines: Sequence[tuple[str, str]]) -> str:
+    """Names and values in two aligned columns, which is a list and not a table."""
+    width = max(len(name) for name, _ in lines)
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in lines)
 
 
 def _cell(value: object) -> Text:

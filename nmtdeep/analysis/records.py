@@ -12,9 +12,10 @@ from typing import Any, Literal
 import numpy as np
 
 from nmtdeep import checkpoint, integrity
-from nmtdeep.analysis.findings import Findings, signed, table
+from nmtdeep.analysis.findings import Findings, signed
 from nmtdeep.analysis.panels import Curve, Curves, Picture
 from nmtdeep.errors import CheckpointError, DataError, UserError
+from nmtdeep.tables import table
 from nmtdeep.training.run_directory import RECORDS
 
 Over = Literal["updates", "tokens", "hours"]

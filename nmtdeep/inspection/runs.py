@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from nmtdeep.training.display import duration, short
 from nmtdeep.training.finish import StoredScores
 from nmtdeep.training.run_directory import RECORDS, SCORES, check_config
 from nmtdeep.training.state import Progress
+from nmtdeep.units import size
 
 CURE = "use another checkpoint of the run, or copy this one again"
 
@@ -64,7 +66,7 @@ def inspect_run(path: Path) -> Findings:
         about = _described(_state(found, one), best_by)
         found.add(
             "" if number else "checkpoints",
-            f"{one.name:<{longest}}  {short(size_of([one]))}B{about}{rest}",
+            f"{one.name:<{longest}}  {size(size_of([one])):>8}{about}{rest}",
         )
     found.finish(unprotected)
     return found
@@ -83,7 +85,7 @@ def inspect_checkpoint(path: Path) -> Findings:
         found.add("trained", _spent(progress))
     if state.get("kind") == "average":
         found.add("mean of", ", ".join(_inputs(state)))
-    found.add("size", f"{short(size_of([path]))}B on disk")
+    found.add("size", f"{size(size_of([path]))} on disk")
     found.finish(unprotected)
     return found
 
@@ -123,7 +125,12 @@ def _model_rows(found: Findings, path: Path) -> None:
     found.add("model", f"width {recipe.model.width}{of}")
     for name, stack in (("encoder", recipe.model.encoder), ("decoder", recipe.model.decoder)):
         found.add(name, _stack(stack))
-    found.add("besides", _besides(recipe.model))
+    found.add("embeddings", _embeddings(recipe.model))
+    if not isinstance(recipe.model.positions, Sinusoidal):
+        found.add("positions", recipe.model.positions.type)
+    if not isinstance(recipe.model.bridge, TopLayer):
+        found.add("bridge", recipe.model.bridge.type)
+    found.add("initializer", recipe.model.initialiser.type)
     pipeline = _note(found, lambda: TextPipeline.load(path / checkpoint.TEXT))
     if pipeline is not None:
         found.add("text", text_row(recipe, pipeline))
@@ -143,15 +150,12 @@ def _stack(stack: Stack) -> str:
     return ", ".join(parts)
 
 
-def _besides(model: Model) -> str:
-    shared = {"all": "all shared", "decoder": "target and output shared", "none": "none shared"}
-    parts = [f"embeddings {shared[model.embeddings.sharing]}"]
-    if not isinstance(model.positions, Sinusoidal):
-        parts.append(f"{model.positions.type} positions")
-    if not isinstance(model.bridge, TopLayer):
-        parts.append(f"{model.bridge.type} bridge")
-    parts.append(f"started by {model.initialiser.type}")
-    return ", ".join(parts)
+def _embeddings(model: Model) -> str:
+    return {
+        "all": "one table for source, target and output",
+        "decoder": "one table for target and output, another for the source",
+        "none": "separate tables for source, target and output",
+    }[model.embeddings.sharing]
 
 
 def _reference_row(found: Findings, recipe: Recipe) -> None:
@@ -172,13 +176,7 @@ def parameters(path: Path) -> int:
             shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{path}: missing, truncated or foreign ({error}): {CURE}") from error
-    total = 0
-    for shape in shapes:
-        count = 1
-        for size in shape:
-            count *= size
-        total += count
-    return total
+    return sum(math.prod(shape) for shape in shapes)
 
 
 def _training_rows(found: Findings, path: Path, saved: list[Path]) -> None:
@@ -213,7 +211,7 @@ def _progress(found: Findings, state: dict[str, Any]) -> Progress | None:
 
 def _spent(progress: Progress, limit: str = "") -> str:
     return (
-        f"{progress.update:,}{limit} updates, {progress.epoch:,} whole epochs, "
+        f"{progress.update:,}{limit} updates, {progress.epoch:,} complete epochs, "
         f"{short(progress.target_tokens)} target tokens, {duration(progress.seconds)}"
     )
 

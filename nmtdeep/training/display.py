@@ -7,7 +7,6 @@ import math
 import resource
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -275,9 +274,3 @@ def _tensorboard(run: Path) -> Any:
     except ImportError:
         return None
     return SummaryWriter(str(run / TENSORBOARD))
-
-
-def describe(lines: Sequence[tuple[str, str]]) -> str:
-    """Names and values in two aligned columns."""
-    width = max(len(name) for name, _ in lines)
-    return "\n".join(f"{name:<{width}}  {value}" for name, value in lines)

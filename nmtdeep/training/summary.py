@@ -7,7 +7,8 @@ import torch
 from nmtdeep.config import Recipe
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.training.display import describe, short
+from nmtdeep.tables import describe
+from nmtdeep.training.display import short
 from nmtdeep.training.state import Progress
 
 
