@@ -59,6 +59,14 @@ class Point:
     value: float
 
 
+@dataclass(frozen=True)
+class Start:
+    """Where a training began: after updates, and target tokens, of another one."""
+
+    update: int = 0
+    tokens: float = 0.0
+
+
 def names(paths: Sequence[Path]) -> dict[str, Path]:
     """Runs by the last part of their path; by all of it where these are not distinct.
 
@@ -107,6 +115,22 @@ def read_points(name: str, run: Path) -> list[Point]:
                 at = [float(np.interp(update, updates, one)) for one in (tokens, seconds)]
                 points.append(Point(name, figure, int(update), at[0], at[1] / 3600, value))
     return points
+
+
+def read_start(run: Path, *, update: int) -> Start:
+    """Where a run began that had `update` updates behind it, as one that was grown has.
+
+    Its records count the tokens of the run that it was grown from, but not its seconds. Target
+    tokens at the start are those at the first log line without those of the updates since.
+    """
+    if not update:
+        return Start()
+    for one in _records(run):
+        if one.get("kind") == "train":
+            since = (_number(one, "update") - update) * _number(one, "tokens_per_update")
+            tokens = _number(one, "target_tokens") - since
+            return Start(update, max(tokens, 0.0)) if math.isfinite(tokens) else Start()
+    return Start()
 
 
 def _records(run: Path) -> Iterator[dict[str, Any]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nmtdeep import checkpoint, integrity
-from nmtdeep.analysis.records import Point, read_points
+from nmtdeep.analysis.records import Point, Start, read_points, read_start
 from nmtdeep.config import Recipe
 from nmtdeep.config.load import read_config
 from nmtdeep.errors import CheckpointError, DataError, UserError
@@ -24,6 +24,7 @@ class History:
     Attributes:
         name: what the report calls it.
         points: figures of its training; empty where it has no records.
+        began: where its own training began: at 0, or where it was grown.
         devices: what it was trained on, each once, in order.
         parameters: None where it has no checkpoint yet.
         scores: None where no training has ended with some.
@@ -34,6 +35,7 @@ class History:
     path: Path
     recipe: Recipe
     points: Sequence[Point]
+    began: Start
     devices: Sequence[str]
     parameters: int | None
     scores: StoredScores | None
@@ -58,8 +60,11 @@ def read(name: str, path: Path) -> History:
     lacks: list[str] = []
     recipe = read_config(config if config.is_file() else checkpoint.locate(path))
     points: list[Point] = []
+    log = _log(path / LOG)
+    began = Start()
     try:
         points = read_points(name, path)
+        began = read_start(path, update=_first_update(log))
     except CheckpointError:
         lacks.append(f"{name}: no records of a training (train.jsonl): no curves, no cost")
     count = None
@@ -67,16 +72,26 @@ def read(name: str, path: Path) -> History:
         count = parameters(checkpoint.locate(path) / checkpoint.MODEL)
     except UserError as error:
         lacks.append(f"{name}: no model to look at: {error}")
-    return History(
-        name, path, recipe, points, _devices(path / LOG), count, stored_scores(path), lacks
-    )
+    scores = stored_scores(path)
+    return History(name, path, recipe, points, began, _devices(log), count, scores, lacks)
 
 
-def _devices(log: Path) -> list[str]:
-    """What each start of a training said that it runs on; empty where there is no log."""
+def _log(path: Path) -> str:
+    """All of `train.log`; empty where there is none."""
     try:
-        content = integrity.read_limited(log, cure="")
+        content = integrity.read_limited(path, cure="")
     except DataError:
-        return []
-    text = content.decode("utf-8", errors="replace")
-    return list(dict.fromkeys(re.findall(r"^device +(\S.*)$", text, re.M)))
+        return ""
+    return content.decode("utf-8", errors="replace")
+
+
+def _devices(log: str) -> list[str]:
+    """What each start of a training said that it runs on."""
+    return list(dict.fromkeys(re.findall(r"^device +(\S.*)$", log, re.M)))
+
+
+def _first_update(log: str) -> int:
+    """Updates of the run that this one was grown from; 0 of any other."""
+    first = re.search(r"^start +(\S.*)$", log, re.M)
+    found = re.fullmatch(r"update (\d{1,15})\b.*", first[1]) if first else None
+    return int(found[1]) if found else 0

@@ -46,30 +46,37 @@ def score_table(scores: Mapping[str, Sequence[Scored]]) -> list[str]:
     for name in scores:
         cells = (found.get((name, metric)) for metric in metrics)
         rows.append((name, *(cell and f"{cell.value:.2f}" for cell in cells)))
-    columns = {"set": "left", **{_heading(metric): "right" for metric in metrics}}
-    signed = [line for metric in metrics for line in _signed(metric, found)]
+    columns = {"set": "left", **{heading_of(metric): "right" for metric in metrics}}
+    signed = signed_by(found)
     width = max(len(name) for name, _ in signed)
     below = [printable(f"{name:<{width}}  {signature}") for name, signature in signed]
     return [*as_lines(table(columns, rows)), "", *below]
 
 
-def _signed(metric: str, found: Mapping[tuple[str, str], Scored]) -> list[tuple[str, str]]:
-    """Each signature of a metric behind the metric's name, with its sets if there are several."""
-    sets: dict[str, list[str]] = {}
-    for (name, other), one in found.items():
-        if other == metric:
-            sets.setdefault(one.signature, []).append(name)
-    if len(sets) == 1:
-        return [(_label(metric), one) for one in sets]
-    return [(f"{_label(metric)} ({', '.join(names)})", one) for one, names in sets.items()]
+def signed_by(found: Mapping[tuple[str, str], Scored]) -> list[tuple[str, str]]:
+    """The metric's name and each of its signatures once; with the sets if there are several.
+
+    Args:
+        found: scores by the name of the set and by metric.
+    """
+    sets: dict[str, dict[str, list[str]]] = {}
+    for (name, metric), one in found.items():
+        sets.setdefault(metric, {}).setdefault(one.signature, []).append(name)
+    return [
+        (label_of(metric) + (f" ({', '.join(names)})" if len(signed) > 1 else ""), signature)
+        for metric, signed in sets.items()
+        for signature, names in signed.items()
+    ]
 
 
-def _label(metric: str) -> str:
+def label_of(metric: str) -> str:
+    """The name that papers print; of an unknown metric its own."""
     return METRICS[metric].label if metric in METRICS else metric
 
 
-def _heading(metric: str) -> str:
-    return f"{_label(metric)} {_arrow(metric)}" if metric in METRICS else metric
+def heading_of(metric: str) -> str:
+    """The name that papers print, and where better scores are: `BLEU ↑`."""
+    return f"{METRICS[metric].label} {_arrow(metric)}" if metric in METRICS else metric
 
 
 def records(report: Report) -> list[dict[str, Any]]:
@@ -151,7 +158,7 @@ def _arrow(metric: str) -> str:
 
 
 def _score_table(report: Report) -> Table:
-    rows = [(_heading(one.name), f"{one.value:.2f}", _details(one)) for one in report.scores]
+    rows = [(heading_of(one.name), f"{one.value:.2f}", _details(one)) for one in report.scores]
     columns = {"metric": "left", "score": "right", "details": "left"}
     return table(columns, rows, title=report.system)
 
@@ -165,7 +172,7 @@ def _comparison_table(report: Report) -> Table:
         baseline = row.p_value is None
         rows.append(
             (
-                _heading(row.metric),
+                heading_of(row.metric),
                 row.system,
                 f"{row.value:.2f}",
                 "" if row.mean is None else f"{row.mean:.2f} ± {row.interval:.2f}",
