@@ -113,7 +113,7 @@ def log_line(record: dict[str, Any]) -> str:
         "padding": f"pad {percent(record['padding'])}" if record["padding"] > PADDING else "",
         "wait": f"wait {percent(record['wait'])}" if record["wait"] > WAIT else "",
         "lr": f"lr {record['lr']:.2e}",
-        "gradient": f"gnorm {record['gradient_norm']:.3g}",
+        "gradient": f"gnorm {record['gradient_norm']:#.3g}",
         "skipped": f"skipped {record['skipped']}" if record["skipped"] else "",
         "memory": f"mem {size(record['memory'])}",
         "eta": f"eta {duration(record['eta'])}",

@@ -14,7 +14,6 @@ from nmtdeep.reporting.history import History
 from nmtdeep.scoring import Score
 from nmtdeep.training.finish import StoredScore, StoredScores
 
-
 FRESH = Start()
 
 
