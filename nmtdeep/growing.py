@@ -164,7 +164,10 @@ def _progress(old: checkpoint.Loaded, recipe: Recipe, restart_lr: bool) -> Progr
         progress,
         **{
             name: getattr(fresh, name)
-            for name in ("seconds", "best", "best_update", "stale", "score", "scaler", "stage")
+            for name in (
+                *("seconds", "target_tokens", "best", "best_update", "stale", "score", "scaler"),
+                "stage",
+            )
         },
         stage_update=progress.update,
         stage_epoch=progress.epoch,

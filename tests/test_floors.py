@@ -19,6 +19,8 @@ FLOORS = {
     "nmtdeep.errors": 0,
     "nmtdeep.integrity": 0,
     "nmtdeep.memory": 0,
+    "nmtdeep.tables": 0,
+    "nmtdeep.units": 0,
     "nmtdeep.text": 0,
     "nmtdeep.data": 1,
     "nmtdeep.model": 2,

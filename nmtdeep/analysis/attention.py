@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from nmtdeep.analysis.findings import Findings, signed, table
+from nmtdeep.analysis.findings import Findings, signed
 from nmtdeep.analysis.panels import HeatMap, Picture
 from nmtdeep.analysis.subject import signature
 from nmtdeep.checkpoint import Loaded
@@ -25,6 +25,7 @@ from nmtdeep.model.layers.attention import (
 from nmtdeep.model.layers.context import Context
 from nmtdeep.model.layers.merged_attention import Both, MergedAttention
 from nmtdeep.model.transformer import Stack, Transformer
+from nmtdeep.tables import table
 from nmtdeep.text.pipeline import Form
 from nmtdeep.text.vocabulary import EOS, SPECIALS
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from nmtdeep.analysis.findings import Findings, signed, table
+from nmtdeep.analysis.findings import Findings, signed
 from nmtdeep.analysis.panels import Bars, HeatMap, Panel, Picture
 from nmtdeep.analysis.subject import signature
 from nmtdeep.checkpoint import Loaded
@@ -17,6 +17,7 @@ from nmtdeep.errors import UserError
 from nmtdeep.model.layers.bridge import Transparent
 from nmtdeep.model.layers.combination import LinearCombination
 from nmtdeep.model.transformer import Stack, Transformer
+from nmtdeep.tables import table
 
 SMALL, SHARE = 0.1, 0.05
 

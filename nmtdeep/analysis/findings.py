@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
-from rich.text import Text
 
 from nmtdeep import __version__
 from nmtdeep.analysis.file import replacing
@@ -70,24 +68,6 @@ def signed(conditions: Mapping[str, Any]) -> str:
 def versions() -> dict[str, str]:
     """Of what computed: the end of each signature."""
     return {"nmtdeep": __version__, "torch": torch.__version__}
-
-
-def table(
-    columns: Mapping[str, str], rows: Iterable[Sequence[object]], *, title: str = ""
-) -> Table:
-    """Rows under headings, each of which stands `left` or `right`; a dash for None.
-
-    What stands on the right is a number and never broken.
-    """
-    made = Table(box=SIMPLE_HEAD, pad_edge=False, title=Text(title), title_justify="left")
-    for heading, side in columns.items():
-        right = side == "right"
-        made.add_column(
-            heading, justify="right" if right else "left", no_wrap=right, overflow="fold"
-        )
-    for row in rows:
-        made.add_row(*(Text("-" if value is None else str(value)) for value in row))
-    return made
 
 
 def _cell(value: Any) -> Any:

@@ -11,7 +11,7 @@ import torch
 from rich.table import Table
 
 from nmtdeep.analysis import panels
-from nmtdeep.analysis.findings import Findings, table
+from nmtdeep.analysis.findings import Findings
 from nmtdeep.analysis.panels import Curve, Picture
 from nmtdeep.analysis.probe import (
     Conditions,
@@ -27,6 +27,7 @@ from nmtdeep.config import Recipe
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.model.initialisation import Side
 from nmtdeep.model.transformer import Layer
+from nmtdeep.tables import table
 
 Of = Literal["parameters", "output"]
 

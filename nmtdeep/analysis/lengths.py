@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from nmtdeep.analysis.findings import Findings, signed, table
+from nmtdeep.analysis.findings import Findings, signed
 from nmtdeep.analysis.panels import Bars, Curve, Curves, Picture
 from nmtdeep.scoring.buckets import Bucket, score_by_length
 from nmtdeep.scoring.texts import Text, check_counts
+from nmtdeep.tables import table
 
 
 @dataclass(frozen=True)

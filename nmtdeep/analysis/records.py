@@ -12,9 +12,10 @@ from typing import Any, Literal
 import numpy as np
 
 from nmtdeep import checkpoint, integrity
-from nmtdeep.analysis.findings import Findings, signed, table
+from nmtdeep.analysis.findings import Findings, signed
 from nmtdeep.analysis.panels import Curve, Curves, Picture
 from nmtdeep.errors import CheckpointError, DataError, UserError
+from nmtdeep.tables import table
 from nmtdeep.training.run_directory import RECORDS
 
 Over = Literal["updates", "tokens", "hours"]
@@ -27,6 +28,7 @@ TRAINING = {
     "lr": "learning rate",
     "gradient_norm": "gradient norm",
     "tokens_per_second": "target tokens per second",
+    "tokens_per_update": "target tokens per update",
     "padding": "share of padding",
     "memory": "bytes of memory",
 }

@@ -7,9 +7,9 @@ from dataclasses import asdict, astuple, fields
 from typing import Any
 
 import torch
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from nmtdeep import tables
 from nmtdeep.analysis.findings import Findings
 from nmtdeep.analysis.initialisation import Block, Figures, averaged, measure
 from nmtdeep.analysis.panels import Curve, Curves, Picture
@@ -24,16 +24,13 @@ HEADINGS = ("Var(r)", "beta_LN", "beta_RC", "beta", "w/sigma")
 
 def table(blocks: Sequence[Block]) -> Table:
     """One row a block; a dash where a figure does not apply."""
-    rows = Table(box=SIMPLE_HEAD, pad_edge=False)
     by_layer = any(block.layer is not None for block in blocks)
-    for heading in ("side", *(["layer"] if by_layer else []), "sublayer"):
-        rows.add_column(heading)
-    for heading in HEADINGS:
-        rows.add_column(heading, justify="right")
+    columns = dict.fromkeys(("side", *(["layer"] if by_layer else []), "sublayer"), "left")
+    rows = []
     for block in blocks:
-        values = ("-" if value is None else f"{value:.3f}" for value in astuple(block.figures))
-        rows.add_row(block.side, *([str(block.layer)] if by_layer else []), block.sublayer, *values)
-    return rows
+        figures = (None if value is None else f"{value:.3f}" for value in astuple(block.figures))
+        rows.append((block.side, *([block.layer] if by_layer else []), block.sublayer, *figures))
+    return tables.table(columns | dict.fromkeys(HEADINGS, "right"), rows)
 
 
 def find(

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from nmtdeep.analysis.findings import Findings, signed, table
+from nmtdeep.analysis.findings import Findings, signed
 from nmtdeep.analysis.panels import Curve, Curves, Picture
 from nmtdeep.config import Recipe
 from nmtdeep.errors import UserError
+from nmtdeep.tables import table
 from nmtdeep.training.schedule import learning_rate
 from nmtdeep.training.stages import restarted
 from nmtdeep.training.state import Progress

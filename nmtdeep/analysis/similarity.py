@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nmtdeep.analysis.findings import Findings, signed, table
+from nmtdeep.analysis.findings import Findings, signed
 from nmtdeep.analysis.panels import Curve, Curves, Picture
 from nmtdeep.analysis.subject import check_same_text, signature
 from nmtdeep.checkpoint import Loaded
@@ -27,6 +27,7 @@ from nmtdeep.data.batching import cut, pad, sort_by_length
 from nmtdeep.data.corpus import DataDirectory, MonolingualCorpus
 from nmtdeep.errors import UserError
 from nmtdeep.model.transformer import Transformer
+from nmtdeep.tables import table
 from nmtdeep.training.regulariser import inter_similarity
 
 BATCH_TOKENS = 4096

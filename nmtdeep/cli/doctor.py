@@ -27,14 +27,14 @@ def doctor(
     out: Annotated[Path, typer.Option(help="Where the run will be.")] = Path("run"),
     verbose: Verbose = False,
 ) -> None:
-    """Look whether this machine and the text are fit for a training.
+    """Check that this machine and the text are ready for training: speed, disk, wrong pairs.
 
     The exit code is 1 if something is wrong, which the last lines then say.
     """
     from rich.console import Console
 
     from nmtdeep.doctor.examination import Examination
-    from nmtdeep.training.display import describe
+    from nmtdeep.tables import describe
 
     prefixes = _prefixes(train, valid, test or [])
     if prefixes and not (source_lang and target_lang):

@@ -73,6 +73,7 @@ def export(
         return
     from nmtdeep.export.procedure import to_ctranslate2_format
     from nmtdeep.scoring.texts import read_texts
+    from nmtdeep.units import size
 
     texts = read_texts(check[0], [check[1]], [], None) if check else None
     done = to_ctranslate2_format(
@@ -80,7 +81,7 @@ def export(
     )
     typer.echo(
         f"{out}: {done.checkpoint} for CTranslate2, {quantization or 'float32'}, "
-        f"{_megabytes(done.after)} in all; its weights were {_megabytes(done.before)}"
+        f"{size(done.after)} in all; its weights were {size(done.before)}"
     )
     if texts is None:
         return
@@ -117,19 +118,22 @@ def _to_huggingface(run: Path, out: Path, *, overwrite: bool) -> None:
 
 def _show(found: Comparison) -> None:
     """Both programs' figures, and how they were measured."""
-    rows = [found.before, found.after]
-    typer.echo(f"{'':12}  {'BLEU':>6}  {'sentences/s':>11}  numbers")
-    for one in rows:
-        typer.echo(f"{one.name:12}  {one.score.value:6.2f}  {one.speed:11.1f}  {one.numbers}")
+    from rich.console import Console
+
+    from nmtdeep.tables import table
+    from nmtdeep.units import percent
+
+    columns = {"program": "left", "BLEU": "right", "sentences/s": "right", "numbers": "left"}
+    rows = [
+        (one.name, f"{one.score.value:.2f}", f"{one.speed:.1f}", one.numbers)
+        for one in (found.before, found.after)
+    ]
+    Console().print(table(columns, rows))
     lines = len(found.before.lines)
-    typer.echo(f"equal translations: {found.equal} of {lines} ({found.equal / lines:.1%})")
+    typer.echo(f"equal translations: {found.equal} of {lines} ({percent(found.equal / lines)})")
     typer.echo(f"BLEU: {found.before.score.signature}")
     typer.echo(
         f"sentences/s: the search alone, on the CPU, threads: {found.threads}, beam {found.beam}, "
         f"one after the other, each the same batches of at most {found.batch_tokens} padded source "
         "tokens times beam"
     )
-
-
-def _megabytes(count: int) -> str:
-    return f"{count / 1e6:.1f} MB"

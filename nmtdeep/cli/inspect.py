@@ -21,18 +21,18 @@ def inspect(
 
     Every file is read and compared with its checksum. The exit code is 1 if one is damaged.
     """
-    from rich.console import Console
+    from rich.console import Console, RenderableType
 
     from nmtdeep.checkpoint import STATE
     from nmtdeep.data.index import INDEX_FILE
     from nmtdeep.inspection.data import inspect_data
     from nmtdeep.inspection.runs import inspect_checkpoint, inspect_run
-    from nmtdeep.training.display import describe
+    from nmtdeep.tables import describe
 
-    tables = []
+    tables: list[RenderableType] = []
     if (path / INDEX_FILE).is_file():
         found, report = inspect_data(path)
-        tables = [report.table(), report.reasons()]
+        tables = report.tables()
     elif (path / STATE).is_file():
         found = inspect_checkpoint(path)
     else:

@@ -58,15 +58,12 @@ def show(
 
 
 def _print_table(entries: list[RecipeEntry]) -> None:
-    from rich.box import SIMPLE_HEAD
     from rich.console import Console
-    from rich.table import Table
+    from rich.text import Text
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("name", style="bold", no_wrap=True)
-    table.add_column("description")
-    for entry in entries:
-        table.add_row(entry.name, entry.description)
+    from nmtdeep.tables import table
+
+    rows = [(Text(entry.name, style="bold", no_wrap=True), entry.description) for entry in entries]
     console = Console()
-    console.print(table)
+    console.print(table({"name": "left", "description": "left"}, rows))
     console.print("nmtdeep recipes show NAME prints one in full.", style="dim")

@@ -54,6 +54,7 @@ def report(
     import torch
 
     from nmtdeep.reporting import procedure
+    from nmtdeep.units import size
 
     torch.set_num_threads(threads or torch.get_num_threads())
     procedure.report(
@@ -65,4 +66,4 @@ def report(
         device=device,
         say=lambda text: typer.echo(text, err=True),
     )
-    typer.echo(f"{output}: {output.stat().st_size / 1e6:.1f} MB, to be opened by any browser")
+    typer.echo(f"{output}: {size(output.stat().st_size)}; open it in a browser")

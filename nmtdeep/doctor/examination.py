@@ -14,11 +14,11 @@ from nmtdeep.data.index import COPY, RECIPE_FILE, TEXT_DIRECTORY, read_index
 from nmtdeep.doctor import machine
 from nmtdeep.doctor.sources import examine_data, examine_files
 from nmtdeep.doctor.texts import SplitState
-from nmtdeep.doctor.verdicts import problems, table
+from nmtdeep.doctor.verdicts import problems, tables
 from nmtdeep.errors import UserError
 from nmtdeep.inspection.data import damages
 from nmtdeep.text.pipeline import TextPipeline
-from nmtdeep.training.display import short
+from nmtdeep.units import size
 
 
 @dataclass
@@ -36,13 +36,15 @@ class Examination:
     def disk(self, out: Path, planned: int | None) -> None:
         """The place for checkpoints, against what they will take."""
         free = machine.free_bytes(out)
-        plan = "" if planned is None else f"; the planned checkpoints take {short(planned)}B"
-        self.rows.append(("disk", f"{short(free)}B free at {out}{plan}"))
+        plan = "" if planned is None else f"; the planned checkpoints take {size(planned)}"
+        self.rows.append(("disk", f"{size(free)} free at {out}{plan}"))
         if not machine.is_writable(out):
-            self.wrong.append(f"{out} cannot be written to: mend its permissions, or choose --out")
+            self.wrong.append(
+                f"{out} cannot be written to: correct its permissions, or choose another --out"
+            )
         if planned is not None and planned > free:
             self.wrong.append(
-                f"the planned checkpoints take {short(planned)}B and {out} has {short(free)}B "
+                f"the planned checkpoints take {size(planned)} and {out} has {size(free)} "
                 "free: make room, choose another --out, or lower training.checkpoints.keep_last"
             )
 
@@ -71,5 +73,5 @@ class Examination:
         self, splits: Mapping[str, SplitState], languages: tuple[str, str], unknown: str
     ) -> None:
         if splits:
-            self.tables.append(table(splits, languages, unknown))
+            self.tables += tables(splits, languages, unknown)
             self.wrong += problems(splits, languages, unknown)

@@ -14,9 +14,9 @@ from nmtdeep import memory
 from nmtdeep.config import Recipe
 from nmtdeep.data.parallel import cores
 from nmtdeep.model.build import build
-from nmtdeep.training.display import short
 from nmtdeep.training.size import MOMENTS
 from nmtdeep.training.update import native_bf16
+from nmtdeep.units import size
 
 # Seconds that a rate is measured for.
 PATIENCE = 0.4
@@ -35,13 +35,17 @@ def machine_rows(versions: dict[str, str]) -> list[tuple[str, str]]:
         ("versions", ", ".join(f"{name} {version}" for name, version in versions.items())),
     ]
     free = memory.available()
-    room = f", {short(free)}B of memory free" if free is not None else ""
-    rows.append(("cpu", f"{cores()} cores, {torch.get_num_threads()} threads{room}"))
+    room = f", {size(free)} of memory free" if free is not None else ""
+    counts = (
+        f"{count} {what}{'s' * (count != 1)}"
+        for count, what in ((cores(), "core"), (torch.get_num_threads(), "thread"))
+    )
+    rows.append(("cpu", ", ".join(counts) + room))
     for device in devices():
         name = str(device)
         if device.type == "cuda":
             about = torch.cuda.get_device_properties(device)
-            rows.append((name, f"{about.name}, {short(about.total_memory)}B"))
+            rows.append((name, f"{about.name}, {size(about.total_memory)}"))
         native = "native" if native_bf16(device) else "not native: training stays in fp32"
         rates = ", ".join(
             f"{label} {matrix_rate(device, dtype) / 1e9:,.0f} GFLOP/s"
@@ -53,8 +57,8 @@ def machine_rows(versions: dict[str, str]) -> list[tuple[str, str]]:
 
 def matrix_rate(device: torch.device, dtype: torch.dtype) -> float:
     """Floating-point operations a second in products of square matrices, measured."""
-    size = 4096 if device.type == "cuda" else 1024
-    one = torch.randn(size, size, device=device, dtype=dtype)
+    width = 4096 if device.type == "cuda" else 1024
+    one = torch.randn(width, width, device=device, dtype=dtype)
     one @ one
     done, began, spent = 0, time.perf_counter(), 0.0
     while spent < PATIENCE:
@@ -63,7 +67,7 @@ def matrix_rate(device: torch.device, dtype: torch.dtype) -> float:
             torch.cuda.synchronize(device)
         done += 1
         spent = time.perf_counter() - began
-    return 2.0 * size**3 * done / spent
+    return 2.0 * width**3 * done / spent
 
 
 def planned_bytes(recipe: Recipe, types: tuple[int, int]) -> int:

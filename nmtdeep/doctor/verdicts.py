@@ -1,58 +1,70 @@
-"""What of a text's state is wrong, and the table of all."""
+"""What of a text's state is wrong, and the tables of all."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from rich.markup import escape
 from rich.table import Table
 
 from nmtdeep.doctor.languages import Profile, known_profile, misplaced, profile_of
 from nmtdeep.doctor.texts import UNUSUAL, SplitState
-from nmtdeep.errors import printable
 from nmtdeep.preprocessing.inputs import TRAIN
+from nmtdeep.tables import table
+from nmtdeep.units import percent
 
 # Largest shares that are not wrong.
 EMPTY, IDENTICAL, UNUSUAL_PAIRS, UNKNOWN, REPEATED = 0.01, 0.10, 0.05, 0.01, 0.01
 
 
-def table(splits: Mapping[str, SplitState], languages: tuple[str, str], unknown: str) -> Table:
-    """Counts of every split.
+def tables(
+    splits: Mapping[str, SplitState], languages: tuple[str, str], unknown: str
+) -> list[Table]:
+    """A row per split: lines and lengths; then pairs that may be wrong, if there are any.
 
     Args:
-        unknown: of what the share of unknown is.
+        unknown: what is unknown: letters or subwords.
     """
-    found = Table(title="Text", title_justify="left")
-    found.add_column("")
-    for name in splits:
-        found.add_column(escape(printable(name)), justify="right")
-    states = splits.values()
     source, target = languages
-    for name, counts in (
-        (f"{source} lines", [one.source for one in states]),
-        (f"{target} lines", [one.target for one in states]),
-    ):
-        found.add_row(name, *(f"{count:,}" for count in counts))
-    found.add_row("a side is blank", *(_share(one.empty, one) for one in states))
-    found.add_row("sides are identical", *(_share(one.identical, one) for one in states))
-    found.add_row(
-        f"{source} length : {target} length", *(f"{one.median_ratio:.2f}" for one in states)
-    )
-    found.add_row(f"{UNUSUAL:g} times off that", *(_share(one.unusual, one) for one in states))
-    for side, language in enumerate(languages):
-        rates = (one.unknown[side] if one.unknown else None for one in states)
-        found.add_row(
-            f"{language} unknown {unknown}",
-            *("" if rate is None else f"{rate:.3%}" for rate in rates),
+    headings = [f"{source} lines", f"{target} lines", "ratio"]
+    headings += [f"{language} unknown" for language in languages]
+    rows: list[Sequence[object]] = []
+    for name, one in splits.items():
+        rates = [percent(rate, 3) for rate in one.unknown] if one.unknown else [None, None]
+        rows.append((name, f"{one.source:,}", f"{one.target:,}", f"{one.median_ratio:.2f}", *rates))
+    found = [
+        table(
+            {"split": "left", **dict.fromkeys(headings, "right")},
+            rows,
+            title="Text",
+            note=f"ratio: {source} / {target} length of the median pair; unknown: {unknown}",
         )
-    found.add_row("repeated*", *(_share(one.repeated, one) for one in states))
-    found.caption = "* in train, pairs that stood there before; elsewhere, pairs that train has too"
-    found.caption_justify = "left"
+    ]
+    suspects = {
+        name: (one.empty, one.identical, one.unusual, one.repeated) for name, one in splits.items()
+    }
+    if any(any(counts) for counts in suspects.values()):
+        columns = ("blank side", "equal sides", "unusual length", "repeated")
+        rows = [
+            (name, *(_share(count, splits[name]) for count in counts))
+            for name, counts in suspects.items()
+        ]
+        note = (
+            f"unusual length: {UNUSUAL:g} times longer or shorter than the median pair; "
+            "repeated: pairs that occur before in train, or also in train"
+        )
+        found.append(
+            table(
+                {"split": "left", **dict.fromkeys(columns, "right")},
+                rows,
+                title="Pairs to look at",
+                note=note,
+            )
+        )
     return found
 
 
 def _share(count: int, state: SplitState) -> str:
-    return f"{count:,} ({count / max(state.pairs, 1):.2%})"
+    return f"{count:,} ({percent(count / max(state.pairs, 1), 2)})" if count else "0"
 
 
 def problems(
@@ -67,12 +79,12 @@ def problems(
                 f"{languages[1]} lines: make both files again from their common source"
             )
         found += [
-            f"{name}: {count / max(state.pairs, 1):.1%} of the pairs {what}: {cure}"
+            f"{name}: {percent(count / max(state.pairs, 1))} of the pairs {what}: {cure}"
             for count, limit, what, cure in _limits(name, state)
             if count > limit * state.pairs
         ]
         found += [
-            f"{name}: {rate:.1%} of the {language} {unknown} are unknown: {_UNKNOWN_CURE}"
+            f"{name}: {percent(rate)} of the {language} {unknown} are unknown: {_UNKNOWN_CURE}"
             for language, rate in zip(languages, state.unknown or (), strict=False)
             if rate > UNKNOWN
         ]
@@ -84,23 +96,23 @@ _UNKNOWN_CURE = "check its encoding and its tokenisation against the training te
 
 def _limits(name: str, state: SplitState) -> list[tuple[int, float, str, str]]:
     rows = [
-        (state.empty, EMPTY, "have a blank side", "look whether the lines still go together"),
+        (state.empty, EMPTY, "have a blank side", "check that the lines still go together"),
         (
             state.identical,
             IDENTICAL,
             "have identical sides",
-            "look whether one side was copied, and take such pairs out",
+            "check whether one side was copied, and take such pairs out",
         ),
         (
             state.unusual,
             UNUSUAL_PAIRS,
-            f"are {UNUSUAL:g} times longer or shorter than the others by comparison",
-            "look whether the lines still go together, or set text.clean.max_ratio",
+            f"are {UNUSUAL:g} times longer or shorter than the median pair",
+            "check that the lines still go together, or set text.clean.max_ratio",
         ),
     ]
     if name != TRAIN:
         cure = "take them out of the training text, or scores will flatter"
-        rows.append((state.repeated, REPEATED, "stand in train too", cure))
+        rows.append((state.repeated, REPEATED, "are in train too", cure))
     return rows
 
 

@@ -14,7 +14,7 @@ from nmtdeep.errors import DataError, UserError
 from nmtdeep.inspection.findings import Findings, size_of, text_row, vocabulary_row
 from nmtdeep.preprocessing.report import PreprocessingReport
 from nmtdeep.text.pipeline import TextPipeline
-from nmtdeep.training.display import short
+from nmtdeep.units import size
 
 
 def report_of(path: Path, index: dict[str, Any]) -> PreprocessingReport:
@@ -50,7 +50,7 @@ def inspect_data(path: Path) -> tuple[Findings, PreprocessingReport]:
             found.damages.append(f"{path / TEXT_DIRECTORY}: not what made the ids: {COPY}")
     except UserError as error:
         found.damages.append(str(error))
-    found.add("size", f"{short(size_of([path]))}B on disk")
+    found.add("size", f"{size(size_of([path]))} on disk")
     found.damages += [one for one in damages(path, index) if one not in found.damages]
     found.finish()
     return found, report

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 
 from nmtdeep import checkpoint, integrity
@@ -16,10 +18,13 @@ from nmtdeep.config.model import Model, Stack
 from nmtdeep.config.slots import PlainStack, Sinusoidal, TopLayer
 from nmtdeep.errors import CheckpointError, DataError, UserError
 from nmtdeep.inspection.findings import Findings, size_of, text_row, vocabulary_row
+from nmtdeep.scoring.rendering import score_table
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.training.display import duration, short
+from nmtdeep.training.finish import StoredScores
 from nmtdeep.training.run_directory import RECORDS, SCORES, check_config
 from nmtdeep.training.state import Progress
+from nmtdeep.units import size
 
 CURE = "use another checkpoint of the run, or copy this one again"
 
@@ -61,7 +66,7 @@ def inspect_run(path: Path) -> Findings:
         about = _described(_state(found, one), best_by)
         found.add(
             "" if number else "checkpoints",
-            f"{one.name:<{longest}}  {short(size_of([one]))}B{about}{rest}",
+            f"{one.name:<{longest}}  {size(size_of([one])):>8}{about}{rest}",
         )
     found.finish(unprotected)
     return found
@@ -80,7 +85,7 @@ def inspect_checkpoint(path: Path) -> Findings:
         found.add("trained", _spent(progress))
     if state.get("kind") == "average":
         found.add("mean of", ", ".join(_inputs(state)))
-    found.add("size", f"{short(size_of([path]))}B on disk")
+    found.add("size", f"{size(size_of([path]))} on disk")
     found.finish(unprotected)
     return found
 
@@ -120,7 +125,12 @@ def _model_rows(found: Findings, path: Path) -> None:
     found.add("model", f"width {recipe.model.width}{of}")
     for name, stack in (("encoder", recipe.model.encoder), ("decoder", recipe.model.decoder)):
         found.add(name, _stack(stack))
-    found.add("besides", _besides(recipe.model))
+    found.add("embeddings", _embeddings(recipe.model))
+    if not isinstance(recipe.model.positions, Sinusoidal):
+        found.add("positions", recipe.model.positions.type)
+    if not isinstance(recipe.model.bridge, TopLayer):
+        found.add("bridge", recipe.model.bridge.type)
+    found.add("initializer", recipe.model.initialiser.type)
     pipeline = _note(found, lambda: TextPipeline.load(path / checkpoint.TEXT))
     if pipeline is not None:
         found.add("text", text_row(recipe, pipeline))
@@ -140,15 +150,12 @@ def _stack(stack: Stack) -> str:
     return ", ".join(parts)
 
 
-def _besides(model: Model) -> str:
-    shared = {"all": "all shared", "decoder": "target and output shared", "none": "none shared"}
-    parts = [f"embeddings {shared[model.embeddings.sharing]}"]
-    if not isinstance(model.positions, Sinusoidal):
-        parts.append(f"{model.positions.type} positions")
-    if not isinstance(model.bridge, TopLayer):
-        parts.append(f"{model.bridge.type} bridge")
-    parts.append(f"started by {model.initialiser.type}")
-    return ", ".join(parts)
+def _embeddings(model: Model) -> str:
+    return {
+        "all": "one table for source, target and output",
+        "decoder": "one table for target and output, another for the source",
+        "none": "separate tables for source, target and output",
+    }[model.embeddings.sharing]
 
 
 def _reference_row(found: Findings, recipe: Recipe) -> None:
@@ -169,13 +176,7 @@ def parameters(path: Path) -> int:
             shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{path}: missing, truncated or foreign ({error}): {CURE}") from error
-    total = 0
-    for shape in shapes:
-        count = 1
-        for size in shape:
-            count *= size
-        total += count
-    return total
+    return sum(math.prod(shape) for shape in shapes)
 
 
 def _training_rows(found: Findings, path: Path, saved: list[Path]) -> None:
@@ -194,7 +195,9 @@ def _training_rows(found: Findings, path: Path, saved: list[Path]) -> None:
         bleu = record.get("valid_bleu")
         figures = f"loss {record.get('valid_loss'):.4f}, ppl {record.get('valid_ppl'):.2f}"
         if bleu is not None:
-            figures += f", bleu {bleu:.2f}  {record.get('signature', '')}"
+            figures += f", bleu {bleu:.2f}"
+            if not (path / SCORES).is_file():  # else the signature is below the scores
+                figures += f"  {record.get('signature', '')}"
         found.add("best", f"update {best:,} by validation: {figures}")
 
 
@@ -208,7 +211,7 @@ def _progress(found: Findings, state: dict[str, Any]) -> Progress | None:
 
 def _spent(progress: Progress, limit: str = "") -> str:
     return (
-        f"{progress.update:,}{limit} updates, {progress.epoch:,} whole epochs, "
+        f"{progress.update:,}{limit} updates, {progress.epoch:,} complete epochs, "
         f"{short(progress.target_tokens)} target tokens, {duration(progress.seconds)}"
     )
 
@@ -239,26 +242,23 @@ def _validation(path: Path, update: int) -> dict[str, Any] | None:
 
 
 def _score_rows(found: Findings, path: Path) -> None:
-    """Scores of held-out sets, each with its signature."""
+    """Scores of held-out sets, with each signature once."""
     if not (path / SCORES).is_file():
         return
-    report = _note(found, lambda: integrity.read_json(path / SCORES, cure="delete it"))
-    if report is None:
+    stored = _note(found, lambda: integrity.read_json(path / SCORES, cure="delete it"))
+    if stored is None:
         return
     try:
-        rows = [
-            f"{split} {one['metric']} {one['value']:.2f}  {one['signature']}"
-            for split, scores in report["scores"].items()
-            for one in scores
-        ]
-        rows[:1] = [f"{rows[0]}  ({report['checkpoint']})"] if rows else []
-        if report["weights"] != integrity.digest(checkpoint.locate(path) / checkpoint.MODEL):
-            rows = ["none of these weights: run the training command again to measure them"]
-    except (KeyError, TypeError, ValueError, AttributeError):
+        report = StoredScores.model_validate(stored)
+    except ValidationError:
         found.damages.append(f"{path / SCORES}: not the scores of a run: delete it")
         return
-    for number, row in enumerate(rows):
-        found.add("" if number else "scores", row)
+    if report.weights != integrity.digest(checkpoint.locate(path) / checkpoint.MODEL):
+        found.add("scores", "none of these weights: run the training command again to measure them")
+        return
+    found.add("scores", f"of {report.checkpoint}")
+    for line in score_table(report.scores):
+        found.add("", line)
 
 
 def _described(state: dict[str, Any], best_by: str) -> str:

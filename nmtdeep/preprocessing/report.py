@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from rich.console import Console, Group, RenderableType
-from rich.markup import escape
+from rich.console import Console, RenderableType
 from rich.table import Table
 
-from nmtdeep.errors import printable
+from nmtdeep.tables import describe, table
+from nmtdeep.units import percent
 
 EXAMPLES = 5
 
@@ -80,71 +80,86 @@ class PreprocessingReport:
         return {name: value for name, value in asdict(self).items() if name != "seconds"}
 
     def show(self, console: Console) -> None:
-        """Print the tables."""
-        console.print(self.render())
+        """Print the tables, then sizes and times."""
+        for one in self.tables():
+            console.print(one)
+        console.print(describe(self._sizes()), markup=False, highlight=False, soft_wrap=True)
 
-    def render(self) -> RenderableType:
-        """Tables of splits, of dropped and conspicuous pairs, and of sizes and times."""
-        return Group(self.table(), self.reasons(), self._sizes())
+    def tables(self) -> list[RenderableType]:
+        """A row per split: pairs and words, then subwords; and the pairs that stand out."""
+        return [self._words(), self._subwords(), self._reasons()]
 
-    def table(self) -> Table:
-        """Pairs, words and subwords of each split."""
-        table = Table(title="Splits", title_justify="left")
-        table.add_column("")
-        for name in self.splits:
-            table.add_column(escape(printable(name)), justify="right")
-        splits = self.splits.values()
+    def _words(self) -> Table:
         source, target = self.languages
+        columns = ("read", "kept", "repeated*", f"{source} words", f"{target} words")
         rows = [
-            ("pairs read", [split.read for split in splits]),
-            ("pairs kept", [split.kept for split in splits]),
-            ("pairs repeated*", [split.repeated for split in splits]),
-            (f"{source} words read", [split.source_words for split in splits]),
-            (f"{target} words read", [split.target_words for split in splits]),
-            (f"{source} subwords kept", [split.source_tokens for split in splits]),
-            (f"{target} subwords kept", [split.target_tokens for split in splits]),
+            (
+                name,
+                *map(_count, (one.read, one.kept, one.repeated)),
+                *map(_count, (one.source_words, one.target_words)),
+            )
+            for name, one in self.splits.items()
         ]
-        if any(split.source_forgotten or split.target_forgotten for split in splits):
-            rows += [
-                (f"{source} rare words not counted", [split.source_forgotten for split in splits]),
-                (f"{target} rare words not counted", [split.target_forgotten for split in splits]),
-            ]
-        for name, numbers in rows:
-            table.add_row(name, *(f"{number:,}" for number in numbers))
-        for side, language in enumerate(self.languages):
-            rates = (f"{100 * split.unknown_rates[side]:.3f} %" for split in splits)
-            table.add_row(f"{language} unknown subwords", *rates)
-        table.caption = (
-            "* kept, only counted: in train, pairs that stood there before; elsewhere, pairs that "
-            "train has too"
+        return table(
+            {"split": "left", **dict.fromkeys(columns, "right")},
+            rows,
+            title="Pairs, and words in the pairs read",
+            note="* kept, only counted: pairs that occur before in train, or also in train",
         )
-        table.caption_justify = "left"
-        return table
 
-    def reasons(self) -> Table:
-        """Pairs dropped or conspicuous, by split and reason."""
-        table = Table(title="Pairs dropped or conspicuous", title_justify="left")
-        for name in ("split", "reason", "what happened", "pairs"):
-            table.add_column(name)
-        for name, split in self.splits.items():
-            dropped = "dropped" if name == "train" else "kept"
-            for reason, found in sorted(split.reasons.items()):
-                row = (name, reason, dropped, str(found))
-                table.add_row(*(escape(printable(cell)) for cell in row))
-        if not table.row_count:
-            table.add_row("all", "none", "every pair kept", "0")
-        return table
+    def _subwords(self) -> Table:
+        """Subwords of the pairs that were kept; rare words only where some were not counted."""
+        rare = any(one.source_forgotten or one.target_forgotten for one in self.splits.values())
+        columns = ["subwords", "unknown"] + ["rare*"] * rare
+        rows = []
+        for name, one in self.splits.items():
+            cells = [name]
+            for tokens, rate, forgotten in zip(
+                (one.source_tokens, one.target_tokens),
+                one.unknown_rates,
+                (one.source_forgotten, one.target_forgotten),
+                strict=True,
+            ):
+                cells += [_count(tokens), percent(rate, 3)] + [_count(forgotten)] * rare
+            rows.append(cells)
+        headings = [f"{language} {column}" for language in self.languages for column in columns]
+        return table(
+            {"split": "left", **dict.fromkeys(headings, "right")},
+            rows,
+            title="Subwords in the pairs kept",
+            note="* words that are not counted, because too many are different" if rare else "",
+        )
 
-    def _sizes(self) -> Table:
-        table = Table(title="Sizes and times", title_justify="left")
-        table.add_column("what")
-        table.add_column("how much", justify="right")
-        for name, merges in self.merges.items():
-            table.add_row(f"BPE merges, {name}", f"{merges:,}")
-        for name, size in self.vocabulary.items():
-            table.add_row(f"vocabulary, {name}", f"{size:,}")
+    def _reasons(self) -> RenderableType:
+        """Pairs that were dropped from train or would have been elsewhere, by split and reason."""
+        rows = [
+            (name, reason, "dropped" if name == "train" else "kept", str(found))
+            for name, split in self.splits.items()
+            for reason, found in sorted(split.reasons.items())
+        ]
+        if not rows:
+            return " No pairs were dropped.\n"
+        columns = dict.fromkeys(("split", "reason", "what happened", "pairs"), "left")
+        return table(columns, rows, title="Dropped and unusual pairs")
+
+    def _sizes(self) -> list[tuple[str, str]]:
+        """Sizes, and the seconds of each kind of step over all splits, if not 0.0."""
+        steps: dict[str, float] = {}
         for name, seconds in self.seconds.items():
-            table.add_row(name, f"{seconds:.1f} s")
-        table.add_row("all steps", f"{sum(self.seconds.values()):.1f} s")
-        table.add_row("text pipeline", self.fingerprint[:16])
-        return table
+            verb = next(
+                (name.removesuffix(f" {one}") for one in self.splits if name.endswith(f" {one}")),
+                name,
+            )
+            steps[verb] = steps.get(verb, 0.0) + seconds
+        shown = {name: f"{seconds:.1f} s" for name, seconds in steps.items()}
+        times = [f"{name} {said}" for name, said in shown.items() if said != "0.0 s"]
+        return [
+            *((f"BPE merges, {name}", _count(merges)) for name, merges in self.merges.items()),
+            *((f"vocabulary, {name}", _count(size)) for name, size in self.vocabulary.items()),
+            ("text pipeline", self.fingerprint[:16]),
+            ("time", ", ".join([f"{sum(steps.values()):.1f} s", *times])),
+        ]
+
+
+def _count(number: int) -> str:
+    return f"{number:,}"

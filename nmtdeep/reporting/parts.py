@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -9,18 +10,28 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of a table; `value` is what a number sorts by, None for text."""
+    """One cell of a table; `value` is what a number sorts by, None for text.
+
+    Attributes:
+        is_best: whether it is marked as the best of its row.
+    """
 
     text: str
     value: float | None = None
+    is_best: bool = False
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under headings; the first cell of a row names it."""
+    """Rows under headings; the first cell of a row names it.
+
+    Attributes:
+        notes: lines below, such as signatures.
+    """
 
     headings: Sequence[str]
     rows: Sequence[Sequence[Cell]]
+    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -37,6 +48,12 @@ class Figure:
     svg: bytes
     signature: str
     folded: bool = False
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether it is wide enough to fill a page: 6 inches."""
+        found = re.search(rb'<svg[^>]* width="([\d.]+)pt"', self.svg)
+        return found is not None and float(found[1]) >= 6 * 72
 
 
 @dataclass(frozen=True)
@@ -83,6 +100,8 @@ class Page:
 
     Attributes:
         made: when, and by what.
+        scores: sets and metrics by runs.
+        every_score: a row per score, with its checkpoint and its signature.
         split: the held-out set that was translated; None: none was.
         left_out: what is not there, and why.
     """
@@ -91,6 +110,7 @@ class Page:
     made: str
     overview: Table
     scores: Table
+    every_score: Table
     cost: Table
     settings: Sequence[Settings]
     figures: list[Figure] = field(default_factory=list)

@@ -73,8 +73,9 @@ def _page(
     made = Page(
         runs=[run.name for run in histories],
         made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {signed(versions())}",
-        overview=tables.overview(histories, split, measured),
+        overview=tables.overview(histories),
         scores=tables.scores(histories, split, measured),
+        every_score=tables.every_score(histories, split, measured),
         cost=tables.cost(histories),
         settings=tables.settings(histories),
     )

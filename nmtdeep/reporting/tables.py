@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from nmtdeep.config import Recipe
@@ -12,8 +13,11 @@ from nmtdeep.reporting.history import History
 from nmtdeep.reporting.parts import Cell, Settings, Table
 from nmtdeep.scoring import Score
 from nmtdeep.scoring.metrics import METRICS
+from nmtdeep.scoring.rendering import heading_of, label_of, signed_by
 from nmtdeep.scoring.significance import Comparison
 from nmtdeep.training.display import duration, short
+from nmtdeep.training.finish import StoredScore
+from nmtdeep.units import size
 
 NONE = Cell("-")
 
@@ -23,15 +27,9 @@ def number(value: float | None, shown: str) -> Cell:
     return NONE if value is None else Cell(format(value, shown), float(value))
 
 
-def overview(
-    histories: Iterable[History], split: str, measured: Mapping[str, Sequence[Score]]
-) -> Table:
-    """A line for each run: what it is, how long it was trained, how good it is.
-
-    Args:
-        measured: scores of `split` that were measured for this report, by run.
-    """
-    headings = ("run", "layers", "width", "parameters", "updates", "hours", "valid nll", "BLEU")
+def overview(histories: Iterable[History]) -> Table:
+    """A line for each run: what it is and how long it was trained."""
+    headings = ("run", "layers", "width", "parameters", "updates", "hours", "best valid nll")
     rows = []
     for run in histories:
         model = run.recipe.model
@@ -46,16 +44,75 @@ def overview(
                 number(_last(run, "update"), ",.0f"),
                 number(_last(run, "hours"), ".2f"),
                 number(best, ".3f"),
-                _bleu(run, split, measured.get(run.name, ())),
             ]
         )
     return Table(headings, rows)
 
 
 def scores(
+    histories: Sequence[History], split: str, measured: Mapping[str, Sequence[Score]]
+) -> Table:
+    """A row for each set and metric, a column for each run, the best of several runs marked.
+
+    What was measured for this report is shown in place of what the end of training stored.
+
+    Args:
+        measured: scores of `split` that were measured for this report, by run.
+    """
+    found: dict[tuple[str, str], dict[str, StoredScore]] = {}
+    notes = []
+    for run in histories:
+        of_run = _stored(run)
+        for one in measured.get(run.name, ()):
+            now = StoredScore(metric=one.name, value=one.value, signature=one.signature)
+            before = of_run.get((split, one.name), now)
+            of_run[split, one.name] = now
+            if run.scores and f"{before.value:.2f}" != f"{now.value:.2f}":
+                notes.append(
+                    f"{run.name}, {split}: {label_of(one.name)} was {before.value:.2f} after "
+                    f"training ({run.scores.checkpoint}); the table has what it translates now"
+                )
+        for place, score in of_run.items():
+            found.setdefault(place, {})[run.name] = score
+    rows = [
+        [
+            Cell(name),
+            Cell(heading_of(metric)),
+            *_row(metric, [by_run.get(run.name) for run in histories]),
+        ]
+        for (name, metric), by_run in found.items()
+    ]
+    flat = {
+        (f"{run}, {name}", metric): score
+        for (name, metric), by_run in found.items()
+        for run, score in by_run.items()
+    }
+    notes = [f"{name}: {signature}" for name, signature in signed_by(flat)] + notes
+    return Table(("set", "metric", *(run.name for run in histories)), rows, notes)
+
+
+def _stored(run: History) -> dict[tuple[str, str], StoredScore]:
+    """What the end of a training stored, by set and metric."""
+    listed = run.scores.scores if run.scores else {}
+    return {(name, one.metric): one for name, some in listed.items() for one in some}
+
+
+def _row(metric: str, found: Sequence[StoredScore | None]) -> Iterator[Cell]:
+    """A score for each run; the best is marked where all are of one signature."""
+    known = [one for one in found if one is not None]
+    best = None
+    if len(known) > 1 and len({one.signature for one in known}) == 1 and metric in METRICS:
+        choose = max if METRICS[metric].higher_is_better else min
+        best = f"{choose(one.value for one in known):.2f}"
+    for one in found:
+        shown = None if one is None else f"{one.value:.2f}"
+        yield NONE if one is None else Cell(str(shown), one.value, is_best=shown == best)
+
+
+def every_score(
     histories: Iterable[History], split: str, measured: Mapping[str, Sequence[Score]]
 ) -> Table:
-    """Every score with its signature: those of the training's end, and those of this report."""
+    """A row for each score: those of the training's end, and those of this report."""
     headings = ("run", "set", "metric", "score", "measured", "signature")
     rows = []
     for run in histories:
@@ -67,44 +124,40 @@ def scores(
             when = f"after training, {run.scores.checkpoint}"
             found += [
                 (name, one.metric, one.value, one.signature, when)
-                for name, some in run.scores.scores.items()
-                for one in some
+                for (name, _), one in _stored(run).items()
             ]
-        for name, metric, value, signature, when in found:
-            label = METRICS[metric].label if metric in METRICS else metric
-            rows.append(
-                [
-                    Cell(run.name),
-                    Cell(name),
-                    Cell(label),
-                    number(value, ".2f"),
-                    Cell(when),
-                    Cell(signature),
-                ]
-            )
+        rows += [
+            [
+                Cell(run.name),
+                Cell(name),
+                Cell(label_of(metric)),
+                number(value, ".2f"),
+                Cell(when),
+                Cell(signature),
+            ]
+            for name, metric, value, signature, when in found
+        ]
     return Table(headings, rows)
 
 
 def comparison(found: Iterable[Comparison]) -> Table:
     """Each run against the first one; which of them is better, if p is small."""
-    headings = ("run", "metric", "score", "mean ± 95 %", "difference", "p", "signature")
-    rows = []
+    headings = ("run", "metric", "mean ± 95 %", "difference", "p")
+    rows, notes = [], []
     for one in found:
-        metric = METRICS[one.metric]
         baseline = one.p_value is None
         mean = "-" if one.mean is None else f"{one.mean:.2f} ± {one.interval:.2f}"
         rows.append(
             [
                 Cell(one.system),
-                Cell(f"{metric.label} {'↑' if metric.higher_is_better else '↓'}"),
-                number(one.value, ".2f"),
+                Cell(heading_of(one.metric)),
                 Cell(mean, one.mean),
                 Cell("baseline", 0.0) if baseline else number(one.difference, "+.2f"),
                 NONE if baseline else number(one.p_value, ".4f"),
-                Cell(one.signature),
             ]
         )
-    return Table(headings, rows)
+        notes.append(f"{label_of(one.metric)}: {one.signature}")
+    return Table(headings, rows, list(dict.fromkeys(notes)))
 
 
 def cost(histories: Iterable[History]) -> Table:
@@ -120,8 +173,9 @@ def cost(histories: Iterable[History]) -> Table:
     )
     rows = []
     for run in histories:
-        hours, tokens, updates = (_last(run, one) for one in ("hours", "tokens", "update"))
+        hours, tokens = _last(run, "hours"), _last(run, "tokens")
         memory = max((one.value for one in run.points if one.figure == "memory"), default=None)
+        sizes = [one.value for one in run.points if one.figure == "tokens_per_update"]
         per_second = tokens / (hours * 3600) if tokens and hours else None
         rows.append(
             [
@@ -130,8 +184,8 @@ def cost(histories: Iterable[History]) -> Table:
                 NONE if hours is None else Cell(duration(hours * 3600), hours),
                 NONE if tokens is None else Cell(short(tokens), tokens),
                 number(per_second, ",.0f"),
-                number(tokens / updates if tokens and updates else None, ",.0f"),
-                NONE if memory is None else Cell(f"{short(memory)}B", memory),
+                number(fmean(sizes) if sizes else None, ",.0f"),
+                NONE if memory is None else Cell(size(memory), memory),
             ]
         )
     return Table(headings, rows)
@@ -168,13 +222,3 @@ def _last(run: History, what: str) -> float | None:
     if not run.points:
         return None
     return float(getattr(max(run.points, key=lambda one: one.update), what))
-
-
-def _bleu(run: History, split: str, measured: Iterable[Score]) -> Cell:
-    """Of the set that was translated for this report; else of the last set that was scored."""
-    stored = run.scores.scores if run.scores else {}
-    found = [
-        (name, one.value) for name, some in stored.items() for one in some if one.metric == "bleu"
-    ]
-    found += [(split, one.value) for one in measured if one.name == "bleu"]
-    return Cell(f"{found[-1][1]:.2f} ({found[-1][0]})", found[-1][1]) if found else NONE

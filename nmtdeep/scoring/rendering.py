@@ -2,15 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Protocol
 
-from rich.markup import escape
 from rich.table import Table
 
+from nmtdeep.errors import printable
 from nmtdeep.scoring.metrics import METRICS, Score
 from nmtdeep.scoring.report import Report
+from nmtdeep.tables import as_lines, table
+
+
+class Scored(Protocol):
+    """A number, its metric's name and its signature: a line of `scores.json`."""
+
+    @property
+    def metric(self) -> str:
+        """The metric's name, a key of `METRICS`."""
+
+    @property
+    def value(self) -> float:
+        """The score."""
+
+    @property
+    def signature(self) -> str:
+        """Settings and versions behind the score."""
+
+
+def score_table(scores: Mapping[str, Sequence[Scored]]) -> list[str]:
+    """Final scores as lines of plain text: a row per set, a column per metric, then signatures.
+
+    Each signature stands once. Where a metric has several, its sets are named: `BLEU (valid)`.
+
+    Args:
+        scores: of each set, at most one of a metric.
+    """
+    found = {(name, one.metric): one for name, listed in scores.items() for one in listed}
+    if not found:
+        return []
+    metrics = list(dict.fromkeys(metric for _, metric in found))
+    rows = []
+    for name in scores:
+        cells = (found.get((name, metric)) for metric in metrics)
+        rows.append((name, *(cell and f"{cell.value:.2f}" for cell in cells)))
+    columns = {"set": "left", **{heading_of(metric): "right" for metric in metrics}}
+    signed = signed_by(found)
+    width = max(len(name) for name, _ in signed)
+    below = [printable(f"{name:<{width}}  {signature}") for name, signature in signed]
+    return [*as_lines(table(columns, rows)), "", *below]
+
+
+def signed_by(found: Mapping[tuple[str, str], Scored]) -> list[tuple[str, str]]:
+    """The metric's name and each of its signatures once; with the sets if there are several.
+
+    Args:
+        found: scores by the name of the set and by metric.
+    """
+    sets: dict[str, dict[str, list[str]]] = {}
+    for (name, metric), one in found.items():
+        sets.setdefault(metric, {}).setdefault(one.signature, []).append(name)
+    return [
+        (label_of(metric) + (f" ({', '.join(names)})" if len(signed) > 1 else ""), signature)
+        for metric, signed in sets.items()
+        for signature, names in signed.items()
+    ]
+
+
+def label_of(metric: str) -> str:
+    """The name that papers print; of an unknown metric its own."""
+    return METRICS[metric].label if metric in METRICS else metric
+
+
+def heading_of(metric: str) -> str:
+    """The name that papers print, and where better scores are: `BLEU ↑`."""
+    return f"{METRICS[metric].label} {_arrow(metric)}" if metric in METRICS else metric
 
 
 def records(report: Report) -> list[dict[str, Any]]:
@@ -92,41 +158,35 @@ def _arrow(metric: str) -> str:
 
 
 def _score_table(report: Report) -> Table:
-    table = Table(title=escape(report.system), title_justify="left")
-    table.add_column("metric")
-    table.add_column("score", justify="right")
-    table.add_column("details", style="dim")
-    for score in report.scores:
-        table.add_row(f"{score.label} {_arrow(score.name)}", f"{score.value:.2f}", _details(score))
-    return table
+    rows = [(heading_of(one.name), f"{one.value:.2f}", _details(one)) for one in report.scores]
+    columns = {"metric": "left", "score": "right", "details": "left"}
+    return table(columns, rows, title=report.system)
 
 
 def _comparison_table(report: Report) -> Table:
-    table = Table(title=f"compared with {escape(report.system)}", title_justify="left")
-    table.add_column("metric")
-    table.add_column("system")
-    for heading in ("score", "mean ± 95 %", "difference", "p"):
-        table.add_column(heading, justify="right")
+    columns = {"metric": "left", "system": "left"} | dict.fromkeys(
+        ("score", "mean ± 95 %", "difference", "p"), "right"
+    )
+    rows = []
     for row in report.comparisons:
         baseline = row.p_value is None
-        table.add_row(
-            f"{METRICS[row.metric].label} {_arrow(row.metric)}",
-            escape(row.system),
-            f"{row.value:.2f}",
-            "" if row.mean is None else f"{row.mean:.2f} ± {row.interval:.2f}",
-            "baseline" if baseline else f"{row.difference:+.2f}",
-            "" if baseline else f"{row.p_value:.4f}",
+        rows.append(
+            (
+                heading_of(row.metric),
+                row.system,
+                f"{row.value:.2f}",
+                "" if row.mean is None else f"{row.mean:.2f} ± {row.interval:.2f}",
+                "baseline" if baseline else f"{row.difference:+.2f}",
+                "" if baseline else f"{row.p_value:.4f}",
+            )
         )
-    return table
+    return table(columns, rows, title=f"compared with {report.system}")
 
 
 def _bucket_table(report: Report) -> Table:
-    table = Table(title=f"by length of {escape(report.measured)}", title_justify="left")
-    table.add_column("words", justify="right")
-    table.add_column("sentences", justify="right")
-    for score in report.scores:
-        table.add_column(score.label, justify="right")
-    for bucket in report.buckets:
-        values = (f"{score.value:.2f}" for score in bucket.scores)
-        table.add_row(bucket.span, str(bucket.sentences), *values)
-    return table
+    columns = dict.fromkeys(("words", "sentences", *(one.label for one in report.scores)), "right")
+    rows = [
+        (bucket.span, bucket.sentences, *(f"{score.value:.2f}" for score in bucket.scores))
+        for bucket in report.buckets
+    ]
+    return table(columns, rows, title=f"by length of {report.measured}")

@@ -7,7 +7,6 @@ import math
 import resource
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -30,6 +29,12 @@ from nmtdeep.training.run_directory import LOG, RECORDS, TENSORBOARD, VALIDATION
 from nmtdeep.training.state import Progress as TrainingProgress
 from nmtdeep.training.update import UpdateResult
 from nmtdeep.training.validation import Validation
+from nmtdeep.units import percent, size
+
+# A log line has at most so many columns; where it is longer, the last of these is left out first.
+COLUMNS, LEAVE_OUT = 120, ("epoch", "wait", "padding", "memory")
+# Shares of padding and of waiting for data that are shown in a log line if they are larger.
+PADDING, WAIT = 0.10, 0.01
 
 
 class Window:
@@ -73,9 +78,9 @@ class Window:
 
 def short(number: float) -> str:
     """A count as people say it: 27.9k, 1.3M."""
-    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(number) >= size:
-            return f"{number / size:.1f}{letter}"
+    for unit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(number) >= unit:
+            return f"{number / unit:.1f}{letter}"
     return f"{number:.1f}" if number < 10 else f"{number:.0f}"
 
 
@@ -94,18 +99,29 @@ def memory(device: torch.device) -> int:
 
 
 def log_line(record: dict[str, Any]) -> str:
-    """One line of `train.log` from one record of `train.jsonl`."""
-    stage = f"stage {record['stage']} | " if "stage" in record else ""
-    skipped = f"skipped {record['skipped']} | " if record["skipped"] else ""
-    return (
-        f"{stage}epoch {record['epoch']} | update {record['update']}/{record['max_updates']} | "
-        f"loss {record['loss']:.3f} | nll {record['nll']:.3f} | ppl {record['ppl']:.2f} | "
-        f"tok/s {short(record['tokens_per_second'])} | upd/s {record['updates_per_second']:.2f} | "
-        f"tok/upd {short(record['tokens_per_update'])} | pad {record['padding']:.1%} | "
-        f"wait {record['wait']:.1%} | lr {record['lr']:.2e} | "
-        f"gnorm {record['gradient_norm']:.3f} | {skipped}mem {short(record['memory'])} | "
-        f"eta {duration(record['eta'])}"
-    )
+    """One line of `train.log` from one record of `train.jsonl`, at most 120 columns.
+
+    Padding and waiting are shown where they cost something. What comes last in `LEAVE_OUT` is left
+    out first where the line would be too long; `train.jsonl` has everything.
+    """
+    parts = {
+        "stage": f"stage {record['stage']}" if "stage" in record else "",
+        "epoch": f"epoch {record['epoch']}",
+        "update": f"update {record['update']}/{record['max_updates']}",
+        "nll": f"nll {record['nll']:.3f}",
+        "tokens": f"tok/s {short(record['tokens_per_second'])}",
+        "padding": f"pad {percent(record['padding'])}" if record["padding"] > PADDING else "",
+        "wait": f"wait {percent(record['wait'])}" if record["wait"] > WAIT else "",
+        "lr": f"lr {record['lr']:.2e}",
+        "gradient": f"gnorm {record['gradient_norm']:#.3g}",
+        "skipped": f"skipped {record['skipped']}" if record["skipped"] else "",
+        "memory": f"mem {size(record['memory'])}",
+        "eta": f"eta {duration(record['eta'])}",
+    }
+    spare = list(LEAVE_OUT)
+    while len(line := " | ".join(filter(None, parts.values()))) > COLUMNS and spare:
+        parts.pop(spare.pop())
+    return line
 
 
 class Display:
@@ -275,9 +291,3 @@ def _tensorboard(run: Path) -> Any:
     except ImportError:
         return None
     return SummaryWriter(str(run / TENSORBOARD))
-
-
-def describe(lines: Sequence[tuple[str, str]]) -> str:
-    """Names and values in two aligned columns."""
-    width = max(len(name) for name, _ in lines)
-    return "\n".join(f"{name:<{width}}  {value}" for name, value in lines)

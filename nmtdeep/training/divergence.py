@@ -17,9 +17,11 @@ from nmtdeep.config import Recipe, slots
 from nmtdeep.config.training import Noam
 from nmtdeep.errors import DivergenceError
 from nmtdeep.model.transformer import Transformer
+from nmtdeep.tables import as_lines, table
 from nmtdeep.training.distributed import Crew
 from nmtdeep.training.sharding import local
 from nmtdeep.training.update import UpdateResult
+from nmtdeep.units import percent
 
 # Updates in a row without a finite gradient that end a training, and fp16's last loss scale.
 PATIENCE = 3
@@ -272,12 +274,9 @@ def _first_backward(layers: list[Numbers]) -> str:
 def _table(layers: list[Numbers]) -> str:
     """The worst layers."""
     worst = sorted(layers, key=lambda one: (-one.bad, -one.gradient_norm))[:WORST]
-    rows = [("layer", "gradient norm", "not finite", "weight norm")] + [
-        (one.layer, f"{one.gradient_norm:.3g}", f"{one.bad:.1%}", f"{one.weight_norm:.3g}")
+    columns = dict.fromkeys(("gradient norm", "not finite", "weight norm"), "right")
+    rows = [
+        (one.layer, f"{one.gradient_norm:.3g}", percent(one.bad), f"{one.weight_norm:.3g}")
         for one in worst
     ]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    )
+    return "\n".join(as_lines(table({"layer": "left"} | columns, rows)))

@@ -15,6 +15,7 @@ from nmtdeep.decoding.settings import resolve_device
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.errors import DataError, printable
 from nmtdeep.scoring import Score, score_texts
+from nmtdeep.scoring.rendering import score_table
 from nmtdeep.training.run_directory import LOG, SCORES
 from nmtdeep.training.state import Progress
 from nmtdeep.training.update import resolve_precision
@@ -238,6 +239,5 @@ def translated(translator: Translator, corpora: DataDirectory, split: str) -> li
 def _show(report: StoredScores, say: Say) -> None:
     mean = f", the mean of {', '.join(report.averaged)}" if report.averaged else ""
     say(f"scores of {report.checkpoint}{mean}")
-    for split, found in report.scores.items():
-        for score in found:
-            say(f"{split}: {score.metric} {score.value:.2f}  {score.signature}")
+    for line in score_table(report.scores):
+        say(line)

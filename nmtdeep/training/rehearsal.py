@@ -15,10 +15,10 @@ from nmtdeep.config import model as config
 from nmtdeep.data.batching import Batch, Indices, collate, split
 from nmtdeep.data.windows import Epoch, Place, Window
 from nmtdeep.errors import NoRoomError
-from nmtdeep.training.display import short
 from nmtdeep.training.room import SMALLER, described, longer_side, release, suffices
 from nmtdeep.training.sharding import local
 from nmtdeep.training.trainee import Trainee
+from nmtdeep.units import size
 
 # Groups whose batches are made to find the largest.
 LOOKED_AT = 256
@@ -119,8 +119,8 @@ def _measured(trainee: Trainee, batch: Batch, asked: int, longest: int) -> tuple
         return asked, ""
     pairs = int(SAFE * (share - fixed) / each)
     fits = max(pairs, 0) * longer_side(batch)
-    why = f"{described(batch)}, the largest planned, needs {short(needed)} bytes of memory and "
-    return fits if fits >= longest else 0, f"{why}{short(share)} are free"
+    why = f"{described(batch)}, the largest planned, needs {size(needed)} of memory and "
+    return fits if fits >= longest else 0, f"{why}{size(share)} is free"
 
 
 def _saved_bytes(trainee: Trainee, batch: Batch) -> int:

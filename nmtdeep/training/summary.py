@@ -7,8 +7,11 @@ import torch
 from nmtdeep.config import Recipe
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.training.display import describe, short
+from nmtdeep.tables import describe
+from nmtdeep.training.display import short
 from nmtdeep.training.state import Progress
+
+PRECISIONS = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 
 
 def parameter_count(model: torch.nn.Module) -> int:
@@ -75,10 +78,11 @@ def opening(
         ),
         *_dropped(data),
         (
-            "updates",
-            f"of {batches.tokens_per_update:,} padded tokens, {batches.max_tokens:,} at once",
+            "batches",
+            f"{batches.tokens_per_update:,} padded tokens per update, "
+            f"at most {batches.max_tokens:,} at once",
         ),
-        ("device", f"{name}{workers}, matrix products in {str(dtype).removeprefix('torch.')}"),
+        ("device", f"{name}{workers}, matrix products in {PRECISIONS[dtype]}"),
         ("memory", f"about {short(memory_estimate(recipe, parameters))} bytes"),
         *_stages(whole or recipe),
         ("start", f"update {progress.update}" if progress.update else "fresh"),
@@ -96,5 +100,6 @@ def _stages(recipe: Recipe) -> list[tuple[str, str]]:
 def _dropped(data: DataDirectory) -> list[tuple[str, str]]:
     """Training pairs that preprocessing dropped, by reason."""
     reasons = data.index["report"]["splits"]["train"]["reasons"]
-    said = ", ".join(f"{reason['count']:,} {name}" for name, reason in reasons.items())
-    return [("dropped", said or "no pair")]
+    counts = [(name, reason["count"]) for name, reason in reasons.items()]
+    said = [f"{count:,} pair{'s' * (count != 1)} ({name})" for name, count in counts]
+    return [("dropped", ", ".join(said) or "0 pairs")]

@@ -173,6 +173,23 @@ def test_a_finished_linear_training_that_grows_says_how_to_go_on(nmtdeep, data, 
     )
 
 
+def test_tokens_and_seconds_of_a_grown_run_are_its_own(nmtdeep, whole, tmp_path):
+    deep = tmp_path / "deep"
+    assert grow(nmtdeep, whole / "checkpoint_11", deep, "--layers", 3).code == 0
+    trained = nmtdeep(
+        "train", "--data", "data", "--out", deep, "--device", "cpu", "--threads", 1,
+        "--max-updates", 15, "training.log_every=1", "--no-final-scores",
+    )  # fmt: skip
+    assert trained.code == 0, trained.err
+    lines = [json.loads(line) for line in (deep / "train.jsonl").read_text().splitlines()]
+    lines = [one for one in lines if one["kind"] == "train"]
+    assert len(lines) == 4
+    # Each line is of one update, so that its tokens are those of the window.
+    assert lines[-1]["target_tokens"] == round(sum(one["tokens_per_update"] for one in lines))
+    busy = sum(1 / one["updates_per_second"] for one in lines)
+    assert lines[-1]["seconds"] >= busy
+
+
 def test_frozen_layers_keep_their_weights(nmtdeep, whole, tmp_path):
     out = tmp_path / "frozen"
     done = grow(nmtdeep, whole, out, "--layers", 3, "--freeze-copied", "--no-restart-lr")

@@ -21,11 +21,11 @@ def nasty_page() -> Page:
     """Names, texts and values of a table are an attack each."""
     rows = [
         [Cell(ATTACK), Cell("10", 10.0), Cell("b 2")],
-        [Cell("beta"), Cell("9", 9.0), Cell("b 10")],
+        [Cell("beta"), Cell("9", 9.0, is_best=True), Cell("b 10")],
         [Cell("alpha"), Cell("-"), Cell("a")],
         [Cell("long " * 40), Cell("-3.5", -3.5), Cell("nrefs:1|case:mixed|eff:no" * 4)],
     ]
-    table = Table(("run", "number", "text" + ATTACK), rows)
+    table = Table(("run", "number", "text" + ATTACK), rows, [ATTACK])
     curves = [Curve([1, 2], [3.0, 4.0], ATTACK), Curve([1, 2], [4.0, 3.0], HEBREW)]
     svg = svg_of(Picture([Curves(curves, "update", "loss"), Curves(curves, "update", "nll")]))
     samples = [
@@ -37,6 +37,7 @@ def nasty_page() -> Page:
         made=ATTACK,
         overview=table,
         scores=table,
+        every_score=table,
         cost=table,
         settings=[Settings(ATTACK, ATTACK, [(ATTACK, [ATTACK])], [ATTACK, "b: " + "x" * 500])],
         figures=[Figure(ATTACK, svg, ATTACK), Figure("folded", svg, "", folded=True)],

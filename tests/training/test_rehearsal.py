@@ -141,7 +141,7 @@ def test_what_a_machine_lacks_is_measured_before_it_kills(
     trainee = trainee_of(tiny_run)
     monkeypatch.setattr(rehearsal, "_tried", lambda *_: pytest.fail("was not measured"))
     monkeypatch.setattr(memory, "available", lambda: 300_000)
-    said = r"needs \S+ bytes of memory and 300.0k are free: give --max-tokens [1-9]\d*, which fits"
+    said = r"needs \d+ kB of memory and 300 kB is free: give --max-tokens [1-9]\d*, which fits"
     with pytest.raises(NoRoomError, match=said):
         rehearse(trainee, Place())
 

@@ -1,0 +1,20 @@
+"""Sizes and shares as every screen, log and page shows them."""
+
+from __future__ import annotations
+
+UNITS = ("bytes", "kB", "MB", "GB", "TB")
+
+
+def size(count: float) -> str:
+    """Bytes in decimal units, with one digit below 100: `1.9 GB`, `409.6 MB` is `410 MB`."""
+    unit = 0
+    while round(count) >= 1000 and unit < len(UNITS) - 1:
+        count /= 1000
+        unit += 1
+    digits = 1 if unit and round(count, 1) < 100 else 0
+    return f"{count:,.{digits}f} {UNITS[unit]}"
+
+
+def percent(share: float, digits: int = 1) -> str:
+    """A share between 0 and 1 as a percentage: `0.4 %`."""
+    return f"{100 * share:.{digits}f} %"

@@ -1,0 +1,64 @@
+"""Scores and cost on the page: each number once, the best marked, tokens and seconds of one run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nmtdeep.analysis.records import Point
+from nmtdeep.config import Recipe
+from nmtdeep.reporting import tables
+from nmtdeep.reporting.history import History
+from nmtdeep.scoring import Score
+from nmtdeep.training.finish import StoredScore, StoredScores
+
+
+def history(name: str, *, points: tuple[Point, ...] = (),
+            **scores: tuple[float, float]) -> History:  # fmt: skip
+    """A run with BLEU and TER of some sets."""
+    stored = StoredScores(
+        checkpoint="checkpoint_average",
+        weights="",
+        average_last=0,
+        trained_to="checkpoint_9",
+        averaged=[],
+        scores={
+            split: [
+                StoredScore(metric="bleu", value=bleu, signature="nrefs:1|tok:13a"),
+                StoredScore(metric="ter", value=ter, signature="nrefs:1|tok:tercom"),
+            ]
+            for split, (bleu, ter) in scores.items()
+        },
+    )
+    return History(name, Path(name), Recipe(), points, ["cpu"], 1, stored, [])
+
+
+def test_scores_stand_once_by_set_and_metric_and_the_best_run_is_marked() -> None:
+    runs = [history("thin", valid=(30.0, 50.0), test=(31.0, 49.0)),
+            history("deep", valid=(33.0, 50.0), test=(30.5, 44.0))]  # fmt: skip
+    again = {"thin": [Score("bleu", 31.001, "nrefs:1|tok:13a")]}
+    made = tables.scores(runs, "test", again)
+    assert list(made.headings) == ["set", "metric", "thin", "deep"]
+    assert [[f"{cell.text}{'*' * cell.is_best}" for cell in row] for row in made.rows] == [
+        ["valid", "BLEU ↑", "30.00", "33.00*"],
+        ["valid", "TER ↓", "50.00*", "50.00*"],
+        ["test", "BLEU ↑", "31.00*", "30.50"],
+        ["test", "TER ↓", "49.00", "44.00*"],
+    ]
+    assert list(made.notes) == ["BLEU: nrefs:1|tok:13a", "TER: nrefs:1|tok:tercom"]
+
+
+def test_a_stored_score_that_is_not_that_of_the_model_any_more_is_a_note() -> None:
+    again = {"thin": [Score("bleu", 20.0, "nrefs:1|tok:13a")]}
+    made = tables.scores([history("thin", test=(31.0, 49.0))], "test", again)
+    assert [cell.text for cell in made.rows[0]] == ["test", "BLEU ↑", "20.00"]
+    assert not any(cell.is_best for row in made.rows for cell in row)  # there is one run
+    assert made.notes[-1].startswith("thin, test: BLEU was 31.00 after training (checkpoint_")
+
+
+def test_scores_of_different_signatures_are_not_compared() -> None:
+    again = {"thin": [Score("bleu", 20.0, "nrefs:2|tok:13a")]}
+    made = tables.scores([history("thin"), history("deep", test=(10.0, 49.0))], "test", again)
+    assert [cell.is_best for cell in made.rows[0]] == [False] * 4
+    assert made.notes[0] == "BLEU (thin, test): nrefs:2|tok:13a"
+    assert made.notes[1] == "BLEU (deep, test): nrefs:1|tok:13a"
+    assert [cell.text for cell in made.rows[1]] == ["test", "TER ↓", "-", "49.00"]

@@ -1,0 +1,34 @@
+"""Sizes in bytes and shares, written one way."""
+
+from __future__ import annotations
+
+import pytest
+
+from nmtdeep.units import percent, size
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [
+        (0, "0 bytes"),
+        (999, "999 bytes"),
+        (1000, "1.0 kB"),
+        (4_400_000, "4.4 MB"),
+        (99_940_000, "99.9 MB"),
+        (99_960_000, "100 MB"),
+        (409_600_000, "410 MB"),
+        (999_400_000, "999 MB"),
+        (999_600_000, "1.0 GB"),
+        (1_900_000_000, "1.9 GB"),
+        (30e9, "30.0 GB"),
+        (5e15, "5,000 TB"),
+    ],
+)
+def test_sizes_are_decimal_with_a_space_before_the_unit(count: float, shown: str) -> None:
+    assert size(count) == shown
+
+
+def test_percentages_have_a_space_before_the_sign() -> None:
+    assert percent(0.004) == "0.4 %"
+    assert percent(1) == "100.0 %"
+    assert percent(0.00012345, 3) == "0.012 %"
