@@ -23,9 +23,17 @@ def average_checkpoints(
     best: Annotated[int | None, typer.Option(min=1, help="Average the N best validated.")] = None,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", "--out", help="Default: RUN/checkpoint_average."),
+        typer.Option(
+            "-o",
+            "--output",
+            "--out",
+            help="Checkpoint to write.",
+            show_default="RUN/checkpoint_average",
+        ),
     ] = None,
-    overwrite: Annotated[bool, typer.Option(help="Replace an average that is there.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an existing average.")
+    ] = False,
     verbose: Verbose = False,
 ) -> None:
     """Average the weights of several checkpoints of one run into a new checkpoint."""

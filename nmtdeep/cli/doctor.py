@@ -27,7 +27,7 @@ def doctor(
     out: Annotated[Path, typer.Option(help="Where the run will be.")] = Path("run"),
     verbose: Verbose = False,
 ) -> None:
-    """Look whether this machine and the text are fit for a training.
+    """Check whether this machine and the text are ready for a training: speed, disk, data.
 
     The exit code is 1 if something is wrong, which the last lines then say.
     """

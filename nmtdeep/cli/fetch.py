@@ -29,9 +29,7 @@ class Corpus(StrEnum):
 
 
 def fetch(
-    corpus: Annotated[
-        Corpus, typer.Argument(metavar="CORPUS", help=f"One of {', '.join(Corpus)}.")
-    ],
+    corpus: Annotated[Corpus, typer.Argument(metavar="CORPUS", help="Corpus to download.")],
     out: Annotated[Path, typer.Option("-o", "--output", "--out", help="Folder that gets it.")],
     folder: Annotated[
         Path | None,

@@ -20,7 +20,7 @@ Csv = Annotated[Path | None, typer.Option("--csv", help="Write every row to this
 Plot = Annotated[
     Path | None, typer.Option("--plot", help="Draw a picture into this file: .svg, .png or .pdf.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="A JSON object with everything.")]
+Json = Annotated[bool, typer.Option("--json", help="Print a JSON object with all numbers.")]
 
 
 def check_plot(plot: Path | None) -> None:

@@ -45,7 +45,7 @@ def plot(
     over: Annotated[Over, typer.Option(help="What the picture goes over.")] = Over.UPDATES,
     figure: Annotated[
         list[Figure] | None,
-        typer.Option(help="What to show (repeat: several): nll, valid_nll, valid_bleu by default."),
+        typer.Option(help="What to draw; nll, valid_nll and valid_bleu if not given."),
     ] = None,
     csv: Csv = None,
     picture: Plot = None,

@@ -23,17 +23,21 @@ class Format(StrEnum):
 
 def translate(
     model: searching.Models,
-    source: Annotated[str, typer.Option("-i", "--input", help="File, .gz too; - is stdin.")] = "-",
+    source: Annotated[
+        str,
+        typer.Option(
+            "-i", "--input", metavar="FILE", help="Text to translate, or .gz; - is stdin."
+        ),
+    ] = "-",
     output: Annotated[
-        str, typer.Option("-o", "--output", help="File, .gz too; - is stdout.")
+        str,
+        typer.Option("-o", "--output", metavar="FILE", help="File to write, or .gz; - is stdout."),
     ] = "-",
     beam: searching.Beam = None,
     lenpen: searching.Lenpen = None,
     lenpen_form: searching.LenpenForm = None,
     n_best: searching.NBest = 1,
-    form: Annotated[Format, typer.Option("--format", help="text, json, tsv or fairseq.")] = (
-        Format.text
-    ),
+    form: Annotated[Format, typer.Option("--format", help="Output format.")] = (Format.text),
     input_is: searching.InputIs = None,
     output_is: searching.OutputIs = InputForm.RAW,
     sampling: searching.Sampling = False,
@@ -52,14 +56,16 @@ def translate(
         int | None,
         typer.Option(
             min=1,
-            help="That share the work on a CPU, one thread each.",
+            help="Number of processes that share the work on a CPU, one thread each.",
             show_default="one per core for a long file",
         ),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on in --output after its last whole line.")
+        bool, typer.Option("--resume", help="Continue --output after its last whole line.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No summary on stderr.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("-q", "--quiet", help="No progress and no summary on stderr.")
+    ] = False,
     verbose: Verbose = False,
 ) -> None:
     """Translate raw text, line by line: N lines in, N lines out, in order.
