@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nmtdeep.cli import analyze_trained
+from nmtdeep.cli import analyze_trained, completion
 from nmtdeep.cli.choices import Verbose
 from nmtdeep.cli.command import HELP, Command, Group
 from nmtdeep.cli.outputs import Csv, Json, Plot, check_plot, give
@@ -55,7 +55,12 @@ DEPTHS = "6,12,18,20"
 )
 def initialisation(
     subject: Annotated[
-        str, typer.Argument(metavar="RECIPE|RUN", help="A recipe; or a trained model, as it is.")
+        str,
+        typer.Argument(
+            metavar="RECIPE|RUN",
+            help="A recipe; or a trained model, as it is.",
+            autocompletion=completion.recipes,
+        ),
     ],
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Recipe values to change.")
@@ -119,6 +124,7 @@ def gradients(
         typer.Argument(
             metavar="RECIPE|KEY=VALUE|RUN",
             help="Recipes, and values to change in all of them; or runs or checkpoints.",
+            autocompletion=completion.recipes,
         ),
     ],
     *,
@@ -188,6 +194,7 @@ def schedule(
         typer.Argument(
             metavar="RECIPE|KEY=VALUE",
             help="Recipes, or runs for theirs, and values to change in all of them.",
+            autocompletion=completion.recipes,
         ),
     ],
     updates_per_epoch: Annotated[

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nmtdeep.cli import completion
 from nmtdeep.cli.choices import InputForm, Verbose
 from nmtdeep.cli.command import Command
 from nmtdeep.cli.outputs import Csv, Json, Plot, check_plot, give
@@ -126,7 +127,9 @@ def lengths(
     ],
     source: Annotated[Path, typer.Option(help="What is translated; .gz allowed.")],
     reference: Annotated[Path, typer.Option(help="What it should be.")],
-    metric: Annotated[str, typer.Option(help="As of `nmtdeep score`.")] = "bleu",
+    metric: Annotated[
+        str, typer.Option(help="A metric of `nmtdeep score`.", autocompletion=completion.metrics)
+    ] = "bleu",
     csv: Csv = None,
     plot: Plot = None,
     as_json: Json = False,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nmtdeep.cli import completion
 from nmtdeep.cli.command import HELP, Command, Group
 from nmtdeep.errors import UserError
 
@@ -50,7 +51,12 @@ def list_(
     epilog="nmtdeep recipes show demo model.encoder.depth=12",
 )
 def show(
-    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A recipe's name or file.")],
+    recipe: Annotated[
+        str,
+        typer.Argument(
+            metavar="RECIPE", help="A recipe's name or file.", autocompletion=completion.recipes
+        ),
+    ],
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Recipe values to change.")
     ] = None,

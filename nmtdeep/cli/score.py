@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nmtdeep.cli import completion
 from nmtdeep.cli.choices import Device, InputForm, Precision, Verbose
 from nmtdeep.errors import UserError
 
@@ -85,8 +86,9 @@ Metrics = Annotated[
     list[str] | None,
     typer.Option(
         "--metric",
-        help="bleu, bleu-lc, bleu-intl, bleu-intl-lc, bleu-zh, bleu-tok, bleu-tok-lc, "
-        "bleu-compound, chrf, chrf++ or ter.",
+        metavar="NAME",
+        help=f"Metric: {', '.join(completion.METRICS)}.",
+        autocompletion=completion.metrics,
         show_default="bleu, chrf and ter",
     ),
 ]

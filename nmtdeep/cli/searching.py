@@ -91,6 +91,24 @@ MaxSourceTokens = Annotated[
     int | None,
     typer.Option(min=1, help="Longest source line, in subwords.", show_default="the recipe's"),
 ]
+MaxLengthFactor = Annotated[
+    float | None,
+    typer.Option(
+        metavar="A",
+        min=0,
+        help="A translation has at most A times the source's subwords plus B.",
+        show_default="the recipe's",
+    ),
+]
+MaxLengthConstant = Annotated[
+    int | None,
+    typer.Option(
+        metavar="B",
+        min=1,
+        help="A translation has at most A times the source's subwords plus B.",
+        show_default="the recipe's",
+    ),
+]
 MaxTokens = Annotated[int, typer.Option(min=1, help="Batch size: padded source tokens times beam.")]
 Device = Annotated[str, typer.Option(help="Device: auto, cpu, cuda or cuda:N.")]
 Precision = Annotated[str, typer.Option(help="Number format: auto (fp32), fp32, bf16 or fp16.")]

@@ -30,7 +30,9 @@ def train(
     recipe: Annotated[
         str | None,
         typer.Argument(
-            metavar="RECIPE", help="A name (nmtdeep recipes list) or a file.  [required]"
+            metavar="RECIPE",
+            help="A name (nmtdeep recipes list) or a file.  [required]",
+            autocompletion=completion.recipes,
         ),
     ] = None,
     overrides: Annotated[
