@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from nmtdeep.scoring.tokenised import MosesPreparation
 
 
+MODEL, COMPARISON = "A model", "Comparison"
+
+
 class Paired(StrEnum):
     """How two systems are tested against one another."""
 
@@ -46,26 +49,24 @@ Models = Annotated[
         "--model",
         "-m",
         help="Run or checkpoint that translates --source, to be scored; several: an ensemble.",
-        rich_help_panel="A model",
+        rich_help_panel=MODEL,
     ),
 ]
 Source = Annotated[
     Path | None,
     typer.Option(
         help="Text that --model translates, or whose lengths make the --buckets.",
-        rich_help_panel="A model",
+        rich_help_panel=MODEL,
     ),
 ]
 References = Annotated[
     list[Path] | None,
-    typer.Option(
-        help="With --model: a reference translation of --source.", rich_help_panel="A model"
-    ),
+    typer.Option(help="With --model: a reference translation of --source.", rich_help_panel=MODEL),
 ]
 Target = Annotated[
     Path | None,
     typer.Option(
-        help="With --log-prob: the given translations of --source.", rich_help_panel="A model"
+        help="With --log-prob: the given translations of --source.", rich_help_panel=MODEL
     ),
 ]
 LogProb = Annotated[
@@ -73,13 +74,13 @@ LogProb = Annotated[
     typer.Option(
         "--log-prob",
         help="The model's log-probability of each --target line: sum, tokens, sum per token.",
-        rich_help_panel="A model",
+        rich_help_panel=MODEL,
     ),
 ]
 InputIs = Annotated[
     InputForm | None,
     typer.Option(
-        help="The files are already tokenised or split into subwords.", rich_help_panel="A model"
+        help="The files are already tokenised or split into subwords.", rich_help_panel=MODEL
     ),
 ]
 Metrics = Annotated[
@@ -97,22 +98,19 @@ Systems = Annotated[
     typer.Option(
         "--system",
         help="Hypotheses of another system, compared with the first.",
-        rich_help_panel="Comparison",
+        rich_help_panel=COMPARISON,
     ),
 ]
 PairedTest = Annotated[
     Paired,
-    typer.Option("--paired", help="Significance test of --system.", rich_help_panel="Comparison"),
+    typer.Option("--paired", help="Significance test of --system.", rich_help_panel=COMPARISON),
 ]
 Trials = Annotated[
     int,
-    typer.Option(
-        min=1, help="Number of samples that --paired draws.", rich_help_panel="Comparison"
-    ),
+    typer.Option(min=1, help="Number of samples that --paired draws.", rich_help_panel=COMPARISON),
 ]
 Seed = Annotated[
-    int,
-    typer.Option(min=1, help="Random seed of --paired.", rich_help_panel="Comparison"),
+    int, typer.Option(min=1, help="Random seed of --paired.", rich_help_panel=COMPARISON)
 ]
 Buckets = Annotated[
     bool, typer.Option("--buckets", help="Scores by reference length too: 1-10, 11-20, ... words.")
@@ -133,16 +131,16 @@ ReplacePunctuation = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print a JSON list with all results.")]
 DeviceOption = Annotated[
-    Device, typer.Option("--device", help="Where the model runs.", rich_help_panel="A model")
+    Device, typer.Option("--device", help="Where the model runs.", rich_help_panel=MODEL)
 ]
 PrecisionOption = Annotated[
     Precision,
     typer.Option(
-        "--precision", help="Number format of the model's weights.", rich_help_panel="A model"
+        "--precision", help="Number format of the model's weights.", rich_help_panel=MODEL
     ),
 ]
 Threads = Annotated[
-    int | None, typer.Option(min=1, help="Number of CPU threads.", rich_help_panel="A model")
+    int | None, typer.Option(min=1, help="Number of CPU threads.", rich_help_panel=MODEL)
 ]
 
 

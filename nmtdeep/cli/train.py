@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from nmtdeep.cli import completion
 from nmtdeep.cli.choices import Verbose
 from nmtdeep.errors import UserError
 
