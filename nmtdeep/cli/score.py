@@ -48,7 +48,7 @@ Models = Annotated[
     typer.Option(
         "--model",
         "-m",
-        help="Run or checkpoint that translates --source, to be scored; several: an ensemble.",
+        help="Run or checkpoint that translates --source; several are an ensemble.",
         rich_help_panel=MODEL,
     ),
 ]
@@ -65,9 +65,7 @@ References = Annotated[
 ]
 Target = Annotated[
     Path | None,
-    typer.Option(
-        help="With --log-prob: the given translations of --source.", rich_help_panel=MODEL
-    ),
+    typer.Option(help="With --log-prob: translations of --source.", rich_help_panel=MODEL),
 ]
 LogProb = Annotated[
     bool,
@@ -79,9 +77,7 @@ LogProb = Annotated[
 ]
 InputIs = Annotated[
     InputForm | None,
-    typer.Option(
-        help="The files are already tokenised or split into subwords.", rich_help_panel=MODEL
-    ),
+    typer.Option(help="The files are already tokenised or split.", rich_help_panel=MODEL),
 ]
 Metrics = Annotated[
     list[str] | None,
@@ -134,10 +130,7 @@ DeviceOption = Annotated[
     Device, typer.Option("--device", help="Where the model runs.", rich_help_panel=MODEL)
 ]
 PrecisionOption = Annotated[
-    Precision,
-    typer.Option(
-        "--precision", help="Number format of the model's weights.", rich_help_panel=MODEL
-    ),
+    Precision, typer.Option("--precision", help="Number format.", rich_help_panel=MODEL)
 ]
 Threads = Annotated[
     int | None, typer.Option(min=1, help="Number of CPU threads.", rich_help_panel=MODEL)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -109,9 +112,13 @@ def translate(
     options = options_of(**asked, processes=shared)
     opened = open_translator(model, options)
     began = time.perf_counter()
+    if source == "-" and sys.stdin.isatty() and not quiet:
+        typer.echo("type a sentence and press Enter; Ctrl-D ends", err=True)
+    first = begun.first if begun else 0
     with (
         opened as translator,
         resuming.writer(output, begun) if begun else streams.writer(output) as write,
+        _progress(first, lines, output, quiet=quiet) as advance,
     ):
         count = streams.translate(
             translator,
@@ -119,11 +126,49 @@ def translate(
             write,
             form=form.value,
             output_form=options.output_is,
-            first=begun.first if begun else 0,
+            first=first,
+            advance=advance,
         )
     if not quiet:
         note = f", {translator.cut_lines} over-long ({long_lines})" if translator.cut_lines else ""
         _say(count, begun.lines if begun else 0, time.perf_counter() - began, note)
+
+
+@contextmanager
+def _progress(
+    first: int, lines: int, output: str, *, quiet: bool
+) -> Iterator[Callable[[float], object]]:
+    """What counts the lines of a file on a terminal that does not show the translations too."""
+    mixed = output == "-" and sys.stdout.isatty()
+    if quiet or mixed or not lines or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    with Progress(
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    ) as bar:
+        task = bar.add_task("", total=lines, completed=first, rate="")
+
+        def advance(count: float) -> None:
+            bar.advance(task, count)
+            shown = bar.tasks[0]
+            made, seconds = shown.completed - first, shown.elapsed or 1e-9
+            bar.update(task, rate=f"{made / seconds:.1f} lines/s")
+
+        yield advance
 
 
 def _say(count: int, before: int, seconds: float, note: str) -> None:
