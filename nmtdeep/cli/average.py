@@ -9,6 +9,7 @@ import typer
 
 from nmtdeep.cli.choices import Verbose
 from nmtdeep.errors import UserError
+from nmtdeep.integrity import check_place
 
 
 def average_checkpoints(
@@ -51,6 +52,7 @@ def average_checkpoints(
             raise UserError("--last and --best take one run directory")
         inputs = averaging.newest(run, last) if last is not None else averaging.best(run, best or 1)
     out = output or run / checkpoint.AVERAGE
+    check_place(out, "--output")
     if out.exists() and not overwrite:
         raise UserError(f"{out} exists: add --overwrite, or choose another --output")
     averaging.check_out(out, inputs)

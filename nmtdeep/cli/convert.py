@@ -11,6 +11,7 @@ import typer
 from nmtdeep.cli.choices import Verbose
 from nmtdeep.cli.command import HELP, Command, Group
 from nmtdeep.errors import UserError
+from nmtdeep.integrity import check_place
 
 app = typer.Typer(
     cls=Group,
@@ -78,6 +79,7 @@ def fairseq(
     from nmtdeep.checkpoint import STATE
     from nmtdeep.conversion.fairseq import TextChoices, convert
 
+    check_place(output, "--output")
     if output.exists() and not (overwrite and (output / STATE).is_file()):
         cure = "add --overwrite, or choose" if (output / STATE).is_file() else "choose"
         raise UserError(f"{output} exists: {cure} another --output")

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from nmtdeep.cli.choices import Verbose
+from nmtdeep.integrity import check_place
 
 
 def demo(
@@ -19,6 +20,7 @@ def demo(
     verbose: Verbose = False,
 ) -> None:
     """Train a deep model on a small corpus that ships with the program, in minutes."""
+    check_place(out, "--out")
     from nmtdeep.demo.journey import run_demo
 
     run_demo(out, threads=threads, device=device)

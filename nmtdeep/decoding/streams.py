@@ -78,6 +78,8 @@ def check(source: str, output: str) -> int:
     Raises:
         UserError: if it is missing or not UTF-8, or if the output would take its place.
     """
+    if output != "-" and Path(output).is_dir():
+        raise UserError(f"{output} is a directory: name a file in it by --output")
     path = Path(source)
     if source == "-" or path.is_fifo() or path.is_char_device():
         return 0

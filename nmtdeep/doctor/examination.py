@@ -39,7 +39,9 @@ class Examination:
         plan = "" if planned is None else f"; the planned checkpoints take {short(planned)}B"
         self.rows.append(("disk", f"{short(free)}B free at {out}{plan}"))
         if not machine.is_writable(out):
-            self.wrong.append(f"{out} cannot be written to: mend its permissions, or choose --out")
+            self.wrong.append(
+                f"{out} cannot be written to: change its permissions, or choose --out"
+            )
         if planned is not None and planned > free:
             self.wrong.append(
                 f"the planned checkpoints take {short(planned)}B and {out} has {short(free)}B "

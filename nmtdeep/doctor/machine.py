@@ -36,7 +36,13 @@ def machine_rows(versions: dict[str, str]) -> list[tuple[str, str]]:
     ]
     free = memory.available()
     room = f", {short(free)}B of memory free" if free is not None else ""
-    rows.append(("cpu", f"{cores()} cores, {torch.get_num_threads()} threads{room}"))
+    count, threads = cores(), torch.get_num_threads()
+    rows.append(
+        (
+            "cpu",
+            f"{count} core{'s' * (count != 1)}, {threads} thread{'s' * (threads != 1)}{room}",
+        )
+    )
     for device in devices():
         name = str(device)
         if device.type == "cuda":

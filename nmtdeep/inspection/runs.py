@@ -207,8 +207,10 @@ def _progress(found: Findings, state: dict[str, Any]) -> Progress | None:
 
 
 def _spent(progress: Progress, limit: str = "") -> str:
+    updates = f"update{'s' * (bool(limit) or progress.update != 1)}"
+    epochs = f"whole epoch{'s' * (progress.epoch != 1)}"
     return (
-        f"{progress.update:,}{limit} updates, {progress.epoch:,} whole epochs, "
+        f"{progress.update:,}{limit} {updates}, {progress.epoch:,} {epochs}, "
         f"{short(progress.target_tokens)} target tokens, {duration(progress.seconds)}"
     )
 

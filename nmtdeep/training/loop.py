@@ -227,7 +227,8 @@ def _train(
 def _leave(progress: Progress, reason: str, asked: list[int], display: Display) -> Outcome:
     """Say why it ends here."""
     if reason:
-        display.say(f"done after {progress.update} updates: {reason}")
+        plural = "s" * (progress.update != 1)
+        display.say(f"done after {progress.update} update{plural}: {reason}")
         return Outcome(progress, reason)
     reason = f"asked to leave by {signal.Signals(asked[0]).name}"
     display.say(f"{reason}: saved at update {progress.update}; the same command goes on from there")
