@@ -18,6 +18,11 @@ __version__ = "0.1.0"
 __all__ = ["Model", "UserError", "__version__", "load"]
 
 
+def __dir__() -> list[str]:
+    """What is meant to be used; `load` too, which is imported when it is first asked for."""
+    return sorted(__all__)
+
+
 def __getattr__(name: str) -> Any:
     """Import the interface, and torch with it, when it is first asked for."""
     if name in ("Model", "load"):

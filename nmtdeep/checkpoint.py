@@ -27,6 +27,7 @@ from torch import Tensor
 from nmtdeep import integrity
 from nmtdeep.config import Recipe
 from nmtdeep.config.load import dump, read_config
+from nmtdeep.data.index import INDEX_FILE
 from nmtdeep.errors import CheckpointError, DataError, UserError
 from nmtdeep.model.claims import MisfitError, build_for, check_fit
 from nmtdeep.model.transformer import Transformer
@@ -179,6 +180,14 @@ def locate(path: Path) -> Path:
     newest = list(saved(path).values())[-1:] if path.is_dir() else []
     if newest:
         return newest[0].resolve()
+    if path.is_file():
+        inside = (path.parent / STATE).is_file()
+        cure = f"the directory that it is in, {path.parent}" if inside else "a run or a checkpoint"
+        raise CheckpointError(f"{path} is a file: give {cure}")
+    if (path / INDEX_FILE).is_file():
+        raise CheckpointError(
+            f"{path} is a data directory: give the run directory of a model that was trained on it"
+        )
     raise CheckpointError(
         f"{path} holds no finished checkpoint (no {STATE}): train there first, or name another "
         "directory"

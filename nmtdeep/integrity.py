@@ -14,12 +14,25 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from nmtdeep.errors import DataError
+from nmtdeep.errors import DataError, UserError
 
 SUMS = "SHA256SUMS"
 SEAL = "sha256"
 # Bytes of a file of records or of settings; those that we write have a thousandth of this.
 LARGEST_TEXT = 1 << 28
+
+
+def check_place(path: Path, option: str) -> None:
+    """Refuse a directory to be made where a file is, or below a file.
+
+    Raises:
+        UserError: naming the file and the option that the place was given by.
+    """
+    for place in (path, *path.parents):
+        if place.is_dir():
+            return
+        if place.exists():
+            raise UserError(f"{place} is a file, not a directory: choose another {option}")
 
 
 def digest(path: Path) -> str:

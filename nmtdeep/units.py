@@ -1,4 +1,4 @@
-"""Sizes and shares as every screen, log and page shows them."""
+"""Sizes, shares and counts as every screen, log and page shows them."""
 
 from __future__ import annotations
 
@@ -18,3 +18,8 @@ def size(count: float) -> str:
 def percent(share: float, digits: int = 1) -> str:
     """A share between 0 and 1 as a percentage: `0.4 %`."""
     return f"{100 * share:.{digits}f} %"
+
+
+def counted(count: int, noun: str) -> str:
+    """A count with its noun: `1 update`, `2,000 updates`."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nmtdeep.units import percent, size
+from nmtdeep.units import counted, percent, size
 
 
 @pytest.mark.parametrize(
@@ -32,3 +32,9 @@ def test_percentages_have_a_space_before_the_sign() -> None:
     assert percent(0.004) == "0.4 %"
     assert percent(1) == "100.0 %"
     assert percent(0.00012345, 3) == "0.012 %"
+
+
+def test_a_count_has_its_noun() -> None:
+    assert counted(1, "update") == "1 update"
+    assert counted(0, "line") == "0 lines"
+    assert counted(2000, "update") == "2,000 updates"

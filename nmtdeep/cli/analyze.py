@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nmtdeep.cli import analyze_trained
+from nmtdeep.cli import analyze_trained, completion
 from nmtdeep.cli.choices import Verbose
+from nmtdeep.cli.command import HELP, Command, Group
 from nmtdeep.cli.outputs import Csv, Json, Plot, check_plot, give
 from nmtdeep.errors import UserError
 
@@ -18,9 +19,11 @@ if TYPE_CHECKING:
     from nmtdeep.analysis.gradients import Curves
 
 app = typer.Typer(
+    cls=Group,
     help="Measure a model: its start, gradients, layers, attention, learning rates, scores.",
     no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=HELP,
+    epilog="nmtdeep analyze schedule demo",
 )
 
 
@@ -32,20 +35,32 @@ class Of(StrEnum):
 
 
 Data = Annotated[Path, typer.Option(help="Directory that `nmtdeep preprocess` wrote.")]
-Tokens = Annotated[int, typer.Option(min=1, help="Target tokens to measure on, about.")]
+Tokens = Annotated[
+    int, typer.Option(min=1, help="Approximate number of target tokens to measure on.")
+]
 Seed = Annotated[
-    int | None, typer.Option(help="Of initialisation, choice of sentences and dropout.")
+    int | None, typer.Option(help="Random seed of initialization, choice of sentences and dropout.")
 ]
 After = Annotated[int, typer.Option(min=0, help="Updates of training before the measurement.")]
-DeviceName = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")]
-Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads.")]
+DeviceName = Annotated[str, typer.Option("--device", help="Device: auto, cpu, cuda or cuda:N.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="Number of CPU threads.")]
 DEPTHS = "6,12,18,20"
 
 
-@app.command("initialisation", no_args_is_help=True)
+@app.command(
+    "initialisation",
+    cls=Command,
+    no_args_is_help=True,
+    epilog="nmtdeep analyze initialisation demo --data data",
+)
 def initialisation(
     subject: Annotated[
-        str, typer.Argument(metavar="RECIPE|RUN", help="A recipe; or a trained model, as it is.")
+        str,
+        typer.Argument(
+            metavar="RECIPE|RUN",
+            help="A recipe; or a trained model, as it is.",
+            autocompletion=completion.recipes,
+        ),
     ],
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Recipe values to change.")
@@ -55,7 +70,7 @@ def initialisation(
     tokens: Tokens = 3000,
     seed: Seed = None,
     after: After = 0,
-    layers: Annotated[bool, typer.Option("--layers", help="A row for each layer.")] = False,
+    layers: Annotated[bool, typer.Option("--layers", help="Print a row for each layer.")] = False,
     csv: Csv = None,
     plot: Plot = None,
     as_json: Json = False,
@@ -97,13 +112,19 @@ def initialisation(
     give(found, csv=csv, plot=plot, as_json=as_json)
 
 
-@app.command("gradients", no_args_is_help=True)
+@app.command(
+    "gradients",
+    cls=Command,
+    no_args_is_help=True,
+    epilog="nmtdeep analyze gradients demo --data data --depths 6,12",
+)
 def gradients(
     subjects: Annotated[
         list[str],
         typer.Argument(
             metavar="RECIPE|KEY=VALUE|RUN",
             help="Recipes, and values to change in all of them; or runs or checkpoints.",
+            autocompletion=completion.recipes,
         ),
     ],
     *,
@@ -111,8 +132,8 @@ def gradients(
     depths: Annotated[
         str | None,
         typer.Option(
-            help="Layers of encoder and decoder of recipes, one model for each number: "
-            f"{DEPTHS} if not given."
+            help="Layers of encoder and decoder of recipes, one model for each number.",
+            show_default=DEPTHS,
         ),
     ] = None,
     of: Annotated[Of, typer.Option(help="What the gradient is taken of.")] = Of.PARAMETERS,
@@ -161,17 +182,23 @@ def gradients(
     give(gathered(found, over=over), csv=csv, plot=plot, as_json=as_json)
 
 
-@app.command("schedule", no_args_is_help=True)
+@app.command(
+    "schedule",
+    cls=Command,
+    no_args_is_help=True,
+    epilog="nmtdeep analyze schedule demo training.schedule.lr=0.002",
+)
 def schedule(
     subjects: Annotated[
         list[str],
         typer.Argument(
             metavar="RECIPE|KEY=VALUE",
             help="Recipes, or runs for theirs, and values to change in all of them.",
+            autocompletion=completion.recipes,
         ),
     ],
     updates_per_epoch: Annotated[
-        int | None, typer.Option(min=1, help="Where the recipe counts in epochs.")
+        int | None, typer.Option(min=1, help="Updates in an epoch, where the recipe counts epochs.")
     ] = None,
     csv: Csv = None,
     plot: Plot = None,

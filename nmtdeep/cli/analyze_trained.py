@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nmtdeep.cli import completion
 from nmtdeep.cli.choices import InputForm, Verbose
+from nmtdeep.cli.command import Command
 from nmtdeep.cli.outputs import Csv, Json, Plot, check_plot, give
 from nmtdeep.errors import UserError
 
@@ -17,8 +19,8 @@ if TYPE_CHECKING:
     from nmtdeep.checkpoint import Loaded
 
 Model = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory or checkpoint.")]
-DeviceName = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")]
-Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads.")]
+DeviceName = Annotated[str, typer.Option("--device", help="Device: auto, cpu, cuda or cuda:N.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="Number of CPU threads.")]
 
 
 class Attention(StrEnum):
@@ -125,7 +127,9 @@ def lengths(
     ],
     source: Annotated[Path, typer.Option(help="What is translated; .gz allowed.")],
     reference: Annotated[Path, typer.Option(help="What it should be.")],
-    metric: Annotated[str, typer.Option(help="As of `nmtdeep score`.")] = "bleu",
+    metric: Annotated[
+        str, typer.Option(help="A metric of `nmtdeep score`.", autocompletion=completion.metrics)
+    ] = "bleu",
     csv: Csv = None,
     plot: Plot = None,
     as_json: Json = False,
@@ -175,5 +179,11 @@ def _distinct(paths: Iterable[Path]) -> list[Path]:
 
 def register(app: typer.Typer) -> None:
     """Make these subcommands of `app`."""
-    for command in (combination, similarity, attention, lengths):
-        app.command(command.__name__, no_args_is_help=True)(command)
+    examples: dict[Callable[..., None], str] = {
+        combination: "nmtdeep analyze combination run --plot weights.svg",
+        similarity: "nmtdeep analyze similarity run other-run --data data",
+        attention: 'nmtdeep analyze attention run --source "Two men play the guitar."',
+        lengths: "nmtdeep analyze lengths run --source test.en --reference test.de",
+    }
+    for command, example in examples.items():
+        app.command(command.__name__, cls=Command, no_args_is_help=True, epilog=example)(command)

@@ -9,6 +9,7 @@ import typer
 
 from nmtdeep.cli.choices import Verbose
 from nmtdeep.errors import UserError
+from nmtdeep.integrity import check_place
 
 
 def average_checkpoints(
@@ -23,9 +24,17 @@ def average_checkpoints(
     best: Annotated[int | None, typer.Option(min=1, help="Average the N best validated.")] = None,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", "--out", help="Default: RUN/checkpoint_average."),
+        typer.Option(
+            "-o",
+            "--output",
+            "--out",
+            help="Checkpoint to write.",
+            show_default="RUN/checkpoint_average",
+        ),
     ] = None,
-    overwrite: Annotated[bool, typer.Option(help="Replace an average that is there.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an existing average.")
+    ] = False,
     verbose: Verbose = False,
 ) -> None:
     """Average the weights of several checkpoints of one run into a new checkpoint."""
@@ -43,6 +52,7 @@ def average_checkpoints(
             raise UserError("--last and --best take one run directory")
         inputs = averaging.newest(run, last) if last is not None else averaging.best(run, best or 1)
     out = output or run / checkpoint.AVERAGE
+    check_place(out, "--output")
     if out.exists() and not overwrite:
         raise UserError(f"{out} exists: add --overwrite, or choose another --output")
     averaging.check_out(out, inputs)

@@ -72,6 +72,6 @@ Verbose = Annotated[
         "--verbose",
         callback=_be_verbose,
         is_eager=True,
-        help="Say versions, and where in the program an error arose.",
+        help="Print versions, and a traceback with an error.",
     ),
 ]

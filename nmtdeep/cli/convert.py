@@ -9,12 +9,16 @@ from typing import Annotated
 import typer
 
 from nmtdeep.cli.choices import Verbose
+from nmtdeep.cli.command import HELP, Command, Group
 from nmtdeep.errors import UserError
+from nmtdeep.integrity import check_place
 
 app = typer.Typer(
+    cls=Group,
     help="Models of other toolkits as checkpoints that translate here.",
     no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=HELP,
+    epilog="nmtdeep convert fairseq checkpoint_best.pt dict.txt --output model",
 )
 
 
@@ -30,7 +34,10 @@ def main() -> None:
     """Models of other toolkits as checkpoints that translate here."""
 
 
-@app.command("fairseq", no_args_is_help=True)
+EXAMPLE = "nmtdeep convert fairseq checkpoint_best.pt dict.en.txt dict.de.txt -o model"
+
+
+@app.command("fairseq", cls=Command, no_args_is_help=True, epilog=EXAMPLE)
 def fairseq(
     checkpoint: Annotated[
         Path, typer.Argument(metavar="CHECKPOINT", help="File of fairseq: checkpoint_best.pt.")
@@ -72,6 +79,7 @@ def fairseq(
     from nmtdeep.checkpoint import STATE
     from nmtdeep.conversion.fairseq import TextChoices, convert
 
+    check_place(output, "--output")
     if output.exists() and not (overwrite and (output / STATE).is_file()):
         cure = "add --overwrite, or choose" if (output / STATE).is_file() else "choose"
         raise UserError(f"{output} exists: {cure} another --output")

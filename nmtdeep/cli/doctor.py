@@ -9,6 +9,7 @@ import typer
 
 from nmtdeep.cli.choices import TOLD, Verbose, installed
 from nmtdeep.errors import UserError, printable
+from nmtdeep.integrity import check_place
 
 
 def doctor(
@@ -36,6 +37,7 @@ def doctor(
     from nmtdeep.doctor.examination import Examination
     from nmtdeep.tables import describe
 
+    check_place(out, "--out")
     prefixes = _prefixes(train, valid, test or [])
     if prefixes and not (source_lang and target_lang):
         raise UserError("plain text needs its languages: add -s and -t, such as -s en -t de")

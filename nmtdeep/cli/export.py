@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmtdeep.cli.choices import Verbose
+from nmtdeep.cli.outputs import as_typed
 from nmtdeep.errors import UserError
 
 if TYPE_CHECKING:
     from nmtdeep.export.comparison import Comparison
 
-# Of a command that did all it was asked to, and found the exported model to be worse.
-WORSE = 3
+# Exit code of a command that wrote a model that is worse, or the card of one without its weights.
+INCOMPLETE = 3
 
 
 class Program(StrEnum):
@@ -44,20 +45,22 @@ def export(
     out: Annotated[Path, typer.Option("-o", "--out", "--output", help="Directory to write.")],
     quantization: Annotated[
         Quantisation | None,
-        typer.Option(help="Of ctranslate2: how weights are stored.", show_default="float32"),
+        typer.Option(help="ctranslate2: number format of the weights.", show_default="float32"),
     ] = None,
     check: Annotated[
         tuple[Path, Path] | None,
         typer.Option(
             metavar="SOURCE REFERENCE",
-            help="Of ctranslate2: translate with both; BLEU before and after, agreement, speed.",
+            help="ctranslate2: translate with both programs and compare BLEU and speed.",
         ),
     ] = None,
     max_loss: Annotated[
         float,
-        typer.Option(min=0, help="Of --check: BLEU that may be lost; more is exit code 3."),
+        typer.Option(min=0, help="BLEU that may be lost in --check; exit code 3 if more is."),
     ] = 0.1,
-    threads: Annotated[int | None, typer.Option(min=1, help="Of --check: CPU threads.")] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Number of CPU threads of --check.")
+    ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an export that is there.")
     ] = False,
@@ -80,7 +83,7 @@ def export(
         run, out, quantisation=quantization and quantization.value, overwrite=overwrite
     )
     typer.echo(
-        f"{out}: {done.checkpoint} for CTranslate2, {quantization or 'float32'}, "
+        f"{out}: {as_typed(run, done.checkpoint)} for CTranslate2, {quantization or 'float32'}, "
         f"{size(done.after)} in all; its weights were {size(done.before)}"
     )
     if texts is None:
@@ -96,7 +99,7 @@ def export(
             f"--max-loss {max_loss:g}; {out} is there all the same: {cure}",
             err=True,
         )
-        raise typer.Exit(WORSE)
+        raise typer.Exit(INCOMPLETE)
 
 
 def _refuse(**given: object) -> None:
@@ -108,12 +111,16 @@ def _to_huggingface(run: Path, out: Path, *, overwrite: bool) -> None:
     from nmtdeep.export.procedure import to_huggingface_format
 
     done = to_huggingface_format(run, out, overwrite=overwrite)
+    model = as_typed(run, done.checkpoint)
     if not done.reasons:
-        typer.echo(f"{out}: {done.checkpoint} as a MarianMT of transformers, and its model card")
+        typer.echo(f"{out}: {model} as a MarianMT of transformers, and its model card")
         return
-    typer.echo(f"{out}: the model card alone: {done.checkpoint} is no MarianMT of transformers:")
-    for reason in done.reasons:
-        typer.echo(f"  {reason}")
+    typer.echo(
+        f"nmtdeep: {out} has a model card and no weights: MarianMT of transformers cannot hold "
+        f"{model} ({'; '.join(done.reasons)}): translate with nmtdeep, or try --to ctranslate2",
+        err=True,
+    )
+    raise typer.Exit(INCOMPLETE)
 
 
 def _show(found: Comparison) -> None:

@@ -10,6 +10,7 @@ import typer
 
 from nmtdeep.cli.choices import Verbose
 from nmtdeep.errors import UserError
+from nmtdeep.integrity import check_place
 
 if TYPE_CHECKING:
     from nmtdeep.fetching.procedure import Fetch, Made
@@ -29,9 +30,7 @@ class Corpus(StrEnum):
 
 
 def fetch(
-    corpus: Annotated[
-        Corpus, typer.Argument(metavar="CORPUS", help=f"One of {', '.join(Corpus)}.")
-    ],
+    corpus: Annotated[Corpus, typer.Argument(metavar="CORPUS", help="Corpus to download.")],
     out: Annotated[Path, typer.Option("-o", "--output", "--out", help="Folder that gets it.")],
     folder: Annotated[
         Path | None,
@@ -61,6 +60,7 @@ def fetch(
 
     if folder is not None and not folder.is_dir():
         raise UserError(f"{folder} is no folder: give one with the archives (--from)")
+    check_place(out, "--output")
     table = load_table()
     job = Fetch(
         corpus.value,

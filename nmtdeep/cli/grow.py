@@ -10,7 +10,9 @@ from typing import Annotated
 import typer
 
 from nmtdeep.cli.choices import Verbose
+from nmtdeep.cli.outputs import as_typed
 from nmtdeep.errors import UserError
+from nmtdeep.units import counted
 
 
 class Strategy(StrEnum):
@@ -64,7 +66,7 @@ def grow(
         restart_lr=restart_lr,
         freeze_copied=freeze_copied,
     )
-    typer.echo(f"{grown.checkpoint}: grown from {grown.source}")
+    typer.echo(f"{grown.checkpoint}: grown from {as_typed(source, grown.source)}")
     for side, sources in grown.layers.items():
         typer.echo(f"{side}: {_shown(sources)}")
     command = f"nmtdeep train --data DIR --out {out}"
@@ -80,6 +82,6 @@ def _shown(sources: Sequence[int | None]) -> str:
     """Layers counted from 1, such as `12 layers from 1 2 3 4 5 6 1 2 3 4 5 6`."""
     old = {source for source in sources if source is not None}
     if len(old) == len(sources):
-        return f"{len(sources)} layers, as before"
+        return f"{counted(len(sources), 'layer')}, as before"
     names = ["new" if source is None else str(source + 1) for source in sources]
     return f"{len(sources)} layers from {' '.join(names)}"

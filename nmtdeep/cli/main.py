@@ -35,33 +35,46 @@ from nmtdeep.cli import (
     translate,
 )
 from nmtdeep.cli.choices import is_verbose
+from nmtdeep.cli.command import HELP, Command, Group
 from nmtdeep.errors import UserError, printable
 from nmtdeep.memory import keep_memory
 
 app = typer.Typer(
     name="nmtdeep",
+    cls=Group,
     help="Deep neural machine translation: raw parallel text in, translations and scores out.",
     no_args_is_help=True,
-    rich_markup_mode="rich",
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=HELP,
+    epilog="nmtdeep demo",
 )
-app.command("fetch", no_args_is_help=True)(fetch.fetch)
-app.command("preprocess", no_args_is_help=True)(preprocess.preprocess)
-app.command("train", no_args_is_help=True, context_settings={"allow_interspersed_args": True})(
-    train.train
-)
-app.command("grow", no_args_is_help=True)(grow.grow)
-app.command("average-checkpoints", no_args_is_help=True)(average.average_checkpoints)
-app.command("translate", no_args_is_help=True)(translate.translate)
-app.command("serve", no_args_is_help=True)(serve.serve)
-app.command("score", no_args_is_help=True)(score.score)
-app.command("export", no_args_is_help=True)(export.export)
-app.command("plot", no_args_is_help=True)(plot.plot)
-app.command("report", no_args_is_help=True)(report.report)
-app.command("inspect", no_args_is_help=True)(inspect.inspect)
-app.command("doctor")(doctor.doctor)
-app.command("demo")(demo.demo)
+for name, function, example in (
+    ("fetch", fetch.fetch, "nmtdeep fetch multi30k-en-de --out corpus"),
+    (
+        "preprocess",
+        preprocess.preprocess,
+        "nmtdeep preprocess demo --train corpus/train --valid corpus/dev --out data",
+    ),
+    ("train", train.train, "nmtdeep train demo --data data --out run"),
+    ("grow", grow.grow, "nmtdeep grow run --layers 12 --out run-12"),
+    (
+        "average-checkpoints",
+        average.average_checkpoints,
+        "nmtdeep average-checkpoints run --last 5 --overwrite",
+    ),
+    ("translate", translate.translate, "nmtdeep translate -m run -i test.en -o test.de"),
+    ("serve", serve.serve, "nmtdeep serve -m run --port 8000"),
+    ("score", score.score, "nmtdeep score hypotheses.de reference.de --metric bleu"),
+    ("export", export.export, "nmtdeep export run --to ctranslate2 --out exported"),
+    ("plot", plot.plot, "nmtdeep plot run other-run --plot curves.svg"),
+    ("report", report.report, "nmtdeep report run other-run --data data -o report.html"),
+    ("inspect", inspect.inspect, "nmtdeep inspect run"),
+    ("doctor", doctor.doctor, "nmtdeep doctor --data data --out run"),
+    ("demo", demo.demo, "nmtdeep demo --out nmtdeep-demo"),
+):
+    needs_arguments = name not in ("doctor", "demo")
+    app.command(name, cls=Command, epilog=example, no_args_is_help=needs_arguments)(function)
 app.add_typer(analyze.app, name="analyze")
 app.add_typer(convert.app, name="convert")
 app.add_typer(recipes.app, name="recipes")
@@ -92,7 +105,15 @@ def run() -> None:
         if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():
             # Text in and text out are UTF-8, whatever the locale says.
             sys.stdout.reconfigure(encoding="utf-8")
-        app()
+        sys.exit(app(prog_name="nmtdeep", standalone_mode=False))
+    except typer.TyperException as error:
+        from nmtdeep.cli.usage import usage_line
+
+        if type(error).__name__ == "NoArgsIsHelpError":
+            typer.echo(error.format_message())
+        else:
+            typer.echo(f"nmtdeep: error: {printable(usage_line(error))}", err=True)
+        sys.exit(2)
     except UserError as error:
         if is_verbose():
             traceback.print_exc()

@@ -20,17 +20,24 @@ Csv = Annotated[Path | None, typer.Option("--csv", help="Write every row to this
 Plot = Annotated[
     Path | None, typer.Option("--plot", help="Draw a picture into this file: .svg, .png or .pdf.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="A JSON object with everything.")]
+Json = Annotated[bool, typer.Option("--json", help="Print a JSON object with all numbers.")]
 
 
-def check_plot(plot: Path | None) -> None:
-    """Refuse, before any work, a picture that cannot be drawn."""
+def as_typed(typed: Path, found: Path) -> Path:
+    """The checkpoint that was found for a run or checkpoint, under the name that was typed."""
+    if found == typed.resolve():
+        return typed
+    return typed / found.name if found.parent == typed.resolve() else found
+
+
+def check_plot(plot: Path | None, otherwise: str = "leave --plot out") -> None:
+    """Refuse, before any work, a picture that cannot be drawn; `otherwise` is how to do without."""
     if plot and plot.suffix not in PICTURES:
         raise UserError(f"--plot {plot}: give a file that ends in .svg, .png or .pdf")
     if plot and find_spec("matplotlib") is None:
         raise UserError(
-            f'--plot {plot} needs matplotlib, which is not here: pip install "nmtdeep[pictures]", '
-            "or leave --plot out"
+            f'{plot} needs matplotlib, which is not installed: pip install "nmtdeep[pictures]", or '
+            f"{otherwise}"
         )
 
 

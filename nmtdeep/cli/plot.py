@@ -45,7 +45,7 @@ def plot(
     over: Annotated[Over, typer.Option(help="What the picture goes over.")] = Over.UPDATES,
     figure: Annotated[
         list[Figure] | None,
-        typer.Option(help="What to show (repeat: several): nll, valid_nll, valid_bleu by default."),
+        typer.Option(help="What to draw; nll, valid_nll and valid_bleu if not given."),
     ] = None,
     csv: Csv = None,
     picture: Plot = None,
@@ -57,7 +57,9 @@ def plot(
     Without --plot, --csv or --json the picture is curves.svg.
     """
     wanted = picture or (None if csv or as_json else Path("curves.svg"))
-    check_plot(wanted)
+    check_plot(
+        wanted, otherwise="leave --plot out" if csv or as_json else "give --csv or --json instead"
+    )
     from nmtdeep.analysis.records import find, names
 
     chosen = list(dict.fromkeys(one.value for one in figure or USUAL))

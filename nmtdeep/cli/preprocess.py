@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nmtdeep.cli import completion
 from nmtdeep.cli.choices import Verbose
 
 if TYPE_CHECKING:
@@ -17,7 +18,12 @@ if TYPE_CHECKING:
 
 def preprocess(
     recipe: Annotated[
-        str, typer.Argument(metavar="RECIPE", help="A name (nmtdeep recipes list) or a file.")
+        str,
+        typer.Argument(
+            metavar="RECIPE",
+            help="A name (nmtdeep recipes list) or a file.",
+            autocompletion=completion.recipes,
+        ),
     ],
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Recipe values to change.")

@@ -7,19 +7,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nmtdeep.cli import completion
+from nmtdeep.cli.command import HELP, Command, Group
 from nmtdeep.errors import UserError
 
 if TYPE_CHECKING:
     from nmtdeep.config.load import RecipeEntry
 
 app = typer.Typer(
+    cls=Group,
     help="Recipes: whole experiments by name.",
     no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=HELP,
+    epilog="nmtdeep recipes list multi30k",
 )
 
 
-@app.command("list")
+@app.command("list", cls=Command, epilog="nmtdeep recipes list sdt 48")
 def list_(
     words: Annotated[
         list[str] | None,
@@ -40,9 +44,19 @@ def list_(
         typer.echo(f"{entry.name}\t{entry.description}")
 
 
-@app.command("show", no_args_is_help=True)
+@app.command(
+    "show",
+    cls=Command,
+    no_args_is_help=True,
+    epilog="nmtdeep recipes show demo model.encoder.depth=12",
+)
 def show(
-    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A recipe's name or file.")],
+    recipe: Annotated[
+        str,
+        typer.Argument(
+            metavar="RECIPE", help="A recipe's name or file.", autocompletion=completion.recipes
+        ),
+    ],
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Recipe values to change.")
     ] = None,

@@ -31,8 +31,8 @@ def report(
         ),
     ] = None,
     samples: Annotated[int, typer.Option(min=1, help="Translations that are shown.")] = 10,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
-    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads.")] = None,
+    device: Annotated[str, typer.Option(help="Device: auto, cpu, cuda or cuda:N.")] = "auto",
+    threads: Annotated[int | None, typer.Option(min=1, help="Number of CPU threads.")] = None,
     verbose: Verbose = False,
 ) -> None:
     """Write one page about runs that any browser shows: scores, curves, translations, pictures.

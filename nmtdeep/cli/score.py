@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nmtdeep.cli import completion
 from nmtdeep.cli.choices import Device, InputForm, Precision, Verbose
 from nmtdeep.errors import UserError
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from nmtdeep.scoring.report import Report
     from nmtdeep.scoring.texts import Texts
     from nmtdeep.scoring.tokenised import MosesPreparation
+
+
+MODEL, COMPARISON = "A model", "Comparison"
 
 
 class Paired(StrEnum):
@@ -44,67 +48,68 @@ Models = Annotated[
     typer.Option(
         "--model",
         "-m",
-        help="Translate --source with this run or checkpoint and score that (repeat: ensemble).",
-        rich_help_panel="A model",
+        help="Run or checkpoint that translates --source; several are an ensemble.",
+        rich_help_panel=MODEL,
     ),
 ]
 Source = Annotated[
     Path | None,
     typer.Option(
-        help="What to translate with --model; whose lengths --buckets go by.",
-        rich_help_panel="A model",
+        help="Text that --model translates, or whose lengths make the --buckets.",
+        rich_help_panel=MODEL,
     ),
 ]
 References = Annotated[
     list[Path] | None,
-    typer.Option(help="With --model: the reference (repeat: several).", rich_help_panel="A model"),
+    typer.Option(help="With --model: a reference translation of --source.", rich_help_panel=MODEL),
 ]
 Target = Annotated[
     Path | None,
-    typer.Option(help="With --log-prob: the translations to judge.", rich_help_panel="A model"),
+    typer.Option(help="With --log-prob: translations of --source.", rich_help_panel=MODEL),
 ]
 LogProb = Annotated[
     bool,
     typer.Option(
         "--log-prob",
         help="The model's log-probability of each --target line: sum, tokens, sum per token.",
-        rich_help_panel="A model",
+        rich_help_panel=MODEL,
     ),
 ]
 InputIs = Annotated[
     InputForm | None,
-    typer.Option(help="--source, --target tokenised or split already.", rich_help_panel="A model"),
+    typer.Option(help="The files are already tokenised or split.", rich_help_panel=MODEL),
 ]
 Metrics = Annotated[
     list[str] | None,
     typer.Option(
         "--metric",
-        help="bleu, bleu-lc, bleu-intl, bleu-intl-lc, bleu-zh, bleu-tok, bleu-tok-lc, "
-        "bleu-compound, chrf, chrf++ or ter (repeat: several). Default: bleu, chrf and ter.",
+        metavar="NAME",
+        help=f"Metric: {', '.join(completion.METRICS)}.",
+        autocompletion=completion.metrics,
+        show_default="bleu, chrf and ter",
     ),
 ]
 Systems = Annotated[
     list[Path] | None,
     typer.Option(
         "--system",
-        help="Compare these hypotheses with the first (repeat: several).",
-        rich_help_panel="Comparison",
+        help="Hypotheses of another system, compared with the first.",
+        rich_help_panel=COMPARISON,
     ),
 ]
 PairedTest = Annotated[
-    Paired, typer.Option("--paired", help="How --system is tested.", rich_help_panel="Comparison")
+    Paired,
+    typer.Option("--paired", help="Significance test of --system.", rich_help_panel=COMPARISON),
 ]
 Trials = Annotated[
-    int, typer.Option(min=1, help="Samples of the test.", rich_help_panel="Comparison")
+    int,
+    typer.Option(min=1, help="Number of samples that --paired draws.", rich_help_panel=COMPARISON),
 ]
 Seed = Annotated[
-    int,
-    typer.Option(
-        min=1, help="Where the test's random numbers start.", rich_help_panel="Comparison"
-    ),
+    int, typer.Option(min=1, help="Random seed of --paired.", rich_help_panel=COMPARISON)
 ]
 Buckets = Annotated[
-    bool, typer.Option("--buckets", help="Also by length: 1-10, 11-20, ... words of the reference.")
+    bool, typer.Option("--buckets", help="Scores by reference length too: 1-10, 11-20, ... words.")
 ]
 Tokenise = Annotated[
     str | None,
@@ -120,15 +125,15 @@ ReplacePunctuation = Annotated[
         help="Before --tokenise, as the DLCL and SDT papers' En-De script does.",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="A JSON list with everything.")]
+Json = Annotated[bool, typer.Option("--json", help="Print a JSON list with all results.")]
 DeviceOption = Annotated[
-    Device, typer.Option("--device", help="Where the model runs.", rich_help_panel="A model")
+    Device, typer.Option("--device", help="Where the model runs.", rich_help_panel=MODEL)
 ]
 PrecisionOption = Annotated[
-    Precision, typer.Option("--precision", help="Its numbers.", rich_help_panel="A model")
+    Precision, typer.Option("--precision", help="Number format.", rich_help_panel=MODEL)
 ]
 Threads = Annotated[
-    int | None, typer.Option(min=1, help="Threads on the CPU.", rich_help_panel="A model")
+    int | None, typer.Option(min=1, help="Number of CPU threads.", rich_help_panel=MODEL)
 ]
 
 

@@ -35,7 +35,7 @@ class LengthPenalty(StrEnum):
 
 Models = Annotated[
     list[Path],
-    typer.Option("-m", "--model", "--path", help="Run or checkpoint; several: an ensemble."),
+    typer.Option("-m", "--model", "--path", help="Run or checkpoint; several are an ensemble."),
 ]
 Beam = Annotated[
     int | None,
@@ -50,36 +50,69 @@ Lenpen = Annotated[
         "--length-penalty",
         "--alpha",
         min=0,
-        help="A of the length penalty: gnmt ((5+len)/6)^A, length len^A.",
+        help="Exponent A of the length penalty: gnmt ((5+len)/6)^A, length len^A.",
+        show_default="the recipe's",
     ),
 ]
 LenpenForm = Annotated[
-    LengthPenalty | None, typer.Option(help="Which formula --lenpen belongs to.")
+    LengthPenalty | None,
+    typer.Option(help="Formula of the length penalty.", show_default="the recipe's"),
 ]
 NBest = Annotated[
-    int, typer.Option("--n-best", "--nbest", min=1, help="Translations of each line.")
+    int, typer.Option("--n-best", "--nbest", min=1, help="Number of translations of each line.")
 ]
 InputIs = Annotated[
-    InputForm | None, typer.Option(help="Input that is tokenised or BPE-split already.")
+    InputForm | None,
+    typer.Option(
+        help="The input is raw, or already tokenised or BPE-split.", show_default="the recipe's"
+    ),
 ]
 OutputIs = Annotated[
-    InputForm, typer.Option(help="Text output: raw, tokenised words, or subwords.")
+    InputForm, typer.Option(help="Translations as raw text, tokenised words or subwords.")
 ]
 Sampling = Annotated[
-    bool, typer.Option("--sampling", help="Draw from the model instead of searching.")
+    bool, typer.Option("--sampling", help="Draw translations at random instead of searching.")
 ]
-Temperature = Annotated[float, typer.Option(min=1e-3, help="Of --sampling.")]
-TopK = Annotated[int, typer.Option(min=0, help="Of --sampling; 0: all tokens.")]
-TopP = Annotated[float, typer.Option(min=1e-6, max=1.0, help="Of --sampling.")]
-Seed = Annotated[int, typer.Option(min=0, help="Of --sampling.")]
+Temperature = Annotated[float, typer.Option(min=1e-3, help="Softmax temperature of --sampling.")]
+TopK = Annotated[
+    int,
+    typer.Option(metavar="K", min=0, help="--sampling from the K most probable tokens; 0: all."),
+]
+TopP = Annotated[
+    float,
+    typer.Option(min=1e-6, max=1.0, help="--sampling from the tokens that hold this probability."),
+]
+Seed = Annotated[int, typer.Option(min=0, help="Random seed of --sampling.")]
 OverLong = Annotated[
-    LongLines, typer.Option(help="Lines over --max-source-tokens: in pieces, cut, or refused.")
+    LongLines,
+    typer.Option(help="Lines over --max-source-tokens are translated in pieces, cut, or an error."),
 ]
-MaxSourceTokens = Annotated[int | None, typer.Option(min=1, help="Longest source.")]
-MaxTokens = Annotated[int, typer.Option(min=1, help="Padded source tokens times beam at once.")]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
-Precision = Annotated[str, typer.Option(help="auto (fp32), fp32, bf16 or fp16.")]
+MaxSourceTokens = Annotated[
+    int | None,
+    typer.Option(min=1, help="Longest source line, in subwords.", show_default="the recipe's"),
+]
+MaxLengthFactor = Annotated[
+    float | None,
+    typer.Option(
+        metavar="A",
+        min=0,
+        help="A translation has at most A times the source's subwords plus B.",
+        show_default="the recipe's",
+    ),
+]
+MaxLengthConstant = Annotated[
+    int | None,
+    typer.Option(
+        metavar="B",
+        min=1,
+        help="A translation has at most A times the source's subwords plus B.",
+        show_default="the recipe's",
+    ),
+]
+MaxTokens = Annotated[int, typer.Option(min=1, help="Batch size: padded source tokens times beam.")]
+Device = Annotated[str, typer.Option(help="Device: auto, cpu, cuda or cuda:N.")]
+Precision = Annotated[str, typer.Option(help="Number format: auto (fp32), fp32, bf16 or fp16.")]
 Quantize = Annotated[
-    Quantisation | None, typer.Option(help="int8: weights in whole numbers, on a CPU.")
+    Quantisation | None, typer.Option(help="Store weights as 8-bit integers, on a CPU.")
 ]
-Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="Number of CPU threads.")]

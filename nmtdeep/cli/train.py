@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nmtdeep.cli import completion
 from nmtdeep.cli.choices import Verbose
 from nmtdeep.errors import UserError
 
@@ -32,16 +33,21 @@ SHORT_CUTS = {
 def train(
     recipe: Annotated[
         str | None,
-        typer.Argument(metavar="RECIPE", help="A name (nmtdeep recipes list) or a file."),
+        typer.Argument(
+            metavar="RECIPE",
+            help="A name (nmtdeep recipes list) or a file; a run that has begun needs none.",
+            autocompletion=completion.recipes,
+        ),
     ] = None,
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Recipe values to change.")
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="Directory that `nmtdeep preprocess` wrote.")
+        Path | None, typer.Option(help="Directory that `nmtdeep preprocess` wrote.  [required]")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Run directory; an interrupted run goes on.")
+        Path | None,
+        typer.Option("--out", help="Run directory; an interrupted run goes on.  [required]"),
     ] = None,
     config: Annotated[str | None, typer.Option("-c", "--config", hidden=True)] = None,
     max_tokens: Annotated[
@@ -55,26 +61,40 @@ def train(
     max_updates: Annotated[int | None, typer.Option(help="Stop after this many updates.")] = None,
     max_epochs: Annotated[int | None, typer.Option(help="Stop after this many epochs.")] = None,
     clip_norm: Annotated[float | None, typer.Option(help="Largest gradient norm; 0: off.")] = None,
-    label_smoothing: Annotated[float | None, typer.Option(help="Mass off the target.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of initialisation, order and dropout.")] = None,
+    label_smoothing: Annotated[
+        float | None,
+        typer.Option(help="Probability taken from the target token and spread over all."),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Random seed of initialization, data order and dropout.")
+    ] = None,
     patience: Annotated[
         int | None, typer.Option(help="Validations without a better one until the end; 0: never.")
     ] = None,
-    precision: Annotated[str | None, typer.Option(help="auto, bf16, fp16 or fp32.")] = None,
+    precision: Annotated[
+        str | None, typer.Option(help="Number format: auto, bf16, fp16 or fp32.")
+    ] = None,
     bf16: Annotated[bool, typer.Option("--bf16", hidden=True)] = False,
     fp16: Annotated[bool, typer.Option("--fp16", hidden=True)] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    device: Annotated[str, typer.Option(help="Device: auto, cpu, cuda or cuda:N.")] = "auto",
     cpu: Annotated[bool, typer.Option("--cpu", hidden=True)] = False,
-    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Number of CPU threads.")] = None,
     processes: Annotated[
-        int, typer.Option(min=1, help="Training together: one per GPU, or sharing the CPU threads.")
+        int,
+        typer.Option(
+            min=1,
+            help="Processes that train together: one per GPU, or sharing the CPU threads.",
+        ),
     ] = 1,
     log_interval: Annotated[int | None, typer.Option(help="Updates between log lines.")] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print config, parameters and memory; train nothing.")
     ] = False,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Start anew: delete what a training left in --out.")
+        bool,
+        typer.Option(
+            "--overwrite", help="Start from the beginning: delete what a training left in --out."
+        ),
     ] = False,
     final_scores: Annotated[
         bool | None,

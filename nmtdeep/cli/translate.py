@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -10,6 +13,7 @@ import typer
 from nmtdeep.cli import searching
 from nmtdeep.cli.choices import InputForm, Verbose
 from nmtdeep.cli.searching import LongLines
+from nmtdeep.units import counted
 
 
 class Format(StrEnum):
@@ -23,17 +27,21 @@ class Format(StrEnum):
 
 def translate(
     model: searching.Models,
-    source: Annotated[str, typer.Option("-i", "--input", help="File, .gz too; - is stdin.")] = "-",
+    source: Annotated[
+        str,
+        typer.Option(
+            "-i", "--input", metavar="FILE", help="Text to translate, or .gz; - is stdin."
+        ),
+    ] = "-",
     output: Annotated[
-        str, typer.Option("-o", "--output", help="File, .gz too; - is stdout.")
+        str,
+        typer.Option("-o", "--output", metavar="FILE", help="File to write, or .gz; - is stdout."),
     ] = "-",
     beam: searching.Beam = None,
     lenpen: searching.Lenpen = None,
     lenpen_form: searching.LenpenForm = None,
     n_best: searching.NBest = 1,
-    form: Annotated[Format, typer.Option("--format", help="text, json, tsv or fairseq.")] = (
-        Format.text
-    ),
+    form: Annotated[Format, typer.Option("--format", help="Output format.")] = (Format.text),
     input_is: searching.InputIs = None,
     output_is: searching.OutputIs = InputForm.RAW,
     sampling: searching.Sampling = False,
@@ -43,6 +51,8 @@ def translate(
     seed: searching.Seed = 1,
     long_lines: searching.OverLong = LongLines.pieces,
     max_source_tokens: searching.MaxSourceTokens = None,
+    max_length_factor: searching.MaxLengthFactor = None,
+    max_length_constant: searching.MaxLengthConstant = None,
     max_tokens: searching.MaxTokens = 4096,
     device: searching.Device = "auto",
     precision: searching.Precision = "auto",
@@ -52,14 +62,16 @@ def translate(
         int | None,
         typer.Option(
             min=1,
-            help="That share the work on a CPU, one thread each.",
+            help="Number of processes that share the work on a CPU, one thread each.",
             show_default="one per core for a long file",
         ),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on in --output after its last whole line.")
+        bool, typer.Option("--resume", help="Continue --output after its last whole line.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No summary on stderr.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("-q", "--quiet", help="No progress and no summary on stderr.")
+    ] = False,
     verbose: Verbose = False,
 ) -> None:
     """Translate raw text, line by line: N lines in, N lines out, in order.
@@ -85,6 +97,8 @@ def translate(
         "seed": seed,
         "long_lines": long_lines.value,
         "max_source_tokens": max_source_tokens,
+        "max_length_factor": max_length_factor,
+        "max_length_constant": max_length_constant,
         "max_tokens": max_tokens,
         "device": device,
         "precision": precision,
@@ -99,9 +113,13 @@ def translate(
     options = options_of(**asked, processes=shared)
     opened = open_translator(model, options)
     began = time.perf_counter()
+    if source == "-" and sys.stdin.isatty() and not quiet:
+        typer.echo("type a sentence and press Enter; Ctrl-D ends", err=True)
+    first = begun.first if begun else 0
     with (
         opened as translator,
         resuming.writer(output, begun) if begun else streams.writer(output) as write,
+        _progress(first, lines, output, quiet=quiet) as advance,
     ):
         count = streams.translate(
             translator,
@@ -109,18 +127,56 @@ def translate(
             write,
             form=form.value,
             output_form=options.output_is,
-            first=begun.first if begun else 0,
+            first=first,
+            advance=advance,
         )
     if not quiet:
         note = f", {translator.cut_lines} over-long ({long_lines})" if translator.cut_lines else ""
         _say(count, begun.lines if begun else 0, time.perf_counter() - began, note)
 
 
+@contextmanager
+def _progress(
+    first: int, lines: int, output: str, *, quiet: bool
+) -> Iterator[Callable[[float], object]]:
+    """What counts the lines of a file on a terminal that does not show the translations too."""
+    mixed = output == "-" and sys.stdout.isatty()
+    if quiet or mixed or not lines or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    with Progress(
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    ) as bar:
+        task = bar.add_task("", total=lines, completed=first, rate="")
+
+        def advance(count: float) -> None:
+            bar.advance(task, count)
+            shown = bar.tasks[0]
+            made, seconds = shown.completed - first, shown.elapsed or 1e-9
+            bar.update(task, rate=f"{made / seconds:.1f} lines/s")
+
+        yield advance
+
+
 def _say(count: int, before: int, seconds: float, note: str) -> None:
     """How many of `count` lines were translated now, and not by a command `before`."""
     made = count - before
     typer.echo(
-        f"{made} line{'s' * (made != 1)} in {seconds:.1f} s, "
+        f"{counted(made, 'line')} in {seconds:.1f} s, "
         f"{made / max(seconds, 1e-9):.1f} lines/s{note}"
         + (f", {before} more were there" if before else ""),
         err=True,

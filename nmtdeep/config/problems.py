@@ -24,6 +24,7 @@ MOST = 100
 _KINDS = {
     "int_type": "a whole number",
     "int_from_float": "a whole number",
+    "int_parsing": "a whole number",
     "float_type": "a number",
     "float_parsing": "a number",
     "bool_type": "true or false",
@@ -77,6 +78,25 @@ def did_you_mean(word: str, words: Sequence[str]) -> str:
     """` (did you mean depth?)`, or nothing where nothing is near."""
     near = get_close_matches(word, words, n=1, cutoff=0.6)
     return f" (did you mean {near[0]}?)" if near else ""
+
+
+def in_words(detail: Any) -> str:
+    """What is wrong with one value, such as `must be a whole number, not 'four'`.
+
+    Args:
+        detail: one of `ValidationError.errors()`, of a value that is no recipe's.
+    """
+    kind, message, given = detail["type"], str(detail["msg"]), detail["input"]
+    if kind == "literal_error" or "is not one of" in message:
+        allowed = message.partition("is not one of")[2] or detail["ctx"]["expected"]
+        words = re.findall(r"'([^']*)'", allowed)
+        near = did_you_mean(given, words) if isinstance(given, str) else ""
+        return f"must be {_listed(words)}, not {_shown(given)}{near}"
+    if kind == "value_error":
+        return f"{message.removeprefix('Value error, ')}, not {_shown(given)}"
+    if isinstance(given, str) and kind in _BOUNDS:
+        return f"must be {_BOUNDS[kind].format_map(detail['ctx'])}, not {given}"
+    return _wrong_value(detail, detail.get("ctx", {}), given)
 
 
 def _say(detail: Any, path: KeyPath, values: Any) -> str:

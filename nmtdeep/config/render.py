@@ -47,14 +47,14 @@ def _lines(values: dict[str, Any], above: KeyPath = ()) -> Iterator[tuple[str, K
     """The lines of a block mapping, and for each value its key path."""
     indent = "  " * len(above)
     for key, value in values.items():
-        path, name = (*above, key), f"{indent}{_inline(key)}:"
+        path, name = (*above, key), f"{indent}{inline(key)}:"
         short = _shorten(value)
         if isinstance(short, dict) and short:
             yield name, None
             yield from _lines(short, path)
         else:
             leaf = (*path, "type") if isinstance(value, dict) and value else path
-            yield f"{name} {_inline(short)}", leaf
+            yield f"{name} {inline(short)}", leaf
 
 
 def _shorten(value: Any) -> Any:
@@ -65,7 +65,7 @@ def _shorten(value: Any) -> Any:
     return value["type"] if bare else value
 
 
-def _inline(value: Any) -> str:
+def inline(value: Any) -> str:
     """One line of YAML."""
     quoted = isinstance(value, str) and not value.isprintable()
     text: str = yaml.dump(

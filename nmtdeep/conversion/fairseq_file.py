@@ -62,10 +62,14 @@ def read_checkpoint(path: Path) -> FairseqCheckpoint:
                 f"{path}: holds an object of {wanted[1]}, which nmtdeep does not build, for "
                 f"building it may run code: {CURE}"
             ) from None
+        if not _is_torch_file(path):
+            raise CheckpointError(
+                f"{path} is no checkpoint of torch: give the file that fairseq saved, such as "
+                "checkpoint_best.pt"
+            ) from None
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise CheckpointError(
-            f"{path}: cannot be read without running code in it, or is no checkpoint of torch "
-            f"({reason}): {CURE}"
+            f"{path}: cannot be read without running code in it ({reason}): {CURE}"
         ) from None
     tensors = content.get("model") if isinstance(content, dict) else None
     if not isinstance(tensors, dict) or not all(map(_is_named, tensors.items())):
@@ -91,6 +95,12 @@ def _check_size(path: Path) -> None:
         return  # of older versions, or none: torch says it
     if sum(one.file_size for one in entries) > path.stat().st_size:
         raise CheckpointError(f"{path}: unpacks to more bytes than it has: {CURE}")
+
+
+def _is_torch_file(path: Path) -> bool:
+    """Whether it is a zip archive or, as torch before 1.6 wrote, a pickle of protocol 2 or on."""
+    with path.open("rb") as file:
+        return file.read(1) == b"\x80" or zipfile.is_zipfile(path)
 
 
 def _inert(module: str, name: str) -> type:

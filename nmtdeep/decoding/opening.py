@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from nmtdeep.checkpoint import load
+from nmtdeep.config.problems import in_words
 from nmtdeep.config.section import Count, CountOrZero, NotNegative, Positive, Section
 from nmtdeep.decoding.settings import Quantisation, Sampling, settings_of
 from nmtdeep.decoding.translator import Translator
@@ -22,6 +23,8 @@ class Options(Section):
 
     Attributes:
         beam, lenpen, lenpen_form, input_is, max_source_tokens: None: as the recipe says.
+        max_length_factor, max_length_constant: a translation has at most factor times the source's
+            subwords plus constant subwords; None: as the recipe says.
         max_tokens: padded source tokens times beam that go through the model at once.
         temperature, top_k, top_p, seed: of `sampling`.
         threads: of torch on a CPU, for all of this process; None: as it stands.
@@ -41,6 +44,8 @@ class Options(Section):
     seed: CountOrZero = 1
     long_lines: Literal["split", "truncate", "error"] = "split"
     max_source_tokens: Count | None = None
+    max_length_factor: NotNegative | None = None
+    max_length_constant: Count | None = None
     max_tokens: Count = 4096
     device: str = "auto"
     precision: str = "auto"
@@ -60,8 +65,7 @@ def options_of(**asked: Any) -> Options:
     except ValidationError as error:
         raise UserError(
             *(
-                f"{'.'.join(map(str, one['loc']))}={one['input']!r}: {one['msg']}: give another "
-                "value, or leave it out"
+                f"{one['loc'][0]} {in_words(one)}: give another value, or leave it out"
                 for one in error.errors(include_url=False)
             )
         ) from None
@@ -86,6 +90,8 @@ def open_translator(models: Sequence[Path], options: Options) -> Translator:
         "lenpen_form": options.lenpen_form,
         "input_form": options.input_is,
         "max_source_tokens": options.max_source_tokens,
+        "max_length_factor": options.max_length_factor,
+        "max_length_constant": options.max_length_constant,
     }
     drawing = Sampling(options.temperature, options.top_k, options.top_p, options.seed)
     settings = replace(

@@ -78,6 +78,8 @@ def check(source: str, output: str) -> int:
     Raises:
         UserError: if it is missing or not UTF-8, or if the output would take its place.
     """
+    if output != "-" and Path(output).is_dir():
+        raise UserError(f"{output} is a directory: name a file in it by --output")
     path = Path(source)
     if source == "-" or path.is_fifo() or path.is_char_device():
         return 0
@@ -158,18 +160,20 @@ def translate(
     form: str,
     output_form: Form,
     first: int = 0,
+    advance: Callable[[float], object] = lambda _: None,
 ) -> int:
     """Translate `source` (a path or `-`) line by line; returns the number of lines.
 
     Args:
         write: gets the output of a whole chunk at a time.
         first: lines of a file that are left out, whole chunks of it.
+        advance: as in `Translator.translate_chunk`.
     """
     count = first
     translator.skip(first)
     given_back = count
     for chunk in chunks(source, first=first):
-        found = enumerate(translator.translate_chunk(chunk), count)
+        found = enumerate(translator.translate_chunk(chunk, advance), count)
         write("".join(render(one, number, form, output_form) for number, one in found))
         count += len(chunk)
         if count - given_back >= GIVE_BACK:

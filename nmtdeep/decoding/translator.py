@@ -177,8 +177,14 @@ class Translator:
         """Count lines that were translated before, for messages that name a line."""
         self._lines += lines
 
-    def translate_chunk(self, lines: Sequence[str]) -> list[Translation]:
-        """Translate lines that are batched together."""
+    def translate_chunk(
+        self, lines: Sequence[str], advance: Callable[[float], object] = lambda _: None
+    ) -> list[Translation]:
+        """Translate lines that are batched together.
+
+        Args:
+            advance: gets the share of the lines, counted in lines, that each batch makes.
+        """
         sources = [self.pipeline.split_source(line, self.settings.input_form) for line in lines]
         pieces: list[list[str]] = []
         owners: list[int] = []
@@ -188,7 +194,9 @@ class Translator:
                 owners.append(number)
         self._lines += len(lines)
         found: list[list[list[Hypothesis]]] = [[] for _ in lines]
-        for owner, hypotheses in zip(owners, self.search(self._ids(pieces)), strict=True):
+        share = len(lines) / max(len(pieces), 1)
+        searched = self.search(self._ids(pieces), lambda count: advance(count * share))
+        for owner, hypotheses in zip(owners, searched, strict=True):
             found[owner].append(hypotheses)
         return [
             Translation(line, tuple(subwords), self._candidates(parts))
@@ -215,8 +223,14 @@ class Translator:
         size = math.ceil(len(subwords) / count)
         return [subwords[first : first + size] for first in range(0, len(subwords), size)]
 
-    def search(self, sources: Sequence[Sequence[int]]) -> list[list[Hypothesis]]:
-        """Hypotheses of each source, in order; sources of like length go through together."""
+    def search(
+        self, sources: Sequence[Sequence[int]], advance: Callable[[int], object] = lambda _: None
+    ) -> list[list[Hypothesis]]:
+        """Hypotheses of each source, in order; sources of like length go through together.
+
+        Args:
+            advance: gets the number of sources of each batch that is done.
+        """
         if not sources:
             return []
         lengths = np.array([[len(ids) for ids in sources]], dtype=np.int32)
@@ -235,6 +249,7 @@ class Translator:
         for chosen, answer in zip(cuts, answers, strict=True):
             for index, hypotheses in zip(chosen, answer, strict=True):
                 results[index] = hypotheses
+            advance(len(chosen))
         return results
 
     def _candidates(self, parts: list[list[Hypothesis]]) -> tuple[Candidate, ...]:

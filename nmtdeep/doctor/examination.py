@@ -40,7 +40,7 @@ class Examination:
         self.rows.append(("disk", f"{size(free)} free at {out}{plan}"))
         if not machine.is_writable(out):
             self.wrong.append(
-                f"{out} cannot be written to: correct its permissions, or choose another --out"
+                f"{out} cannot be written to: change its permissions, or choose another --out"
             )
         if planned is not None and planned > free:
             self.wrong.append(

@@ -16,7 +16,7 @@ from nmtdeep.data.parallel import cores
 from nmtdeep.model.build import build
 from nmtdeep.training.size import MOMENTS
 from nmtdeep.training.update import native_bf16
-from nmtdeep.units import size
+from nmtdeep.units import counted, size
 
 # Seconds that a rate is measured for.
 PATIENCE = 0.4
@@ -36,11 +36,9 @@ def machine_rows(versions: dict[str, str]) -> list[tuple[str, str]]:
     ]
     free = memory.available()
     room = f", {size(free)} of memory free" if free is not None else ""
-    counts = (
-        f"{count} {what}{'s' * (count != 1)}"
-        for count, what in ((cores(), "core"), (torch.get_num_threads(), "thread"))
+    rows.append(
+        ("cpu", f"{counted(cores(), 'core')}, {counted(torch.get_num_threads(), 'thread')}{room}")
     )
-    rows.append(("cpu", ", ".join(counts) + room))
     for device in devices():
         name = str(device)
         if device.type == "cuda":

@@ -11,6 +11,7 @@ from pathlib import Path
 from nmtdeep import __version__
 from nmtdeep.checkpoint import Loaded, replacing
 from nmtdeep.errors import UserError
+from nmtdeep.integrity import check_place
 
 # Also what tells an export from a directory that is not ours to replace.
 NOTE = "export.json"
@@ -18,10 +19,9 @@ NOTE = "export.json"
 
 def check_free(out: Path, *, overwrite: bool) -> None:
     """UserError unless `out` is free, or an export that may be replaced."""
+    check_place(out, "--out")
     if not out.exists():
         return
-    if not out.is_dir():
-        raise UserError(f"{out} is a file: choose another --out")
     if (out / NOTE).is_file():
         if not overwrite:
             raise UserError(

@@ -44,7 +44,7 @@ def to_ctranslate2_format(
     loaded = checkpoint.load(run)
     if reasons := to_ctranslate2.reasons(loaded.recipe.model):
         raise UserError(
-            f"CTranslate2 cannot hold the model of {loaded.path}: nmtdeep translate can run it, or "
+            f"CTranslate2 cannot hold the model of {run}: nmtdeep translate can run it, or "
             "train one without:",
             *(f"  {reason}" for reason in reasons),
         )

@@ -24,7 +24,7 @@ from nmtdeep.training.display import duration, short
 from nmtdeep.training.finish import StoredScores
 from nmtdeep.training.run_directory import RECORDS, SCORES, check_config
 from nmtdeep.training.state import Progress
-from nmtdeep.units import size
+from nmtdeep.units import counted, size
 
 CURE = "use another checkpoint of the run, or copy this one again"
 
@@ -139,8 +139,11 @@ def _model_rows(found: Findings, path: Path) -> None:
 
 
 def _stack(stack: Stack) -> str:
-    layers = f"{stack.depth} layer{'s' * (stack.depth > 1)}"
-    parts = [layers, f"{stack.heads} heads", f"{stack.feed_forward:,} inside"]
+    parts = [
+        counted(stack.depth, "layer"),
+        f"{stack.heads} heads",
+        f"{stack.feed_forward:,} inside",
+    ]
     parts.append(stack.residual.type)
     if not isinstance(stack.combination, PlainStack):
         parts.append(stack.combination.type)
@@ -210,8 +213,9 @@ def _progress(found: Findings, state: dict[str, Any]) -> Progress | None:
 
 
 def _spent(progress: Progress, limit: str = "") -> str:
+    updates = f"update{'s' * (bool(limit) or progress.update != 1)}"
     return (
-        f"{progress.update:,}{limit} updates, {progress.epoch:,} complete epochs, "
+        f"{progress.update:,}{limit} {updates}, {counted(progress.epoch, 'complete epoch')}, "
         f"{short(progress.target_tokens)} target tokens, {duration(progress.seconds)}"
     )
 

@@ -49,8 +49,7 @@ def data_directory(out: Path, *, overwrite: bool) -> Iterator[Path]:
 
 def check_free(out: Path, *, overwrite: bool) -> None:
     """UserError unless OUT can become a data directory."""
-    if out.exists() and not out.is_dir():
-        raise UserError(f"{out} is a file: choose another --out")
+    integrity.check_place(out, "--out")
     if out.exists():
         folders = [entry for entry in out.iterdir() if entry.is_dir()]
         integrity.check_entries(out, folders, cure="choose another --out, or delete it")

@@ -34,6 +34,7 @@ from nmtdeep.training.summary import opening
 from nmtdeep.training.trainee import Trainee
 from nmtdeep.training.update import resolve_precision
 from nmtdeep.training.validation import Validator
+from nmtdeep.units import counted
 
 
 @dataclass(frozen=True)
@@ -232,7 +233,7 @@ def _leave(
 ) -> Outcome:
     """Say why it ends here, and if a linear schedule ends far above zero (`lr`)."""
     if reason:
-        display.say(f"done after {progress.update} updates: {reason}")
+        display.say(f"done after {counted(progress.update, 'update')}: {reason}")
         schedule = recipe.training.schedule
         if isinstance(schedule, Linear) and lr > schedule.lr / 10:
             display.say(

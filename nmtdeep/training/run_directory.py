@@ -20,6 +20,7 @@ from nmtdeep.config.compare import differences
 from nmtdeep.config.load import dump, read_config
 from nmtdeep.data.index import INDEX_FILE
 from nmtdeep.errors import CheckpointError, UserError
+from nmtdeep.integrity import check_place
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.training.state import Progress
 
@@ -209,13 +210,14 @@ def open_run(
         UserError: if another process trains there, the path is a data directory, the recipe or
             corpus is another, or something in it leads elsewhere.
     """
+    check_place(path, "--out")
     _check_entries(path)
     try:
         path.mkdir(parents=True, exist_ok=True)
         lock = (path / LOCK).open("w")
     except OSError as error:
         raise UserError(
-            f"cannot write to {path}: {error.strerror}: mend its permissions or "
+            f"cannot write to {path}: {error.strerror}: change its permissions, or "
             "choose another --out"
         ) from error
     with lock:

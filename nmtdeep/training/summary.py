@@ -10,6 +10,7 @@ from nmtdeep.model.transformer import Transformer
 from nmtdeep.tables import describe
 from nmtdeep.training.display import short
 from nmtdeep.training.state import Progress
+from nmtdeep.units import counted
 
 PRECISIONS = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 
@@ -56,7 +57,7 @@ def opening(
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
     count = torch.get_num_threads()
     parts = [f"{processes} processes"] * (processes > 1)
-    parts += [f"{count} thread{'s' * (count > 1)}"] * (device.type == "cpu")
+    parts += [counted(count, "thread")] * (device.type == "cpu")
     workers = "".join(f", {part}" for part in [" of ".join(parts)] if part)
     parameters = parameter_count(model)
     batches = recipe.training.batches
@@ -101,5 +102,5 @@ def _dropped(data: DataDirectory) -> list[tuple[str, str]]:
     """Training pairs that preprocessing dropped, by reason."""
     reasons = data.index["report"]["splits"]["train"]["reasons"]
     counts = [(name, reason["count"]) for name, reason in reasons.items()]
-    said = [f"{count:,} pair{'s' * (count != 1)} ({name})" for name, count in counts]
+    said = [f"{counted(count, 'pair')} ({name})" for name, count in counts]
     return [("dropped", ", ".join(said) or "0 pairs")]

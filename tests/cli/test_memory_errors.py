@@ -18,7 +18,7 @@ def failing(monkeypatch):
     before = signal.getsignal(signal.SIGTERM)
 
     def fail(words: str) -> None:
-        def app() -> None:
+        def app(**_: object) -> None:
             raise RuntimeError(words)
 
         monkeypatch.setattr(main, "app", app)

@@ -144,11 +144,11 @@ def _child(
 
     app = main.app
 
-    def marked() -> None:
+    def marked(**settings: Any) -> Any:
         """The command; a signal that is to come later comes while this runs."""
         Path(f"{log}.begun").touch()
         try:
-            app()
+            return app(**settings)
         finally:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
 

@@ -251,7 +251,7 @@ def test_no_gpu(nmtdeep, whole):
 def test_places_that_cannot_be_written_to(nmtdeep, data, whole, tmp_path):
     (tmp_path / "file").write_text("mine")
     for out in (tmp_path / "file", tmp_path / "file" / "run", "/proc/run"):
-        refused(train(nmtdeep, out), f"cannot write to {out}: ", "choose another --out")
+        refused(train(nmtdeep, out), "choose another --out")
         refused(
             nmtdeep("preprocess", "tiny.yaml", "--train", "train", "--valid", "valid", "--out", out)
         )

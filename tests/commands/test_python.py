@@ -25,6 +25,8 @@ SETTINGS: list[tuple[list[str], dict[str, Any]]] = [
      {"max_source_tokens": 4, "max_tokens": 50}),
     (["--max-source-tokens", "4", "--long-lines", "truncate", "--output-is", "bpe"],
      {"max_source_tokens": 4, "long_lines": "truncate", "output_is": "bpe"}),
+    (["--max-length-factor", "0.5", "--max-length-constant", "3", "--output-is", "bpe"],
+     {"max_length_factor": 0.5, "max_length_constant": 3, "output_is": "bpe"}),
     (["--input-is", "tokenised", "--output-is", "tokenised", "--precision", "bf16"],
      {"input_is": "tokenised", "output_is": "tokenised", "precision": "bf16"}),
     (["--quantize", "int8", "--device", "cpu", "--threads", "1"],
@@ -86,9 +88,9 @@ def test_options_and_defaults_are_those_of_the_command() -> None:
 @pytest.mark.parametrize(
     ("keywords", "words"),
     [
-        ({"beam": 0}, "beam=0"),
-        ({"lenpen": float("nan")}, "lenpen=nan"),
-        ({"long_lines": "cut"}, "long_lines='cut'"),
+        ({"beam": 0}, "beam must be more than 0, not 0"),
+        ({"lenpen": float("nan")}, "lenpen must be a finite number, not nan"),
+        ({"long_lines": "cut"}, "long_lines must be split, truncate or error, not 'cut'"),
         ({"n_best": 3, "beam": 2}, "raise --beam"),
         ({"processes": 2, "threads": 1}, "leave out --threads"),
         ({"device": "tpu"}, "unknown device tpu"),

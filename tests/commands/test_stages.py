@@ -135,7 +135,7 @@ def test_a_grown_run_translates_and_trains_on(nmtdeep, whole, tmp_path):
     assert done.code == 0, done.err
     assert done.out.splitlines()[1:3] == [
         "encoder: 4 layers from 1 2 1 2",
-        "decoder: 1 layers, as before",
+        "decoder: 1 layer, as before",
     ]
     assert "grown from" in done.out and "whole/checkpoint_11" in done.out
     assert nmtdeep("translate", "-m", out, "-i", "test.en").code == 0

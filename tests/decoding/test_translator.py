@@ -14,6 +14,7 @@ import torch
 
 from nmtdeep.checkpoint import load
 from nmtdeep.decoding.forced import log_probabilities
+from nmtdeep.decoding.opening import open_translator, options_of
 from nmtdeep.decoding.searcher import Batch
 from nmtdeep.decoding.settings import Sampling, Settings, resolve_device, settings_of
 from nmtdeep.decoding.translator import Candidate, Translation, Translator
@@ -85,6 +86,17 @@ def test_n_best_is_sorted_and_distinct(translator: Make, tiny_run: Any) -> None:
         assert scores == sorted(scores, reverse=True)
         assert len({candidate.subwords for candidate in one.candidates}) == 4
         assert one.candidates[0].subwords == best.candidates[0].subwords
+
+
+def test_the_length_limit_of_the_options_comes_before_the_recipe_s(tiny_run: Any) -> None:
+    options = options_of(max_length_factor=0.5, max_length_constant=2, beam=1)
+    made = open_translator([tiny_run.newer], options)
+    lengths = []
+    for one in made.translate(tiny_run.sources):
+        limit = (len(one.subwords) + 1) // 2 + 2  # ends of sentences counted
+        lengths.append((len(one.candidates[0].each), limit))
+    assert all(length <= limit for length, limit in lengths)
+    assert any(length == limit for length, limit in lengths)
 
 
 def test_scores_are_sums_over_the_penalty(translator: Make, tiny_run: Any) -> None:

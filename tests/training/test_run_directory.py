@@ -150,8 +150,13 @@ def test_changes_that_a_run_may_take_are_told(run):
 
 
 def test_differences():
-    old, new = {"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": 1, "c": 5}, "e": 4}
-    assert differences(old, new) == ["a.c: 2 -> 5", "d: 3 -> None", "e: None -> 4"]
+    old, new = {"a": {"b": 1, "c": 2}, "d": 3.0}, {"a": {"b": 1, "c": 5}, "e": 4}
+    assert differences(old, new) == ["a.c: 2 -> 5", "d: 3.0 -> null", "e: null -> 4"]
+    assert differences({"f": True, "g": "fr"}, {"f": False, "g": "de"}) == [
+        "f: true -> false",
+        "g: fr -> de",
+    ]
+    assert differences({"h": ({"i": None},)}, {"h": ()}) == ["h: [{i: null}] -> []"]
     assert differences(old, old) == []
 
 

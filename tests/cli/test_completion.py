@@ -1,0 +1,59 @@
+"""What a shell gets when Tab is pressed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nmtdeep.config.names import names
+from nmtdeep.scoring.metrics import METRICS
+
+# The program asks for completions in the environment; torch must not be read for them.
+CODE = "import sys; sys.modules['torch'] = None; from nmtdeep.cli.main import run; run()"
+
+
+def offered(line: str, folder: Path) -> list[str]:
+    """What bash is offered for the last word of a line."""
+    environment = {
+        **os.environ,
+        "_NMTDEEP_COMPLETE": "complete_bash",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(line.split(" ")) - 1),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", CODE],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=folder,
+        env=environment,
+    )
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "train",
+        "preprocess",
+        "recipes show",
+        "analyze initialisation",
+        "analyze gradients",
+        "analyze schedule demo",
+    ],
+)
+def test_recipes_are_completed(command: str, tmp_path: Path) -> None:
+    (tmp_path / "multi-mine.yaml").touch()
+    expected = [name for name in names() if name.startswith("multi")]
+    assert len(expected) > 1
+    assert offered(f"nmtdeep {command} multi", tmp_path) == [*expected, "multi-mine.yaml"]
+
+
+@pytest.mark.parametrize("command", ["score a b --metric", "analyze lengths run --metric"])
+def test_metrics_are_completed(command: str, tmp_path: Path) -> None:
+    assert offered(f"nmtdeep {command} ", tmp_path) == list(METRICS)
+    assert offered(f"nmtdeep {command} chr", tmp_path) == ["chrf", "chrf++"]

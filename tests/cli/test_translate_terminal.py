@@ -1,0 +1,98 @@
+"""`nmtdeep translate` on a terminal: how far a file is, and that it waits for lines."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROMPT = "type a sentence and press Enter; Ctrl-D ends"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a command wrote."""
+
+    terminal: str
+    out: str
+
+
+@pytest.fixture
+def translate(tiny_run: Any, tmp_path: Path) -> Callable[..., Shown]:
+    """Translate with stderr on a terminal; `typed` makes it stdin too, `mixed` stdout."""
+
+    def run(*words: object, typed: str = "", mixed: bool = False) -> Shown:
+        ours, theirs = pty.openpty()
+        command = [sys.executable, "-m", "nmtdeep", "translate", "-m", tiny_run.newer, *words]
+        if typed:
+            os.write(ours, typed.encode())
+        with subprocess.Popen(
+            list(map(str, command)),
+            stdin=theirs if typed else subprocess.DEVNULL,
+            stdout=theirs if mixed else (tmp_path / "out").open("wb"),
+            stderr=theirs,
+            env={**os.environ, "COLUMNS": "80", "TERM": "xterm"},
+        ) as process:
+            os.close(theirs)
+            read: list[bytes] = []
+
+            def listen() -> None:
+                with contextlib.suppress(OSError):  # the other end is closed
+                    while part := os.read(ours, 4096):
+                        read.append(part)
+
+            listening = threading.Thread(target=listen)
+            listening.start()
+            assert process.wait(120) == 0
+            listening.join()
+        os.close(ours)
+        out = "" if mixed else (tmp_path / "out").read_text()
+        return Shown(b"".join(read).decode(), out)
+
+    return run
+
+
+@pytest.fixture
+def source(tiny_run: Any, tmp_path: Path) -> Path:
+    path = tmp_path / "source"
+    path.write_text("".join(f"{line}\n" for line in [*tiny_run.sources, "", " ".join("abc" * 400)]))
+    return path
+
+
+def count(path: Path) -> int:
+    return path.read_text().count("\n")
+
+
+def test_a_bar_counts_the_lines_of_a_file(translate, source: Path, tmp_path: Path) -> None:
+    shown = translate("-i", source, "--max-tokens", 200, "--max-source-tokens", 300)
+    lines = count(source)
+    assert shown.out.count("\n") == lines
+    assert f"0/{lines}" in shown.terminal
+    assert f"{lines}/{lines}" in shown.terminal
+    assert "lines/s" in shown.terminal.partition(f"{lines} lines in")[0]
+
+
+@pytest.mark.parametrize("how", [{"words": ["-q"]}, {"mixed": True}], ids=str)
+def test_no_bar_when_quiet_or_between_translations(translate, source: Path, how: dict) -> None:
+    shown = translate("-i", source, *how.pop("words", []), **how)
+    assert f"/{count(source)}" not in shown.terminal
+
+
+def test_a_terminal_is_told_that_lines_are_awaited(translate) -> None:
+    shown = translate(typed="one line\n\x04")
+    assert PROMPT in shown.terminal
+    assert shown.out.count("\n") == 1
+
+
+def test_no_prompt_when_quiet_or_for_a_pipe(translate, source: Path) -> None:
+    assert PROMPT not in translate("-q", typed="one line\n\x04").terminal
+    assert PROMPT not in translate("-i", source).terminal

@@ -1,0 +1,134 @@
+"""A mistake gets the cure that helps, under the names that were typed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import nmtdeep as package
+from commands.running import Commands, Interrupt
+from commands.runs import train
+from nmtdeep.cli.main import app
+from nmtdeep.errors import UserError
+
+
+@pytest.mark.parametrize("inside", ["", "/below"])
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        ("train tiny.yaml --data data --out", "--out"),
+        ("preprocess tiny.yaml --train train --valid valid --out", "--out"),
+        ("grow whole --layers 4 --out", "--out"),
+        ("export whole --to huggingface --out", "--out"),
+        ("average-checkpoints whole --last 2 --output", "--output"),
+        ("convert fairseq model.pt dict.txt --output", "--output"),
+        ("fetch multi30k-en-de --output", "--output"),
+        ("demo --out", "--out"),
+        ("doctor --out", "--out"),
+    ],
+)
+def test_a_file_cannot_be_a_directory(
+    nmtdeep: Commands, whole: Path, command: str, option: str, inside: str
+) -> None:
+    (nmtdeep.folder / "a-file").write_text("mine")
+    done = nmtdeep(*command.split(), f"a-file{inside}")
+    said = f"nmtdeep: error: a-file is a file, not a directory: choose another {option}\n"
+    assert (done.code, done.out, done.err) == (2, "", said)
+    assert (nmtdeep.folder / "a-file").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("data", "data is a data directory: give the run directory of a model that was trained"),
+        (
+            "whole/checkpoint_11/model.safetensors",
+            "is a file: give the directory that it is in, whole/checkpoint_11",
+        ),
+        ("tiny.yaml", "tiny.yaml is a file: give a run or a checkpoint"),
+    ],
+)
+def test_what_is_no_model(nmtdeep: Commands, whole: Path, model: str, said: str) -> None:
+    done = nmtdeep("translate", "-m", model, "-i", "test.en")
+    assert done.code == 2 and done.err.count("\n") == 1
+    assert said in done.err
+
+
+def test_a_directory_is_no_output_of_translate(nmtdeep: Commands, whole: Path) -> None:
+    done = nmtdeep("translate", "-m", whole, "-i", "test.en", "-o", "data")
+    assert (done.code, done.err) == (
+        2,
+        "nmtdeep: error: data is a directory: name a file in it by --output\n",
+    )
+
+
+def test_a_text_file_is_no_checkpoint_of_fairseq(nmtdeep: Commands, folder: Path) -> None:
+    done = nmtdeep("convert", "fairseq", "train.en", "train.de", "-o", "converted")
+    assert (done.code, done.err) == (
+        2,
+        "nmtdeep: error: train.en is no checkpoint of torch: give the file that fairseq saved, "
+        "such as checkpoint_best.pt\n",
+    )
+
+
+def test_an_export_without_weights_is_no_success(nmtdeep: Commands, whole: Path) -> None:
+    done = nmtdeep("export", "whole", "--to", "huggingface", "-o", "card-alone")
+    assert done.code == 3 and done.out == "" and done.err.count("\n") == 1
+    assert done.err.startswith("nmtdeep: card-alone has a model card and no weights: ")
+    assert "cannot hold whole/checkpoint_average (" in done.err
+    assert not list((nmtdeep.folder / "card-alone").glob("*.safetensors"))
+
+
+def test_the_paths_that_were_typed_come_back(nmtdeep: Commands, whole: Path) -> None:
+    done = nmtdeep("grow", "whole", "--layers", 4, "--out", "typed")
+    assert done.out.startswith("typed/checkpoint_11: grown from whole/checkpoint_average\n")
+    done = nmtdeep("grow", "whole/checkpoint_11", "--layers", 4, "--out", "typed-2")
+    assert done.out.startswith("typed-2/checkpoint_11: grown from whole/checkpoint_11\n")
+    pytest.importorskip("ctranslate2")
+    done = nmtdeep("export", "whole", "--to", "ctranslate2", "-o", "typed-3")
+    assert done.out.startswith("typed-3: whole/checkpoint_average for CTranslate2")
+
+
+def test_ctrl_c_says_a_line(nmtdeep: Commands, data: Path) -> None:
+    done = nmtdeep(
+        "preprocess", "tiny.yaml", "--train", "train", "--valid", "valid", "--out", "stopped",
+        interrupt=Interrupt("nmtdeep.preprocessing.procedure:write_index", what="int"),
+    )  # fmt: skip
+    assert done.code == 130
+    said = "nmtdeep preprocess: interrupted by Ctrl-C: run the same command again to finish"
+    assert done.err.splitlines()[-1] == said
+    assert not (nmtdeep.folder / "stopped").exists()
+
+
+def test_ctrl_c_while_the_test_sets_are_scored_says_a_line(nmtdeep: Commands, data: Path) -> None:
+    scoring = Interrupt("nmtdeep.decoding.translator:Translator.translate_chunk", what="int")
+    done = train(nmtdeep, "stopped-run", "training.validation.bleu=false", interrupt=scoring)
+    assert done.code == 130
+    said = "nmtdeep train: interrupted by Ctrl-C: run the same command again to finish"
+    assert done.err.splitlines()[-1] == said
+    again = train(nmtdeep, "stopped-run", "training.validation.bleu=false")
+    assert again.code == 0 and "test: bleu" in again.out + again.err
+
+
+@pytest.mark.parametrize(
+    ("options", "cure"),
+    [
+        ((), "or give --csv or --json instead"),
+        (("--plot", "a.svg"), "or give --csv or --json instead"),
+        (("--plot", "a.svg", "--json"), "or leave --plot out"),
+    ],
+)
+def test_a_plot_without_matplotlib(
+    monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], cure: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    done = CliRunner().invoke(app, ["plot", "run", *options])
+    assert isinstance(done.exception, UserError)
+    assert str(done.exception).endswith(f'pip install "nmtdeep[pictures]", {cure}')
+
+
+def test_the_package_shows_what_is_meant_to_be_used() -> None:
+    assert dir(package) == ["Model", "UserError", "__version__", "load"]
