@@ -238,10 +238,13 @@ def look_at_run(
     Raises:
         UserError: as `open_run`.
     """
+    check_place(path, "--out")
     existing = next(one for one in (path, *path.absolute().parents) if one.exists())
-    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-        reason = "Permission denied" if existing.is_dir() else "it is a file"
-        raise UserError(f"cannot write to {existing}: {reason}: choose another --out")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise UserError(
+            f"cannot write to {existing}: Permission denied: change its permissions, or choose "
+            "another --out"
+        )
     _check_entries(path)
     if (path / LOCK).exists():
         with (path / LOCK).open() as lock:

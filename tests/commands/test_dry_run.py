@@ -57,11 +57,10 @@ def test_it_refuses_what_the_training_refuses(nmtdeep, whole, tmp_path, override
 
 def test_it_refuses_a_place_that_is_no_directory(nmtdeep, data, tmp_path):
     (tmp_path / "file").write_text("")
-    for place in (tmp_path / "file", tmp_path / "file" / "run"):
+    for place in (tmp_path / "file", tmp_path / "file" / "run", data):
         dry, real = nmtdeep(*words(place), "--dry-run"), nmtdeep(*words(place))
-        assert (dry.code, real.code) == (2, 2)
-        assert "cannot write to" in dry.err and "cannot write to" in real.err
-    assert nmtdeep(*words(data), "--dry-run").err == nmtdeep(*words(data)).err
+        assert real.code == 2
+        assert (dry.code, dry.err) == (real.code, real.err)
 
 
 def test_a_precision_that_the_device_lacks_leaves_no_run(nmtdeep, data, tmp_path):
