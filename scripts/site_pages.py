@@ -1,7 +1,7 @@
 """Hooks of `mkdocs build`: pages from the root of the repository, and links that fit the site.
 
-A page links to others as the repository's host shows them. Here a link to a page of the site leads
-there, and one to any other file of the repository becomes plain text.
+A page links to others as the repository's host shows them. Here a link to a page or an image of the
+site leads there, and one to any other file of the repository becomes plain text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PAGES = {
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
 }
-LINK = re.compile(r"(?<!!)\[([^\[\]]+)\]\(([^()\s]+)\)")
+LINK = re.compile(r"(!?)\[([^\[\]]+)\]\(([^()\s]+)\)")  # an image has an exclamation mark
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -39,7 +39,7 @@ def on_page_markdown(markdown: str, page: Any, files: Any, **_: Any) -> str:
 
 
 def _fitting(folder: str, files: Any, link: re.Match[str]) -> str:
-    text, target = link.groups()
+    mark, text, target = link.groups()
     path, _, place = target.partition("#")
     if not path or ":" in path:
         return link.group()
@@ -47,4 +47,4 @@ def _fitting(folder: str, files: Any, link: re.Match[str]) -> str:
     page = PAGES.get(path, path.removeprefix("docs/"))
     if files.get_file_from_path(page) is None:
         return text
-    return f"[{text}]({page}{'#' if place else ''}{place})"
+    return f"{mark}[{text}]({page}{'#' if place else ''}{place})"
