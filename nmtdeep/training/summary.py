@@ -7,7 +7,8 @@ import torch
 from nmtdeep.config import Recipe
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.training.display import describe, short
+from nmtdeep.training.display import describe
+from nmtdeep.training.footprint import mapped_bytes, memory_parts, product_bytes
 from nmtdeep.training.state import Progress
 
 
@@ -16,21 +17,9 @@ def parameter_count(model: torch.nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def memory_estimate(recipe: Recipe, parameters: int) -> float:
-    """Rough bytes of a training step: weights, gradients, two moments, and kept activations.
-
-    Activations are counted as 4-byte numbers: per layer and padded token about 16 widths, 3 inner
-    widths and the attention weights of a 30-token sentence. Where they are computed again, it is
-    one width per layer, and all of a single layer.
-    """
-    model, tokens = recipe.model, recipe.training.batches.max_tokens
-    again = recipe.training.checkpoint_activations == "layers"
-    activations, largest = 0, 0
-    for stack, attentions in ((model.encoder, 1), (model.decoder, 2)):
-        per_token = 16 * model.width + 3 * stack.feed_forward + 2 * attentions * stack.heads * 30
-        activations += stack.depth * (model.width if again else per_token) * tokens
-        largest = max(largest, per_token * tokens)
-    return 16.0 * parameters + 4.0 * (activations + largest * again)
+def in_units(size: float) -> str:
+    """Bytes in decimal units, in words."""
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
 
 
 def opening(
@@ -56,6 +45,15 @@ def opening(
     parts += [f"{count} thread{'s' * (count > 1)}"] * (device.type == "cpu")
     workers = "".join(f", {part}" for part in [" of ".join(parts)] if part)
     parameters = parameter_count(model)
+    memory = sum(
+        memory_parts(
+            recipe,
+            model,
+            device=device.type,
+            product=product_bytes(dtype),
+            data=mapped_bytes(data),
+        ).values()
+    )
     batches = recipe.training.batches
     sides = (data.pipeline.source, data.pipeline.target)
     sizes = [f"{len(side.vocabulary):,} {side.language} types" for side in sides]
@@ -79,7 +77,7 @@ def opening(
             f"of {batches.tokens_per_update:,} padded tokens, {batches.max_tokens:,} at once",
         ),
         ("device", f"{name}{workers}, matrix products in {str(dtype).removeprefix('torch.')}"),
-        ("memory", f"about {short(memory_estimate(recipe, parameters))} bytes"),
+        ("memory", f"about {in_units(memory)}" + " in each process" * (processes > 1)),
         *_stages(whole or recipe),
         ("start", f"update {progress.update}" if progress.update else "fresh"),
     ]
