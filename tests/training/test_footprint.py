@@ -10,13 +10,17 @@ import pytest
 import torch
 from torch.autograd.graph import saved_tensors_hooks
 
+from nmtdeep.checkpoint import load
 from nmtdeep.config import Recipe
 from nmtdeep.config import model as config
 from nmtdeep.model.build import build
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.footprint import kept_bytes, memory_parts
+from nmtdeep.training.state import Progress
+from nmtdeep.training.summary import opening
 
 SOURCE, TARGET, TYPES = 9, 7, 20
+FILES = ("en.tokens", "en.offsets", "de.tokens", "de.offsets")
 
 
 def kept_by_autograd(model: Transformer, sentences: int, dtype: torch.dtype) -> int:
@@ -101,3 +105,20 @@ def test_the_parts_are_those_counted_by_hand(tiny_config: Callable[..., config.M
     assert found["batch"] == 4 * 300 * 8 * 4 + 2 * decoder + logits
     halved = memory_parts(adam, model, device="cuda", product=2)
     assert expected["batch"] / 2 < halved["batch"] < expected["batch"]
+
+
+@pytest.mark.parametrize(("processes", "where"), [(1, ""), (2, " in each process")])
+def test_the_opening_says_it_in_decimal_units(processes: int, where: str, tiny_run: Any) -> None:
+    data, model = tiny_run.data, load(tiny_run.newer).model
+    said = opening(
+        tiny_run.recipe,
+        data,
+        model,
+        torch.device("cpu"),
+        torch.float32,
+        Progress(),
+        processes=processes,
+    )
+    size = sum((data.path / f"train.{name}").stat().st_size for name in FILES)
+    parts = memory_parts(tiny_run.recipe, model, device="cpu", product=4, data=size)
+    assert f"\nmemory      about {sum(parts.values()) / 1e9:.1f} GB{where}\n" in said
