@@ -7,7 +7,6 @@ from functools import partial
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch.autograd.graph import saved_tensors_hooks
 
 from nmtdeep import memory
@@ -15,6 +14,7 @@ from nmtdeep.config import model as config
 from nmtdeep.data.batching import Batch, Indices, collate, split
 from nmtdeep.data.windows import Epoch, Place, Window
 from nmtdeep.errors import NoRoomError
+from nmtdeep.training.footprint import kept_bytes
 from nmtdeep.training.room import SMALLER, described, longer_side, release, suffices
 from nmtdeep.training.sharding import local
 from nmtdeep.training.trainee import Trainee
@@ -69,34 +69,17 @@ def largest(window: Window, model: config.Model, max_tokens: int) -> Indices:
     counts = np.array([len(group) for group in groups])
     # Neither side of a batch has more cells than this, nor is it longer.
     cells = np.minimum(counts * sides, np.maximum(max_tokens, sides))
-    bounds = _kept(model, cells, sides)
+    bounds = kept_bytes(model, cells, sides)
     best, heaviest = groups[0], -1.0
     for number in np.argsort(-bounds, kind="stable")[:LOOKED_AT].tolist():
         if heaviest >= bounds[number]:
             break
         for batch in split(window.lengths, [groups[number]], max_tokens):
             longest = window.lengths[:, batch].max(axis=1)
-            weight = float(_kept(model, len(batch) * longest, longest))
+            weight = float(kept_bytes(model, len(batch) * longest, longest))
             if weight > heaviest:
                 best, heaviest = batch, weight
     return best
-
-
-def _kept(
-    model: config.Model, cells: NDArray[np.int64], sides: NDArray[np.int32]
-) -> NDArray[np.float64]:
-    """About how many numbers a pass keeps.
-
-    Args:
-        cells: `(2, ...)` of source and target, padding included.
-        sides: `(2, ...)` the longest source and target.
-    """
-    source, target = sides.astype(np.float64)
-    encoder, decoder = model.encoder, model.decoder
-    per_source = 16 * model.width + 3 * encoder.feed_forward + 2 * encoder.heads * source
-    per_target = 16 * model.width + 3 * decoder.feed_forward + 2 * decoder.heads * (source + target)
-    below, above = encoder.depth * per_source, decoder.depth * per_target
-    return np.asarray(below * cells[0] + above * cells[1])
 
 
 def _measured(trainee: Trainee, batch: Batch, asked: int, longest: int) -> tuple[int, str]:

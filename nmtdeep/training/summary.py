@@ -8,9 +8,9 @@ from nmtdeep.config import Recipe
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.tables import describe
-from nmtdeep.training.display import short
+from nmtdeep.training.footprint import mapped_bytes, memory_parts, product_bytes
 from nmtdeep.training.state import Progress
-from nmtdeep.units import counted
+from nmtdeep.units import counted, size
 
 PRECISIONS = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 
@@ -18,23 +18,6 @@ PRECISIONS = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp1
 def parameter_count(model: torch.nn.Module) -> int:
     """Trainable numbers; a shared table counts once."""
     return sum(parameter.numel() for parameter in model.parameters())
-
-
-def memory_estimate(recipe: Recipe, parameters: int) -> float:
-    """Rough bytes of a training step: weights, gradients, two moments, and kept activations.
-
-    Activations are counted as 4-byte numbers: per layer and padded token about 16 widths, 3 inner
-    widths and the attention weights of a 30-token sentence. Where they are computed again, it is
-    one width per layer, and all of a single layer.
-    """
-    model, tokens = recipe.model, recipe.training.batches.max_tokens
-    again = recipe.training.checkpoint_activations == "layers"
-    activations, largest = 0, 0
-    for stack, attentions in ((model.encoder, 1), (model.decoder, 2)):
-        per_token = 16 * model.width + 3 * stack.feed_forward + 2 * attentions * stack.heads * 30
-        activations += stack.depth * (model.width if again else per_token) * tokens
-        largest = max(largest, per_token * tokens)
-    return 16.0 * parameters + 4.0 * (activations + largest * again)
 
 
 def opening(
@@ -60,6 +43,15 @@ def opening(
     parts += [counted(count, "thread")] * (device.type == "cpu")
     workers = "".join(f", {part}" for part in [" of ".join(parts)] if part)
     parameters = parameter_count(model)
+    memory = sum(
+        memory_parts(
+            recipe,
+            model,
+            device=device.type,
+            product=product_bytes(dtype),
+            data=mapped_bytes(data),
+        ).values()
+    )
     batches = recipe.training.batches
     sides = (data.pipeline.source, data.pipeline.target)
     sizes = [f"{len(side.vocabulary):,} {side.language} types" for side in sides]
@@ -84,7 +76,7 @@ def opening(
             f"at most {batches.max_tokens:,} at once",
         ),
         ("device", f"{name}{workers}, matrix products in {PRECISIONS[dtype]}"),
-        ("memory", f"about {short(memory_estimate(recipe, parameters))} bytes"),
+        ("memory", f"about {size(memory)}" + " in each process" * (processes > 1)),
         *_stages(whole or recipe),
         ("start", f"update {progress.update}" if progress.update else "fresh"),
     ]

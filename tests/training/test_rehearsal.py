@@ -37,10 +37,15 @@ def trainee_of(tiny_run: Any, **training: Any) -> Trainee:
 
 
 def kept(model: config.Model, count: int, source: int, target: int) -> int:
-    """By hand: 16 widths, 3 inner widths and the attention weights of each token and layer."""
-    own, inner = 16 * model.width, 3 * model.encoder.feed_forward
-    encoder = model.encoder.depth * (own + inner + 2 * 2 * source) * source
-    return count * (encoder + model.decoder.depth * (own + inner + 4 * (source + target)) * target)
+    """By hand, in bytes, for fp32, two heads and no dropout.
+
+    Encoder: two norms, q, k, v and what was read of them, two sums. Decoder: three norms, q, k, v
+    and another q, two readings, three sums; k and v of each source token.
+    """
+    width, inner = model.width, model.encoder.feed_forward
+    encoder = model.encoder.depth * (8 * width + inner + 2 * source) * source
+    decoder = (12 * width + inner + 2 * (source + target)) * target + 2 * width * source
+    return 4 * count * (encoder + model.decoder.depth * decoder)
 
 
 class Limit:
