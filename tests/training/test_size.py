@@ -47,7 +47,9 @@ def data(types: int) -> SimpleNamespace:
 def test_a_model_for_no_machine_is_refused_at_once(model):
     recipe = Recipe.model_validate({"model": model})
     start = time.perf_counter()
-    with pytest.raises(UserError, match=r"takes [\d,.]+ [GT]B .* this machine has \d.*: lower model"):
+    with pytest.raises(
+        UserError, match=r"takes [\d,.]+ [GT]B .* this machine has \d.*: lower model"
+    ):
         check_training_size(recipe, data(100), torch.device("cpu"), 1)
     assert time.perf_counter() - start < 1
 
