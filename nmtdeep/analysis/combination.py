@@ -18,6 +18,7 @@ from nmtdeep.model.layers.bridge import Transparent
 from nmtdeep.model.layers.combination import LinearCombination
 from nmtdeep.model.transformer import Stack, Transformer
 from nmtdeep.tables import table
+from nmtdeep.units import percent
 
 SMALL, SHARE = 0.1, 0.05
 
@@ -166,5 +167,5 @@ def _matrix(where: Where, weights: Sequence[Weight]) -> HeatMap:
         columns=[f"y{entry}" for entry in entries],
         row_label="read by layer",
         column_label="output of layer",
-        title=f"{where}: weights below {SMALL} or {SHARE:.0%} of a row's largest left blank",
+        title=f"{where} (blank: below {SMALL} or {percent(SHARE, 0)} of the row's largest)",
     )

@@ -31,6 +31,7 @@ class Curves:
         whole: whether x is a count.
         breaks: places on the x axis that are marked.
         names: what stands at x = 0, 1, ... in the place of numbers.
+        is_formula: whether `y_label` has formulas between dollar signs.
     """
 
     curves: Sequence[Curve]
@@ -40,6 +41,7 @@ class Curves:
     whole: bool = True
     breaks: Sequence[float] = ()
     names: Sequence[str] = ()
+    is_formula: bool = False
 
 
 @dataclass(frozen=True)

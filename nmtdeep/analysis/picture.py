@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
@@ -15,6 +16,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import LogFormatter, MaxNLocator
@@ -78,16 +80,14 @@ def draw(picture: Picture, path: Path) -> None:
         width = max(sum(width for width, _ in row) for row in sizes)
         styles = _styles(picture.panels)
         rows = math.ceil(len(styles) / _legend_columns(styles, width)) if styles else 0
-        figure = Figure(figsize=(width, sum(heights) + 0.2 * rows), layout="constrained")
-        axes = figure.subplots(
-            len(grid), picture.columns, squeeze=False, height_ratios=heights
-        ).ravel()
-        for place, panel in zip(axes, picture.panels, strict=False):
+        figure = Figure(
+            figsize=(width, sum(heights) + 0.2 * rows), layout=ConstrainedLayoutEngine(wspace=0.08)
+        )
+        axes = _axes(figure, sizes, heights)
+        for place, panel in zip(axes, picture.panels, strict=True):
             _panel(figure, place, panel, styles)
         if picture.columns == 1:
             _align(axes, picture.panels)
-        for place in axes[len(picture.panels) :]:
-            place.set_axis_off()
         if styles:
             figure.legend(
                 handles=list(styles.values()),
@@ -101,14 +101,36 @@ def draw(picture: Picture, path: Path) -> None:
             figure.savefig(beside, dpi=150, metadata=metadata)
 
 
+def _axes(
+    figure: Figure, sizes: Sequence[Sequence[tuple[float, float]]], heights: Sequence[float]
+) -> list[Axes]:
+    """A place for each panel; panels below one another begin at the left, as wide as they are."""
+    alone = all(len(row) == 1 for row in sizes)
+    edges = sorted({width for row in sizes for width, _ in row}) if alone else []
+    widths = np.diff(edges, prepend=0) if alone else [1.0] * max(map(len, sizes))
+    grid = figure.add_gridspec(
+        len(sizes), len(widths), height_ratios=heights, width_ratios=list(widths)
+    )
+    return [
+        figure.add_subplot(grid[row, : edges.index(width) + 1] if alone else grid[row, column])
+        for row, some in enumerate(sizes)
+        for column, (width, _) in enumerate(some)
+    ]
+
+
 def _size(panel: Panel, columns: int) -> tuple[float, float]:
     """Width and height in inches."""
     if isinstance(panel, HeatMap):
         cells = len(panel.columns), len(panel.rows)
         names = max(map(len, panel.rows), default=0), max(map(len, panel.columns), default=0)
         wide, high = (0.22 * cell + 0.07 * name for cell, name in zip(cells, names, strict=True))
-        return min(max(wide + 1.8, 3.5), 16), min(max(high + 1.0, 2.5), 16)
-    return (8.0, 3.0) if columns == 1 else (4.6, 2.6)
+        return min(max(wide + 1.8, 3.5), 16), min(max(high + 1.0, 2.2), 16)
+    if columns > 1:
+        return 4.6, 2.6
+    if isinstance(panel, Bars):
+        bars = len(panel.groups) * max(len(panel.series), 1)
+        return min(max(0.4 * bars + 1.5, 3.5), 8.0), min(0.2 * bars + 1.6, 3.0)
+    return 8.0, 3.0
 
 
 def _styles(panels: Iterable[Panel]) -> dict[str, Artist]:
@@ -189,7 +211,7 @@ def _curves(axes: Axes, panel: Curves, styles: Mapping[str, Artist]) -> None:
     elif panel.whole:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel(panel.x_label)
-    axes.set_ylabel(panel.y_label)
+    axes.set_ylabel(panel.y_label, parse_math=panel.is_formula)
 
 
 def _align(axes: Iterable[Axes], panels: Iterable[Panel]) -> None:
@@ -221,7 +243,9 @@ def _heat_map(figure: Figure, axes: Axes, panel: HeatMap) -> None:
     for row, column in negative:
         colour = "1.0" if sizes[row, column] > most / 3 else "0.0"
         axes.annotate(MINUS, (column, row), ha="center", va="center", color=colour)
-    axes.set_title(printable(panel.title), fontsize="medium")
+    letters = int(_size(panel, 1)[0] / 0.09)
+    title = "\n".join(textwrap.wrap(printable(panel.title), letters))
+    axes.set_title(title, fontsize="medium", loc="left")
     axes.set_xlabel(panel.column_label)
     axes.set_ylabel(panel.row_label)
     _name(axes, panel.rows, panel.columns)

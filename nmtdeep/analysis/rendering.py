@@ -20,6 +20,7 @@ from nmtdeep.config import Recipe
 from nmtdeep.data.corpus import DataDirectory
 
 HEADINGS = ("Var(r)", "beta_LN", "beta_RC", "beta", "w/sigma")
+FORMULAS = ("Var(r)", r"$\beta_\mathrm{LN}$", r"$\beta_\mathrm{RC}$", r"$\beta$", r"$w/\sigma$")
 
 
 def table(blocks: Sequence[Block]) -> Table:
@@ -87,7 +88,7 @@ def picture(blocks: Sequence[Block]) -> Picture:
     """
     panels = []
     sublayers = list(dict.fromkeys((block.side, block.sublayer) for block in blocks))
-    for figure, heading in zip((field.name for field in fields(Figures)), HEADINGS, strict=True):
+    for figure, formula in zip((field.name for field in fields(Figures)), FORMULAS, strict=True):
         found = {
             side: [
                 curve
@@ -99,7 +100,8 @@ def picture(blocks: Sequence[Block]) -> Picture:
         doubled = figure == "beta" and all(block.figures.beta_ln is None for block in blocks)
         if any(found.values()) and not doubled:
             panels += [
-                Curves(curves, "layer", f"{heading}, {side}") for side, curves in found.items()
+                Curves(curves, "layer", f"{formula}, {side}", is_formula=True)
+                for side, curves in found.items()
             ]
     return Picture(panels, columns=2)
 

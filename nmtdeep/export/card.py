@@ -13,7 +13,7 @@ from nmtdeep.config.load import dump
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.decoding.settings import settings_of
 from nmtdeep.export.instructions import forms, listed, steps
-from nmtdeep.scoring.metrics import METRICS
+from nmtdeep.scoring.rendering import heading_of, label_of, signed_by
 from nmtdeep.training.finish import StoredScores, stored_scores
 
 CARD = """\
@@ -153,7 +153,7 @@ def _header(loaded: Loaded, scores: StoredScores | None, *, library: str) -> dic
                 {
                     "type": one.metric,
                     "value": round(one.value, 2),
-                    "name": f"{_label(one.metric)} ({one.signature})",
+                    "name": f"{label_of(one.metric)} ({one.signature})",
                 }
                 for one in found
             ],
@@ -166,10 +166,6 @@ def _header(loaded: Loaded, scores: StoredScores | None, *, library: str) -> dic
         "metrics": list(names),
         "model-index": [{"name": _title(loaded), "results": results}],
     }
-
-
-def _label(metric: str) -> str:
-    return METRICS[metric].label if metric in METRICS else metric
 
 
 def _facts(loaded: Loaded) -> str:
@@ -206,12 +202,15 @@ def _paper(recipe: Recipe) -> str:
 def _scores(scores: StoredScores | None) -> str:
     if scores is None:
         return "None were stored with this checkpoint: `nmtdeep score` measures them."
-    rows = []
-    for split, found in scores.scores.items():
-        for one in found:
-            signature = one.signature.replace("|", "\\|")  # which would end the cell
-            rows.append(f"| {split} | {_label(one.metric)} | {one.value:.2f} | `{signature}` |")
-    return "\n".join(["| set | metric | score | signature |", "|---|---|---|---|", *rows])
+    found = {(split, one.metric): one for split, some in scores.scores.items() for one in some}
+    metrics = list(dict.fromkeys(metric for _, metric in found))
+    lines = [["set", *map(heading_of, metrics)], ["---", *["---:"] * len(metrics)]]
+    for split in scores.scores:
+        cells = (found.get((split, metric)) for metric in metrics)
+        lines.append([split, *(f"{one.value:.2f}" if one else "-" for one in cells)])
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    below = "\n".join(f"* {name}: `{signature}`" for name, signature in signed_by(found))
+    return f"{table}\n\n{below}"
 
 
 def _marian(loaded: Loaded) -> str:

@@ -10,7 +10,6 @@ from datetime import timedelta
 from typing import Literal
 
 from rich.console import Console
-from rich.filesize import decimal
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -19,6 +18,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.progress import Progress as Bar
+
+from nmtdeep.units import size
 
 Advance = Callable[[int], None]
 Unit = Literal["things", "bytes"]
@@ -67,7 +68,7 @@ class _PlainLines:
     def __init__(self, name: str, total: int, unit: Unit) -> None:
         self.name = name
         self.total = total
-        self.shown = decimal if unit == "bytes" else "{:,}".format
+        self.shown = size if unit == "bytes" else "{:,}".format
         self.done = 0
         self.start = self.told = time.perf_counter()
 

@@ -11,6 +11,7 @@ from nmtdeep.config.model import Model, Stack
 from nmtdeep.config.slots import Relative
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import UserError
+from nmtdeep.units import size
 
 BYTES = 4
 # What an optimiser keeps of a matrix.
@@ -84,8 +85,8 @@ def check_size(
         *most, last = kept
         what = f"{', '.join(most)} and {last}" if most else last
         raise UserError(
-            f"a model of at least {parameters:,} parameters takes {needed / 1e9:,.0f} GB for "
-            f"{what}, and {name} has {there / 1e9:,.0f} GB: lower model.width, a depth or "
+            f"a model of at least {parameters:,} parameters takes {size(needed)} for "
+            f"{what}, and {name} has {size(there)}: lower model.width, a depth or "
             f"feed_forward{cure}"
         )
 

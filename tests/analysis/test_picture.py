@@ -6,7 +6,9 @@ import xml.etree.ElementTree as ET
 from math import nan
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from nmtdeep.analysis.panels import Bars, Curve, Curves, HeatMap, Picture
 from nmtdeep.analysis.picture import draw
@@ -74,3 +76,46 @@ def test_pictures_have_no_colours(tmp_path: Path) -> None:
     pixels = imread(tmp_path / "a.png")[..., :3]
     assert (pixels.max(axis=2) - pixels.min(axis=2)).max() < 0.02
     assert pixels.min() < 0.1
+
+
+def test_formulas_are_set_as_formulas_and_other_dollars_are_not(tmp_path: Path) -> None:
+    found = [
+        Curves(
+            [Curve([1, 2], [1, 2], "")], "layer", r"$\beta_\mathrm{LN}$, encoder", is_formula=True
+        ),
+        Curves([Curve([1, 2], [1, 2], "")], "layer", "$y$"),
+    ]
+    draw(Picture(found), tmp_path / "a.svg")
+    shown = texts(tmp_path / "a.svg")
+    assert "$y$" in shown
+    formula = next(one for one in shown if "β" in one)
+    assert "beta" not in formula and "$" not in formula and "_" not in formula
+
+
+def white(path: Path) -> NDArray[np.bool_]:
+    """Where a picture has nothing, row by row."""
+    from matplotlib.image import imread
+
+    return np.asarray(imread(path)[..., :3].min(axis=2) > 0.999)
+
+
+def test_a_small_panel_below_a_large_one_stays_small(tmp_path: Path) -> None:
+    def square(size: int) -> HeatMap:
+        names = [str(one) for one in range(size)]
+        return HeatMap([[1.0] * size] * size, names, names, "a", "b", "title")
+
+    draw(Picture([square(30), square(2)]), tmp_path / "a.png")
+    blank = white(tmp_path / "a.png")
+    height, width = blank.shape
+    assert not blank[: height // 2, width // 2 :].all()
+    assert blank[-height // 6 :, width // 2 :].all()
+    assert not blank[-height // 6 :, : width // 2].all()
+
+
+def test_labels_of_the_right_panels_keep_a_distance_from_the_left_panels(tmp_path: Path) -> None:
+    panel = Curves([Curve([1, 2], [1.125, 1.126], "")], "layer", "the label of an axis")
+    draw(Picture([panel, panel], columns=2), tmp_path / "a.png")
+    columns = white(tmp_path / "a.png").all(axis=0)
+    middle = columns[len(columns) // 3 : -len(columns) // 3]
+    gaps = "".join("x" if one else " " for one in middle).split()
+    assert max(map(len, gaps)) >= 0.3 * 150  # 0.3 inches, at 150 dots each

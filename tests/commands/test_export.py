@@ -146,7 +146,9 @@ def test_a_card_has_the_scores_of_the_run_with_their_signatures(nmtdeep, post_no
         assert shown["value"] == pytest.approx(stored["value"], abs=0.005)
         assert stored["signature"] in shown["name"]
     text = (nmtdeep.folder / "card" / "README.md").read_text().split("---\n", 2)[2]
-    # In a table a bar ends a cell, in code too.
+    assert all(text.count(stored["signature"]) == 1 for stored in scores)
+    row = ["test", *(f"{stored['value']:.2f}" for stored in scores)]
+    assert f"| {' | '.join(row)} |" in text.splitlines()
     parts = MarkdownIt("commonmark").enable("table").parse(text)
     code = {part.content for whole in parts for part in whole.children or []}
     assert {stored["signature"] for stored in scores} <= code

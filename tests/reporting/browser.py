@@ -49,9 +49,10 @@ class Tab:
                 assert "error" not in found, found
                 return found["result"]
 
-    def open(self, page: Path) -> None:
-        """Load a page to its end."""
-        self.call("Page.navigate", url=page.resolve().as_uri())
+    def open(self, page: Path | str) -> None:
+        """Load a file or an address to its end."""
+        url = page if isinstance(page, str) else page.resolve().as_uri()
+        self.call("Page.navigate", url=url)
         while self._next().get("method") != "Page.loadEventFired":
             pass
 

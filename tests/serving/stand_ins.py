@@ -25,13 +25,13 @@ SECONDS = 30
 class Shouter:
     """Translates to capital letters while its gate is open, and keeps the chunks it was given."""
 
-    def __init__(self) -> None:
+    def __init__(self, source: str = "<en>") -> None:
         self.gate = threading.Event()
         self.gate.set()
         self.chunks: list[list[str]] = []
         self.counted = 0
-        language = SimpleNamespace(language="<en>")
-        self.pipeline = SimpleNamespace(source=language, target=language)
+        languages = (SimpleNamespace(language=one) for one in (source, "<en>"))
+        self.pipeline = SimpleNamespace(**dict(zip(("source", "target"), languages, strict=True)))
 
     def restart(self) -> None:
         self.counted = 0
