@@ -39,14 +39,13 @@ class Command(TyperCommand):
         return rest
 
     def invoke(self, ctx: Any) -> Any:
-        """As typer, but Ctrl-C says a line."""
+        """As typer, but Ctrl-C says a line, unless the command is quiet."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            typer.echo(
-                f"{ctx.command_path}: interrupted by Ctrl-C: run the same command again to finish",
-                err=True,
-            )
+            if not ctx.params.get("quiet"):
+                cure = "run the same command again to finish"
+                typer.echo(f"{ctx.command_path}: interrupted by Ctrl-C: {cure}", err=True)
             raise typer.Exit(128 + signal.SIGINT) from None
 
     def format_options(self, ctx: Any, formatter: Any) -> None:

@@ -25,9 +25,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print a JSON object with all
 
 def as_typed(typed: Path, found: Path) -> Path:
     """The checkpoint that was found for a run or checkpoint, under the name that was typed."""
-    if found == typed.resolve():
-        return typed
-    return typed / found.name if found.parent == typed.resolve() else found
+    for folder in (typed, typed.parent):
+        if folder.resolve() == found.parent:
+            return folder / found.name
+    return found
 
 
 def check_plot(plot: Path | None, otherwise: str = "leave --plot out") -> None:

@@ -155,8 +155,8 @@ def cures(recipe: Recipe) -> list[str]:
     unaided = isinstance(model.initialiser, slots.Glorot)
     if unaided and any(isinstance(stack.residual, slots.PostNorm) for stack in stacks):
         found.append(
-            "a new run with model.initialiser=lipschitz or depth_scaled, or with residual: "
-            "pre_norm in both stacks, because deep post-norm models hardly train from glorot"
+            "a new run with model.initialiser=depth_scaled, or with residual: pre_norm in both "
+            "stacks, because deep post-norm models hardly train from glorot"
         )
     schedule = training.schedule
     if isinstance(schedule, Noam):

@@ -103,7 +103,9 @@ def test_data_truncated(nmtdeep, data, tmp_path, name):
 
 def test_data_of_another_text(nmtdeep, data, tmp_path):
     done = train(nmtdeep, tmp_path / "r", "text.lowercase=true")
-    refused(done, "data was preprocessed with", "text.lowercase: False", "preprocess again with")
+    refused(
+        done, "data was preprocessed with", "text.lowercase: false -> true", "preprocess again with"
+    )
     done = train(nmtdeep, tmp_path / "r", "text.bpe.dropout=0.1")
     refused(done, "preprocessed without text.bpe.dropout", "preprocess again with this recipe")
 

@@ -218,7 +218,10 @@ def test_frozen_layers_keep_their_weights(nmtdeep, whole, tmp_path):
         (("--layers", 1), "encoder: 2 layers cannot grow to 1: ask for more than 2"),
         (("--layers", 3, "--strategy", "stack-all"), "stack_all repeats all 2 layers"),
         (("--layers", 4, "--strategy", "interpolate", "--freeze-copied"), "--freeze-copied keeps"),
-        (("--layers", 4, "--strategy", "copy"), "Invalid value for '--strategy'"),
+        (
+            ("--layers", 4, "--strategy", "copy"),
+            "--strategy must be copy-top-group, copy-top-layer",
+        ),
     ],
 )
 def test_what_cannot_grow_is_refused(nmtdeep, whole, tmp_path, options, message):

@@ -210,7 +210,12 @@ def test_other_dictionaries_than_the_models_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [(b"", "cannot be read"), (b"no pickle", "cannot be read"), (None, "no such file")],
+    [
+        (b"", "no checkpoint of torch"),
+        (b"no pickle", "no checkpoint of torch"),
+        (b"\x80\x02 broken", "cannot be read"),
+        (None, "no such file"),
+    ],
 )
 def test_what_is_no_checkpoint_is_said(tmp_path: Path, content: bytes | None, words: str) -> None:
     if content is not None:
