@@ -98,7 +98,7 @@ def test_a_command_in_a_block_parses(command: Command) -> None:
     assert not hasattr(parser, "commands"), "not a command"
     context = parser.make_context(parser.name, rest)
     recipe = context.params.get("recipe")
-    if recipe is not None and not recipe.endswith((".yaml", ".yml")):
+    if recipe is not None and "=" not in recipe and not recipe.endswith((".yaml", ".yml")):
         load_recipe(recipe, context.params.get("overrides") or ())
 
 

@@ -221,35 +221,6 @@ def test_only_checkpoints_of_the_last_depth_are_averaged(name: str) -> None:
     assert grown < training.max_updates - (averaged - 1) * every
 
 
-# Each with the recipe that was measured, and what is changed for this one.
-GENERAL = {
-    "deep-small": (
-        "multi30k-en-de-deep",
-        ["model.dropout={embedding: 0.2, residual: 0.2}", "training.max_minutes=null"],
-    ),
-    "deep-base": ("wang-2019/wmt16-en-de/pre-20", []),
-    "deep-large": ("li-2020/wmt14-en-fr/sdt-rpr-48", []),
-}
-
-
-@pytest.mark.parametrize("name", GENERAL)
-def test_a_general_recipe_is_the_measured_one_that_its_note_names(name: str) -> None:
-    measured, changes = GENERAL[name]
-    general, row = load_recipe(name), load_recipe(measured, changes)
-    assert general.model == row.model
-    assert general.training == row.training
-    source = (row.reference.paper.partition(",")[0], row.reference.table)
-    for word in filter(None, source):
-        assert word in general.reference.note
-    assert not general.reference.scores, "the score would be that of another text"
-
-
-@pytest.mark.parametrize("name", GENERAL)
-def test_a_general_recipe_names_no_language(name: str) -> None:
-    stated = (ROOT / "recipes" / f"{name}.yaml").read_text(encoding="utf-8")
-    assert not re.search(r"^ *(source|target|lowercase|chinese):", stated, re.M)
-
-
 def test_a_last_component_is_enough_where_it_is_unique() -> None:
     assert load_recipe("post-dlcl-25") == load_recipe("wang-2019/wmt16-en-de/post-dlcl-25")
     with pytest.raises(ConfigError, match=r"pre-base: \d recipes have this name: say li-2020/"):

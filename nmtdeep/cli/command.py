@@ -44,8 +44,7 @@ class Command(TyperCommand):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             if not ctx.params.get("quiet"):
-                cure = "run the same command again to finish"
-                typer.echo(f"{ctx.command_path}: interrupted by Ctrl-C: {cure}", err=True)
+                typer.echo(f"{ctx.command_path}: interrupted by Ctrl-C", err=True)
             raise typer.Exit(128 + signal.SIGINT) from None
 
     def format_options(self, ctx: Any, formatter: Any) -> None:

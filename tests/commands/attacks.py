@@ -50,7 +50,7 @@ IN_TRAINING = {
     f"{TRAINEE}:carry_over": 2,
     f"{LOOP}:Trainee.deeper": 2,
     f"{LOOP}:Trainee.save": 4,
-    f"{CHECKPOINT}:_save_tensors": 9,
+    f"{CHECKPOINT}:save_tensors": 9,
     f"{CHECKPOINT}:_sync": 5,
     f"{CHECKPOINT}:point": 6,
     f"{CHECKPOINT}:remove": 2,
@@ -139,7 +139,7 @@ class Attack:
             seconds = self.random.uniform(0, self.seconds)
             return Later(seconds, "kill" if child else what, child=child)
         where, calls = self.random.choice(list(self.places.items()))
-        if where.endswith("_save_tensors"):
+        if where.endswith("save_tensors"):
             what = "half"
         return Interrupt(where, self.random.randint(1, calls), what)
 

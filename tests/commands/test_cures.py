@@ -78,18 +78,19 @@ def test_an_export_without_weights_is_no_success(nmtdeep: Commands, whole: Path)
     done = nmtdeep("export", "whole", "--to", "huggingface", "-o", "card-alone")
     assert done.code == 3 and done.out == "" and done.err.count("\n") == 1
     assert done.err.startswith("nmtdeep: card-alone has a model card and no weights: ")
-    assert "cannot hold whole/checkpoint_average (" in done.err
+    assert f"cannot hold whole/{(whole / 'checkpoint_best').resolve().name} (" in done.err
     assert not list((nmtdeep.folder / "card-alone").glob("*.safetensors"))
 
 
 def test_the_paths_that_were_typed_come_back(nmtdeep: Commands, whole: Path) -> None:
+    best = (whole / "checkpoint_best").resolve().name
     done = nmtdeep("grow", "whole", "--layers", 4, "--out", "typed")
-    assert done.out.startswith("typed/checkpoint_11: grown from whole/checkpoint_average\n")
+    assert done.out.startswith(f"typed/{best}: grown from whole/{best}\n")
     done = nmtdeep("grow", "whole/checkpoint_11", "--layers", 4, "--out", "typed-2")
     assert done.out.startswith("typed-2/checkpoint_11: grown from whole/checkpoint_11\n")
     pytest.importorskip("ctranslate2")
     done = nmtdeep("export", "whole", "--to", "ctranslate2", "-o", "typed-3")
-    assert done.out.startswith("typed-3: whole/checkpoint_average for CTranslate2")
+    assert done.out.startswith(f"typed-3: whole/{best} for CTranslate2")
 
 
 def test_ctrl_c_says_a_line(nmtdeep: Commands, data: Path) -> None:
@@ -98,7 +99,7 @@ def test_ctrl_c_says_a_line(nmtdeep: Commands, data: Path) -> None:
         interrupt=Interrupt("nmtdeep.preprocessing.procedure:write_index", what="int"),
     )  # fmt: skip
     assert done.code == 130
-    said = "nmtdeep preprocess: interrupted by Ctrl-C: run the same command again to finish"
+    said = "nmtdeep preprocess: interrupted by Ctrl-C"
     assert done.err.splitlines()[-1] == said
     assert not (nmtdeep.folder / "stopped").exists()
 
@@ -107,10 +108,10 @@ def test_ctrl_c_while_the_test_sets_are_scored_says_a_line(nmtdeep: Commands, da
     scoring = Interrupt("nmtdeep.decoding.translator:Translator.translate_chunk", what="int")
     done = train(nmtdeep, "stopped-run", "training.validation.bleu=false", interrupt=scoring)
     assert done.code == 130
-    said = "nmtdeep train: interrupted by Ctrl-C: run the same command again to finish"
+    said = "nmtdeep train: interrupted by Ctrl-C"
     assert done.err.splitlines()[-1] == said
     again = train(nmtdeep, "stopped-run", "training.validation.bleu=false")
-    assert again.code == 0 and "test: bleu" in again.out + again.err
+    assert again.code == 0 and again.out.splitlines()[-5].startswith("test ")
 
 
 @pytest.mark.parametrize(

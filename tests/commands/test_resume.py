@@ -18,9 +18,9 @@ KILLS = {
     "before the first checkpoint": Interrupt(f"{UPDATE}:smoothed_cross_entropy", 1),
     "in the middle of an update": Interrupt(f"{UPDATE}:smoothed_cross_entropy", 12),
     "after the step, before the log": Interrupt(f"{LOOP}:Display.updated", 7),
-    "in the weights of a checkpoint": Interrupt("nmtdeep.checkpoint:_save_tensors", 3, "half"),
-    "in the moments of a checkpoint": Interrupt("nmtdeep.checkpoint:_save_tensors", 8, "half"),
-    "in the first checkpoint": Interrupt("nmtdeep.checkpoint:_save_tensors", 2, "half"),
+    "in the weights of a checkpoint": Interrupt("nmtdeep.checkpoint:save_tensors", 3, "half"),
+    "in the moments of a checkpoint": Interrupt("nmtdeep.checkpoint:save_tensors", 8, "half"),
+    "in the first checkpoint": Interrupt("nmtdeep.checkpoint:save_tensors", 2, "half"),
     "before a checkpoint's rename": Interrupt("nmtdeep.checkpoint:_sync", 3),
     "after a checkpoint's rename": Interrupt("nmtdeep.checkpoint:point", 3),
     "between last and best": Interrupt("nmtdeep.checkpoint:point", 6),
@@ -197,9 +197,9 @@ def test_bpe_dropout_is_the_recipe_s_and_keeps_one_epoch_on_disk(nmtdeep, dropou
     assert found[0.5] > found[0.1]  # more pieces make more updates of the same size
 
 
-def test_going_on_drops_what_is_of_fewer_updates(nmtdeep, whole, tmp_path):
+def test_going_on_drops_what_is_of_fewer_updates(nmtdeep, averaged, tmp_path):
     run = tmp_path / "run"
-    shutil.copytree(whole, run, symlinks=True)
+    shutil.copytree(averaged[0], run, symlinks=True)
     assert (run / "checkpoint_average").exists() and (run / "scores.json").exists()
     interrupt = Interrupt(f"{TRAINEE}:train_update", 1)
     assert train(nmtdeep, run, "--max-updates", 30, interrupt=interrupt).code == -9

@@ -272,7 +272,7 @@ def test_cures_are_those_that_a_recipe_lacks() -> None:
     deep = {"depth": 20, "residual": "post_norm"}
     model = {"encoder": deep, "decoder": deep}
     first, *others = cures(Recipe.model_validate({"model": model}))
-    assert "model.initialiser=lipschitz or depth_scaled" in first
+    assert "model.initialiser=depth_scaled, or with" in first
     assert others[0].startswith("--lr 0.00035,") and "training.clip_norm=1" in others
     aided = {"model": model | {"initialiser": "lipschitz"}, "training": {"clip_norm": 1.0}}
     assert cures(Recipe.model_validate(aided)) == [

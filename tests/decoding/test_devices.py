@@ -1,0 +1,66 @@
+"""Devices by name: a GPU has an index, and each process its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from nmtdeep.decoding.settings import resolve_device
+from nmtdeep.errors import UserError
+from nmtdeep.training.processes import device_of
+
+
+def test_devices_that_are_not_there() -> None:
+    assert resolve_device("cpu") == torch.device("cpu")
+    with pytest.raises(UserError, match="unknown device tpu"):
+        resolve_device("tpu")
+    if not torch.cuda.is_available():
+        assert resolve_device("auto") == torch.device("cpu")
+        with pytest.raises(UserError, match="use --device cpu"):
+            resolve_device("cuda")
+
+
+@pytest.fixture
+def gpus(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Two GPUs, the second being the current one; those that were made current."""
+    current = [1]
+    for name, answer in {
+        "is_available": lambda: True,
+        "device_count": lambda: 2,
+        "current_device": lambda: current[-1],
+        "set_device": lambda device: current.append(torch.device("cuda", device).index),
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, answer)
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    torch.backends.cuda.enable_cudnn_sdp(True)
+    yield current
+    torch.backends.cuda.enable_cudnn_sdp(before)
+
+
+@pytest.mark.parametrize(
+    ("name", "index"), [("auto", 1), ("cuda", 1), ("cuda:1", 1), ("cuda:0", 0)]
+)
+def test_a_gpu_has_an_index_and_is_the_current_one(name: str, index: int, gpus: list[int]) -> None:
+    found = resolve_device(name)
+    assert (found.type, found.index) == ("cuda", index)
+    assert gpus[1:] == [index]
+    assert not torch.backends.cuda.cudnn_sdp_enabled()
+
+
+@pytest.mark.parametrize("name", ["auto", "cuda"])
+def test_each_process_opens_its_own_gpu_alone(name: str, gpus: list[int]) -> None:
+    assert device_of(name, rank=0, processes=2) == torch.device("cuda", 0)
+    assert gpus[1:] == [0]
+    with pytest.raises(UserError, match="3 processes need as many GPUs, here are 2"):
+        device_of(name, rank=0, processes=3)
+    with pytest.raises(UserError, match="cuda:1 is one GPU"):
+        device_of("cuda:1", rank=0, processes=2)
+    with pytest.raises(UserError, match="no cuda:2"):
+        resolve_device("cuda:2")
+
+
+def test_the_cpu_stays_when_there_is_a_gpu(gpus: list[int]) -> None:
+    assert resolve_device("cpu") == torch.device("cpu")
+    assert gpus == [1]

@@ -1,0 +1,39 @@
+"""Recipes by size of data: each is one that was measured, for any languages."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from nmtdeep.config.load import load_recipe
+
+ROOT = Path(__file__).parents[1]
+# Each with the recipe that was measured, and what is changed for this one.
+GENERAL = {
+    "deep-small": (
+        "multi30k-en-de-deep",
+        ["model.dropout={embedding: 0.2, residual: 0.2}", "training.max_minutes=null"],
+    ),
+    "deep-base": ("wang-2019/wmt16-en-de/pre-20", []),
+    "deep-large": ("li-2020/wmt14-en-fr/sdt-rpr-48", []),
+}
+
+
+@pytest.mark.parametrize("name", GENERAL)
+def test_a_general_recipe_is_the_measured_one_that_its_note_names(name: str) -> None:
+    measured, changes = GENERAL[name]
+    general, row = load_recipe(name), load_recipe(measured, changes)
+    assert general.model == row.model
+    assert general.training == row.training
+    source = (row.reference.paper.partition(",")[0], row.reference.table)
+    for word in filter(None, source):
+        assert word in general.reference.note
+    assert not general.reference.scores, "the score would be that of another text"
+
+
+@pytest.mark.parametrize("name", GENERAL)
+def test_a_general_recipe_names_no_language(name: str) -> None:
+    stated = (ROOT / "recipes" / f"{name}.yaml").read_text(encoding="utf-8")
+    assert not re.search(r"^ *(source|target|lowercase|chinese):", stated, re.M)
