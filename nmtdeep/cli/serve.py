@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Annotated
 
 import typer
@@ -105,14 +106,17 @@ def serve(
         queue=max_queue,
         requests=max_requests,
     )
-    serve_models(
-        model,
-        options,
-        host=host,
-        port=port,
-        at_once=batch_lines,
-        patience=batch_wait / 1000,
-        limits=limits,
-        grace=grace,
-        announce=lambda address: typer.echo(f"{address}: {', '.join(map(str, model))}"),
-    )
+    try:
+        serve_models(
+            model,
+            options,
+            host=host,
+            port=port,
+            at_once=batch_lines,
+            patience=batch_wait / 1000,
+            limits=limits,
+            grace=grace,
+            announce=lambda address: typer.echo(f"{address}: {', '.join(map(str, model))}"),
+        )
+    except KeyboardInterrupt:  # the usual end of a service, after every answer was given
+        raise typer.Exit(128 + signal.SIGINT) from None

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from commands.running import Commands
+from commands.running import Commands, Finished
 
 COMMON = ("--data", "data", "--tokens", 60, "--device", "cpu", "--threads", 1)
 FIGURES = ("variance", "beta_ln", "beta_rc", "beta", "w_over_sigma")
@@ -116,10 +116,13 @@ def rows_of(nmtdeep: Commands, name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_a_trained_model_is_measured_as_it_is(nmtdeep: Commands, data: Path, whole: Path) -> None:
+def test_a_trained_model_is_measured_as_it_is(
+    nmtdeep: Commands, data: Path, averaged: tuple[Path, Finished]
+) -> None:
+    whole = averaged[0]
     done = nmtdeep("analyze", "initialisation", whole, "--plot", "i.svg", *COMMON)
     assert done.code == 0, done.err
-    assert "whole checkpoint_average, glorot" in done.out
+    assert "run checkpoint_average, glorot" in done.out
     assert "mean of several checkpoints" in done.out
     drawn = (nmtdeep.folder / "i.svg").read_text(encoding="utf-8")
     assert drawn.count(">β</tspan>") == 2  # of encoder and decoder; beta is beta_RC here

@@ -26,12 +26,10 @@ SMALL = (
     "training.validation.every=2",
     "training.log_every=2",
 )
-# Given last: the last of two equal options counts.
-SHORT = ("--max-updates", "10", "--max-tokens", "200", "--tokens-per-update", "400", "--cpu")
-FEW = {
-    "initialisation": ("--tokens", "100", "--device", "cpu"),
-    "gradients": ("--tokens", "100", "--device", "cpu", "--depths", "1,2"),
-}
+# In the place of the page's own values.
+SHORT = {"--max-updates": "10", "--max-tokens": "200", "--tokens-per-update": "400"}
+MEASURED = {"--tokens": "100", "--device": "cpu"}
+FEW = {"initialisation": MEASURED, "gradients": MEASURED | {"--depths": "1,2"}}
 TRAINED = ("run", "dlcl")
 PREPROCESS = "preprocess multi30k-en-de --train multi30k/train --valid multi30k/val --out data"
 TRAIN = "train multi30k-en-de --data data --out run"
@@ -71,15 +69,22 @@ def place(folder: Path, tmp_path: Path) -> Path:
 def small(words: tuple[str, ...]) -> list[str]:
     """A command that does the same in seconds."""
     if words[0] == "analyze" and words[1] in FEW and words[2] not in TRAINED:
-        return [*words[:3], *SMALL, *words[3:], *FEW[words[1]]]
+        return [*words[:3], *SMALL, *changed(words[3:], FEW[words[1]])]
     if words[0] == "analyze" and words[1] in FEW:
-        return [*words, "--tokens", "100", "--device", "cpu"]
+        return changed(words, MEASURED)
     if words[0] != "train":
         return list(words)
-    short = [word for word in SHORT if word != "--cpu" or "--dry-run" not in words]
-    if words[1].endswith("config.yaml"):  # of a run that is small already
-        return [*words, *short, "--max-updates", "14"]
-    return ["train", words[1], *SMALL, *words[2:], *short]
+    short = [] if "--dry-run" in words else ["--cpu"]
+    if words[1].startswith("--"):  # a run that is small already goes on
+        return [*changed(words, SHORT | {"--max-updates": "14"}), *short]
+    return ["train", words[1], *SMALL, *changed(words[2:], SHORT), *short]
+
+
+def changed(words: tuple[str, ...], values: dict[str, str]) -> list[str]:
+    """A command's words with these values of options, whatever it had."""
+    given = {place for place, word in enumerate(words) if word in values}
+    kept = [word for place, word in enumerate(words) if not {place, place - 1} & given]
+    return [*kept, *(word for pair in values.items() for word in pair)]
 
 
 def also_known_as(place: Path, words: tuple[str, ...]) -> None:

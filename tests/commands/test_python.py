@@ -55,7 +55,7 @@ def test_lines_are_translated_as_by_the_command(
 def test_an_ensemble_and_its_candidates_are_those_of_the_command(
     nmtdeep: Commands, whole: Path, lines: list[str]
 ) -> None:
-    both = [whole / "checkpoint_average", whole / "checkpoint_11"]
+    both = [whole / "checkpoint_10", whole / "checkpoint_11"]
     words = ["-m", both[0], "-m", both[1], "--n-best", 2, "--format", "tsv"]
     done = printed(nmtdeep, lines, *words)
     found = package.load([str(both[0]), both[1]], n_best=2).translations(lines)
