@@ -37,6 +37,7 @@ VALIDATION = {
     "valid_nll": "validation nll per token",
     "valid_ppl": "validation perplexity",
     "valid_bleu": "validation BLEU",
+    "valid_chrf": "validation chrF",
 }
 FIGURES = TRAINING | VALIDATION
 USUAL = ("nll", "valid_nll", "valid_bleu")

@@ -35,6 +35,7 @@ class Figure(StrEnum):
     VALID_NLL = "valid_nll"
     VALID_PPL = "valid_ppl"
     VALID_BLEU = "valid_bleu"
+    VALID_CHRF = "valid_chrf"
 
 
 USUAL = [Figure.NLL, Figure.VALID_NLL, Figure.VALID_BLEU]

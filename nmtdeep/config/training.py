@@ -93,17 +93,21 @@ class Validation(Section):
     """What is measured while training, and what follows from it."""
 
     every: Count = Field(1000, description="updates between validations")
-    bleu: bool = Field(True, description="translate the validation set and score it")
+    bleu: bool = Field(
+        True, description="translate the validation set and score it by BLEU and chrF"
+    )
     beam: Beam = Field(1, description="beam of that translation")
-    best_by: Literal["bleu", "loss"] = Field("bleu", description="which figure picks the best")
+    best_by: Literal["bleu", "chrf", "loss"] = Field(
+        "bleu", description="which figure picks the best"
+    )
     patience: CountOrZero = Field(
         0, description="stop after this many validations without a better one; 0: never"
     )
 
     @model_validator(mode="after")
     def _check(self) -> Validation:
-        if self.best_by == "bleu" and not self.bleu:
-            raise ValueError("best_by: bleu needs bleu: true; or set best_by: loss")
+        if self.best_by != "loss" and not self.bleu:
+            raise ValueError(f"best_by: {self.best_by} needs bleu: true; or set best_by: loss")
         return self
 
 

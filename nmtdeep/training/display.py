@@ -236,7 +236,8 @@ class Display:
         self, update: int, epoch: int, validation: Validation, *, is_best: bool, seconds: float
     ) -> None:
         """Write a validation's figures."""
-        bleu = "" if validation.bleu is None else f"{validation.bleu:.2f}"
+        scores = {name: one.value for name, one in validation.scores.items()}
+        shown = [f"{scores[name]:.2f}" if scores else "" for name in ("bleu", "chrf")]
         self._record(
             {
                 "kind": "validation",
@@ -245,8 +246,9 @@ class Display:
                 "valid_loss": validation.loss,
                 "valid_nll": validation.nll,
                 "valid_ppl": validation.perplexity,
-                "valid_bleu": validation.bleu,
-                "signature": validation.signature,
+                "valid_bleu": scores.get("bleu"),
+                "valid_chrf": scores.get("chrf"),
+                "signature": validation.scores["bleu"].signature if scores else "",
                 "seconds": seconds,
             }
         )
@@ -254,15 +256,15 @@ class Display:
         fresh = not table.exists()
         with table.open("a", encoding="utf-8") as file:
             if fresh:
-                file.write("update\tepoch\tloss\tnll\tppl\tbleu\tbest\n")
+                file.write("update\tepoch\tloss\tnll\tppl\tbleu\tchrf\tbest\n")
             file.write(
                 f"{update}\t{epoch}\t{validation.loss:.4f}\t{validation.nll:.4f}\t"
-                f"{validation.perplexity:.3f}\t{bleu}\t{'*' if is_best else ''}\n"
+                f"{validation.perplexity:.3f}\t{shown[0]}\t{shown[1]}\t{'*' if is_best else ''}\n"
             )
         self.say(
             f"validation | update {update} | loss {validation.loss:.3f} | "
             f"nll {validation.nll:.3f} | ppl {validation.perplexity:.2f}"
-            + (f" | bleu {bleu}" if bleu else "")
+            + (f" | bleu {shown[0]} | chrf {shown[1]}" if scores else "")
             + f" | {seconds:.1f} s"
             + (" | best so far" if is_best else "")
         )

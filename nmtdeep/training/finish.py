@@ -15,7 +15,7 @@ from nmtdeep.decoding.settings import resolve_device
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.errors import DataError, printable
 from nmtdeep.scoring import Score, score_texts
-from nmtdeep.scoring.rendering import score_table
+from nmtdeep.scoring.rendering import label_of, score_table
 from nmtdeep.training.run_directory import LOG, SCORES
 from nmtdeep.training.state import Progress
 from nmtdeep.training.update import resolve_precision
@@ -179,8 +179,8 @@ def averaged(path: Path) -> list[str]:
 
 def _shown(score: float, recipe: Recipe) -> str:
     """A validation's figure, larger is better, in words."""
-    by_bleu = recipe.training.validation.best_by == "bleu"
-    return f"{score:.2f} BLEU" if by_bleu else f"loss {-score:.4f}"
+    best_by = recipe.training.validation.best_by
+    return f"loss {-score:.4f}" if best_by == "loss" else f"{score:.2f} {label_of(best_by)}"
 
 
 def _scored(

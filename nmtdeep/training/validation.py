@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
 from nmtdeep.decoding.settings import Settings
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.scoring import score_texts
+from nmtdeep.scoring import Score, score_texts
 from nmtdeep.training.update import batch_loss
 
 # Tokens by which a translation that is made to validate may exceed a multiple of its source.
@@ -29,15 +29,13 @@ class Validation:
     Attributes:
         loss: label-smoothed, nats per target token.
         nll: negative log-likelihood, nats per target token.
-        bleu: sacreBLEU of real decoding, or None where the recipe wants none.
-        signature: of that score.
+        scores: sacreBLEU's `bleu` and `chrf` of real decoding; empty where nothing was translated.
         sample: a source line and its translation, to look at.
     """
 
     loss: float
     nll: float
-    bleu: float | None
-    signature: str
+    scores: Mapping[str, Score]
     sample: tuple[str, str] | None
 
     @property
@@ -46,8 +44,8 @@ class Validation:
         return math.exp(min(self.nll, 700))
 
     def score(self, best_by: str) -> float:
-        """The figure that picks the best checkpoint, larger is better: BLEU, or minus the loss."""
-        return self.bleu if best_by == "bleu" and self.bleu is not None else -self.loss
+        """The figure that picks the best checkpoint, larger is better; minus the loss is one."""
+        return self.scores[best_by].value if best_by in self.scores else -self.loss
 
 
 class Validator:
@@ -67,12 +65,12 @@ class Validator:
         loss, nll = corpus_loss(model, self.corpus, self.recipe, dtype=self.dtype)
         # Numbers that are none give no translations either.
         if not self.recipe.training.validation.bleu or not math.isfinite(loss):
-            return Validation(loss, nll, None, "", None)
+            return Validation(loss, nll, {}, None)
         translations = self._translate(model)
-        (score,) = score_texts(translations, [self.references], ("bleu",))
+        found = score_texts(translations, [self.references], ("bleu", "chrf"))
         place = len(self.sources) // 3
         sample = (self.sources[place], translations[place])
-        return Validation(loss, nll, score.value, score.signature, sample)
+        return Validation(loss, nll, {one.name: one for one in found}, sample)
 
     def _translate(self, model: Transformer) -> Sequence[str]:
         decoding = self.recipe.decoding

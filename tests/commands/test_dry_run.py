@@ -103,3 +103,22 @@ def test_languages_that_a_recipe_does_not_name_are_those_of_the_data(nmtdeep, da
     done = train(nmtdeep, tmp_path / "run", "--max-updates", 1, data=tmp_path / "data")
     assert done.code == 0, done.err
     assert "target: fr" in (tmp_path / "run" / "config.yaml").read_text()
+
+
+def test_a_training_on_sentencepieces_is_warned_of(nmtdeep, data, tmp_path):
+    for split in ("train", "valid"):
+        for language in ("en", "de"):
+            text = (nmtdeep.folder / f"{split}.{language}").read_text(encoding="utf-8")
+            pieces = "".join(f"▁{line.replace(' ', ' ▁')}\n" for line in text.splitlines())
+            (tmp_path / f"{split}.{language}").write_text(pieces, encoding="utf-8")
+    as_they_are = ("text.input=bpe", "text.bpe=none")
+    made = nmtdeep(
+        "preprocess", "tiny.yaml", *as_they_are, "--train", tmp_path / "train",
+        "--valid", tmp_path / "valid", "--out", tmp_path / "data", "--workers", 1,
+    )  # fmt: skip
+    assert made.code == 0, made.err
+    run = (tmp_path / "run", *as_they_are, "--max-updates", 1)
+    done = train(nmtdeep, *run, data=tmp_path / "data")
+    assert done.code == 0, done.err
+    assert "warning: there are subwords (▁) in the validation text" in done.err
+    assert "subwords (" not in train(nmtdeep, tmp_path / "raw", "--max-updates", 1).err

@@ -142,3 +142,23 @@ def test_final_scores_can_be_left_out(nmtdeep, data, tmp_path):
     assert done.code == 0, done.err
     assert not (tmp_path / "run" / "scores.json").exists()
     assert (tmp_path / "run" / "checkpoint_1").is_dir()
+
+
+def test_the_best_checkpoint_can_be_picked_by_chrf(nmtdeep, data, tmp_path):
+    run = tmp_path / "run"
+    done = train(nmtdeep, run, "training.validation.best_by=chrf", "training.validation.every=2")
+    assert done.code == 0, done.err
+    head, *lines = (line.split("\t") for line in (run / "validations.tsv").read_text().splitlines())
+    rows = [dict(zip(head, line, strict=True)) for line in lines]
+    best, marked = -1.0, []
+    for row in rows:
+        if float(row["chrf"]) > best:
+            best, marked = float(row["chrf"]), [*marked, row["update"]]
+    assert [row["update"] for row in rows if row["best"]] == marked
+    assert (run / "checkpoint_best").resolve().name == f"checkpoint_{marked[-1]}"
+    made = nmtdeep("translate", "-m", run / "checkpoint_11", "-i", "valid.en", "-b", 1, "-q")
+    references = (nmtdeep.folder / "valid.de").read_text(encoding="utf-8").splitlines()
+    expected = sacrebleu.corpus_chrf(made.out.splitlines(), [references]).score
+    assert rows[-1]["update"] == "11"
+    assert float(rows[-1]["chrf"]) == pytest.approx(expected, abs=0.006)
+    assert re.search(r"translates with checkpoint_\w+, .*chrF2", done.out)
