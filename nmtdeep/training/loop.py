@@ -34,7 +34,7 @@ from nmtdeep.training.summary import opening
 from nmtdeep.training.trainee import Trainee
 from nmtdeep.training.update import resolve_precision
 from nmtdeep.training.validation import Validator
-from nmtdeep.units import counted
+from nmtdeep.units import counted, percent
 
 
 @dataclass(frozen=True)
@@ -236,10 +236,11 @@ def _leave(
         display.say(f"done after {counted(progress.update, 'update')}: {reason}")
         schedule = recipe.training.schedule
         if isinstance(schedule, Linear) and lr > schedule.lr / 10:
+            share = percent(lr / schedule.lr, 0)
             display.say(
-                f"warning: the learning rate was still at {lr / schedule.lr:.0%} of its peak: it "
-                f"falls to zero over {recipe.training.max_updates} updates; a training of this "
-                f"length does better with --max-updates {progress.update}"
+                f"warning: the learning rate was still at {share} of its peak: it falls to zero "
+                f"over {recipe.training.max_updates} updates; a training of this length does "
+                f"better with --max-updates {progress.update}"
             )
         return Outcome(progress, reason)
     reason = f"asked to leave by {signal.Signals(asked[0]).name}"
