@@ -235,7 +235,9 @@ def _leave(
     if reason:
         display.say(f"done after {counted(progress.update, 'update')}: {reason}")
         schedule = recipe.training.schedule
-        if isinstance(schedule, Linear) and lr > schedule.lr / 10:
+        begun = schedule.warmup_updates + progress.schedule_offset
+        falling = begun < progress.update < recipe.training.max_updates
+        if isinstance(schedule, Linear) and falling and lr > schedule.lr / 10:
             share = percent(lr / schedule.lr, 0)
             display.say(
                 f"warning: the learning rate was still at {share} of its peak: it falls to zero "

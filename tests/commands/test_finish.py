@@ -162,3 +162,19 @@ def test_the_best_checkpoint_can_be_picked_by_chrf(nmtdeep, data, tmp_path):
     assert rows[-1]["update"] == "11"
     assert float(rows[-1]["chrf"]) == pytest.approx(expected, abs=0.006)
     assert re.search(r"translates with checkpoint_\w+, .*chrF2", done.out)
+
+
+def test_a_linear_schedule_that_ends_too_early_is_said(nmtdeep, data, tmp_path):
+    schedule = "training.schedule={type: linear, lr: 0.01, warmup_updates: 2}"
+    early = train(nmtdeep, tmp_path / "early", schedule, "--max-updates", 99, "--max-epochs", 1)
+    assert early.code == 0, early.err
+    updates = int(re.search(r"done after (\d+) updates", early.err)[1])
+    # The rate of the last update, as a share of the peak: 1 - (t - W) / (N + 1 - W).
+    share = round(100 * (1 - (updates - 2) / (100 - 2)))
+    assert f"still at {share} % of its peak" in early.err
+    assert f"does better with --max-updates {updates}" in early.err
+    whole = train(nmtdeep, tmp_path / "whole", schedule, "--max-updates", updates)
+    assert whole.code == 0 and "of its peak" not in whole.err
+    warming = schedule.replace("warmup_updates: 2", "warmup_updates: 50")
+    rising = train(nmtdeep, tmp_path / "rising", warming, "--max-updates", 99, "--max-epochs", 1)
+    assert rising.code == 0 and "of its peak" not in rising.err
