@@ -181,7 +181,7 @@ def short(tiny_run: Any) -> Recipe:
 def finished(short: Recipe, tiny_run: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("whole") / "run"
     more(short, tiny_run, run, 3)
-    finish(short, data=tiny_run.data.path, run=run, device="cpu")
+    finish(short, data=tiny_run.data.path, run=run, device="cpu", final_scores=True)
     return run
 
 
@@ -228,10 +228,10 @@ def test_damaged_scores_are_computed_again(
     for what in ("first bit flipped", "middle bit flipped", "cut to half"):
         content = damages(scores)[what]
         (run / "scores.json").write_bytes(content)
-        finish(recipe, data=tiny_run.data.path, run=run, device="cpu")
+        finish(recipe, data=tiny_run.data.path, run=run, device="cpu", final_scores=True)
         assert (run / "scores.json").read_bytes() == scores, what
     assert capsys.readouterr().out.count("scores of checkpoint_") == 3
-    finish(recipe, data=tiny_run.data.path, run=run, device="cpu")
+    finish(recipe, data=tiny_run.data.path, run=run, device="cpu", final_scores=True)
     assert capsys.readouterr().out.startswith("scores of checkpoint_")  # from the file
 
 

@@ -100,7 +100,7 @@ def train(
         bool | None,
         typer.Option(
             help="Translate and score the validation and test sets after the last update.",
-            show_default="test sets only if the model has learned something",
+            show_default="only if the model has learned something",
         ),
     ] = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,

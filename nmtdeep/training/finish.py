@@ -24,6 +24,7 @@ from nmtdeep.training.validation import Validator
 METRICS = ("bleu", "chrf", "ter")
 # A model below both has learned next to nothing; its translations run to the length limit.
 LEAST = {"bleu": 1.0, "chrf": 20.0}
+PROBE = 50  # lines that tell
 Say = Callable[[str], None]
 
 
@@ -70,8 +71,8 @@ def finish(
     An average that the user made stays. What is said goes to stdout and to `train.log`.
 
     Args:
-        final_scores: translate and score every held-out set into `scores.json`. None: the test
-            sets only if the validation set shows that the model has learned something.
+        final_scores: translate and score every held-out set into `scores.json`. None: only if some
+            lines of the validation set show that the model has learned something.
     """
     with (run / LOG).open("a", encoding="utf-8") as log:
 
@@ -92,6 +93,8 @@ def finish(
         if final_scores is False:
             return
         found = _scored(recipe, corpora, run, newest, device, force=bool(final_scores), say=say)
+        if found is None:
+            return
         content = json.dumps(integrity.sealed(found.model_dump()), indent=1)
         beside = run / f".{SCORES}.partial"
         beside.write_text(content + "\n", encoding="utf-8")
@@ -192,20 +195,18 @@ def _scored(
     *,
     force: bool,
     say: Say,
-) -> StoredScores:
-    """Translate and score the validation set, then the test sets."""
+) -> StoredScores | None:
+    """Translate and score the validation set and the test sets; None if that is not worth it."""
     model = checkpoint.locate(run)
     translator = Translator.load([run], device=device)
     valid, *tests = (split for split in data.splits if split != "train")
-    found = {valid: score_split(translator, data, valid)}
-    poor = all(one.value < LEAST[one.name] for one in found[valid] if one.name in LEAST)
-    if tests and poor and not force:
+    if not force and _has_learned_nothing(translator, data, valid):
         say(
-            "the test sets are not translated, because the model has learned too little so far; "
-            "add --final-scores to score them all the same"
+            "no set is scored, because the model has learned too little so far; add --final-scores "
+            "to score them all the same"
         )
-    else:
-        found |= {split: score_split(translator, data, split) for split in tests}
+        return None
+    found = {split: score_split(translator, data, split) for split in (valid, *tests)}
     return StoredScores(
         checkpoint=model.name,
         weights=integrity.digest(model / checkpoint.MODEL),
@@ -220,6 +221,14 @@ def _scored(
             for split, some in found.items()
         },
     )
+
+
+def _has_learned_nothing(translator: Translator, data: DataDirectory, split: str) -> bool:
+    """Whether both scores of the first lines of a set are below `LEAST`."""
+    sources, references = data.sources(split)[:PROBE], data.references(split)[:PROBE]
+    raw = data.pipeline.reference_form == "raw"
+    made = [one.text if raw else one.tokenised for one in translator.translate(sources)]
+    return all(one.value < LEAST[one.name] for one in score_texts(made, [references], list(LEAST)))
 
 
 def score_split(translator: Translator, corpora: DataDirectory, split: str) -> list[Score]:
