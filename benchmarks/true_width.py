@@ -59,7 +59,8 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
 def train(options: argparse.Namespace, run: Path, changes: Sequence[str], until: float) -> int:
     """`nmtdeep train`, asked to leave by SIGTERM at `until`; its exit code, 75 if it was asked."""
     words = [options.recipe, "--data", str(options.data), "--out", str(run)]
-    command = [sys.executable, "-m", "nmtdeep", "train", *words, "--device", options.device, "-q"]
+    command = [sys.executable, "-m", "nmtdeep", "train", *words, "--device", options.device]
+    command += ["-q", "--final-scores"]
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
     with subprocess.Popen([*command, *changes], env=environment) as process:

@@ -52,7 +52,7 @@ def machine() -> str:
 
 def train(words: list[str], minutes: float) -> int:
     """`nmtdeep train`, asked to leave by SIGTERM when the time is up; its exit code."""
-    command = [sys.executable, "-m", "nmtdeep", "train", *words]
+    command = [sys.executable, "-m", "nmtdeep", "train", *words, "--final-scores"]
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
     with subprocess.Popen(command, env=environment) as process:
