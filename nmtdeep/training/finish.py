@@ -225,10 +225,9 @@ def _scored(
 
 def _has_learned_nothing(translator: Translator, data: DataDirectory, split: str) -> bool:
     """Whether both scores of the first lines of a set are below `LEAST`."""
-    sources, references = data.sources(split)[:PROBE], data.references(split)[:PROBE]
-    raw = data.pipeline.reference_form == "raw"
-    made = [one.text if raw else one.tokenised for one in translator.translate(sources)]
-    return all(one.value < LEAST[one.name] for one in score_texts(made, [references], list(LEAST)))
+    made = translated(translator, data, split, first=PROBE)
+    found = score_texts(made, [data.references(split)[:PROBE]], list(LEAST))
+    return all(one.value < LEAST[one.name] for one in found)
 
 
 def score_split(translator: Translator, corpora: DataDirectory, split: str) -> list[Score]:
@@ -237,12 +236,13 @@ def score_split(translator: Translator, corpora: DataDirectory, split: str) -> l
     return score_texts(translations, [corpora.references(split)], METRICS)
 
 
-def translated(translator: Translator, corpora: DataDirectory, split: str) -> list[str]:
-    """A split's sources, translated and spelt as its references are."""
+def translated(
+    translator: Translator, corpora: DataDirectory, split: str, *, first: int | None = None
+) -> list[str]:
+    """A split's sources, or the `first` of them, translated and spelt as its references are."""
     raw = corpora.pipeline.reference_form == "raw"
-    return [
-        one.text if raw else one.tokenised for one in translator.translate(corpora.sources(split))
-    ]
+    sources = corpora.sources(split)[:first]
+    return [one.text if raw else one.tokenised for one in translator.translate(sources)]
 
 
 def _show(report: StoredScores, say: Say) -> None:
