@@ -15,9 +15,9 @@ from weights import plain
 from nmtdeep.config.load import load_recipe
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.batching import Batch, Share
-from nmtdeep.model.build import build, initialise
+from nmtdeep.model.build import build, initialize
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.training.optimiser import make_optimiser
+from nmtdeep.training.optimizer import make_optimizer
 from nmtdeep.training.update import batch_loss, train_update
 
 LR = 1e-4
@@ -110,7 +110,7 @@ def adapt(
 
 def build_ours(recipe: Recipe, types: int, device: torch.device | None = None) -> Transformer:
     model = build(recipe.model, source_types=types, target_types=types)
-    initialise(model, recipe.model, seed=recipe.training.seed)
+    initialize(model, recipe.model, seed=recipe.training.seed)
     return model.to(device or torch.device("cpu"))
 
 
@@ -153,7 +153,7 @@ def largest_difference(
 
 
 def our_step(recipe: Recipe, model: Transformer, dtype: torch.dtype) -> Step:
-    optimiser = make_optimiser(model, recipe.training.optimiser)
+    optimizer = make_optimizer(model, recipe.training.optimizer)
     scaler = torch.amp.GradScaler(model.output.weight.device.type, enabled=False)
     done = 0
 
@@ -162,7 +162,7 @@ def our_step(recipe: Recipe, model: Transformer, dtype: torch.dtype) -> Step:
         done += 1
         result = train_update(
             model,
-            optimiser,
+            optimizer,
             scaler,
             Share.whole([batch]),
             update=done,
@@ -177,8 +177,8 @@ def our_step(recipe: Recipe, model: Transformer, dtype: torch.dtype) -> Step:
 
 def peer_step(recipe: Recipe, peer: Peer, ours: Transformer, dtype: torch.dtype) -> Step:
     model = peer.build(recipe, ours, dropout=recipe.model.dropout.residual)
-    adam = recipe.training.optimiser
-    optimiser = torch.optim.Adam(
+    adam = recipe.training.optimizer
+    optimizer = torch.optim.Adam(
         [one for one in model.parameters() if one.requires_grad],
         lr=LR,
         betas=adam.betas,
@@ -189,7 +189,7 @@ def peer_step(recipe: Recipe, peer: Peer, ours: Transformer, dtype: torch.dtype)
     def step(batch: Batch) -> Tensor:
         return naive.train_step(
             model,
-            optimiser,
+            optimizer,
             batch.source,
             batch.target_input,
             batch.target_output,

@@ -17,7 +17,7 @@ A name such as glorot-normal has the matrices first, then the embedding table: n
 small the table of Xu et al. 2020: U(-e, e) with e = sqrt(6 / (V + d)) for Glorot, their baseline,
 and sqrt(2 / (V + d)) for Lipschitz. Both are in post-norm order, as the paper prints v1;
 v1-glorot-small and v1-lipschitz-small are the same pair as in the authors' toolkit (residual
-normalised, fewer biases). All other methods have normal tables.
+normalized, fewer biases). All other methods have normal tables.
 
 The schedule is the same for all, and short: T-Fixup and ReZero are meant to do without a warm-up,
 and no method has a learning rate of its own. That is a comparison of stability, not of quality.
@@ -38,12 +38,12 @@ def both(slot: str, value: str) -> tuple[str, ...]:
     return tuple(f"model.{side}.{slot}={value}" for side in ("encoder", "decoder"))
 
 
-def start(initialiser: str) -> tuple[str, ...]:
-    return (f"model.initialiser={initialiser}",)
+def start(initializer: str) -> tuple[str, ...]:
+    return (f"model.initializer={initializer}",)
 
 
 PRE, POST = both("residual", "pre_norm"), both("residual", "post_norm")
-DLCL, V1 = both("combination", "dlcl"), (*both("residual", "normalised"), "model.biases=inner")
+DLCL, V1 = both("combination", "dlcl"), (*both("residual", "normalized"), "model.biases=inner")
 GLOROT_SMALL = start("{type: glorot, embeddings: glorot}")
 LIPSCHITZ_NORMAL = start("{type: lipschitz, embeddings: normal}")
 METHODS = {

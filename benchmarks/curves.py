@@ -22,7 +22,7 @@ from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.batching import Share
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.data.index import RECIPE_FILE
-from nmtdeep.training.optimiser import make_optimiser
+from nmtdeep.training.optimizer import make_optimizer
 from nmtdeep.training.update import train_update
 
 BASE, LOW, NOISE = "fp32", "bf16", "fp32, other dropout"
@@ -54,14 +54,14 @@ def losses(
 ) -> list[float]:
     """Loss per target token of every update, from the weights of the recipe's own seed."""
     model = build_ours(recipe, types, device)
-    optimiser = make_optimiser(model, recipe.training.optimiser)
+    optimizer = make_optimizer(model, recipe.training.optimizer)
     scaler = torch.amp.GradScaler(device.type, enabled=False)
     training = recipe.training.model_copy(update={"seed": seed})
     found = []
     for number, batch in enumerate(work.batches(device), start=1):
         result = train_update(
             model,
-            optimiser,
+            optimizer,
             scaler,
             Share.whole([batch]),
             update=number,

@@ -95,7 +95,7 @@ def _ours(task: Task, precision: str, processes: Sequence[int]) -> Iterator[tupl
 def kind_of(precision: str) -> dict[str, str]:
     """What `Translator.of` is to be told."""
     if precision == "int8":
-        return {"precision": "fp32", "quantise": "int8"}
+        return {"precision": "fp32", "quantize": "int8"}
     return {"precision": precision}
 
 

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import torch
 from apart import Apart
 from decoders import DTYPES, OURS, Decode, Ids, Task, contenders
-from floor import Rates, measured_rates, utilisation
+from floor import Rates, measured_rates, utilization
 from machine import add_options, chosen_device, machine
 from memory import megabytes
 from rich.console import Console
@@ -201,7 +201,7 @@ def main() -> None:
         bounds[precision] = rates.seconds(cost)
         described.append(floor_of(precision, rates, cost))
         name = next(name for name, kind in found.precisions.items() if kind == precision)
-        reached = utilisation(cost, found.turns.median(name), rates, device, DTYPES[precision])
+        reached = utilization(cost, found.turns.median(name), rates, device, DTYPES[precision])
         described.append(f"{name}: {reached}")
     title = f"decoding, beam {settings.beam}, {len(sources):,} sentences, {options.repeats} turns"
     console.print(report(found, bounds, bleu, title, first))

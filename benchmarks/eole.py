@@ -67,7 +67,7 @@ def write_corpus(data: DataDirectory, folder: Path) -> None:
 
 
 def eole_config(folder: Path, precision: str, updates: int, sentences: int) -> dict[str, Any]:
-    """The shape, the batches and the optimiser of `our_command` in Eole's words."""
+    """The shape, the batches and the optimizer of `our_command` in Eole's words."""
     return {
         "src_vocab": str(folder / "source.types"),
         "tgt_vocab": str(folder / "target.types"),

@@ -75,10 +75,10 @@ def nominal_rate(device: torch.device, rates: Mapping[str, float] = NOMINAL) -> 
     return next((rate for key, rate in rates.items() if key in name), None)
 
 
-def utilisation(
+def utilization(
     cost: Cost, seconds: float, rates: Rates, device: torch.device, dtype: torch.dtype
 ) -> str:
-    """Model FLOP utilisation: operations on real tokens over what the device could do meanwhile."""
+    """Model FLOP utilization: operations on real tokens over what the device could do meanwhile."""
     reached = cost.operations / seconds
     nominal = nominal_rate(device) if dtype == torch.bfloat16 else None
     promised = f", {reached / nominal:.1%} of the data sheet's" if nominal else ""

@@ -74,7 +74,7 @@ def base(options: argparse.Namespace, *, seed: int) -> list[str]:
         "model.dropout={embedding: 0.1, residual: 0.1, attention: 0, activation: 0}",
         f"training.seed={seed}",
         f"training.max_updates={updates}",
-        "training.optimiser={betas: [0.9, 0.98]}",
+        "training.optimizer={betas: [0.9, 0.98]}",
         f"training.schedule.lr={options.lr}",
         f"training.schedule.warmup_updates={options.warmup}",
         "training.label_smoothing=0.1",

@@ -199,7 +199,7 @@ def loss_per_token(
 
 def train_step(
     model: nn.Module,
-    optimiser: torch.optim.Optimizer,
+    optimizer: torch.optim.Optimizer,
     source: Tensor,
     target_input: Tensor,
     target_output: Tensor,
@@ -209,10 +209,10 @@ def train_step(
 ) -> Tensor:
     """One update; the loss per target token, for which nobody waits."""
     model.train()
-    optimiser.zero_grad()
+    optimizer.zero_grad()
     loss = loss_per_token(
         model, source, target_input, target_output, smoothing=smoothing, bf16=bf16
     )
     loss.backward()
-    optimiser.step()
+    optimizer.step()
     return loss.detach()

@@ -146,7 +146,7 @@ def preparation(options: argparse.Namespace, corpus: Corpus, place: Path) -> Ite
         "training.schedule={type: inverse_square_root, lr: 1e-3, warmup_updates: 100}",
         f"training.validation.every={sizes.trained}",
         f"training.checkpoints={{every: {sizes.trained}, average_last: 0}}",
-        # For the scores at the end: a model that has learnt little would go on for ever.
+        # For the scores at the end: a model that has learned little would go on for ever.
         "decoding={beam: 1, max_length_factor: 1.2, max_length_constant: 10}",
         *("--max-updates", str(sizes.trained), "--data", str(place / "data")),
         *("--out", str(place / "run"), "--device", options.device),

@@ -41,7 +41,7 @@ from contenders import (
     peer_step,
     peers,
 )
-from floor import Rates, measured_rates, products_alone, utilisation
+from floor import Rates, measured_rates, products_alone, utilization
 from machine import add_options, chosen_device, machine
 from memory import megabytes
 from processes import second_half, short
@@ -258,7 +258,7 @@ def main() -> None:
         title = f"training, {precision}; {options.repeats} turns; the machine: {rates}"
         console.print(report(found, work, cost, rates, title))
         seconds = found.turns.median(OURS)
-        console.print(f"{OURS}: {utilisation(cost, seconds, rates, device, DTYPES[precision])}")
+        console.print(f"{OURS}: {utilization(cost, seconds, rates, device, DTYPES[precision])}")
         console.print(waiting(options, precision))
 
 

@@ -36,7 +36,7 @@ SENTENCES = (
     "well-known a@@ @-@ 猫 が 고양이 ’em «x» „So.“ é\u0301",
 )
 LANGUAGES = ("en de", "fr cs", "fi ko")
-FORMS: tuple[Form, ...] = ("raw", "tokenised", "bpe")
+FORMS: tuple[Form, ...] = ("raw", "tokenized", "bpe")
 WORDS = ("the", "cats", "@@", "a@@", "ça", "é\u0301", "猫" * 3, "x" * 600)
 
 
@@ -91,7 +91,7 @@ def pipelines() -> list[TextPipeline]:
     made = []
     for languages, form, options in product(LANGUAGES, FORMS, (False, True)):
         source, target = languages.split()
-        values = {"source": source, "target": target, "input": form, "normalise": options}
+        values = {"source": source, "target": target, "input": form, "normalize": options}
         more = {"lowercase": options, "aggressive_hyphens": options}
         bpe = "none" if form == "bpe" else {"type": "joint", "merges": 40}
         made.append(_pipeline(Text.model_validate({**values, **more, "bpe": bpe})))
@@ -132,7 +132,7 @@ def text(data: bytes) -> None:
     pieces = made.split_target(line, form)
     hold(all(piece.split() == [piece] for piece in pieces), "subwords hold no white space")
     hold(made.split_target(" ".join(pieces), "bpe") == pieces, "subwords come back")
-    if form == "tokenised":
+    if form == "tokenized":
         words = (line.lower() if made.config.lowercase else line).split()
         hold(made.join_target(pieces, form) == " ".join(words), "words come back")
     hold("\n" not in made.join_target(pieces), "a line stays one line")

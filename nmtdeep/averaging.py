@@ -87,7 +87,7 @@ def average(inputs: Sequence[Path], out: Path) -> Path:
     checkpoint.save(
         out,
         tensors={name: (total / len(inputs)).float() for name, total in sums.items()},
-        optimiser=None,
+        optimizer=None,
         state={
             "kind": "average",
             "inputs": [

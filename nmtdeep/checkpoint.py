@@ -1,8 +1,8 @@
 """Checkpoints: plain directories without pickle, written beside and renamed into place.
 
-`checkpoint_<update>/` holds `model.safetensors`, `optimiser.safetensors`, `state.json`,
+`checkpoint_<update>/` holds `model.safetensors`, `optimizer.safetensors`, `state.json`,
 `config.yaml` and the text pipeline in `text/`: enough to translate or to go on training. An
-averaged checkpoint has no optimiser. `SHA256SUMS` has the checksum of each file, which is compared
+averaged checkpoint has no optimizer. `SHA256SUMS` has the checksum of each file, which is compared
 before the file is used. `checkpoint_last` and `checkpoint_best` are links.
 """
 
@@ -34,9 +34,9 @@ from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.pipeline import TextPipeline
 
 FORMAT = "nmtdeep-1"
-MODEL, OPTIMISER, STATE, CONFIG, TEXT = (
+MODEL, OPTIMIZER, STATE, CONFIG, TEXT = (
     "model.safetensors",
-    "optimiser.safetensors",
+    "optimizer.safetensors",
     "state.json",
     "config.yaml",
     "text",
@@ -112,7 +112,7 @@ def save(
     directory: Path,
     *,
     tensors: Mapping[str, Tensor],
-    optimiser: Mapping[str, Tensor] | None,
+    optimizer: Mapping[str, Tensor] | None,
     state: Mapping[str, Any],
     recipe: Recipe,
     pipeline: TextPipeline,
@@ -120,8 +120,8 @@ def save(
     """Write a checkpoint, whole or not at all."""
     with replacing(directory) as partial:
         save_tensors(partial / MODEL, tensors)
-        if optimiser is not None:
-            save_tensors(partial / OPTIMISER, optimiser)
+        if optimizer is not None:
+            save_tensors(partial / OPTIMIZER, optimizer)
         (partial / CONFIG).write_text(dump(recipe), encoding="utf-8")
         pipeline.save(partial / TEXT)
         (partial / STATE).write_text(

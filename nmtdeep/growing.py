@@ -14,7 +14,7 @@ from nmtdeep.config.model import Model
 from nmtdeep.config.stages import with_depth
 from nmtdeep.config.training import Frozen, Growth, Strategy
 from nmtdeep.errors import UserError
-from nmtdeep.model.build import build, initialise
+from nmtdeep.model.build import build, initialize
 from nmtdeep.model.growth import LayerMap, carry_over, layer_maps
 from nmtdeep.training.run_directory import open_run
 from nmtdeep.training.size import check_size
@@ -75,7 +75,7 @@ def grow(
     }
     check_size(recipe.model, types["target_types"], torch.device("cpu"))
     model = build(recipe.model, **types)
-    initialise(model, _without_sample(recipe.model), seed=recipe.training.seed)
+    initialize(model, _without_sample(recipe.model), seed=recipe.training.seed)
     carry_over(old.model, model, **maps)
     progress = _progress(old, recipe, restart_lr)
     with open_run(out, recipe, old.pipeline) as run:
@@ -90,7 +90,7 @@ def grow(
         checkpoint.save(
             path,
             tensors=checkpoint.weights(model),
-            optimiser=None,
+            optimizer=None,
             state=state,
             recipe=recipe,
             pipeline=old.pipeline,
@@ -147,8 +147,8 @@ def _deeper(
 
 def _without_sample(model: Model) -> Model:
     """Admin's omegas are measured on text, which is not here: those of random layers start at 1."""
-    if isinstance(model.initialiser, slots.AdminProfile):
-        return model.model_copy(update={"initialiser": slots.Glorot()})
+    if isinstance(model.initializer, slots.AdminProfile):
+        return model.model_copy(update={"initializer": slots.Glorot()})
     return model
 
 

@@ -124,7 +124,7 @@ def read_pairs(wheel: Path) -> list[Pair]:
     return sorted(pairs)
 
 
-def normalise(text: str) -> str:
+def normalize(text: str) -> str:
     """Reduce a string to its case-folded letters, so that near-duplicates become equal."""
     plain = unicodedata.normalize("NFKC", PLACEHOLDER.sub(" ", text)).casefold()
     return "".join(character for character in plain if character.isalpha())
@@ -150,7 +150,7 @@ def rejection(pair: Pair) -> str | None:
             return name
     rules = {
         "too long": any(len(side.split()) > MAXIMUM_WORDS for side in sides),
-        "no words": any(len(normalise(side)) < 2 for side in sides),
+        "no words": any(len(normalize(side)) < 2 for side in sides),
         "untranslated": pair.source == pair.target
         and len(pair.source.split()) > MAXIMUM_IDENTICAL_WORDS,
         "placeholders differ": Counter(PLACEHOLDER.findall(pair.source))
@@ -177,16 +177,16 @@ def clean(pairs: list[Pair], dropped: Counter[str]) -> list[Pair]:
         first_seen.setdefault(text, pair)
     best: dict[str, Pair] = {}
     for text, pair in first_seen.items():
-        rival = best.setdefault(normalise(pair.source), pair)
+        rival = best.setdefault(normalize(pair.source), pair)
         if uses[text] > uses[rival.source, rival.target]:
-            best[normalise(pair.source)] = pair
+            best[normalize(pair.source)] = pair
     dropped["exact duplicate"] += uses.total() - len(first_seen)
     dropped["near-duplicate source"] += len(first_seen) - len(best)
     return sorted(best.values())
 
 
 def group_pairs(pairs: list[Pair]) -> list[list[Pair]]:
-    """Join pairs that share a normalised source or target into groups (union-find)."""
+    """Join pairs that share a normalized source or target into groups (union-find)."""
     parents: dict[str, str] = {}
 
     def root(node: str) -> str:
@@ -196,16 +196,16 @@ def group_pairs(pairs: list[Pair]) -> list[list[Pair]]:
         return node
 
     for pair in pairs:
-        parents[root("source " + normalise(pair.source))] = root("target " + normalise(pair.target))
+        parents[root("source " + normalize(pair.source))] = root("target " + normalize(pair.target))
     groups: dict[str, list[Pair]] = {}
     for pair in pairs:
-        groups.setdefault(root("source " + normalise(pair.source)), []).append(pair)
+        groups.setdefault(root("source " + normalize(pair.source)), []).append(pair)
     return list(groups.values())
 
 
 def seeded_hash(pair: Pair) -> str:
     """Return the hash that orders pairs at random, but always in the same way."""
-    return sha256_of(f"{SEED}\t{normalise(pair.source)}".encode())
+    return sha256_of(f"{SEED}\t{normalize(pair.source)}".encode())
 
 
 def split(pairs: list[Pair], dropped: Counter[str]) -> dict[str, list[Pair]]:

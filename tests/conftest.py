@@ -15,13 +15,13 @@ from nmtdeep.config import Recipe
 from nmtdeep.config import model as config
 from nmtdeep.data.batching import Batch, Share, collate
 from nmtdeep.data.corpus import DataDirectory, MonolingualCorpus, ParallelCorpus
-from nmtdeep.model.build import build, initialise
+from nmtdeep.model.build import build, initialize
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.preprocessing import Progress as Silent
 from nmtdeep.preprocessing import preprocess
 from nmtdeep.text.pipeline import TextPipeline
-from nmtdeep.training.optimiser import make_optimiser
-from nmtdeep.training.state import Progress, optimiser_tensors
+from nmtdeep.training.optimizer import make_optimizer
+from nmtdeep.training.state import Progress, optimizer_tensors
 from nmtdeep.training.update import train_update
 
 # Threads only cost at these sizes, and they would let the order of sums depend on the machine.
@@ -72,7 +72,7 @@ def _tiny_model(
 ) -> Transformer:
     """A model without dropout noise whose every parameter, biases and norms too, is random.
 
-    Initialisers start biases at 0 and norms at 1, which would hide a bias that is never added.
+    Initializers start biases at 0 and norms at 1, which would hide a bias that is never added.
     """
     described = _tiny_config(**choices)  # type: ignore[arg-type]
     target = types if described.embeddings.sharing == "all" else types + 3
@@ -80,9 +80,9 @@ def _tiny_model(
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for module in model.modules():
-            centre = 1.0 if isinstance(module, torch.nn.LayerNorm) else 0.0
+            center = 1.0 if isinstance(module, torch.nn.LayerNorm) else 0.0
             for name, parameter in module.named_parameters(recurse=False):
-                middle = 1.0 if name == "omega" else centre if name == "weight" else 0.0
+                middle = 1.0 if name == "omega" else center if name == "weight" else 0.0
                 parameter.normal_(middle, 0.4, generator=generator)
     return model.eval()
 
@@ -160,15 +160,15 @@ def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> TinyRun:
 def _train_briefly(recipe: Recipe, data: DataDirectory, run: Path) -> tuple[Path, Path]:
     types = len(data.pipeline.source.vocabulary)
     model = build(recipe.model, source_types=types, target_types=types)
-    initialise(model, recipe.model, seed=1)
-    optimiser = make_optimiser(model, recipe.training.optimiser)
+    initialize(model, recipe.model, seed=1)
+    optimizer = make_optimizer(model, recipe.training.optimizer)
     corpus = data.corpus("train")
     batches = [collate(corpus, np.arange(first, first + 25)) for first in (0, 25)]
     paths = []
     for update in range(1, 21):
         train_update(
             model,
-            optimiser,
+            optimizer,
             torch.amp.GradScaler("cpu", enabled=False),
             Share.whole(batches[update % 2 :][:1]),
             update=update,
@@ -181,7 +181,7 @@ def _train_briefly(recipe: Recipe, data: DataDirectory, run: Path) -> tuple[Path
             checkpoint.save(
                 paths[-1],
                 tensors=checkpoint.weights(model),
-                optimiser=optimiser_tensors(model, optimiser),
+                optimizer=optimizer_tensors(model, optimizer),
                 state=Progress(update=update, score=-float(update)).to_json(),
                 recipe=recipe,
                 pipeline=data.pipeline,

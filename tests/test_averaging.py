@@ -65,7 +65,7 @@ def test_the_average_says_what_it_was_made_of(run: Path, tmp_path: Path) -> None
         }
         for path in inputs
     ]
-    assert not (out / "optimiser.safetensors").exists()
+    assert not (out / "optimizer.safetensors").exists()
     assert loaded.recipe == checkpoint.load(inputs[0]).recipe
 
 

@@ -19,8 +19,8 @@ from nmtdeep import checkpoint, integrity
 from nmtdeep.errors import CheckpointError, UserError
 from nmtdeep.text.vocabulary import Vocabulary
 from nmtdeep.training.distributed import ALONE
-from nmtdeep.training.optimiser import make_optimiser
-from nmtdeep.training.state import Progress, optimiser_tensors, restore_optimiser
+from nmtdeep.training.optimizer import make_optimizer
+from nmtdeep.training.state import Progress, optimizer_tensors, restore_optimizer
 from nmtdeep.training.trainee import Trainee
 
 
@@ -34,7 +34,7 @@ def save(directory: Path, tiny_run: Any, tensors: dict[str, torch.Tensor], **sta
     checkpoint.save(
         directory,
         tensors=tensors,
-        optimiser=None,
+        optimizer=None,
         state=state,
         recipe=tiny_run.recipe,
         pipeline=tiny_run.pipeline,
@@ -91,18 +91,18 @@ def test_a_shared_table_is_stored_once_and_shared_again(tiny_run: Any) -> None:
 
 
 def test_moments_come_back_exactly_or_not_at_all(tiny_run: Any) -> None:
-    stored = checkpoint.read_tensors(tiny_run.newer / checkpoint.OPTIMISER)
+    stored = checkpoint.read_tensors(tiny_run.newer / checkpoint.OPTIMIZER)
     model = checkpoint.load(tiny_run.newer).model
-    optimiser = make_optimiser(model, tiny_run.recipe.training.optimiser)
+    optimizer = make_optimizer(model, tiny_run.recipe.training.optimizer)
     missing = {name: value for name, value in stored.items() if not name.startswith("exp_avg/enc")}
     with pytest.raises(CheckpointError, match="another model"):
-        restore_optimiser(model, optimiser, missing)
+        restore_optimizer(model, optimizer, missing)
     name = next(name for name in stored if name.startswith("exp_avg/"))
     with pytest.raises(CheckpointError, match="its parameter"):
-        restore_optimiser(model, optimiser, stored | {name: torch.zeros(3, 5, 7)})
-    assert not optimiser.state
-    restore_optimiser(model, optimiser, stored)
-    again = optimiser_tensors(model, optimiser)
+        restore_optimizer(model, optimizer, stored | {name: torch.zeros(3, 5, 7)})
+    assert not optimizer.state
+    restore_optimizer(model, optimizer, stored)
+    again = optimizer_tensors(model, optimizer)
     assert again.keys() == stored.keys()
     assert all(torch.equal(value, stored[name]) for name, value in again.items())
     assert {float(value) for name, value in stored.items() if name.startswith("step/")} == {20.0}
@@ -226,7 +226,7 @@ def test_foreign_and_missing_directories_are_named(tmp_path: Path) -> None:
 # Writing
 
 
-@pytest.mark.parametrize("broken", ["model.safetensors", "optimiser.safetensors", "state.json"])
+@pytest.mark.parametrize("broken", ["model.safetensors", "optimizer.safetensors", "state.json"])
 def test_a_failed_write_leaves_what_was_there(
     broken: str, copy: Path, tiny_run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -251,13 +251,13 @@ def test_a_failed_write_leaves_what_was_there(
     tensors = {
         name: value + 1 for name, value in load_file(directory / "model.safetensors").items()
     }
-    moments = load_file(directory / "optimiser.safetensors")
+    moments = load_file(directory / "optimizer.safetensors")
     for target in (directory, copy / "checkpoint_70"):
         with pytest.raises(UserError, match="No space left") as caught:
             checkpoint.save(
                 target,
                 tensors=tensors,
-                optimiser=moments,
+                optimizer=moments,
                 state={},
                 recipe=tiny_run.recipe,
                 pipeline=tiny_run.pipeline,

@@ -76,7 +76,7 @@ def of_checkpoint(directory: Path) -> str:
     """Everything that a program can learn from a checkpoint."""
     digest = hashlib.sha256()
     loaded = checkpoint.load(directory)
-    moments = checkpoint.read_tensors(directory / checkpoint.OPTIMISER)
+    moments = checkpoint.read_tensors(directory / checkpoint.OPTIMIZER)
     for name, tensor in [*checkpoint.weights(loaded.model).items(), *sorted(moments.items())]:
         digest.update(name.encode() + tensor.numpy().tobytes())
     state = {name: value for name, value in loaded.state.items() if name != "seconds"}

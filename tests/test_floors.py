@@ -26,7 +26,7 @@ FLOORS = {
     "nmtdeep.model": 2,
     "nmtdeep.model.layers": 2,
     "nmtdeep.model.transformer": 3,
-    "nmtdeep.model.initialisation": 3,
+    "nmtdeep.model.initialization": 3,
     "nmtdeep.model.growth": 3,
     "nmtdeep.model.build": 3,
     "nmtdeep.model.claims": 3,

@@ -27,7 +27,7 @@ def test_files_of_weights_have_the_permissions_of_any_new_file(
         checkpoint.save(
             tmp_path / "trained",
             tensors=checkpoint.weights(loaded.model),
-            optimiser={"moment": torch.zeros(3)},
+            optimizer={"moment": torch.zeros(3)},
             state={},
             recipe=loaded.recipe,
             pipeline=loaded.pipeline,
@@ -38,5 +38,5 @@ def test_files_of_weights_have_the_permissions_of_any_new_file(
         os.umask(before)
     expected = (tmp_path / "plain").stat().st_mode
     written = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert {path.name for path in written} >= {"model.safetensors", "optimiser.safetensors"}
+    assert {path.name for path in written} >= {"model.safetensors", "optimizer.safetensors"}
     assert {path: path.stat().st_mode for path in written} == dict.fromkeys(written, expected)

@@ -176,7 +176,7 @@ def test_workers_and_chunks_change_nothing(files, monkeypatch):
     assert one["report"]["splits"] == two["report"]["splits"]
 
 
-@pytest.mark.parametrize("form", ["tokenised", "bpe"])
+@pytest.mark.parametrize("form", ["tokenized", "bpe"])
 def test_text_that_is_split_already(files, form):
     write(files / "train", ["a @-@ b &amp; c@@ d"], ["e ; f"])
     run(files, input=form, bpe="none")
@@ -301,7 +301,7 @@ def test_plain_progress_off_a_terminal(files, capsys, monkeypatch):
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
     recipe = Recipe.model_validate({"text": {"bpe": "none"}})
     preprocess(recipe, train=files / "train", valid=files / "dev", out=files / "data")
-    assert "tokenise train: 20/20 (100 %), eta 0:00:00" in capsys.readouterr().err
+    assert "tokenize train: 20/20 (100 %), eta 0:00:00" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(not TATOEBA.exists(), reason="Tatoeba is not here")

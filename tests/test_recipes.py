@@ -146,7 +146,7 @@ def test_the_papers_batches_updates_and_depths(
 def test_a_name_keeps_its_word(name: str) -> None:
     model = load_recipe(name).model
     words = name.rpartition("/")[2].split("-")
-    orders = {"post": "post_norm", "ds": "post_norm", "v1": "normalised", "plain": "post_norm"}
+    orders = {"post": "post_norm", "ds": "post_norm", "v1": "normalized", "plain": "post_norm"}
     norm = ["pre_norm", *(orders[word] for word in words if word in orders)][-1]
     assert {model.encoder.residual.type, model.decoder.residual.type} == {norm}
     big, base = (1024, 16, 4096), (512, 8, 2048)
@@ -173,7 +173,7 @@ def test_a_name_names_what_differs(name: str) -> None:
             assert combination.learnable == ("fixed" not in row)
             assert (combination.initial == "one") == ("fixed-one" in row)
     assert (model.bridge.type == "transparent") == ("transparent" in row)
-    assert (model.initialiser.type == "lipschitz") == ("lipschitz" in row)
+    assert (model.initializer.type == "lipschitz") == ("lipschitz" in row)
     batch = re.search(r"-batch-(\d+)", row)
     if batch:
         assert recipe.training.batches.tokens_per_update == 8 * int(batch[1])
@@ -206,7 +206,7 @@ def test_a_name_tells_the_method(name: str) -> None:
     assert (model.positions.type == "relative") == ("rpr" in words)
     merged = any(part.type == "merged_attention" for part in model.decoder.sublayers)
     assert merged == ("matt" in words)
-    scaled = getattr(model.initialiser, "exponent", None)
+    scaled = getattr(model.initializer, "exponent", None)
     assert scaled == (0.25 if "ds" in words else None)
 
 

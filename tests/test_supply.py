@@ -113,15 +113,15 @@ def files(folder: str, below: str) -> set[str]:
     }
 
 
-def test_the_wheel_holds_the_package_the_recipes_and_the_licences(built) -> None:
+def test_the_wheel_holds_the_package_the_recipes_and_the_licenses(built) -> None:
     about = f"nmtdeep-{PROJECT['version']}.dist-info"
     described = {"METADATA", "WHEEL", "RECORD", "entry_points.txt"}
-    licences = {f"licenses/{name}" for name in PROJECT["license-files"]}
+    licenses = {f"licenses/{name}" for name in PROJECT["license-files"]}
     with zipfile.ZipFile(built[1]) as wheel:
         assert set(wheel.namelist()) == (
             files("nmtdeep", "nmtdeep")
             | files("recipes", "nmtdeep/recipes")
-            | {f"{about}/{name}" for name in described | licences}
+            | {f"{about}/{name}" for name in described | licenses}
         )
         for name in PROJECT["license-files"]:
             assert wheel.read(f"{about}/licenses/{name}") == (ROOT / name).read_bytes()

@@ -25,7 +25,7 @@ from nmtdeep.analysis.subject import called
 from nmtdeep.checkpoint import Loaded
 from nmtdeep.config import Recipe
 from nmtdeep.data.corpus import DataDirectory
-from nmtdeep.model.initialisation import Side
+from nmtdeep.model.initialization import Side
 from nmtdeep.model.transformer import Layer
 from nmtdeep.tables import table
 
@@ -52,7 +52,7 @@ class Point:
     """
 
     recipe: str
-    initialiser: str
+    initializer: str
     update: int | None
     side: Side
     depth: int
@@ -164,7 +164,7 @@ def _signature(measured: Sequence[Curves]) -> str:
     found: dict[str, list[str]] = {}
     for one in measured:
         models = found.setdefault(one.conditions.how, [])
-        model = f"{one.points[0].recipe}, {one.conditions.initialiser}"
+        model = f"{one.points[0].recipe}, {one.conditions.initializer}"
         models += [model] if model not in models else []
     if len(measured) == 1:
         return str(measured[0].conditions)
@@ -172,7 +172,7 @@ def _signature(measured: Sequence[Curves]) -> str:
 
 
 def _points(name: str, made: Conditions, found: Iterable[LayerGradient]) -> list[Point]:
-    return [Point(name, made.initialiser, made.updates, **asdict(one)) for one in found]
+    return [Point(name, made.initializer, made.updates, **asdict(one)) for one in found]
 
 
 def _squared_parameters(layer: Layer) -> float:
@@ -219,6 +219,6 @@ def _picture(curves: Mapping[Side, Sequence[Curve]], x_label: str) -> Picture:
 
 
 def _lines(points: Sequence[Point]) -> dict[str, str]:
-    """What the models are called: by their initialisers where these tell them apart."""
-    kinds = {point.recipe: point.initialiser.split()[0] for point in points}
+    """What the models are called: by their initializers where these tell them apart."""
+    kinds = {point.recipe: point.initializer.split()[0] for point in points}
     return kinds if len(set(kinds.values())) == len(kinds) else {name: name for name in kinds}

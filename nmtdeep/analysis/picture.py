@@ -1,4 +1,4 @@
-"""Panels drawn into a file, readable in black and white: line styles, markers, hatches, greys."""
+"""Panels drawn into a file, readable in black and white: line styles, markers, hatches, grays."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FILLS: tuple[Style, ...] = (
     {"facecolor": "1.0", "hatch": "..."},
 )
 SIZE: Style = {"markersize": 4, "linewidth": 1}
-NOTHING = "0.8"  # the grey of the hatches where a heat map has no cell
+NOTHING = "0.8"  # the gray of the hatches where a heat map has no cell
 MINUS = "\N{MINUS SIGN}"
 DENSE = 25  # points of a curve from which on not all of them get a marker
 NAMED = 45  # rows or columns of a heat map that can all be named
@@ -241,8 +241,8 @@ def _heat_map(figure: Figure, axes: Axes, panel: HeatMap) -> None:
     image = axes.imshow(sizes, cmap="Greys", norm=norm, aspect="auto")
     negative = np.argwhere(np.nan_to_num(values) < 0)
     for row, column in negative:
-        colour = "1.0" if sizes[row, column] > most / 3 else "0.0"
-        axes.annotate(MINUS, (column, row), ha="center", va="center", color=colour)
+        color = "1.0" if sizes[row, column] > most / 3 else "0.0"
+        axes.annotate(MINUS, (column, row), ha="center", va="center", color=color)
     letters = int(_size(panel, 1)[0] / 0.09)
     title = "\n".join(textwrap.wrap(printable(panel.title), letters))
     axes.set_title(title, fontsize="medium", loc="left")

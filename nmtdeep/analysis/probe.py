@@ -21,11 +21,11 @@ from nmtdeep.config import training as config
 from nmtdeep.data.batching import Batch, collate, cut
 from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
 from nmtdeep.errors import DivergenceError, UserError
-from nmtdeep.model.initialisation import Side
+from nmtdeep.model.initialization import Side
 from nmtdeep.model.transformer import Stack, Transformer
 from nmtdeep.training.distributed import ALONE
 from nmtdeep.training.feed import upcoming
-from nmtdeep.training.optimiser import make_optimiser
+from nmtdeep.training.optimizer import make_optimizer
 from nmtdeep.training.schedule import learning_rate
 from nmtdeep.training.size import check_size
 from nmtdeep.training.state import Progress
@@ -40,13 +40,13 @@ class Conditions:
     """What a measurement depends on: its signature.
 
     Attributes:
-        initialiser: its type and settings.
+        initializer: its type and settings.
         updates: of training, before the measurement; None for an average of checkpoints.
         text: fingerprint of the text pipeline that made the ids.
     """
 
     recipe: str
-    initialiser: str
+    initializer: str
     updates: int | None
     sentences: int
     source_tokens: int
@@ -69,7 +69,7 @@ class Conditions:
         trained = f"after {self.updates:,} updates" if self.updates else "before the first update"
         if self.updates is None:
             trained = "mean of several checkpoints"
-        return f"{self.recipe}, {self.initialiser}, {trained}: {self.how}"
+        return f"{self.recipe}, {self.initializer}, {trained}: {self.how}"
 
 
 class Passage(NamedTuple):
@@ -135,7 +135,7 @@ def prepare(
     Args:
         recipe: its section `text` is not looked at: the ids of `data` are taken as they are.
         tokens: target tokens to measure on, about.
-        updates: optimiser steps to train before.
+        updates: optimizer steps to train before.
 
     Raises:
         UserError: if recipe and data do not fit together.
@@ -173,12 +173,12 @@ def conditions(
     name: str, recipe: Recipe, data: DataDirectory, probe: Probe, updates: int | None
 ) -> Conditions:
     """The signature of what is measured with `probe`."""
-    chosen = recipe.model.initialiser.model_dump()
+    chosen = recipe.model.initializer.model_dump()
     words = [chosen.pop("type"), *(f"{key}={value}" for key, value in chosen.items())]
     target_tokens = sum(batch.target_tokens for batch in probe.batches)
     return Conditions(
         recipe=name,
-        initialiser=" ".join(words),
+        initializer=" ".join(words),
         updates=updates,
         sentences=sum(len(batch.source) for batch in probe.batches),
         source_tokens=sum(batch.real_tokens for batch in probe.batches) - target_tokens,
@@ -212,7 +212,7 @@ def sentences(corpus: ParallelCorpus, *, tokens: int, seed: int) -> list[Batch]:
 def _train(model: Transformer, recipe: Recipe, data: DataDirectory, updates: int) -> None:
     """The first `updates` of the recipe's training, in fp32."""
     device, settings = model.output.weight.device, recipe.training
-    optimiser = make_optimiser(model, settings.optimiser, dtype=torch.float32)
+    optimizer = make_optimizer(model, settings.optimizer, dtype=torch.float32)
     scaler = torch.amp.GradScaler(device.type, enabled=False)
     with tempfile.TemporaryDirectory() as scratch:
         feed = upcoming(recipe, data, Path(scratch), Progress(), device, ALONE)
@@ -225,7 +225,7 @@ def _train(model: Transformer, recipe: Recipe, data: DataDirectory, updates: int
             )
             result = train_update(
                 model,
-                optimiser,
+                optimizer,
                 scaler,
                 coming.share,
                 update=update,

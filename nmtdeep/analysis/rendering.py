@@ -11,7 +11,7 @@ from rich.table import Table
 
 from nmtdeep import tables
 from nmtdeep.analysis.findings import Findings
-from nmtdeep.analysis.initialisation import Block, Figures, averaged, measure
+from nmtdeep.analysis.initialization import Block, Figures, averaged, measure
 from nmtdeep.analysis.panels import Curve, Curves, Picture
 from nmtdeep.analysis.probe import conditions, prepare, trained
 from nmtdeep.analysis.subject import called

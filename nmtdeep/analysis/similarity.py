@@ -28,7 +28,7 @@ from nmtdeep.data.corpus import DataDirectory, MonolingualCorpus
 from nmtdeep.errors import UserError
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.tables import table
-from nmtdeep.training.regulariser import inter_similarity
+from nmtdeep.training.regularizer import inter_similarity
 
 BATCH_TOKENS = 4096
 

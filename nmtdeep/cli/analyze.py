@@ -48,12 +48,12 @@ DEPTHS = "6,12,18,20"
 
 
 @app.command(
-    "initialisation",
+    "initialization",
     cls=Command,
     no_args_is_help=True,
-    epilog="nmtdeep analyze initialisation demo --data data",
+    epilog="nmtdeep analyze initialization demo --data data",
 )
-def initialisation(
+def initialization(
     subject: Annotated[
         str,
         typer.Argument(

@@ -98,7 +98,7 @@ def attention(
     layer: Annotated[str, typer.Option(help="A number from 1, mean or all.")] = "mean",
     head: Annotated[str, typer.Option(help="A number from 1, mean or all.")] = "mean",
     input_is: Annotated[
-        InputForm | None, typer.Option(help="The sentences are tokenised or split already.")
+        InputForm | None, typer.Option(help="The sentences are tokenized or split already.")
     ] = None,
     csv: Csv = None,
     plot: Plot = None,

@@ -33,7 +33,7 @@ class InputForm(StrEnum):
     """What the lines given to a model are."""
 
     RAW = "raw"
-    TOKENISED = "tokenised"
+    TOKENIZED = "tokenized"
     BPE = "bpe"
 
 

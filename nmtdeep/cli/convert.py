@@ -22,7 +22,7 @@ app = typer.Typer(
 )
 
 
-class Tokenisation(StrEnum):
+class Tokenization(StrEnum):
     """What stands before BPE."""
 
     MOSES = "moses"
@@ -52,16 +52,16 @@ def fairseq(
         list[Path] | None,
         typer.Option(help="Codes of subword-nmt; twice for source and target; none: split text."),
     ] = None,
-    tokenisation: Annotated[
-        Tokenisation, typer.Option(help="What stands before --bpe: moses takes raw text.")
-    ] = Tokenisation.MOSES,
+    tokenization: Annotated[
+        Tokenization, typer.Option(help="What stands before --bpe: moses takes raw text.")
+    ] = Tokenization.MOSES,
     source_lang: Annotated[
         str | None, typer.Option("-s", "--source-lang", help="If not the checkpoint's.")
     ] = None,
     target_lang: Annotated[
         str | None, typer.Option("-t", "--target-lang", help="If not the checkpoint's.")
     ] = None,
-    normalise: Annotated[bool, typer.Option(help="Normalise punctuation as Moses does.")] = True,
+    normalize: Annotated[bool, typer.Option(help="Normalize punctuation as Moses does.")] = True,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Lower-case the input.")] = False,
     aggressive_hyphens: Annotated[
         bool, typer.Option("--aggressive-hyphens", help="Split hyphens, as tokenizer.perl -a.")
@@ -85,10 +85,10 @@ def fairseq(
         raise UserError(f"{output} exists: {cure} another --output")
     choices = TextChoices(
         tuple(bpe or ()),
-        tokenisation.value,
+        tokenization.value,
         source_lang,
         target_lang,
-        normalise=normalise,
+        normalize=normalize,
         lowercase=lowercase,
         aggressive_hyphens=aggressive_hyphens,
     )

@@ -26,7 +26,7 @@ class Program(StrEnum):
     HUGGINGFACE = "huggingface"
 
 
-class Quantisation(StrEnum):
+class Quantization(StrEnum):
     """How CTranslate2 stores weights."""
 
     INT8 = "int8"
@@ -44,7 +44,7 @@ def export(
     to: Annotated[Program, typer.Option("--to", help="Which program is to read it.")],
     out: Annotated[Path, typer.Option("-o", "--out", "--output", help="Directory to write.")],
     quantization: Annotated[
-        Quantisation | None,
+        Quantization | None,
         typer.Option(help="ctranslate2: number format of the weights.", show_default="float32"),
     ] = None,
     check: Annotated[
@@ -80,7 +80,7 @@ def export(
 
     texts = read_texts(check[0], [check[1]], [], None) if check else None
     done = to_ctranslate2_format(
-        run, out, quantisation=quantization and quantization.value, overwrite=overwrite
+        run, out, quantization=quantization and quantization.value, overwrite=overwrite
     )
     typer.echo(
         f"{out}: {as_typed(run, done.checkpoint)} for CTranslate2, {quantization or 'float32'}, "

@@ -43,7 +43,7 @@ def fetch(
         int, typer.Option(min=0, help="Processes; 0: one per core.", show_default="cores")
     ] = 0,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show addresses, names and licences; fetch nothing.")
+        bool, typer.Option("--dry-run", help="Show addresses, names and licenses; fetch nothing.")
     ] = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress, no tables.")] = False,
     verbose: Verbose = False,
@@ -89,7 +89,7 @@ def _show_plan(job: Fetch) -> None:
     typer.echo(f"{job.name}: {job.dataset.description}")
     for name in job.dataset.sources:
         source = job.sources[name]
-        typer.echo(f"  {source.file}: {source.licence}")
+        typer.echo(f"  {source.file}: {source.license}")
         for url in source.urls:
             typer.echo(f"    {url}")
 

@@ -57,7 +57,7 @@ def preprocess(
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress, no tables.")] = False,
     verbose: Verbose = False,
 ) -> None:
-    """Make a data directory: normalise, tokenise, learn BPE, clean, binarise.
+    """Make a data directory: normalize, tokenize, learn BPE, clean, binarize.
 
     Prints every pair dropped, by reason. Validation and test files keep every line.
     """
@@ -101,12 +101,12 @@ def _cores() -> int:
 def _dry_run(
     recipe: Recipe, *, train: Path, valid: Path, tests: list[Path], out: Path, overwrite: bool
 ) -> None:
-    """Print the resolved text section, the files with their lines, and three tokenised pairs."""
+    """Print the resolved text section, the files with their lines, and three tokenized pairs."""
     import yaml
 
     from nmtdeep.preprocessing.inputs import find_inputs
     from nmtdeep.preprocessing.output import check_free
-    from nmtdeep.preprocessing.stages import Tokenise
+    from nmtdeep.preprocessing.stages import Tokenize
 
     check_free(out, overwrite=overwrite)
     inputs = find_inputs(recipe.text, train=train, valid=valid, tests=tests)
@@ -114,6 +114,6 @@ def _dry_run(
     typer.echo(yaml.safe_dump({"text": dump}, sort_keys=False, allow_unicode=True), nl=False)
     for files in inputs:
         typer.echo(f"{files.split}: {files.lines:,} pairs of {files.source} and {files.target}")
-    for source, target in Tokenise(recipe.text)(inputs[0].head(3)).pairs:
+    for source, target in Tokenize(recipe.text)(inputs[0].head(3)).pairs:
         typer.echo(f"{recipe.text.source}: {source}\n{recipe.text.target}: {target}")
     typer.echo(f"would make {out}; nothing was written")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from nmtdeep.decoding.translator import Translator
     from nmtdeep.scoring.report import Report
     from nmtdeep.scoring.texts import Texts
-    from nmtdeep.scoring.tokenised import MosesPreparation
+    from nmtdeep.scoring.tokenized import MosesPreparation
 
 
 MODEL, COMPARISON = "A model", "Comparison"
@@ -32,7 +32,7 @@ class Paired(StrEnum):
     """How two systems are tested against one another."""
 
     BOOTSTRAP = "bootstrap"
-    RANDOMISATION = "randomisation"
+    RANDOMIZATION = "randomization"
 
 
 Files = Annotated[
@@ -77,7 +77,7 @@ LogProb = Annotated[
 ]
 InputIs = Annotated[
     InputForm | None,
-    typer.Option(help="The files are already tokenised or split.", rich_help_panel=MODEL),
+    typer.Option(help="The files are already tokenized or split.", rich_help_panel=MODEL),
 ]
 Metrics = Annotated[
     list[str] | None,
@@ -111,18 +111,18 @@ Seed = Annotated[
 Buckets = Annotated[
     bool, typer.Option("--buckets", help="Scores by reference length too: 1-10, 11-20, ... words.")
 ]
-Tokenise = Annotated[
+Tokenize = Annotated[
     str | None,
     typer.Option(
         metavar="LANG",
-        help="Moses-tokenise both sides for bleu-tok, bleu-tok-lc and bleu-compound.",
+        help="Moses-tokenize both sides for bleu-tok, bleu-tok-lc and bleu-compound.",
     ),
 ]
 ReplacePunctuation = Annotated[
     bool,
     typer.Option(
         "--replace-unicode-punctuation",
-        help="Before --tokenise, as the DLCL and SDT papers' En-De script does.",
+        help="Before --tokenize, as the DLCL and SDT papers' En-De script does.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print a JSON list with all results.")]
@@ -152,7 +152,7 @@ def score(
     trials: Trials = 1000,
     seed: Seed = 12345,
     buckets: Buckets = False,
-    tokenise: Tokenise = None,
+    tokenize: Tokenize = None,
     replace_unicode_punctuation: ReplacePunctuation = False,
     as_json: Json = False,
     device: DeviceOption = Device.AUTO,
@@ -179,7 +179,7 @@ def score(
         "--metric": metric,
         "--system": system,
         "--buckets": buckets,
-        "--tokenise": tokenise,
+        "--tokenize": tokenize,
         "--replace-unicode-punctuation": replace_unicode_punctuation,
     }
     _refuse_contradictions({name for name, value in given.items() if value}, files or [])
@@ -193,7 +193,7 @@ def score(
     from nmtdeep.scoring.metrics import DEFAULT_METRICS
 
     metrics = list(dict.fromkeys(metric or DEFAULT_METRICS))
-    preparation = _preparation(metrics, tokenise, replace_unicode_punctuation)
+    preparation = _preparation(metrics, tokenize, replace_unicode_punctuation)
     paths = [source, *(reference or [])] if model and source else files or []
     texts = _texts(paths, system or [], source, model or [], load)
     report = _measure(
@@ -202,7 +202,7 @@ def score(
     _print(report, as_json=as_json)
 
 
-_PREPARATION = {"--tokenise", "--replace-unicode-punctuation"}
+_PREPARATION = {"--tokenize", "--replace-unicode-punctuation"}
 
 
 def _refuse_contradictions(given: set[str], files: Sequence[Path]) -> None:
@@ -225,22 +225,22 @@ def _refuse_contradictions(given: set[str], files: Sequence[Path]) -> None:
             raise UserError("nothing to score against: give HYP and REF, or --model RUN --source S")
         if "--source" in given and "--buckets" not in given:
             raise UserError("--source without --model only serves --buckets; add it")
-    if "--replace-unicode-punctuation" in given and "--tokenise" not in given:
-        raise UserError("--replace-unicode-punctuation comes before --tokenise LANG; add that")
+    if "--replace-unicode-punctuation" in given and "--tokenize" not in given:
+        raise UserError("--replace-unicode-punctuation comes before --tokenize LANG; add that")
 
 
 def _preparation(
     metrics: Sequence[str], language: str | None, replace_punctuation: bool
 ) -> MosesPreparation | None:
     from nmtdeep.scoring.metrics import metric_named
-    from nmtdeep.scoring.tokenised import MosesPreparation
+    from nmtdeep.scoring.tokenized import MosesPreparation
 
     wants_tokens = [metric_named(name).tokens for name in metrics]
     if language is None:
         return None
     if not any(wants_tokens):
         raise UserError(
-            "--tokenise only changes bleu-tok, bleu-tok-lc and bleu-compound; add --metric bleu-tok"
+            "--tokenize only changes bleu-tok, bleu-tok-lc and bleu-compound; add --metric bleu-tok"
         )
     return MosesPreparation(language, replace_punctuation=replace_punctuation)
 

@@ -19,7 +19,7 @@ class LongLines(StrEnum):
     error = "error"
 
 
-class Quantisation(StrEnum):
+class Quantization(StrEnum):
     """Whole numbers in the place of weights."""
 
     INT8 = "int8"
@@ -64,11 +64,11 @@ NBest = Annotated[
 InputIs = Annotated[
     InputForm | None,
     typer.Option(
-        help="The input is raw, or already tokenised or BPE-split.", show_default="the recipe's"
+        help="The input is raw, or already tokenized or BPE-split.", show_default="the recipe's"
     ),
 ]
 OutputIs = Annotated[
-    InputForm, typer.Option(help="Translations as raw text, tokenised words or subwords.")
+    InputForm, typer.Option(help="Translations as raw text, tokenized words or subwords.")
 ]
 Sampling = Annotated[
     bool, typer.Option("--sampling", help="Draw translations at random instead of searching.")
@@ -113,6 +113,6 @@ MaxTokens = Annotated[int, typer.Option(min=1, help="Batch size: padded source t
 Device = Annotated[str, typer.Option(help="Device: auto, cpu, cuda or cuda:N.")]
 Precision = Annotated[str, typer.Option(help="Number format: auto (fp32), fp32, bf16 or fp16.")]
 Quantize = Annotated[
-    Quantisation | None, typer.Option(help="Store weights as 8-bit integers, on a CPU.")
+    Quantization | None, typer.Option(help="Store weights as 8-bit integers, on a CPU.")
 ]
 Threads = Annotated[int | None, typer.Option(min=1, help="Number of CPU threads.")]

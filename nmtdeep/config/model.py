@@ -73,7 +73,7 @@ class Model(Section):
     )
     embeddings: Embeddings = Embeddings()
     dropout: Dropout = Dropout()
-    initialiser: slots.Initialiser = Field(slots.Glorot(), description="where training starts")
+    initializer: slots.Initializer = Field(slots.Glorot(), description="where training starts")
     biases: Literal["all", "inner"] = Field(
         "all",
         description="of linear maps; all: each has one; inner: only the first of each feed-forward "
@@ -96,11 +96,11 @@ class Model(Section):
                 f"of encoder.combination: {self.encoder.combination.type} would never be read: "
                 "choose one of them"
             )
-        if isinstance(self.initialiser, slots.AdminProfile):
+        if isinstance(self.initializer, slots.AdminProfile):
             for name, stack in (("encoder", self.encoder), ("decoder", self.decoder)):
                 if not isinstance(stack.residual, slots.Admin):
                     raise ValueError(
-                        f"initialiser: admin sets omegas, which {name}.residual: "
+                        f"initializer: admin sets omegas, which {name}.residual: "
                         f"{stack.residual.type} does not have: set {name}.residual: admin"
                     )
         return self
@@ -112,7 +112,7 @@ def _check_stack(name: str, stack: Stack, width: int) -> None:
             f"width {width} is not a multiple of {name}.heads {stack.heads}: choose a divisor"
         )
     match stack.combination:
-        case slots.Learnt(groups=int(groups)) if width % groups:
+        case slots.Learned(groups=int(groups)) if width % groups:
             raise ValueError(
                 f"width {width} is not a multiple of {name}.combination.groups {groups}: choose a "
                 "divisor"

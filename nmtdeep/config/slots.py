@@ -27,11 +27,11 @@ class PostNorm(Section):
 class NormalisedResidual(Section):
     """n + dropout(sublayer(n)) with n = norm(x), and a norm on top (release of Xu et al. 2020)."""
 
-    type: Literal["normalised"] = "normalised"
+    type: Literal["normalized"] = "normalized"
 
 
 class Admin(Section):
-    """norm(omega x + dropout(sublayer(x))), omega a learnt vector (Liu et al. 2020)."""
+    """norm(omega x + dropout(sublayer(x))), omega a learned vector (Liu et al. 2020)."""
 
     type: Literal["admin"] = "admin"
 
@@ -43,7 +43,7 @@ class DeepNorm(Section):
 
 
 class ReZero(Section):
-    """x + alpha dropout(sublayer(x)), alpha learnt from 0, no norm (Bachlechner et al. 2021)."""
+    """x + alpha dropout(sublayer(x)), alpha learned from 0, no norm (Bachlechner et al. 2021)."""
 
     type: Literal["rezero"] = "rezero"
 
@@ -91,7 +91,7 @@ class Dense(Linear):
     )
 
 
-class Learnt(Linear):
+class Learned(Linear):
     """How a combination's weights look and learn."""
 
     weights: Literal["scalar", "vector", "scalar_n"] = Field(
@@ -102,12 +102,12 @@ class Learnt(Linear):
     groups: Count | None = Field(None, description="how many numbers scalar_n has")
     initial: Literal["average", "one"] = Field("average", description="weights at the start")
     learnable: bool = Field(True, description="false: the weights stay as they start")
-    softmax: bool = Field(False, description="rows are normalised by a softmax")
+    softmax: bool = Field(False, description="rows are normalized by a softmax")
     window: Count | None = Field(None, description="only this many newest outputs; null: all")
     dropout: Probability = Field(0.0, description="on what is read (history dropout)")
 
     @model_validator(mode="after")
-    def _check(self) -> Learnt:
+    def _check(self) -> Learned:
         if (self.weights == "scalar_n") != (self.groups is not None):
             raise ValueError(
                 f"weights: {self.weights} with groups: {self.groups}: scalar_n, and only scalar_n, "
@@ -116,13 +116,13 @@ class Learnt(Linear):
         return self
 
 
-class DynamicLinear(Learnt):
+class DynamicLinear(Learned):
     """Dynamic linear combination of layers, DLCL (Wang et al. 2019, Eq. 7 to 9)."""
 
     type: Literal["dlcl"] = "dlcl"
 
 
-class SparseBlocks(Learnt):
+class SparseBlocks(Learned):
     """DLCL over the outputs of blocks, residual inside them (Li et al. 2020, Figure 4)."""
 
     type: Literal["sparse_blocks"] = "sparse_blocks"
@@ -207,7 +207,7 @@ class TopLayer(Section):
 
 
 class Transparent(Section):
-    """Each decoder layer reads its own learnt mean of encoder layers (Bapna et al. 2018)."""
+    """Each decoder layer reads its own learned mean of encoder layers (Bapna et al. 2018)."""
 
     type: Literal["transparent"] = "transparent"
     dropout: Probability = Field(0.0, description="on the weights of the means")
@@ -230,7 +230,7 @@ class Sinusoidal(Section):
 
 
 class Relative(Section):
-    """Relative positions in every self-attention (Shaw et al. 2018), learnt for each layer."""
+    """Relative positions in every self-attention (Shaw et al. 2018), learned for each layer."""
 
     type: Literal["relative"] = "relative"
     clip: Count = Field(8, description="distances beyond this one count as it")
@@ -242,7 +242,7 @@ Positions = Annotated[
     Annotated[Sinusoidal | Relative, Field(discriminator="type")], BeforeValidator(tagged)
 ]
 
-# Initialiser
+# Initializer
 
 
 CrossAttentionFans = Annotated[
@@ -306,7 +306,7 @@ class TFixup(Section):
     type: Literal["t_fixup"] = "t_fixup"
 
 
-Initialiser = Annotated[
+Initializer = Annotated[
     Annotated[
         Glorot | Lipschitz | DepthScaled | AdminProfile | DeepNormBeta | TFixup,
         Field(discriminator="type"),

@@ -19,7 +19,7 @@ from nmtdeep.config.section import (
 
 
 class JointBpe(Section):
-    """One set of merges learnt on both languages together (Sennrich et al. 2016)."""
+    """One set of merges learned on both languages together (Sennrich et al. 2016)."""
 
     type: Literal["joint"] = "joint"
     merges: Count = Field(10_000, description="number of merge operations to learn")
@@ -32,7 +32,7 @@ class JointBpe(Section):
 
 
 class SeparateBpe(Section):
-    """Merges learnt on each language by itself."""
+    """Merges learned on each language by itself."""
 
     type: Literal["separate"] = "separate"
     merges: Count = Field(10_000, description="number of merge operations to learn per language")
@@ -83,10 +83,10 @@ class Text(Section):
 
     source: Language = Field("en", description="source language code")
     target: Language = Field("de", description="target language code")
-    input: Literal["raw", "tokenised", "bpe"] = Field(
-        "raw", description="what the training files hold: raw, tokenised or already BPE-split text"
+    input: Literal["raw", "tokenized", "bpe"] = Field(
+        "raw", description="what the training files hold: raw, tokenized or already BPE-split text"
     )
-    normalise: bool = Field(True, description="normalise punctuation as Moses does")
+    normalize: bool = Field(True, description="normalize punctuation as Moses does")
     lowercase: bool = Field(False, description="lower-case both languages")
     aggressive_hyphens: bool = Field(False, description="split hyphens, as Moses' tokenizer -a")
     chinese: Literal["moses", "jieba"] = Field(

@@ -1,4 +1,4 @@
-"""Recipe section `training`: batches, optimiser, schedule, validation and checkpoints."""
+"""Recipe section `training`: batches, optimizer, schedule, validation and checkpoints."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nmtdeep.config.section import (
 
 
 class Moments(Section):
-    """What both optimisers have in common: Adam's numbers."""
+    """What both optimizers have in common: Adam's numbers."""
 
     betas: tuple[Probability, Probability] = Field((0.9, 0.98), description="moment decay rates")
     epsilon: Positive = Field(1e-8, description="added to the root of the second moment")
@@ -34,13 +34,13 @@ class Adam(Moments):
 
 
 class Muon(Moments):
-    """Orthogonalised momentum for the layers' matrices, Adam for the rest (Jordan et al. 2024)."""
+    """Orthogonalized momentum for the layers' matrices, Adam for the rest (Jordan et al. 2024)."""
 
     type: Literal["muon"] = "muon"
     momentum: Probability = Field(0.95, description="decay rate of the matrices' momentum")
 
 
-Optimiser = Annotated[Annotated[Adam | Muon, Field(discriminator="type")], BeforeValidator(tagged)]
+Optimizer = Annotated[Annotated[Adam | Muon, Field(discriminator="type")], BeforeValidator(tagged)]
 
 
 class InverseSquareRoot(Section):
@@ -78,7 +78,7 @@ class Batches(Section):
     """How sentences become updates; the same on one device and on eight."""
 
     tokens_per_update: Count = Field(
-        25_000, description="padded tokens (longer side) per optimiser step, over all devices"
+        25_000, description="padded tokens (longer side) per optimizer step, over all devices"
     )
     group_tokens: Count = Field(
         4096, description="padded tokens of one group of sentences of similar length"
@@ -174,7 +174,7 @@ class Growth(Section):
     )
 
 
-class NoRegulariser(Section):
+class NoRegularizer(Section):
     """The loss alone."""
 
     type: Literal["none"] = "none"
@@ -187,8 +187,8 @@ class InterSimilarity(Section):
     weight: Positive = Field(1.0, description="times the loss of a target token")
 
 
-Regulariser = Annotated[
-    Annotated[NoRegulariser | InterSimilarity, Field(discriminator="type")],
+Regularizer = Annotated[
+    Annotated[NoRegularizer | InterSimilarity, Field(discriminator="type")],
     BeforeValidator(tagged),
 ]
 
@@ -196,7 +196,7 @@ Regulariser = Annotated[
 class Training(Section):
     """From data and a fresh model to a trained one."""
 
-    seed: CountOrZero = Field(1, description="fixes initialisation, order and dropout")
+    seed: CountOrZero = Field(1, description="fixes initialization, order and dropout")
     max_updates: Count = Field(100_000, description="stop after this many updates")
     max_epochs: Count | None = Field(None, description="stop after this many epochs")
     max_minutes: Positive | None = Field(
@@ -204,12 +204,12 @@ class Training(Section):
         description="stop after this much time, validations and time before a restart included",
     )
     batches: Batches = Batches()
-    optimiser: Optimiser = Adam()
+    optimizer: Optimizer = Adam()
     schedule: Schedule = InverseSquareRoot()
     label_smoothing: Probability = Field(
         0.1, description="mass spread evenly over all classes but the target"
     )
-    regulariser: Regulariser = Field(NoRegulariser(), description="added to the loss")
+    regularizer: Regularizer = Field(NoRegularizer(), description="added to the loss")
     stages: tuple[Stage, ...] = Field(
         (), description="shallow to deep; the last one may last until the training ends"
     )
@@ -236,7 +236,7 @@ class Training(Section):
     def _check(self) -> Training:
         if self.sharding == "full":
             reasons = {
-                "muon needs whole matrices: set optimiser: adam": self.optimiser.type == "muon",
+                "muon needs whole matrices: set optimizer: adam": self.optimizer.type == "muon",
                 "fp16 scales by what one process sees: set precision: bf16": self.precision
                 == "fp16",
                 "a model that grows must be whole: leave stages out": bool(self.stages),

@@ -28,15 +28,15 @@ class TextChoices:
     Attributes:
         codes: BPE codes of subword-nmt; none: the model is given text that is split already; two:
             source and target.
-        tokenisation: what stands before BPE.
+        tokenization: what stands before BPE.
         source, target: language codes; None: as in the checkpoint.
     """
 
     codes: tuple[Path, ...] = ()
-    tokenisation: Literal["moses", "none"] = "moses"
+    tokenization: Literal["moses", "none"] = "moses"
     source: str | None = None
     target: str | None = None
-    normalise: bool = True
+    normalize: bool = True
     lowercase: bool = False
     aggressive_hyphens: bool = False
 
@@ -77,7 +77,7 @@ def convert(
     checkpoint.save(
         out,
         tensors=conversion.tensors,
-        optimiser=None,
+        optimizer=None,
         state=state,
         recipe=recipe,
         pipeline=pipeline,
@@ -112,7 +112,7 @@ def _text(
     if len(text.codes) > 2:
         raise UserError(f"{len(text.codes)} files of codes: give one, or source and target")
     values: dict[str, Any] = {
-        "normalise": text.normalise,
+        "normalize": text.normalize,
         "lowercase": text.lowercase,
         "aggressive_hyphens": text.aggressive_hyphens,
         "vocabulary": {"sharing": "shared" if shared else "separate", "multiple": 1},
@@ -126,7 +126,7 @@ def _text(
         values[side] = language
     if text.codes:
         values["bpe"] = {"type": "joint" if len(text.codes) == 1 else "separate"}
-        values["input"] = "raw" if text.tokenisation == "moses" else "tokenised"
+        values["input"] = "raw" if text.tokenization == "moses" else "tokenized"
     return values
 
 

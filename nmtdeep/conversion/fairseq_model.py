@@ -32,7 +32,7 @@ NEUTRAL: dict[str, tuple[object, ...]] = {
     "scale_fc": (False, None),
     "scale_resids": (False, None),
 }
-# What holds nothing learnt: versions, sinusoids that are computed, and the places into which
+# What holds nothing learned: versions, sinusoids that are computed, and the places into which
 # fairseq 0.12 copies an encoder layer's weights when it loads them.
 BUFFERS = re.compile(
     r"(encoder|decoder)\.(version|embed_positions\.(_float_tensor|weights)|history\.weight_mask)"

@@ -1,6 +1,6 @@
 """From sentence lengths to the updates of an epoch, by token budgets.
 
-An *update* is one optimiser step: a list of *groups* of sentences of similar length. Which
+An *update* is one optimizer step: a list of *groups* of sentences of similar length. Which
 sentences form an update depends on the recipe, the seed and the epoch only. How many of a group one
 device takes at once (`max_tokens`) splits groups into batches and changes no update.
 """

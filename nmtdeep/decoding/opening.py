@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError
 from nmtdeep.checkpoint import load
 from nmtdeep.config.problems import in_words
 from nmtdeep.config.section import Count, CountOrZero, NotNegative, Positive, Section
-from nmtdeep.decoding.settings import Quantisation, Sampling, settings_of
+from nmtdeep.decoding.settings import Quantization, Sampling, settings_of
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.errors import UserError
 from nmtdeep.text.pipeline import Form
@@ -49,7 +49,7 @@ class Options(Section):
     max_tokens: Count = 4096
     device: str = "auto"
     precision: str = "auto"
-    quantize: Quantisation | None = None
+    quantize: Quantization | None = None
     threads: Count | None = None
     processes: Count = 1
 
@@ -81,7 +81,7 @@ def open_translator(models: Sequence[Path], options: Options) -> Translator:
 
     Raises:
         CheckpointError: if one cannot be read or their vocabularies differ.
-        UserError: if device, precision and quantisation are not to be had here.
+        UserError: if device, precision and quantization are not to be had here.
     """
     loaded = [load(path) for path in models]
     chosen: dict[str, Any] = {
@@ -109,7 +109,7 @@ def open_translator(models: Sequence[Path], options: Options) -> Translator:
         settings,
         device=options.device,
         precision=options.precision,
-        quantise=options.quantize,
+        quantize=options.quantize,
         threads=options.threads,
         processes=options.processes,
     )

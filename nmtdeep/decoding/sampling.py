@@ -65,7 +65,7 @@ def sample(
 
 
 def _truncated(probabilities: Tensor, top_k: int, top_p: float) -> Tensor:
-    """Zero what neither the k best nor the nucleus holds; not normalised again."""
+    """Zero what neither the k best nor the nucleus holds; not normalized again."""
     if top_k == 0 and top_p >= 1:
         return probabilities
     ordered, index = probabilities.sort(dim=1, descending=True, stable=True)

@@ -16,7 +16,7 @@ from nmtdeep.checkpoint import Loaded, load
 from nmtdeep.decoding.sampling import sample
 from nmtdeep.decoding.search import Hypothesis, SearchState, beam, length_penalty
 from nmtdeep.decoding.settings import (
-    Quantisation,
+    Quantization,
     Sampling,
     Settings,
     decoding_dtype,
@@ -75,19 +75,19 @@ class Searcher:
         *,
         device: str = "auto",
         precision: str = "auto",
-        quantise: Quantisation | None = None,
+        quantize: Quantization | None = None,
     ) -> Searcher:
         """From models that were read already, which are moved and packed for inference.
 
         Raises:
-            UserError: if device, precision and quantisation are not to be had here.
+            UserError: if device, precision and quantization are not to be had here.
         """
         place = resolve_device(device)
         dtype = decoding_dtype(precision, place)
         models = [one.model.to(place, dtype) for one in loaded]
         for model in models:
-            if quantise:
-                _quantise(model, precision)
+            if quantize:
+                _quantize(model, precision)
             else:
                 pack(model, PackedLinear)
         return cls(models, settings)
@@ -162,12 +162,12 @@ class Worker:
         settings: Settings,
         *,
         precision: str,
-        quantise: Quantisation | None,
+        quantize: Quantization | None,
     ) -> None:
         self.paths = [path.resolve() for path in paths]
         self.settings = settings
         self.precision = precision
-        self.quantise = quantise
+        self.quantize = quantize
         self._searcher: Searcher | None = None
 
     def __call__(self, batch: Batch) -> list[list[Hypothesis]]:
@@ -179,12 +179,12 @@ class Worker:
                 self.settings,
                 device="cpu",
                 precision=self.precision,
-                quantise=self.quantise,
+                quantize=self.quantize,
             )
         return self._searcher(batch)
 
 
-def _quantise(model: Transformer, precision: str) -> None:
+def _quantize(model: Transformer, precision: str) -> None:
     if precision not in ("auto", "fp32"):
         raise UserError(f"int8 and {precision} do not go together: leave out --precision")
     if model.output.weight.device.type != "cpu":

@@ -11,7 +11,7 @@ from nmtdeep.checkpoint import Loaded
 from nmtdeep.errors import UserError
 from nmtdeep.text.pipeline import Form
 
-Quantisation = Literal["int8"]
+Quantization = Literal["int8"]
 
 
 @dataclass(frozen=True)

@@ -190,7 +190,7 @@ def render(translation: Translation, number: int, form: str, output_form: Form) 
             each = [
                 {
                     "text": one.text,
-                    "tokenised": one.tokenised,
+                    "tokenized": one.tokenized,
                     "subwords": one.subwords,
                     "score": one.score,
                     "log_prob": one.log_prob,
@@ -218,11 +218,11 @@ def shown(candidate: Candidate, form: Form) -> str:
     """A translation as raw text, as words, or as subwords."""
     if form == "raw":
         return candidate.text
-    return candidate.tokenised if form == "tokenised" else " ".join(candidate.subwords)
+    return candidate.tokenized if form == "tokenized" else " ".join(candidate.subwords)
 
 
 def _fairseq(translation: Translation, number: int) -> str:
-    """S- source subwords, H- score and subwords, D- detokenised, P- log-probability by token.
+    """S- source subwords, H- score and subwords, D- detokenized, P- log-probability by token.
 
     Scores and log-probabilities are to base 2, as fairseq prints them.
     """

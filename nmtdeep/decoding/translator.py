@@ -17,7 +17,7 @@ from nmtdeep.data.batching import cut, pad, sort_by_length
 from nmtdeep.data.parallel import Pool
 from nmtdeep.decoding.search import Hypothesis
 from nmtdeep.decoding.searcher import Batch, Searcher, Worker
-from nmtdeep.decoding.settings import Quantisation, Settings, settings_of
+from nmtdeep.decoding.settings import Quantization, Settings, settings_of
 from nmtdeep.errors import CheckpointError, UserError
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.pipeline import Form, TextPipeline
@@ -30,7 +30,7 @@ class Candidate:
 
     Attributes:
         text: raw text.
-        tokenised: words as the model's tokeniser separates them.
+        tokenized: words as the model's tokenizer separates them.
         subwords: as the model produced them.
         log_prob: sum of the log-probabilities of subwords and end of sentence.
         score: log_prob divided by the length penalty.
@@ -38,7 +38,7 @@ class Candidate:
     """
 
     text: str
-    tokenised: str
+    tokenized: str
     subwords: tuple[str, ...]
     log_prob: float
     score: float
@@ -59,9 +59,9 @@ class Translation:
         return self.candidates[0].text
 
     @property
-    def tokenised(self) -> str:
-        """The best translation as tokenised words."""
-        return self.candidates[0].tokenised
+    def tokenized(self) -> str:
+        """The best translation as tokenized words."""
+        return self.candidates[0].tokenized
 
 
 class Translator:
@@ -101,7 +101,7 @@ class Translator:
         input_form: Form | None = None,
         device: str = "auto",
         precision: str = "auto",
-        quantise: Quantisation | None = None,
+        quantize: Quantization | None = None,
         threads: int | None = None,
     ) -> Translator:
         """Read one run or checkpoint, or several as an ensemble; settings are the first one's.
@@ -117,7 +117,7 @@ class Translator:
         if input_form:
             chosen = replace(chosen, input_form=input_form)
         return cls.of(
-            loaded, chosen, device=device, precision=precision, quantise=quantise, threads=threads
+            loaded, chosen, device=device, precision=precision, quantize=quantize, threads=threads
         )
 
     @classmethod
@@ -128,7 +128,7 @@ class Translator:
         *,
         device: str = "auto",
         precision: str = "auto",
-        quantise: Quantisation | None = None,
+        quantize: Quantization | None = None,
         threads: int | None = None,
         processes: int = 1,
     ) -> Translator:
@@ -145,7 +145,7 @@ class Translator:
                     f"{other.path} and {loaded[0].path} have different text pipelines: an ensemble "
                     "needs models trained on one preprocessed corpus"
                 )
-        how: dict[str, Any] = {"precision": precision, "quantise": quantise}
+        how: dict[str, Any] = {"precision": precision, "quantize": quantize}
         searcher = Searcher.of(loaded, settings, device=device, **how)
         pool = None
         if processes > 1:
@@ -265,7 +265,7 @@ class Translator:
         join = self.pipeline.join_target
         return Candidate(
             text=" ".join(join(part) for part in each),
-            tokenised=" ".join(join(part, "tokenised") for part in each),
+            tokenized=" ".join(join(part, "tokenized") for part in each),
             subwords=tuple(word for part in each for word in part),
             log_prob=sum(piece.log_prob for piece in pieces),
             score=sum(piece.score for piece in pieces),

@@ -77,7 +77,7 @@ def planned_bytes(recipe: Recipe, types: tuple[int, int]) -> int:
     with torch.device("meta"):
         model = build(recipe.model, source_types=types[0], target_types=types[1])
     weights = 4 * sum(parameter.numel() for parameter in model.parameters())
-    moments = weights * len(MOMENTS[recipe.training.optimiser.type])
+    moments = weights * len(MOMENTS[recipe.training.optimizer.type])
     keep = recipe.training.checkpoints
     whole = keep.keep_last + keep.keep_best + 1
     return whole * (weights + moments) + weights * bool(keep.average_last)

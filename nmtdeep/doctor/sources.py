@@ -110,7 +110,7 @@ def _of_ids(data: DataDirectory) -> SplitState:
 
 
 def _line(side: Side, corpus: MonolingualCorpus, number: int) -> str:
-    return side.join(side.vocabulary.words(corpus[number].tolist()), "tokenised")
+    return side.join(side.vocabulary.words(corpus[number].tolist()), "tokenized")
 
 
 def _translated(source: Side, target: Side) -> NDArray[np.int64]:

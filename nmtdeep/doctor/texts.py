@@ -104,7 +104,7 @@ def examine(
     """Count a split; a side that is None has no such line.
 
     Args:
-        letters: of the training text, which are learnt from it, or looked for elsewhere.
+        letters: of the training text, which are learned from it, or looked for elsewhere.
         hashes: where to write a hash of each pair.
     """
     state = SplitState()

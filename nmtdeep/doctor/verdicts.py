@@ -91,7 +91,7 @@ def problems(
     return found + orders(splits, languages)
 
 
-_UNKNOWN_CURE = "check its encoding and its tokenisation against the training text's"
+_UNKNOWN_CURE = "check its encoding and its tokenization against the training text's"
 
 
 def _limits(name: str, state: SplitState) -> list[tuple[int, float, str, str]]:
@@ -123,13 +123,13 @@ def orders(splits: Mapping[str, SplitState], languages: tuple[str, str]) -> list
     the training text's own frequent words, or where it is at fault itself against the known ones.
     """
     known = known_profile(*languages)
-    learnt: Profile | None = None
+    learned: Profile | None = None
     found = []
     for name, state in splits.items():
-        profile = learnt if name != TRAIN and learnt is not None else known
+        profile = learned if name != TRAIN and learned is not None else known
         wrong = misplaced(*state.words, profile) if profile else (False, False)
         if name == TRAIN and not any(wrong):
-            learnt = profile_of(*state.words)
+            learned = profile_of(*state.words)
         source, target = languages
         if all(wrong):
             found.append(

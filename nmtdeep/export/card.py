@@ -44,9 +44,9 @@ By `nmtdeep train` {version} with this recipe (`nmtdeep recipes show` explains e
 """
 
 MARIAN = """\
-The weights are those of a MarianMT of Hugging Face's transformers. Its tokeniser takes **text that
-is split into subwords already**: transformers has none that splits as this model learnt it. `text/`
-holds what splits text, which nmtdeep reads:
+The weights are those of a MarianMT of Hugging Face's transformers. Its tokenizer takes **text that
+is split into subwords already**: transformers has none that splits as this model learned it.
+`text/` holds what splits text, which nmtdeep reads:
 
 ```python
 from pathlib import Path
@@ -80,13 +80,13 @@ Take care:
 
 * The table of positions is part of the weights, because MarianMT's own has other wavelengths.
   `save_pretrained` leaves it out: what it saves is another model. Copy the files instead.
-* The tokeniser reads a literal `</s>`, `<pad>` or `<unk>` in a text as the symbol itself; give
+* The tokenizer reads a literal `</s>`, `<pad>` or `<unk>` in a text as the symbol itself; give
   `<unk>` in its place.
 * One call has one limit on the length of a translation: give it lines of like length.
 * Blank lines are not for the model: nmtdeep gives a blank line for them.{separate}{gnmt}
 """
 SEPARATE = """
-* The target has a vocabulary of its own; its tokeniser is in `target/`."""
+* The target has a vocabulary of its own; its tokenizer is in `target/`."""
 GNMT = """
 * The recipe asks for the length penalty ((5 + len) / 6)^A, which `generate` does not have: len^A
   stands in its place."""
@@ -132,7 +132,7 @@ def _title(loaded: Loaded) -> str:
 
 
 def _header(loaded: Loaded, scores: StoredScores | None, *, library: str) -> dict[str, Any]:
-    """What a hub shows and sorts by; the licence is the user's to give."""
+    """What a hub shows and sorts by; the license is the user's to give."""
     text = loaded.recipe.text
     header: dict[str, Any] = {
         "language": [text.source, text.target],

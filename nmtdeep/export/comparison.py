@@ -69,7 +69,7 @@ def compare(
     Args:
         folder: the exported model.
         texts: the source in the place of the hypotheses, and one reference, which is lower-cased
-            and normalised as the model learnt it.
+            and normalized as the model learned it.
     """
     threads = threads or torch.get_num_threads()
     loaded = load(checkpoint)
@@ -90,7 +90,7 @@ def _run(translator: Translator, name: str, numbers: str, texts: Texts) -> Progr
     pipeline = translator.pipeline
     raw = pipeline.reference_form == "raw"
     found = translator.translate(source)
-    lines = [one.text if raw else one.tokenised for one in found]
+    lines = [one.text if raw else one.tokenized for one in found]
     reference = [pipeline.target.reference(line) for line in texts.references[0].lines]
     (score,) = score_texts(lines, [reference], ["bleu"])
     return Program(name, numbers, score, timed.sentences / max(timed.seconds, 1e-9), lines)

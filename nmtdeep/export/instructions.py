@@ -72,7 +72,7 @@ The recipe asks for the length penalty ((5 + len) / 6)^A, which CTranslate2 does
 stands above in its place."""
 
 
-def for_ctranslate2(loaded: Loaded, quantisation: str | None, rows: int) -> str:
+def for_ctranslate2(loaded: Loaded, quantization: str | None, rows: int) -> str:
     """README.md of a model in CTranslate2's format."""
     settings = settings_of(loaded)
     text = loaded.recipe.text
@@ -82,7 +82,7 @@ def for_ctranslate2(loaded: Loaded, quantisation: str | None, rows: int) -> str:
         target=text.target,
         version=__version__,
         checkpoint=f"{loaded.path.parent.name}/{loaded.path.name}",
-        numbers=quantisation or "float32",
+        numbers=quantization or "float32",
         **forms(loaded),
         batch=settings.batch_tokens // settings.beam,
         factor=settings.max_length_factor,
@@ -109,12 +109,12 @@ def steps(text: Text) -> list[str]:
     found = ["lower-case it: `line.lower()`"] if text.lowercase else []
     language = f'lang="{text.source}"'
     if text.input == "raw":
-        if text.normalise:
-            normalise = f'MosesPunctNormalizer({language}).normalize(line + "\\n").strip()'
-            found.append(f"sacremoses: `{normalise}`")
+        if text.normalize:
+            normalize = f'MosesPunctNormalizer({language}).normalize(line + "\\n").strip()'
+            found.append(f"sacremoses: `{normalize}`")
         hyphens = ", aggressive_dash_splits=True" if text.aggressive_hyphens else ""
-        tokenise = f"MosesTokenizer({language}).tokenize(line, escape=False{hyphens})"
-        found.append(f"sacremoses: `{tokenise}`")
+        tokenize = f"MosesTokenizer({language}).tokenize(line, escape=False{hyphens})"
+        found.append(f"sacremoses: `{tokenize}`")
     if text.bpe.type != "none":
         codes = "bpe.codes" if text.bpe.type == "joint" else f"bpe.{text.source}.codes"
         only = f", with the subwords of `text/bpe.{text.source}.allowed` and no others"

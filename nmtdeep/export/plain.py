@@ -2,7 +2,7 @@
 
 What they have no word for is put into weights where the same numbers come out: a vector added to
 every embedding goes into the positions, a weight of a residual into the norm before it. The
-released v1 form (`residual: normalised`) is post-norm behind a norm of the embeddings.
+released v1 form (`residual: normalized`) is post-norm behind a norm of the embeddings.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def plain(transformer: Transformer, model: Model, *, rows: int) -> Plain:
         rows: how many positions are written out.
 
     Raises:
-        UserError: if a learnt weight of a residual is 0, which no other weight can stand for.
+        UserError: if a learned weight of a residual is 0, which no other weight can stand for.
     """
     return Plain(
         _stack(transformer.encoder, transformer.source_embedding, model.encoder.heads, rows),
@@ -189,7 +189,7 @@ def _scales(wrappers: Sequence[Normed]) -> list[Tensor]:
             scales.append(torch.tensor(one.alpha))
     if any(bool((scale == 0).any()) for scale in scales):
         raise UserError(
-            "a learnt weight of a residual (omega) is exactly 0, so that no norm can stand for "
+            "a learned weight of a residual (omega) is exactly 0, so that no norm can stand for "
             "it: export another checkpoint of the run"
         )
     return scales

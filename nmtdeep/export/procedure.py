@@ -26,14 +26,14 @@ class Exported(NamedTuple):
 
 
 def to_ctranslate2_format(
-    run: Path, out: Path, *, quantisation: str | None = None, overwrite: bool = False
+    run: Path, out: Path, *, quantization: str | None = None, overwrite: bool = False
 ) -> Exported:
     """Write the model of a run or checkpoint into directory `out` for CTranslate2.
 
     Beside the model stand the text pipeline, and in README.md how to use both.
 
     Args:
-        quantisation: how weights are stored, by CTranslate2's names; None: fp32.
+        quantization: how weights are stored, by CTranslate2's names; None: fp32.
         overwrite: an export that is there is replaced.
 
     Raises:
@@ -58,14 +58,14 @@ def to_ctranslate2_format(
             loaded.recipe.model,
             source=pipeline.source.vocabulary.tokens,
             target=pipeline.target.vocabulary.tokens,
-            quantisation=quantisation,
+            quantization=quantization,
             rows=rows,
         )
         pipeline.save(folder / checkpoint.TEXT)
         (folder / "README.md").write_text(
-            instructions.for_ctranslate2(loaded, quantisation, rows), encoding="utf-8"
+            instructions.for_ctranslate2(loaded, quantization, rows), encoding="utf-8"
         )
-        write_note(folder, loaded, f"ctranslate2 {quantisation or 'float32'}")
+        write_note(folder, loaded, f"ctranslate2 {quantization or 'float32'}")
         after = size(folder)
     return Exported(loaded.path, (loaded.path / checkpoint.MODEL).stat().st_size, after)
 
@@ -85,7 +85,7 @@ class Card(NamedTuple):
 def to_huggingface_format(run: Path, out: Path, *, overwrite: bool = False) -> Card:
     """Write a model card into directory `out`, and the model where transformers can hold it.
 
-    A model that is a MarianMT gets its weights, configurations, a tokeniser of split text and the
+    A model that is a MarianMT gets its weights, configurations, a tokenizer of split text and the
     text pipeline too.
 
     Args:

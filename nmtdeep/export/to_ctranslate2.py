@@ -48,7 +48,7 @@ def write(
     *,
     source: Sequence[str],
     target: Sequence[str],
-    quantisation: str | None = None,
+    quantization: str | None = None,
     rows: int = POSITIONS,
 ) -> None:
     """Write model.bin, config.json and the vocabularies into an empty `folder`.
@@ -56,7 +56,7 @@ def write(
     Args:
         model: the recipe's section, against which there are no `reasons`.
         source: tokens by id; the target's may be the same.
-        quantisation: how weights are stored, by CTranslate2's names; None: fp32.
+        quantization: how weights are stored, by CTranslate2's names; None: fp32.
         rows: the longest sentence that the result takes, in tokens.
     """
     from ctranslate2.specs.transformer_spec import TransformerSpec
@@ -72,7 +72,7 @@ def write(
     spec.register_source_vocabulary(list(source))
     spec.register_target_vocabulary(list(target))
     spec.validate()
-    spec.optimize(quantization=quantisation)
+    spec.optimize(quantization=quantization)
     spec.save(str(folder))
 
 

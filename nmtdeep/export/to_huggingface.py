@@ -1,4 +1,4 @@
-"""A model as transformers' MarianMT: weights, configuration, and a tokeniser of split text.
+"""A model as transformers' MarianMT: weights, configuration, and a tokenizer of split text.
 
 MarianMT is post-norm with sinusoids. Its own table of sinusoids has other wavelengths than ours, so
 that ours goes with the weights.
@@ -45,9 +45,9 @@ def reasons(model: Model) -> list[str]:
 
 
 def write(folder: Path, transformer: Transformer, recipe: Recipe, pipeline: TextPipeline) -> None:
-    """Write model.safetensors, the configurations and the tokeniser's files.
+    """Write model.safetensors, the configurations and the tokenizer's files.
 
-    A model with a source vocabulary of its own gets a second tokeniser, of its target, in the
+    A model with a source vocabulary of its own gets a second tokenizer, of its target, in the
     folder `target`.
 
     Args:
@@ -61,9 +61,9 @@ def write(folder: Path, transformer: Transformer, recipe: Recipe, pipeline: Text
     configuration = _configuration(recipe, len(source), len(target), shared=shared, tied=tied)
     _write(folder / "config.json", configuration)
     _write(folder / "generation_config.json", _generation(recipe))
-    _tokeniser(folder, source)
+    _tokenizer(folder, source)
     if not is_shared((source, target)):
-        _tokeniser(folder / "target", target)
+        _tokenizer(folder / "target", target)
 
 
 def named(transformer: Transformer, model: Model) -> dict[str, Tensor]:
@@ -172,7 +172,7 @@ def _generation(recipe: Recipe) -> dict[str, Any]:
     }
 
 
-def _tokeniser(folder: Path, vocabulary: Vocabulary) -> None:
+def _tokenizer(folder: Path, vocabulary: Vocabulary) -> None:
     """Ids of subwords between spaces, and the end of sentence; text has to be split before."""
     folder.mkdir(exist_ok=True)
     pad, end, unknown = (SPECIALS[id] for id in (PAD, EOS, UNK))

@@ -31,7 +31,7 @@ DOWNLOADS = "downloads"
 _PARTIAL, _UNPACKED = ".partial", ".unpacked"
 _CHUNK = 2000
 # Steps that are worth more processes than this one.
-_SLOW = frozenset({"normalise", "tokenise", "tokenise_hyphens", "truecase"})
+_SLOW = frozenset({"normalize", "tokenize", "tokenize_hyphens", "truecase"})
 
 
 @dataclass

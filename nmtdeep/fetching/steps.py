@@ -15,7 +15,7 @@ from nmtdeep.fetching.table import Step
 from nmtdeep.preprocessing.stages import Pair, fault
 from nmtdeep.text.chinese import CHINESE, Jieba, jieba
 from nmtdeep.text.files import BYTE_ORDER_MARK
-from nmtdeep.text.tokenisation import Moses, moses
+from nmtdeep.text.tokenization import Moses, moses
 
 # Moses' deescape-special-chars.perl; `&amp;` last, so that nothing is unescaped twice.
 _ESCAPES = {
@@ -37,7 +37,7 @@ class Casing:
 
     @classmethod
     def of(cls, lines: Iterable[str]) -> Casing:
-        """Counted in tokenised, truecased text."""
+        """Counted in tokenized, truecased text."""
         counts: Counter[str] = Counter()
         for line in lines:
             counts.update(line.split())
@@ -122,12 +122,12 @@ def _apply(step: Step, line: str, language: str, casing: Casing | None) -> str:
             return line.replace("’", "'")
         case "unescape":
             return _ESCAPE.sub(lambda found: _ESCAPES[found[0]], line)
-        case "normalise":
-            return _words(language).normalise(line)
-        case "tokenise":
-            return " ".join(_words(language).tokenise(line))
-        case "tokenise_hyphens":
-            return " ".join(_words(language, aggressive_hyphens=True).tokenise(line))
+        case "normalize":
+            return _words(language).normalize(line)
+        case "tokenize":
+            return " ".join(_words(language).tokenize(line))
+        case "tokenize_hyphens":
+            return " ".join(_words(language, aggressive_hyphens=True).tokenize(line))
         case "truecase":
             return line if casing is None else " ".join(casing.truecase(line.split()))
 
@@ -147,7 +147,7 @@ def _words(language: str, *, aggressive_hyphens: bool = False) -> Moses | Jieba:
 
 def check_available(languages: Sequence[str], steps: Iterable[Step]) -> None:
     """Raises UserError if a step needs a package that is not installed."""
-    if CHINESE in languages and {"tokenise", "tokenise_hyphens"} & set(steps):
+    if CHINESE in languages and {"tokenize", "tokenize_hyphens"} & set(steps):
         try:
             jieba()
         except UserError as error:

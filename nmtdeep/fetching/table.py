@@ -19,7 +19,7 @@ from nmtdeep.integrity import is_inside
 
 Form = Literal["text", "sgm", "iwslt", "table"]
 Step = Literal[
-    "non_printing", "quotes", "unescape", "normalise", "tokenise", "tokenise_hyphens", "truecase"
+    "non_printing", "quotes", "unescape", "normalize", "tokenize", "tokenize_hyphens", "truecase"
 ]
 Name = Annotated[str, Field(pattern=r"^[\w.+-]+$")]
 
@@ -29,7 +29,7 @@ class Source(Section):
 
     file: Name = Field(description="what it is called here, and in a folder given with --from")
     urls: tuple[str, ...] = Field(description="addresses of the same file, tried in this order")
-    licence: str
+    license: str
     md5: str | None = Field(None, description="by sacreBLEU's table of test sets")
 
 

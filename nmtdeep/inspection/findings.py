@@ -49,7 +49,7 @@ def text_row(recipe: Recipe, pipeline: TextPipeline) -> str:
     """The text pipeline in a line."""
     text = recipe.text
     parts = [f"{text.source} to {text.target}", f"{text.input} text"]
-    parts += ["normalized"] * (text.normalise and text.input == "raw")
+    parts += ["normalized"] * (text.normalize and text.input == "raw")
     parts += ["lower-cased"] * text.lowercase
     codes = [len(side.bpe.merges) for side in (pipeline.source, pipeline.target) if side.bpe]
     if isinstance(text.bpe, NoBpe) or not codes:

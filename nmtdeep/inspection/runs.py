@@ -130,7 +130,7 @@ def _model_rows(found: Findings, path: Path) -> None:
         found.add("positions", recipe.model.positions.type)
     if not isinstance(recipe.model.bridge, TopLayer):
         found.add("bridge", recipe.model.bridge.type)
-    found.add("initializer", recipe.model.initialiser.type)
+    found.add("initializer", recipe.model.initializer.type)
     pipeline = _note(found, lambda: TextPipeline.load(path / checkpoint.TEXT))
     if pipeline is not None:
         found.add("text", text_row(recipe, pipeline))

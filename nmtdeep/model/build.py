@@ -11,8 +11,8 @@ from nmtdeep.config import slots
 from nmtdeep.config.model import Decoder, Model
 from nmtdeep.config.model import Stack as StackConfig
 from nmtdeep.config.section import Section
-from nmtdeep.model import initialisation
-from nmtdeep.model.initialisation import Sample
+from nmtdeep.model import initialization
+from nmtdeep.model.initialization import Sample
 from nmtdeep.model.layers.attention import CrossAttention, SelfAttention
 from nmtdeep.model.layers.average_attention import AverageAttention
 from nmtdeep.model.layers.bridge import Bridge, TopLayer, Transparent
@@ -40,7 +40,7 @@ ENCODER_SUBLAYERS = (slots.SelfAttention(), slots.FeedForward())
 
 
 def build(model: Model, *, source_types: int, target_types: int) -> Transformer:
-    """Assemble the Transformer that `model` describes; its values are not yet initialised.
+    """Assemble the Transformer that `model` describes; its values are not yet initialized.
 
     Args:
         model: the recipe's section `model`.
@@ -73,27 +73,27 @@ def build(model: Model, *, source_types: int, target_types: int) -> Transformer:
     )
 
 
-def initialise(
+def initialize(
     transformer: Transformer, model: Model, *, seed: int, sample: Sample | None = None
 ) -> None:
-    """Give every parameter its starting value, as the recipe's initialiser says.
+    """Give every parameter its starting value, as the recipe's initializer says.
 
     Args:
-        sample: sentences to measure on, which the initialiser `admin` needs.
+        sample: sentences to measure on, which the initializer `admin` needs.
     """
-    match model.initialiser:
+    match model.initializer:
         case slots.Glorot() as chosen:
-            initialisation.glorot(transformer, **_fields(chosen), seed=seed)
+            initialization.glorot(transformer, **_fields(chosen), seed=seed)
         case slots.Lipschitz() as chosen:
-            initialisation.lipschitz(transformer, **_fields(chosen), seed=seed)
+            initialization.lipschitz(transformer, **_fields(chosen), seed=seed)
         case slots.DepthScaled() as chosen:
-            initialisation.depth_scaled(transformer, **_fields(chosen), seed=seed)
+            initialization.depth_scaled(transformer, **_fields(chosen), seed=seed)
         case slots.AdminProfile():
-            initialisation.admin(transformer, sample, seed=seed)
+            initialization.admin(transformer, sample, seed=seed)
         case slots.DeepNormBeta():
-            initialisation.deep_norm(transformer, seed=seed)
+            initialization.deep_norm(transformer, seed=seed)
         case slots.TFixup():
-            initialisation.t_fixup(transformer, seed=seed)
+            initialization.t_fixup(transformer, seed=seed)
         case _ as unknown:
             assert_never(unknown)
 
@@ -119,7 +119,7 @@ def _norm(model: Model) -> nn.LayerNorm:
 
 
 def _norm_place(residual: slots.Residual) -> Literal["before", "after", "nowhere"]:
-    """Where layers are normalised: before their sublayers, after their sums, or not at all."""
+    """Where layers are normalized: before their sublayers, after their sums, or not at all."""
     match residual:
         case slots.PreNorm() | slots.NormalisedResidual():
             return "before"
@@ -245,7 +245,7 @@ def block_ends(depth: int, size: int) -> tuple[int, ...]:
     return (*range(0, depth, size), depth)
 
 
-def _weights(model: Model, part: slots.Learnt) -> Weights:
+def _weights(model: Model, part: slots.Learned) -> Weights:
     groups = {"scalar": 1, "vector": model.width, "scalar_n": part.groups or 1}[part.weights]
     return Weights(groups, part.initial, part.learnable, part.softmax, part.window)
 

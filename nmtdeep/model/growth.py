@@ -29,7 +29,7 @@ def layer_map(strategy: Strategy, old: int, new: int) -> LayerMap:
     - interpolate: each of the g topmost layers is followed by its copy (where g is larger than the
       stack, copies are spread evenly);
     - stack_all: the whole stack again and again;
-    - random: the old stack, then g layers from the initialiser.
+    - random: the old stack, then g layers from the initializer.
 
     Raises:
         ValueError: if the stack would not grow, or not by whole copies of itself for stack_all.
@@ -79,7 +79,7 @@ def layer_maps(strategy: Strategy, old: Model, new: Model) -> dict[str, LayerMap
 
 
 def carry_over(old: Transformer, new: Transformer, *, encoder: LayerMap, decoder: LayerMap) -> None:
-    """Give the initialised `new` model all that `old` has learnt.
+    """Give the initialized `new` model all that `old` has learned.
 
     Embeddings, output and top norms stay; each layer comes from its source whole; combination and
     bridge `inherit`, see there. Both models differ in depth only.

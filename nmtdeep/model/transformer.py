@@ -64,7 +64,7 @@ class StackOutput(NamedTuple):
     """What a stack computed.
 
     Attributes:
-        top: what is read after the last layer, normalised.
+        top: what is read after the last layer, normalized.
         outputs: y_0 (the stack's input) and y_1 ... y_L, raw.
     """
 

@@ -1,4 +1,4 @@
-"""From parallel text files to a data directory: tokenise, learn BPE, split, clean, binarise."""
+"""From parallel text files to a data directory: tokenize, learn BPE, split, clean, binarize."""
 
 from nmtdeep.preprocessing.procedure import preprocess
 from nmtdeep.preprocessing.progress import Progress

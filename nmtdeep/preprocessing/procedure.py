@@ -25,7 +25,7 @@ from nmtdeep.preprocessing.inputs import TRAIN, ParallelFiles, find_inputs
 from nmtdeep.preprocessing.output import check_free, data_directory, write_index
 from nmtdeep.preprocessing.progress import Progress
 from nmtdeep.preprocessing.report import PreprocessingReport, SplitReport
-from nmtdeep.preprocessing.stages import Binarise, Pair, Segment, Tokenise
+from nmtdeep.preprocessing.stages import Binarize, Pair, Segment, Tokenize
 from nmtdeep.text.bpe import Bpe, learn
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.vocabulary import Vocabulary, shared_or_separate
@@ -79,7 +79,7 @@ class _Run:
     def all(self) -> PreprocessingReport:
         """Every stage; the last writes data.json."""
         self.reports = {files.split: SplitReport(files.lines) for files in self.inputs}
-        words = {files.split: self.tokenise(files) for files in self.inputs}
+        words = {files.split: self.tokenize(files) for files in self.inputs}
         self.compare()
         codes = self.learn(words[TRAIN])
         counts = {files.split: self.segment(files.split, codes) for files in self.inputs}
@@ -87,18 +87,18 @@ class _Run:
         pipeline = TextPipeline.of(self.text, codes, vocabularies)
         dtypes = (id_type(len(vocabularies[0])), id_type(len(vocabularies[1])))
         for files in self.inputs:
-            self.binarise(files.split, Binarise(vocabularies, dtypes))
+            self.binarize(files.split, Binarize(vocabularies, dtypes))
         return self.finish(pipeline, dtypes)
 
-    def tokenise(self, files: ParallelFiles) -> Tallies:
+    def tokenize(self, files: ParallelFiles) -> Tallies:
         """Raw text to words (kept in a temporary file); a raw copy of evaluation splits."""
         report, words = self.reports[files.split], (Tally(), Tally())
         pairs = files.pairs() if files.split == TRAIN else self.copied(files)
         with (
-            self.temporary(files.split, "tokenised").open("wb") as out,
+            self.temporary(files.split, "tokenized").open("wb") as out,
             self.temporary(files.split, "hashes").open("wb") as hashes,
         ):
-            for chunk in self.through("tokenise", files.split, Tokenise(self.text), pairs):
+            for chunk in self.through("tokenize", files.split, Tokenize(self.text), pairs):
                 out.write(_lines(chunk.pairs))
                 hashes.write(chunk.hashes.tobytes())
                 for tally, counts in zip(words, chunk.counts, strict=True):
@@ -151,16 +151,16 @@ class _Run:
         """Words to subwords (in another temporary file); drops what cleaning drops from train."""
         report, totals, base = self.reports[split], (Tally(), Tally()), 1
         stage = Segment(codes, self.text.clean, keep=split != TRAIN)
-        tokenised = self.temporary(split, "tokenised")
+        tokenized = self.temporary(split, "tokenized")
         with self.temporary(split, "bpe").open("wb") as out:
-            for chunk in self.through("apply BPE", split, stage, _pairs(tokenised)):
+            for chunk in self.through("apply BPE", split, stage, _pairs(tokenized)):
                 out.write(_lines(chunk.pairs))
                 report.kept += len(chunk.pairs)
                 report.add_reasons((base + index, reason) for index, reason in chunk.found)
                 base += CHUNK
                 for tally, counts in zip(totals, chunk.counts, strict=True):
                     tally.add(counts)
-        tokenised.unlink()
+        tokenized.unlink()
         report.source_tokens, report.target_tokens = (tally.total for tally in totals)
         if split == TRAIN and not report.kept:
             reasons = "; ".join(f"{name}: {found}" for name, found in report.reasons.items())
@@ -182,7 +182,7 @@ class _Run:
                     counts[side][symbol] = max(counts[side][symbol], config.min_count)
         return shared_or_separate(*counts, config)
 
-    def binarise(self, split: str, stage: Binarise) -> None:
+    def binarize(self, split: str, stage: Binarize) -> None:
         """Subwords to ids on disk."""
         report, segmented = self.reports[split], self.temporary(split, "bpe")
         longest, first = Longest(), 0
@@ -193,7 +193,7 @@ class _Run:
                     (self.text.source, self.text.target), stage.dtypes, strict=True
                 )
             ]
-            for sides in self.through("binarise", split, stage, _pairs(segmented)):
+            for sides in self.through("binarize", split, stage, _pairs(segmented)):
                 for writer, ids in zip(writers, sides, strict=True):
                     writer.write_flat(ids.tokens, ids.lengths)
                 report.source_unknown += sides[0].unknown

@@ -63,7 +63,7 @@ class Progress:
 
 
 class _PlainLines:
-    """`tokenise train: 40,000/164,700 (24 %), eta 0:00:31`, at most every ten seconds."""
+    """`tokenize train: 40,000/164,700 (24 %), eta 0:00:31`, at most every ten seconds."""
 
     def __init__(self, name: str, total: int, unit: Unit) -> None:
         self.name = name

@@ -21,7 +21,7 @@ Pair = tuple[str, str]
 
 
 @dataclass
-class Tokenised:
+class Tokenized:
     """A chunk's pairs with words set apart by spaces, word counts, and a hash of each raw pair."""
 
     pairs: list[Pair]
@@ -30,18 +30,18 @@ class Tokenised:
 
 
 @dataclass(frozen=True)
-class Tokenise:
-    """Normalise, tokenise and lower-case as the recipe says."""
+class Tokenize:
+    """Normalize, tokenize and lower-case as the recipe says."""
 
     config: Text
 
-    def __call__(self, pairs: Sequence[Pair]) -> Tokenised:
+    def __call__(self, pairs: Sequence[Pair]) -> Tokenized:
         """One chunk."""
         config = self.config
         source = [words_of(line, config, config.source, config.input) for line, _ in pairs]
         target = [words_of(line, config, config.target, config.input) for _, line in pairs]
         digests = b"".join(map(pair_hash, pairs))
-        return Tokenised(
+        return Tokenized(
             list(zip(map(" ".join, source), map(" ".join, target), strict=True)),
             (Counter(chain.from_iterable(source)), Counter(chain.from_iterable(target))),
             np.frombuffer(digests, np.uint64),
@@ -124,7 +124,7 @@ class Ids:
 
 
 @dataclass(frozen=True)
-class Binarise:
+class Binarize:
     """Look every subword up."""
 
     vocabularies: tuple[Vocabulary, Vocabulary]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from nmtdeep.errors import DataError
 from nmtdeep.scoring.metrics import DEFAULT_METRICS, Score, check_lengths, score_texts
-from nmtdeep.scoring.tokenised import MosesPreparation
+from nmtdeep.scoring.tokenized import MosesPreparation
 
 BUCKET_WIDTH = 10
 

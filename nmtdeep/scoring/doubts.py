@@ -9,27 +9,27 @@ from nmtdeep.scoring.metrics import METRICS
 from nmtdeep.scoring.texts import Texts
 
 LONGEST_FOR_TER = 200
-_TOKENISED_END = re.compile(r"\s[.?!。]\s*$")
+_TOKENIZED_END = re.compile(r"\s[.?!。]\s*$")
 _RAW_END = re.compile(r"\w[.?!]\s*$")
 
 
 def doubts(texts: Texts, metrics: Sequence[str], *, prepared: bool) -> Iterator[str]:
     """One warning per doubt: tokens for a metric of raw text, or the reverse; subwords; case.
 
-    Most lines ending in ` .` look tokenised; most lines ending in a word and `.` look raw.
-    `prepared` says that the lines are tokenised before the metrics that want tokens.
+    Most lines ending in ` .` look tokenized; most lines ending in a word and `.` look raw.
+    `prepared` says that the lines are tokenized before the metrics that want tokens.
     """
     raw_metrics = [name for name in metrics if not METRICS[name].tokens]
     token_metrics = [name for name in metrics if METRICS[name].tokens]
-    if raw_metrics and _mostly(_TOKENISED_END, texts.hypotheses.lines):
+    if raw_metrics and _mostly(_TOKENIZED_END, texts.hypotheses.lines):
         yield (
-            f"the hypotheses look tokenised, but {', '.join(raw_metrics)} expect raw text; "
-            "detokenise them, or use --metric bleu-tok"
+            f"the hypotheses look tokenized, but {', '.join(raw_metrics)} expect raw text; "
+            "detokenize them, or use --metric bleu-tok"
         )
     if token_metrics and not prepared and _mostly(_RAW_END, texts.references[0].lines):
         yield (
             f"the reference looks raw, but {', '.join(token_metrics)} count the tokens they are "
-            "given; add --tokenise LANG"
+            "given; add --tokenize LANG"
         )
     for name, lines in (
         ("hypotheses", texts.hypotheses.lines),

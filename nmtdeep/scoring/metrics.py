@@ -13,7 +13,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER, TERScore
 
 from nmtdeep.errors import DataError, UserError
-from nmtdeep.scoring.tokenised import MosesPreparation, TokenisedBLEU
+from nmtdeep.scoring.tokenized import MosesPreparation, TokenisedBLEU
 
 
 @dataclass(frozen=True)
@@ -37,17 +37,17 @@ class Metric:
 
     label: str
     build: Callable[[MosesPreparation | None], sacrebleu_base.Metric]
-    tokens: bool = False  # wants tokens, so that --tokenise applies
+    tokens: bool = False  # wants tokens, so that --tokenize applies
     higher_is_better: bool = True
     cased: bool = True  # tells capital letters from small ones
 
 
-def _bleu(tokenise: str, *, lowercase: bool = False) -> Callable[..., BLEU]:
+def _bleu(tokenize: str, *, lowercase: bool = False) -> Callable[..., BLEU]:
     # force: the command says in one line what sacreBLEU would log in three
-    return lambda _: BLEU(tokenize=tokenise, lowercase=lowercase, force=True)
+    return lambda _: BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
 
 
-def _tokenised(*, lowercase: bool = False, compound: bool = False) -> Callable[..., BLEU]:
+def _tokenized(*, lowercase: bool = False, compound: bool = False) -> Callable[..., BLEU]:
     return lambda preparation: TokenisedBLEU(
         lowercase=lowercase, compound=compound, preparation=preparation
     )
@@ -59,9 +59,9 @@ METRICS: Mapping[str, Metric] = {
     "bleu-intl": Metric("BLEU-intl", _bleu("intl")),
     "bleu-intl-lc": Metric("BLEU-intl-lc", _bleu("intl", lowercase=True), cased=False),
     "bleu-zh": Metric("BLEU-zh", _bleu("zh")),
-    "bleu-tok": Metric("BLEU-tok", _tokenised(), tokens=True),
-    "bleu-tok-lc": Metric("BLEU-tok-lc", _tokenised(lowercase=True), tokens=True, cased=False),
-    "bleu-compound": Metric("BLEU-compound", _tokenised(compound=True), tokens=True),
+    "bleu-tok": Metric("BLEU-tok", _tokenized(), tokens=True),
+    "bleu-tok-lc": Metric("BLEU-tok-lc", _tokenized(lowercase=True), tokens=True, cased=False),
+    "bleu-compound": Metric("BLEU-compound", _tokenized(compound=True), tokens=True),
     "chrf": Metric("chrF2", lambda _: CHRF()),
     "chrf++": Metric("chrF2++", lambda _: CHRF(word_order=2)),
     "ter": Metric("TER", lambda _: TER(), higher_is_better=False, cased=False),
@@ -107,7 +107,7 @@ def score_texts(
             unless `preparation` makes them).
         references: one or more whole translations, each with as many lines as `hypotheses`.
         metrics: names out of `METRICS`.
-        preparation: tokenises both sides for the metrics that want tokens.
+        preparation: tokenizes both sides for the metrics that want tokens.
     """
     check_lengths(hypotheses, references)
     scores = []

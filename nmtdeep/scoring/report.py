@@ -9,7 +9,7 @@ from nmtdeep.scoring.buckets import Bucket, score_by_length
 from nmtdeep.scoring.metrics import Score, score_texts
 from nmtdeep.scoring.significance import Comparison, PairedOptions, compare_systems
 from nmtdeep.scoring.texts import Texts
-from nmtdeep.scoring.tokenised import MosesPreparation
+from nmtdeep.scoring.tokenized import MosesPreparation
 
 
 @dataclass(frozen=True)

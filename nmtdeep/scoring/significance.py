@@ -12,16 +12,16 @@ from sacrebleu.significance import PairedTest, Result
 
 from nmtdeep.errors import UserError
 from nmtdeep.scoring.metrics import DEFAULT_METRICS, check_lengths, metric_named
-from nmtdeep.scoring.tokenised import MosesPreparation
+from nmtdeep.scoring.tokenized import MosesPreparation
 
-_SACREBLEU_TEST = {"bootstrap": "bs", "randomisation": "ar"}
+_SACREBLEU_TEST = {"bootstrap": "bs", "randomization": "ar"}
 
 
 @dataclass(frozen=True)
 class PairedOptions:
     """Which test, on how many samples, from which random numbers (sacreBLEU's defaults)."""
 
-    test: Literal["bootstrap", "randomisation"] = "bootstrap"
+    test: Literal["bootstrap", "randomization"] = "bootstrap"
     trials: int = 1000
     seed: int = 12345
 
@@ -35,7 +35,7 @@ class Comparison:
     """One system against the baseline by one metric; the baseline itself has no `p_value`.
 
     `mean` and `interval` are the mean of the bootstrap samples and half the width of their middle
-    95 %; approximate randomisation has neither.
+    95 %; approximate randomization has neither.
     """
 
     metric: str
@@ -61,7 +61,7 @@ def compare_systems(
 
     Paired bootstrap (Koehn 2004): draw the test set again T times, with replacement;
     p = (#{|d_i| - mean|d| > |d|} + 1) / (T + 1), d the observed difference of the scores, d_i
-    that of sample i. Approximate randomisation (Riezler and Maxwell 2005): swap the two systems'
+    that of sample i. Approximate randomization (Riezler and Maxwell 2005): swap the two systems'
     lines at random instead; p = (#{|d_i| > |d|} + 1) / (T + 1).
 
     Where the scores are equal, p is 1: no difference is as small as none. (sacreBLEU's strict

@@ -108,7 +108,7 @@ class Batcher:
         return sum(len(job.lines) - job.taken for job in self._jobs)
 
     async def translate(self, lines: list[str]) -> list[Translation]:
-        """Translations of the lines, in order; lines of a caller that is cancelled are dropped.
+        """Translations of the lines, in order; lines of a caller that is canceled are dropped.
 
         Raises:
             FullError: if too many lines wait.

@@ -44,7 +44,7 @@ def learn(
     """Merge operations, most frequent first, from word counts; fewer where no pair occurs twice.
 
     The words go in in code point order, so that the same counts always give the same merges.
-    `tell` hears the number of merges learnt so far.
+    `tell` hears the number of merges learned so far.
     """
     counts = _counts_of_parts(counts)
     words = sorted(counts)

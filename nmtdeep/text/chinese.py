@@ -2,7 +2,7 @@
 
 Han characters and the punctuation of Chinese are jieba's; everything else, such as an English name
 or a number in digits, is split and closed again by Moses. So a Chinese line without spaces comes
-back as it was, and between a Han character and its neighbour no space is ever made.
+back as it was, and between a Han character and its neighbor no space is ever made.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import Any
 
 from nmtdeep.errors import UserError
-from nmtdeep.text.tokenisation import Moses
+from nmtdeep.text.tokenization import Moses
 
 CHINESE = "zh"
 # Middle dot, dash, quotation marks and ellipsis as Chinese writes them; Han with its extensions,
@@ -31,7 +31,7 @@ _IS_CHINESE = re.compile(f"[{_CHINESE}]")
 
 
 class Jieba:
-    """Normalise, tokenise and detokenise Chinese lines, as `Moses` does those of other languages.
+    """Normalize, tokenize and detokenize Chinese lines, as `Moses` does those of other languages.
 
     Raises:
         UserError: if jieba is not installed.
@@ -41,24 +41,24 @@ class Jieba:
         self._jieba = _load_jieba()
         self._moses = Moses("en", aggressive_hyphens=aggressive_hyphens)
 
-    def normalise(self, line: str) -> str:
+    def normalize(self, line: str) -> str:
         """Moses' normalize-punctuation.perl."""
-        return self._moses.normalise(line)
+        return self._moses.normalize(line)
 
-    def tokenise(self, line: str) -> list[str]:
+    def tokenize(self, line: str) -> list[str]:
         """A list of words without white space."""
         words: list[str] = []
         for run in _RUNS.findall(line):
             if _IS_CHINESE.match(run):
                 words += (word for word in self._jieba.lcut(run) if not word.isspace())
             else:
-                words += self._moses.tokenise(run)
+                words += self._moses.tokenize(run)
         return words
 
-    def detokenise(self, words: Sequence[str]) -> str:
-        """One line: Chinese words side by side, words between them as Moses' detokeniser."""
+    def detokenize(self, words: Sequence[str]) -> str:
+        """One line: Chinese words side by side, words between them as Moses' detokenizer."""
         pieces = (
-            "".join(group) if chinese else self._moses.detokenise(list(group))
+            "".join(group) if chinese else self._moses.detokenize(list(group))
             for chinese, group in groupby(words, lambda word: bool(_IS_CHINESE.search(word)))
         )
         return "".join(pieces)

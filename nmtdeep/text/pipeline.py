@@ -18,34 +18,34 @@ from nmtdeep.errors import ConfigError, DataError, UserError
 from nmtdeep.text.bpe import Bpe, join, load_merges
 from nmtdeep.text.chinese import CHINESE, Jieba, jieba
 from nmtdeep.text.files import read_lines
-from nmtdeep.text.tokenisation import Moses, moses
+from nmtdeep.text.tokenization import Moses, moses
 from nmtdeep.text.vocabulary import EOS, Vocabulary
 
-Form = Literal["raw", "tokenised", "bpe"]
+Form = Literal["raw", "tokenized", "bpe"]
 CONFIG_FILE = "text.yaml"
 _CURE = "copy the whole directory again, or run nmtdeep preprocess again"
 
 
 def surface(line: str, config: Text, language: str, form: Form) -> str:
-    """A line in the spelling the system learns: lower-cased and normalised as the recipe says.
+    """A line in the spelling the system learns: lower-cased and normalized as the recipe says.
 
     Lower-casing comes first, so that a line and its lower-cased copy are one to the system.
-    Tokenised and BPE-split text is not normalised: Moses' rules expect raw text.
+    Tokenized and BPE-split text is not normalized: Moses' rules expect raw text.
     """
     if config.lowercase:
         line = line.lower()
-    if config.normalise and form == "raw":
-        line = _tokeniser(config, language).normalise(line)
+    if config.normalize and form == "raw":
+        line = _tokenizer(config, language).normalize(line)
     return line
 
 
 def words_of(line: str, config: Text, language: str, form: Form) -> list[str]:
-    """Words of a raw line, or what stands between white space in a tokenised or BPE-split one."""
+    """Words of a raw line, or what stands between white space in a tokenized or BPE-split one."""
     line = surface(line, config, language, form)
-    return _tokeniser(config, language).tokenise(line) if form == "raw" else line.split()
+    return _tokenizer(config, language).tokenize(line) if form == "raw" else line.split()
 
 
-def _tokeniser(config: Text, language: str) -> Moses | Jieba:
+def _tokenizer(config: Text, language: str) -> Moses | Jieba:
     if language == CHINESE and config.chinese == "jieba":
         return jieba(aggressive_hyphens=config.aggressive_hyphens)
     return moses(language, aggressive_hyphens=config.aggressive_hyphens)
@@ -61,7 +61,7 @@ class Side:
     vocabulary: Vocabulary
 
     def split(self, line: str, form: Form = "raw") -> list[str]:
-        """Subwords of a line that is raw, tokenised or split into subwords already.
+        """Subwords of a line that is raw, tokenized or split into subwords already.
 
         UserError where the system has no subword split of its own and the line is not split.
         """
@@ -78,19 +78,19 @@ class Side:
         return [*self.vocabulary.ids(self.split(line, form)), EOS]
 
     def join(self, tokens: Sequence[str], form: Form = "raw") -> str:
-        """A line of subwords: as they are (bpe), as words (tokenised), or detokenised (raw)."""
+        """A line of subwords: as they are (bpe), as words (tokenized), or detokenized (raw)."""
         if form == "bpe":
             return " ".join(tokens)
         words = join(tokens) if self.bpe or self.config.input == "bpe" else list(tokens)
-        if form == "tokenised":
+        if form == "tokenized":
             return " ".join(words)
-        return _tokeniser(self.config, self.language).detokenise(words)
+        return _tokenizer(self.config, self.language).detokenize(words)
 
     def reference(self, line: str) -> str:
         """A line of the data in the spelling `join` gives, to score translations against.
 
-        Raw data: lower-cased and normalised as the system learnt it. Tokenised and BPE-split data:
-        words (so compare with `join(..., "tokenised")`).
+        Raw data: lower-cased and normalized as the system learned it. Tokenized and BPE-split data:
+        words (so compare with `join(..., "tokenized")`).
         """
         line = surface(line, self.config, self.language, self.config.input)
         if self.config.input == "raw":
@@ -137,13 +137,13 @@ class TextPipeline:
         return self.target.encode(line, form)
 
     def join_target(self, tokens: Sequence[str], form: Form = "raw") -> str:
-        """A target line of subwords: raw is detokenised, tokenised is words, bpe is as it is."""
+        """A target line of subwords: raw is detokenized, tokenized is words, bpe is as it is."""
         return self.target.join(tokens, form)
 
     @property
-    def reference_form(self) -> Literal["raw", "tokenised"]:
+    def reference_form(self) -> Literal["raw", "tokenized"]:
         """The form of `join_target` that compares with `target.reference`."""
-        return "raw" if self.config.input == "raw" else "tokenised"
+        return "raw" if self.config.input == "raw" else "tokenized"
 
     def contents(self) -> dict[str, str]:
         """Every file of the saved pipeline: name and content."""

@@ -57,13 +57,13 @@ class Window:
         """
         seconds = max(time.perf_counter() - self.since, 1e-9)
         done = [result for result in self.results if not result.skipped]
-        learnt = sum(result.target_tokens for result in done) or math.nan
+        learned = sum(result.target_tokens for result in done) or math.nan
         tokens = sum(result.target_tokens for result in self.results)
         padded = sum(result.padded_tokens for result in self.results)
         real = sum(result.real_tokens for result in self.results)
-        nll = sum(result.nll for result in done) / learnt
+        nll = sum(result.nll for result in done) / learned
         return {
-            "loss": sum(result.loss for result in done) / learnt,
+            "loss": sum(result.loss for result in done) / learned,
             "nll": nll,
             "ppl": math.exp(min(nll, 700)),
             "tokens_per_second": tokens / seconds,

@@ -61,7 +61,7 @@ class History:
         self._warned = True
         now = f"warning: at update {update} the median of the last {LEVEL} updates is "
         if vanished:
-            return f"{now}a gradient norm of {norm:.1e}: hardly anything is learnt any more"
+            return f"{now}a gradient norm of {norm:.1e}: hardly anything is learned any more"
         return (
             f"{now}nll {level:.3f}, after {self._lowest:.3f} at update {self._lowest_at}: the "
             "training may be diverging; if it does not recover, go on from an earlier checkpoint "
@@ -152,10 +152,10 @@ def cures(recipe: Recipe) -> list[str]:
     model, training = recipe.model, recipe.training
     found = []
     stacks = (model.encoder, model.decoder)
-    unaided = isinstance(model.initialiser, slots.Glorot)
+    unaided = isinstance(model.initializer, slots.Glorot)
     if unaided and any(isinstance(stack.residual, slots.PostNorm) for stack in stacks):
         found.append(
-            "a new run with model.initialiser=depth_scaled, or with residual: pre_norm in both "
+            "a new run with model.initializer=depth_scaled, or with residual: pre_norm in both "
             "stacks, because deep post-norm models hardly train from glorot"
         )
     schedule = training.schedule

@@ -69,6 +69,6 @@ def dry_run(
 
 def _read(newest: Path | None) -> None:
     """Read the weights and moments that a training would go on from, with their checksums."""
-    for name in (checkpoint.MODEL, checkpoint.OPTIMISER):
+    for name in (checkpoint.MODEL, checkpoint.OPTIMIZER):
         if newest and (name == checkpoint.MODEL or (newest / name).is_file()):
             checkpoint.read_tensors(newest / name)

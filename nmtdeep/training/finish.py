@@ -242,7 +242,7 @@ def translated(
     """A split's sources, or the `first` of them, translated and spelt as its references are."""
     raw = corpora.pipeline.reference_form == "raw"
     sources = corpora.sources(split)[:first]
-    return [one.text if raw else one.tokenised for one in translator.translate(sources)]
+    return [one.text if raw else one.tokenized for one in translator.translate(sources)]
 
 
 def _show(report: StoredScores, say: Say) -> None:

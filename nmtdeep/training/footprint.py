@@ -11,7 +11,7 @@ from nmtdeep.config import model as config
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.loss import CHUNK
-from nmtdeep.training.optimiser import linear_maps
+from nmtdeep.training.optimizer import linear_maps
 
 # Measured on Linux with torch 2.13 for CPUs (docs/performance.md, "Memory of a training"): Python
 # with torch, NumPy and this program; and what oneDNN and the allocator keep for the shapes of
@@ -79,7 +79,7 @@ def memory_parts(
     training, sizes = recipe.training, recipe.model
     parameters = sum(one.numel() for one in model.parameters())
     matrices = sum(one.numel() for one in linear_maps((model.encoder, model.decoder)))
-    muon = matrices if training.optimiser.type == "muon" else 0
+    muon = matrices if training.optimizer.type == "muon" else 0
     batches = training.batches
     tokens = min(batches.max_tokens, batches.group_tokens, batches.tokens_per_update)
     cells, sides = np.full(2, tokens), np.full(2, TYPICAL, dtype=np.int32)

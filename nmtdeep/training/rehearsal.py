@@ -29,7 +29,7 @@ SAFE = 0.8
 def rehearse(trainee: Trainee, place: Place) -> None:
     """Compute the largest batch of the window at `place` once, forward and backward.
 
-    Model, optimiser and random numbers are as before. All processes must call this.
+    Model, optimizer and random numbers are as before. All processes must call this.
 
     Raises:
         NoRoomError: in all of them if one lacks memory, with the `max_tokens` that would fit.
@@ -125,13 +125,13 @@ def _saved_bytes(trainee: Trainee, batch: Batch) -> int:
 
 
 def _absent_moments(trainee: Trainee) -> list[torch.Tensor]:
-    """Each parameter, as often as the optimiser will hold as many numbers that it does not yet."""
-    optimiser = trainee.optimiser
+    """Each parameter, as often as the optimizer will hold as many numbers that it does not yet."""
+    optimizer = trainee.optimizer
     return [
         one
-        for group in optimiser.param_groups
+        for group in optimizer.param_groups
         for moment in group["moments"]
-        if moment != "step" and not optimiser.state
+        if moment != "step" and not optimizer.state
         for one in group["params"]
     ]
 
@@ -155,13 +155,13 @@ def _tried(
             return 0, why
         most = found
         batch = planned(most)
-    trainee.optimiser.zero_grad(set_to_none=True)
+    trainee.optimizer.zero_grad(set_to_none=True)
     return most, why
 
 
 def _pass(trainee: Trainee, batch: Batch) -> None:
     """Forward and backward, beside the moments that are there from the first update on."""
-    trainee.optimiser.zero_grad(set_to_none=True)
+    trainee.optimizer.zero_grad(set_to_none=True)
     moments = [torch.empty_like(local(one)) for one in _absent_moments(trainee)]
     trainee.loss_of(batch).smoothed.backward()  # type: ignore[no-untyped-call]
     del moments

@@ -36,7 +36,7 @@ FIXED = (
     "text.",
     "training.seed",
     "training.batches.",
-    "training.optimiser.type",
+    "training.optimizer.type",
     "training.stages",
     "training.growth.",
     "training.frozen.",
@@ -94,7 +94,7 @@ class RunDirectory:
     def save(
         self,
         tensors: Any,
-        optimiser: Any,
+        optimizer: Any,
         progress: Progress,
         *,
         recipe: Recipe,
@@ -111,7 +111,7 @@ class RunDirectory:
         checkpoint.save(
             path,
             tensors=tensors,
-            optimiser=optimiser,
+            optimizer=optimizer,
             state={**progress.to_json(), "planned": planned},
             recipe=recipe,
             pipeline=self.pipeline,

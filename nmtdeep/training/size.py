@@ -14,7 +14,7 @@ from nmtdeep.errors import UserError
 from nmtdeep.units import size
 
 BYTES = 4
-# What an optimiser keeps of a matrix.
+# What an optimizer keeps of a matrix.
 MOMENTS = {"adam": ("first moments", "second moments"), "muon": ("momentum",)}
 # Square matrices of each sublayer, at least; a feed-forward sublayer has two of its own size.
 SQUARES = {"self_attention": 4, "cross_attention": 4, "merged_attention": 3}
@@ -53,7 +53,7 @@ def check_training_size(
         recipe.model,
         len(data.pipeline.target.vocabulary),
         device,
-        kept=("weights", "gradients", *MOMENTS[recipe.training.optimiser.type]),
+        kept=("weights", "gradients", *MOMENTS[recipe.training.optimizer.type]),
         shards=processes if sharded else 1,
         cure="" if device.type == "cpu" else ", or training.sharding=full and more processes",
     )

@@ -124,17 +124,17 @@ class Progress:
             ) from error
 
 
-def optimiser_tensors(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The optimiser's moments by parameter name: `<moment>/<parameter>`."""
+def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The optimizer's moments by parameter name: `<moment>/<parameter>`."""
     return {
         f"{moment}/{name}": value
         for name, parameter in model.named_parameters()
-        for moment, value in optimiser.state.get(parameter, {}).items()
+        for moment, value in optimizer.state.get(parameter, {}).items()
     }
 
 
-def restore_optimiser(
-    model: nn.Module, optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]
+def restore_optimizer(
+    model: nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]
 ) -> None:
     """Put saved moments back, all or none.
 
@@ -144,12 +144,12 @@ def restore_optimiser(
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     wanted = {
         parameter: {moment: f"{moment}/{names[id(parameter)]}" for moment in group["moments"]}
-        for group in optimiser.param_groups
+        for group in optimizer.param_groups
         for parameter in group["params"]
     }
     if set(tensors) != {key for keys in wanted.values() for key in keys.values()}:
         raise CheckpointError(
-            "the optimiser's moments belong to another model or optimiser: start a new run with "
+            "the optimizer's moments belong to another model or optimizer: start a new run with "
             "--out"
         )
     for parameter, keys in wanted.items():
@@ -161,6 +161,6 @@ def restore_optimiser(
                 )
     for parameter, keys in wanted.items():
         # Fused Adam keeps its step counters beside the parameters.
-        optimiser.state[parameter] = {
+        optimizer.state[parameter] = {
             moment: like(tensors[key], parameter) for moment, key in keys.items()
         }

@@ -14,19 +14,19 @@ from nmtdeep import checkpoint
 from nmtdeep.config import Recipe
 from nmtdeep.data.batching import Batch, Share, collate
 from nmtdeep.data.corpus import DataDirectory
-from nmtdeep.model.build import build, initialise
+from nmtdeep.model.build import build, initialize
 from nmtdeep.model.growth import carry_over, layer_maps
-from nmtdeep.model.initialisation import Sample
+from nmtdeep.model.initialization import Sample
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.distributed import Crew, Order
 from nmtdeep.training.divergence import History, diverged, examine, is_lost
 from nmtdeep.training.loss import Loss
-from nmtdeep.training.optimiser import make_optimiser
+from nmtdeep.training.optimizer import make_optimizer
 from nmtdeep.training.room import Room
 from nmtdeep.training.run_directory import RunDirectory
 from nmtdeep.training.schedule import learning_rate
 from nmtdeep.training.sharding import Shards, gathered, idle
-from nmtdeep.training.state import Progress, optimiser_tensors, restore_optimiser
+from nmtdeep.training.state import Progress, optimizer_tensors, restore_optimizer
 from nmtdeep.training.update import (
     UpdateResult,
     batch_loss,
@@ -35,16 +35,16 @@ from nmtdeep.training.update import (
     train_update,
 )
 
-# Sentences that an initialiser measures on.
+# Sentences that an initializer measures on.
 SAMPLE = 128
 
 
 class Trainee:
-    """The model in training, its optimiser and loss scaler.
+    """The model in training, its optimizer and loss scaler.
 
     Args:
         recipe: what to train, and how; of one stage, if there are several.
-        data: for its vocabularies, and sentences for an initialiser to measure on.
+        data: for its vocabularies, and sentences for an initializer to measure on.
         device: where.
         start: checkpoint to go on from; None: a fresh model.
         crew: the processes that train it.
@@ -84,8 +84,8 @@ class Trainee:
         if recipe.training.sharding == "full":
             self.shards = Shards(self.model, self._loss, device)
         self.model.to(device)
-        self.optimiser = make_optimiser(
-            self.model, recipe.training.optimiser, dtype=self.dtype, crew=crew
+        self.optimizer = make_optimizer(
+            self.model, recipe.training.optimizer, dtype=self.dtype, crew=crew
         )
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.dtype == torch.float16)
         self.room = Room(divides=self.shards is None)
@@ -96,9 +96,9 @@ class Trainee:
             self._restore(start)
 
     def deeper(self, recipe: Recipe, data: DataDirectory) -> Trainee:
-        """A trainee of the next stage's `recipe` that has learnt what this one has.
+        """A trainee of the next stage's `recipe` that has learned what this one has.
 
-        Its optimiser's moments and its loss scaler start anew (Li et al. 2020's release).
+        Its optimizer's moments and its loss scaler start anew (Li et al. 2020's release).
         """
         grown = Trainee(recipe, data, self.device, None, self.crew)
         maps = layer_maps(recipe.training.growth.strategy, self.recipe.model, recipe.model)
@@ -117,15 +117,15 @@ class Trainee:
             batch,
             smoothing=settings.label_smoothing,
             dtype=self.dtype,
-            regulariser=settings.regulariser,
+            regularizer=settings.regularizer,
         )
 
     def _restore(self, path: Path) -> None:
         """Take moments and loss scale from a checkpoint."""
-        moments = path / checkpoint.OPTIMISER
+        moments = path / checkpoint.OPTIMIZER
         if checkpoint.read_state(path).get("kind") == checkpoint.GROWN:
             return  # it has no moments: they start anew
-        restore_optimiser(self.model, self.optimiser, checkpoint.read_tensors(moments))
+        restore_optimizer(self.model, self.optimizer, checkpoint.read_tensors(moments))
         scaler = Progress.of(path).scaler
         if scaler and self.scaler.is_enabled():
             self.scaler.load_state_dict(scaler)
@@ -150,7 +150,7 @@ class Trainee:
         update = progress.update + 1
         result = train_update(
             self.model,
-            self.optimiser,
+            self.optimizer,
             self.scaler,
             share,
             update=update,
@@ -218,7 +218,7 @@ class Trainee:
     def _tensors(self, order: Order) -> Iterable[tuple[str, Tensor]]:
         if order == Order.GATHER_WEIGHTS:
             return checkpoint.weights(self.model).items()
-        return optimiser_tensors(self.model, self.optimiser).items()
+        return optimizer_tensors(self.model, self.optimizer).items()
 
     def save(self, run: RunDirectory, progress: Progress, *, planned: bool) -> None:
         """Write a checkpoint of weights, moments and position; see `RunDirectory.save`."""
@@ -233,9 +233,9 @@ class Trainee:
 
 
 def fresh_model(recipe: Recipe, data: DataDirectory) -> Transformer:
-    """The recipe's model for this corpus, initialised."""
+    """The recipe's model for this corpus, initialized."""
     model = built(recipe, data)
-    initialise(model, recipe.model, seed=recipe.training.seed, sample=sample_of(recipe, data))
+    initialize(model, recipe.model, seed=recipe.training.seed, sample=sample_of(recipe, data))
     return model
 
 

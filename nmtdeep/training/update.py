@@ -1,4 +1,4 @@
-"""One optimiser step: exact gradients, mixed precision, randomness by position."""
+"""One optimizer step: exact gradients, mixed precision, randomness by position."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from nmtdeep.errors import UserError
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.distributed import ALONE, Crew
 from nmtdeep.training.loss import Loss, smoothed_cross_entropy
-from nmtdeep.training.regulariser import penalty
+from nmtdeep.training.regularizer import penalty
 from nmtdeep.training.room import Room
 from nmtdeep.training.sharding import Shards, idle, whole
 
-PLAIN = config.NoRegulariser()
+PLAIN = config.NoRegularizer()
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class UpdateResult:
     """What one update saw, sums over its target tokens in nats.
 
     Attributes:
-        loss: label-smoothed loss, with the regulariser's penalty if there is one.
+        loss: label-smoothed loss, with the regularizer's penalty if there is one.
         nll: negative log-likelihood.
         gradient_norm: before clipping.
         skipped: True if loss or gradients were not finite and nothing was changed.
@@ -90,7 +90,7 @@ def seed_for(seed: int, update: int, batch: int, part: int = 0) -> int:
 
 def train_update(
     model: Transformer,
-    optimiser: torch.optim.Optimizer,
+    optimizer: torch.optim.Optimizer,
     scaler: torch.amp.GradScaler,
     share: Share,
     *,
@@ -126,27 +126,27 @@ def train_update(
         model,
         smoothing=settings.label_smoothing,
         dtype=dtype,
-        regulariser=settings.regulariser,
+        regularizer=settings.regularizer,
     )
     room = room or Room(divides=shards is None)
-    sums = _backward(loss_of, optimiser, scaler, share, settings.seed, update, room, crew)
+    sums = _backward(loss_of, optimizer, scaler, share, settings.seed, update, room, crew)
     gradients = _gradients(model, crew, summed=shards is not None)
     crew.add([sums])
-    for group in optimiser.param_groups:
+    for group in optimizer.param_groups:
         group["lr"] = lr
-    scaler.unscale_(optimiser)
+    scaler.unscale_(optimizer)
     norm = whole(torch.nn.utils.get_total_norm(gradients))
     overflow = ~(norm.isfinite() & sums[0].isfinite())
     if settings.clip_norm:
         # A norm that is no number would spread over all gradients before the diagnosis.
         limited = norm.masked_fill(overflow, 0.0)
         torch.nn.utils.clip_grads_with_norm_(model.parameters(), settings.clip_norm, limited)
-    _step(optimiser, scaler, overflow)
+    _step(optimizer, scaler, overflow)
     length, loss, nll, *rooms = torch.cat((norm.double().view(1), sums)).tolist()
     fp16 = scaler.is_enabled()
     skipped = not (math.isfinite(length) and (fp16 or math.isfinite(loss)))
     if not skipped:
-        optimiser.zero_grad(set_to_none=True)
+        optimizer.zero_grad(set_to_none=True)
     return UpdateResult(
         loss=loss,
         nll=nll,
@@ -162,7 +162,7 @@ def train_update(
 
 def _backward(
     loss_of: Callable[[Batch], Loss],
-    optimiser: torch.optim.Optimizer,
+    optimizer: torch.optim.Optimizer,
     scaler: torch.amp.GradScaler,
     share: Share,
     seed: int,
@@ -175,10 +175,10 @@ def _backward(
     Returns:
         Its sums, smoothed and nll, and for each process what `Room` now holds if memory ran out.
     """
-    had, device = room.tokens, optimiser.param_groups[0]["params"][0].device
+    had, device = room.tokens, optimizer.param_groups[0]["params"][0].device
     while True:
         sums = torch.zeros(2 + crew.size, dtype=torch.float64, device=device)
-        optimiser.zero_grad(set_to_none=True)  # of a pass that failed, a part may be there
+        optimizer.zero_grad(set_to_none=True)  # of a pass that failed, a part may be there
         if _attempt(loss_of, scaler, share, seed, update, room, sums[:2]):
             break
     if room.tokens != had:
@@ -214,15 +214,15 @@ def _attempt(
     return True
 
 
-def _step(optimiser: Any, scaler: torch.amp.GradScaler, overflow: Tensor) -> None:
-    """Step unless gradients overflowed, which the optimiser's kernels see for themselves."""
+def _step(optimizer: Any, scaler: torch.amp.GradScaler, overflow: Tensor) -> None:
+    """Step unless gradients overflowed, which the optimizer's kernels see for themselves."""
     if scaler.is_enabled():
-        scaler.step(optimiser)
+        scaler.step(optimizer)
         scaler.update()
         return
-    optimiser.found_inf = overflow.to(torch.float32)
-    optimiser.step()
-    del optimiser.found_inf
+    optimizer.found_inf = overflow.to(torch.float32)
+    optimizer.step()
+    del optimizer.found_inf
 
 
 def _gradients(model: Transformer, crew: Crew, *, summed: bool) -> list[Tensor]:
@@ -243,11 +243,11 @@ def batch_loss(
     *,
     smoothing: float,
     dtype: torch.dtype,
-    regulariser: config.Regulariser = PLAIN,
+    regularizer: config.Regularizer = PLAIN,
 ) -> Loss:
     """Summed loss of one batch with matrix products in `dtype`; see `Loss`.
 
-    A regulariser's penalty is part of `smoothed`.
+    A regularizer's penalty is part of `smoothed`.
     """
     device = batch.source.device
     mixed = dtype in (torch.bfloat16, torch.float16)
@@ -264,5 +264,5 @@ def batch_loss(
         tokens=None if device.type == "cpu" else batch.target_tokens,
     )
     target_tokens = (batch.target_output != model.pad).sum(dim=1)
-    extra = penalty(regulariser, outputs, batch.source != model.pad, target_tokens)
+    extra = penalty(regularizer, outputs, batch.source != model.pad, target_tokens)
     return found if extra is None else Loss(found.smoothed + extra, found.nll)

@@ -83,7 +83,7 @@ class Validator:
         settings = Settings(**decoding.model_dump() | changed, input_form=self.recipe.text.input)
         translator = Translator([model], self.pipeline, settings)
         raw = self.pipeline.reference_form == "raw"
-        return [one.text if raw else one.tokenised for one in translator.translate(self.sources)]
+        return [one.text if raw else one.tokenized for one in translator.translate(self.sources)]
 
 
 def length_limit(factor: float, constant: int) -> tuple[float, int]:

@@ -26,7 +26,7 @@ def run(kind: str, stack: Stack, x: Tensor, context: Context) -> tuple[list[Step
     wrappers: list[Any] = [wrapper for layer in stack for wrapper in layer]
     norms: list[Any] = [getattr(wrapper, "norm", None) for wrapper in wrappers]
     steps = []
-    if kind == "normalised":
+    if kind == "normalized":
         x = norms[0](x)
     for place, wrapper in enumerate(wrappers):
         above = [*norms[1:], stack.norm][place]
@@ -40,7 +40,7 @@ def run(kind: str, stack: Stack, x: Tensor, context: Context) -> tuple[list[Step
                 r = wrapper.alpha * z + wrapper.sublayer(z, context)
                 x = norms[place](r)
                 steps.append(Step(z, r, x, norms[place].weight))
-            case "normalised":
+            case "normalized":
                 r = z + wrapper.sublayer(z, context)
                 x = above(r)
                 steps.append(Step(z, r, x, above.weight))

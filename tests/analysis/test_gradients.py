@@ -42,8 +42,8 @@ def test_norms_equal_those_of_autograd(make_probe: Callable[..., Probe], of: Of)
 
 
 POINTS = [
-    Point(recipe, initialiser, 0, side, depth, layer, norm * layer)
-    for recipe, initialiser, norm in (("plain", "glorot gain=1.0", 0.5), ("b.yaml", "lipschitz", 2))
+    Point(recipe, initializer, 0, side, depth, layer, norm * layer)
+    for recipe, initializer, norm in (("plain", "glorot gain=1.0", 0.5), ("b.yaml", "lipschitz", 2))
     for side in ("encoder", "decoder")
     for depth in (2, 3)
     for layer in range(1, depth + 1)
@@ -63,8 +63,8 @@ def test_a_picture_has_a_line_for_each_recipe_depth_and_side() -> None:
     assert len(decoder.curves) == 4
 
 
-def test_recipes_with_one_initialiser_go_by_their_own_names() -> None:
-    points = [replace(point, initialiser="glorot gain=1.0") for point in POINTS]
+def test_recipes_with_one_initializer_go_by_their_own_names() -> None:
+    points = [replace(point, initializer="glorot gain=1.0") for point in POINTS]
     lines = {curve.line for panel in by_layer(points).panels for curve in panel.curves}
     assert lines == {"plain", "b.yaml"}
 

@@ -43,7 +43,7 @@ def test_every_label_stands_in_the_svg_as_it_is(tmp_path: Path) -> None:
     assert not [one for one in found if "mathdefault" in one]
 
 
-def test_a_logarithmic_axis_is_labelled_in_plain_numbers(tmp_path: Path) -> None:
+def test_a_logarithmic_axis_is_labeled_in_plain_numbers(tmp_path: Path) -> None:
     small = Curves([Curve([1, 2, 3], [0.45, 0.7, 0.9], "")], "update", "loss", log=True)
     draw(Picture([small]), tmp_path / "a.svg")
     labels = [one for one in texts(tmp_path / "a.svg") if one.startswith("0.")]
@@ -69,7 +69,7 @@ def test_other_formats_by_their_endings(tmp_path: Path, ending: str, start: byte
     assert (tmp_path / f"a.{ending}").read_bytes().startswith(start)
 
 
-def test_pictures_have_no_colours(tmp_path: Path) -> None:
+def test_pictures_have_no_colors(tmp_path: Path) -> None:
     draw(Picture([CURVES, MAP, BARS]), tmp_path / "a.png")
     from matplotlib.image import imread
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmtdeep.analysis.initialisation import averaged, measure
+from nmtdeep.analysis.initialization import averaged, measure
 from nmtdeep.analysis.probe import Probe, sentences
 from nmtdeep.config.model import Model
 from nmtdeep.config.training import Training
 from nmtdeep.data.corpus import MonolingualCorpus, ParallelCorpus
-from nmtdeep.model.build import build, initialise
+from nmtdeep.model.build import build, initialize
 
 MULTI30K = Path(__file__).parents[3] / "shared" / "data" / "multi30k-en-de"
 # Columns: encoder self-attention, FFN; decoder self-attention, cross-attention, FFN.
@@ -51,7 +51,7 @@ def ids(path: Path) -> MonolingualCorpus:
     return MonolingualCorpus(np.array(list(chain(*sentences)), dtype=np.uint16), ends)
 
 
-def base(initialiser: dict[str, object]) -> Model:
+def base(initializer: dict[str, object]) -> Model:
     """The paper's 12 layers of base width."""
     stack = {"depth": 12, "heads": 8, "feed_forward": 2048, "residual": "post_norm"}
     places = ("embedding", "residual", "attention", "activation")
@@ -64,13 +64,13 @@ def base(initialiser: dict[str, object]) -> Model:
             "dropout": dict.fromkeys(places, 0.1),
             "norm_epsilon": 1e-8,
             # The authors draw query, key and value of cross-attention apart.
-            "initialiser": {**initialiser, "cross_attention": "separate"},
+            "initializer": {**initializer, "cross_attention": "separate"},
         }
     )
 
 
 @pytest.mark.parametrize(
-    ("initialiser", "printed"),
+    ("initializer", "printed"),
     [
         ({"type": "glorot"}, BASE),
         ({"type": "depth_scaled", "exponent": 0.25}, DS_INIT),
@@ -79,12 +79,12 @@ def base(initialiser: dict[str, object]) -> Model:
     ids=["base", "ds-init as released", "ds-init as printed"],
 )
 def test_table_1(
-    multi30k: ParallelCorpus, initialiser: dict[str, object], printed: dict[str, tuple[float, ...]]
+    multi30k: ParallelCorpus, initializer: dict[str, object], printed: dict[str, tuple[float, ...]]
 ) -> None:
-    described = base(initialiser)
+    described = base(initializer)
     types = [int(side.tokens.max()) + 1 for side in (multi30k.source, multi30k.target)]
     model = build(described, source_types=types[0], target_types=types[1])
-    initialise(model, described, seed=1)
+    initialize(model, described, seed=1)
     batches = sentences(multi30k, tokens=TOKENS, seed=1)
     probe = Probe(model, batches, Training(label_smoothing=0.1))
     found = averaged(measure(probe, described))

@@ -91,14 +91,14 @@ def test_the_recipe_of_a_method_loads_and_builds(load: Load, method: str) -> Non
     assert model.output.weight.shape == (50, 32)
 
 
-def test_methods_differ_in_residual_combination_initialiser_and_biases_only(load: Load) -> None:
+def test_methods_differ_in_residual_combination_initializer_and_biases_only(load: Load) -> None:
     convergence = load("convergence")
     options = convergence.arguments(DEFAULTS)
     seen = set()
     for method in METHODS:
         recipe = convergence.method_recipe(options, method, depth=6, seed=1).model_dump()
         model = recipe["model"]
-        slots = [model.pop("initialiser"), model.pop("biases")]
+        slots = [model.pop("initializer"), model.pop("biases")]
         for side in ("encoder", "decoder"):
             slots += [model[side].pop("residual"), model[side].pop("combination")]
         seen.add((json.dumps(slots), json.dumps(recipe)))
@@ -124,15 +124,15 @@ def test_pairs_of_glorot_and_lipschitz_differ_in_what_their_names_say(load: Load
     }
     for method, expected in starts.items():
         found = model(method)
-        assert expected <= set(found.pop("initialiser").items()), method
+        assert expected <= set(found.pop("initializer").items()), method
         plain = model("glorot-normal")
-        del plain["initialiser"]
+        del plain["initializer"]
         assert found == plain, method
     for method in ("v1-glorot-small", "v1-lipschitz-small", "v1-lipschitz-normal"):
         found = model(method)
-        assert starts[method.removeprefix("v1-")] <= set(found["initialiser"].items())
+        assert starts[method.removeprefix("v1-")] <= set(found["initializer"].items())
         assert found["biases"] == "inner"
-        assert found["encoder"]["residual"]["type"] == "normalised"
+        assert found["encoder"]["residual"]["type"] == "normalized"
 
 
 @pytest.mark.parametrize("method", GROWN)

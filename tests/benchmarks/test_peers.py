@@ -96,14 +96,14 @@ def ours() -> Ours:
     shape = contenders.naive.Shape.parse("32/64/2/1+1")
     recipe = contenders.adapt(RECIPE, shape, tokens=64, norm="post_norm")
     model = contenders.build_ours(recipe, TYPES).eval()  # no dropout, which would be noise here
-    optimiser = torch.optim.Adam(model.parameters(), lr=5e-3)
+    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
     for seed in range(150):
         targets = sentences([3, 4, 5, 6, 7] * 6, seed=seed)
         inputs = pad([np.concatenate(([EOS], target[:-1])) for target in targets])
         batch = Batch(pad(targets), inputs, pad(targets), sum(map(len, targets)), 0, 0)
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         batch_loss(model, batch, smoothing=0.1, dtype=torch.float32).smoothed.backward()
-        optimiser.step()
+        optimizer.step()
     found = Translator([model], pipeline=None, settings=SETTINGS).search(SOURCES)
     translations = [hypotheses[0].tokens for hypotheses in found]
     assert len(set(translations)) == len(SOURCES), "the model does look at its source"

@@ -41,7 +41,7 @@ def offered(line: str, folder: Path) -> list[str]:
         "train",
         "preprocess",
         "recipes show",
-        "analyze initialisation",
+        "analyze initialization",
         "analyze gradients",
         "analyze schedule demo",
     ],

@@ -30,13 +30,13 @@ def call(files: Path, *more: str):
 
 
 def test_makes_a_data_directory(files):
-    result = call(files, "--test", str(files / "test"), "text.input=tokenised")
+    result = call(files, "--test", str(files / "test"), "text.input=tokenized")
     assert result.exit_code == 0, result.output
     assert "BPE merges, joint" in result.output
     data = DataDirectory.open(files / "data")
     assert data.languages == ("en", "cs")
     assert data.splits == ["train", "valid", "test"]
-    assert data.pipeline.config.input == "tokenised"
+    assert data.pipeline.config.input == "tokenized"
 
 
 def test_quiet_says_nothing(files):

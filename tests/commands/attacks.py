@@ -26,8 +26,8 @@ decoding: {max_length_factor: 1, max_length_constant: 4}
 training:
   max_updates: 11
   precision: bf16
-  optimiser: muon
-  regulariser: {type: inter_similarity, weight: 0.1}
+  optimizer: muon
+  regularizer: {type: inter_similarity, weight: 0.1}
   batches: {tokens_per_update: 400, group_tokens: 200, max_tokens: 100}
   stages:
     - {encoder: 1, decoder: 1, updates: 2}

@@ -145,7 +145,7 @@ def change(path: Path, *, noise: float = 0.0, **state: object) -> None:
     checkpoint.save(
         path,
         tensors=tensors,
-        optimiser=checkpoint.read_tensors(path / checkpoint.OPTIMISER),
+        optimizer=checkpoint.read_tensors(path / checkpoint.OPTIMIZER),
         state=old | state,
         recipe=loaded.recipe,
         pipeline=loaded.pipeline,

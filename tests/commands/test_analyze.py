@@ -15,20 +15,20 @@ COMMON = ("--data", "data", "--tokens", 60, "--device", "cpu", "--threads", 1)
 FIGURES = ("variance", "beta_ln", "beta_rc", "beta", "w_over_sigma")
 
 
-def initialisation(nmtdeep: Commands, *argv: object) -> str:
-    done = nmtdeep("analyze", "initialisation", "tiny.yaml", *argv, *COMMON)
+def initialization(nmtdeep: Commands, *argv: object) -> str:
+    done = nmtdeep("analyze", "initialization", "tiny.yaml", *argv, *COMMON)
     assert done.code == 0, done.err
     return done.out
 
 
 def figures(nmtdeep: Commands, *argv: object) -> Any:
-    return json.loads(initialisation(nmtdeep, "--json", *argv))
+    return json.loads(initialization(nmtdeep, "--json", *argv))
 
 
-def test_initialisation_prints_a_row_for_each_kind_of_sublayer(
+def test_initialization_prints_a_row_for_each_kind_of_sublayer(
     nmtdeep: Commands, data: Path
 ) -> None:
-    out = initialisation(nmtdeep, "model.encoder.residual=post_norm")
+    out = initialization(nmtdeep, "model.encoder.residual=post_norm")
     rows = [line.split() for line in out.splitlines()]
     found = {(row[0], row[1]): row[2:] for row in rows if row and row[0] in ("encoder", "decoder")}
     assert list(found) == [
@@ -47,7 +47,7 @@ def test_initialisation_prints_a_row_for_each_kind_of_sublayer(
 
 
 def test_layers_csv_and_json_say_the_same(nmtdeep: Commands, data: Path) -> None:
-    out = initialisation(nmtdeep, "--layers", "--csv", "start.csv")
+    out = initialization(nmtdeep, "--layers", "--csv", "start.csv")
     everything = figures(nmtdeep)
     assert len(everything["layers"]) == 2 * 2 + 3
     with (nmtdeep.folder / "start.csv").open(encoding="utf-8", newline="") as file:
@@ -78,7 +78,7 @@ def test_seed_and_updates_change_the_figures(nmtdeep: Commands, data: Path) -> N
 def test_admin_measures_on_the_same_sentences(nmtdeep: Commands, data: Path) -> None:
     found = figures(
         nmtdeep,
-        "model.initialiser=admin",
+        "model.initializer=admin",
         "model.encoder.residual=admin",
         "model.decoder.residual=admin",
     )
@@ -87,7 +87,7 @@ def test_admin_measures_on_the_same_sentences(nmtdeep: Commands, data: Path) -> 
 
 def test_gradients_of_two_recipes(nmtdeep: Commands, data: Path) -> None:
     (nmtdeep.folder / "scaled.yaml").write_text(
-        "extends: tiny.yaml\nmodel: {initialiser: {type: depth_scaled, exponent: 0.25}}\n"
+        "extends: tiny.yaml\nmodel: {initializer: {type: depth_scaled, exponent: 0.25}}\n"
     )
     done = nmtdeep(
         "analyze", "gradients", "tiny.yaml", "scaled.yaml", "model.encoder.residual=post_norm",
@@ -97,7 +97,7 @@ def test_gradients_of_two_recipes(nmtdeep: Commands, data: Path) -> None:
     with (nmtdeep.folder / "g.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 2 * 2 * (1 + 3)
-    assert {row["initialiser"].split()[0] for row in rows} == {"glorot", "depth_scaled"}
+    assert {row["initializer"].split()[0] for row in rows} == {"glorot", "depth_scaled"}
     assert all(float(row["gradient_norm"]) > 0 for row in rows)
     svg = (nmtdeep.folder / "g.svg").read_text(encoding="utf-8")
     assert "depth_scaled" in svg
@@ -120,7 +120,7 @@ def test_a_trained_model_is_measured_as_it_is(
     nmtdeep: Commands, data: Path, averaged: tuple[Path, Finished]
 ) -> None:
     whole = averaged[0]
-    done = nmtdeep("analyze", "initialisation", whole, "--plot", "i.svg", *COMMON)
+    done = nmtdeep("analyze", "initialization", whole, "--plot", "i.svg", *COMMON)
     assert done.code == 0, done.err
     assert "run checkpoint_average, glorot" in done.out
     assert "mean of several checkpoints" in done.out

@@ -135,7 +135,7 @@ def test_a_checkpoint_without_its_state(nmtdeep, whole, tmp_path):
     assert contents(run) == contents(whole)
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "optimiser.safetensors", "state.json"])
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors", "state.json"])
 def test_a_truncated_checkpoint(nmtdeep, whole, tmp_path, name):
     run = _copy(whole, tmp_path / "run")
     broken = run / "checkpoint_11"
@@ -143,7 +143,7 @@ def test_a_truncated_checkpoint(nmtdeep, whole, tmp_path, name):
     before = (run / "train.jsonl").read_bytes()
     done = train(nmtdeep, run, "--max-updates", 12)
     refused(done, f"checkpoint_11/{name}: ", "or delete this one and train on from an older one")
-    if name != "optimiser.safetensors":
+    if name != "optimizer.safetensors":
         refused(nmtdeep("translate", "-m", broken, stdin=b"x\n"), f"checkpoint_11/{name}: ")
     assert (run / "train.jsonl").read_bytes() == before
     shutil.rmtree(broken)

@@ -40,7 +40,7 @@ def post_norm(nmtdeep, data) -> Path:
 
 @pytest.fixture(scope="module")
 def fluent(nmtdeep, post_norm) -> Path:
-    """A run that has learnt the test set by heart, and so says what can be compared."""
+    """A run that has learned the test set by heart, and so says what can be compared."""
     loaded = checkpoint.load(post_norm / "checkpoint_last")
     model, pipeline = loaded.model, loaded.pipeline
     source, target = (
@@ -49,16 +49,16 @@ def fluent(nmtdeep, post_norm) -> Path:
     )
     inputs = pad([np.concatenate(([EOS], one[:-1])) for one in target])
     batch = Batch(pad(source), inputs, pad(target), sum(map(len, target)), 0, 0)
-    optimiser = torch.optim.Adam(model.parameters(), lr=1e-2)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     for _ in range(100):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         batch_loss(model, batch, smoothing=0.0, dtype=torch.float32).smoothed.backward()
-        optimiser.step()
+        optimizer.step()
     run = nmtdeep.folder / "fluent"
     checkpoint.save(
         run / "checkpoint_111",
         tensors=checkpoint.weights(model),
-        optimiser=None,
+        optimizer=None,
         state=loaded.state,
         # One length limit for all sentences, as others have it.
         recipe=loaded.recipe.model_copy(

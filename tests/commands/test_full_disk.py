@@ -154,7 +154,7 @@ def test_what_is_printed(nmtdeep, whole, disk):
         ("score", "test.de", "test.de"),
         ("score", "-m", whole, "--source", "test.en", "--target", "test.de", "--log-prob"),
         ("translate", "-m", whole, "-i", "test.en"),
-        ("analyze", "initialisation", "tiny.yaml", "--data", "data", "--tokens", 50, "--json"),
+        ("analyze", "initialization", "tiny.yaml", "--data", "data", "--tokens", 50, "--json"),
     ):
         told(nmtdeep(*command, stdout=disk.path / "out"), FULL, "make room")
 

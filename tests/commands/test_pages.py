@@ -29,7 +29,7 @@ SMALL = (
 # In the place of the page's own values.
 SHORT = {"--max-updates": "10", "--max-tokens": "200", "--tokens-per-update": "400"}
 MEASURED = {"--tokens": "100", "--device": "cpu"}
-FEW = {"initialisation": MEASURED, "gradients": MEASURED | {"--depths": "1,2"}}
+FEW = {"initialization": MEASURED, "gradients": MEASURED | {"--depths": "1,2"}}
 TRAINED = ("run", "dlcl")
 PREPROCESS = "preprocess multi30k-en-de --train multi30k/train --valid multi30k/val --out data"
 TRAIN = "train multi30k-en-de --data data --out run"
@@ -60,9 +60,9 @@ def place(folder: Path, tmp_path: Path) -> Path:
     for source, names in PLAIN.items():
         for name in names:
             shutil.copy(folder / source, tmp_path / name)
-    tokenised = tmp_path / "multi30k/tok/test_2016_flickr.lc.norm.tok.de"
-    tokenised.parent.mkdir()
-    shutil.copy(folder / "test.de", tokenised)
+    tokenized = tmp_path / "multi30k/tok/test_2016_flickr.lc.norm.tok.de"
+    tokenized.parent.mkdir()
+    shutil.copy(folder / "test.de", tokenized)
     return tmp_path
 
 

@@ -12,16 +12,16 @@ from commands.runs import contents, losses, train
 pytestmark = pytest.mark.usefixtures("data")
 TRAINEE = "nmtdeep.training.trainee"
 SMOOTH = (
-    "training.optimiser.epsilon=1e-3",
+    "training.optimizer.epsilon=1e-3",
     "training.precision=fp32",
     "training.schedule.lr=5e-3",
     "model.dropout.residual=0.2",
 )
 
 
-@pytest.mark.parametrize("optimiser", ["adam", "muon"])
-def test_one_process_is_two_processes(nmtdeep, tmp_path, optimiser):
-    choice = (*SMOOTH, f"training.optimiser.type={optimiser}", "--max-tokens", 200)
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+def test_one_process_is_two_processes(nmtdeep, tmp_path, optimizer):
+    choice = (*SMOOTH, f"training.optimizer.type={optimizer}", "--max-tokens", 200)
     one, two = tmp_path / "one", tmp_path / "two"
     assert train(nmtdeep, one, *choice).code == 0
     finished = train(nmtdeep, two, *choice, "--processes", 2)
@@ -37,7 +37,7 @@ def test_one_process_is_two_processes(nmtdeep, tmp_path, optimiser):
 
 
 def test_two_processes_resume_bit_for_bit(nmtdeep, tmp_path):
-    choice = ("training.optimiser=muon", "--max-tokens", 200, "--processes", 2)
+    choice = ("training.optimizer=muon", "--max-tokens", 200, "--processes", 2)
     whole, run = tmp_path / "whole", tmp_path / "run"
     assert train(nmtdeep, whole, *choice).code == 0
     for interrupt, code in (
@@ -58,8 +58,8 @@ def test_idle_processes_are_refused(nmtdeep, tmp_path):
     assert "leave some of 3 processes idle: give --max-tokens 267" in refused.err
 
 
-def test_another_optimiser_is_another_run(nmtdeep, tmp_path):
+def test_another_optimizer_is_another_run(nmtdeep, tmp_path):
     assert train(nmtdeep, tmp_path / "run", "--max-updates", 2).code == 0
-    refused = train(nmtdeep, tmp_path / "run", "training.optimiser=muon")
+    refused = train(nmtdeep, tmp_path / "run", "training.optimizer=muon")
     assert refused.code == 2
-    assert "training.optimiser.type: adam -> muon" in refused.err
+    assert "training.optimizer.type: adam -> muon" in refused.err

@@ -20,7 +20,7 @@ from commands.running import Commands
 SEARCHES = {
     "defaults": [],
     "options": ["--beam", "3", "--lenpen", "1.5", "--lenpen-form", "gnmt", "--n-best", "2",
-                "--max-source-tokens", "9", "--long-lines", "truncate", "--output-is", "tokenised"],
+                "--max-source-tokens", "9", "--long-lines", "truncate", "--output-is", "tokenized"],
 }  # fmt: skip
 ENDS = {"defaults": (signal.SIGTERM, 143), "options": (signal.SIGINT, 130)}
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("data")
 TRAINEE = "nmtdeep.training.trainee"
 SMALL = ("--max-tokens", 200)
 SMOOTH = (
-    "training.optimiser.epsilon=1e-3",
+    "training.optimizer.epsilon=1e-3",
     "training.precision=fp32",
     "training.schedule.lr=5e-3",
     "model.dropout.residual=0.2",
@@ -124,7 +124,7 @@ def test_shards_resume_as_a_whole_and_the_whole_as_shards(nmtdeep, tmp_path):
         )  # fmt: skip
         assert done.code == 0, done.err
     assert losses(run) == pytest.approx(losses(alone), rel=2e-5)
-    for name in ("model.safetensors", "optimiser.safetensors"):
+    for name in ("model.safetensors", "optimizer.safetensors"):
         one, two = (load_file(path / "checkpoint_last" / name) for path in (run, alone))
         assert {key: value.shape for key, value in one.items()} == {
             key: value.shape for key, value in two.items()
@@ -134,7 +134,7 @@ def test_shards_resume_as_a_whole_and_the_whole_as_shards(nmtdeep, tmp_path):
 def test_what_does_not_go_with_shards(nmtdeep, tmp_path):
     for choice, why in (
         ((), "full spreads a model over several processes: give --processes"),
-        (("training.optimiser=muon",), "muon needs whole matrices: set optimiser: adam"),
+        (("training.optimizer=muon",), "muon needs whole matrices: set optimizer: adam"),
         (("--precision", "fp16"), "fp16 scales by what one process sees"),
         (("training.stages=[{encoder: 1, updates: 2}, {}]",), "a model that grows must be whole"),
     ):

@@ -70,7 +70,7 @@ def test_an_empty_section_says_nothing(folder: Path) -> None:
 def test_every_value_knows_its_line(folder: Path) -> None:
     write("base.yaml", "model:\n  width: 64\n  encoder: {heads: 4,\n    depth: 2}\n")
     child = "extends: base.yaml\nmodel:\n  encoder:\n    depth: 3\n    residual: post_norm\n"
-    resolved = resolve(write("child.yaml", child), ["training.optimiser.betas=[0.8, 0.9]"])
+    resolved = resolve(write("child.yaml", child), ["training.optimizer.betas=[0.8, 0.9]"])
     origins = {
         ("model", "width"): "base.yaml:2",
         ("model", "encoder", "heads"): "base.yaml:3",
@@ -78,9 +78,9 @@ def test_every_value_knows_its_line(folder: Path) -> None:
         ("model", "encoder", "residual", "type"): "child.yaml:5",
         ("model", "decoder", "residual", "type"): "default",
         ("model", "decoder", "heads"): "default",
-        ("training", "optimiser", "betas"): "override",
-        ("training", "optimiser", "betas", 1): "override",
-        ("training", "optimiser", "epsilon"): "default",
+        ("training", "optimizer", "betas"): "override",
+        ("training", "optimizer", "betas", 1): "override",
+        ("training", "optimizer", "epsilon"): "default",
     }
     assert {path: resolved.origin(path) for path in origins} == origins
     encoder = resolved.recipe.model.encoder

@@ -26,18 +26,18 @@ model:
   decoder:
     sublayers: [self_attention, cros_attention, {type: feed_forward, size: 1}]
   depth: 3
-  initialiser: {type: glorot, gian: 2}
+  initializer: {type: glorot, gian: 2}
   bridge: top
 training:
   schedule: {scale: 2}
   label_smoothing: 1.5
-  optimiser: {betas: [0.9]}
+  optimizer: {betas: [0.9]}
   validation: 3
   checkpoints:
     average_last: 9
 text: {input: raww, source: English, lowercase: maybe}
 reference: {row: 3, scores: [1]}
-colour: {red: 1}
+color: {red: 1}
 """
     lengthy = (
         "must be a section, not 3: put its keys on the lines below it",
@@ -53,25 +53,25 @@ colour: {red: 1}
         "recipe.yaml:3: model.width: written twice (also on line 2): keep one",
         "recipe.yaml:5: model.encoder.dept: unknown key (did you mean depth?)",
         "recipe.yaml:6: model.encoder.residual: 'prenorm' is no type here (did you mean "
-        "pre_norm?): choose pre_norm, post_norm, normalised, admin, deep_norm, rezero or no_norm",
+        "pre_norm?): choose pre_norm, post_norm, normalized, admin, deep_norm, rezero or no_norm",
         "recipe.yaml:7: model.encoder.heads: must be a whole number, not true",
         f"recipe.yaml:9: model.decoder.sublayers[1]: {lengthy[5]}",
         "recipe.yaml:9: model.decoder.sublayers[2].size: unknown key: delete it",
         f"recipe.yaml:10: model.depth: unknown key {lengthy[4]}",
-        "recipe.yaml:11: model.initialiser.gian: unknown key (did you mean gain?)",
+        "recipe.yaml:11: model.initializer.gian: unknown key (did you mean gain?)",
         "recipe.yaml:12: model.bridge: 'top' is no type here: choose top_layer or transparent",
         f"recipe.yaml:14: training.schedule.scale: {lengthy[2]}",
         "recipe.yaml:15: training.label_smoothing: must be less than 1.0, not 1.5",
-        "recipe.yaml:16: training.optimiser.betas[1]: is missing: write a value",
+        "recipe.yaml:16: training.optimizer.betas[1]: is missing: write a value",
         f"recipe.yaml:17: training.validation: {lengthy[0]}",
         f"recipe.yaml:19: training.checkpoints: {lengthy[1]}",
         "recipe.yaml:20: text.source: must have the form [a-z]{2,3}, not 'English'",
         "recipe.yaml:20: text.input: 'raww' is no choice here (did you mean raw?): choose raw, "
-        "tokenised or bpe",
+        "tokenized or bpe",
         "recipe.yaml:20: text.lowercase: must be true or false, not 'maybe'",
         "recipe.yaml:21: reference.row: must be text, not 3: put it in quotes",
         "recipe.yaml:21: reference.scores: must be a mapping of names to values, not a list of 1",
-        f"recipe.yaml:22: colour: {lengthy[3]}",
+        f"recipe.yaml:22: color: {lengthy[3]}",
         "override 'trainning.seed=1': trainning: unknown key (did you mean training?)",
     ]
 

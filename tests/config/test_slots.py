@@ -20,8 +20,8 @@ SENSELESS: list[tuple[dict[str, Any], str]] = [
         "encoder.combination: sparse_blocks would never be read",
     ),
     (
-        {"initialiser": "admin", ENCODER: {"residual": "admin"}},
-        "initialiser: admin sets omegas, which decoder.residual: pre_norm does not have",
+        {"initializer": "admin", ENCODER: {"residual": "admin"}},
+        "initializer: admin sets omegas, which decoder.residual: pre_norm does not have",
     ),
     (
         {DECODER: {"sublayers": ["self_attention", "feed_forward"]}},
@@ -74,7 +74,7 @@ def test_a_senseless_combination_says_why(model: dict[str, Any], message: str) -
     "model",
     [
         {"bridge": "transparent", DECODER: {"combination": "dlcl"}},
-        {"initialiser": "admin", ENCODER: {"residual": "admin"}, DECODER: {"residual": "admin"}},
+        {"initializer": "admin", ENCODER: {"residual": "admin"}, DECODER: {"residual": "admin"}},
         {ENCODER: {"combination": {"type": "sparse_blocks", "blocks": 100}}},
         {ENCODER: {"combination": {"type": "sparse_blocks", "blocks": [0, 1, 6]}}},
         {DECODER: {"sublayers": ["feed_forward", "merged_attention", "feed_forward"]}},

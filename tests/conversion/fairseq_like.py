@@ -24,7 +24,7 @@ class FairseqLike:
         sharing: all, decoder, none.
         history: None, dlcl, simple.
         groups: last size of the weights of `dlcl`.
-        softmax: rows normalised, within a window of two outputs.
+        softmax: rows normalized, within a window of two outputs.
     """
 
     def __init__(
@@ -130,9 +130,9 @@ class FairseqLike:
         return self.state[name].double()
 
     def norm(self, name: str, x: Tensor) -> Tensor:
-        centred = x - x.mean(1, keepdim=True)
-        deviation = (centred.square().mean(1, keepdim=True) + 1e-5).sqrt()
-        return centred / deviation * self.of(f"{name}.weight") + self.of(f"{name}.bias")
+        centered = x - x.mean(1, keepdim=True)
+        deviation = (centered.square().mean(1, keepdim=True) + 1e-5).sqrt()
+        return centered / deviation * self.of(f"{name}.weight") + self.of(f"{name}.bias")
 
     def linear(self, name: str, x: Tensor) -> Tensor:
         y = x @ self.of(f"{name}.weight").T

@@ -36,5 +36,5 @@ def test_log_probabilities_are_fairseqs(version: str, tmp_path: Path) -> None:
         found = [one / UNITS[version] for one in score.tokens]
         # Four digits are printed.
         assert found == pytest.approx([float(one) for one in expected.split()], abs=6e-5)
-    # They have learnt, so that no weight could be left out unseen.
+    # They have learned, so that no weight could be left out unseen.
     assert sum(score.log_prob for score in scores) / sum(len(s.tokens) for s in scores) > -1.2

@@ -20,7 +20,7 @@ def data(tmp_path, **text) -> DataDirectory:
     for name in ("train", "dev"):
         for language in ("en", "de"):
             (tmp_path / f"{name}.{language}").write_text("".join(f"{x}\n" for x in LINES))
-    recipe = Recipe.model_validate({"text": {"input": "tokenised", **text}})
+    recipe = Recipe.model_validate({"text": {"input": "tokenized", **text}})
     out, progress = tmp_path / "data", Progress("none")
     preprocess(recipe, train=tmp_path / "train", valid=tmp_path / "dev", out=out, progress=progress)
     return DataDirectory.open(out)

@@ -88,9 +88,9 @@ def test_windows_hold_other_blocks_in_other_epochs_and_in_no_order_of_the_corpus
         assert len({str(plain(window.updates)) for window in found}) == 4
         sets.append([frozenset(window.indices.tolist()) for window in found])
         for window in found:
-            # A contiguous quarter would have 99 neighbours, drawn blocks have about 80 + 20 / 4.
-            neighbours = np.diff(window.indices) == 1
-            assert 80 <= neighbours.sum() < 95
+            # A contiguous quarter would have 99 neighbors, drawn blocks have about 80 + 20 / 4.
+            neighbors = np.diff(window.indices) == 1
+            assert 80 <= neighbors.sum() < 95
             assert window.indices.max() - window.indices.min() > 200
     assert not set(sets[0]) & set(sets[1])
 

@@ -175,7 +175,7 @@ def test_json_reads_back(tiny_run: Any) -> None:
     assert record["translations"] == [
         {
             "text": one.text,
-            "tokenised": one.tokenised,
+            "tokenized": one.tokenized,
             "subwords": list(one.subwords),
             "score": one.score,
             "log_prob": one.log_prob,
@@ -185,7 +185,7 @@ def test_json_reads_back(tiny_run: Any) -> None:
 
 
 def test_tsv_has_five_columns() -> None:
-    rows = [line.split("\t") for line in render(FOUND, 4, "tsv", "tokenised").split("\n")[:-1]]
+    rows = [line.split("\t") for line in render(FOUND, 4, "tsv", "tokenized").split("\n")[:-1]]
     assert rows == [
         ["5", "1", "-1.250000", "-4.500000", "Two cats ."],
         ["5", "2", "-2.000000", "-6.000000", "A cat"],
@@ -206,7 +206,7 @@ def test_fairseqs_lines() -> None:
 
 @pytest.mark.parametrize(
     ("form", "expected"),
-    [("raw", "Two cats."), ("tokenised", "Two cats ."), ("bpe", "Two ca@@ ts .")],
+    [("raw", "Two cats."), ("tokenized", "Two cats ."), ("bpe", "Two ca@@ ts .")],
 )
 def test_text_is_one_line(form: str, expected: str) -> None:
     assert render(ONE, 4, "text", form) == f"{expected}\n"

@@ -261,7 +261,7 @@ def test_bf16_translates(translator: Make, tiny_run: Any) -> None:
 
 
 def test_int8_translates(translator: Make, tiny_run: Any) -> None:
-    exact, rough = translator(), Translator.load([tiny_run.newer], device="cpu", quantise="int8")
+    exact, rough = translator(), Translator.load([tiny_run.newer], device="cpu", quantize="int8")
     texts = [one.text for one in exact.translate(tiny_run.sources)]
     assert len(list(rough.translate(tiny_run.sources))) == len(texts)
     found = [log_probabilities(one, tiny_run.sources, texts) for one in (rough, exact)]
@@ -272,10 +272,10 @@ def test_int8_translates(translator: Make, tiny_run: Any) -> None:
 
 def test_int8_that_is_not_to_be_had(tiny_run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="int8 and bf16 do not go together"):
-        Translator.load([tiny_run.newer], device="cpu", precision="bf16", quantise="int8")
+        Translator.load([tiny_run.newer], device="cpu", precision="bf16", quantize="int8")
     monkeypatch.setattr(QuantisedLinear, "supports", lambda weight: False)
     with pytest.raises(UserError, match="leave out --quantize"):
-        Translator.load([tiny_run.newer], device="cpu", quantise="int8")
+        Translator.load([tiny_run.newer], device="cpu", quantize="int8")
 
 
 # Several processes

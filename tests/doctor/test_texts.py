@@ -97,7 +97,7 @@ def test_ids_give_the_counts_of_the_text_they_were_made_of(
 def test_planned_checkpoints_are_weights_and_moments_of_all_that_are_kept(tiny_run: Any) -> None:
     recipe: Recipe = tiny_run.recipe
     types = len(tiny_run.pipeline.source.vocabulary)
-    files = [tiny_run.newer / f"{name}.safetensors" for name in ("model", "optimiser")]
+    files = [tiny_run.newer / f"{name}.safetensors" for name in ("model", "optimizer")]
     weights, moments = (file.stat().st_size for file in files)
     keep = recipe.training.checkpoints
     expected = (keep.keep_last + keep.keep_best + 1) * (weights + moments)

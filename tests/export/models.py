@@ -12,7 +12,7 @@ from nmtdeep.data.batching import Batch, pad
 from nmtdeep.decoding.search import Hypothesis
 from nmtdeep.decoding.settings import Settings
 from nmtdeep.decoding.translator import Translator
-from nmtdeep.model.build import build, initialise
+from nmtdeep.model.build import build, initialize
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS, PAD, SPECIALS
 from nmtdeep.training.update import batch_loss
@@ -44,20 +44,20 @@ SOURCES = sentences([1, 2, 5, 7, 9, 12] * 5 + [40, 90, 140])
 def trained(model: Model, updates: int = 90) -> Transformer:
     """Biases and norms begin where they would hide a mistake, so everything is moved first."""
     made = build(model, source_types=TYPES, target_types=TYPES)
-    initialise(made, model, seed=1)
+    initialize(made, model, seed=1)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in made.parameters():
             parameter.add_(torch.randn(parameter.shape, generator=generator), alpha=0.05)
     made.eval()  # no dropout, which would be noise here
-    optimiser = torch.optim.Adam(made.parameters(), lr=5e-3)
+    optimizer = torch.optim.Adam(made.parameters(), lr=5e-3)
     for seed in range(updates):
         targets = [np.array(one) for one in sentences([2, 4, 6, 8, 11] * 3, seed)]
         inputs = pad([np.concatenate(([EOS], target[:-1])) for target in targets])
         batch = Batch(pad(targets), inputs, pad(targets), sum(map(len, targets)), 0, 0)
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         batch_loss(made, batch, smoothing=0.0, dtype=torch.float32).smoothed.backward()
-        optimiser.step()
+        optimizer.step()
     with torch.no_grad():
         # nmtdeep forbids padding after the softmax and others before it: it must have no share.
         hidden = made(batch.source, batch.target_input)

@@ -13,7 +13,7 @@ from export.models import SETTINGS, SOURCES, TOKENS, TYPES, config, found, train
 from nmtdeep.config.model import Model
 from nmtdeep.export import to_ctranslate2
 from nmtdeep.export.plain import plain
-from nmtdeep.model.build import build, initialise
+from nmtdeep.model.build import build, initialize
 from nmtdeep.model.growth import carry_over, layer_maps
 from nmtdeep.model.transformer import Transformer
 
@@ -24,7 +24,7 @@ KINDS = {
     "pre-norm": config("pre_norm"),
     "post-norm": config("post_norm", embeddings={"sharing": "none"}),
     "positions from 2": config("post_norm", positions={"type": "sinusoidal", "first": 2}),
-    "released v1": config("normalised", biases="inner"),
+    "released v1": config("normalized", biases="inner"),
     "relative keys": config("pre_norm", positions=RELATIVE),
     "relative keys and values": config("post_norm", positions={**RELATIVE, "values": True}),
     "admin": config("admin", embeddings={"sharing": "decoder", "bias": True}),
@@ -79,7 +79,7 @@ def test_a_grown_model_too(tmp_path: Path) -> None:
     )
     shallow = trained(old)
     grown = build(deep, source_types=TYPES, target_types=TYPES)
-    initialise(grown, deep, seed=1)
+    initialize(grown, deep, seed=1)
     carry_over(shallow, grown, **layer_maps("interpolate", old, deep))
     check(grown.eval(), deep, tmp_path)
 
@@ -87,7 +87,7 @@ def test_a_grown_model_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize("place", ["encoder", "decoder"])
 def test_positions_reach_to_the_last_row_of_the_table(place: str) -> None:
     made = build(KINDS["pre-norm"], source_types=TYPES, target_types=TYPES)
-    initialise(made, KINDS["pre-norm"], seed=1)
+    initialize(made, KINDS["pre-norm"], seed=1)
     table = getattr(plain(made, KINDS["pre-norm"], rows=2048), place).positions
     embedding = made.source_embedding if place == "encoder" else made.target_embedding
     last = embedding.positions(torch.zeros(1, 1, 32), 2047)
@@ -97,10 +97,10 @@ def test_positions_reach_to_the_last_row_of_the_table(place: str) -> None:
 
 def test_int8_takes_about_a_quarter_of_the_room(tmp_path: Path) -> None:
     made = build(KINDS["pre-norm"], source_types=TYPES, target_types=TYPES)
-    initialise(made, KINDS["pre-norm"], seed=1)
+    initialize(made, KINDS["pre-norm"], seed=1)
     sizes = {}
     for kind in ("float32", "int8"):
-        exported(made, KINDS["pre-norm"], tmp_path / kind, quantisation=kind, rows=1)
+        exported(made, KINDS["pre-norm"], tmp_path / kind, quantization=kind, rows=1)
         sizes[kind] = (tmp_path / kind / "model.bin").stat().st_size
     assert 3 < sizes["float32"] / sizes["int8"] < 4
 
@@ -108,7 +108,7 @@ def test_int8_takes_about_a_quarter_of_the_room(tmp_path: Path) -> None:
 @pytest.mark.parametrize("umask", [0o022, 0o027, 0o077], ids="{:03o}".format)
 def test_files_have_the_permissions_of_any_new_file(umask: int, tmp_path: Path) -> None:
     made = build(KINDS["pre-norm"], source_types=TYPES, target_types=TYPES)
-    initialise(made, KINDS["pre-norm"], seed=1)
+    initialize(made, KINDS["pre-norm"], seed=1)
     before = os.umask(umask)
     try:
         (tmp_path / "plain").open("w").close()

@@ -89,7 +89,7 @@ def test_save_pretrained_saves_another_model_as_the_card_says(tmp_path: Path) ->
     assert largest_difference(loaded(tmp_path / "again"), made) > 1e-2
 
 
-def test_the_tokeniser_gives_our_ids_for_split_text(tmp_path: Path) -> None:
+def test_the_tokenizer_gives_our_ids_for_split_text(tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     target = [*TOKENS[:-2], "über@@", "<filler0>"]
     kind = KINDS["own source table, biases inside only"]
@@ -102,7 +102,7 @@ def test_the_tokeniser_gives_our_ids_for_split_text(tmp_path: Path) -> None:
 
 
 def test_every_reason_against_a_model_is_named() -> None:
-    model = config("normalised", "pre_norm", positions={"type": "relative"}, norm_epsilon=1e-3)
+    model = config("normalized", "pre_norm", positions={"type": "relative"}, norm_epsilon=1e-3)
     keys = [reason.partition(":")[0] for reason in to_huggingface.reasons(model)]
     assert keys == [
         "model.encoder.residual",

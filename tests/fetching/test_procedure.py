@@ -288,7 +288,7 @@ def test_chinese_without_jieba_is_refused_before_anything_is_downloaded(
     assert not (tmp_path / "out").exists()
 
 
-def test_names_licences_and_addresses_are_shown_first(tmp_path: Path) -> None:
+def test_names_licenses_and_addresses_are_shown_first(tmp_path: Path) -> None:
     result = run("fetch", "wmt15-cs-en", "-o", str(tmp_path / "out"), "--dry-run")
     assert result.exit_code == 0
     assert "czeng10-data-plaintext-format.tar: CzEng 1.0, CC BY-NC-SA 3.0" in result.stdout

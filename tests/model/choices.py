@@ -6,7 +6,7 @@ from itertools import combinations, product
 from typing import Any
 
 ATTENTION = ("self_attention", "cross_attention", "feed_forward")
-RESIDUALS = ("pre_norm", "post_norm", "normalised", "admin", "deep_norm", "rezero", "no_norm")
+RESIDUALS = ("pre_norm", "post_norm", "normalized", "admin", "deep_norm", "rezero", "no_norm")
 LINEAR: tuple[object, ...] = (
     "residual",
     "dense",

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from nmtdeep.model.build import build, initialise
+from nmtdeep.model.build import build, initialize
 from nmtdeep.model.growth import carry_over, layer_map
 from nmtdeep.model.transformer import Transformer
 
@@ -55,7 +55,7 @@ def grown(tiny_config: Callable, tiny_model: Callable[..., Transformer]) -> Call
         described = tiny_config(depth=depths[1], **choice)
         types = {"source_types": 20, "target_types": 20}
         new = build(described, **types).double()
-        initialise(new, described, seed=3)
+        initialize(new, described, seed=3)
         maps = [layer_map(kind, *depths) for kind in (strategy, of_decoder or strategy)]
         carry_over(old, new, encoder=maps[0], decoder=maps[1])
         return old, new.eval()

@@ -13,14 +13,14 @@ from reporting.pages import nasty_page
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium here (Debian: chromium)")
 
 CONTRAST = """(selector => {
-  const light = colour => colour.match(/[\\d.]+/g).slice(0, 3).map(Number).map(one => {
+  const light = color => color.match(/[\\d.]+/g).slice(0, 3).map(Number).map(one => {
     const part = one / 255;
     return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
   }).reduce((sum, one, place) => sum + one * [0.2126, 0.7152, 0.0722][place], 0);
   const plain = "rgba(0, 0, 0, 0)";
   const behind = it => {
-    const colour = getComputedStyle(it).backgroundColor;
-    return colour === plain && it.parentElement ? behind(it.parentElement) : colour;
+    const color = getComputedStyle(it).backgroundColor;
+    return color === plain && it.parentElement ? behind(it.parentElement) : color;
   };
   return Math.min(...[...document.querySelectorAll(selector)].map(it => {
     const found = [light(getComputedStyle(it).color), light(behind(it))].sort((a, b) => b - a);

@@ -15,7 +15,7 @@ import sacrebleu
 from nmtdeep import __version__
 from nmtdeep.errors import DataError, UserError
 from nmtdeep.scoring import METRICS, score_texts
-from nmtdeep.scoring.tokenised import MosesPreparation
+from nmtdeep.scoring.tokenized import MosesPreparation
 
 from .conftest import damage
 
@@ -82,7 +82,7 @@ def slow_chrf(hypotheses: list[str], reference: list[str]) -> float:
         ("a b c", ["a b c"], 0.0),
     ],
 )
-def test_tokenised_bleu_by_hand(hypothesis: str, references: list[str], expected: float) -> None:
+def test_tokenized_bleu_by_hand(hypothesis: str, references: list[str], expected: float) -> None:
     got = value([hypothesis], [[line] for line in references], "bleu-tok")
     assert got == pytest.approx(expected, abs=1e-9)
 
@@ -97,7 +97,7 @@ def test_ter_by_hand() -> None:
     assert value(["b c a"], [["a b c"]], "ter") == pytest.approx(100 / 3)  # one shift
 
 
-def test_tokenised_bleu_equals_the_slow_one_on_real_text(tokens: list[str]) -> None:
+def test_tokenized_bleu_equals_the_slow_one_on_real_text(tokens: list[str]) -> None:
     for every in (2, 3, 7):
         damaged = damage(tokens, every=every)
         other = damage(tokens, every=every + 2)
@@ -133,13 +133,13 @@ def test_moses_tokens_of_raw_text_count_like_tokens(german: list[str]) -> None:
     sacremoses = pytest.importorskip("sacremoses")
     moses = sacremoses.MosesTokenizer(lang="de")
     damaged = damage(german, every=3)[:200]
-    tokenised = [
+    tokenized = [
         [moses.tokenize(line, escape=False, return_str=True) for line in lines]
         for lines in (damaged, german[:200])
     ]
     for metric in ("bleu-tok", "bleu-compound", "bleu-tok-lc"):
         prepared = value(damaged, [german[:200]], metric, preparation=MosesPreparation("de"))
-        assert prepared == value(tokenised[0], [tokenised[1]], metric)
+        assert prepared == value(tokenized[0], [tokenized[1]], metric)
 
 
 def test_chrf_equals_the_slow_one(german: list[str]) -> None:

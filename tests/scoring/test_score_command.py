@@ -98,7 +98,7 @@ def test_json_has_everything(here: Path) -> None:
 
 def test_plain_comparison_and_buckets(here: Path) -> None:
     write("src", ["one", "two words", "three " * 15])
-    arguments = ("--system", "hyp", "--paired", "randomisation", "--trials", "50", "--seed", "3")
+    arguments = ("--system", "hyp", "--paired", "randomization", "--trials", "50", "--seed", "3")
     lines = printed("hyp", "ref", *arguments, "--buckets", "--source", "src", "--metric", "chrf")
     assert len(lines) == 4
     assert lines[1].startswith("compare hyp chrF2 ")
@@ -131,11 +131,11 @@ def test_u2028_does_not_end_a_line(here: Path) -> None:
 
 def test_warnings_for_the_wrong_kind_of_text(here: Path) -> None:
     write("tokens", ["Der Hund läuft .", "Eine Frau .", "Zwei Kinder ."])
-    assert "look tokenised, but bleu, chrf, ter expect raw text" in invoke("tokens", "ref").stderr
+    assert "look tokenized, but bleu, chrf, ter expect raw text" in invoke("tokens", "ref").stderr
     raw = invoke("hyp", "ref", "--metric", "bleu-tok").stderr
     assert "the reference looks raw" in raw
-    assert "--tokenise LANG" in raw
-    assert invoke("hyp", "ref", "--metric", "bleu-tok", "--tokenise", "de").stderr == ""
+    assert "--tokenize LANG" in raw
+    assert invoke("hyp", "ref", "--metric", "bleu-tok", "--tokenize", "de").stderr == ""
     assert invoke("tokens", "tokens", "--metric", "bleu-tok").stderr == ""
     assert invoke("hyp", "ref").stderr == ""
 
@@ -194,8 +194,8 @@ def test_bad_files_are_named(here: Path) -> None:
     [
         (("hyp",), "give HYP and REF"),
         (("hyp", "ref", "--metric", "belu"), "did you mean bleu?"),
-        (("hyp", "ref", "--tokenise", "de"), "add --metric bleu-tok"),
-        (("hyp", "ref", "--replace-unicode-punctuation"), "--tokenise LANG"),
+        (("hyp", "ref", "--tokenize", "de"), "add --metric bleu-tok"),
+        (("hyp", "ref", "--replace-unicode-punctuation"), "--tokenize LANG"),
         (("hyp", "ref", "--log-prob"), "add --model"),
         (("hyp", "ref", "--source", "ref"), "--buckets"),
         (("-", "-"), "only once"),

@@ -14,7 +14,7 @@ from nmtdeep.scoring.significance import Comparison, PairedOptions, compare_syst
 
 from .conftest import damage
 
-TESTS = ("bootstrap", "randomisation")
+TESTS = ("bootstrap", "randomization")
 
 
 def compare(
@@ -95,8 +95,8 @@ def test_bootstrap_equals_a_slow_one(corpus) -> None:
         drawn = generator.choices(range(len(reference)), k=len(reference))
         totals = [count[drawn].sum(axis=0) for count in counts]
         differences.append(abs(100 * (totals[1][0] / totals[1][1] - totals[0][0] / totals[0][1])))
-    centred = np.array(differences) - np.mean(differences)
-    expected = np.mean(centred > abs(compared.difference))
+    centered = np.array(differences) - np.mean(differences)
+    expected = np.mean(centered > abs(compared.difference))
     assert compared.p_value == pytest.approx(expected, abs=0.04)  # 2 * 1.96 * sqrt(p q / 2000)
 
 

@@ -130,7 +130,7 @@ def test_travels_to_another_process():
     assert pickle.loads(pickle.dumps(bpe)) == bpe
 
 
-def test_a_word_longer_than_any_is_learnt_from_in_parts():
+def test_a_word_longer_than_any_is_learned_from_in_parts():
     parts = {"ab" * 250: 2, "ba" * 250: 1, "abab": 1}
     whole = {"ab" * 500 + "ba" * 250: 1, "abab": 1}
     assert learn(whole, 9) == learn(parts, 9)

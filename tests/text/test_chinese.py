@@ -20,11 +20,11 @@ pytest.importorskip("jieba")
 
 
 def split(line: str) -> list[str]:
-    return chinese.jieba().tokenise(line)
+    return chinese.jieba().tokenize(line)
 
 
 def join(words: list[str]) -> str:
-    return chinese.jieba().detokenise(words)
+    return chinese.jieba().detokenize(words)
 
 
 def test_words_are_jiebas() -> None:
@@ -96,7 +96,7 @@ def test_a_pipeline_goes_from_raw_chinese_to_raw_chinese(tmp_path: Path) -> None
     words = loaded.split_source("我来到北京清华大学")
     assert words == ["我", "来到", "北京", "清华大学"]
     assert loaded.join_target(words) == "我来到北京清华大学"
-    form: Form = "tokenised"
+    form: Form = "tokenized"
     assert loaded.split_source("我来 到北京", form) == ["我来", "到北京"]
 
 
@@ -134,6 +134,6 @@ def test_without_jieba_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
 def test_no_cache_is_read_or_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     (tmp_path / "jieba.cache").write_bytes(b"not a cache")
-    assert chinese.Jieba().tokenise("北京")
+    assert chinese.Jieba().tokenize("北京")
     assert [path.name for path in tmp_path.iterdir()] == ["jieba.cache"]
     assert (tmp_path / "jieba.cache").read_bytes() == b"not a cache"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
-from nmtdeep.text.tokenisation import Moses, moses
+from nmtdeep.text.tokenization import Moses, moses
 from nmtdeep.text.vocabulary import EOS
 
 from .test_pipeline import pipeline
@@ -31,7 +31,7 @@ LINES = {
     "words with stops": "a.b. ",
 }
 LIBRARY = {language: MosesTokenizer(language) for language in ("de", "en")}
-PIPELINES = {language: pipeline(normalise=True, target=language) for language in ("de", "fr")}
+PIPELINES = {language: pipeline(normalize=True, target=language) for language in ("de", "fr")}
 
 
 @pytest.mark.parametrize("piece", LINES.values(), ids=LINES)
@@ -54,24 +54,24 @@ def test_a_word_of_a_megabyte():
 def test_a_hundred_thousand_tokens():
     made = PIPELINES["de"]
     line = " ".join(["a cat ."] * 40_000)
-    assert made.join_target(made.split_target(line, "tokenised"), "tokenised") == line
-    assert len(made.encode_source(line, "tokenised")) > 100_000
+    assert made.join_target(made.split_target(line, "tokenized"), "tokenized") == line
+    assert len(made.encode_source(line, "tokenized")) > 100_000
 
 
 @given(st.text('.."" <a\n', max_size=30))
 @pytest.mark.parametrize("language", ["de", "en"])
-def test_stops_and_quotes_are_normalised_as_the_library_does(language, line):
+def test_stops_and_quotes_are_normalized_as_the_library_does(language, line):
     line = line.replace("\n", " ")
     expected = MosesPunctNormalizer(language).normalize(line + "\n")
-    assert moses(language).normalise(line) == expected
+    assert moses(language).normalize(line) == expected
 
 
 @given(st.text("a.B1 ä-,Z", max_size=30))
 @pytest.mark.parametrize("language", ["de", "en"])
 def test_words_with_stops_are_split_as_the_library_does(language, line):
-    assert moses(language).tokenise(line) == LIBRARY[language].tokenize(line, escape=False)
+    assert moses(language).tokenize(line) == LIBRARY[language].tokenize(line, escape=False)
 
 
 def test_czech_words_before_li_come_out():
     # sacremoses 0.2.0 ends in a TypeError here.
-    assert Moses("cs").detokenise(["m'", "-", "li"]) == "m' - li"
+    assert Moses("cs").detokenize(["m'", "-", "li"]) == "m' - li"

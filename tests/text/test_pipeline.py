@@ -20,7 +20,7 @@ LINES = [
 
 
 def pipeline(**settings) -> TextPipeline:
-    config = Text(**{"normalise": False, "bpe": {"type": "joint", "merges": 60}, **settings})
+    config = Text(**{"normalize": False, "bpe": {"type": "joint", "merges": 60}, **settings})
     counts = [
         Counter(word for line in LINES for word in words_of(line, config, language, config.input))
         for language in (config.source, config.target)
@@ -61,17 +61,17 @@ words = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(
 
 
 @given(st.lists(words | st.sampled_from(["@@", "a@@", "</s>", "<pad>", "@-@"])))
-def test_tokenised_lines_come_back_whatever_the_words(words):
+def test_tokenized_lines_come_back_whatever_the_words(words):
     line = " ".join(words)
-    pieces = PIPELINE.split_target(line, "tokenised")
-    assert PIPELINE.join_target(pieces, "tokenised") == line
+    pieces = PIPELINE.split_target(line, "tokenized")
+    assert PIPELINE.join_target(pieces, "tokenized") == line
     assert PIPELINE.split_target(" ".join(pieces), "bpe") == pieces
     assert PIPELINE.join_target(pieces, "bpe") == " ".join(pieces)
 
 
 @given(st.text())
 def test_encoding_any_text_ends_in_the_only_eos(line):
-    for form in ("raw", "tokenised", "bpe"):
+    for form in ("raw", "tokenized", "bpe"):
         ids = PIPELINE.encode_source(line, form)
         assert ids[-1] == EOS
         assert ids.count(EOS) == 1
@@ -89,32 +89,32 @@ def test_blank_in_blank_out():
 
 
 def test_lower_casing_comes_first():
-    made = pipeline(lowercase=True, normalise=True)
+    made = pipeline(lowercase=True, normalize=True)
     for line in ("Mr. Smith’s “Hat”", "ÜBER „Mr.“"):
         assert made.split_source(line) == made.split_source(line.lower())
     assert made.join_target(made.split_target("A MAN!")) == "a man!"
 
 
 def test_references_are_spelt_as_the_system_spells():
-    made = pipeline(lowercase=True, normalise=True)
+    made = pipeline(lowercase=True, normalize=True)
     line = "Er sagt: „Ja.“"
     assert made.target.reference(line) == 'er sagt: "ja".'
     assert made.split_target(made.target.reference(line), "raw") == made.split_target(line)
     assert made.reference_form == "raw"
 
 
-def test_tokenised_input_is_not_normalised_and_reference_stays_words():
-    made = pipeline(input="tokenised", normalise=True)
-    assert made.split_source("a :", "tokenised")[-1] == ":"
+def test_tokenized_input_is_not_normalized_and_reference_stays_words():
+    made = pipeline(input="tokenized", normalize=True)
+    assert made.split_source("a :", "tokenized")[-1] == ":"
     assert made.target.reference("Er sagt : „ Ja . “") == "Er sagt : „ Ja . “"
-    assert made.reference_form == "tokenised"
+    assert made.reference_form == "tokenized"
 
 
 def test_text_split_elsewhere():
     made = pipeline(input="bpe", bpe="none")
     assert made.split_source("lo@@ w ;", "bpe") == ["lo@@", "w", ";"]
     assert made.join_target(["lo@@", "w", ";"]) == "low;"
-    assert made.join_target(["lo@@", "w", ";"], "tokenised") == "low ;"
+    assert made.join_target(["lo@@", "w", ";"], "tokenized") == "low ;"
     assert made.target.reference("lo@@ w ;") == "low ;"
     with pytest.raises(UserError, match="--input-is bpe"):
         made.split_source("low;")
@@ -122,7 +122,7 @@ def test_text_split_elsewhere():
 
 def test_words_without_bpe_keep_their_at_signs():
     made = pipeline(bpe="none")
-    assert made.join_target(["a@@", "b"], "tokenised") == "a@@ b"
+    assert made.join_target(["a@@", "b"], "tokenized") == "a@@ b"
 
 
 SETTINGS = [
@@ -155,7 +155,7 @@ FIRST_FORM = """\
 source: en
 target: de
 input: raw
-normalise: false
+normalize: false
 lowercase: false
 aggressive_hyphens: false
 bpe:

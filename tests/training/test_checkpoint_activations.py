@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmtdeep.config.training import InterSimilarity, NoRegulariser, Training
+from nmtdeep.config.training import InterSimilarity, NoRegularizer, Training
 from nmtdeep.data.batching import Batch, Share
 from nmtdeep.model.layers.context import Sublayer
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.training.optimiser import make_optimiser
+from nmtdeep.training.optimizer import make_optimizer
 from nmtdeep.training.update import batch_loss, train_update
 from tests.model.choices import COMBINATIONS, label
 
@@ -23,12 +23,12 @@ Found = tuple[Tensor, dict[str, Tensor]]
 
 
 def passes(
-    model: Transformer, batch: Batch, dtype: torch.dtype, regulariser: Any, seed: int = 3
+    model: Transformer, batch: Batch, dtype: torch.dtype, regularizer: Any, seed: int = 3
 ) -> Found:
     """Loss and gradients of one training pass, its dropout drawn from `seed`."""
     torch.manual_seed(seed)
     model.train().zero_grad()
-    loss = batch_loss(model, batch, smoothing=0.1, dtype=dtype, regulariser=regulariser).smoothed
+    loss = batch_loss(model, batch, smoothing=0.1, dtype=dtype, regularizer=regularizer).smoothed
     loss.backward()
     return loss.detach(), {name: value.grad for name, value in model.named_parameters()}
 
@@ -45,11 +45,11 @@ def test_gradients_are_those_without(
     model = tiny_model(
         seed=1, dropout=0.3, dtype=torch.float64 if exact else torch.float32, **choice
     )
-    regulariser = InterSimilarity() if exact else NoRegulariser()
+    regularizer = InterSimilarity() if exact else NoRegularizer()
     batch = make_batch(SOURCES, TARGETS)
-    loss, gradients = passes(model, batch, dtype, regulariser)
+    loss, gradients = passes(model, batch, dtype, regularizer)
     model.keep("input")
-    again, recomputed = passes(model, batch, dtype, regulariser)
+    again, recomputed = passes(model, batch, dtype, regularizer)
     assert torch.equal(again, loss)
     for name, gradient in gradients.items():
         assert torch.equal(recomputed[name], gradient), name
@@ -60,7 +60,7 @@ def test_dropout_is_at_work_in_these_passes(
 ) -> None:
     model, batch = tiny_model(dropout=0.3), make_batch(SOURCES, TARGETS)
     model.keep("input")
-    losses = [passes(model, batch, torch.float64, NoRegulariser(), seed)[0] for seed in (3, 4, 3)]
+    losses = [passes(model, batch, torch.float64, NoRegularizer(), seed)[0] for seed in (3, 4, 3)]
     assert losses[0] != losses[1]
     assert losses[0] == losses[2]
 
@@ -85,7 +85,7 @@ def test_sublayers_run_twice_in_training_and_once_elsewhere(
     scaler = torch.amp.GradScaler("cpu", enabled=False)
     train_update(
         model,
-        make_optimiser(model, settings.optimiser),
+        make_optimizer(model, settings.optimizer),
         scaler,
         Share.whole([batch]),
         update=1,

@@ -10,7 +10,7 @@ import torch
 from nmtdeep.config.training import Training
 from nmtdeep.data.batching import Batch, Share
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.training.optimiser import make_optimiser
+from nmtdeep.training.optimizer import make_optimizer
 from nmtdeep.training.update import train_update
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
@@ -30,12 +30,12 @@ def trained(model: Transformer, batch: Batch, precision: torch.dtype) -> dict[st
     """The weights after five updates on a GPU."""
     model = model.cuda()
     settings = Training()
-    optimiser = make_optimiser(model, settings.optimiser)
+    optimizer = make_optimizer(model, settings.optimizer)
     share = Share.whole([batch.to(torch.device("cuda"))])
     for update in range(1, 6):
         train_update(
             model,
-            optimiser,
+            optimizer,
             torch.amp.GradScaler("cuda", enabled=False),
             share,
             update=update,

@@ -16,7 +16,7 @@ from nmtdeep.errors import UserError
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training import distributed
 from nmtdeep.training.distributed import ALONE, Crew, Order
-from nmtdeep.training.optimiser import make_optimiser
+from nmtdeep.training.optimizer import make_optimizer
 from nmtdeep.training.processes import SECONDS_TO_LEAVE, crew_of, device_of
 
 CPU = torch.device("cpu")
@@ -120,13 +120,13 @@ def shared_step(crew: Crew, model: Transformer) -> None:
 
 
 def step(crew: Crew, model: Transformer) -> None:
-    optimiser = make_optimiser(model, MuonConfig(), crew=crew)
+    optimizer = make_optimizer(model, MuonConfig(), crew=crew)
     generator = torch.Generator().manual_seed(5)
     for one in model.parameters():
         one.grad = torch.randn(one.shape, generator=generator, dtype=one.dtype)
-    for group in optimiser.param_groups:
+    for group in optimizer.param_groups:
         group["lr"] = 0.01
-    optimiser.step()
+    optimizer.step()
 
 
 def test_muon_in_two_processes_is_muon_in_one(tiny_model: Callable[..., Transformer]) -> None:

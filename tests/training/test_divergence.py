@@ -272,9 +272,9 @@ def test_cures_are_those_that_a_recipe_lacks() -> None:
     deep = {"depth": 20, "residual": "post_norm"}
     model = {"encoder": deep, "decoder": deep}
     first, *others = cures(Recipe.model_validate({"model": model}))
-    assert "model.initialiser=depth_scaled, or with" in first
+    assert "model.initializer=depth_scaled, or with" in first
     assert others[0].startswith("--lr 0.00035,") and "training.clip_norm=1" in others
-    aided = {"model": model | {"initialiser": "lipschitz"}, "training": {"clip_norm": 1.0}}
+    aided = {"model": model | {"initializer": "lipschitz"}, "training": {"clip_norm": 1.0}}
     assert cures(Recipe.model_validate(aided)) == [
         "--lr 0.00035, half of what it is",
         "training.schedule.warmup_updates=8000, twice as many",

@@ -98,7 +98,7 @@ def test_the_parts_are_those_counted_by_hand(tiny_config: Callable[..., config.M
     assert {name: on_cpu[name] for name in expected} == expected
     assert on_cpu["data"] == 77 and on_cpu["gaps"] == expected["batch"]
     assert 1e8 < on_cpu["program"] < 1e9
-    muon = recipe_of(described, batches=batches, optimiser="muon")
+    muon = recipe_of(described, batches=batches, optimizer="muon")
     found = memory_parts(muon, model, device="cuda", product=4)
     assert found["moments"] == 4 * matrices + 8 * (parameters - matrices)
     again = recipe_of(described, batches=batches, checkpoint_activations="layers")

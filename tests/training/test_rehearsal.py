@@ -21,7 +21,7 @@ from nmtdeep.errors import NoRoomError
 from nmtdeep.training import rehearsal
 from nmtdeep.training.distributed import ALONE
 from nmtdeep.training.rehearsal import largest, rehearse
-from nmtdeep.training.state import Progress, optimiser_tensors
+from nmtdeep.training.state import Progress, optimizer_tensors
 from nmtdeep.training.trainee import Trainee
 from training.test_divergence import run, shares, weights
 
@@ -99,7 +99,7 @@ def test_nothing_is_changed(tiny_run: Any) -> None:
     for trainee in (once, twice):
         run(trainee, shares(tiny_run.data)[2:], Progress(update=2))
     assert all(map(torch.equal, weights(once), weights(twice)))
-    moments = [optimiser_tensors(one.model, one.optimiser) for one in (once, twice)]
+    moments = [optimizer_tensors(one.model, one.optimizer) for one in (once, twice)]
     assert all(torch.equal(moments[0][name], moments[1][name]) for name in moments[0])
 
 

@@ -16,7 +16,7 @@ from nmtdeep.model.layers.packed import PackedLinear
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS
 from nmtdeep.training.distributed import ALONE, Crew
-from nmtdeep.training.optimiser import make_optimiser
+from nmtdeep.training.optimizer import make_optimizer
 from nmtdeep.training.processes import crew_of
 from nmtdeep.training.room import Room, is_about_memory
 from nmtdeep.training.sharding import Shards
@@ -35,8 +35,8 @@ SAYS = [
 SETTINGS = Training.model_validate(
     {
         "clip_norm": 0.5,
-        "optimiser": {"type": "adam", "epsilon": 1e-3},
-        "regulariser": {"type": "inter_similarity", "weight": 0.1},
+        "optimizer": {"type": "adam", "epsilon": 1e-3},
+        "regularizer": {"type": "inter_similarity", "weight": 0.1},
     }
 )
 
@@ -88,7 +88,7 @@ def update(
 
     return train_update(
         model,
-        make_optimiser(model, SETTINGS.optimiser),
+        make_optimizer(model, SETTINGS.optimizer),
         torch.amp.GradScaler("cpu", enabled=False),
         share,
         update=1,

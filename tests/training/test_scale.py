@@ -19,10 +19,10 @@ from nmtdeep.data.batching import Batch, Share, deal
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS
 from nmtdeep.training.distributed import ALONE, Crew
-from nmtdeep.training.optimiser import make_optimiser
+from nmtdeep.training.optimizer import make_optimizer
 from nmtdeep.training.processes import crew_of
 from nmtdeep.training.sharding import Shards, gathered
-from nmtdeep.training.state import optimiser_tensors, restore_optimiser
+from nmtdeep.training.state import optimizer_tensors, restore_optimizer
 from nmtdeep.training.update import batch_loss, train_update
 
 CPU = torch.device("cpu")
@@ -30,7 +30,7 @@ CPU = torch.device("cpu")
 BATCHES = (4, 5, 1, 3, 2)
 # Epsilon is large, so that a gradient that is zero by nature (of key biases) stays small as a step.
 SETTINGS = Training.model_validate(
-    {"clip_norm": 0.5, "optimiser": {"type": "adam", "epsilon": 1e-3}, "label_smoothing": 0.1}
+    {"clip_norm": 0.5, "optimizer": {"type": "adam", "epsilon": 1e-3}, "label_smoothing": 0.1}
 )
 
 
@@ -78,14 +78,14 @@ def _work(crew: Crew, model: Transformer, own: list[Share], job: Job) -> State:
         checkpoint.fill(model, job.start.weights, "the test")
     loss = partial(batch_loss, smoothing=SETTINGS.label_smoothing, dtype=torch.float32)
     shards = Shards(model, loss, CPU) if job.sharded else None
-    optimiser = make_optimiser(model, SETTINGS.optimiser, crew=crew)
+    optimizer = make_optimizer(model, SETTINGS.optimizer, crew=crew)
     if job.start:
-        restore_optimiser(model, optimiser, deepcopy(job.start.moments))
+        restore_optimizer(model, optimizer, deepcopy(job.start.moments))
     settings = SETTINGS.model_copy(update={"checkpoint_activations": job.keeps})
     for number in range(job.first, job.last):
         train_update(
             model,
-            optimiser,
+            optimizer,
             torch.amp.GradScaler("cpu", enabled=False),
             own[number],
             update=number + 1,
@@ -95,7 +95,7 @@ def _work(crew: Crew, model: Transformer, own: list[Share], job: Job) -> State:
             crew=crew,
             shards=shards,
         )
-    parts = checkpoint.weights(model), optimiser_tensors(model, optimiser)
+    parts = checkpoint.weights(model), optimizer_tensors(model, optimizer)
     return State(*(deepcopy(gathered(part.items(), keep=True)) for part in parts))
 
 

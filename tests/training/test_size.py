@@ -60,8 +60,8 @@ def test_an_ordinary_model_is_let_through():
 
 def test_muon_keeps_one_moment_where_adam_keeps_two(monkeypatch):
     kept = 63e6 * 4  # bytes of the weights of Vaswani et al.'s base, about
-    for optimiser, enough in (("adam", 4), ("muon", 3)):
-        recipe = Recipe.model_validate({"training": {"optimiser": optimiser}})
+    for optimizer, enough in (("adam", 4), ("muon", 3)):
+        recipe = Recipe.model_validate({"training": {"optimizer": optimizer}})
         monkeypatch.setattr("nmtdeep.training.size._memory", lambda _, n=enough: n * kept)
         check_training_size(recipe, data(37_000), torch.device("cpu"), 1)
         monkeypatch.setattr("nmtdeep.training.size._memory", lambda _, n=enough: (n - 0.1) * kept)

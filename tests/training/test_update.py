@@ -16,7 +16,7 @@ from nmtdeep.data.batching import Batch, Share
 from nmtdeep.errors import UserError
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS
-from nmtdeep.training.optimiser import make_optimiser
+from nmtdeep.training.optimizer import make_optimizer
 from nmtdeep.training.update import (
     UpdateResult,
     batch_loss,
@@ -68,12 +68,12 @@ def step(
     **changes: object,
 ) -> tuple[UpdateResult, dict[str, Tensor]]:
     """One update from scratch, and the gradient it used: Adam's first moment over 1 - beta."""
-    optimiser = {"type": "adam", "weight_decay": weight_decay, "epsilon": EPSILON}
-    chosen = settings(optimiser=optimiser, **changes)
-    optimiser = make_optimiser(model, chosen.optimiser)
+    optimizer = {"type": "adam", "weight_decay": weight_decay, "epsilon": EPSILON}
+    chosen = settings(optimizer=optimizer, **changes)
+    optimizer = make_optimizer(model, chosen.optimizer)
     result = train_update(
         model,
-        optimiser,
+        optimizer,
         scaler or torch.amp.GradScaler("cpu", enabled=False),
         Share.whole(batches),
         update=update,
@@ -81,7 +81,7 @@ def step(
         settings=chosen,
         dtype=torch.float32,
     )
-    state = optimiser.state
+    state = optimizer.state
     gradients = {
         name: state[parameter]["exp_avg"] / (1 - BETA)
         for name, parameter in model.named_parameters()

@@ -42,7 +42,7 @@ class Payload:
         return os.mkdir, (str(self.file),)
 
 
-@pytest.mark.parametrize("name", [checkpoint.MODEL, checkpoint.OPTIMISER, checkpoint.STATE])
+@pytest.mark.parametrize("name", [checkpoint.MODEL, checkpoint.OPTIMIZER, checkpoint.STATE])
 @pytest.mark.parametrize("by", ["pickle", "torch"])
 def test_a_pickle_is_not_opened_as_one(name: str, by: str, theirs: Path, here: Path) -> None:
     payload = Payload(here / "owned")
@@ -52,7 +52,7 @@ def test_a_pickle_is_not_opened_as_one(name: str, by: str, theirs: Path, here: P
         torch.save({"weight": payload}, theirs / name)
     write_sums(theirs)
     load = {
-        checkpoint.OPTIMISER: lambda path: checkpoint.read_tensors(path / checkpoint.OPTIMISER)
+        checkpoint.OPTIMIZER: lambda path: checkpoint.read_tensors(path / checkpoint.OPTIMIZER)
     }.get(name, checkpoint.load)
     assert str(theirs / name) in refused(theirs, load=load)
     assert not (here / "owned").exists()

@@ -17,7 +17,7 @@ class Bridge(nn.Module):
         """One `(sentences, source, width)` memory for each decoder layer.
 
         Args:
-            top: the encoder's combined and normalised output.
+            top: the encoder's combined and normalized output.
             outputs: y_0 (the embedding) and each layer's output y_1 ... y_N, all of one shape.
         """
         raise NotImplementedError
@@ -25,7 +25,7 @@ class Bridge(nn.Module):
     def inherit(
         self, old: Bridge, encoder: Sequence[int | None], decoder: Sequence[int | None]
     ) -> None:
-        """Take what `old`, of the same kind, has learnt; here that is nothing.
+        """Take what `old`, of the same kind, has learned; here that is nothing.
 
         Args:
             encoder: for each encoder layer the old one it is a copy of, or None.

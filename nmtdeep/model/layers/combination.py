@@ -33,7 +33,7 @@ class Combination(nn.Module):
         raise NotImplementedError
 
     def inherit(self, old: Combination, sources: Sequence[int | None]) -> None:
-        """Take what `old`, of the same kind and fewer layers, has learnt; here that is nothing.
+        """Take what `old`, of the same kind and fewer layers, has learned; here that is nothing.
 
         Args:
             sources: for each layer of this stack the layer of the old one it is a copy of, or None.
@@ -60,7 +60,7 @@ class History(NamedTuple):
     """What a linear combination remembers.
 
     Attributes:
-        sums: of y_0 and the outputs at the boundaries so far, normalised if norms stand before.
+        sums: of y_0 and the outputs at the boundaries so far, normalized if norms stand before.
         token: stands for them in autograd's graph.
         newest: output of the last layer.
         layers: how many layers are done.

@@ -48,7 +48,7 @@ class Sublayer(nn.Module):
     """
 
     def matrices(self) -> Iterable[Matrix]:
-        """What initialisers draw; biases are zero and need no mention."""
+        """What initializers draw; biases are zero and need no mention."""
         raise NotImplementedError
 
     def start(self, context: Context) -> State | None:

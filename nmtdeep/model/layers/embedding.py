@@ -62,5 +62,5 @@ class OutputProjection(nn.Module):
 
 
 def empty_table(types: int, width: int) -> nn.Parameter:
-    """A `(types, width)` table for the initialiser to fill."""
+    """A `(types, width)` table for the initializer to fill."""
     return nn.Parameter(torch.empty(types, width))

@@ -1,4 +1,4 @@
-"""What a layer tells an initialiser about its parameters."""
+"""What a layer tells an initializer about its parameters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Role = Literal["query", "key", "value", "output", "inner", "outer", "gate", "rel
 
 @dataclass(frozen=True)
 class Matrix:
-    """A matrix for the initialiser to draw.
+    """A matrix for the initializer to draw.
 
     Attributes:
         weight: `(fan_out, fan_in)`, or rows of a larger parameter.
@@ -46,7 +46,7 @@ def projections(weight: Tensor, roles: Iterable[Role], *, across: bool = False) 
 
 @runtime_checkable
 class HasConstants(Protocol):
-    """A module some of whose parameters start at values that no initialiser chooses."""
+    """A module some of whose parameters start at values that no initializer chooses."""
 
     def constants(self) -> Iterable[tuple[nn.Parameter, Tensor]]:
         """Those parameters, each with its start."""

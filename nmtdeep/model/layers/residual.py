@@ -41,7 +41,7 @@ class NoNorm(Residual):
 
 
 class ReZero(Residual):
-    """x + alpha dropout(sublayer(x)), alpha a learnt number (Bachlechner et al. 2021, Eq. 1)."""
+    """x + alpha dropout(sublayer(x)), alpha a learned number (Bachlechner et al. 2021, Eq. 1)."""
 
     def __init__(self, sublayer: Sublayer, *, dropout: float) -> None:
         super().__init__(sublayer, dropout=dropout)
@@ -71,7 +71,7 @@ class Normed(Residual):
 
 
 class PreNorm(Normed):
-    """x + dropout(sublayer(norm(x))); the identity path is never normalised."""
+    """x + dropout(sublayer(norm(x))); the identity path is never normalized."""
 
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
         """Norm, sublayer, add."""
@@ -93,20 +93,20 @@ class NormalisedResidual(Normed):
     """
 
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
-        """Norm, sublayer, add to the normalised input."""
+        """Norm, sublayer, add to the normalized input."""
         x = self.norm(x)
         return x + self.dropout(self.sublayer(x, context, state))  # type: ignore[no-any-return]
 
 
 class Admin(Normed):
-    """norm(omega x + dropout(sublayer(x))), omega a learnt `(width,)` vector (Liu et al. 2020)."""
+    """norm(omega x + dropout(sublayer(x))), omega a learned `(width,)` vector (Liu et al. 2020)."""
 
     def __init__(self, sublayer: Sublayer, norm: nn.LayerNorm, *, dropout: float) -> None:
         super().__init__(sublayer, norm, dropout=dropout)
         self.omega = nn.Parameter(torch.empty(norm.normalized_shape))
 
     def constants(self) -> Iterator[tuple[nn.Parameter, Tensor]]:
-        """omega starts at 1, which is post-norm; Admin's initialiser then measures it."""
+        """omega starts at 1, which is post-norm; Admin's initializer then measures it."""
         yield self.omega, torch.ones(self.omega.shape)
 
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:

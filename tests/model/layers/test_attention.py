@@ -120,7 +120,7 @@ def torch_layer(weight: Tensor, bias: Tensor, output: nn.Linear) -> nn.Multihead
     return layer
 
 
-def randomised(module: nn.Module) -> nn.Module:
+def randomized(module: nn.Module) -> nn.Module:
     module.double()
     for number, parameter in enumerate(module.parameters()):
         parameter.data = random(*parameter.shape, seed=100 + number)
@@ -130,7 +130,7 @@ def randomised(module: nn.Module) -> nn.Module:
 @pytest.mark.parametrize("causal", [False, True])
 def test_self_attention_is_torchs_layer(causal: bool) -> None:
     ours = SelfAttention(WIDTH, HEADS, causal=causal)
-    randomised(ours)
+    randomized(ours)
     theirs = torch_layer(ours.qkv.weight, ours.qkv.bias, ours.output)
     x = random(SENTENCES, QUERIES, WIDTH, seed=5)
     hidden = torch.ones(QUERIES, QUERIES, dtype=torch.bool).triu(1)
@@ -142,7 +142,7 @@ def test_self_attention_is_torchs_layer(causal: bool) -> None:
 
 def test_cross_attention_is_torchs_layer() -> None:
     ours = CrossAttention(WIDTH, HEADS)
-    randomised(ours)
+    randomized(ours)
     weight = torch.cat((ours.query.weight, ours.key_value.weight))
     theirs = torch_layer(weight, torch.cat((ours.query.bias, ours.key_value.bias)), ours.output)
     x, memory = random(SENTENCES, 3, WIDTH, seed=6), random(SENTENCES, KEYS, WIDTH, seed=7)
@@ -153,7 +153,7 @@ def test_cross_attention_is_torchs_layer() -> None:
 
 def test_cross_attention_serves_all_hypotheses_of_a_sentence_from_one_projection() -> None:
     ours = CrossAttention(WIDTH, HEADS)
-    randomised(ours)
+    randomized(ours)
     memory = random(SENTENCES, KEYS, WIDTH, seed=8)
     context = Context(memory=memory, memory_mask=MASK)
     state = ours.start(context)
@@ -175,7 +175,7 @@ def test_cross_attention_without_a_memory_says_so() -> None:
 
 def test_self_attention_step_by_step_follows_reordered_hypotheses() -> None:
     ours = SelfAttention(WIDTH, HEADS, causal=True)
-    randomised(ours)
+    randomized(ours)
     x = random(3, 4, WIDTH, seed=11)  # hypotheses of one sentence, by position
     slots = Slots(x[:1])
     state = ours.start(Context(slots=slots))

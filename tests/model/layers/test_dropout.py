@@ -24,7 +24,7 @@ def test_rate_scale_and_mean(probability: float) -> None:
     assert abs(float(y.mean()) - 1) < 5 * deviation / (1 - probability) / COUNT
 
 
-def test_neighbours_drop_independently() -> None:
+def test_neighbors_drop_independently() -> None:
     torch.manual_seed(4)
     zero = dropout(torch.ones(COUNT), 0.3, training=True) == 0
     for step in (1, 2, 4, 8):

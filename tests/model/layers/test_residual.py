@@ -60,7 +60,7 @@ def weighted(kind: type[Residual], value: object) -> Residual:
             [1, -1],  # the norm of (-3 + 2, -9 + 6)
         ),
     ],
-    ids=["pre", "post", "normalised", "none", "rezero", "admin", "admin more", "deep"],
+    ids=["pre", "post", "normalized", "none", "rezero", "admin", "admin more", "deep"],
 )
 def test_by_hand(make: Callable[[], Residual], expected: list[float]) -> None:
     x = torch.tensor([[[1.0, 3.0]]], dtype=torch.float64)

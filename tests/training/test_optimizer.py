@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 from nmtdeep.config.training import Muon as MuonConfig
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.training.optimiser import Muon, make_optimiser, orthogonalise, orthogonalise_all
+from nmtdeep.training.optimizer import Muon, make_optimizer, orthogonalize, orthogonalize_all
 
 MakeModel = Callable[..., Transformer]
 MOMENTUM, LR, EPSILON = 0.9, 0.01, 1e-3
@@ -31,28 +31,28 @@ def by_singular_values(matrix: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("shape", [(5, 5), (12, 4), (3, 9), (1, 6)])
-def test_orthogonalise_maps_singular_values(shape: tuple[int, int]) -> None:
+def test_orthogonalize_maps_singular_values(shape: tuple[int, int]) -> None:
     generator = torch.Generator().manual_seed(3)
     matrices = torch.randn(4, *shape, generator=generator, dtype=torch.float64)
     expected = torch.stack([by_singular_values(one) for one in matrices])
-    assert_close(orthogonalise(matrices), expected, rtol=0, atol=1e-9)
+    assert_close(orthogonalize(matrices), expected, rtol=0, atol=1e-9)
 
 
-def test_orthogonalise_is_nearly_orthogonal_and_blind_to_scale() -> None:
+def test_orthogonalize_is_nearly_orthogonal_and_blind_to_scale() -> None:
     matrices = torch.randn(2, 64, 256, generator=torch.Generator().manual_seed(1))
-    found = torch.linalg.svdvals(orthogonalise(matrices))
+    found = torch.linalg.svdvals(orthogonalize(matrices))
     assert found.min() > 0.65 and found.max() < 1.25
-    assert_close(orthogonalise(1e4 * matrices), orthogonalise(matrices), rtol=1e-3, atol=1e-5)
-    rough = orthogonalise(matrices, torch.bfloat16)
+    assert_close(orthogonalize(1e4 * matrices), orthogonalize(matrices), rtol=1e-3, atol=1e-5)
+    rough = orthogonalize(matrices, torch.bfloat16)
     assert rough.dtype == torch.float32
-    assert 0 < float((rough - orthogonalise(matrices)).norm() / rough.norm()) < 0.05
-    assert not orthogonalise(torch.zeros(1, 4, 4)).any()
+    assert 0 < float((rough - orthogonalize(matrices)).norm() / rough.norm()) < 0.05
+    assert not orthogonalize(torch.zeros(1, 4, 4)).any()
 
 
 def test_order_survives_grouping_by_shape() -> None:
     matrices = [torch.randn(shape) for shape in ((3, 5), (4, 4), (3, 5), (5, 3), (4, 4))]
-    for one, other in zip(orthogonalise_all(matrices, None), matrices, strict=True):
-        assert_close(one, orthogonalise(other[None])[0])
+    for one, other in zip(orthogonalize_all(matrices, None), matrices, strict=True):
+        assert_close(one, orthogonalize(other[None])[0])
 
 
 def maps_of_layers(model: Transformer) -> dict[str, Tensor]:
@@ -66,7 +66,7 @@ def maps_of_layers(model: Transformer) -> dict[str, Tensor]:
 def test_two_steps_are_the_formula(tiny_model: MakeModel) -> None:
     model, adams = tiny_model(), tiny_model()
     settings = MuonConfig(momentum=MOMENTUM, epsilon=EPSILON, weight_decay=0.5)
-    optimiser = make_optimiser(model, settings)
+    optimizer = make_optimizer(model, settings)
     reference = torch.optim.AdamW(
         adams.parameters(), lr=LR, betas=(0.9, 0.98), eps=EPSILON, weight_decay=0.5
     )
@@ -85,9 +85,9 @@ def test_two_steps_are_the_formula(tiny_model: MakeModel) -> None:
                 ahead = MOMENTUM * momentum[name] + (1 - MOMENTUM) * one.grad
                 step = 0.2 * max(one.shape) ** 0.5 * by_singular_values(ahead)
                 expected[name] = expected[name] - LR * (step + 0.5 * expected[name])
-        for group in optimiser.param_groups:
+        for group in optimizer.param_groups:
             group["lr"] = LR
-        optimiser.step()
+        optimizer.step()
         reference.step()
     for (name, one), other in zip(model.named_parameters(), adams.parameters(), strict=True):
         assert_close(one.detach(), expected.get(name, other.detach()), rtol=0, atol=1e-9)
@@ -95,17 +95,17 @@ def test_two_steps_are_the_formula(tiny_model: MakeModel) -> None:
 
 def test_an_overflow_skips_the_matrices_too(tiny_model: MakeModel) -> None:
     model = tiny_model(dtype=torch.float32)
-    optimiser = make_optimiser(model, MuonConfig())
-    assert isinstance(optimiser, Muon)
+    optimizer = make_optimizer(model, MuonConfig())
+    assert isinstance(optimizer, Muon)
     before = [one.detach().clone() for one in model.parameters()]
     scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
     scaler.scale(torch.zeros(()))  # the scaler exists from its first use on
     for one in model.parameters():
         one.grad = torch.ones_like(one)
     model.encoder.norm.weight.grad.fill_(torch.inf)
-    for group in optimiser.param_groups:
+    for group in optimizer.param_groups:
         group["lr"] = LR
-    scaler.unscale_(optimiser)
-    scaler.step(optimiser)
+    scaler.unscale_(optimizer)
+    scaler.step(optimizer)
     assert all(map(torch.equal, model.parameters(), before))
-    assert not optimiser.state
+    assert not optimizer.state

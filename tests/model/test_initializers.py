@@ -1,4 +1,4 @@
-"""Every initialiser on a model that has all kinds of sublayers: measured values == the formula."""
+"""Every initializer on a model that has all kinds of sublayers: measured values == the formula."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from nmtdeep.model.build import build, initialise
-from nmtdeep.model.initialisation import Sample
+from nmtdeep.model.build import build, initialize
+from nmtdeep.model.initialization import Sample
 from nmtdeep.model.layers.attention import CrossAttention
 from nmtdeep.model.layers.context import Context
 from nmtdeep.model.transformer import Transformer
@@ -33,7 +33,7 @@ VALUES = {"qkv": 2, "key_value": 1}
 
 @pytest.fixture
 def made(tiny_config: Callable) -> Callable[..., tuple[Transformer, object]]:
-    def make(initialiser: object, residual: str = "post_norm") -> tuple[Transformer, object]:
+    def make(initializer: object, residual: str = "post_norm") -> tuple[Transformer, object]:
         described = tiny_config(
             width=D,
             feed_forward=F,
@@ -50,7 +50,7 @@ def made(tiny_config: Callable) -> Callable[..., tuple[Transformer, object]]:
             positions={"type": "relative", "clip": CLIP},
             sharing="none",
             bias=True,
-            initialiser=initialiser,
+            initializer=initializer,
         )
         model = build(described, source_types=TYPES, target_types=TYPES)
         for parameter in model.parameters():
@@ -91,7 +91,7 @@ def check(values: Tensor, variance: float, *, normal: bool = False) -> None:
 
 def test_lipschitz_bounds_are_one_over_the_root_of_the_inputs(made: Callable) -> None:
     model, described = made({"type": "lipschitz", "scale": 0.5})
-    initialise(model, described, seed=1)
+    initialize(model, described, seed=1)
     inputs = {r"(inner|outer)\.weight": {"inner": D, "outer": F}}
     for _, _, key, kind, values in blocks(model):
         fan_in = inputs.get(key, {}).get(kind, values.shape[1])
@@ -103,7 +103,7 @@ def test_lipschitz_bounds_are_one_over_the_root_of_the_inputs(made: Callable) ->
 def test_lipschitz_matrices_with_normal_embeddings(made: Callable) -> None:
     chosen = {"type": "lipschitz", "scale": 0.5, "embeddings": "normal"}
     model, described = made(chosen)
-    initialise(model, described, seed=1)
+    initialize(model, described, seed=1)
     inputs = {r"(inner|outer)\.weight": {"inner": D, "outer": F}}
     for _, _, key, kind, values in blocks(model):
         check(values, 0.25 / inputs.get(key, {}).get(kind, values.shape[1]) / 3)
@@ -125,7 +125,7 @@ def test_depth_scaled_bounds_fall_with_the_layer(
 ) -> None:
     chosen = {"type": "depth_scaled", "alpha": 0.8, "exponent": exponent}
     model, described = made({**chosen, "cross_attention": cross_attention})
-    initialise(model, described, seed=1)
+    initialize(model, described, seed=1)
     for _, layer, key, _, values in blocks(model):
         square = GLOROT[key]
         if key.startswith("(qkv") and values.shape == (D, D) and cross_attention == "separate":
@@ -147,13 +147,13 @@ def projections_of(module: nn.Module) -> list[Tensor]:
 
 def test_glorot_embeddings(made: Callable) -> None:
     model, described = made({"type": "glorot", "embeddings": "glorot"})
-    initialise(model, described, seed=1)
+    initialize(model, described, seed=1)
     check(model.source_embedding.weight.detach()[1:], 2 / (TYPES + D))
 
 
 def test_deep_norm_scales_values_outputs_and_feed_forward_maps(made: Callable) -> None:
     model, described = made("deep_norm", "deep_norm")
-    initialise(model, described, seed=1)
+    initialize(model, described, seed=1)
     beta = {
         "encoder": 0.87 * (DEPTH**4 * DEPTH) ** (-1 / 16),
         "decoder": (12 * DEPTH) ** (-1 / 4),
@@ -168,7 +168,7 @@ def test_deep_norm_scales_values_outputs_and_feed_forward_maps(made: Callable) -
 
 def test_t_fixup_scales_all_but_queries_and_keys(made: Callable) -> None:
     model, described = made("t_fixup", "no_norm")
-    initialise(model, described, seed=1)
+    initialize(model, described, seed=1)
     scales = {"encoder": 0.67 * DEPTH ** (-1 / 4), "decoder": (9 * DEPTH) ** (-1 / 4)}
     for side, _, key, kind, values in blocks(model):
         if kind in ("qkv", "query", "key_value", "") or key == r"relative\.keys":
@@ -185,11 +185,11 @@ TARGET = torch.randint(3, TYPES, (6, 7), generator=torch.Generator().manual_seed
 
 def test_admins_omegas_are_the_roots_of_summed_variances(tiny_config: Callable) -> None:
     described = tiny_config(
-        width=D, feed_forward=F, encoder="admin", decoder="admin", initialiser="admin", dropout=0.3
+        width=D, feed_forward=F, encoder="admin", decoder="admin", initializer="admin", dropout=0.3
     )
     model = build(described, source_types=TYPES, target_types=TYPES)
     padded = torch.cat((SOURCE, torch.zeros(6, 4, dtype=torch.long)), dim=1)
-    initialise(model, described, seed=1, sample=Sample(padded, TARGET))
+    initialize(model, described, seed=1, sample=Sample(padded, TARGET))
     omegas = [
         [wrapper.omega.unique().item() for layer in stack for wrapper in layer]
         for stack in (model.encoder, model.decoder)
@@ -222,14 +222,14 @@ def test_admins_omegas_are_the_roots_of_summed_variances(tiny_config: Callable) 
 
 
 def test_admin_without_a_sample_is_refused(tiny_config: Callable) -> None:
-    described = tiny_config(encoder="admin", decoder="admin", initialiser="admin")
+    described = tiny_config(encoder="admin", decoder="admin", initializer="admin")
     model = build(described, source_types=9, target_types=9)
     with pytest.raises(ValueError, match="give it a sample"):
-        initialise(model, described, seed=1)
+        initialize(model, described, seed=1)
 
 
 @pytest.mark.parametrize(
-    ("initialiser", "alive"),
+    ("initializer", "alive"),
     [
         ("glorot", False),
         ({"type": "depth_scaled", "exponent": 0.25}, True),
@@ -239,7 +239,7 @@ def test_admin_without_a_sample_is_refused(tiny_config: Callable) -> None:
     ids=str,
 )
 def test_gradients_reach_the_bottom_of_30_post_norm_layers(
-    tiny_config: Callable, initialiser: object, alive: bool
+    tiny_config: Callable, initializer: object, alive: bool
 ) -> None:
     # Zhang et al. 2019, Figure 1: without help they vanish, in the decoder above all.
     described = tiny_config(
@@ -248,10 +248,10 @@ def test_gradients_reach_the_bottom_of_30_post_norm_layers(
         depth=30,
         encoder="post_norm",
         decoder="post_norm",
-        initialiser=initialiser,
+        initializer=initializer,
     )
     model = build(described, source_types=TYPES, target_types=TYPES)
-    initialise(model, described, seed=1)
+    initialize(model, described, seed=1)
     log_probs = model.output(model(SOURCE, TARGET)).log_softmax(dim=2)
     log_probs.gather(2, TARGET[..., None]).sum().backward()
     norms = [

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from nmtdeep.scoring.tokenised import MosesPreparation, compound_split
+from nmtdeep.scoring.tokenized import MosesPreparation, compound_split
 
 MARK = "##AT##-##AT##"
 
@@ -45,12 +45,12 @@ def test_compound_split_equals_the_perl_substitution(german: list[str]) -> None:
 
 
 def test_moses_preparation_by_hand() -> None:
-    assert MosesPreparation("de").tokenise("Er sagt: „Ja“, z. B. 3,5 & 'so'.").split(" ") == (
+    assert MosesPreparation("de").tokenize("Er sagt: „Ja“, z. B. 3,5 & 'so'.").split(" ") == (
         ["Er", "sagt", ":", "„", "Ja", "“", ",", "z.", "B.", "3,5", "&", "'", "so", "'", "."]
     )
     replaced = MosesPreparation("de", replace_punctuation=True)
     # replace-unicode-punctuation.perl knows the closing German quotation mark, not the opening one
-    assert replaced.tokenise("„Ja“，so！") == '„ Ja " , so !'
+    assert replaced.tokenize("„Ja“，so！") == '„ Ja " , so !'
 
 
 def test_a_language_moses_does_not_know_is_in_the_signature() -> None:

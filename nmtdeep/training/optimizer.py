@@ -1,4 +1,4 @@
-"""Optimisers: Adam for all parameters, or Muon for the matrices of the layers."""
+"""Optimizers: Adam for all parameters, or Muon for the matrices of the layers."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ STEPS = 5
 ROOT_MEAN_SQUARE = 0.2
 
 
-def make_optimiser(
+def make_optimizer(
     model: Transformer,
     settings: config.Adam | config.Muon,
     *,
     dtype: torch.dtype = torch.float32,
     crew: Crew = ALONE,
 ) -> torch.optim.Optimizer:
-    """The optimiser of a recipe; the learning rate is set before each update.
+    """The optimizer of a recipe; the learning rate is set before each update.
 
     Parameters that need no gradient (frozen layers) are none of its business.
 
@@ -130,7 +130,7 @@ class Muon(torch.optim.AdamW):
         """Every matrix made orthogonal, each by one process."""
         owners = deal([min(one.shape) * one.numel() for one in matrices], self.crew.size)
         own = [place for place, owner in enumerate(owners) if owner == self.crew.rank]
-        done = orthogonalise_all([matrices[place] for place in own], self.dtype)
+        done = orthogonalize_all([matrices[place] for place in own], self.dtype)
         directions = [torch.zeros_like(one) for one in matrices]
         for place, direction in zip(own, done, strict=True):
             directions[place].copy_(direction)
@@ -143,19 +143,19 @@ def linear_maps(parts: Iterable[nn.Module]) -> list[Tensor]:
     return [one.weight for part in parts for one in part.modules() if isinstance(one, nn.Linear)]
 
 
-def orthogonalise_all(matrices: list[Tensor], dtype: torch.dtype | None) -> list[Tensor]:
-    """`orthogonalise` for matrices of any shapes, those of one shape at once."""
+def orthogonalize_all(matrices: list[Tensor], dtype: torch.dtype | None) -> list[Tensor]:
+    """`orthogonalize` for matrices of any shapes, those of one shape at once."""
     places: dict[torch.Size, list[int]] = {}
     for place, matrix in enumerate(matrices):
         places.setdefault(matrix.shape, []).append(place)
     done: dict[int, Tensor] = {}
     for same in places.values():
         stacked = torch.stack([matrices[place] for place in same])
-        done.update(zip(same, orthogonalise(stacked, dtype), strict=True))
+        done.update(zip(same, orthogonalize(stacked, dtype), strict=True))
     return [done[place] for place in range(len(matrices))]
 
 
-def orthogonalise(matrices: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+def orthogonalize(matrices: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     """About U V^T for each U S V^T of `matrices` `(count, a, b)`, by Newton-Schulz iteration.
 
     Five steps X <- a X + (b X X^T + c (X X^T)^2) X from X = G / |G| (Frobenius): singular values

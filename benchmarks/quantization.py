@@ -1,6 +1,6 @@
 """What bf16 and int8 cost in BLEU, and gain in time, against fp32 on a CPU.
 
-    python benchmarks/quantisation.py --model RUN --source FILE --reference FILE [--beam N]
+    python benchmarks/quantization.py --model RUN --source FILE --reference FILE [--beam N]
         [--threads N] [--repeats N]
 
 The contenders take turns on the whole text. A ratio is formed within each turn; the median and the
@@ -21,7 +21,7 @@ from nmtdeep.decoding.translator import Translator
 from nmtdeep.scoring.metrics import score_texts
 from nmtdeep.text.files import read_lines
 
-KINDS = {"fp32": {}, "bf16": {"precision": "bf16"}, "int8": {"quantise": "int8"}}
+KINDS = {"fp32": {}, "bf16": {"precision": "bf16"}, "int8": {"quantize": "int8"}}
 
 
 def main() -> None:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from nmtdeep.config.training import InterSimilarity, NoRegulariser
+from nmtdeep.config.training import InterSimilarity, NoRegularizer
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.training.regulariser import inter_similarity, penalty
+from nmtdeep.training.regularizer import inter_similarity, penalty
 from nmtdeep.training.update import batch_loss
 
 
@@ -29,7 +29,7 @@ def test_equal_positions_cost_nothing() -> None:
     mask = torch.ones(1, 3, dtype=torch.bool)
     found = penalty(InterSimilarity(), [output, output], mask, torch.tensor([7]))
     assert found == pytest.approx(0.0, abs=1e-6)
-    assert penalty(NoRegulariser(), [output], mask, torch.tensor([7])) is None
+    assert penalty(NoRegularizer(), [output], mask, torch.tensor([7])) is None
 
 
 def test_the_loss_has_the_penalty_of_each_layer_once_per_target_token(
@@ -39,8 +39,8 @@ def test_the_loss_has_the_penalty_of_each_layer_once_per_target_token(
     batch = make_batch([[5, 6, 7, 1], [8, 1]], [[9, 1], [4, 5, 6, 1]])
     settings = {"smoothing": 0.1, "dtype": torch.float64}
     plain = batch_loss(model, batch, **settings)
-    regularised = batch_loss(model, batch, **settings, regulariser=InterSimilarity(weight=0.5))
-    assert torch.equal(plain.nll, regularised.nll)
+    regularized = batch_loss(model, batch, **settings, regularizer=InterSimilarity(weight=0.5))
+    assert torch.equal(plain.nll, regularized.nll)
     _, outputs = model.encode_deeply(batch.source)
     expected = 0.0
     for row, (source, target) in enumerate(((4, 2), (2, 4))):
@@ -48,4 +48,4 @@ def test_the_loss_has_the_penalty_of_each_layer_once_per_target_token(
             mask = torch.ones(1, source, dtype=torch.bool)
             similarity = inter_similarity(output[[row], :source], mask)
             expected += 0.5 * target * (1 - similarity.item())
-    assert (regularised.smoothed - plain.smoothed).item() == pytest.approx(expected)
+    assert (regularized.smoothed - plain.smoothed).item() == pytest.approx(expected)

@@ -1,4 +1,4 @@
-"""Initialisers: measured bounds and variances are those of the formula, for every parameter."""
+"""Initializers: measured bounds and variances are those of the formula, for every parameter."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from nmtdeep.model.build import build
-from nmtdeep.model.initialisation import glorot
+from nmtdeep.model.initialization import glorot
 from nmtdeep.model.transformer import Transformer
 
 D, F, TYPES = 64, 96, 400

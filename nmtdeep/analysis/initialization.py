@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from nmtdeep.analysis.probe import Passage, Probe, squared_gradient
 from nmtdeep.config.model import Model
 from nmtdeep.model.build import ENCODER_SUBLAYERS
-from nmtdeep.model.initialisation import Side
+from nmtdeep.model.initialization import Side
 from nmtdeep.model.layers.residual import NormalisedResidual, Normed, Residual
 
 

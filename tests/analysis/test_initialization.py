@@ -13,13 +13,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from analysis.by_hand import Step, write_out
-from nmtdeep.analysis.initialisation import Block, Figures, averaged, measure
+from nmtdeep.analysis.initialization import Block, Figures, averaged, measure
 from nmtdeep.analysis.probe import Probe, sentences
 from nmtdeep.data.batching import Batch
 from nmtdeep.data.corpus import MonolingualCorpus, ParallelCorpus
 from nmtdeep.errors import UserError
 
-KINDS = ("post_norm", "pre_norm", "normalised", "deep_norm", "no_norm")
+KINDS = ("post_norm", "pre_norm", "normalized", "deep_norm", "no_norm")
 
 
 def lengths(ids: Tensor) -> list[int]:

@@ -1,6 +1,6 @@
-"""Hold our normalise-tokenise-lower-case against Multi30k's own lc.norm.tok files.
+"""Hold our normalize-tokenize-lower-case against Multi30k's own lc.norm.tok files.
 
-    python benchmarks/tokenisation.py MULTI30K
+    python benchmarks/tokenization.py MULTI30K
 
 MULTI30K is a folder with train.en, train.de, val.*, test_2016_flickr.* and tok/, which holds
 SPLIT.lc.norm.tok.LANGUAGE (or .gz). Prints, per split and language, the share of lines reproduced
@@ -15,30 +15,30 @@ from pathlib import Path
 from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
 from nmtdeep.text.files import find_side, read_lines
-from nmtdeep.text.tokenisation import moses
+from nmtdeep.text.tokenization import moses
 
 SPLITS = ("train", "val", "test_2016_flickr")
-Tokenise = Callable[[str], str]
+Tokenize = Callable[[str], str]
 
 
-def orders(language: str) -> dict[str, Tokenise]:
+def orders(language: str) -> dict[str, Tokenize]:
     ours = moses(language)
-    normaliser, tokeniser = MosesPunctNormalizer(language), MosesTokenizer(language)
+    normalizer, tokenizer = MosesPunctNormalizer(language), MosesTokenizer(language)
 
     def plain(line: str) -> str:
-        line = normaliser.normalize(line.lower())
-        return str(tokeniser.tokenize(line, escape=False, return_str=True))
+        line = normalizer.normalize(line.lower())
+        return str(tokenizer.tokenize(line, escape=False, return_str=True))
 
     def perl(line: str) -> str:
         parity = MosesPunctNormalizer(language, perl_parity=True)
         line = parity.normalize(line.lower() + "\n")
-        return str(tokeniser.tokenize(line, escape=False, return_str=True))
+        return str(tokenizer.tokenize(line, escape=False, return_str=True))
 
     return {
-        "ours: lower-case, normalise with newline, tokenise": lambda line: " ".join(
-            ours.tokenise(ours.normalise(line.lower()))
+        "ours: lower-case, normalize with newline, tokenize": lambda line: " ".join(
+            ours.tokenize(ours.normalize(line.lower()))
         ),
-        "lower-case last": lambda line: " ".join(ours.tokenise(ours.normalise(line))).lower(),
+        "lower-case last": lambda line: " ".join(ours.tokenize(ours.normalize(line))).lower(),
         "sacremoses' defaults (no newline)": plain,
         "sacremoses' perl_parity, with newline": perl,
     }
@@ -54,9 +54,9 @@ def compare(folder: Path, split: str, language: str) -> None:
         unescape(line)
         for line in read_lines(find_side(folder / "tok" / f"{split}.lc.norm.tok", language))
     ]
-    for name, tokenise in orders(language).items():
+    for name, tokenize in orders(language).items():
         start = time.perf_counter()
-        made = [tokenise(line) for line in raw]
+        made = [tokenize(line) for line in raw]
         seconds = time.perf_counter() - start
         wrong = [index for index in range(len(raw)) if made[index].split() != theirs[index].split()]
         share = 100 - 100 * len(wrong) / len(raw)
@@ -70,7 +70,7 @@ def compare(folder: Path, split: str, language: str) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Our tokenisation against Multi30k's own")
+    parser = argparse.ArgumentParser(description="Our tokenization against Multi30k's own")
     parser.add_argument("multi30k", type=Path)
     folder = parser.parse_args().multi30k
     for split in SPLITS:

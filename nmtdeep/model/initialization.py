@@ -1,4 +1,4 @@
-"""Initialisers: functions over a finished model that set values and nothing else.
+"""Initializers: functions over a finished model that set values and nothing else.
 
 Each is a rule for the standard deviation of every matrix, by what it is for and where it stands.
 The walk over the model is one: it goes by structure, never by parameter names, and fails with the
@@ -186,7 +186,7 @@ def admin(model: Transformer, sample: Sample | None, *, seed: int = 0) -> None:
         ValueError: as `glorot`, or without a sample.
     """
     if sample is None:
-        raise ValueError("the initialiser admin measures on real sentences: give it a sample")
+        raise ValueError("the initializer admin measures on real sentences: give it a sample")
     glorot(model, seed=seed)
     variances = _variances(model, sample)
     for stack in (model.encoder, model.decoder):
@@ -258,7 +258,7 @@ def _fill(
         name for name, one in model.named_parameters() if covered[_storage(one)] < one.numel()
     ]
     if missed:
-        raise ValueError(f"no initialiser knows the parameters {', '.join(missed)}")
+        raise ValueError(f"no initializer knows the parameters {', '.join(missed)}")
 
 
 def _storage(tensor: Tensor) -> int:

@@ -13,7 +13,7 @@ from sacremoses.corpus import NonbreakingPrefixes
 
 from nmtdeep import __version__
 from nmtdeep.errors import UserError
-from nmtdeep.text.tokenisation import moses
+from nmtdeep.text.tokenization import moses
 
 # Perl's \s on bytes. U+00A0, U+2028 and their kind are part of a word for multi-bleu.perl, but
 # sacreBLEU counts tokens with str.split(), which would part words there: each of them is replaced,
@@ -39,22 +39,22 @@ def compound_split(line: str) -> str:
 class MosesPreparation:
     """Raw lines to Moses tokens: [replace-unicode-punctuation.perl,] tokenizer.perl -no-escape.
 
-    The same line is tokenised once, however many metrics and references ask for it.
+    The same line is tokenized once, however many metrics and references ask for it.
     """
 
     def __init__(self, language: str, *, replace_punctuation: bool = False) -> None:
         if not _LANGUAGE_CODE.fullmatch(language):
-            raise UserError(f"--tokenise {language}: not a language code; write, say, de or en")
-        tokeniser = moses(language)
+            raise UserError(f"--tokenize {language}: not a language code; write, say, de or en")
+        tokenizer = moses(language)
         punctuation = sacremoses.MosesPunctNormalizer(lang=language)
 
         @lru_cache(maxsize=1 << 17)
-        def tokenise(line: str) -> str:
+        def tokenize(line: str) -> str:
             if replace_punctuation:
                 line = punctuation.replace_unicode_punct(line)
-            return " ".join(tokeniser.tokenise(line))
+            return " ".join(tokenizer.tokenize(line))
 
-        self.tokenise: Callable[[str], str] = tokenise
+        self.tokenize: Callable[[str], str] = tokenize
         self.signature = {"tok": f"moses-{language}", "sacremoses": sacremoses.__version__}
         if language not in NonbreakingPrefixes().available_langs.values():
             self.signature["prefixes"] = "en"  # Moses has no abbreviations of that language
@@ -70,7 +70,7 @@ class TokenisedBLEU(BLEU):
     shorter of two equally close); no smoothing, 0 if any p_n is 0 (Papineni et al. 2002;
     Moses scripts/generic/multi-bleu.perl).
 
-    `lowercase` follows tokenisation, and is Unicode's, where `multi-bleu.perl -lc` knows only A-Z.
+    `lowercase` follows tokenization, and is Unicode's, where `multi-bleu.perl -lc` knows only A-Z.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class TokenisedBLEU(BLEU):
 
     def _preprocess_segment(self, sent: str) -> str:
         if self.preparation:
-            sent = self.preparation.tokenise(sent)
+            sent = self.preparation.tokenize(sent)
         if self.compound:
             sent = compound_split(sent)
         if self.lowercase:

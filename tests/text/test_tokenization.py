@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sacremoses import MosesPunctNormalizer
 
 from nmtdeep.text.files import read_lines
-from nmtdeep.text.tokenisation import Moses, moses
+from nmtdeep.text.tokenization import Moses, moses
 
 DATA = Path(__file__).resolve().parents[2] / "../shared/data"
 MULTI30K = DATA / "multi30k-en-de"
@@ -29,11 +29,11 @@ needs_newstest = pytest.mark.skipif(not (DATA / "newstest").exists(), reason="no
 def test_multi30k_comes_out_as_its_authors_made_it(language, split, different):
     raw = read_lines(MULTI30K / f"{split}.{language}")
     theirs = read_lines(MULTI30K / f"tok/{split}.lc.norm.tok.{language}")
-    tokeniser = moses(language)
+    tokenizer = moses(language)
     wrong = [
         line
         for line, expected in zip(raw, theirs, strict=True)
-        if " ".join(tokeniser.tokenise(tokeniser.normalise(line.lower())))
+        if " ".join(tokenizer.tokenize(tokenizer.normalize(line.lower())))
         != expected.replace("&apos;", "'").replace("&quot;", '"')
     ]
     assert len(wrong) == different
@@ -44,31 +44,31 @@ def test_multi30k_comes_out_as_its_authors_made_it(language, split, different):
     "line",
     ["„So.“", 'Er sagte "Ja." Und ging', "a ( b ) : c ; 5 %", "5\xa0000 «x» ’em", "`a' ''b''", ""],
 )
-def test_normalising_is_the_librarys_of_a_line_with_its_newline(language, line):
-    assert Moses(language).normalise(line) == MosesPunctNormalizer(language).normalize(line + "\n")
+def test_normalizing_is_the_librarys_of_a_line_with_its_newline(language, line):
+    assert Moses(language).normalize(line) == MosesPunctNormalizer(language).normalize(line + "\n")
 
 
 def test_german_full_stop_moves_out_of_the_quotes_at_the_end_too():
-    assert moses("de").normalise("Er sagt: „Ja.“") == 'Er sagt: "Ja".'
+    assert moses("de").normalize("Er sagt: „Ja.“") == 'Er sagt: "Ja".'
 
 
 def test_nothing_is_escaped():
     line = 'R&D | <b>x</b> [1] "q" it\'s &amp;'
-    words = moses("en").tokenise(line)
+    words = moses("en").tokenize(line)
     expected = 'R & D | < b > x < / b > [ 1 ] " q " it \'s & amp ;'
     assert words == expected.split(" ")
-    assert moses("en").detokenise(["&amp;", "&lt;"]) == "&amp; &lt;"
+    assert moses("en").detokenize(["&amp;", "&lt;"]) == "&amp; &lt;"
 
 
 def test_aggressive_hyphens_are_split_and_closed_again():
-    tokeniser = moses("en", aggressive_hyphens=True)
-    words = tokeniser.tokenise("a well-known fact")
+    tokenizer = moses("en", aggressive_hyphens=True)
+    words = tokenizer.tokenize("a well-known fact")
     assert words == ["a", "well", "@-@", "known", "fact"]
-    assert tokeniser.detokenise(words) == "a well-known fact"
+    assert tokenizer.detokenize(words) == "a well-known fact"
 
 
-def test_an_unknown_language_is_tokenised_without_abbreviations():
-    assert moses("xx").tokenise("Hello, you.") == ["Hello", ",", "you", "."]
+def test_an_unknown_language_is_tokenized_without_abbreviations():
+    assert moses("xx").tokenize("Hello, you.") == ["Hello", ",", "you", "."]
 
 
 words = st.text("abcdeäßéñ0123456789", min_size=1, max_size=6)
@@ -92,13 +92,13 @@ sentence = st.builds(
 
 @given(sentence, st.sampled_from(["en", "de"]))
 def test_ordinary_sentences_come_back_exactly(line, language):
-    tokeniser = moses(language)
-    assert tokeniser.detokenise(tokeniser.tokenise(line)) == line
+    tokenizer = moses(language)
+    assert tokenizer.detokenize(tokenizer.tokenize(line)) == line
 
 
 @pytest.mark.parametrize("line", ["It's Peter's, isn't it?", "The dogs' bowls weren't full."])
 def test_english_contractions_come_back_exactly(line):
-    assert moses("en").detokenise(moses("en").tokenise(line)) == line
+    assert moses("en").detokenize(moses("en").tokenize(line)) == line
 
 
 # Where Moses does not round-trip, one line per class; docs/preprocessing.md explains them.
@@ -123,14 +123,14 @@ LOST = [
 
 @pytest.mark.parametrize(("language", "line", "back"), LOST)
 def test_where_moses_does_not_round_trip(language, line, back):
-    tokeniser = moses(language)
-    assert tokeniser.detokenise(tokeniser.tokenise(line)) == back
+    tokenizer = moses(language)
+    assert tokenizer.detokenize(tokenizer.tokenize(line)) == back
 
 
 @needs_newstest
 @pytest.mark.parametrize(("language", "share"), [("en", 0.983), ("de", 0.976)])
 def test_share_of_news_that_comes_back_exactly(language, share):
     lines = list(read_lines(DATA / f"newstest/newstest2013.{language}"))
-    tokeniser = moses(language)
-    same = sum(tokeniser.detokenise(tokeniser.tokenise(line)) == line for line in lines)
+    tokenizer = moses(language)
+    same = sum(tokenizer.detokenize(tokenizer.tokenize(line)) == line for line in lines)
     assert same / len(lines) > share

@@ -9,11 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nmtdeep.config.training import InterSimilarity, NoRegulariser, Regulariser
+from nmtdeep.config.training import InterSimilarity, NoRegularizer, Regularizer
 
 
 def penalty(
-    regulariser: Regulariser, outputs: Sequence[Tensor], mask: Tensor, target_tokens: Tensor
+    regularizer: Regularizer, outputs: Sequence[Tensor], mask: Tensor, target_tokens: Tensor
 ) -> Tensor | None:
     """The recipe's penalty of a batch, summed as the loss is; None where there is none.
 
@@ -22,8 +22,8 @@ def penalty(
         mask: `(sentences, source)`, True at real tokens.
         target_tokens: `(sentences,)` numbers, so that a sentence counts once for each.
     """
-    match regulariser:
-        case NoRegulariser():
+    match regularizer:
+        case NoRegularizer():
             return None
         case InterSimilarity(weight=weight):
             missing = [1 - inter_similarity(output, mask) for output in outputs[1:]]
@@ -36,7 +36,7 @@ def inter_similarity(output: Tensor, mask: Tensor) -> Tensor:
     """`(sentences,)` mean over positions of cos(y_i, mean of y_i over the sentence).
 
     Li et al. 2020, section 3: how much of a layer's output is the same everywhere in a sentence.
-    They regularise a model of 6 layers towards more of it (Reg-6L) without printing how; the sum of
+    They regularize a model of 6 layers towards more of it (Reg-6L) without printing how; the sum of
     1 - similarity over layers is the plainest reading.
     """
     real = mask[..., None].to(output.dtype)
