@@ -36,7 +36,8 @@ from turns import Turns, spread, take_turns
 from work import Cost, decoding_cost
 
 from nmtdeep.checkpoint import load
-from nmtdeep.decoding.settings import Settings, resolve_device, settings_of
+from nmtdeep.decoding.settings import Settings, settings_of
+from nmtdeep.devices import resolve_device
 from nmtdeep.text.files import read_lines
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.vocabulary import EOS

@@ -14,7 +14,7 @@ import torch
 from rich.console import Console
 
 import nmtdeep
-from nmtdeep.decoding.settings import resolve_device
+from nmtdeep.devices import resolve_device
 from nmtdeep.errors import UserError
 from nmtdeep.memory import keep_memory
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from nmtdeep import checkpoint, integrity
+from nmtdeep import checkpoint, files
 from nmtdeep.config.compare import differences
 from nmtdeep.errors import CheckpointError, UserError
 
@@ -76,7 +76,7 @@ def average(inputs: Sequence[Path], out: Path) -> Path:
                 f"({changed[0] if changed else 'another vocabulary'}): average checkpoints of one "
                 "run"
             )
-        digest = integrity.digest(loaded.path / checkpoint.MODEL)
+        digest = files.digest(loaded.path / checkpoint.MODEL)
         if digest in hashes:
             raise CheckpointError(
                 f"{path} and {hashes[digest]} hold the same weights: name each checkpoint once"

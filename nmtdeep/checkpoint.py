@@ -9,12 +9,10 @@ before the file is used. `checkpoint_last` and `checkpoint_best` are links.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import stat
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +22,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from nmtdeep import integrity
+from nmtdeep import files
 from nmtdeep.config import Recipe
 from nmtdeep.config.load import dump, read_config
 from nmtdeep.data.index import INDEX_FILE
@@ -62,47 +60,6 @@ class Loaded:
     state: dict[str, Any]
 
 
-@contextmanager
-def replacing(directory: Path) -> Iterator[Path]:
-    """Yield an empty directory that takes the place of `directory` if the block succeeds.
-
-    A failure leaves what was there before, whole.
-
-    Raises:
-        UserError: if the disk is full or may not be written.
-    """
-    partial = directory.with_name(f".{directory.name}.partial")
-    old = directory.with_name(f".{directory.name}.old")
-    try:
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        yield partial
-        _sync(partial)
-        shutil.rmtree(old, ignore_errors=True)
-        if directory.exists():
-            directory.rename(old)
-        partial.rename(directory)
-        shutil.rmtree(old, ignore_errors=True)
-    except (OSError, SafetensorError) as error:
-        shutil.rmtree(partial, ignore_errors=True)
-        if old.exists() and not directory.exists():
-            old.rename(directory)
-        reason = getattr(error, "strerror", None) or str(error)
-        raise UserError(
-            f"cannot write {directory}: {reason}; what was saved before is whole: make room or "
-            "mend the permissions, then run the same command again"
-        ) from error
-
-
-def _sync(directory: Path) -> None:
-    for path in [*directory.rglob("*"), directory]:
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
 def weights(model: Transformer) -> dict[str, Tensor]:
     """Every parameter once, by name; a table that is shared counts under its first name."""
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
@@ -118,7 +75,7 @@ def save(
     pipeline: TextPipeline,
 ) -> None:
     """Write a checkpoint, whole or not at all."""
-    with replacing(directory) as partial:
+    with files.replace_directory(directory) as partial:
         save_tensors(partial / MODEL, tensors)
         if optimizer is not None:
             save_tensors(partial / OPTIMIZER, optimizer)
@@ -129,7 +86,7 @@ def save(
             + "\n",
             encoding="utf-8",
         )
-        integrity.write_sums(partial)
+        files.write_sums(partial)
 
 
 def save_tensors(
@@ -141,7 +98,11 @@ def save_tensors(
     """
     path.touch()
     mode = path.stat().st_mode
-    save_file({name: tensor.contiguous().cpu() for name, tensor in tensors.items()}, path, metadata)
+    plain = {name: tensor.contiguous().cpu() for name, tensor in tensors.items()}
+    try:
+        save_file(plain, path, metadata)
+    except SafetensorError as error:  # such as a full disk
+        raise OSError(str(error)) from error
     path.chmod(stat.S_IMODE(mode))
 
 
@@ -182,8 +143,8 @@ def locate(path: Path) -> Path:
         return newest[0].resolve()
     if path.is_file():
         inside = (path.parent / STATE).is_file()
-        cure = f"the directory that it is in, {path.parent}" if inside else "a run or a checkpoint"
-        raise CheckpointError(f"{path} is a file: give {cure}")
+        hint = f"the directory that it is in, {path.parent}" if inside else "a run or a checkpoint"
+        raise CheckpointError(f"{path} is a file: give {hint}")
     if (path / INDEX_FILE).is_file():
         raise CheckpointError(
             f"{path} is a data directory: give the run directory of a model that was trained on it"
@@ -203,7 +164,7 @@ def read_state(directory: Path) -> dict[str, Any]:
     path = directory / STATE
     _verify(directory, STATE)
     try:
-        state = integrity.read_json(path, cure=_CURE)
+        state = files.read_json(path, hint=_CURE)
     except DataError as error:
         raise CheckpointError(str(error)) from error
     if state.get("format") != FORMAT:
@@ -225,7 +186,7 @@ def check_entries(run: Path, entries: Iterable[Path]) -> None:
         CheckpointError: naming the link, pipe or device.
     """
     try:
-        integrity.check_entries(run, entries, cure="put the file itself there, or delete it")
+        files.check_entries(run, entries, hint="put the file itself there, or delete it")
     except DataError as error:
         raise CheckpointError(str(error)) from error
 
@@ -233,7 +194,7 @@ def check_entries(run: Path, entries: Iterable[Path]) -> None:
 def _verify(directory: Path, *names: str) -> None:
     check_entries(directory, [directory])
     try:
-        integrity.verify(directory, *names, cure=_CURE)
+        files.verify(directory, *names, hint=_CURE)
     except DataError as error:
         raise CheckpointError(str(error)) from error
 
@@ -299,7 +260,7 @@ def load(path: Path) -> Loaded:
         recipe = read_config(directory / CONFIG)
         pipeline = TextPipeline.load(directory / TEXT)
     except UserError as error:
-        raise CheckpointError(*error.args) from error
+        raise CheckpointError(problems=error.problems) from error
     if state.get("text", pipeline.fingerprint()) != pipeline.fingerprint():
         raise CheckpointError(
             f"{directory / TEXT}: not the text pipeline that this model was trained with: {_CURE}"

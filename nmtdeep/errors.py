@@ -1,24 +1,63 @@
-"""Errors that are the user's to mend: one clear line each, ending with the cure."""
+"""Errors that the user can fix: each says what is wrong, where, and what to do."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong; as a string, one line.
+
+    Attributes:
+        what: what is wrong.
+        where: the file, line, option or recipe key that it is about; may be empty.
+        hint: what to do about it; may be empty.
+    """
+
+    what: str
+    where: str = ""
+    hint: str = ""
+
+    def __str__(self) -> str:
+        return printable(": ".join(part for part in (self.where, self.what, self.hint) if part))
 
 
 class UserError(Exception):
     """Something outside the program is wrong: a file, an option, a recipe.
 
-    The message says what is wrong, where, and what to do: a line for each of `problems`. The
-    command line prints it without a traceback and leaves with exit code 2.
+    The command line prints a line for each problem, without a traceback, and exits with code 2.
+
+    Args:
+        what: what is wrong.
+        where: the file, line, option or recipe key that it is about.
+        hint: what to do about it.
+        problems: used instead of the three above, if there are any.
     """
 
-    def __init__(self, *problems: str) -> None:
-        super().__init__(*problems)
+    def __init__(
+        self,
+        what: str = "",
+        *,
+        where: object = "",
+        hint: str = "",
+        problems: Iterable[Problem] = (),
+    ) -> None:
+        self.problems = tuple(problems) or (Problem(what, str(where), hint),)
+        super().__init__(*self.problems)
 
     def __str__(self) -> str:
-        return "\n".join(map(printable, self.args))
+        return "\n".join(map(str, self.problems))
+
+    def __reduce__(self) -> tuple[Callable[[], UserError], tuple[()], dict[str, Any]]:
+        return partial(type(self), problems=self.problems), (), self.__dict__
 
 
 def printable(text: str) -> str:
-    """Text for one line: newlines, terminal codes and whatever else does not show as escapes."""
+    """Text for one line: newlines, terminal codes and other invisible characters as escapes."""
     return "".join(one if one.isprintable() else _escaped(one) for one in text)
 
 
@@ -27,29 +66,29 @@ def _escaped(character: str) -> str:
 
 
 class ConfigError(UserError):
-    """One or more problems of a recipe, one per line, all reported at once."""
+    """One or more problems of a recipe, all reported at once."""
 
 
 class DataError(UserError):
-    """A corpus, vocabulary or text file that cannot be used as it is."""
+    """A corpus, vocabulary or text file that cannot be used."""
 
 
 class CheckpointError(UserError):
-    """A run directory or checkpoint that is missing, half written, truncated or foreign."""
+    """A run directory or checkpoint that is missing, damaged, or from another model."""
 
 
 class DivergenceError(UserError):
-    """Training produced numbers that cannot be trained on; the last good checkpoint stays.
+    """Loss or gradients are not finite; the last good checkpoint is kept.
 
     Args:
-        message: one line.
-        report: lines for the log: the state before, the layers that are worst, all that may help.
+        what: one line.
+        report: lines for the log: the updates before, the worst layers, and what may help.
     """
 
-    def __init__(self, message: str, report: str = "") -> None:
-        super().__init__(message)
+    def __init__(self, what: str = "", report: str = "", **fields: Any) -> None:
+        super().__init__(what, **fields)
         self.report = report
 
 
-class NoRoomError(UserError):
-    """Memory does not suffice for a batch; the last checkpoint stays."""
+class OutOfMemoryError(UserError):
+    """Memory does not hold the smallest possible batch; the last checkpoint is kept."""

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from nmtdeep import checkpoint, integrity
+from nmtdeep import checkpoint, files
 from nmtdeep.averaging import average, best, newest
 from nmtdeep.errors import CheckpointError, UserError
 from nmtdeep.text.vocabulary import Vocabulary
@@ -27,7 +27,7 @@ def run(tiny_run: Any, tmp_path: Path) -> Path:
     tensors = load_file(third / "model.safetensors")
     large = {name: (1000 * value + 1).astype(np.float32) for name, value in tensors.items()}
     save_file(large, third / "model.safetensors")
-    integrity.write_sums(third)
+    files.write_sums(third)
     edit(third, update=70, score=-17.0)
     return run
 
@@ -36,7 +36,7 @@ def edit(directory: Path, **changes: Any) -> None:
     state = json.loads((directory / "state.json").read_text(encoding="utf-8"))
     text = json.dumps({**state, **changes})
     (directory / "state.json").write_text(text, encoding="utf-8")
-    integrity.write_sums(directory)
+    files.write_sums(directory)
 
 
 def test_the_mean_is_numpys_in_float64(run: Path, tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_another_model_is_foreign(run: Path, tmp_path: Path) -> None:
     other, count = re.subn(r"norm_epsilon: \S+", "norm_epsilon: 1e-3", text)
     assert count == 1
     config.write_text(other, encoding="utf-8")
-    integrity.write_sums(config.parent)
+    files.write_sums(config.parent)
     message = refused([run / "checkpoint_15", run / "checkpoint_20"], tmp_path / "mean")
     assert "foreign" in message
     assert "norm_epsilon" in message
@@ -138,7 +138,7 @@ def test_another_vocabulary_is_foreign(run: Path, tmp_path: Path) -> None:
     state = json.loads((other / "state.json").read_text(encoding="utf-8"))
     del state["text"]  # as if it had been saved with this vocabulary
     (other / "state.json").write_text(json.dumps(state), encoding="utf-8")
-    integrity.write_sums(other)
+    files.write_sums(other)
     message = refused([run / "checkpoint_15", other], tmp_path / "mean")
     assert "another vocabulary" in message
 

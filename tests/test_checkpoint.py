@@ -15,7 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from nmtdeep import checkpoint, integrity
+from nmtdeep import checkpoint, files
 from nmtdeep.errors import CheckpointError, UserError
 from nmtdeep.text.vocabulary import Vocabulary
 from nmtdeep.training.distributed import ALONE
@@ -71,7 +71,7 @@ def test_weights_that_are_no_finite_numbers_are_named(bad: str, copy: Path, tiny
     name = "decoder.layers.0.sublayers.2.sublayer.inner.bias"
     tensors[name][1] = float(bad)  # before a ReLU, which makes 0 of a NaN on some kernels
     save_file(tensors, file)
-    integrity.write_sums(file.parent)
+    files.write_sums(file.parent)
     with pytest.raises(CheckpointError, match=f"{name} are finite numbers: use another"):
         checkpoint.load(copy)
     with pytest.raises(CheckpointError, match=name):
@@ -163,7 +163,7 @@ def test_a_damaged_file_is_named(
     path = copy / "checkpoint_20" / name
     damage(path)
     if not checked:
-        (copy / "checkpoint_20" / integrity.SUMS).unlink()
+        (copy / "checkpoint_20" / files.SUMS).unlink()
     with pytest.raises(CheckpointError) as caught:
         checkpoint.load(copy / "checkpoint_20")
     assert str(path) in str(caught.value)
@@ -171,19 +171,19 @@ def test_a_damaged_file_is_named(
 
 @pytest.mark.skipif(not shutil.which("sha256sum"), reason="needs sha256sum")
 def test_sha256sum_agrees(copy: Path) -> None:
-    command = ["sha256sum", "--check", "--strict", integrity.SUMS]
+    command = ["sha256sum", "--check", "--strict", files.SUMS]
     place = copy / "checkpoint_20"
     done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=True)
-    files = [path for path in place.rglob("*") if path.is_file() and path.name != integrity.SUMS]
+    listed = [path for path in place.rglob("*") if path.is_file() and path.name != files.SUMS]
     assert sorted(done.stdout.splitlines()) == sorted(
-        f"{path.relative_to(place)}: OK" for path in files
+        f"{path.relative_to(place)}: OK" for path in listed
     )
 
 
 def test_a_vocabulary_of_another_size_is_refused(copy: Path) -> None:
     file = copy / "checkpoint_20" / "text" / "vocabulary.tsv"
     file.write_text(file.read_text(encoding="utf-8") + "onemore\t1\n", encoding="utf-8")
-    integrity.write_sums(copy / "checkpoint_20")
+    files.write_sums(copy / "checkpoint_20")
     with pytest.raises(CheckpointError, match="checkpoint_20/text: not the text pipeline"):
         checkpoint.load(copy)
 
@@ -196,7 +196,7 @@ def test_a_vocabulary_of_the_same_size_in_another_order_is_refused(
     tokens[5], tokens[6] = tokens[6], tokens[5]
     swapped = Vocabulary(tuple(tokens), side.vocabulary.counts)
     swapped.save(copy / "checkpoint_20" / "text" / "vocabulary.tsv")
-    integrity.write_sums(copy / "checkpoint_20")
+    files.write_sums(copy / "checkpoint_20")
     with pytest.raises(CheckpointError, match="checkpoint_20/text: not the text pipeline"):
         checkpoint.load(copy / "checkpoint_20")
 
@@ -207,7 +207,7 @@ def test_a_tensor_of_another_shape_is_named(
     other = tiny_model(width=16, types=len(tiny_run.pipeline.source.vocabulary) + 1)
     path = copy / "checkpoint_20" / "model.safetensors"
     save_file(checkpoint.weights(other.float()), path)
-    integrity.write_sums(path.parent)
+    files.write_sums(path.parent)
     with pytest.raises(CheckpointError) as caught:
         checkpoint.load(copy)
     assert str(path) in str(caught.value)
@@ -270,7 +270,7 @@ def test_a_failed_write_leaves_what_was_there(
 def test_replacing_swaps_a_whole_directory(tmp_path: Path) -> None:
     place = tmp_path / "place"
     for content in ("first", "second"):
-        with checkpoint.replacing(place) as partial:
+        with files.replace_directory(place) as partial:
             assert list(partial.iterdir()) == []
             (partial / content).write_text(content, encoding="utf-8")
         assert bytes_of(tmp_path) == {f"place/{content}": content.encode()}
@@ -280,7 +280,7 @@ def test_a_failed_swap_puts_the_old_directory_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place, real = tmp_path / "place", Path.rename
-    with checkpoint.replacing(place) as partial:
+    with files.replace_directory(place) as partial:
         (partial / "first").write_text("first", encoding="utf-8")
 
     def fail(path: Path, target: Path) -> Path:
@@ -289,7 +289,7 @@ def test_a_failed_swap_puts_the_old_directory_back(
         return real(path, target)
 
     monkeypatch.setattr(Path, "rename", fail)
-    with pytest.raises(UserError, match="place"), checkpoint.replacing(place) as partial:
+    with pytest.raises(UserError, match="place"), files.replace_directory(place) as partial:
         (partial / "second").write_text("second", encoding="utf-8")
     assert bytes_of(tmp_path) == {"place/first": b"first"}
 

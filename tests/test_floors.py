@@ -17,7 +17,7 @@ FLOORS = {
     "nmtdeep": 0,
     "nmtdeep.config": 0,
     "nmtdeep.errors": 0,
-    "nmtdeep.integrity": 0,
+    "nmtdeep.files": 0,
     "nmtdeep.memory": 0,
     "nmtdeep.tables": 0,
     "nmtdeep.units": 0,

@@ -12,8 +12,8 @@ import torch
 from rich.table import Table
 
 from nmtdeep import __version__
-from nmtdeep.analysis.file import replacing
 from nmtdeep.analysis.panels import Picture
+from nmtdeep.files import replace_file
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Findings:
     def write_csv(self, path: Path) -> None:
         """A line for each row, with a header; empty where a value is None."""
         records = self.records()
-        with replacing(path) as beside, beside.open("w", encoding="utf-8", newline="") as file:
+        with replace_file(path) as beside, beside.open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, list(records[0]), lineterminator="\n")
             writer.writeheader()
             for record in records:

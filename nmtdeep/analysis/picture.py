@@ -21,9 +21,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import LogFormatter, MaxNLocator
 
-from nmtdeep.analysis.file import replacing
 from nmtdeep.analysis.panels import Bars, Curve, Curves, HeatMap, Panel, Picture
 from nmtdeep.errors import printable
+from nmtdeep.files import replace_file
 
 Style = dict[str, Any]
 
@@ -97,7 +97,7 @@ def draw(picture: Picture, path: Path) -> None:
                 frameon=False,
             )
         metadata = {"Date": None} if path.suffix == ".svg" else None
-        with replacing(path) as beside:
+        with replace_file(path) as beside:
             figure.savefig(beside, dpi=150, metadata=metadata)
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from nmtdeep import checkpoint, integrity
+from nmtdeep import checkpoint, files
 from nmtdeep.analysis.findings import Findings, signed
 from nmtdeep.analysis.panels import Curve, Curves, Picture
 from nmtdeep.errors import CheckpointError, DataError, UserError
@@ -117,7 +117,7 @@ def _records(run: Path) -> Iterator[dict[str, Any]]:
         raise CheckpointError(f"{run}: no such run directory: check the path")
     checkpoint.check_entries(run, [run / RECORDS])
     try:
-        content = integrity.read_limited(run / RECORDS, cure="give the directory of a run")
+        content = files.read_limited(run / RECORDS, hint="give the directory of a run")
     except DataError as error:
         raise CheckpointError(str(error)) from error
     for line in content.decode("utf-8", errors="replace").splitlines():

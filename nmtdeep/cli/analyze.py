@@ -96,7 +96,7 @@ def initialization(
     from nmtdeep.analysis.rendering import find
     from nmtdeep.checkpoint import load
     from nmtdeep.data.corpus import DataDirectory
-    from nmtdeep.decoding.settings import resolve_device
+    from nmtdeep.devices import resolve_device
 
     torch.set_num_threads(threads or torch.get_num_threads())
     corpora, place = DataDirectory.open(data), resolve_device(device)
@@ -169,7 +169,7 @@ def gradients(
     from nmtdeep.analysis.gradients import curves, gathered
     from nmtdeep.checkpoint import STATE
     from nmtdeep.data.corpus import DataDirectory
-    from nmtdeep.decoding.settings import resolve_device
+    from nmtdeep.devices import resolve_device
 
     torch.set_num_threads(threads or torch.get_num_threads())
     corpora, place = DataDirectory.open(data), resolve_device(device)

@@ -162,7 +162,7 @@ def _loaded(models: Iterable[Path], device: str, threads: int | None) -> dict[st
     import torch
 
     from nmtdeep.analysis.subject import read
-    from nmtdeep.decoding.settings import resolve_device
+    from nmtdeep.devices import resolve_device
 
     torch.set_num_threads(threads or torch.get_num_threads())
     place = resolve_device(device)

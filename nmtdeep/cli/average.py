@@ -9,7 +9,7 @@ import typer
 
 from nmtdeep.cli.choices import Verbose
 from nmtdeep.errors import UserError
-from nmtdeep.integrity import check_place
+from nmtdeep.files import check_place
 
 
 def average_checkpoints(

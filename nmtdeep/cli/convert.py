@@ -11,7 +11,7 @@ import typer
 from nmtdeep.cli.choices import Verbose
 from nmtdeep.cli.command import HELP, Command, Group
 from nmtdeep.errors import UserError
-from nmtdeep.integrity import check_place
+from nmtdeep.files import check_place
 
 app = typer.Typer(
     cls=Group,
@@ -81,8 +81,8 @@ def fairseq(
 
     check_place(output, "--output")
     if output.exists() and not (overwrite and (output / STATE).is_file()):
-        cure = "add --overwrite, or choose" if (output / STATE).is_file() else "choose"
-        raise UserError(f"{output} exists: {cure} another --output")
+        hint = "add --overwrite, or choose" if (output / STATE).is_file() else "choose"
+        raise UserError(f"{output} exists: {hint} another --output")
     choices = TextChoices(
         tuple(bpe or ()),
         tokenization.value,

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from nmtdeep.cli.choices import Verbose
-from nmtdeep.integrity import check_place
+from nmtdeep.files import check_place
 
 
 def demo(

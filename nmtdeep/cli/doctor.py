@@ -9,7 +9,7 @@ import typer
 
 from nmtdeep.cli.choices import TOLD, Verbose, installed
 from nmtdeep.errors import UserError, printable
-from nmtdeep.integrity import check_place
+from nmtdeep.files import check_place
 
 
 def doctor(

@@ -93,10 +93,10 @@ def export(
     found = compare(done.checkpoint, out, texts, threads=threads)
     _show(found)
     if found.loss > max_loss:
-        cure = "choose another --quantization, or none" if quantization else "report it as a fault"
+        hint = "choose another --quantization, or none" if quantization else "report it as a fault"
         typer.echo(
             f"nmtdeep: the exported model is worse: it lost {found.loss:.2f} BLEU, more than "
-            f"--max-loss {max_loss:g}; {out} is there all the same: {cure}",
+            f"--max-loss {max_loss:g}; {out} is there all the same: {hint}",
             err=True,
         )
         raise typer.Exit(INCOMPLETE)

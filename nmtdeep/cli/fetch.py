@@ -10,7 +10,7 @@ import typer
 
 from nmtdeep.cli.choices import Verbose
 from nmtdeep.errors import UserError
-from nmtdeep.integrity import check_place
+from nmtdeep.files import check_place
 
 if TYPE_CHECKING:
     from nmtdeep.fetching.procedure import Fetch, Made
@@ -53,7 +53,7 @@ def fetch(
     Run it again after an interruption: it goes on where it stopped. It ends with the command that
     makes a data directory of it.
     """
-    from nmtdeep.data.parallel import cores
+    from nmtdeep.devices import cores
     from nmtdeep.fetching.procedure import Fetch
     from nmtdeep.fetching.table import load_table
     from nmtdeep.preprocessing.progress import Progress

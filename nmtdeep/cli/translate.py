@@ -185,9 +185,8 @@ def _say(count: int, before: int, seconds: float, note: str) -> None:
 
 def _processes(asked: int | None, *, threads: int | None, device: str, lines: int) -> int:
     """As many as asked for; else one for each core, where a file is worth their start."""
-    from nmtdeep.data.parallel import cores
-    from nmtdeep.decoding.settings import resolve_device
     from nmtdeep.decoding.streams import BUFFER
+    from nmtdeep.devices import cores, resolve_device
 
     if asked or threads or lines <= BUFFER or resolve_device(device).type != "cpu":
         return asked or 1

@@ -1,4 +1,4 @@
-"""What is wrong with a command line, in one line that ends with the cure."""
+"""What is wrong with a command line, in one line that ends with the hint."""
 
 from __future__ import annotations
 

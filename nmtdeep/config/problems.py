@@ -1,4 +1,4 @@
-"""What pydantic found wrong, said in the words of the recipe: line, key, and the cure."""
+"""What pydantic found wrong, said in the words of the recipe: line, key, and the hint."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from nmtdeep import errors
 from nmtdeep.config.structure import (
     choices_at,
     every_key,
@@ -50,7 +51,8 @@ def config_error(problems: Sequence[Problem]) -> ConfigError:
     def place(problem: Problem) -> tuple[bool, str, int]:
         return problem.origin.is_override, problem.origin.place, problem.origin.line or 0
 
-    return ConfigError(*dict.fromkeys(map(str, sorted(problems, key=place))))
+    lines = dict.fromkeys(map(str, sorted(problems, key=place)))
+    return ConfigError(problems=map(errors.Problem, lines))
 
 
 def explain(error: ValidationError, source: Source, label: str) -> list[Problem]:
@@ -125,12 +127,12 @@ def _wrong_value(detail: Any, context: Any, given: Any) -> str:
         return f"must be {_BOUNDS[kind].format_map(context)}, not {_shown(given)}"
     if kind not in _KINDS:
         return f"{detail['msg']}, not {_shown(given)}"
-    cure = ""
+    hint = ""
     if kind == "string_type":
-        cure = ": put it in quotes"
+        hint = ": put it in quotes"
     elif isinstance(given, float) and given.is_integer() and kind.startswith("int"):
-        cure = f": write {int(given)}"
-    return f"must be {_KINDS[kind]}, not {_shown(given)}{cure}"
+        hint = f": write {int(given)}"
+    return f"must be {_KINDS[kind]}, not {_shown(given)}{hint}"
 
 
 def _unknown_key(path: KeyPath, values: Any) -> str:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from nmtdeep import checkpoint, integrity
+from nmtdeep import checkpoint, files
 from nmtdeep.config import Recipe
 from nmtdeep.config.load import from_mapping
 from nmtdeep.conversion.fairseq_dictionary import read_dictionary
 from nmtdeep.conversion.fairseq_file import FairseqCheckpoint, read_checkpoint
 from nmtdeep.conversion.fairseq_model import Conversion, decoding
-from nmtdeep.errors import CheckpointError, ConfigError, DataError, UserError
+from nmtdeep.errors import CheckpointError, ConfigError, DataError, Problem, UserError
 from nmtdeep.model.claims import MisfitError, build_for
 from nmtdeep.text.bpe import Bpe, load_merges
 from nmtdeep.text.pipeline import TextPipeline
@@ -59,7 +59,7 @@ def convert(
     conversion = Conversion(found, source, target)
     values = _text(text, found, shared=source is target, problems=conversion.problems)
     if conversion.problems:
-        raise CheckpointError(*(f"{path}: {one}" for one in conversion.problems))
+        raise CheckpointError(problems=[Problem(one, str(path)) for one in conversion.problems])
     recipe = _recipe(path, conversion, values)
     codes = [_codes(one) for one in text.codes]
     pair = (codes[0], codes[-1]) if codes else (None, None)
@@ -73,7 +73,7 @@ def convert(
         )
     except MisfitError as error:
         raise CheckpointError(f"{path}: no model of ours: {error}") from error
-    state = {"kind": KIND, "of": {"file": path.name, "sha256": integrity.digest(path)}}
+    state = {"kind": KIND, "of": {"file": path.name, "sha256": files.digest(path)}}
     checkpoint.save(
         out,
         tensors=conversion.tensors,
@@ -142,4 +142,4 @@ def _recipe(path: Path, conversion: Conversion, text: Mapping[str, Any]) -> Reci
             str(path),
         )
     except ConfigError as error:
-        raise CheckpointError(*error.args) from error
+        raise CheckpointError(problems=error.problems) from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nmtdeep.errors import DataError
+from nmtdeep.errors import DataError, Problem
 from nmtdeep.text.files import read_lines
 from nmtdeep.text.vocabulary import LONGEST_COUNT, SPECIALS, Vocabulary, is_reserved
 
@@ -12,7 +12,7 @@ from nmtdeep.text.vocabulary import LONGEST_COUNT, SPECIALS, Vocabulary, is_rese
 BOS, PAD, EOS, UNK, FIRST = 0, 1, 2, 3, 4
 # Beginning of sentence has a row of the output, so it keeps one, as a type that no text has.
 FILLER = "<filler0>"
-CURE = "give the dict.LANG.txt that the model was trained with"
+HINT = "give the dict.LANG.txt that the model was trained with"
 
 
 def read_dictionary(path: Path) -> Vocabulary:
@@ -24,19 +24,20 @@ def read_dictionary(path: Path) -> Vocabulary:
     tokens: dict[str, int] = {}
     problems = []
     for number, line in enumerate(read_lines(path), 1):
+        place = f"{path}:{number}"
         token, _, count = line.removesuffix(" #fairseq:overwrite").rpartition(" ")
         if token.split() != [token] or not (count.isascii() and count.isdigit()):
-            problems.append(f"{path}:{number}: expected a type, a space and its count: {CURE}")
+            problems.append(Problem("expected a type, a space and its count", place, HINT))
         elif is_reserved(token) or token == "<s>":
-            problems.append(f"{path}:{number}: {token} is a mark of the program's own: {CURE}")
+            problems.append(Problem(f"{token} is reserved by the program", place, HINT))
         elif token in tokens:
-            problems.append(f"{path}:{number}: {token!r} stands in the file already: {CURE}")
+            problems.append(Problem(f"{token!r} occurs in the file already", place, HINT))
         else:
             tokens[token] = int(count[:LONGEST_COUNT])
         if len(problems) == 3:
             break
     if problems:
-        raise DataError(*problems)
+        raise DataError(problems=problems)
     return Vocabulary((*SPECIALS, *tokens, FILLER), (*(0,) * len(SPECIALS), *tokens.values(), 0))
 
 

@@ -20,7 +20,7 @@ METERS = ("AverageMeter", "TimeMeter", "StopwatchMeter", "MetersDict")
 METER_MODULES = ("fairseq.meters", "fairseq.logging.meters")
 # Weights that are tied stand in a file once, under as many names as there are embeddings.
 MOST_TIMES_CLAIMED = 4
-CURE = (
+HINT = (
     "load it where fairseq is, and save what is needed alone: "
     'torch.save({"args": vars(state["args"]), "model": state["model"]}, FILE)'
 )
@@ -60,7 +60,7 @@ def read_checkpoint(path: Path) -> FairseqCheckpoint:
         if wanted:
             raise CheckpointError(
                 f"{path}: holds an object of {wanted[1]}, which nmtdeep does not build, for "
-                f"building it may run code: {CURE}"
+                f"building it may run code: {HINT}"
             ) from None
         if not _is_torch_file(path):
             raise CheckpointError(
@@ -69,17 +69,17 @@ def read_checkpoint(path: Path) -> FairseqCheckpoint:
             ) from None
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise CheckpointError(
-            f"{path}: cannot be read without running code in it ({reason}): {CURE}"
+            f"{path}: cannot be read without running code in it ({reason}): {HINT}"
         ) from None
     tensors = content.get("model") if isinstance(content, dict) else None
     if not isinstance(tensors, dict) or not all(map(_is_named, tensors.items())):
-        raise CheckpointError(f"{path}: no checkpoint of fairseq (no weights under model): {CURE}")
+        raise CheckpointError(f"{path}: no checkpoint of fairseq (no weights under model): {HINT}")
     claimed = sum(one.numel() * one.element_size() for one in tensors.values())
     if claimed > MOST_TIMES_CLAIMED * path.stat().st_size:
-        raise CheckpointError(f"{path}: its weights claim more numbers than it holds: {CURE}")
+        raise CheckpointError(f"{path}: its weights claim more numbers than it holds: {HINT}")
     settings = _settings(content)
     if settings is None:
-        raise CheckpointError(f"{path}: no settings of the model (under args or cfg.model): {CURE}")
+        raise CheckpointError(f"{path}: no settings of the model (under args or cfg.model): {HINT}")
     return FairseqCheckpoint(settings, tensors)
 
 
@@ -94,7 +94,7 @@ def _check_size(path: Path) -> None:
     except (zipfile.BadZipFile, OSError, ValueError):
         return  # of older versions, or none: torch says it
     if sum(one.file_size for one in entries) > path.stat().st_size:
-        raise CheckpointError(f"{path}: unpacks to more bytes than it has: {CURE}")
+        raise CheckpointError(f"{path}: unpacks to more bytes than it has: {HINT}")
 
 
 def _is_torch_file(path: Path) -> bool:

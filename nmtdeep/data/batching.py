@@ -200,7 +200,7 @@ def check_budget(longest: Longest, *, max_tokens: int) -> None:
     """Raise if a sentence is longer than a device may hold.
 
     Raises:
-        UserError: naming the sentence and the cure.
+        UserError: naming the sentence and the hint.
     """
     if longest.tokens > max_tokens:
         raise UserError(

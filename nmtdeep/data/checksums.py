@@ -56,18 +56,18 @@ class Blocks:
     Args:
         path: the file, for messages; its checksums are beside it.
         content: its bytes.
-        cure: ends the message.
+        hint: ends the message.
 
     Raises:
         DataError: if there are not as many checksums as blocks.
     """
 
-    def __init__(self, path: Path, content: NDArray[np.uint8], *, cure: str) -> None:
-        self.path, self.content, self.cure = path, content, cure
+    def __init__(self, path: Path, content: NDArray[np.uint8], *, hint: str) -> None:
+        self.path, self.content, self.hint = path, content, hint
         self._sums = np.fromfile(sums_file(path), "<u4")
         self._seen = np.zeros(-(-len(content) // BLOCK), np.bool_)
         if len(self._sums) != len(self._seen):
-            raise DataError(f"{sums_file(path)} does not belong to {path.name}: {cure}")
+            raise DataError(f"{sums_file(path)} does not belong to {path.name}: {hint}")
 
     def check(self, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> None:
         """Before bytes `starts[i]` to `ends[i]`, the latter excluded and larger, are read.
@@ -88,6 +88,6 @@ class Blocks:
         if zlib.crc32(block.data) != self._sums[number]:
             raise DataError(
                 f"{self.path}: bytes {begin:,} to {begin + len(block):,} were changed since they "
-                f"were written: {self.cure}"
+                f"were written: {self.hint}"
             )
         self._seen[number] = True

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmtdeep.data.checksums import Blocks, BlockWriter, sums_file
-from nmtdeep.data.index import COPY, CURE, TEXT_DIRECTORY, check_files, read_index
+from nmtdeep.data.index import COPY, HINT, TEXT_DIRECTORY, check_files, read_index
 from nmtdeep.errors import DataError
 from nmtdeep.text.files import read_lines
 from nmtdeep.text.pipeline import TextPipeline
@@ -139,11 +139,11 @@ class MonolingualCorpus:
         files = _tokens_file(stem), _offsets_file(stem)
         tokens, offsets = _map(files[0], dtype), _map(files[1], "int64")
         if not len(offsets) or offsets[0] != 0 or offsets[-1] != len(tokens):
-            raise DataError(f"{files[0]} and {files[1]} do not fit together: {CURE}")
+            raise DataError(f"{files[0]} and {files[1]} do not fit together: {HINT}")
         blocks = None
         if all(sums_file(path).is_file() for path in files):
             first, second = (
-                Blocks(path, mapped.view(np.uint8), cure=COPY)
+                Blocks(path, mapped.view(np.uint8), hint=COPY)
                 for path, mapped in zip(files, (tokens, offsets), strict=True)
             )
             blocks = first, second
@@ -269,7 +269,7 @@ class DataDirectory:
         if len(source) != len(target):
             raise DataError(
                 f"{self.path}: {split} has {len(source)} source but {len(target)} target "
-                f"sentences: {CURE}"
+                f"sentences: {HINT}"
             )
         return ParallelCorpus(source, target)
 
@@ -286,7 +286,7 @@ class DataDirectory:
         if pipeline.fingerprint() != self.fingerprint:
             raise DataError(
                 f"{self.path / TEXT_DIRECTORY}: the text pipeline was changed since the corpus was "
-                f"made: {CURE}"
+                f"made: {HINT}"
             )
         return pipeline
 
@@ -317,10 +317,10 @@ class DataDirectory:
 def _map(path: Path, dtype: str) -> Any:
     kind = np.dtype(dtype).newbyteorder("<")
     if not path.is_file():
-        raise DataError(f"{path}: missing: {CURE}")
+        raise DataError(f"{path}: missing: {HINT}")
     size = path.stat().st_size
     if size % kind.itemsize:
-        raise DataError(f"{path}: {size:,} bytes are no whole number of {dtype}: {CURE}")
+        raise DataError(f"{path}: {size:,} bytes are no whole number of {dtype}: {HINT}")
     # As a plain array: numpy's own class for maps makes each access slower.
     return np.memmap(path, kind, "r").view(np.ndarray) if size else np.empty(0, kind)
 

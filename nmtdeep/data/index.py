@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from nmtdeep import integrity
+from nmtdeep import files
 from nmtdeep.config.section import CountOrZero, Language
 from nmtdeep.data.checksums import SUFFIX
 from nmtdeep.errors import DataError
@@ -16,14 +16,14 @@ INDEX_FILE = "data.json"
 TEXT_DIRECTORY = "text"
 RECIPE_FILE = "recipe.yaml"
 FORMAT = 1
-CURE = "run nmtdeep preprocess again (--overwrite)"
-COPY = f"copy the whole data directory again, or {CURE}"
+HINT = "run nmtdeep preprocess again (--overwrite)"
+COPY = f"copy the whole data directory again, or {HINT}"
 # Files that are mapped and checked block by block, because they may be larger than the memory.
 MAPPED = (".tokens", ".offsets")
 
 
 def _inside(name: str) -> str:
-    if not integrity.is_inside(name):
+    if not files.is_inside(name):
         raise ValueError("leads out of the data directory")
     return name
 
@@ -80,11 +80,11 @@ def read_index(path: Path) -> dict[str, Any]:
     if not file.is_file():
         state = "not a complete data directory" if path.is_dir() else "no such data directory"
         raise DataError(f"{path}: {state} (no {INDEX_FILE}): make one with nmtdeep preprocess")
-    index = integrity.read_json(file, cure=COPY)
+    index = files.read_json(file, hint=COPY)
     if index.get("format") != FORMAT:
         raise DataError(
             f"{file}: format {index.get('format')}, but this version of nmtdeep reads {FORMAT}: "
-            f"{CURE}"
+            f"{HINT}"
         )
     try:
         _Index.model_validate(index)
@@ -111,7 +111,7 @@ def check_files(path: Path, index: dict[str, Any]) -> None:
         for more in ("", SUFFIX)
     ]
     names = (INDEX_FILE, TEXT_DIRECTORY, *index["files"], *parts)
-    integrity.check_entries(path, [path / name for name in names], cure=COPY)
+    files.check_entries(path, [path / name for name in names], hint=COPY)
     for name, entry in index["files"].items():
         _check_file(path / name, entry)
 
@@ -125,5 +125,5 @@ def _check_file(path: Path, entry: dict[str, Any]) -> None:
             f"{path}: {size:,} bytes, but {expected:,} were written: the file is truncated or "
             f"changed; {COPY}"
         )
-    if not path.name.endswith(MAPPED) and integrity.digest(path) != entry["sha256"]:
+    if not path.name.endswith(MAPPED) and files.digest(path) != entry["sha256"]:
         raise DataError(f"{path}: changed since it was written: {COPY}")

@@ -76,13 +76,6 @@ def ordered_map(
         yield from pool.map(items)
 
 
-def cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
     """Lists of `size` items, the last one shorter."""
     chunk: list[Item] = []

@@ -14,7 +14,7 @@ from nmtdeep.config.problems import in_words
 from nmtdeep.config.section import Count, CountOrZero, NotNegative, Positive, Section
 from nmtdeep.decoding.settings import Quantization, Sampling, settings_of
 from nmtdeep.decoding.translator import Translator
-from nmtdeep.errors import UserError
+from nmtdeep.errors import Problem, UserError
 from nmtdeep.text.pipeline import Form
 
 
@@ -64,10 +64,12 @@ def options_of(**asked: Any) -> Options:
         options = Options(**asked)
     except ValidationError as error:
         raise UserError(
-            *(
-                f"{one['loc'][0]} {in_words(one)}: give another value, or leave it out"
+            problems=[
+                Problem(
+                    f"{one['loc'][0]} {in_words(one)}", hint="give another value, or leave it out"
+                )
                 for one in error.errors(include_url=False)
-            )
+            ]
         ) from None
     if options.n_best > (options.beam or options.n_best) and not options.sampling:
         raise UserError(f"--n-best {options.n_best} needs a beam at least as large: raise --beam")

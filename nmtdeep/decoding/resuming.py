@@ -13,7 +13,7 @@ from nmtdeep.decoding import streams
 from nmtdeep.errors import UserError
 from nmtdeep.text.files import open_binary
 
-CURE = "resume with the input, models and options that it was begun with, or leave out --resume"
+HINT = "resume with the input, models and options that it was begun with, or leave out --resume"
 # How a line of each format names its input line; the second figure is the number of the first one.
 NUMBERED = {
     "json": (re.compile(rb'\{"line": (\d+), '), 1),
@@ -63,7 +63,7 @@ def begun(source: str, output: str, *, lines: int, form: str, n_best: int, sampl
         raise UserError(f"{output} is no file to go on in: choose another --output")
     found = _read(path, form, n_best)
     if found.lines > lines:
-        raise UserError(f"{output} answers {found.lines} lines, and {source} has {lines}: {CURE}")
+        raise UserError(f"{output} answers {found.lines} lines, and {source} has {lines}: {HINT}")
     return found
 
 
@@ -77,7 +77,7 @@ def _read(path: Path, form: str, n_best: int) -> Begun:
             number = _number(raw, *numbered) if numbered else found.lines
             if number not in (found.lines, found.lines - 1):
                 raise UserError(
-                    f"{path} is not what --format {form} writes (after {found.lines} lines): {CURE}"
+                    f"{path} is not what --format {form} writes (after {found.lines} lines): {HINT}"
                 )
             if number == found.lines:
                 starts_chunk = number % streams.BUFFER == 0
@@ -124,7 +124,7 @@ def writer(output: str, begun: Begun) -> Iterator[streams.Write]:
             if not made.startswith(there):
                 raise UserError(
                     f"{output} holds other translations of input lines {begun.first + 1} to "
-                    f"{begun.lines}: {CURE}"
+                    f"{begun.lines}: {HINT}"
                 )
             if there:
                 file.truncate()

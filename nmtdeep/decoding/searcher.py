@@ -20,8 +20,8 @@ from nmtdeep.decoding.settings import (
     Sampling,
     Settings,
     decoding_dtype,
-    resolve_device,
 )
+from nmtdeep.devices import resolve_device
 from nmtdeep.errors import UserError
 from nmtdeep.model.layers.packed import PackedLinear, QuantisedLinear
 from nmtdeep.model.packing import pack

@@ -56,42 +56,6 @@ def settings_of(loaded: Loaded) -> Settings:
     return replace(Settings(input_form=form), **decoding.model_dump())
 
 
-def resolve_device(device: str) -> torch.device:
-    """`auto` is the GPU where there is one.
-
-    A GPU comes with its index, as `torch.cuda.set_device` demands, and is the current one of the
-    calling thread from then on, so that nothing opens another.
-
-    Raises:
-        UserError: if there is no such device.
-    """
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        place = torch.device(device)
-    except RuntimeError:
-        place = torch.device("meta")
-    if place.type not in ("cpu", "cuda"):
-        raise UserError(f"unknown device {device}: use auto, cpu, cuda or cuda:N")
-    if place.type == "cuda" and not torch.cuda.is_available():
-        raise UserError("no CUDA device here: use --device cpu")
-    if place.type == "cuda" and (place.index or 0) >= torch.cuda.device_count():
-        raise UserError(f"no {device}: there are {torch.cuda.device_count()}, the first is cuda:0")
-    return _current_gpu(place.index) if place.type == "cuda" else place
-
-
-def _current_gpu(index: int | None) -> torch.device:
-    """GPU `index`, None for the one that is current already, made ready for our shapes."""
-    if index is None:
-        index = torch.cuda.current_device()
-    torch.cuda.set_device(index)
-    # From Hopper on torch prefers cuDNN's attention (check_prefer_cudnn_attention in its
-    # sdp_utils.cpp), which builds a plan for every new shape and keeps it (cudnn/MHA.cpp). Batches
-    # of sentences have thousands of shapes; torch's own kernels need no plan.
-    torch.backends.cuda.enable_cudnn_sdp(False)
-    return torch.device("cuda", index)
-
-
 def decoding_dtype(precision: str, device: torch.device) -> torch.dtype:
     """The type of the weights; `auto` is fp32.
 

@@ -15,8 +15,8 @@ from nmtdeep.config import Recipe
 from nmtdeep.config.load import load_recipe
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.data.index import INDEX_FILE
-from nmtdeep.decoding.settings import resolve_device
 from nmtdeep.decoding.translator import Translator
+from nmtdeep.devices import resolve_device
 from nmtdeep.preprocessing import Progress, preprocess
 from nmtdeep.training.finish import finish
 from nmtdeep.training.loop import train

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from nmtdeep import integrity
+from nmtdeep import files
 from nmtdeep.config.load import read_config
 from nmtdeep.data.index import COPY, RECIPE_FILE, TEXT_DIRECTORY, read_index
 from nmtdeep.doctor import machine
@@ -51,7 +51,7 @@ class Examination:
     def data(self, path: Path) -> int | None:
         """A data directory; gives the bytes that its recipe's checkpoints will take."""
         try:
-            integrity.check_entries(path, [path / RECIPE_FILE], cure=COPY)
+            files.check_entries(path, [path / RECIPE_FILE], hint=COPY)
             index = read_index(path)
             self.wrong += damages(path, index)
             if self.wrong:

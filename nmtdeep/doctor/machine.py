@@ -12,10 +12,9 @@ import torch
 
 from nmtdeep import memory
 from nmtdeep.config import Recipe
-from nmtdeep.data.parallel import cores
+from nmtdeep.devices import cores, native_bf16
 from nmtdeep.model.build import build
 from nmtdeep.training.size import MOMENTS
-from nmtdeep.training.update import native_bf16
 from nmtdeep.units import counted, size
 
 # Seconds that a rate is measured for.

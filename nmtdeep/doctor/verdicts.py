@@ -70,7 +70,7 @@ def _share(count: int, state: SplitState) -> str:
 def problems(
     splits: Mapping[str, SplitState], languages: tuple[str, str], unknown: str
 ) -> list[str]:
-    """A line with its cure for each thing that is wrong."""
+    """A line with its hint for each thing that is wrong."""
     found = []
     for name, state in splits.items():
         if state.source != state.target:
@@ -79,8 +79,8 @@ def problems(
                 f"{languages[1]} lines: make both files again from their common source"
             )
         found += [
-            f"{name}: {percent(count / max(state.pairs, 1))} of the pairs {what}: {cure}"
-            for count, limit, what, cure in _limits(name, state)
+            f"{name}: {percent(count / max(state.pairs, 1))} of the pairs {what}: {hint}"
+            for count, limit, what, hint in _limits(name, state)
             if count > limit * state.pairs
         ]
         found += [
@@ -111,8 +111,8 @@ def _limits(name: str, state: SplitState) -> list[tuple[int, float, str, str]]:
         ),
     ]
     if name != TRAIN:
-        cure = "take them out of the training text, or scores will flatter"
-        rows.append((state.repeated, REPEATED, "are in train too", cure))
+        hint = "take them out of the training text, or scores will flatter"
+        rows.append((state.repeated, REPEATED, "are in train too", hint))
     return rows
 
 

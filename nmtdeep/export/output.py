@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from nmtdeep import __version__
-from nmtdeep.checkpoint import Loaded, replacing
+from nmtdeep import __version__, files
+from nmtdeep.checkpoint import Loaded
 from nmtdeep.errors import UserError
-from nmtdeep.integrity import check_place
+from nmtdeep.files import check_place
 
 # Also what tells an export from a directory that is not ours to replace.
 NOTE = "export.json"
@@ -41,7 +41,7 @@ def export_directory(out: Path, *, overwrite: bool) -> Iterator[Path]:
         UserError: if `out` is not free or cannot be written.
     """
     check_free(out, overwrite=overwrite)
-    with replacing(out.resolve()) as partial:
+    with files.replace_directory(out.resolve()) as partial:
         try:
             yield partial
         except BaseException:  # Ctrl-C too

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from nmtdeep import __version__, integrity
+from nmtdeep import __version__, files
 from nmtdeep.data.parallel import chunks, ordered_map
 from nmtdeep.errors import DataError, UserError
 from nmtdeep.fetching.archive import unpack
@@ -121,8 +121,8 @@ class Fetch:
         path = self.out / RECORD
         if not path.exists():
             return None
-        cure = f"delete {path} and run the same command again"
-        record = integrity.read_json(path, cure=cure)
+        hint = f"delete {path} and run the same command again"
+        record = files.read_json(path, hint=hint)
         if record.get("dataset") != self.name:
             raise UserError(
                 f"{self.out} holds {record.get('dataset')}: choose another -o for {self.name}"
@@ -130,12 +130,12 @@ class Fetch:
         try:
             made = [Made(**one) for one in record["files"]]
         except (KeyError, TypeError):
-            raise DataError(f"{path}: not a record of this version: {cure}") from None
+            raise DataError(f"{path}: not a record of this version: {hint}") from None
         for one in made:
             for language in self.dataset.languages:
                 file = self.out / f"{one.name}.{language}"
                 if not file.is_file():
-                    raise DataError(f"{file}: missing: {cure}")
+                    raise DataError(f"{file}: missing: {hint}")
         return made
 
     def _obtain(self, source: Source) -> Path:
@@ -158,7 +158,7 @@ class Fetch:
         except DataError:
             path.unlink()  # nothing that is wrong stays to be found the next time
             raise
-        _sum_file(path).write_text(f"{integrity.digest(path)}  {path.name}\n", encoding="utf-8")
+        _sum_file(path).write_text(f"{files.digest(path)}  {path.name}\n", encoding="utf-8")
         checked = "MD5 as sacreBLEU knows it" if source.md5 else "no checksum is known; recorded"
         self.say(f"{path}: {path.stat().st_size:,} bytes from {url} ({checked})")
         return path
@@ -230,7 +230,7 @@ class Fetch:
             },
             "files": [vars(one) for one in made],
         }
-        text = json.dumps(integrity.sealed(record), indent=1, ensure_ascii=False)
+        text = json.dumps(files.sealed(record), indent=1, ensure_ascii=False)
         beside = self.out / f".{RECORD}"
         beside.write_text(text + "\n", encoding="utf-8")
         beside.replace(self.out / RECORD)
@@ -269,7 +269,7 @@ def _sum_file(path: Path) -> Path:
 def _sum(path: Path) -> str:
     """The SHA-256 that stands beside a download, or that of the file."""
     beside = _sum_file(path)
-    return beside.read_text(encoding="utf-8")[:64] if beside.is_file() else integrity.digest(path)
+    return beside.read_text(encoding="utf-8")[:64] if beside.is_file() else files.digest(path)
 
 
 def _check(path: Path, source: Source) -> None:
@@ -278,7 +278,7 @@ def _check(path: Path, source: Source) -> None:
         with path.open("rb") as stream:
             found, wanted = hashlib.file_digest(stream, "md5").hexdigest(), source.md5
     elif _sum_file(path).is_file():
-        found, wanted = integrity.digest(path), _sum(path)
+        found, wanted = files.digest(path), _sum(path)
     else:
         return
     if found != wanted:

@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 
 from nmtdeep.config.section import Count, CountOrZero, Language, Section
 from nmtdeep.config.text import Clean
-from nmtdeep.integrity import is_inside
+from nmtdeep.files import is_inside
 
 Form = Literal["text", "sgm", "iwslt", "table"]
 Step = Literal[

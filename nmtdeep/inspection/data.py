@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from nmtdeep import integrity
+from nmtdeep import files
 from nmtdeep.config.load import read_config
 from nmtdeep.data.index import COPY, INDEX_FILE, RECIPE_FILE, TEXT_DIRECTORY, read_index
 from nmtdeep.errors import DataError, UserError
@@ -38,7 +38,7 @@ def inspect_data(path: Path) -> tuple[Findings, PreprocessingReport]:
     """
     found = Findings()
     read = (INDEX_FILE, RECIPE_FILE, TEXT_DIRECTORY)
-    integrity.check_entries(path, [path / name for name in read], cure=COPY)
+    files.check_entries(path, [path / name for name in read], hint=COPY)
     index = read_index(path)
     report = report_of(path, index)
     found.add("data", f"{path}, made by nmtdeep {index.get('nmtdeep', '?')}")
@@ -62,12 +62,12 @@ def damages(path: Path, index: dict[str, Any]) -> list[str]:
     for name, entry in index["files"].items():
         file = path / name
         try:
-            integrity.check_entries(path, [file], cure=COPY)
+            files.check_entries(path, [file], hint=COPY)
         except DataError as error:
             found.append(str(error))
             continue
         if not file.is_file():
             found.append(f"{file}: missing: {COPY}")
-        elif file.stat().st_size != entry["bytes"] or integrity.digest(file) != entry["sha256"]:
+        elif file.stat().st_size != entry["bytes"] or files.digest(file) != entry["sha256"]:
             found.append(f"{file}: changed or cut short since it was written: {COPY}")
     return found

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 
-from nmtdeep import checkpoint, integrity
+from nmtdeep import checkpoint, files
 from nmtdeep.config import Recipe
 from nmtdeep.config.load import read_config
 from nmtdeep.config.model import Model, Stack
@@ -26,7 +26,7 @@ from nmtdeep.training.run_directory import RECORDS, SCORES, check_config
 from nmtdeep.training.state import Progress
 from nmtdeep.units import counted, size
 
-CURE = "use another checkpoint of the run, or copy this one again"
+HINT = "use another checkpoint of the run, or copy this one again"
 
 
 def inspect_run(path: Path) -> Findings:
@@ -45,7 +45,7 @@ def inspect_run(path: Path) -> Findings:
     unprotected = sum(_check(found, one) for one in saved)
     for one in path.glob("checkpoint_*"):
         if one.is_dir() and not (one / checkpoint.STATE).is_file():
-            found.damages.append(f"{one}: no {checkpoint.STATE}: {CURE}")
+            found.damages.append(f"{one}: no {checkpoint.STATE}: {HINT}")
     _note(found, lambda: check_config(path / checkpoint.CONFIG))
     found.add("run", str(path))
     _model_rows(found, meant)
@@ -107,7 +107,7 @@ def _state(found: Findings, path: Path) -> dict[str, Any]:
 
 def _check(found: Findings, path: Path) -> int:
     """Compare every file of a checkpoint with its checksum; 1 if there are none."""
-    damages = integrity.damages(path, cure=CURE)
+    damages = files.damages(path, hint=HINT)
     found.damages += damages or ()
     if damages is None:
         return sum(1 for one in path.rglob("*") if one.is_file())
@@ -178,7 +178,7 @@ def parameters(path: Path) -> int:
         with safe_open(path, framework="numpy") as file:
             shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
     except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{path}: missing, truncated or foreign ({error}): {CURE}") from error
+        raise CheckpointError(f"{path}: missing, truncated or foreign ({error}): {HINT}") from error
     return sum(math.prod(shape) for shape in shapes)
 
 
@@ -230,7 +230,7 @@ def _inputs(state: dict[str, Any]) -> list[str]:
 def _validation(path: Path, update: int) -> dict[str, Any] | None:
     """The record of the validation after `update`; records are no part of what is promised."""
     try:
-        content = integrity.read_limited(path, cure="")
+        content = files.read_limited(path, hint="")
     except DataError:
         return None
     lines = content.decode("utf-8", errors="replace").splitlines()
@@ -249,7 +249,7 @@ def _score_rows(found: Findings, path: Path) -> None:
     """Scores of held-out sets, with each signature once."""
     if not (path / SCORES).is_file():
         return
-    stored = _note(found, lambda: integrity.read_json(path / SCORES, cure="delete it"))
+    stored = _note(found, lambda: files.read_json(path / SCORES, hint="delete it"))
     if stored is None:
         return
     try:
@@ -257,7 +257,7 @@ def _score_rows(found: Findings, path: Path) -> None:
     except ValidationError:
         found.damages.append(f"{path / SCORES}: not the scores of a run: delete it")
         return
-    if report.weights != integrity.digest(checkpoint.locate(path) / checkpoint.MODEL):
+    if report.weights != files.digest(checkpoint.locate(path) / checkpoint.MODEL):
         found.add("scores", "none of these weights: run the training command again to measure them")
         return
     found.add("scores", f"of {report.checkpoint}")

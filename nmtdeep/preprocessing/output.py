@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from nmtdeep import integrity
+from nmtdeep import files
 from nmtdeep.data.index import COPY, INDEX_FILE
 from nmtdeep.errors import DataError, UserError
 
@@ -49,10 +49,10 @@ def data_directory(out: Path, *, overwrite: bool) -> Iterator[Path]:
 
 def check_free(out: Path, *, overwrite: bool) -> None:
     """UserError unless OUT can become a data directory."""
-    integrity.check_place(out, "--out")
+    files.check_place(out, "--out")
     if out.exists():
         folders = [entry for entry in out.iterdir() if entry.is_dir()]
-        integrity.check_entries(out, folders, cure="choose another --out, or delete it")
+        files.check_entries(out, folders, hint="choose another --out, or delete it")
     if (out / INDEX_FILE).exists():
         if not overwrite:
             raise UserError(
@@ -76,12 +76,12 @@ def _remove_listed(out: Path, index: Path) -> None:
     if not index.exists():
         return
     try:
-        names = integrity.read_json(index, cure=COPY).get("files")
+        names = files.read_json(index, hint=COPY).get("files")
     except DataError:
         names = []
     for name in names if isinstance(names, dict) else ():
         # What a data.json from elsewhere names may be anything.
-        if integrity.is_inside(name) and (out / name).is_file():
+        if files.is_inside(name) and (out / name).is_file():
             (out / name).unlink()
     index.unlink()
 
@@ -98,13 +98,13 @@ def _move(partial: Path, out: Path) -> None:
 
 def write_index(partial: Path, index: dict[str, Any]) -> None:
     """Write data.json: the index, size and SHA-256 of every file beside it, and its own SHA-256."""
-    files = {
+    listed = {
         path.relative_to(partial).as_posix(): {
             "bytes": path.stat().st_size,
-            "sha256": integrity.digest(path),
+            "sha256": files.digest(path),
         }
         for path in sorted(partial.rglob("*"))
         if path.is_file()
     }
-    content = json.dumps(integrity.sealed({**index, "files": files}), indent=2, ensure_ascii=False)
+    content = json.dumps(files.sealed({**index, "files": listed}), indent=2, ensure_ascii=False)
     (partial / INDEX_FILE).write_text(content + "\n", encoding="utf-8")

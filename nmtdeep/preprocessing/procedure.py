@@ -50,7 +50,7 @@ def preprocess(
     """Make a data directory of PREFIX.en, PREFIX.de (or .gz) as the recipe's text section says.
 
     Only training pairs are dropped, each counted by reason; valid and tests keep every line.
-    Raises DataError or UserError, with the cure, for input that is missing, broken or unequal in
+    Raises DataError or UserError, with the hint, for input that is missing, broken or unequal in
     length, and for an output directory in use; nothing is left behind then.
     """
     check_free(out, overwrite=overwrite)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nmtdeep import checkpoint, integrity
+from nmtdeep import checkpoint, files
 from nmtdeep.analysis.records import Point, read_points
 from nmtdeep.config import Recipe
 from nmtdeep.config.load import read_config
@@ -74,7 +74,7 @@ def read(name: str, path: Path) -> History:
 def _devices(log: Path) -> list[str]:
     """What each start of a training said that it runs on; empty where there is no log."""
     try:
-        content = integrity.read_limited(log, cure="")
+        content = files.read_limited(log, hint="")
     except DataError:
         return []
     text = content.decode("utf-8", errors="replace")

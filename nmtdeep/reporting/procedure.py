@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from nmtdeep.analysis.file import replacing
 from nmtdeep.analysis.findings import signed, versions
 from nmtdeep.analysis.records import names
 from nmtdeep.data.corpus import DataDirectory
-from nmtdeep.decoding.settings import resolve_device
+from nmtdeep.devices import resolve_device
+from nmtdeep.files import replace_file
 from nmtdeep.reporting import held_out, history, page, pictures, tables
 from nmtdeep.reporting.parts import Page
 
@@ -58,7 +58,7 @@ def report(
         pictures.of_lengths(album, found)
     made = _page(histories, found if found and found.systems else None, samples, say)
     made.figures, made.left_out = album.figures, album.left_out
-    with replacing(out) as beside:
+    with replace_file(out) as beside:
         beside.write_text(page.html(made), encoding="utf-8")
 
 

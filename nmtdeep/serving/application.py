@@ -233,8 +233,8 @@ async def _refuse(_: Request, refusal: Any) -> JSONResponse:
 
 async def _no_such_page(request: Request, error: Any) -> JSONResponse:
     what = printable(f"{request.method} {request.url.path}")
-    cure = "there are POST /translate, GET /, /health, /metrics and /openapi.json"
-    return _reason(error.status_code, f"{what}: {error.detail}: {cure}", error.headers)
+    hint = "there are POST /translate, GET /, /health, /metrics and /openapi.json"
+    return _reason(error.status_code, f"{what}: {error.detail}: {hint}", error.headers)
 
 
 async def _fail(_: Request, error: Exception) -> JSONResponse:

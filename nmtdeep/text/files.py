@@ -48,7 +48,7 @@ def count_lines(path: Path) -> int:
 
 @contextmanager
 def open_binary(path: Path) -> Iterator[BinaryIO]:
-    """The (unpacked) bytes of a file; whatever goes wrong with it is a DataError with its cure."""
+    """The (unpacked) bytes of a file; whatever goes wrong with it is a DataError with its hint."""
     try:
         if path.suffix == ".gz":
             with gzip.open(path, "rb") as packed:

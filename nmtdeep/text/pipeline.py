@@ -11,7 +11,7 @@ from typing import Literal
 import yaml
 from pydantic import ValidationError
 
-from nmtdeep import integrity
+from nmtdeep import files
 from nmtdeep.config.text import NoBpe, Text
 from nmtdeep.config.yaml_source import read_file
 from nmtdeep.errors import ConfigError, DataError, UserError
@@ -190,7 +190,7 @@ class TextPipeline:
     def load(cls, directory: Path) -> TextPipeline:
         """Read what `save` wrote; DataError names the file that is missing or broken."""
         for path in directory.glob("*"):
-            integrity.check_size(path, cure=_CURE)
+            files.check_size(path, hint=_CURE)
         config = _load_config(directory / CONFIG_FILE)
         names = _vocabulary_names(config)
         loaded = {name: Vocabulary.load(directory / name) for name in dict.fromkeys(names)}

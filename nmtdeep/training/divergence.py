@@ -138,16 +138,16 @@ def diverged(
             f"{PATIENCE} times in a row"
         )
     kept = f"{saved} is whole, and training goes on from there" if saved else "nothing is saved yet"
-    first, *others = cures(recipe)
+    first, *others = hints(recipe)
     report = [str(history), found.table, "what may help, most promising first:"]
-    report += [f"{number}. {cure}" for number, cure in enumerate([first, *others], start=1)]
+    report += [f"{number}. {hint}" for number, hint in enumerate([first, *others], start=1)]
     return DivergenceError(
         f"training diverged at update {update}: {what}; {found.where}; {kept}; try {first}",
         "\n".join(report),
     )
 
 
-def cures(recipe: Recipe) -> list[str]:
+def hints(recipe: Recipe) -> list[str]:
     """What to try for a recipe, most promising first; what it has already is left out."""
     model, training = recipe.model, recipe.training
     found = []

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
-from nmtdeep import averaging, checkpoint, integrity
+from nmtdeep import averaging, checkpoint, files
 from nmtdeep.config import Recipe
 from nmtdeep.data.corpus import DataDirectory
-from nmtdeep.decoding.settings import resolve_device
 from nmtdeep.decoding.translator import Translator
+from nmtdeep.devices import resolve_device
 from nmtdeep.errors import DataError, printable
 from nmtdeep.scoring import Score, score_texts
 from nmtdeep.scoring.rendering import label_of, score_table
@@ -95,7 +95,7 @@ def finish(
         found = _scored(recipe, corpora, run, newest, device, force=bool(final_scores), say=say)
         if found is None:
             return
-        content = json.dumps(integrity.sealed(found.model_dump()), indent=1)
+        content = json.dumps(files.sealed(found.model_dump()), indent=1)
         beside = run / f".{SCORES}.partial"
         beside.write_text(content + "\n", encoding="utf-8")
         beside.replace(run / SCORES)
@@ -113,14 +113,14 @@ def stored_scores(run: Path, model: Path) -> StoredScores | None:
 
 def _read_scores(run: Path) -> StoredScores | None:
     try:
-        return StoredScores.model_validate(integrity.read_json(run / SCORES, cure="delete it"))
+        return StoredScores.model_validate(files.read_json(run / SCORES, hint="delete it"))
     except (DataError, ValidationError):
         return None
 
 
 def _are_of(scores: StoredScores, model: Path) -> bool:
     file = model / checkpoint.MODEL
-    return file.is_file() and scores.weights == integrity.digest(file)
+    return file.is_file() and scores.weights == files.digest(file)
 
 
 def _choose(
@@ -209,7 +209,7 @@ def _scored(
     found = {split: score_split(translator, data, split) for split in (valid, *tests)}
     return StoredScores(
         checkpoint=model.name,
-        weights=integrity.digest(model / checkpoint.MODEL),
+        weights=files.digest(model / checkpoint.MODEL),
         trained_to=newest.name,
         average_last=recipe.training.checkpoints.average_last,
         averaged=averaged(model),

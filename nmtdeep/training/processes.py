@@ -26,10 +26,10 @@ from torch.distributed import (  # type: ignore[attr-defined]
     rendezvous,
 )
 
-from nmtdeep.decoding.settings import resolve_device
-from nmtdeep.errors import DivergenceError, NoRoomError, UserError
+from nmtdeep.devices import resolve_device
+from nmtdeep.errors import DivergenceError, OutOfMemoryError, UserError
 from nmtdeep.training.distributed import ALONE, PATIENCE, Crew, LostProcessError
-from nmtdeep.training.watch import CURE, EXIT_CODE, Failure, Watch
+from nmtdeep.training.watch import EXIT_CODE, HINT, Failure, Watch
 
 ARRIVAL = timedelta(minutes=10)
 SECONDS_TO_LEAVE = 20
@@ -169,12 +169,12 @@ def _explain(error: BaseException, watch: Watch, rank: int) -> None:
     if failure or isinstance(error, LostProcessError):
         watch.take_over()
         if failure is None:
-            raise UserError(f"a process was lost ({error}); {CURE}") from error
+            raise UserError(f"a process was lost ({error}); {HINT}") from error
         if rank and not watch.speaks_of(failure):
             raise SystemExit(EXIT_CODE) from error
         raise UserError(str(failure)) from error
     watch.fail(error)
-    if rank and isinstance(error, (DivergenceError, NoRoomError)):  # the first one says it
+    if rank and isinstance(error, (DivergenceError, OutOfMemoryError)):  # the first one says it
         raise SystemExit(EXIT_CODE) from error
     if rank and isinstance(error, UserError):
         raise UserError(f"rank {rank}: {error}") from error
@@ -283,7 +283,7 @@ def _loss(processes: list[SpawnProcess], watch: Watch, *, certain: bool) -> User
         return UserError(str(failure))
     if not (certain or ended):
         return None
-    return UserError(f"{'; '.join(ended) or 'a process was lost'}; {CURE}")
+    return UserError(f"{'; '.join(ended) or 'a process was lost'}; {HINT}")
 
 
 def _how(code: int) -> str:

@@ -13,7 +13,7 @@ from nmtdeep import memory
 from nmtdeep.config import model as config
 from nmtdeep.data.batching import Batch, Indices, collate, split
 from nmtdeep.data.windows import Epoch, Place, Window
-from nmtdeep.errors import NoRoomError
+from nmtdeep.errors import OutOfMemoryError
 from nmtdeep.training.footprint import kept_bytes
 from nmtdeep.training.room import SMALLER, described, longer_side, release, suffices
 from nmtdeep.training.sharding import local
@@ -32,7 +32,7 @@ def rehearse(trainee: Trainee, place: Place) -> None:
     Model, optimizer and random numbers are as before. All processes must call this.
 
     Raises:
-        NoRoomError: in all of them if one lacks memory, with the `max_tokens` that would fit.
+        OutOfMemoryError: in all of them if one lacks memory, with the `max_tokens` that would fit.
     """
     recipe, corpus = trainee.recipe, trainee.data.corpus("train")
     batches = recipe.training.batches
@@ -144,7 +144,7 @@ def _tried(
     why = f"{described(batch)}, the largest planned, does not fit in memory"
     while not suffices(partial(_pass, trainee, batch)):
         if trainee.shards:
-            raise NoRoomError(f"{why}: give --max-tokens {max(asked // 2, 1)}")
+            raise OutOfMemoryError(f"{why}: give --max-tokens {max(asked // 2, 1)}")
         low, high = 0, len(batch.source)
         while high - low > max(high // 16, 1):
             middle = (low + high) // 2
@@ -178,8 +178,8 @@ def _agree(trainee: Trainee, fits: int, why: str) -> None:
         return
     why = why or "the largest batch planned does not fit in the memory of another process"
     if most == asked:
-        raise NoRoomError(f"{why}, and no smaller one would: {SMALLER}")
-    raise NoRoomError(
+        raise OutOfMemoryError(f"{why}, and no smaller one would: {SMALLER}")
+    raise OutOfMemoryError(
         f"{why}: give --max-tokens {asked - most}, which fits and changes no update, or "
         "training.checkpoint_activations=layers"
     )

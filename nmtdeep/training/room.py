@@ -10,7 +10,7 @@ from functools import partial
 import torch
 
 from nmtdeep.data.batching import Batch
-from nmtdeep.errors import NoRoomError
+from nmtdeep.errors import OutOfMemoryError
 
 # What allocators say, apart from torch.OutOfMemoryError: torch's and oneDNN's on a CPU, C++, CUDA's
 # libraries. oneDNN's "could not create a primitive" is all that it says when it has no memory for
@@ -62,18 +62,18 @@ class Room:
         """Whether memory sufficed to `compute` this; if not, later batches are smaller.
 
         Raises:
-            NoRoomError: if the batch cannot be made smaller.
+            OutOfMemoryError: if the batch cannot be made smaller.
         """
         if suffices(partial(compute, batch)):
             return True
         size = len(batch.source) * longer_side(batch)
         if not self.divides:
-            raise NoRoomError(
+            raise OutOfMemoryError(
                 f"memory ran out in {described(batch)}, and the batches of a sharded model cannot "
                 f"be divided on the way: give --max-tokens {max(size // 2, 1)}"
             )
         if len(batch.source) == 1:
-            raise NoRoomError(f"memory ran out in {described(batch)}: {SMALLER}")
+            raise OutOfMemoryError(f"memory ran out in {described(batch)}: {SMALLER}")
         self.tokens = size // 2
         return False
 

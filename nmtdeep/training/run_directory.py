@@ -20,7 +20,7 @@ from nmtdeep.config.compare import differences
 from nmtdeep.config.load import dump, read_config
 from nmtdeep.data.index import INDEX_FILE
 from nmtdeep.errors import CheckpointError, UserError
-from nmtdeep.integrity import check_place
+from nmtdeep.files import check_place
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.training.state import Progress
 

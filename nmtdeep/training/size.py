@@ -55,7 +55,7 @@ def check_training_size(
         device,
         kept=("weights", "gradients", *MOMENTS[recipe.training.optimizer.type]),
         shards=processes if sharded else 1,
-        cure="" if device.type == "cpu" else ", or training.sharding=full and more processes",
+        hint="" if device.type == "cpu" else ", or training.sharding=full and more processes",
     )
 
 
@@ -66,14 +66,14 @@ def check_size(
     *,
     kept: tuple[str, ...] = ("weights",),
     shards: int = 1,
-    cure: str = "",
+    hint: str = "",
 ) -> None:
     """Check that `kept`, one number of each parameter each, is less than all the memory there is.
 
     Args:
         types: of the target vocabulary.
         shards: processes over which they are spread.
-        cure: besides a smaller model.
+        hint: besides a smaller model.
 
     Raises:
         UserError: naming both.
@@ -87,7 +87,7 @@ def check_size(
         raise UserError(
             f"a model of at least {parameters:,} parameters takes {size(needed)} for "
             f"{what}, and {name} has {size(there)}: lower model.width, a depth or "
-            f"feed_forward{cure}"
+            f"feed_forward{hint}"
         )
 
 

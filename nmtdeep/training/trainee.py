@@ -145,7 +145,7 @@ class Trainee:
 
         Raises:
             DivergenceError: if numbers stay without sense; weights are those of before.
-            NoRoomError: if memory does not hold the smallest batch.
+            OutOfMemoryError: if memory does not hold the smallest batch.
         """
         update = progress.update + 1
         result = train_update(

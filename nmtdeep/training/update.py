@@ -14,6 +14,7 @@ from torch import Tensor
 
 from nmtdeep.config import training as config
 from nmtdeep.data.batching import Batch, Share
+from nmtdeep.devices import native_bf16
 from nmtdeep.errors import UserError
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.distributed import ALONE, Crew
@@ -68,16 +69,6 @@ def resolve_precision(precision: str, device: torch.device) -> torch.dtype:
     return {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
 
 
-def native_bf16(device: torch.device) -> bool:
-    """Whether the device has instructions for matrix products in bf16."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_capability(device)[0] >= 8
-    try:
-        return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-    except AttributeError:  # another processor family or another torch
-        return False
-
-
 def seed_for(seed: int, update: int, batch: int, part: int = 0) -> int:
     """Seed of the dropout of one batch: a function of where it stands, so no state is saved.
 
@@ -117,7 +108,7 @@ def train_update(
         room: remembers from update to update how large a batch memory holds.
 
     Raises:
-        NoRoomError: if memory does not hold the smallest batch.
+        OutOfMemoryError: if memory does not hold the smallest batch.
     """
     model.train()
     model.keep("all" if settings.checkpoint_activations == "none" else "input")

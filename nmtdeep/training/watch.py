@@ -23,7 +23,7 @@ BEAT = 1.0
 PATIENCE, SUSPICION = 20, 6
 SECONDS_TO_LEAVE = 5.0
 EXIT_CODE = 2
-CURE = "the last checkpoint is whole, and the same command goes on from there"
+HINT = "the last checkpoint is whole, and the same command goes on from there"
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Failure:
     reason: str
 
     def __str__(self) -> str:
-        return f"rank {self.rank} of {self.size} on {self.host}: {self.reason}; {CURE}"
+        return f"rank {self.rank} of {self.size} on {self.host}: {self.reason}; {HINT}"
 
 
 class Watch:

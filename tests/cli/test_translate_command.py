@@ -28,7 +28,7 @@ def test_one_process_per_core_for_a_long_file(
     expected: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("nmtdeep.data.parallel.cores", lambda: 3)
+    monkeypatch.setattr("nmtdeep.devices.cores", lambda: 3)
     assert _processes(asked, threads=threads, device="cpu", lines=lines) == expected
 
 

@@ -1,4 +1,4 @@
-"""Bad input by the real command: exit code 2, one clear line that ends with the cure, no loss."""
+"""Bad input by the real command: exit code 2, one clear line that ends with the hint, no loss."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 
 from commands.running import Commands, Finished, Interrupt
 from commands.runs import RECIPE, contents, train
-from nmtdeep.integrity import SUMS, write_sums
+from nmtdeep.files import SUMS, write_sums
 
 
 def refused(done: Finished, *said: str) -> None:

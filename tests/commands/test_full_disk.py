@@ -1,4 +1,4 @@
-"""A file system without room: one line with the cure, and what was there before is whole."""
+"""A file system without room: one line with the hint, and what was there before is whole."""
 
 from __future__ import annotations
 

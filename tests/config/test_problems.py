@@ -1,4 +1,4 @@
-"""Every problem of a recipe at once, with its line and its cure."""
+"""Every problem of a recipe at once, with its line and its hint."""
 
 from __future__ import annotations
 

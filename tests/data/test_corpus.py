@@ -19,7 +19,7 @@ from nmtdeep.data.corpus import (
     id_type,
 )
 from nmtdeep.errors import DataError
-from nmtdeep.integrity import sealed
+from nmtdeep.files import sealed
 from nmtdeep.preprocessing import Progress, preprocess
 
 PAIRS = [("a cat .", "eine katze ."), ("a dog , a cat .", "ein hund ."), ("dogs", "hunde")] * 3

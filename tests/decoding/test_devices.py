@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from nmtdeep.decoding.settings import resolve_device
+from nmtdeep.devices import resolve_device
 from nmtdeep.errors import UserError
 from nmtdeep.training.processes import device_of
 

@@ -16,7 +16,7 @@ from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import DivergenceError
 from nmtdeep.training.display import Window
 from nmtdeep.training.distributed import ALONE, Crew
-from nmtdeep.training.divergence import History, cures
+from nmtdeep.training.divergence import History, hints
 from nmtdeep.training.processes import crew_of
 from nmtdeep.training.state import Progress
 from nmtdeep.training.trainee import Trainee
@@ -271,16 +271,16 @@ def test_means_leave_out_what_was_skipped() -> None:
 def test_cures_are_those_that_a_recipe_lacks() -> None:
     deep = {"depth": 20, "residual": "post_norm"}
     model = {"encoder": deep, "decoder": deep}
-    first, *others = cures(Recipe.model_validate({"model": model}))
+    first, *others = hints(Recipe.model_validate({"model": model}))
     assert "model.initializer=depth_scaled, or with" in first
     assert others[0].startswith("--lr 0.00035,") and "training.clip_norm=1" in others
     aided = {"model": model | {"initializer": "lipschitz"}, "training": {"clip_norm": 1.0}}
-    assert cures(Recipe.model_validate(aided)) == [
+    assert hints(Recipe.model_validate(aided)) == [
         "--lr 0.00035, half of what it is",
         "training.schedule.warmup_updates=8000, twice as many",
     ]
     noam = {"training": {"schedule": {"type": "noam"}, "clip_norm": 1.0, "precision": "fp16"}}
-    assert cures(Recipe.model_validate(noam))[::2] == [
+    assert hints(Recipe.model_validate(noam))[::2] == [
         "training.schedule.scale=0.5, half of what it is",
         "--precision bf16 or fp32",
     ]

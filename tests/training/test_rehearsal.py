@@ -17,7 +17,7 @@ from nmtdeep.config import model as config
 from nmtdeep.data.batching import split
 from nmtdeep.data.corpus import DataDirectory, MonolingualCorpus, ParallelCorpus
 from nmtdeep.data.windows import Epoch, Place, Window
-from nmtdeep.errors import NoRoomError
+from nmtdeep.errors import OutOfMemoryError
 from nmtdeep.training import rehearsal
 from nmtdeep.training.distributed import ALONE
 from nmtdeep.training.rehearsal import largest, rehearse
@@ -124,7 +124,7 @@ def test_max_tokens_that_is_said_fits(share: float, tiny_run: Any) -> None:
     rehearse(trainee, Place())
     assert limit.seen == [most]
     Limit(trainee, int(share * most))
-    with pytest.raises(NoRoomError, match="largest planned, does not fit in memory") as caught:
+    with pytest.raises(OutOfMemoryError, match="largest planned, does not fit in memory") as caught:
         rehearse(trainee, Place())
     said = int(str(caught.value).partition("--max-tokens ")[2].partition(",")[0])
     assert share / 2 * TOKENS < said < TOKENS
@@ -135,7 +135,7 @@ def test_max_tokens_that_is_said_fits(share: float, tiny_run: Any) -> None:
 def test_a_corpus_whose_longest_pair_does_not_fit_is_told_so(tiny_run: Any) -> None:
     trainee = trainee_of(tiny_run)
     Limit(trainee, 10)
-    with pytest.raises(NoRoomError, match="no smaller one would: train a smaller model"):
+    with pytest.raises(OutOfMemoryError, match="no smaller one would: train a smaller model"):
         rehearse(trainee, Place())
 
 
@@ -147,7 +147,7 @@ def test_what_a_machine_lacks_is_measured_before_it_kills(
     monkeypatch.setattr(rehearsal, "_tried", lambda *_: pytest.fail("was not measured"))
     monkeypatch.setattr(memory, "available", lambda: 300_000)
     said = r"needs \d+ kB of memory and 300 kB is free: give --max-tokens [1-9]\d*, which fits"
-    with pytest.raises(NoRoomError, match=said):
+    with pytest.raises(OutOfMemoryError, match=said):
         rehearse(trainee, Place())
 
 

@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 from nmtdeep.config.training import Training
 from nmtdeep.data.batching import Batch, Share
-from nmtdeep.errors import NoRoomError, UserError
+from nmtdeep.errors import OutOfMemoryError, UserError
 from nmtdeep.model.layers.packed import PackedLinear
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS
@@ -156,7 +156,7 @@ def test_what_a_library_does_not_support_is_not_about_memory() -> None:
 def test_a_pair_that_does_not_fit_is_named(tiny_model: Any, batches: list[Batch]) -> None:
     model = tiny_model()
     Memory(model, 5, SAYS[0])
-    with pytest.raises(NoRoomError, match=r"training sentence 1 of 6 source and 6 target tokens"):
+    with pytest.raises(OutOfMemoryError, match="training sentence 1 of 6 source and 6"):
         update(model, Share.whole(batches[:1]), Room())
 
 

@@ -75,7 +75,7 @@ def test_the_first_reason_counts(watches: list[Watch]) -> None:
     watches[2].fail(MemoryError("no more\nof it"))
     watches[1].fail(UserError("a consequence"))
     assert soon(lambda: watches[0].failure)
-    expected = f"rank 2 of 3 on {socket.gethostname()}: MemoryError: no more; {module.CURE}"
+    expected = f"rank 2 of 3 on {socket.gethostname()}: MemoryError: no more; {module.HINT}"
     assert str(watches[0].failure) == expected
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from nmtdeep import checkpoint
 from nmtdeep.errors import CheckpointError, UserError
-from nmtdeep.integrity import sealed, write_sums
+from nmtdeep.files import sealed, write_sums
 
 SECRET = "root:x:0:0\n"
 

@@ -24,7 +24,7 @@ from nmtdeep.averaging import newest
 from nmtdeep.config.load import load_recipe
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import CheckpointError, ConfigError, DataError, UserError
-from nmtdeep.integrity import write_sums
+from nmtdeep.files import write_sums
 from nmtdeep.preprocessing.output import data_directory
 from nmtdeep.training.run_directory import open_run
 from untrusted.strangers import SECRET, forge, refused

@@ -18,8 +18,8 @@ from nmtdeep.cli.main import run as command
 from nmtdeep.data.batching import collate
 from nmtdeep.data.corpus import CorpusWriter, DataDirectory
 from nmtdeep.errors import CheckpointError, DataError
+from nmtdeep.files import write_sums
 from nmtdeep.growing import grow
-from nmtdeep.integrity import write_sums
 from nmtdeep.text.pipeline import TextPipeline
 from untrusted.strangers import forge, refused, rewrite
 

@@ -1,4 +1,4 @@
-"""A mistake gets the cure that helps, under the names that were typed."""
+"""A mistake gets the hint that helps, under the names that were typed."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_ctrl_c_while_the_test_sets_are_scored_says_a_line(nmtdeep: Commands, da
 
 
 @pytest.mark.parametrize(
-    ("options", "cure"),
+    ("options", "hint"),
     [
         ((), "or give --csv or --json instead"),
         (("--plot", "a.svg"), "or give --csv or --json instead"),
@@ -123,12 +123,12 @@ def test_ctrl_c_while_the_test_sets_are_scored_says_a_line(nmtdeep: Commands, da
     ],
 )
 def test_a_plot_without_matplotlib(
-    monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], cure: str
+    monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], hint: str
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     done = CliRunner().invoke(app, ["plot", "run", *options])
     assert isinstance(done.exception, UserError)
-    assert str(done.exception).endswith(f'pip install "nmtdeep[pictures]", {cure}')
+    assert str(done.exception).endswith(f'pip install "nmtdeep[pictures]", {hint}')
 
 
 def test_the_package_shows_what_is_meant_to_be_used() -> None:

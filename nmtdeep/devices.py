@@ -1,0 +1,70 @@
+"""Devices of this machine: CPU cores and GPUs. torch is imported when a function needs it."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from nmtdeep.errors import UserError
+
+if TYPE_CHECKING:
+    import torch
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def resolve_device(device: str) -> torch.device:
+    """`auto` is the GPU where there is one.
+
+    A GPU comes with its index, as `torch.cuda.set_device` demands, and is the current one of the
+    calling thread from then on, so that nothing opens another.
+
+    Raises:
+        UserError: if there is no such device.
+    """
+    import torch
+
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        place = torch.device(device)
+    except RuntimeError:
+        place = torch.device("meta")
+    if place.type not in ("cpu", "cuda"):
+        raise UserError(f"unknown device {device}: use auto, cpu, cuda or cuda:N")
+    if place.type == "cuda" and not torch.cuda.is_available():
+        raise UserError("no CUDA device here: use --device cpu")
+    if place.type == "cuda" and (place.index or 0) >= torch.cuda.device_count():
+        raise UserError(f"no {device}: there are {torch.cuda.device_count()}, the first is cuda:0")
+    return _current_gpu(place.index) if place.type == "cuda" else place
+
+
+def _current_gpu(index: int | None) -> torch.device:
+    """GPU `index`, None for the one that is current already, made ready for our shapes."""
+    import torch
+
+    if index is None:
+        index = torch.cuda.current_device()
+    torch.cuda.set_device(index)
+    # From Hopper on torch prefers cuDNN's attention (check_prefer_cudnn_attention in its
+    # sdp_utils.cpp), which builds a plan for every new shape and keeps it (cudnn/MHA.cpp). Batches
+    # of sentences have thousands of shapes; torch's own kernels need no plan.
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    return torch.device("cuda", index)
+
+
+def native_bf16(device: torch.device) -> bool:
+    """Whether the device has instructions for matrix products in bf16."""
+    import torch
+
+    if device.type == "cuda":
+        return torch.cuda.get_device_capability(device)[0] >= 8
+    try:
+        return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    except AttributeError:  # another processor family or another torch
+        return False
