@@ -74,7 +74,7 @@ def export(
         _refuse(quantization=quantization, check=check, threads=threads)
         _to_huggingface(run, out, overwrite=overwrite)
         return
-    from nmtdeep.export.procedure import to_ctranslate2_format
+    from nmtdeep.export.exporter import to_ctranslate2_format
     from nmtdeep.scoring.texts import read_texts
     from nmtdeep.units import size
 
@@ -108,7 +108,7 @@ def _refuse(**given: object) -> None:
 
 
 def _to_huggingface(run: Path, out: Path, *, overwrite: bool) -> None:
-    from nmtdeep.export.procedure import to_huggingface_format
+    from nmtdeep.export.exporter import to_huggingface_format
 
     done = to_huggingface_format(run, out, overwrite=overwrite)
     model = as_typed(run, done.checkpoint)

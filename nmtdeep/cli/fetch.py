@@ -13,7 +13,7 @@ from nmtdeep.errors import UserError
 from nmtdeep.files import check_place
 
 if TYPE_CHECKING:
-    from nmtdeep.fetching.procedure import Fetch, Made
+    from nmtdeep.fetching.corpus import Fetch, Made
 
 
 class Corpus(StrEnum):
@@ -54,8 +54,8 @@ def fetch(
     makes a data directory of it.
     """
     from nmtdeep.devices import cores
-    from nmtdeep.fetching.procedure import Fetch
-    from nmtdeep.fetching.table import load_table
+    from nmtdeep.fetching.catalog import load_table
+    from nmtdeep.fetching.corpus import Fetch
     from nmtdeep.preprocessing.progress import Progress
 
     if folder is not None and not folder.is_dir():

@@ -53,11 +53,11 @@ def report(
         )
     import torch
 
-    from nmtdeep.reporting import procedure
+    from nmtdeep.reporting import run_report
     from nmtdeep.units import size
 
     torch.set_num_threads(threads or torch.get_num_threads())
-    procedure.report(
+    run_report.report(
         runs,
         output,
         data=data,

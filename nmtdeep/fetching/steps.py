@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from nmtdeep.config.text import Clean
 from nmtdeep.errors import UserError
-from nmtdeep.fetching.forms import RawPair
-from nmtdeep.fetching.table import Step
+from nmtdeep.fetching.catalog import Step
+from nmtdeep.fetching.readers import RawPair
 from nmtdeep.preprocessing.stages import Pair, fault
 from nmtdeep.text.chinese import CHINESE, Jieba, jieba
 from nmtdeep.text.files import BYTE_ORDER_MARK

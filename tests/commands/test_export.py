@@ -27,7 +27,7 @@ from nmtdeep.training.update import batch_loss
 
 pytest.importorskip("ctranslate2")
 CHECK = ("--check", "test.en", "test.de")
-WRITE = "nmtdeep.export.procedure:write_note"
+WRITE = "nmtdeep.export.exporter:write_note"
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import io
 import tarfile
 from collections.abc import Mapping
 
-from nmtdeep.fetching.table import Dataset, Part, Table, split_place
+from nmtdeep.fetching.catalog import Dataset, Part, Table, split_place
 
 
 def tar(members: Mapping[str, bytes], *, mode: str = "w:gz") -> bytes:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from nmtdeep.config.text import Clean
+from nmtdeep.fetching.catalog import Step
 from nmtdeep.fetching.steps import Casing, Prepare
-from nmtdeep.fetching.table import Step
 
 
 def one(text: str, *steps: Step, casing: Casing | None = None) -> str:

@@ -17,10 +17,10 @@ from nmtdeep import __version__, files
 from nmtdeep.data.parallel import chunks, ordered_map
 from nmtdeep.errors import DataError, UserError
 from nmtdeep.fetching.archive import unpack
+from nmtdeep.fetching.catalog import Command, Dataset, Output, Source, split_place
 from nmtdeep.fetching.download import Patience, Say, download
-from nmtdeep.fetching.forms import RawPair, pairs
+from nmtdeep.fetching.readers import RawPair, pairs
 from nmtdeep.fetching.steps import Casing, Prepare, check_available
-from nmtdeep.fetching.table import Command, Dataset, Output, Source, split_place
 from nmtdeep.preprocessing.progress import Progress
 from nmtdeep.preprocessing.stages import Pair
 from nmtdeep.text.chinese import CHINESE

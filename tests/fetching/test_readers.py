@@ -10,8 +10,8 @@ from sacrebleu.dataset.fake_sgml import FakeSGMLDataset
 
 from fetching.archives import sgm, xml
 from nmtdeep.errors import DataError
-from nmtdeep.fetching.forms import pairs
-from nmtdeep.fetching.table import Part
+from nmtdeep.fetching.catalog import Part
+from nmtdeep.fetching.readers import pairs
 
 LINES = [
     "A  B\tC", "5 &amp; 6 &lt;b&gt;", "<b>bold</b> text", "naïve “quote” ’s", "", "x </p> y",
@@ -90,7 +90,7 @@ def test_sides_of_different_length_are_refused(tmp_path: Path, longer: int) -> N
 
 
 def test_a_line_without_end_is_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nmtdeep.fetching.forms.LONGEST_LINE", 1000)
+    monkeypatch.setattr("nmtdeep.fetching.readers.LONGEST_LINE", 1000)
     path = write(tmp_path, "a", b"x" * 1000 + b"\n")
     with pytest.raises(DataError, match="not text"):
         read("text", path, path)

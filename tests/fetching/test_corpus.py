@@ -17,9 +17,9 @@ from fetching.server import Server
 from nmtdeep.cli.fetch import Corpus
 from nmtdeep.cli.main import app
 from nmtdeep.errors import DataError, UserError
+from nmtdeep.fetching.catalog import Source, Table, load_table
+from nmtdeep.fetching.corpus import Fetch
 from nmtdeep.fetching.download import Patience
-from nmtdeep.fetching.procedure import Fetch
-from nmtdeep.fetching.table import Source, Table, load_table
 
 TABLE = load_table()
 QUICK = Patience(timeout=2, attempts=2, pause=0.001)
@@ -61,7 +61,7 @@ def test_the_command_that_is_printed_makes_a_data_directory(
     if name == "wmt18-zh-en":
         pytest.importorskip("jieba")
     table = Table(sources=served(server, small_files(name)), datasets=TABLE.datasets)
-    monkeypatch.setattr("nmtdeep.fetching.table.load_table", lambda: table)
+    monkeypatch.setattr("nmtdeep.fetching.catalog.load_table", lambda: table)
     out = tmp_path / "a folder"
     result = run("fetch", name, "-o", str(out), "--workers", "1")
     assert result.exit_code == 0, result.output
@@ -300,6 +300,6 @@ def test_other_numbers_of_pairs_than_published_are_said(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = Table(sources=served(server, small_files("multi30k-en-de")), datasets=TABLE.datasets)
-    monkeypatch.setattr("nmtdeep.fetching.table.load_table", lambda: table)
+    monkeypatch.setattr("nmtdeep.fetching.catalog.load_table", lambda: table)
     result = run("fetch", "multi30k-en-de", "-o", str(tmp_path), "--workers", "1")
     assert "train: 60 pairs\n  others report 29,000:" in result.stdout

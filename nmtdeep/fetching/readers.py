@@ -8,7 +8,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from nmtdeep.errors import DataError
-from nmtdeep.fetching.table import Part
+from nmtdeep.fetching.catalog import Part
 
 RawPair = tuple[bytes, bytes]
 # The longest line of the corpora is some tens of thousands of bytes.
