@@ -11,7 +11,6 @@ PIP_ARGS ?=
 DATA ?=
 WORKERS ?= 2
 ARGS ?=
-DATA ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -23,19 +22,24 @@ LOCKED = $(BIN)/python -m pip install $(PIP_ARGS) --require-hashes --no-deps
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint packages benchmark clean
+.PHONY: help setup demo test test-all lint packages benchmark clean
 
 help: ## say what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## make .venv, or bring it up to date after pyproject.toml or a lock changed
 
 demo: $(STAMP) ## train a deep model on a small corpus that ships with the program, in minutes
 	$(BIN)/nmtdeep demo
 
-# Each process keeps to one thread: two processes with all cores each would get in each other's way.
-test: $(STAMP) ## run the tests
-	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+# Each process uses one thread: two processes with all cores each would slow each other down.
+PYTEST = OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+
+test: $(STAMP) ## run the tests, except those marked as slow
+	$(PYTEST) -m "not slow" $(ARGS)
+
+test-all: $(STAMP) ## run all tests
+	$(PYTEST) $(ARGS)
 
 lint: $(STAMP) ## check style, formatting, types, known vulnerabilities, and the documentation's site
 	$(BIN)/ruff check .

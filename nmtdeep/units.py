@@ -1,4 +1,4 @@
-"""Sizes, shares and counts as every screen, log and page shows them."""
+"""Sizes, shares, counts and durations as every screen, log and page shows them."""
 
 from __future__ import annotations
 
@@ -23,3 +23,17 @@ def percent(share: float, digits: int = 1) -> str:
 def counted(count: int, noun: str) -> str:
     """A count with its noun: `1 update`, `2,000 updates`."""
     return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+def short(number: float) -> str:
+    """A large number with a unit prefix: `9.5`, `27.9k`, `1.3M`."""
+    for unit, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(number) >= unit:
+            return f"{number / unit:.1f}{prefix}"
+    return f"{number:.1f}" if number < 10 else f"{number:.0f}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as h:mm:ss."""
+    whole = int(max(seconds, 0))
+    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"

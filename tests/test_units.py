@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nmtdeep.units import counted, percent, size
+from nmtdeep.units import counted, duration, percent, short, size
 
 
 @pytest.mark.parametrize(
@@ -38,3 +38,17 @@ def test_a_count_has_its_noun() -> None:
     assert counted(1, "update") == "1 update"
     assert counted(0, "line") == "0 lines"
     assert counted(2000, "update") == "2,000 updates"
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"),
+    [(0.25, "0.2"), (9.5, "9.5"), (10.4, "10"), (999, "999"), (27_900, "27.9k"), (1.3e6, "1.3M")],
+)
+def test_large_numbers_have_a_prefix(number: float, shown: str) -> None:
+    assert short(number) == shown
+
+
+def test_durations_are_hours_minutes_and_seconds() -> None:
+    assert duration(3661.9) == "1:01:01"
+    assert duration(100 * 3600) == "100:00:00"
+    assert duration(-1) == "0:00:00"

@@ -20,11 +20,10 @@ from nmtdeep.errors import CheckpointError, DataError, UserError
 from nmtdeep.inspection.findings import Findings, size_of, text_row, vocabulary_row
 from nmtdeep.scoring.rendering import score_table
 from nmtdeep.text.pipeline import TextPipeline
-from nmtdeep.training.display import duration, short
 from nmtdeep.training.finish import StoredScores
 from nmtdeep.training.run_directory import RECORDS, SCORES, check_config
 from nmtdeep.training.state import Progress
-from nmtdeep.units import counted, size
+from nmtdeep.units import counted, duration, short, size
 
 HINT = "use another checkpoint of the run, or copy this one again"
 

@@ -15,9 +15,8 @@ from nmtdeep.scoring import Score
 from nmtdeep.scoring.metrics import METRICS
 from nmtdeep.scoring.rendering import heading_of, label_of, signed_by
 from nmtdeep.scoring.significance import Comparison
-from nmtdeep.training.display import duration, short
 from nmtdeep.training.finish import StoredScore
-from nmtdeep.units import size
+from nmtdeep.units import duration, short, size
 
 NONE = Cell("-")
 

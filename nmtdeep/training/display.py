@@ -29,7 +29,7 @@ from nmtdeep.training.run_directory import LOG, RECORDS, TENSORBOARD, VALIDATION
 from nmtdeep.training.state import Progress as TrainingProgress
 from nmtdeep.training.update import UpdateResult
 from nmtdeep.training.validation import Validation
-from nmtdeep.units import percent, size
+from nmtdeep.units import duration, percent, short, size
 
 # A log line has at most so many columns; where it is longer, the last of these is left out first.
 COLUMNS, LEAVE_OUT = 120, ("epoch", "wait", "padding", "memory")
@@ -74,20 +74,6 @@ class Window:
             "gradient_norm": sum(result.gradient_norm for result in done) / (len(done) or math.nan),
             "skipped": len(self.results) - len(done),
         }
-
-
-def short(number: float) -> str:
-    """A count as people say it: 27.9k, 1.3M."""
-    for unit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(number) >= unit:
-            return f"{number / unit:.1f}{letter}"
-    return f"{number:.1f}" if number < 10 else f"{number:.0f}"
-
-
-def duration(seconds: float) -> str:
-    """Seconds as h:mm:ss."""
-    whole = int(max(seconds, 0))
-    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
 
 
 def memory(device: torch.device) -> int:
