@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[1]
 FLOORS = {
     "nmtdeep": 0,
     "nmtdeep.config": 0,
+    "nmtdeep.devices": 0,
     "nmtdeep.errors": 0,
     "nmtdeep.files": 0,
     "nmtdeep.memory": 0,
