@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import tomllib
 from collections.abc import Iterator
@@ -17,8 +16,6 @@ import nmtdeep
 from nmtdeep.cli.main import app
 from nmtdeep.config.load import load_recipe
 
-PACKAGE = ROOT / "nmtdeep"
-MODULES = [path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py"]
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 MACHINE_PATH = re.compile(r"(?<![\w.~$}:>-])/(?:home|root|work|opt|mnt|srv|Users|tmp|usr)/\w")
 
@@ -117,49 +114,6 @@ def test_the_version_is_said_alike_everywhere() -> None:
     assert project["version"] == nmtdeep.__version__
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert re.search(rf"^## \[?{re.escape(nmtdeep.__version__)}\b", changes, re.M)
-
-
-def floors() -> dict[str, int]:
-    """The floor of every module, as the tables of docs/architecture.md say."""
-    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    found: dict[str, int] = {}
-    for part in re.split(r"^### Floor ", text, flags=re.M)[1:]:
-        rows = re.findall(r"^\| `([\w/]+)\.py` \|", re.split(r"^#+ ", part, flags=re.M)[0], re.M)
-        found |= {row: int(part[0]) for row in rows}
-    return found
-
-
-def imports(file: Path) -> Iterator[str]:
-    """Modules of ours that a file imports, also inside functions, and packages as such."""
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("nmtdeep"):
-            above = str(node.module).split(".")[1:]
-            for name in node.names:
-                place = PACKAGE.joinpath(*above, name.name)
-                is_module = place.is_dir() or place.with_suffix(".py").is_file()
-                yield "/".join([*above, name.name] if is_module else above)
-
-
-def test_the_map_of_the_house_names_every_module() -> None:
-    modules = {path.relative_to(PACKAGE).with_suffix("").as_posix() for path in MODULES}
-    named = set(floors())
-    assert modules - named == set(), "missing in docs/architecture.md"
-    assert named - modules == set(), "gone, but still in docs/architecture.md"
-
-
-def test_nobody_imports_from_a_floor_above() -> None:
-    floor = floors()
-    for room in {name.rpartition("/")[0] for name in floor} - {""}:
-        floor[room] = max(number for name, number in floor.items() if name.startswith(f"{room}/"))
-    floor[""] = 0  # nmtdeep itself holds the version only
-    upwards = [
-        f"{name} imports {wanted}"
-        for path in MODULES
-        if (name := path.relative_to(PACKAGE).with_suffix("").as_posix()) in floor
-        for wanted in imports(path)
-        if floor.get(wanted, 0) > floor[name]
-    ]
-    assert not upwards
 
 
 def test_every_dependency_has_its_reason() -> None:

@@ -1,4 +1,4 @@
-"""The house rules that a machine can check: floors, sizes, and help that answers at once."""
+"""Rules for the code that a test can check: layers, sizes, and help that answers at once."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-# A module belongs to the longest name here that it starts with, and imports from its own floor or
-# below. A module that no name covers fails the test: give it a floor.
-FLOORS = {
+# A module belongs to the longest name here that it starts with, and imports from its own layer or
+# below. A module that no name covers fails the test: add it here.
+LAYERS = {
+    # Ground: no torch at import.
     "nmtdeep": 0,
     "nmtdeep.config": 0,
     "nmtdeep.devices": 0,
@@ -22,40 +23,40 @@ FLOORS = {
     "nmtdeep.memory": 0,
     "nmtdeep.tables": 0,
     "nmtdeep.units": 0,
-    "nmtdeep.text": 0,
+    # Data.
+    "nmtdeep.text": 1,
     "nmtdeep.data": 1,
-    "nmtdeep.model": 2,
+    # Modules: tensors in, tensors out.
     "nmtdeep.model.layers": 2,
-    "nmtdeep.model.transformer": 3,
-    "nmtdeep.model.initialization": 3,
-    "nmtdeep.model.growth": 3,
-    "nmtdeep.model.build": 3,
-    "nmtdeep.model.claims": 3,
-    "nmtdeep.model.packing": 3,
+    # Assembly: the only place where a config value becomes a module.
+    "nmtdeep.model": 3,
+    # Procedures.
     "nmtdeep.training": 4,
     "nmtdeep.decoding": 4,
     "nmtdeep.checkpoint": 4,
     "nmtdeep.averaging": 4,
-    "nmtdeep.fetching": 4,
     "nmtdeep.growing": 4,
     "nmtdeep.preprocessing": 4,
     "nmtdeep.scoring": 4,
-    "nmtdeep.serving": 4,
-    "nmtdeep.demo": 4,
     "nmtdeep.analysis": 4,
-    "nmtdeep.export": 4,
-    "nmtdeep.conversion": 4,
     "nmtdeep.inspection": 4,
-    "nmtdeep.reporting": 4,
-    "nmtdeep.doctor": 4,
-    "nmtdeep.cli": 5,
-    "nmtdeep.interface": 5,
-    "nmtdeep.__main__": 5,
+    # Leaves: only commands import them.
+    "nmtdeep.serving": 5,
+    "nmtdeep.export": 5,
+    "nmtdeep.conversion": 5,
+    "nmtdeep.reporting": 5,
+    "nmtdeep.fetching": 5,
+    "nmtdeep.doctor": 5,
+    "nmtdeep.demo": 5,
+    # Commands and the Python interface.
+    "nmtdeep.cli": 6,
+    "nmtdeep.interface": 6,
+    "nmtdeep.__main__": 6,
 }
-# What `import nmtdeep` leads to when it is asked for; everything else of it is ground.
-DOORS = {"nmtdeep": ("nmtdeep.interface",)}
-# Rooms that must not know of others although the floors would let them.
-STRANGERS = {
+# `import nmtdeep` imports this on first access to its attributes.
+LAZY = {"nmtdeep": ("nmtdeep.interface",)}
+# Imports that the layers would allow and that must not be.
+FORBIDDEN = {
     "nmtdeep.config": ("torch", "numpy", "nmtdeep.text", "nmtdeep.data"),
     "nmtdeep.text": ("torch",),
     "nmtdeep.model.layers": ("nmtdeep.config", "nmtdeep.text", "nmtdeep.data", "pathlib"),
@@ -95,17 +96,17 @@ def imports(name: str, tree: ast.AST) -> Iterator[str]:
             yield from (f"{origin}.{alias.name}" for alias in node.names)
 
 
-def within(name: str, room: str) -> bool:
-    return name == room or name.startswith(f"{room}.")
+def within(name: str, package: str) -> bool:
+    return name == package or name.startswith(f"{package}.")
 
 
-def floor(name: str) -> int:
-    """The floor of a module, or of the module that an imported object lives in."""
+def layer(name: str) -> int:
+    """The layer of a module, or of the module that an imported object is defined in."""
     while name not in MODULES:
         name = name.rpartition(".")[0]
-    rooms = [room for room in FLOORS if within(name, room) and (room != "nmtdeep" or name == room)]
-    assert rooms, f"{name} has no floor: add it to FLOORS"
-    return FLOORS[max(rooms, key=len)]
+    prefixes = [one for one in LAYERS if within(name, one) and (one != "nmtdeep" or name == one)]
+    assert prefixes, f"{name} has no layer: add it to LAYERS"
+    return LAYERS[max(prefixes, key=len)]
 
 
 def parsed(path: Path) -> ast.Module:
@@ -113,14 +114,14 @@ def parsed(path: Path) -> ast.Module:
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_a_module_imports_from_its_own_floor_or_below(name: str) -> None:
+def test_a_module_imports_from_its_own_layer_or_below(name: str) -> None:
     found = list(imports(name, parsed(MODULES[name])))
-    above = [one for one in found if within(one, "nmtdeep") and floor(one) > floor(name)]
-    above = [one for one in above if not one.startswith(DOORS.get(name, ()) or "-")]
-    assert not above, f"{name} (floor {floor(name)}) imports from above: {above}"
-    for room, strangers in STRANGERS.items():
-        met = [one for one in found for stranger in strangers if within(one, stranger)]
-        assert not met or not within(name, room), f"{name} must not import {met}"
+    above = [one for one in found if within(one, "nmtdeep") and layer(one) > layer(name)]
+    above = [one for one in above if not one.startswith(LAZY.get(name, ()) or "-")]
+    assert not above, f"{name} (layer {layer(name)}) imports from above: {above}"
+    for package, forbidden in FORBIDDEN.items():
+        met = [one for one in found for other in forbidden if within(one, other)]
+        assert not met or not within(name, package), f"{name} must not import {met}"
 
 
 def test_the_reader_of_imports_sees_all_kinds() -> None:
@@ -139,9 +140,9 @@ def later():
         "nmtdeep.model.build.build",
         "nmtdeep.cli.main.app",
     ]
-    assert floor("nmtdeep.model.build.build") == 3
-    assert floor("nmtdeep.model.layers.attention.attend") == 2
-    assert floor("nmtdeep.__version__") == 0
+    assert layer("nmtdeep.model.build.build") == 3
+    assert layer("nmtdeep.model.layers.attention.attend") == 2
+    assert layer("nmtdeep.__version__") == 0
     assert within("torch.nn", "torch")
     assert not within("torchvision", "torch")
 
