@@ -1,4 +1,4 @@
-"""Training that goes astray: noticed, and said with the layer and what to try."""
+"""Notices a training that diverges, and reports the layer where it begins and what may help."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import re
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -23,28 +23,30 @@ from nmtdeep.training.sharding import local
 from nmtdeep.training.update import UpdateResult
 from nmtdeep.units import percent
 
-# Updates in a row without a finite gradient that end a training, and fp16's last loss scale.
+# So many consecutive updates without a finite gradient end a training.
 PATIENCE = 3
+# fp16: a training ends when the loss scale falls below this.
 SMALLEST_SCALE = 2.0**-10
-# Updates whose median is the level of now, and updates that a diagnosis remembers.
-LEVEL, MEMORY = 25, 100
-# Nats per target token: a healthy training does not rise so far above its best level.
+# A warning compares medians of the last LEVEL updates; a report has medians of REMEMBERED.
+LEVEL, REMEMBERED = 25, 100
+# Nats per target token: a healthy training does not rise so far above its lowest level.
 RISE = 1.0
 VANISHED = 1e-7
+# Layers in a report.
 WORST = 8
 
 
 class History:
-    """Loss and gradient norm of the last updates; what is said depends on them, no update does."""
+    """Loss and gradient norm of the last updates, for warnings and reports only."""
 
     def __init__(self) -> None:
-        self.losses: deque[float] = deque(maxlen=MEMORY)
-        self.norms: deque[float] = deque(maxlen=MEMORY)
+        self.losses: deque[float] = deque(maxlen=REMEMBERED)
+        self.norms: deque[float] = deque(maxlen=REMEMBERED)
         self._lowest, self._lowest_at = math.inf, 0
         self._warned = False
 
     def add(self, update: int, result: UpdateResult) -> str:
-        """Count one update; a warning if it is the first that seems to go astray, else nothing."""
+        """Count one update; returns a warning where a problem begins, else an empty string."""
         if result.skipped:
             return ""
         self.losses.append(result.nll / max(result.target_tokens, 1))
@@ -54,18 +56,18 @@ class History:
         level, norm = median(list(self.losses)[-LEVEL:]), median(list(self.norms)[-LEVEL:])
         if level < self._lowest:
             self._lowest, self._lowest_at = level, update
-        risen, vanished = level > self._lowest + RISE, norm < VANISHED
-        if self._warned or not (risen or vanished):
-            self._warned = self._warned and (vanished or level > self._lowest + RISE / 2)
+        # A warning is repeated only after the loss has fallen by half of the rise.
+        vanished, rise = norm < VANISHED, RISE / 2 if self._warned else RISE
+        before, self._warned = self._warned, vanished or level > self._lowest + rise
+        if before or not self._warned:
             return ""
-        self._warned = True
-        now = f"warning: at update {update} the median of the last {LEVEL} updates is "
+        medians = f"warning: update {update}, median of the last {LEVEL} updates: "
         if vanished:
-            return f"{now}a gradient norm of {norm:.1e}: hardly anything is learned any more"
+            return f"{medians}gradient norm {norm:.1e}: the gradients have vanished"
         return (
-            f"{now}nll {level:.3f}, after {self._lowest:.3f} at update {self._lowest_at}: the "
-            "training may be diverging; if it does not recover, go on from an earlier checkpoint "
-            "with a lower --lr"
+            f"{medians}nll {level:.3f}, up from {self._lowest:.3f} at update {self._lowest_at}: "
+            "the training may be diverging; if it does not recover, resume from an earlier "
+            "checkpoint with a lower --lr"
         )
 
     def __str__(self) -> str:
@@ -74,209 +76,181 @@ class History:
         last = ", ".join(f"{norm:.3g}" for norm in list(self.norms)[-3:])
         return (
             f"before: nll {median(self.losses):.3f} and gradient norm {median(self.norms):.3g} "
-            f"(medians of {len(self.losses)} updates), the last norms {last}"
+            f"(medians of {len(self.losses)} updates), last gradient norms {last}"
         )
 
 
 def is_lost(result: UpdateResult, bad_before: int) -> bool:
-    """Whether a training is to end here.
+    """Whether the training must end after this update.
 
     Args:
-        bad_before: updates without finite numbers just before this one.
+        bad_before: consecutive updates without finite numbers just before it.
     """
     too_small = 0 < result.scale < SMALLEST_SCALE
     return too_small or (result.is_bad and bad_before + 1 >= PATIENCE)
 
 
-class Findings(NamedTuple):
-    """What a look at the model says after an update that went wrong.
-
-    Attributes:
-        where: the place at which numbers stop being finite, in words.
-        table: the worst layers.
-    """
-
-    where: str
-    table: str
-
-
-def examine(
-    model: Transformer, again: Callable[[], None], crew: Crew, *, sharded: bool
-) -> Findings:
-    """Look at the gradients that an update left, and at its forward pass once more.
-
-    All processes must call this.
-
-    Args:
-        again: computes the loss of this process's batches once more, forward only.
-        sharded: whether each process has a part of the gradients.
-    """
-    layers = _layers(model, crew, sharded=sharded)
-    return Findings(_first_forward(model, again, crew) or _first_backward(layers), _table(layers))
-
-
-def diverged(
+def diagnose(
     update: int,
     result: UpdateResult,
-    found: Findings,
+    model: Transformer,
+    recompute: Callable[[], None],
     *,
     recipe: Recipe,
     history: History,
+    crew: Crew,
     saved: str,
 ) -> DivergenceError:
-    """What is wrong after `update`, and what to try.
+    """What is wrong after `update`, in which layer, and what to try.
+
+    All processes must call this. The gradients of the update must still be in the model.
 
     Args:
+        recompute: computes the loss of this process's batches again, forward only.
         saved: name of the newest checkpoint; empty if there is none.
     """
+    layers = _measure(model, crew, sharded=recipe.training.sharding == "full")
+    origin = _first_forward(model, recompute, crew) or _first_backward(layers)
     if result.scale:
         what = f"fp16's loss scale fell to {result.scale:.1e}"
     else:
         loss = result.loss / max(result.target_tokens, 1)
         what = (
-            f"loss {loss:.3f} per token, gradient norm {result.gradient_norm:.3g}, not finite "
-            f"{PATIENCE} times in a row"
+            f"loss {loss:.3f} per token, gradient norm {result.gradient_norm:.3g}, not finite in "
+            f"{PATIENCE} consecutive updates"
         )
-    kept = f"{saved} is whole, and training goes on from there" if saved else "nothing is saved yet"
-    first, *others = hints(recipe)
-    report = [str(history), found.table, "what may help, most promising first:"]
-    report += [f"{number}. {hint}" for number, hint in enumerate([first, *others], start=1)]
+    first, *_ = advice = suggestions(recipe)
+    report = [str(history), *_table(layers), "what may help, most promising first:"]
+    report += [f"{number}. {line}" for number, line in enumerate(advice, start=1)]
+    kept = f"{saved} is intact, and training resumes from it" if saved else "nothing is saved yet"
     return DivergenceError(
-        f"training diverged at update {update}: {what}; {found.where}; {kept}; try {first}",
+        f"training diverged at update {update}: {what}; {origin}",
         "\n".join(report),
+        hint=f"{kept}; try {first}",
     )
 
 
-def hints(recipe: Recipe) -> list[str]:
-    """What to try for a recipe, most promising first; what it has already is left out."""
-    model, training = recipe.model, recipe.training
-    found = []
-    stacks = (model.encoder, model.decoder)
-    unaided = isinstance(model.initializer, slots.Glorot)
-    if unaided and any(isinstance(stack.residual, slots.PostNorm) for stack in stacks):
-        found.append(
+def suggestions(recipe: Recipe) -> list[str]:
+    """Changes that may help, most promising first, without those that the recipe has already."""
+    training, schedule = recipe.training, recipe.training.schedule
+    stacks = (recipe.model.encoder, recipe.model.decoder)
+    post_norm = any(isinstance(stack.residual, slots.PostNorm) for stack in stacks)
+    lines = []
+    if post_norm and isinstance(recipe.model.initializer, slots.Glorot):
+        lines.append(
             "a new run with model.initializer=depth_scaled, or with residual: pre_norm in both "
-            "stacks, because deep post-norm models hardly train from glorot"
+            "stacks, because deep post-norm models rarely train from glorot"
         )
-    schedule = training.schedule
     if isinstance(schedule, Noam):
-        found.append(f"training.schedule.scale={schedule.scale / 2:g}, half of what it is")
+        lines.append(f"training.schedule.scale={schedule.scale / 2:g} (half the current value)")
     else:
-        found.append(f"--lr {schedule.lr / 2:g}, half of what it is")
-    found.append(f"training.schedule.warmup_updates={2 * schedule.warmup_updates}, twice as many")
+        lines.append(f"--lr {schedule.lr / 2:g} (half the current value)")
+    lines.append(
+        f"training.schedule.warmup_updates={2 * schedule.warmup_updates} (twice the current value)"
+    )
     if not training.clip_norm:
-        found.append("training.clip_norm=1")
+        lines.append("training.clip_norm=1")
     if training.precision == "fp16":
-        found.append("--precision bf16 or fp32")
-    return found
+        lines.append("--precision bf16 or fp32")
+    return lines
 
 
-class Numbers(NamedTuple):
-    """What a layer's parameters are like; all that is in no layer goes by its module's name.
+class LayerNumbers(NamedTuple):
+    """Figures of a layer's parameters. Parameters outside layers go by their module's name.
 
     Attributes:
-        layer: its name in the model.
         gradient_norm: of the gradients that are finite.
-        bad: share of the gradients that are not.
+        bad_gradients: share of the gradients that are not finite.
         weight_norm: of the weights that are finite.
-        bad_weights: how many are not.
+        bad_weights: number of weights that are not finite.
     """
 
     layer: str
     gradient_norm: float
-    bad: float
+    bad_gradients: float
     weight_norm: float
     bad_weights: int
 
 
-def _layers(model: Transformer, crew: Crew, *, sharded: bool) -> list[Numbers]:
-    """Every layer, in the order of the model's parameters."""
-    rows = {
-        name: _sums(local(one.grad), local(one.detach()))
-        for name, one in model.named_parameters()
-        if one.grad is not None
-    }
-    sums = torch.stack(list(rows.values()))
-    if sharded:
-        crew.add([sums])
+def _measure(model: Transformer, crew: Crew, *, sharded: bool) -> list[LayerNumbers]:
+    """Every layer with a gradient, in the order of the model's parameters."""
     layers: dict[str, Tensor] = {}
-    for name, row in zip(rows, sums, strict=True):
-        found = re.match(r"(?:en|de)coder\.layers\.\d+", name)
-        layer = found.group() if found else name.rpartition(".")[0]
-        layers[layer] = layers.get(layer, 0) + row
+    for name, parameter in model.named_parameters():
+        if parameter.grad is not None:
+            match = re.match(r"(?:en|de)coder\.layers\.\d+", name)
+            layer = match.group() if match else name.rpartition(".")[0]
+            sums = torch.cat((_sums(local(parameter.grad)), _sums(local(parameter.detach()))))
+            layers[layer] = layers.get(layer, 0) + sums
+    if sharded:  # each process has a part of the gradients
+        crew.add(list(layers.values()))
     return [
-        Numbers(layer, square**0.5, bad / count, weights**0.5, int(bad_weights))
-        for layer, row in layers.items()
-        for square, bad, count, weights, bad_weights in [row.tolist()]
+        LayerNumbers(layer, squares**0.5, bad / count, weights**0.5, int(bad_weights))
+        for layer, sums in layers.items()
+        for squares, bad, count, weights, bad_weights, _ in [sums.tolist()]
     ]
 
 
-def _sums(gradient: Tensor, weights: Tensor) -> Tensor:
-    """Squares of what is finite and numbers that are not, of both, and how many there are."""
-    found = []
-    for one in (gradient, weights):
-        bad = ~one.isfinite()
-        found += [one.double().masked_fill(bad, 0.0).square().sum(), bad.sum().double()]
-    square, bad, weight_square, bad_weights = found
-    return torch.stack((square, bad, bad.new_tensor(gradient.numel()), weight_square, bad_weights))
+def _sums(values: Tensor) -> Tensor:
+    """`(3,)`: squares of the finite values, number of values not finite, number of values."""
+    bad = ~values.isfinite()
+    squares = values.double().masked_fill(bad, 0.0).square().sum()
+    return torch.stack((squares, bad.sum().double(), squares.new_tensor(values.numel())))
 
 
-def _first_forward(model: Transformer, again: Callable[[], None], crew: Crew) -> str:
-    """The first sublayer whose output is not finite; empty if all are."""
-    parts = list(_parts(model))
-    counts = torch.zeros(len(parts), device=model.output.weight.device)
+def _first_forward(model: Transformer, recompute: Callable[[], None], crew: Crew) -> str:
+    """The first sublayer whose output is not finite; empty if all outputs are finite."""
+    modules = dict(_sublayers(model))
+    bad = torch.zeros(len(modules), device=model.output.weight.device)
+
+    def check(index: int) -> Callable[[nn.Module, Any, Tensor], None]:
+        def hook(_module: nn.Module, _inputs: Any, output: Tensor) -> None:
+            bad[index] += (~output.isfinite()).any()
+
+        return hook
+
     with ExitStack() as hooks, torch.no_grad():
-        for place, (_, module) in enumerate(parts):
-            hooks.enter_context(_noted(module, counts, place))
-        again()
-    crew.add([counts])
-    bad = [name for (name, _), count in zip(parts, counts.tolist(), strict=True) if count]
-    return f"going forward, {bad[0]} is the first whose output is not finite" if bad else ""
+        for index, module in enumerate(modules.values()):
+            hooks.callback(module.register_forward_hook(check(index)).remove)
+        recompute()
+    crew.add([bad])
+    first = next((name for name, count in zip(modules, bad.tolist(), strict=True) if count), "")
+    return f"{first} is the first module whose output is not finite" if first else ""
 
 
-def _parts(model: Transformer) -> Iterator[tuple[str, nn.Module]]:
-    """What is looked at, with names, in the order of computation."""
+def _sublayers(model: Transformer) -> Iterator[tuple[str, nn.Module]]:
+    """Embeddings, sublayers and last norms with their names, in the order of computation."""
     for side, embedding in (("encoder", "source_embedding"), ("decoder", "target_embedding")):
         yield embedding, getattr(model, embedding)
         stack = getattr(model, side)
         for number, layer in enumerate(stack):
-            for place, wrapper in enumerate(layer):
+            for index, wrapper in enumerate(layer):
                 kind = type(wrapper.sublayer).__name__
-                yield f"{side}.layers.{number}.sublayers.{place} ({kind})", wrapper
+                yield f"{side}.layers.{number}.sublayers.{index} ({kind})", wrapper
         yield f"{side}.norm", stack.norm
 
 
-@contextmanager
-def _noted(module: nn.Module, counts: Tensor, place: int) -> Iterator[None]:
-    """While this lasts, count at `place` the outputs of `module` that are not finite."""
-
-    def note(_module: nn.Module, _inputs: Any, output: Tensor) -> None:
-        counts[place] += (~output.isfinite()).any()
-
-    handle = module.register_forward_hook(note)
-    try:
-        yield
-    finally:
-        handle.remove()
-
-
-def _first_backward(layers: list[Numbers]) -> str:
-    """Where gradients stop being finite on the way back, or what else is wrong."""
-    weights = [one.layer for one in layers if one.bad_weights]
-    if weights:
-        return f"weights of {weights[0]} are not finite"
-    bad = [one.layer for one in layers if one.bad]
+def _first_backward(layers: list[LayerNumbers]) -> str:
+    """What is not finite where all outputs are: weights, gradients or their squares."""
+    for layer in layers:
+        if layer.bad_weights:
+            return f"weights of {layer.layer} are not finite"
+    bad = [layer.layer for layer in layers if layer.bad_gradients]
     if bad:
-        return f"forward all is finite, but {len(bad)} layers have gradients that are not: {bad[0]}"
+        return f"all outputs are finite, but gradients of {len(bad)} layers are not: {bad[0]}"
     return "gradients are finite, but too large for their squares"
 
 
-def _table(layers: list[Numbers]) -> str:
-    """The worst layers."""
-    worst = sorted(layers, key=lambda one: (-one.bad, -one.gradient_norm))[:WORST]
+def _table(layers: list[LayerNumbers]) -> list[str]:
+    """The layers with the most gradients that are not finite, then the largest gradients."""
+    worst = sorted(layers, key=lambda row: (-row.bad_gradients, -row.gradient_norm))[:WORST]
     columns = dict.fromkeys(("gradient norm", "not finite", "weight norm"), "right")
     rows = [
-        (one.layer, f"{one.gradient_norm:.3g}", percent(one.bad), f"{one.weight_norm:.3g}")
-        for one in worst
+        (
+            row.layer,
+            f"{row.gradient_norm:.3g}",
+            percent(row.bad_gradients),
+            f"{row.weight_norm:.3g}",
+        )
+        for row in worst
     ]
-    return "\n".join(as_lines(table({"layer": "left"} | columns, rows)))
+    return as_lines(table({"layer": "left"} | columns, rows))

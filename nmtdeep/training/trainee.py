@@ -19,7 +19,7 @@ from nmtdeep.model.growth import carry_over, layer_maps
 from nmtdeep.model.initialization import Sample
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.distributed import Crew, Order
-from nmtdeep.training.divergence import History, diverged, examine, is_lost
+from nmtdeep.training.divergence import History, diagnose, is_lost
 from nmtdeep.training.loss import Loss
 from nmtdeep.training.optimizer import make_optimizer
 from nmtdeep.training.room import Room
@@ -163,18 +163,14 @@ class Trainee:
         )
         self.warning = self.history.add(update, result)
         if is_lost(result, progress.bad_updates):
-            found = examine(
-                self.model,
-                partial(self._look_again, share, update),
-                self.crew,
-                sharded=self.shards is not None,
-            )
-            raise diverged(
+            raise diagnose(
                 update,
                 result,
-                found,
+                self.model,
+                partial(self._look_again, share, update),
                 recipe=self.recipe,
                 history=self.history,
+                crew=self.crew,
                 saved=self.saved,
             )
         return result

@@ -327,7 +327,7 @@ def test_training_that_diverges(nmtdeep, data, tmp_path):
     *_, last = done.err.splitlines()
     # Update 5 ruins the weights; 6, which is validated and has a checkpoint planned, 7 and 8 show.
     assert last.startswith("nmtdeep: error: training diverged at update 8: loss nan per token")
-    assert "checkpoint_4 is whole, and training goes on from there" in last
+    assert "checkpoint_4 is intact, and training resumes from it" in last
     assert "Traceback" not in done.err
     assert "layer             gradient norm  not finite" in (run / "train.log").read_text()
     assert not (run / "checkpoint_6").exists() and (run / "checkpoint_4").exists()

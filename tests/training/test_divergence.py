@@ -1,4 +1,4 @@
-"""Numbers that go wrong: survived, or named with the update, the layer and what to try."""
+"""Numbers that are not finite: survived, or reported with update, layer and what to try."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import DivergenceError
 from nmtdeep.training.display import Window
 from nmtdeep.training.distributed import ALONE, Crew
-from nmtdeep.training.divergence import History, hints
+from nmtdeep.training.divergence import History, suggestions
 from nmtdeep.training.processes import crew_of
 from nmtdeep.training.state import Progress
 from nmtdeep.training.trainee import Trainee
@@ -80,14 +80,14 @@ def test_weights_gone_wrong_are_named_by_layer(
         run(trainee, shares(tiny_run.data), Progress(update=6))
     said = str(caught.value)
     assert said.startswith("training diverged at update 9: loss nan per token")
-    assert f"{place} ({kind}) is the first whose output is not finite" in said
-    assert said.endswith("nothing is saved yet; try --lr 0.005, half of what it is")
+    assert f"{place} ({kind}) is the first module whose output is not finite" in said
+    assert said.endswith("nothing is saved yet; try --lr 0.005 (half the current value)")
     before_it, heads, *_ = report = caught.value.report.splitlines()
     assert before_it == "before: no update with finite numbers"
     assert heads.split() == ["layer", "gradient", "norm", "not", "finite", "weight", "norm"]
     assert report[-3:] == [
-        "1. --lr 0.005, half of what it is",
-        "2. training.schedule.warmup_updates=4, twice as many",
+        "1. --lr 0.005 (half the current value)",
+        "2. training.schedule.warmup_updates=4 (twice the current value)",
         "3. training.clip_norm=1",
     ]
     torch.testing.assert_close(weights(trainee), before, rtol=0, atol=0, equal_nan=True)
@@ -112,8 +112,8 @@ def test_gradients_gone_wrong_are_named_by_layer(tiny_run: Any) -> None:
         run(trainee, updates[3:], progress)
     said = str(caught.value)
     assert "update 26" in said and "gradient norm inf" in said
-    assert "forward all is finite, but 1 layers have gradients that are not: decoder.lay" in said
-    assert "checkpoint_20 is whole" in said
+    assert "all outputs are finite, but gradients of 1 layers are not: decoder.layers.0" in said
+    assert "checkpoint_20 is intact, and training resumes from it" in said
     known, _, _, row, *_ = caught.value.report.splitlines()
     assert "(medians of 3 updates)" in known
     worst = row.split()
@@ -165,15 +165,16 @@ def test_a_loss_scale_that_collapses_is_named(tiny_run: Any) -> None:
         run(trainee, shares(tiny_run.data), Progress())
 
 
-@pytest.fixture
-def fp16(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Real fp16: too slow on a CPU to be offered there, but torch can."""
-    monkeypatch.setattr("nmtdeep.training.trainee.resolve_precision", lambda *_: torch.float16)
-
-
-def test_gradients_beyond_fp16_halve_the_scale_until_they_fit(tiny_run: Any, fp16: None) -> None:
+def fp16_trainee(tiny_run: Any, scale: float) -> Trainee:
+    """Real fp16: the program does not offer it on a CPU, where it is too slow."""
     trainee = Trainee(recipe_of(tiny_run), tiny_run.data, CPU, None, ALONE)
-    trainee.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**33)
+    trainee.dtype = torch.float16
+    trainee.scaler = torch.amp.GradScaler("cpu", init_scale=scale)
+    return trainee
+
+
+def test_gradients_beyond_fp16_halve_the_scale_until_they_fit(tiny_run: Any) -> None:
+    trainee = fp16_trainee(tiny_run, 2.0**33)
     start, share = weights(trainee), shares(tiny_run.data)[0]
     seen = [trainee.train(share, Progress())]
     while seen[-1].skipped:
@@ -181,18 +182,17 @@ def test_gradients_beyond_fp16_halve_the_scale_until_they_fit(tiny_run: Any, fp1
         seen.append(trainee.train(share, Progress()))
     assert len(seen) > 3 and seen[-1].scale == 2.0**33 / 2 ** (len(seen) - 1)
     exact = Trainee(recipe_of(tiny_run), tiny_run.data, CPU, None, ALONE)
-    exact.dtype = torch.float32
     right = exact.train(share, Progress())
     assert seen[-1].loss == pytest.approx(right.loss, rel=2e-3)
     assert seen[-1].gradient_norm == pytest.approx(right.gradient_norm, rel=2e-2)
 
 
-def test_outputs_beyond_fp16_are_named_by_layer(tiny_run: Any, fp16: None) -> None:
-    trainee = Trainee(recipe_of(tiny_run), tiny_run.data, CPU, None, ALONE)
+def test_outputs_beyond_fp16_are_named_by_layer(tiny_run: Any) -> None:
+    trainee = fp16_trainee(tiny_run, 2.0**16)
     outer = trainee.model.get_submodule("encoder.layers.1.sublayers.1.sublayer.outer")
     with torch.no_grad():
         outer.bias.fill_(7e4)  # fp32 and bf16 hold it, fp16 ends at 65,504
-    name = r"encoder\.layers\.1\.sublayers\.1 \(FeedForward\) is the first whose output is not"
+    name = r"encoder\.layers\.1\.sublayers\.1 \(FeedForward\) is the first module whose output"
     with pytest.raises(DivergenceError, match=rf"loss scale fell to 4\.9e-04; .*{name}"):
         run(trainee, shares(tiny_run.data) * 5, Progress())
 
@@ -225,7 +225,7 @@ def test_all_processes_stop_together_and_the_first_knows_the_layer(tiny_run: Any
         found = go_wrong(crew, recipes, tiny_run.data.path)
     for said in found:
         assert said.startswith("training diverged at update 3")
-        assert "decoder.layers.1.sublayers.0 (SelfAttention) is the first" in said
+        assert "decoder.layers.1.sublayers.0 (SelfAttention) is the first module" in said
 
 
 # Numbers that are finite
@@ -271,17 +271,17 @@ def test_means_leave_out_what_was_skipped() -> None:
 def test_cures_are_those_that_a_recipe_lacks() -> None:
     deep = {"depth": 20, "residual": "post_norm"}
     model = {"encoder": deep, "decoder": deep}
-    first, *others = hints(Recipe.model_validate({"model": model}))
+    first, *others = suggestions(Recipe.model_validate({"model": model}))
     assert "model.initializer=depth_scaled, or with" in first
-    assert others[0].startswith("--lr 0.00035,") and "training.clip_norm=1" in others
+    assert others[0].startswith("--lr 0.00035 ") and "training.clip_norm=1" in others
     aided = {"model": model | {"initializer": "lipschitz"}, "training": {"clip_norm": 1.0}}
-    assert hints(Recipe.model_validate(aided)) == [
-        "--lr 0.00035, half of what it is",
-        "training.schedule.warmup_updates=8000, twice as many",
+    assert suggestions(Recipe.model_validate(aided)) == [
+        "--lr 0.00035 (half the current value)",
+        "training.schedule.warmup_updates=8000 (twice the current value)",
     ]
     noam = {"training": {"schedule": {"type": "noam"}, "clip_norm": 1.0, "precision": "fp16"}}
-    assert hints(Recipe.model_validate(noam))[::2] == [
-        "training.schedule.scale=0.5, half of what it is",
+    assert suggestions(Recipe.model_validate(noam))[::2] == [
+        "training.schedule.scale=0.5 (half the current value)",
         "--precision bf16 or fp32",
     ]
 
