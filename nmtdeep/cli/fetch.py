@@ -13,7 +13,7 @@ from nmtdeep.errors import UserError
 from nmtdeep.files import check_place
 
 if TYPE_CHECKING:
-    from nmtdeep.fetching.corpus import Fetch, Made
+    from nmtdeep.fetching.corpus import Fetch, OutputCounts
 
 
 class Corpus(StrEnum):
@@ -39,9 +39,6 @@ def fetch(
             help="Folder with archives that were downloaded by hand, named as --dry-run says.",
         ),
     ] = None,
-    workers: Annotated[
-        int, typer.Option(min=0, help="Processes; 0: one per core.", show_default="cores")
-    ] = 0,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show addresses, names and licenses; fetch nothing.")
     ] = False,
@@ -50,29 +47,29 @@ def fetch(
 ) -> None:
     """Download a public corpus and prepare it as the papers did.
 
-    Run it again after an interruption: it goes on where it stopped. It ends with the command that
-    makes a data directory of it.
+    After an interruption, run it again: complete downloads are kept. At the end it prints the
+    command that preprocesses the corpus.
     """
-    from nmtdeep.devices import cores
-    from nmtdeep.fetching.catalog import load_table
+    from nmtdeep.fetching.catalog import load_catalog
     from nmtdeep.fetching.corpus import Fetch
     from nmtdeep.preprocessing.progress import Progress
 
     if folder is not None and not folder.is_dir():
-        raise UserError(f"{folder} is no folder: give one with the archives (--from)")
+        raise UserError(
+            "not a folder", where=f"--from {folder}", hint="pass a folder with downloaded archives"
+        )
     check_place(out, "--output")
-    table = load_table()
+    catalog = load_catalog()
     job = Fetch(
         corpus.value,
-        table.datasets[corpus.value],
-        table.sources,
+        catalog.datasets[corpus.value],
+        catalog.sources,
         out,
         folder,
-        workers=workers or cores(),
         progress=Progress("none" if quiet else "auto"),
         say=(lambda _: None) if quiet else lambda line: typer.echo(line, err=True),
     )
-    if dry_run or not (quiet or job.done()):
+    if dry_run or not quiet:
         _show_plan(job)
     if dry_run:
         typer.echo("nothing was fetched")
@@ -94,13 +91,13 @@ def _show_plan(job: Fetch) -> None:
             typer.echo(f"    {url}")
 
 
-def _show_made(made: list[Made]) -> None:
+def _show_made(made: list[OutputCounts]) -> None:
     for one in made:
         typer.echo(f"{one.name}: {one.pairs:,} pairs")
         if one.expected not in (None, one.pairs):
             typer.echo(
-                f"  others report {one.expected:,}: the data or a tool has another version, or a "
-                "file is not what it should be"
+                f"  published: {one.expected:,}: the data or a tool has another version, or a file "
+                "is damaged"
             )
         for reason, count in sorted(one.dropped.items()):
-            typer.echo(f"  {count:,} left out: {reason}")
+            typer.echo(f"  {count:,} dropped: {reason}")

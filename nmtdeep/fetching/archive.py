@@ -1,6 +1,6 @@
-"""Files out of archives: only those that are asked for, to places that the archive has no say in.
+"""Files out of archives: only the members that are wanted, written to paths that we choose.
 
-So a name that leads out of a folder leads nowhere, and links, devices and the like are refused.
+So a member name that leads out of a folder has no effect; links and devices are refused.
 """
 
 from __future__ import annotations
@@ -8,92 +8,78 @@ from __future__ import annotations
 import gzip
 import tarfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import IO
 
 from nmtdeep.errors import DataError
 
-# Text packs to a tenth of its size at best.
-MOST_TIMES_LARGER = 100
-SLACK = 1 << 26
-CHUNK = 1 << 20
-_CURE = "delete it and run the same command again"
+# Text compresses to a tenth of its size at best.
+MAX_EXPANSION = 100
+_CHUNK = 1 << 20
 _DAMAGE = (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile)
+_NOT_PUBLISHED = "this is not the publisher's archive: list its members with tar -t"
 
 
-def unpack(archive: Path, wanted: Mapping[str | None, Path]) -> None:
+def unpack(archive: Path, wanted: Mapping[str | None, Path], *, extra_bytes: int = 1 << 26) -> None:
     """Write members of a tar archive, or all of a gzip file (None), as plain text.
 
     Args:
         archive: `.tar`, `.tgz` or `.gz`.
-        wanted: where each member goes. A name may be a pattern, whose files go to one place in the
-            archive's order. Members that end in `.gz` are unpacked.
+        wanted: where each member is written. A name may be a pattern, whose files are appended to
+            one another in the archive's order. Members that end in `.gz` are unpacked.
+        extra_bytes: of unpacked text that are allowed beyond a hundred times the archive's size.
 
     Raises:
-        DataError: if a member is missing, empty, twice there or no plain file, if the archive is
-            damaged, or unpacks to more than a hundred times its size.
+        DataError: if a member is missing, empty, duplicated or not a regular file, or if the
+            archive is damaged or unpacks to more than a hundred times its size.
     """
-    budget = _Budget(archive)
+    budget = MAX_EXPANSION * archive.stat().st_size + extra_bytes
     for target in wanted.values():
         target.parent.mkdir(parents=True, exist_ok=True)
         target.unlink(missing_ok=True)
     try:
-        if None in wanted:
-            with gzip.open(archive, "rb") as stream:
-                budget.copy(stream, wanted[None])
-        else:
-            _from_tar(archive, {str(name): path for name, path in wanted.items()}, budget)
+        for name, stream in _members(archive, wanted):
+            if name and "*" not in name and wanted[name].exists():
+                raise DataError(f"{name} occurs twice", where=archive, hint=_NOT_PUBLISHED)
+            with wanted[name].open("ab") as out:
+                while data := stream.read(_CHUNK):
+                    budget -= len(data)
+                    if budget < 0:
+                        raise DataError(
+                            f"unpacks to more than {MAX_EXPANSION} times its size",
+                            where=archive,
+                            hint="this is not a text corpus: delete it",
+                        )
+                    out.write(data)
     except _DAMAGE as error:
-        raise DataError(f"{archive}: not a sound archive ({error}): {_CURE}") from None
+        raise DataError(
+            f"the archive is damaged ({error})",
+            where=archive,
+            hint="delete it and run the same command again",
+        ) from None
     for name, target in wanted.items():
-        if not target.stat().st_size:
-            raise DataError(f"{archive}: {name or 'the text'} is empty in it: {_CURE}")
+        if not target.exists() or not target.stat().st_size:
+            what = f"{name or 'its text'} is missing or empty"
+            raise DataError(what, where=archive, hint=_NOT_PUBLISHED)
 
 
-def _from_tar(archive: Path, wanted: Mapping[str, Path], budget: _Budget) -> None:
-    found: set[str] = set()
+def _members(
+    archive: Path, wanted: Mapping[str | None, Path]
+) -> Iterator[tuple[str | None, IO[bytes] | gzip.GzipFile]]:
+    """The key in `wanted` and the content of each member that one of the keys matches."""
+    if None in wanted:
+        with gzip.open(archive, "rb") as stream:
+            yield None, stream
+        return
     with tarfile.open(archive, "r|*") as tar:
         for member in tar:
             name = member.name.removeprefix("./")
-            asked = next((one for one in wanted if fnmatchcase(name, one)), None)
-            if asked is None:
+            key = next((key for key in wanted if key and fnmatchcase(name, key)), None)
+            if key is None:
                 continue
-            stream = tar.extractfile(member) if member.isreg() else None
-            if stream is None:
-                raise DataError(
-                    f"{archive}: {name} is no plain file in it: this is not the publisher's archive"
-                )
-            if asked in found and "*" not in asked:
-                raise DataError(f"{archive}: {name} is in it twice: not the publisher's archive")
-            found.add(asked)
-            if name.endswith(".gz"):
-                with gzip.open(stream, "rb") as packed:
-                    budget.copy(packed, wanted[asked])
-            else:
-                budget.copy(stream, wanted[asked])
-    if missing := set(wanted) - found:
-        raise DataError(
-            f"{archive}: {min(missing)} is not in it: this is not the archive that was expected; "
-            "look into it with tar -t"
-        )
-
-
-class _Budget:
-    """How much may still be unpacked of an archive."""
-
-    def __init__(self, archive: Path) -> None:
-        self.archive = archive
-        self.left = MOST_TIMES_LARGER * archive.stat().st_size + SLACK
-
-    def copy(self, stream: IO[bytes] | gzip.GzipFile, target: Path) -> None:
-        with target.open("ab") as out:
-            while data := stream.read(CHUNK):
-                self.left -= len(data)
-                if self.left < 0:
-                    raise DataError(
-                        f"{self.archive}: unpacks to more than {MOST_TIMES_LARGER} times its size: "
-                        "this is no text corpus"
-                    )
-                out.write(data)
+            content = tar.extractfile(member) if member.isreg() else None
+            if content is None:
+                raise DataError(f"{name} is not a regular file", where=archive, hint=_NOT_PUBLISHED)
+            yield key, gzip.GzipFile(fileobj=content) if name.endswith(".gz") else content

@@ -1,4 +1,4 @@
-"""What is done with each pair before it is written."""
+"""The steps that each pair goes through before it is written."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from nmtdeep.config.text import Clean
-from nmtdeep.errors import UserError
-from nmtdeep.fetching.catalog import Step
+from nmtdeep.fetching.catalog import Output, Step
 from nmtdeep.fetching.readers import RawPair
 from nmtdeep.preprocessing.stages import Pair, fault
 from nmtdeep.text.chinese import CHINESE, Jieba, jieba
@@ -24,13 +22,13 @@ _ESCAPES = {
 }  # fmt: skip
 _ESCAPE = re.compile("|".join(_ESCAPES))
 # As in Moses' truecase.perl.
-_ENDS = frozenset(".:?!")
-_DELAYS = frozenset(["(", "[", '"', "'", "&apos;", "&quot;", "&#91;", "&#93;"])
+_SENTENCE_ENDS = frozenset(".:?!")
+_OPENING = frozenset(["(", "[", '"', "'", "&apos;", "&quot;", "&#91;", "&#93;"])
 
 
 @dataclass(frozen=True)
 class Casing:
-    """How words are spelt in truecased text: each spelling, and the commonest of each word."""
+    """Spellings in truecased text: all of them, and the most frequent one of each word."""
 
     known: frozenset[str]
     best: dict[str, str]
@@ -38,9 +36,7 @@ class Casing:
     @classmethod
     def of(cls, lines: Iterable[str]) -> Casing:
         """Counted in tokenized, truecased text."""
-        counts: Counter[str] = Counter()
-        for line in lines:
-            counts.update(line.split())
+        counts = Counter(word for line in lines for word in line.split())
         best: dict[str, str] = {}
         for word, count in counts.items():
             if word.lower() not in best or count > counts[best[word.lower()]]:
@@ -48,107 +44,84 @@ class Casing:
         return cls(frozenset(counts), best)
 
     def truecase(self, words: Sequence[str]) -> Iterator[str]:
-        """Moses' truecase.perl: first words get their commonest spelling, unknown ones too."""
+        """Moses' truecase.perl: first and unknown words get their most frequent spelling."""
         first = True
         for word in words:
             if first or word not in self.known:
                 yield self.best.get(word.lower(), word)
             else:
                 yield word
-            if word in _ENDS:
+            if word in _SENTENCE_ENDS:
                 first = True
-            elif word not in _DELAYS:
+            elif word not in _OPENING:
                 first = False
 
 
-@dataclass
-class Prepared:
-    """Pairs that stay, and how many went for which reason."""
+def prepare(
+    pairs: Iterable[RawPair],
+    output: Output,
+    languages: tuple[str, str],
+    casings: Sequence[Casing | None],
+    dropped: Counter[str],
+) -> Iterator[Pair]:
+    """The pairs of an output after its steps, without those that are not valid.
 
-    pairs: list[Pair] = field(default_factory=list)
-    dropped: Counter[str] = field(default_factory=Counter)
-
-
-@dataclass(frozen=True)
-class Prepare:
-    """The steps of one output, for a chunk of pairs; runs in worker processes."""
-
-    languages: tuple[str, str]
-    steps: tuple[Step, ...]
-    clean: Clean | None = None
-    casings: tuple[Casing | None, Casing | None] = (None, None)
-
-    def __call__(self, chunk: Sequence[RawPair]) -> Prepared:
-        """One chunk."""
-        result = Prepared()
-        for raw in chunk:
-            try:
-                source, target = (
-                    self._line(side, language, casing)
-                    for side, language, casing in zip(
-                        raw, self.languages, self.casings, strict=True
-                    )
-                )
-            except UnicodeDecodeError:
-                result.dropped["not valid UTF-8"] += 1
-                continue
-            reason = self._fault(source, target)
-            if reason:
-                result.dropped[reason] += 1
-            else:
-                result.pairs.append((source, target))
-        return result
-
-    def _fault(self, source: str, target: str) -> str | None:
+    Args:
+        casings: of source and target, for truecasing.
+        dropped: counts the pairs that are not valid, by reason.
+    """
+    for raw in pairs:
+        try:
+            source, target = (
+                _prepare_line(line, output.steps, language, casing)
+                for line, language, casing in zip(raw, languages, casings, strict=True)
+            )
+        except UnicodeDecodeError:
+            dropped["not valid UTF-8"] += 1
+            continue
+        reason = None
         if not source and not target:
-            return "both sides are empty"
-        if self.clean is None:
-            return None
-        reason = fault(len(source.split()), len(target.split()), self.clean)
-        return reason and reason.replace("subwords", "words")
-
-    def _line(self, raw: bytes, language: str, casing: Casing | None) -> str:
-        line = raw.decode("utf-8").lstrip(BYTE_ORDER_MARK)
-        for step in self.steps:
-            line = _apply(step, line, language, casing)
-        return line
+            reason = "both sides are empty"
+        elif output.clean is not None:
+            lengths = len(source.split()), len(target.split())
+            reason = fault(*lengths, output.clean, unit="words")
+        if reason:
+            dropped[reason] += 1
+        else:
+            yield source, target
 
 
-def _apply(step: Step, line: str, language: str, casing: Casing | None) -> str:
-    match step:
-        case "non_printing":
-            return _printing(line)
-        case "quotes":
-            return line.replace("’", "'")
-        case "unescape":
-            return _ESCAPE.sub(lambda found: _ESCAPES[found[0]], line)
-        case "normalize":
-            return _words(language).normalize(line)
-        case "tokenize":
-            return " ".join(_words(language).tokenize(line))
-        case "tokenize_hyphens":
-            return " ".join(_words(language, aggressive_hyphens=True).tokenize(line))
-        case "truecase":
-            return line if casing is None else " ".join(casing.truecase(line.split()))
+def _prepare_line(raw: bytes, steps: Iterable[Step], language: str, casing: Casing | None) -> str:
+    line = raw.decode("utf-8").lstrip(BYTE_ORDER_MARK)
+    for step in steps:
+        match step:
+            case "non_printing":
+                line = _printable(line)
+            case "quotes":
+                line = line.replace("’", "'")
+            case "unescape":
+                line = _ESCAPE.sub(lambda match: _ESCAPES[match[0]], line)
+            case "normalize":
+                line = _tokenizer(language).normalize(line)
+            case "tokenize":
+                line = " ".join(_tokenizer(language).tokenize(line))
+            case "tokenize_hyphens":
+                line = " ".join(_tokenizer(language, aggressive_hyphens=True).tokenize(line))
+            case "truecase" if casing is not None:
+                line = " ".join(casing.truecase(line.split()))
+    return line
 
 
-def _printing(line: str) -> str:
-    """Moses' remove-non-printing-char.perl: a space for each control, format and such character."""
+def _printable(line: str) -> str:
+    """Moses' remove-non-printing-char.perl: a space for each control or format character."""
     if line.isprintable():
         return line
-    return "".join(" " if unicodedata.category(one).startswith("C") else one for one in line)
+    return "".join(
+        " " if unicodedata.category(letter).startswith("C") else letter for letter in line
+    )
 
 
-def _words(language: str, *, aggressive_hyphens: bool = False) -> Moses | Jieba:
+def _tokenizer(language: str, *, aggressive_hyphens: bool = False) -> Moses | Jieba:
     if language == CHINESE:
         return jieba(aggressive_hyphens=aggressive_hyphens)
     return moses(language, aggressive_hyphens=aggressive_hyphens)
-
-
-def check_available(languages: Sequence[str], steps: Iterable[Step]) -> None:
-    """Raises UserError if a step needs a package that is not installed."""
-    if CHINESE in languages and {"tokenize", "tokenize_hyphens"} & set(steps):
-        try:
-            jieba()
-        except UserError as error:
-            raise UserError(f"this corpus holds unsegmented Chinese. {error}") from None

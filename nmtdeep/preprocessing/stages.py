@@ -100,15 +100,15 @@ def fault_of_words(source: int, target: int, clean: Clean) -> str | None:
     return None
 
 
-def fault(source: int, target: int, clean: Clean) -> str | None:
-    """Why a pair of these lengths in subwords is not to be trained on; None if it is."""
+def fault(source: int, target: int, clean: Clean, *, unit: str = "subwords") -> str | None:
+    """Why a pair of these lengths in `unit` is not to be trained on; None if it is."""
     for side, length in (("source", source), ("target", target)):
         if length == 0:
             return f"{side} is empty"
         if length < clean.min_length:
-            return f"{side} shorter than {clean.min_length} subwords"
+            return f"{side} shorter than {clean.min_length} {unit}"
         if length > clean.max_length:
-            return f"{side} longer than {clean.max_length} subwords"
+            return f"{side} longer than {clean.max_length} {unit}"
     if clean.max_ratio is not None and max(source, target) > clean.max_ratio * min(source, target):
         return f"one side more than {clean.max_ratio:g} times the other"
     return None

@@ -1,4 +1,4 @@
-"""Archives of the publishers' forms, as small as can be."""
+"""Archives of the publishers' forms, as small as possible."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import io
 import tarfile
 from collections.abc import Mapping
 
-from nmtdeep.fetching.catalog import Dataset, Part, Table, split_place
+from nmtdeep.fetching.catalog import Catalog, Dataset, ParallelText, split_member
 
 
 def tar(members: Mapping[str, bytes], *, mode: str = "w:gz") -> bytes:
@@ -30,7 +30,7 @@ def sgm(lines: list[str]) -> bytes:
 
 
 def xml(lines: list[str]) -> bytes:
-    """As IWSLT's: the segment's text stands between blanks, titles and keywords beside it."""
+    """As IWSLT's: blanks around the text of a segment; titles and keywords."""
     segments = "".join(f'<seg id="{i}"> {line} </seg>\n' for i, line in enumerate(lines, 1))
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n<mteval>\n<srcset setid="dev2010" '
@@ -39,18 +39,18 @@ def xml(lines: list[str]) -> bytes:
     ).encode()
 
 
-def small(table: Table, dataset: Dataset, *, lines: int = 60) -> dict[str, bytes]:
+def small(catalog: Catalog, dataset: Dataset, *, lines: int = 60) -> dict[str, bytes]:
     """Every source of a dataset: name of its file, and an archive with every member it needs."""
     parts = {place: part for out in dataset.outputs.values() for part in out.parts
              for place in part.files}  # fmt: skip
     files = {}
     for name in dataset.sources:
         members = {
-            split_place(place)[1]: _content(place, parts[place], dataset, lines)
-            for place in dataset.places
-            if split_place(place)[0] == name
+            split_member(place)[1]: _content(place, parts[place], dataset, lines)
+            for place in dataset.files
+            if split_member(place)[0] == name
         }
-        file = table.sources[name].file
+        file = catalog.sources[name].file
         if None in members:
             files[file] = gzip.compress(members[None])
         else:
@@ -59,12 +59,12 @@ def small(table: Table, dataset: Dataset, *, lines: int = 60) -> dict[str, bytes
                 member: gzip.compress(text) if member.endswith(".gz") else text
                 for member, text in named.items()
             }
-            beside = {"README": b"not asked for", "../../outside": b"not asked for"}
+            beside = {"README": b"not wanted", "../../outside": b"not wanted"}
             files[file] = tar({**beside, **packed}, mode="w:" + "gz" * file.endswith("gz"))
     return files
 
 
-def _content(place: str, part: Part, dataset: Dataset, lines: int) -> bytes:
+def _content(place: str, part: ParallelText, dataset: Dataset, lines: int) -> bytes:
     text = [f"This is line {i} , cat and dog and cat ." for i in range(lines)]
     if dataset.languages[0] == "zh" and place == part.files[0] and part.form != "table":
         text = [f"这 是 第 {i} 行 。" for i in range(lines)]

@@ -9,5 +9,5 @@ from fetching.server import Server, serving
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    with serving() as one:
-        yield one
+    with serving() as running:
+        yield running

@@ -1,4 +1,4 @@
-"""A web server on loopback that serves bytes, and misbehaves as it is told."""
+"""A web server on loopback that serves bytes, and fails on demand."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from hashlib import sha1
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
@@ -14,11 +13,11 @@ class Server(ThreadingHTTPServer):
     """Attributes:
 
     files: path to bytes.
-    faults: path to what each request for it gets, one after the other; then it gets the file.
-        A number below 600 is a status, `("cut", n)` the first n bytes of what was asked for and
-        then the end, "hang" headers and then nothing, "html" a page, ("to", url) a redirect.
-    ranges, tags, lengths: whether the server knows ranges, sends an ETag, says how long a file is.
-    asked: (path, Range header) of every request.
+    faults: path to the answers of its next requests; after them it gets the file. A number below
+        600 is a status, `("cut", n)` the first n bytes and then the end, "hang" headers and then
+        nothing, "html" a page, ("to", url) a redirect.
+    lengths: whether the server says how long a file is.
+    requests: the path of every request.
     """
 
     daemon_threads = True
@@ -27,8 +26,8 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.files: dict[str, bytes] = {}
         self.faults: defaultdict[str, list[object]] = defaultdict(list)
-        self.ranges = self.tags = self.lengths = True
-        self.asked: list[tuple[str, str | None]] = []
+        self.lengths = True
+        self.requests: list[str] = []
         self.leave = threading.Event()
 
     def url(self, path: str) -> str:
@@ -40,8 +39,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         name = self.path.lstrip("/")
-        wanted = self.headers.get("Range")
-        self.server.asked.append((name, wanted))
+        self.server.requests.append(name)
         fault = self.server.faults[name].pop(0) if self.server.faults[name] else None
         match fault:
             case int():
@@ -58,30 +56,16 @@ class Handler(BaseHTTPRequestHandler):
                 self._send(self.server.files[name], fault, "application/octet-stream")
 
     def _send(self, body: bytes, fault: object, kind: str) -> None:
-        tag = f'"{sha1(body).hexdigest()}"'
-        wanted = self.headers.get("Range") if self.server.ranges else None
-        if wanted and self.server.tags and self.headers.get("If-Range") != tag:
-            wanted = None
-        start = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted else 0
-        if wanted and start >= len(body):
-            self.send_error(416)
-            return
-        self.send_response(206 if wanted else 200)
-        if wanted:
-            self.send_header("Content-Range", f"bytes {start}-{len(body) - 1}/{len(body)}")
-        if self.server.tags:
-            self.send_header("ETag", tag)
+        self.send_response(200)
         self.send_header("Content-Type", kind)
         if self.server.lengths:
-            self.send_header("Content-Length", str(len(body) - start))
+            self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        sent = body[start:]
-        if isinstance(fault, tuple):
-            sent = sent[: fault[1]]
-        self.wfile.write(b"" if fault == "hang" else sent)
         if fault == "hang":
             self.wfile.flush()
             self.server.leave.wait(20)
+        else:
+            self.wfile.write(body[: fault[1]] if isinstance(fault, tuple) else body)
 
     def log_message(self, *_: object) -> None:
         pass

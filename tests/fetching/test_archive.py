@@ -1,4 +1,4 @@
-"""Only what is asked for comes out of an archive, and only to where it was sent."""
+"""Only the wanted members are taken out of an archive, and only to the given paths."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def everything(folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize(("mode", "name"), [("w:gz", "a.tgz"), ("w", "a.tar")])
-def test_asked_members_come_out_and_no_others(tmp_path: Path, mode: str, name: str) -> None:
+def test_only_wanted_members_are_unpacked(tmp_path: Path, mode: str, name: str) -> None:
     content = tar({"x/one": b"1\n", "x/two": b"2\n", "x/three": b"3\n"}, mode=mode)
     path = archive(tmp_path, content, name)
     unpack(path, {"x/one": tmp_path / "u/0", "x/three": tmp_path / "u/1"})
@@ -39,20 +39,20 @@ def test_a_leading_dot_makes_no_difference(tmp_path: Path) -> None:
     assert (tmp_path / "u").read_bytes() == b"1"
 
 
-def test_packed_members_are_unpacked_and_patterns_joined(tmp_path: Path) -> None:
+def test_compressed_members_are_unpacked_and_patterns_concatenated(tmp_path: Path) -> None:
     members = {"d/00train.gz": b"a\n", "d/00test.gz": b"b\n", "d/01train.gz": b"c\n"}
     content = tar({name: gzip.compress(text) for name, text in members.items()}, mode="w")
     unpack(archive(tmp_path, content, "a.tar"), {"d/*train.gz": tmp_path / "u"})
     assert (tmp_path / "u").read_bytes() == b"a\nc\n"
 
 
-def test_a_plain_gzip_file_is_unpacked(tmp_path: Path) -> None:
+def test_a_gzip_file_is_unpacked(tmp_path: Path) -> None:
     unpack(archive(tmp_path, gzip.compress(b"x\n"), "a.gz"), {None: tmp_path / "u"})
     assert (tmp_path / "u").read_bytes() == b"x\n"
 
 
 @pytest.mark.parametrize("name", ["../outside", "/outside", "x/../../outside"])
-def test_names_that_lead_out_lead_nowhere(tmp_path: Path, name: str) -> None:
+def test_member_names_that_lead_out_of_the_folder_have_no_effect(tmp_path: Path, name: str) -> None:
     inside = tmp_path / "in"
     inside.mkdir()
     content = tar({name: b"evil", "one": b"1"})
@@ -71,28 +71,27 @@ def test_links_and_devices_are_refused(tmp_path: Path, kind: bytes) -> None:
         info.type, info.linkname = kind, str(tmp_path / "secret")
         made.addfile(info)
     path = archive(tmp_path, out.getvalue())
-    with pytest.raises(DataError, match="one is no plain file"):
+    with pytest.raises(DataError, match="one is not a regular file"):
         unpack(path, {"one": tmp_path / "u"})
     assert not (tmp_path / "u").exists()
 
 
-def test_a_member_that_is_twice_there_is_refused(tmp_path: Path) -> None:
+def test_a_duplicated_member_is_refused(tmp_path: Path) -> None:
     path = archive(tmp_path, tar({"one": b"1", "./one": b"2"}))
-    with pytest.raises(DataError, match="twice"):
+    with pytest.raises(DataError, match="one occurs twice"):
         unpack(path, {"one": tmp_path / "u"})
 
 
 def test_a_missing_member_is_named(tmp_path: Path) -> None:
     path = archive(tmp_path, tar({"one": b"1"}))
-    with pytest.raises(DataError, match=r"a\.tgz: x/two is not in it"):
+    with pytest.raises(DataError, match=r"a\.tgz: x/two is missing"):
         unpack(path, {"one": tmp_path / "u", "x/two": tmp_path / "v"})
 
 
 @pytest.mark.parametrize("kind", ["gz", "tgz", "member"])
-def test_what_unpacks_to_far_more_than_text_can_is_refused(
-    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+def test_an_archive_that_unpacks_to_more_than_text_can_is_refused(
+    tmp_path: Path, kind: str
 ) -> None:
-    monkeypatch.setattr("nmtdeep.fetching.archive.SLACK", 1 << 20)
     bomb = bytes(30 << 20)
     content = {
         "gz": gzip.compress(bomb),
@@ -102,13 +101,13 @@ def test_what_unpacks_to_far_more_than_text_can_is_refused(
     path = archive(tmp_path, content, "a.gz" if kind == "gz" else "a.tgz")
     wanted = {None: "u"} if kind == "gz" else {"one.gz": "u", "two": "v"}
     with pytest.raises(DataError, match="100 times"):
-        unpack(path, {name: tmp_path / to for name, to in wanted.items()})
+        unpack(path, {name: tmp_path / to for name, to in wanted.items()}, extra_bytes=1 << 20)
     assert sum(f.stat().st_size for f in tmp_path.glob("[uv]")) < 10 << 20
 
 
 @pytest.mark.parametrize("name", ["a.tgz", "a.gz", "a.tar"])
 @pytest.mark.parametrize("damage", ["half", "noise", "flip", "empty"])
-def test_damage_is_named_with_its_cure(tmp_path: Path, name: str, damage: str) -> None:
+def test_damage_is_reported_with_a_hint(tmp_path: Path, name: str, damage: str) -> None:
     text = "".join(f"line {i * i}\n" for i in range(20_000)).encode()
     content = {
         "a.gz": gzip.compress(text),
@@ -123,11 +122,11 @@ def test_damage_is_named_with_its_cure(tmp_path: Path, name: str, damage: str) -
         "empty": b"",
     }[damage]
     path = archive(tmp_path, broken, name)
-    with pytest.raises(DataError, match=r"a\.\w+: .* delete it and run the same command again"):
+    with pytest.raises(DataError, match=r"a\.\w+: .*(delete it|publisher's archive)"):
         unpack(path, {None if name == "a.gz" else "one": tmp_path / "u"})
 
 
-def test_what_an_earlier_run_left_is_not_added_to(tmp_path: Path) -> None:
+def test_a_file_of_an_earlier_run_is_replaced(tmp_path: Path) -> None:
     path = archive(tmp_path, tar({"one": b"1"}))
     (tmp_path / "u").write_bytes(b"old")
     unpack(path, {"one": tmp_path / "u"})

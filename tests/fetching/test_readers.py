@@ -1,4 +1,4 @@
-"""Lines out of what publishers give: sacreBLEU and the published shell pipelines say which."""
+"""Lines of the publishers' files, compared with sacreBLEU and published shell pipelines."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from sacrebleu.dataset.fake_sgml import FakeSGMLDataset
 
 from fetching.archives import sgm, xml
 from nmtdeep.errors import DataError
-from nmtdeep.fetching.catalog import Part
-from nmtdeep.fetching.readers import pairs
+from nmtdeep.fetching.catalog import ParallelText
+from nmtdeep.fetching.readers import LONGEST_LINE, read_pairs
 
 LINES = [
     "A  B\tC", "5 &amp; 6 &lt;b&gt;", "<b>bold</b> text", "naïve “quote” ’s", "", "x </p> y",
@@ -26,10 +26,10 @@ def write(folder: Path, name: str, content: bytes) -> Path:
 
 
 def read(form: str, *files: Path, columns: tuple[int, int] | None = None) -> list[tuple[str, str]]:
-    part = Part.model_validate(
+    text = ParallelText.model_validate(
         {"form": form, "files": tuple(file.name for file in files), "columns": columns}
     )
-    return [(one.decode(), two.decode()) for one, two in pairs(part, list(files))]
+    return [(source.decode(), target.decode()) for source, target in read_pairs(text, list(files))]
 
 
 def test_test_sets_are_read_as_sacrebleu_reads_them(tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_test_sets_are_read_as_sacrebleu_reads_them(tmp_path: Path) -> None:
     path = write(tmp_path, "a.sgm", sgm(lines))
     FakeSGMLDataset("any", langpairs={})._convert_format(str(path), str(tmp_path / "theirs"))
     theirs = (tmp_path / "theirs").read_text(encoding="utf-8").split("\n")[:-1]
-    assert [one for one, _ in read("sgm", path, path)] == theirs
+    assert [line for line, _ in read("sgm", path, path)] == theirs
     assert len(theirs) == len(lines)
 
 
@@ -49,13 +49,13 @@ def test_iwslts_segments_come_without_titles(tmp_path: Path) -> None:
     assert read("sgm", german, english) == [("Ja .", "Y"), ("Nein", "N")]
 
 
-def test_a_segment_without_its_end_is_named(tmp_path: Path) -> None:
+def test_a_segment_without_its_end_is_reported(tmp_path: Path) -> None:
     path = write(tmp_path, "a", b'<seg id="1">half a\nsentence</seg>\n')
     with pytest.raises(DataError, match="without its end"):
         read("sgm", path, path)
 
 
-def test_iwslts_training_text_is_what_fairseqs_pipeline_leaves(tmp_path: Path) -> None:
+def test_iwslts_training_text_is_the_output_of_fairseqs_pipeline(tmp_path: Path) -> None:
     content = (
         "<url>http://www.ted.com/1</url>\n<keywords>talks, <title></keywords>\n<talkid>1</talkid>\n"
         "<title>The title</title>\n<description>TED Talk: what</description>\nFirst <b>line .\n"
@@ -68,7 +68,7 @@ def test_iwslts_training_text_is_what_fairseqs_pipeline_leaves(tmp_path: Path) -
         "sed -e 's/<\\/description>//g'",
         shell=True, capture_output=True, text=True, check=True,
     ).stdout.splitlines()  # fmt: skip
-    assert [one for one, _ in read("iwslt", path, path)] == theirs
+    assert [line for line, _ in read("iwslt", path, path)] == theirs
 
 
 def test_columns_of_a_table_are_picked_in_either_order(tmp_path: Path) -> None:
@@ -79,18 +79,21 @@ def test_columns_of_a_table_are_picked_in_either_order(tmp_path: Path) -> None:
 
 def test_a_line_of_text_ends_at_a_newline_and_nowhere_else(tmp_path: Path) -> None:
     path = write(tmp_path, "a", "a\u2028b\x0bc\rd\x85\r\n\n \tlast ".encode())
-    assert [one for one, _ in read("text", path, path)] == ["a\u2028b\x0bc\rd\x85", "", " \tlast "]
+    assert [line for line, _ in read("text", path, path)] == [
+        "a\u2028b\x0bc\rd\x85",
+        "",
+        " \tlast ",
+    ]
 
 
 @pytest.mark.parametrize("longer", [0, 1])
 def test_sides_of_different_length_are_refused(tmp_path: Path, longer: int) -> None:
     files = [write(tmp_path, "a", b"1\n2\n"), write(tmp_path, "b", b"1\n2\n3\n")]
-    with pytest.raises(DataError, match=r"^a ends after 2 lines, and b goes on"):
+    with pytest.raises(DataError, match=r"^a: ends after 2 lines, but b continues"):
         read("text", *(files if longer else reversed(files)))
 
 
-def test_a_line_without_end_is_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nmtdeep.fetching.readers.LONGEST_LINE", 1000)
-    path = write(tmp_path, "a", b"x" * 1000 + b"\n")
+def test_a_line_without_end_is_not_text(tmp_path: Path) -> None:
+    path = write(tmp_path, "a", b"x" * LONGEST_LINE + b"\n")
     with pytest.raises(DataError, match="not text"):
         read("text", path, path)
