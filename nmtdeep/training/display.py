@@ -1,4 +1,4 @@
-"""What a training shows: a live bar on a terminal, plain lines elsewhere, records on disk."""
+"""What a training reports: a progress bar or plain lines on the screen, and records on disk."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from rich.console import Console
 from rich.progress import (
     BarColumn,
     Progress,
-    TaskID,
     TaskProgressColumn,
     TextColumn,
     TimeRemainingColumn,
@@ -31,14 +30,14 @@ from nmtdeep.training.update import UpdateResult
 from nmtdeep.training.validation import Validation
 from nmtdeep.units import duration, percent, short, size
 
-# A log line has at most so many columns; where it is longer, the last of these is left out first.
+# A log line has at most so many columns. The last of these parts is left out first.
 COLUMNS, LEAVE_OUT = 120, ("epoch", "wait", "padding", "memory")
-# Shares of padding and of waiting for data that are shown in a log line if they are larger.
+# Log lines show larger shares of padding, and of time spent waiting for data.
 PADDING, WAIT = 0.10, 0.01
 
 
 class Window:
-    """Sums over the updates since the last log line."""
+    """The updates since the last log line."""
 
     def __init__(self) -> None:
         self.results: list[UpdateResult] = []
@@ -46,7 +45,7 @@ class Window:
         self.since = time.perf_counter()
 
     def add(self, result: UpdateResult, waited: float) -> None:
-        """Count one update and the seconds that it waited for its data."""
+        """Count one update, and the seconds that it waited for its data."""
         self.results.append(result)
         self.waited += waited
 
@@ -76,7 +75,7 @@ class Window:
         }
 
 
-def memory(device: torch.device) -> int:
+def peak_memory(device: torch.device) -> int:
     """Bytes at the peak: of the GPU's allocations, or of this process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
@@ -87,8 +86,7 @@ def memory(device: torch.device) -> int:
 def log_line(record: dict[str, Any]) -> str:
     """One line of `train.log` from one record of `train.jsonl`, at most 120 columns.
 
-    Padding and waiting are shown where they cost something. What comes last in `LEAVE_OUT` is left
-    out first where the line would be too long; `train.jsonl` has everything.
+    Padding and waiting are shown where they are large. `train.jsonl` has everything.
     """
     parts = {
         "stage": f"stage {record['stage']}" if "stage" in record else "",
@@ -115,8 +113,8 @@ class Display:
 
     Args:
         run: run directory.
-        settings: where the training ends, for the bar.
-        quiet: nothing on the screen but warnings.
+        settings: limits of the training, for the progress bar.
+        quiet: show only warnings on the screen.
     """
 
     def __init__(self, run: Path, settings: Training, *, quiet: bool = False) -> None:
@@ -124,25 +122,23 @@ class Display:
         self.settings = settings
         self.console = Console(stderr=True, quiet=quiet, soft_wrap=True, highlight=False)
         self.window = Window()
-        self._bar: Progress | None = None
-        self._task = TaskID(0)
-        self._tensorboard = _tensorboard(run)
+        self.bar = Progress(
+            TextColumn("[bold]{task.description}"),
+            BarColumn(bar_width=None),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[figures]}"),
+            TextColumn("left"),
+            TimeRemainingColumn(compact=True),
+            console=self.console,
+            disable=quiet or not self.console.is_terminal,
+        )
+        self.task = self.bar.add_task("training", total=1.0, figures="")
+        self.tensorboard = _tensorboard(run)
 
     def __enter__(self) -> Display:
         self._log = (self.run / LOG).open("a", encoding="utf-8", buffering=1)
         self._records = (self.run / RECORDS).open("a", encoding="utf-8", buffering=1)
-        if self.console.is_terminal and not self.console.quiet:
-            self._bar = Progress(
-                TextColumn("[bold]{task.description}"),
-                BarColumn(bar_width=None),
-                TaskProgressColumn(),
-                TextColumn("{task.fields[figures]}"),
-                TextColumn("left"),
-                TimeRemainingColumn(compact=True),
-                console=self.console,
-            )
-            self._task = self._bar.add_task("training", total=1.0, figures="")
-            self._bar.start()
+        self.bar.start()
         return self
 
     def __exit__(
@@ -151,44 +147,42 @@ class Display:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        self.bar.stop()
         if isinstance(error, DivergenceError) and error.report:
             self.say(error.report)
-        if isinstance(error, UserError):  # the screen gets it from the command
+        if isinstance(error, UserError):  # the command prints it on the screen
             self._log.write(f"{error}\n")
         self._log.close()
         self._records.close()
-        if self._tensorboard is not None:
-            self._tensorboard.close()
+        if self.tensorboard is not None:
+            self.tensorboard.close()
 
     def say(self, text: str) -> None:
-        """A message for the log and the screen."""
+        """Print a message and write it to the log."""
         self._log.write(text + "\n")
         self.console.print(text, markup=False)
 
     def updated(self, progress: TrainingProgress, result: UpdateResult, *, waited: float) -> None:
-        """Count one update, and say what it met; moves the bar, full at the first limit."""
+        """Count one update, report its problems, and move the bar."""
         self.window.add(result, waited)
+        loss = result.loss / result.target_tokens
         if progress.bad_updates:
             self.say(
-                f"update {progress.update} skipped: loss {result.loss / result.target_tokens:.3f} "
-                f"per token, gradient norm {result.gradient_norm:.3g}; weights are as they were; "
-                f"{PATIENCE} in a row end the training"
+                f"update {progress.update} skipped: loss {loss:.3f} per token, gradient norm "
+                f"{result.gradient_norm:.3g}; the weights are unchanged; {PATIENCE} consecutive "
+                "skipped updates end the training"
             )
         if result.room:
             self.say(
-                f"update {progress.update}: memory ran out; it was computed again with at most "
-                f"{result.room} tokens at once, and so are those that follow; --max-tokens "
-                f"{result.room} saves the attempts"
+                f"update {progress.update}: out of memory; recomputed with "
+                f"max_tokens={result.room}, used from now on. Pass --max-tokens {result.room} to "
+                "avoid the retry."
             )
-        if self._bar is not None:
-            done = progress.update / self.settings.max_updates
-            if self.settings.max_minutes is not None:
-                done = max(done, progress.seconds / (60 * self.settings.max_minutes))
-            loss = result.loss / result.target_tokens
-            figures = f"update {progress.update} loss {loss:.3f} gnorm {result.gradient_norm:.2f}"
-            self._bar.update(self._task, completed=min(done, 1.0), figures=figures)
+        done = progress.update / self.settings.max_updates
+        if self.settings.max_minutes is not None:
+            done = max(done, progress.seconds / (60 * self.settings.max_minutes))
+        figures = f"update {progress.update} loss {loss:.3f} gnorm {result.gradient_norm:.2f}"
+        self.bar.update(self.task, completed=min(done, 1.0), figures=figures)
 
     def logged(self, progress: TrainingProgress, *, lr: float, device: torch.device) -> None:
         """Write the window's figures and start a new window."""
@@ -205,7 +199,7 @@ class Display:
             "epoch": progress.current_epoch,
             **figures,
             "lr": lr,
-            "memory": memory(device),
+            "memory": peak_memory(device),
             "target_tokens": progress.target_tokens,
             "seconds": progress.seconds,
             "eta": left,
@@ -215,65 +209,54 @@ class Display:
         self.restart()
 
     def restart(self) -> None:
-        """Start a new window: what lies between is not training time."""
+        """Start a new window: time spent on validating and saving is not training time."""
         self.window = Window()
 
     def validated(
         self, update: int, epoch: int, validation: Validation, *, is_best: bool, seconds: float
     ) -> None:
         """Write a validation's figures."""
-        scores = {name: one.value for name, one in validation.scores.items()}
-        shown = [f"{scores[name]:.2f}" if scores else "" for name in ("bleu", "chrf")]
+        scores = {name: score.value for name, score in validation.scores.items()}
+        bleu, chrf = (f"{scores[name]:.2f}" if scores else "" for name in ("bleu", "chrf"))
+        loss, nll, perplexity = validation.loss, validation.nll, validation.perplexity
         self._record(
             {
                 "kind": "validation",
                 "update": update,
                 "epoch": epoch,
-                "valid_loss": validation.loss,
-                "valid_nll": validation.nll,
-                "valid_ppl": validation.perplexity,
+                "valid_loss": loss,
+                "valid_nll": nll,
+                "valid_ppl": perplexity,
                 "valid_bleu": scores.get("bleu"),
                 "valid_chrf": scores.get("chrf"),
                 "signature": validation.scores["bleu"].signature if scores else "",
                 "seconds": seconds,
             }
         )
-        table = self.run / VALIDATIONS
-        fresh = not table.exists()
-        with table.open("a", encoding="utf-8") as file:
-            if fresh:
+        row = [update, epoch, f"{loss:.4f}", f"{nll:.4f}", f"{perplexity:.3f}", bleu, chrf]
+        with (self.run / VALIDATIONS).open("a", encoding="utf-8") as file:
+            if not file.tell():
                 file.write("update\tepoch\tloss\tnll\tppl\tbleu\tchrf\tbest\n")
-            file.write(
-                f"{update}\t{epoch}\t{validation.loss:.4f}\t{validation.nll:.4f}\t"
-                f"{validation.perplexity:.3f}\t{shown[0]}\t{shown[1]}\t{'*' if is_best else ''}\n"
-            )
-        self.say(
-            f"validation | update {update} | loss {validation.loss:.3f} | "
-            f"nll {validation.nll:.3f} | ppl {validation.perplexity:.2f}"
-            + (f" | bleu {shown[0]} | chrf {shown[1]}" if scores else "")
-            + f" | {seconds:.1f} s"
-            + (" | best so far" if is_best else "")
-        )
+            print(*row, "*" if is_best else "", sep="\t", file=file)
+        parts = ["validation", f"update {update}", f"loss {loss:.3f}", f"nll {nll:.3f}"]
+        parts += [f"ppl {perplexity:.2f}", *([f"bleu {bleu}", f"chrf {chrf}"] if scores else [])]
+        parts += [f"{seconds:.1f} s", *(["best so far"] if is_best else [])]
+        self.say(" | ".join(parts))
         if validation.sample is not None:
             self.say(f"  {validation.sample[0]}\n  -> {validation.sample[1]}")
 
     def _record(self, record: dict[str, Any]) -> None:
-        # JSON has no word for what is not a number.
-        finite = {
-            name: None if isinstance(value, float) and not math.isfinite(value) else value
-            for name, value in record.items()
-        }
-        self._records.write(json.dumps(finite) + "\n")
-        if self._tensorboard is not None:
-            for name, value in record.items():
-                if isinstance(value, float):
-                    self._tensorboard.add_scalar(
-                        f"{record['kind']}/{name}", value, record["update"]
-                    )
+        numbers = {name: value for name, value in record.items() if isinstance(value, float)}
+        # JSON has no NaN and no infinity.
+        absent = {name: None for name, value in numbers.items() if not math.isfinite(value)}
+        self._records.write(json.dumps(record | absent) + "\n")
+        if self.tensorboard is not None:
+            for name, value in numbers.items():
+                self.tensorboard.add_scalar(f"{record['kind']}/{name}", value, record["update"])
 
 
 def _tensorboard(run: Path) -> Any:
-    """A TensorBoard writer where its package is installed, else None."""
+    """A TensorBoard writer if its package is installed, else None."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
