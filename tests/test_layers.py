@@ -27,6 +27,7 @@ LAYERS = {
     "nmtdeep.text": 1,
     "nmtdeep.data": 1,
     # Modules: tensors in, tensors out.
+    "nmtdeep.model.kernels": 2,
     "nmtdeep.model.layers": 2,
     # Assembly: the only place where a config value becomes a module.
     "nmtdeep.model": 3,
@@ -59,6 +60,7 @@ LAZY = {"nmtdeep": ("nmtdeep.interface",)}
 FORBIDDEN = {
     "nmtdeep.config": ("torch", "numpy", "nmtdeep.text", "nmtdeep.data"),
     "nmtdeep.text": ("torch",),
+    "nmtdeep.model.kernels": ("nmtdeep.config", "nmtdeep.text", "nmtdeep.data", "pathlib"),
     "nmtdeep.model.layers": ("nmtdeep.config", "nmtdeep.text", "nmtdeep.data", "pathlib"),
     "nmtdeep.decoding.search": ("nmtdeep",),
     "nmtdeep.model": ("nmtdeep.data",),
@@ -141,7 +143,7 @@ def later():
         "nmtdeep.cli.main.app",
     ]
     assert layer("nmtdeep.model.build.build") == 3
-    assert layer("nmtdeep.model.layers.attention.attend") == 2
+    assert layer("nmtdeep.model.layers.attention.SelfAttention") == 2
     assert layer("nmtdeep.__version__") == 0
     assert within("torch.nn", "torch")
     assert not within("torchvision", "torch")

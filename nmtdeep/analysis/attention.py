@@ -16,12 +16,7 @@ from nmtdeep.checkpoint import Loaded
 from nmtdeep.decoding.settings import settings_of
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.errors import UserError
-from nmtdeep.model.layers.attention import (
-    CrossAttention,
-    SelfAttention,
-    attention_weights,
-    split_heads,
-)
+from nmtdeep.model.layers.attention import CrossAttention, SelfAttention
 from nmtdeep.model.layers.context import Context
 from nmtdeep.model.layers.merged_attention import Both, MergedAttention
 from nmtdeep.model.transformer import Stack, Transformer
@@ -127,19 +122,7 @@ def attention_maps(model: Transformer, source: Tensor, target: Tensor, of: Of) -
     finally:
         for handle in handles:
             handle.remove()
-    return torch.cat([_weights(attention, *seen[place]) for place, attention in layers])
-
-
-def _weights(attention: SelfAttention | CrossAttention, x: Tensor, context: Context) -> Tensor:
-    """`(1, heads, queries, keys)` of one sentence."""
-    heads = attention.heads
-    if isinstance(attention, SelfAttention):
-        q, k, _ = (split_heads(part, heads) for part in attention.qkv(x).chunk(3, dim=-1))
-        return attention_weights(
-            q, k, mask=context.mask, causal=attention.causal, relative=attention.relative
-        )
-    q, k = split_heads(attention.query(x), heads), attention.project(context)[0]
-    return attention_weights(q, k, mask=context.memory_mask, causal=False)
+    return torch.cat([attention.weights(*seen[place]) for place, attention in layers])
 
 
 def _attention(

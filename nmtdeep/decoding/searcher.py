@@ -23,8 +23,7 @@ from nmtdeep.decoding.settings import (
 )
 from nmtdeep.devices import resolve_device
 from nmtdeep.errors import UserError
-from nmtdeep.model.layers.packed import PackedLinear, QuantisedLinear
-from nmtdeep.model.packing import pack
+from nmtdeep.model.kernels.packed import PackedLinear, QuantizedLinear, pack
 from nmtdeep.model.transformer import DecoderState, Transformer
 from nmtdeep.text.vocabulary import EOS, PAD
 
@@ -189,7 +188,7 @@ def _quantize(model: Transformer, precision: str) -> None:
         raise UserError(f"int8 and {precision} do not go together: leave out --precision")
     if model.output.weight.device.type != "cpu":
         raise UserError("int8 needs a CPU: use --device cpu, or --precision bf16 on a GPU")
-    if not pack(model, QuantisedLinear):
+    if not pack(model, QuantizedLinear):
         raise UserError(
             "this build of torch has no int8 linear maps by oneDNN: leave out --quantize, or use "
             "--precision bf16"

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from nmtdeep.model.layers.bridge import Bridge
+from nmtdeep.model.layers.cache import CacheIndex, State, States
 from nmtdeep.model.layers.combination import Combination
-from nmtdeep.model.layers.context import Context, State
+from nmtdeep.model.layers.context import Context
 from nmtdeep.model.layers.embedding import OutputProjection, TokenEmbedding
 from nmtdeep.model.layers.residual import Residual
-from nmtdeep.model.layers.slots import Slots
 
 
 class Layer(nn.Module):
@@ -119,10 +119,10 @@ class Encoded:
     memories: list[Tensor]
     mask: Tensor
 
-    def contexts(self, slots: Slots | None = None) -> list[Context]:
-        """What each decoder layer looks at."""
+    def contexts(self, index: CacheIndex | None = None) -> list[Context]:
+        """What each decoder layer reads."""
         return [
-            Context(memory=memory, memory_mask=self.mask, slots=slots) for memory in self.memories
+            Context(memory=memory, memory_mask=self.mask, index=index) for memory in self.memories
         ]
 
 
@@ -131,24 +131,22 @@ class DecoderState:
 
     Args:
         layers: each sublayer's state.
-        slots: which positions so far each hypothesis grew from.
+        index: which cache entries each hypothesis descends from.
     """
 
-    def __init__(self, layers: list[list[State | None]], slots: Slots) -> None:
+    def __init__(self, layers: list[list[State | None]], index: CacheIndex) -> None:
         self.layers = layers
-        self.slots = slots
+        self.index = index
         self.position = 0
 
     def select(self, rows: Tensor, sentences: Tensor | None) -> None:
         """Keep hypotheses `rows`, grouped by sentence; drop all but `sentences` (None: keep all).
 
-        A hypothesis may go on more than once, and each sentence must have as many as the others.
+        A hypothesis may continue more than once; every sentence must have as many.
         """
-        self.slots.select(rows, sentences)
+        self.index.select(rows, sentences)
         for states in self.layers:
-            for state in states:
-                if state is not None:
-                    state.select(rows, sentences)
+            States(states).select(rows, sentences)
 
 
 class Transformer(nn.Module):
@@ -214,12 +212,12 @@ class Transformer(nn.Module):
 
     def start(self, encoded: Encoded) -> DecoderState:
         """State before the first step."""
-        slots = Slots(encoded.memories[0])
-        contexts = encoded.contexts(slots)
+        index = CacheIndex(encoded.memories[0])
+        contexts = encoded.contexts(index)
         layers = [
             layer.start(context) for layer, context in zip(self.decoder, contexts, strict=True)
         ]
-        return DecoderState(layers, slots)
+        return DecoderState(layers, index)
 
     def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
         """Logits `(rows, types)` after the newest `tokens` `(rows,)`; the state moves on by one.
@@ -227,8 +225,8 @@ class Transformer(nn.Module):
         Rows are hypotheses, as many for each sentence, grouped by sentence.
         """
         x = self.target_embedding(tokens[:, None], state.position)
-        x = x.view(state.slots.sentences, -1, x.shape[2])
-        state.slots.add(x.shape[1])
+        x = x.view(state.index.sentences, -1, x.shape[2])
+        state.index.add(x.shape[1])
         contexts = [Context()] * len(self.decoder.layers)
         top = self.decoder(x, contexts, state.layers).top
         state.position += 1

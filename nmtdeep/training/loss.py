@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from nmtdeep.model.layers.linear import linear
+from nmtdeep.model.kernels import linear
 
 CHUNK, SLICE = 1024, 64
 

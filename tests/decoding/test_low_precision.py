@@ -22,8 +22,7 @@ from nmtdeep.decoding.search import Hypothesis
 from nmtdeep.decoding.searcher import Batch, Searcher
 from nmtdeep.decoding.settings import Sampling, Settings, settings_of
 from nmtdeep.decoding.translator import Translator
-from nmtdeep.model.layers.packed import PackedLinear, QuantisedLinear
-from nmtdeep.model.packing import Kind, pack
+from nmtdeep.model.kernels.packed import Kind, PackedLinear, QuantizedLinear, pack
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS, PAD
 from tests.model.choices import COMBINATIONS, DECODERS, SLOTS, label
@@ -51,7 +50,7 @@ NUMBERS = {
     "fp32": Numbers(torch.float32, PackedLinear, 2**-24),
     "bf16": Numbers(torch.bfloat16, PackedLinear, 2**-8),
     "fp16": Numbers(torch.float16, None, 2**-11),
-    "int8": Numbers(torch.float32, QuantisedLinear, 2**-8, steady=False),
+    "int8": Numbers(torch.float32, QuantizedLinear, 2**-8, steady=False),
 }
 HARD: list[dict[str, Any]] = [
     {"sublayers": sublayers, "positions": positions}
@@ -62,7 +61,7 @@ HARD: list[dict[str, Any]] = [
 
 def in_numbers(model: Transformer, numbers: Numbers) -> Transformer:
     """The model with such weights; skips where this machine has none."""
-    if numbers.packed is QuantisedLinear and not QuantisedLinear.supports(model.output.weight):
+    if numbers.packed is QuantizedLinear and not QuantizedLinear.supports(model.output.weight):
         pytest.skip("no int8 with this torch or processor")
     model.to(numbers.dtype)
     if numbers.packed is not None:

@@ -19,7 +19,7 @@ from nmtdeep.decoding.searcher import Batch
 from nmtdeep.decoding.settings import Sampling, Settings, settings_of
 from nmtdeep.decoding.translator import Candidate, Translation, Translator
 from nmtdeep.errors import CheckpointError, UserError
-from nmtdeep.model.layers.packed import QuantisedLinear
+from nmtdeep.model.kernels.packed import QuantizedLinear
 from nmtdeep.text.vocabulary import EOS, PAD, UNK
 
 Make = Callable[..., Translator]
@@ -273,7 +273,7 @@ def test_int8_translates(translator: Make, tiny_run: Any) -> None:
 def test_int8_that_is_not_to_be_had(tiny_run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="int8 and bf16 do not go together"):
         Translator.load([tiny_run.newer], device="cpu", precision="bf16", quantize="int8")
-    monkeypatch.setattr(QuantisedLinear, "supports", lambda weight: False)
+    monkeypatch.setattr(QuantizedLinear, "supports", lambda weight: False)
     with pytest.raises(UserError, match="leave out --quantize"):
         Translator.load([tiny_run.newer], device="cpu", quantize="int8")
 

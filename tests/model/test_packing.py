@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from nmtdeep.model.layers.packed import PackedLinear, QuantisedLinear
-from nmtdeep.model.packing import pack
+from nmtdeep.model.kernels.packed import PackedLinear, QuantizedLinear, pack
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import PAD
 from tests.model.choices import DECODERS
@@ -25,9 +24,9 @@ def stepwise(model: Transformer) -> Tensor:
 
 
 @pytest.mark.parametrize("sublayers", DECODERS, ids=str)
-@pytest.mark.parametrize(("kind", "error"), [(PackedLinear, 1e-5), (QuantisedLinear, 0.3)])
+@pytest.mark.parametrize(("kind", "error"), [(PackedLinear, 1e-5), (QuantizedLinear, 0.3)])
 def test_packing_changes_rounding_only(
-    kind: type[PackedLinear] | type[QuantisedLinear],
+    kind: type[PackedLinear] | type[QuantizedLinear],
     error: float,
     sublayers: tuple[object, ...],
     tiny_model: Callable[..., Transformer],
@@ -50,5 +49,5 @@ def test_a_model_that_cannot_be_packed_is_left_alone(
     model = tiny_model(seed=4)  # float64
     before = stepwise(model)
     assert not pack(model, PackedLinear)
-    assert not pack(model, QuantisedLinear)
+    assert not pack(model, QuantizedLinear)
     assert_close(stepwise(model), before, rtol=0, atol=0)

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from nmtdeep.model.layers import attention, positions
 from nmtdeep.model.transformer import Layer, Transformer
 from nmtdeep.text.vocabulary import PAD
 from tests.model.choices import COMBINATIONS, label
@@ -214,8 +213,6 @@ def test_the_whole_is_torchs_transformer(norm: str, tiny_model: Callable[..., Tr
 
 
 def test_training_goes_on_after_inference(model: Transformer) -> None:
-    positions._places.cache_clear()
-    attention._causal.cache_clear()
     with torch.inference_mode():
         logits(model, SOURCE, TARGET)
     logits(model.train(), SOURCE, TARGET).sum().backward()

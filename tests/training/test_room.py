@@ -12,7 +12,7 @@ from torch.testing import assert_close
 from nmtdeep.config.training import Training
 from nmtdeep.data.batching import Batch, Share
 from nmtdeep.errors import OutOfMemoryError, UserError
-from nmtdeep.model.layers.packed import PackedLinear
+from nmtdeep.model.kernels.packed import PackedLinear
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS
 from nmtdeep.training.distributed import ALONE, Crew

@@ -13,8 +13,8 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from nmtdeep.model.kernels.sums import Sums
 from nmtdeep.model.layers.dropout import Dropout
-from nmtdeep.model.layers.sums import Sums
 
 
 class Combination(nn.Module):

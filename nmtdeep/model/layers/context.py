@@ -1,15 +1,16 @@
-"""What a sublayer may look at besides its input, and what it remembers between steps."""
+"""The base of sublayers, and what a sublayer reads in addition to its input."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
 
 from torch import Tensor, nn
 
+from nmtdeep.model.layers.cache import CacheIndex, State
 from nmtdeep.model.layers.parameters import Matrix
-from nmtdeep.model.layers.slots import Slots
+
+__all__ = ["Context", "State", "Sublayer"]
 
 
 @dataclass(frozen=True)
@@ -21,34 +22,24 @@ class Context:
             or causality hides the padding (it stands at the end).
         memory: `(sentences, source, width)` encoder output; None in the encoder.
         memory_mask: `(sentences, 1, 1, source)`.
-        slots: for `start` only: which positions so far each hypothesis will have grown from.
+        index: for `start` only: the entries that each hypothesis will descend from.
     """
 
     mask: Tensor | None = None
     memory: Tensor | None = None
     memory_mask: Tensor | None = None
-    slots: Slots | None = None
-
-
-class State(Protocol):
-    """A sublayer's own tensors in incremental decoding."""
-
-    def select(self, rows: Tensor, sentences: Tensor | None) -> None:
-        """Keep hypotheses `rows`; `sentences` are those that stay, None if all do.
-
-        Both count from 0 in the order before; a hypothesis goes on from one of its own sentence.
-        """
+    index: CacheIndex | None = None
 
 
 class Sublayer(nn.Module):
     """Base of every sublayer: `forward(x, context, state=None) -> Tensor`, shapes kept.
 
     `x` is `(sentences, positions, width)`. With a state, `x` is `(sentences, hypotheses, width)`:
-    the newest position of each hypothesis; the state is brought up to date.
+    the newest position of each hypothesis, and the state is updated.
     """
 
     def matrices(self) -> Iterable[Matrix]:
-        """What initializers draw; biases are zero and need no mention."""
+        """The matrices that initializers draw; biases start at zero and are not listed."""
         raise NotImplementedError
 
     def start(self, context: Context) -> State | None:

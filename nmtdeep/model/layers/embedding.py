@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from nmtdeep.model import kernels
 from nmtdeep.model.layers.dropout import Dropout
-from nmtdeep.model.layers.linear import linear
 
 
 class TokenEmbedding(nn.Module):
@@ -58,7 +58,7 @@ class OutputProjection(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """`(..., width)` to `(..., types)`."""
-        return linear(x, self.weight)
+        return kernels.linear(x, self.weight)
 
 
 def empty_table(types: int, width: int) -> nn.Parameter:

@@ -1,4 +1,4 @@
-"""Merged attention: cross-attention and what stands for self-attention in one sublayer."""
+"""Merged attention: cross-attention and a form of self-attention in one sublayer."""
 
 from __future__ import annotations
 
@@ -6,24 +6,12 @@ from collections.abc import Iterator
 
 from torch import Tensor, nn
 
+from nmtdeep.model import kernels
 from nmtdeep.model.layers.attention import CrossAttention
 from nmtdeep.model.layers.average_attention import RunningSum, cumulative_mean
+from nmtdeep.model.layers.cache import States
 from nmtdeep.model.layers.context import Context, State, Sublayer
-from nmtdeep.model.layers.linear import linear
 from nmtdeep.model.layers.parameters import Matrix
-
-
-class States:
-    """The states of several sublayers that take one step together."""
-
-    def __init__(self, parts: list[State | None]) -> None:
-        self.parts = parts
-
-    def select(self, rows: Tensor, sentences: Tensor | None) -> None:
-        """Select in each."""
-        for part in self.parts:
-            if part is not None:
-                part.select(rows, sentences)
 
 
 class MergedAttention(Sublayer):
@@ -61,7 +49,7 @@ class MergedAttention(Sublayer):
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
         """Attend and average at every position of `x`; with a state, at the newest."""
         memory, running = state.parts if isinstance(state, States) else (None, None)
-        values = linear(x, *self.value_map()) if self.value is None else self.value(x)
+        values = kernels.linear(x, *self.value_map()) if self.value is None else self.value(x)
         average = cumulative_mean(values, running if isinstance(running, RunningSum) else None)
         merged = self.cross.attended(x, context, memory) + average
         return self.cross.output(merged.to(x.dtype))  # type: ignore[no-any-return]

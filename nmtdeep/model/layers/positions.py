@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from nmtdeep.model.kernels import RelativeVectors
 from nmtdeep.model.layers.parameters import Matrix
 
 
@@ -45,7 +46,7 @@ class Sinusoidal(nn.Module):
         self.register_buffer("table", torch.empty(0, width), persistent=False)
 
     def forward(self, x: Tensor, start: int = 0) -> Tensor:
-        """`x` `(sentences, positions, width)` plus sinusoids; `start` tokens stand before it."""
+        """`x` `(sentences, positions, width)` plus sinusoids; `start` tokens precede it."""
         start = start + self.first
         end = start + x.shape[1]
         if self.table.shape[0] < end or self.table.device != x.device:
@@ -55,7 +56,7 @@ class Sinusoidal(nn.Module):
 
 
 class NoPositions(nn.Module):
-    """Adds nothing: attention alone knows places."""
+    """Adds nothing, where attention alone knows positions."""
 
     def forward(self, x: Tensor, start: int = 0) -> Tensor:
         """`x` itself."""
@@ -85,36 +86,24 @@ class RelativePositions(nn.Module):
             if table is not None:
                 yield Matrix(table, "relative", table.shape[1], table.shape[0])
 
-    def scores(self, q: Tensor, keys: int) -> Tensor:
-        """q_i . a_ij, `(sentences, heads, queries, keys)`.
+    def between(self, queries: int, keys: int) -> RelativeVectors:
+        """`(queries, keys, d_h)` of keys, and of values if they have positions.
 
-        Args:
-            q: `(sentences, heads, queries, d_h)`, scaled; the last query stands at the last key.
-            keys: number of keys.
+        The last query is at the position of the last key.
         """
-        vectors = self._vectors(self.keys.to(q.dtype), q.shape[2], keys)
-        return torch.einsum("bhqd,qkd->bhqk", q, vectors)
+        rows = _rows(queries, keys, self.clip, self.keys.device)
+        values = None if self.values is None else F.embedding(rows, self.values)
+        return F.embedding(rows, self.keys), values
 
-    def read(self, weights: Tensor, values: Tensor) -> Tensor:
-        """sum_j w_ij (v_j + a_ij), or without the second term if values have no positions."""
-        read = weights @ values
-        if self.values is None:
-            return read
-        vectors = self._vectors(self.values.to(weights.dtype), *weights.shape[2:])
-        return read + torch.einsum("bhqk,qkd->bhqd", weights, vectors)
-
-    def of_slots(self, offsets: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Vectors of keys, and perhaps of values, at `offsets` `(slots,)`: `(slots, d_h)` each."""
+    def at(self, offsets: Tensor) -> RelativeVectors:
+        """`(entries, d_h)` of keys, and of values, at `offsets` `(entries,)` from the query."""
         rows = offsets.clamp(-self.clip, self.clip) + self.clip
         return self.keys[rows], None if self.values is None else self.values[rows]
 
-    def _vectors(self, table: Tensor, queries: int, keys: int) -> Tensor:
-        return F.embedding(_places(queries, keys, self.clip, table.device), table)
-
 
 @lru_cache(maxsize=512)
-def _places(queries: int, keys: int, clip: int, device: torch.device) -> Tensor:
-    """Rows of the table for each query and key, the queries being the last of the keys."""
+def _rows(queries: int, keys: int, clip: int, device: torch.device) -> Tensor:
+    """Row of the table for each query and key; the queries are the last of the keys."""
     with torch.inference_mode(False):  # training keeps them for its backward pass
         own = torch.arange(keys - queries, keys, device=device)[:, None]
         return (torch.arange(keys, device=device) - own).clamp(-clip, clip) + clip

@@ -9,10 +9,10 @@ from torch.testing import assert_close
 
 from nmtdeep.model.layers.attention import CrossAttention, SelfAttention
 from nmtdeep.model.layers.average_attention import AverageAttention
+from nmtdeep.model.layers.cache import CacheIndex
 from nmtdeep.model.layers.context import Context, Sublayer
 from nmtdeep.model.layers.feed_forward import FeedForward
 from nmtdeep.model.layers.merged_attention import Both, MergedAttention
-from nmtdeep.model.layers.slots import Slots
 
 WIDTH, HEADS, SENTENCES, TARGET, SOURCE = 6, 2, 2, 4, 3
 
@@ -33,7 +33,7 @@ def filled(module: Sublayer) -> Sublayer:
 def context() -> Context:
     mask = torch.tensor([[True, True, True], [True, True, False]])[:, None, None, :]
     memory = random(SENTENCES, SOURCE, WIDTH, seed=50)
-    return Context(memory=memory, memory_mask=mask, slots=Slots(memory))
+    return Context(memory=memory, memory_mask=mask, index=CacheIndex(memory))
 
 
 def stepwise(module: Sublayer, x: Tensor) -> Tensor:
@@ -41,7 +41,7 @@ def stepwise(module: Sublayer, x: Tensor) -> Tensor:
     state = module.start(given)
     steps = []
     for place in range(x.shape[1]):
-        given.slots.add(1)
+        given.index.add(1)
         steps.append(module(x[:, [place]], Context(), state))
     return torch.cat(steps, dim=1)
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from nmtdeep.model.kernels import attention_weights, weighted_values
 from nmtdeep.model.layers.positions import NoPositions, RelativePositions, Sinusoidal, sinusoids
 
 
@@ -76,15 +77,19 @@ def test_relative_positions_are_the_loop(clip: int, queries: int) -> None:
     positions = relative(clip, values=True)
     assert positions.keys.shape == positions.values.shape == (2 * clip + 1, 3)
     q = torch.randn(2, 2, queries, 3, dtype=torch.float64)
-    weights = torch.rand(2, 2, queries, keys, dtype=torch.float64)
-    v = torch.randn(2, 2, keys, 3, dtype=torch.float64)
-    scores, read = positions.scores(q, keys), positions.read(weights, v)
+    k, v = torch.randn(2, 2, 2, keys, 3, dtype=torch.float64)
+    vectors = positions.between(queries, keys)
+    weights = attention_weights(q, k, bias=None, relative=vectors)
+    read = weighted_values(weights, v, relative=vectors)
     for query in range(queries):
-        own = keys - queries + query  # the last query stands at the last key
+        own = keys - queries + query  # the last query is at the last key
         rows = [max(-clip, min(clip, key - own)) + clip for key in range(keys)]
-        for key, row in enumerate(rows):
-            expected = (q[:, :, query] * positions.keys[row]).sum(dim=2)
-            assert_close(scores[:, :, query, key], expected)
+        scores = [
+            (q[:, :, query] * (k[:, :, key] + positions.keys[row])).sum(dim=2) / math.sqrt(3)
+            for key, row in enumerate(rows)
+        ]
+        expected = torch.stack(scores, dim=2).softmax(dim=2)
+        assert_close(weights[:, :, query], expected)
         summed = sum(
             weights[:, :, query, key, None] * (v[:, :, key] + positions.values[row])
             for key, row in enumerate(rows)
@@ -92,6 +97,7 @@ def test_relative_positions_are_the_loop(clip: int, queries: int) -> None:
         assert_close(read[:, :, query], summed)
 
 
-def test_relative_positions_of_keys_alone_leave_values_as_they_are() -> None:
+def test_relative_positions_of_keys_alone_leave_values_unchanged() -> None:
     weights, v = torch.rand(1, 1, 4, 4), torch.randn(1, 1, 4, 3)
-    assert torch.equal(RelativePositions(3, 2).read(weights, v), weights @ v)
+    vectors = RelativePositions(3, 2).between(4, 4)
+    assert torch.equal(weighted_values(weights, v, relative=vectors), weights @ v)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from nmtdeep.model.layers.sums import Sums
+from nmtdeep.model.kernels.sums import Sums
 
 OUTPUTS, SHAPE = 5, (2, 3, 4)
 EXACT = {"rtol": 0, "atol": 1e-12}

@@ -1,52 +1,48 @@
 """Multi-head attention on a CPU with few passes over memory, gradients written out.
 
-torch's fused kernels are several times slower on a CPU at the lengths of sentences, and slower
-still backwards in bf16; autograd over plain products copies queries, keys and values once for each
-of splitting, casting and transposing. Here each goes to `(sentences, heads, positions, d_h)` in
-fp32 in one pass, and its gradient back in another.
+On a CPU torch's fused kernels are several times slower at the lengths of sentences, and slower
+still in the backward pass in bf16; autograd over plain products copies queries, keys and values
+once each for splitting, casting and transposing. Here each goes to `(sentences, heads, positions,
+d_h)` in fp32 in one pass, and its gradient back in another.
 """
 
 from __future__ import annotations
 
-import math
 from itertools import chain
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from nmtdeep.model.layers.dropout import noise
+from nmtdeep.model.kernels.cpu_dropout import noise
 
-VECTOR = 16  # numbers of fp32 in a register: torch's softmax of shorter rows goes one by one
+VECTOR = 16  # fp32 numbers in a register: torch's softmax of shorter rows is not vectorized
 
 
-def attention(
-    *packed: Tensor, heads: int, mask: Tensor | None, causal: bool, dropout: float
-) -> Tensor:
-    """softmax(q k^T / sqrt(d_h)) v (Vaswani et al. 2017, Eq. 1) for all heads.
+def attention(*packed: Tensor, heads: int, bias: Tensor | None, dropout_p: float) -> Tensor:
+    """softmax(q k^T / sqrt(d_h) + bias) v for all heads; see `kernels.attention`.
 
     Args:
-        packed: q, k and v, each `(sentences, positions, width)`, of which those with the same
-            positions may stand side by side: `qkv`, or `q` and `kv`, or all three.
-        heads: number of heads.
-        mask: `(sentences, 1, 1, keys)`, True where queries may attend, or None.
-        causal: a query may attend to keys up to its own place only.
-        dropout: probability on the attention weights.
+        bias: `(queries, keys)`, or `(sentences, 1, 1 or queries, keys)`; see `attention_bias`.
 
     Returns:
-        `(sentences, queries, width)` in the dtype of `packed`, computed in fp32 at least.
+        `(sentences, queries, width)` in the dtype of `packed`, computed in `exact` of it.
     """
-    bias = _bias(packed[0].shape[1], mask, causal, _exact(packed[0].dtype))
     with torch.autocast("cpu", enabled=False):
-        return _Attention.apply(heads, bias, dropout, *packed)  # type: ignore[no-any-return,no-untyped-call]
+        return _Attention.apply(heads, bias, dropout_p, *packed)  # type: ignore[no-any-return,no-untyped-call]
+
+
+def exact(dtype: torch.dtype) -> torch.dtype:
+    """The type to compute in: fp64 for itself, fp32 for all others."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 class _Attention(torch.autograd.Function):
-    """`bias` is added to the scores: `(queries, keys)`, or for each sentence; see `_bias`."""
+    """The formula with its gradients; arguments as of `attention`."""
 
     @staticmethod
     def forward(
-        ctx: Any, heads: int, bias: Tensor | None, dropout: float, *packed: Tensor
+        ctx: Any, heads: int, bias: Tensor | None, dropout_p: float, *packed: Tensor
     ) -> Tensor:
         width = sum(x.shape[-1] for x in packed) // 3
         split = [_heads_first(x, x.shape[-1] // width, heads) for x in packed]
@@ -57,7 +53,7 @@ class _Attention(torch.autograd.Function):
         else:
             scores = torch.baddbmm(_for_heads(bias, heads), q, k.transpose(1, 2), alpha=scale)
         weights = _softmax_(scores)
-        mask = noise(weights.shape, dropout, weights.dtype) if dropout else None
+        mask = noise(weights.shape, dropout_p, weights.dtype) if dropout_p else None
         read = torch.bmm(weights if mask is None else weights * mask, v)
         ctx.heads, ctx.scale = heads, scale
         ctx.dtypes = [x.dtype for x in packed]
@@ -89,30 +85,11 @@ class _Attention(torch.autograd.Function):
         return None, None, None, *back
 
 
-def _exact(dtype: torch.dtype) -> torch.dtype:
-    return torch.float64 if dtype == torch.float64 else torch.float32
-
-
-def _bias(length: int, mask: Tensor | None, causal: bool, dtype: torch.dtype) -> Tensor | None:
-    """0 where a query may attend, else -inf; None if all may.
-
-    `(length, length)` without a mask, else `(sentences, 1, 1, keys)`, or with causality
-    `(sentences, 1, length, length)`.
-    """
-    bias = None
-    if causal:
-        bias = torch.full((length, length), -math.inf, dtype=dtype).triu_(1)
-    if mask is None:
-        return bias
-    hidden = torch.zeros(mask.shape, dtype=dtype).masked_fill_(~mask, -math.inf)
-    return hidden if bias is None else hidden + bias
-
-
 def _heads_first(x: Tensor, parts: int, heads: int) -> Tensor:
     """`(sentences, positions, parts width)` to `(parts, sentences heads, positions, d_h)`."""
     sentences, positions, all_parts = x.shape
     depth = all_parts // parts // heads
-    out = x.new_empty(parts, sentences, heads, positions, depth, dtype=_exact(x.dtype))
+    out = x.new_empty(parts, sentences, heads, positions, depth, dtype=exact(x.dtype))
     out.copy_(x.view(sentences, positions, parts, heads, depth).permute(2, 0, 3, 1, 4))
     return out.flatten(1, 2)
 
@@ -127,7 +104,7 @@ def _heads_last(x: Tensor, heads: int, dtype: torch.dtype) -> Tensor:
 
 
 def _for_heads(bias: Tensor, heads: int) -> Tensor:
-    """`_bias` for `(sentences heads, queries, keys)` scores, which it broadcasts to."""
+    """The bias for `(sentences heads, queries, keys)` scores, which it broadcasts to."""
     if bias.dim() == 2:
         return bias
     return bias.expand(-1, heads, -1, -1).flatten(0, 1)

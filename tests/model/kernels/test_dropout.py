@@ -7,7 +7,8 @@ import math
 import pytest
 import torch
 
-from nmtdeep.model.layers.dropout import Dropout, dropout
+from nmtdeep.model.kernels import dropout
+from nmtdeep.model.layers.dropout import Dropout
 
 COUNT = 200_000
 

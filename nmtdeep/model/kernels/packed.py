@@ -7,13 +7,18 @@ import warnings
 import torch
 from torch import Tensor, nn
 
+from nmtdeep.model.kernels import cpu_linear
+from nmtdeep.model.layers.embedding import OutputProjection
+from nmtdeep.model.layers.linear import Linear
+from nmtdeep.model.layers.merged_attention import MergedAttention
+
 ENGINE = "onednn"
 
 
 class PackedLinear(nn.Module):
     """x W^T + b by oneDNN in fp32 or bf16.
 
-    torch lays a weight out for the processor's caches anew in every call. With few rows, as when
+    torch lays a weight out for the processor's caches again in every call. With few rows, as when
     one token of each hypothesis is decoded, that costs more than the product itself.
 
     Args:
@@ -30,29 +35,19 @@ class PackedLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """`(..., inputs)` to `(..., outputs)`."""
-        return torch.ops.mkldnn._linear_pointwise(  # type: ignore[no-any-return]
-            x, self.packed, self.bias, "relu" if self.relu else "none", [], ""
-        )
+        return cpu_linear.product(x, self.packed, self.bias, relu=self.relu)
 
     @staticmethod
     def supports(weight: Tensor) -> bool:
         """Whether this torch and this processor can do it."""
-        ops = torch.ops.mkldnn
-        names = ("_reorder_linear_weight", "_linear_pointwise", "_is_mkldnn_bf16_supported")
-        if weight.device.type != "cpu" or not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
-            return False
-        if not all(hasattr(ops, name) for name in names):
-            return False
-        return weight.dtype == torch.float32 or (
-            weight.dtype == torch.bfloat16 and bool(ops._is_mkldnn_bf16_supported())
-        )
+        return cpu_linear.supports(weight, weight, weight.dtype)
 
 
-class QuantisedLinear(nn.Module):
+class QuantizedLinear(nn.Module):
     """x W^T + b in int8, fp32 on both sides.
 
-    Each output's weights have their own scale. The inputs of one call share one, from their range:
-    what a sentence gets depends a little on what else is in its batch.
+    Each output's weights have their own scale. The inputs of one call share a scale, from their
+    range: a sentence's result depends a little on the rest of its batch.
 
     Args:
         weight: `(outputs, inputs)`, fp32.
@@ -66,7 +61,7 @@ class QuantisedLinear(nn.Module):
         weight = weight.detach()
         scales = weight.abs().amax(dim=1).clamp(min=1e-12).double() / 127
         zeros = torch.zeros(len(weight), dtype=torch.int64)
-        with warnings.catch_warnings():  # torch announces other names for this
+        with warnings.catch_warnings():  # torch warns that these functions will be renamed
             warnings.simplefilter("ignore")
             rounded = torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8)
         engine = torch.backends.quantized.engine
@@ -97,3 +92,27 @@ class QuantisedLinear(nn.Module):
             and hasattr(torch, "quantize_per_channel")
             and all(hasattr(torch.ops.quantized, name) for name in names)
         )
+
+
+Kind = type[PackedLinear] | type[QuantizedLinear]
+
+
+def pack(model: nn.Module, kind: Kind) -> bool:
+    """Replace every linear map of `model`, and its output, by `kind`, for inference only.
+
+    Returns:
+        False, with the model unchanged, if `kind` is not supported here.
+    """
+    if not all(kind.supports(weight) for weight in model.parameters()):
+        return False
+    model.requires_grad_(False)
+    for module in list(model.modules()):
+        if isinstance(module, MergedAttention):
+            module.value = kind(*module.value_map())
+    for module in list(model.modules()):
+        for name, child in module.named_children():
+            if isinstance(child, Linear):
+                setattr(module, name, kind(child.weight, child.bias, relu=child.relu))
+            elif isinstance(child, OutputProjection):
+                setattr(module, name, kind(child.weight, None))
+    return True

@@ -8,11 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.testing import assert_close
 
-from nmtdeep.model.layers import linear as module
-from nmtdeep.model.layers.linear import Linear, linear
+from nmtdeep.model.kernels import linear
 
 SHAPES = pytest.mark.parametrize("shape", [(7,), (2, 5), (3, 1), (0,)], ids=str)
-onednn = pytest.mark.skipif(not module._has_onednn, reason="this torch has no oneDNN")
 
 
 def drawn(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -28,7 +26,7 @@ def with_gradients(y: Tensor, *given: Tensor) -> tuple[Tensor, ...]:
 @SHAPES
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_values_and_gradients_are_torchs(
+def test_values_and_gradients_are_those_of_torch(
     shape: tuple[int, ...], relu: bool, dtype: torch.dtype
 ) -> None:
     given = drawn(*shape, 33, dtype=dtype), drawn(18, 33, dtype=dtype), drawn(18, dtype=dtype)
@@ -40,30 +38,8 @@ def test_values_and_gradients_are_torchs(
         assert_close(one.double(), other, rtol=1e-5, atol=1e-5)
 
 
-@onednn
-def test_fp32_and_bf16_go_through_onednn(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*arguments: object) -> Tensor:
-        raise AssertionError("torch's own product")
-
-    monkeypatch.setattr(F, "linear", fail)
-    layer = Linear(4, 3)
-    layer(torch.ones(2, 4))
-    if torch.ops.mkldnn._is_mkldnn_bf16_supported():
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            layer(torch.ones(2, 4))
-    with pytest.raises(AssertionError, match="torch's own"):
-        layer.double()(torch.ones(2, 4).double())
-
-
-def test_without_onednn_torchs_own_product_serves(monkeypatch: pytest.MonkeyPatch) -> None:
-    x, weight = drawn(5, 6), drawn(2, 6)
-    expected = with_gradients(linear(x, weight), x, weight)
-    monkeypatch.setattr(module, "_has_onednn", False)
-    assert_close(with_gradients(linear(x, weight), x, weight), expected, rtol=1e-5, atol=1e-6)
-
-
 @pytest.mark.parametrize("relu", [False, True])
-def test_autocast_rounds_what_goes_in_and_what_comes_out(relu: bool) -> None:
+def test_autocast_rounds_inputs_and_results(relu: bool) -> None:
     given = drawn(4, 6, 32), drawn(16, 32), drawn(16)
     exact = [one.detach().bfloat16().double().requires_grad_() for one in given]
     y = F.linear(*exact)

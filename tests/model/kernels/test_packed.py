@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.testing import assert_close
 
-from nmtdeep.model.layers.packed import PackedLinear, QuantisedLinear
+from nmtdeep.model.kernels.packed import PackedLinear, QuantizedLinear
 
 SHAPES = [(1, 8), (3, 8), (2, 5, 8)]
 
@@ -40,7 +40,7 @@ def test_int8_is_within_the_rounding_of_its_numbers(shape: tuple[int, ...], bias
     weight, b = random(11, 8, seed=1), random(11, seed=2) if bias else None
     weight[3] *= 100  # has a scale of its own
     weight[4] = 0
-    if not QuantisedLinear.supports(weight):
+    if not QuantizedLinear.supports(weight):
         pytest.skip("not with this torch")
     x = random(*shape, seed=3)
     # Each weight is off by half a step at most, so is each input; the products of both are too.
@@ -52,9 +52,9 @@ def test_int8_is_within_the_rounding_of_its_numbers(shape: tuple[int, ...], bias
         + 8 * weight_step * x_step / 4
     )
     exact = F.linear(x, weight, b)
-    off = (QuantisedLinear(weight, b)(x) - exact).abs()
+    off = (QuantizedLinear(weight, b)(x) - exact).abs()
     assert (off <= bound + 1e-5).all()
-    off = (QuantisedLinear(weight, b, relu=True)(x) - exact.relu()).abs()
+    off = (QuantizedLinear(weight, b, relu=True)(x) - exact.relu()).abs()
     assert (off <= bound + 1e-5).all()
     assert off.max() > 0
 

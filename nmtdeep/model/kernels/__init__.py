@@ -1,0 +1,150 @@
+"""The one place that chooses how an operation is computed, by device, dtype and training state.
+
+Layers call the functions here; each form of an operation has a module of its own and says why it
+exists. The weighted sums of `sums` have one form on all devices.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from nmtdeep.model.kernels import cpu_attention, cpu_dropout, cpu_linear
+from nmtdeep.model.kernels.plain_attention import (
+    RelativeVectors,
+    attention_bias,
+    attention_weights,
+    join_heads,
+    split_heads,
+    weighted_values,
+)
+
+__all__ = [
+    "RelativeVectors",
+    "attention",
+    "attention_bias",
+    "attention_step",
+    "attention_weights",
+    "dropout",
+    "full_precision",
+    "join_heads",
+    "keep_rows",
+    "linear",
+    "split_heads",
+    "weighted_values",
+]
+LOW_PRECISION = (torch.bfloat16, torch.float16)
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, relu: bool = False) -> Tensor:
+    """x W^T + b, or max(0, x W^T + b), of `(..., in)` and a `(out, in)` weight.
+
+    Under autocast in its dtype, as `torch.nn.functional.linear`. A CPU computes fp32 and bf16 by
+    oneDNN, other types and devices by torch's own product.
+    """
+    dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
+    if cpu_linear.supports(x, weight, dtype):
+        return cpu_linear.linear(x, weight, bias, relu=relu, dtype=dtype)
+    y = F.linear(x, weight, bias)
+    return torch.relu(y) if relu else y
+
+
+def dropout(x: Tensor, probability: float, *, training: bool) -> Tensor:
+    """x with each element zero with `probability`, the rest divided by 1 - `probability`.
+
+    A CPU draws the random bits by `cpu_dropout`; other devices use torch's own dropout.
+    """
+    if not training or probability == 0:
+        return x
+    if x.device.type == "cpu":
+        return x * cpu_dropout.noise(x.shape, probability, x.dtype)
+    return F.dropout(x, probability)
+
+
+def attention(
+    *packed: Tensor,
+    heads: int,
+    mask: Tensor | None,
+    causal: bool,
+    dropout_p: float = 0.0,
+    relative: RelativeVectors | None = None,
+) -> Tensor:
+    """softmax(q k^T / sqrt(d_h)) v (Vaswani et al. 2017, Eq. 1) for all heads and positions.
+
+    Args:
+        packed: q, k and v, each `(sentences, positions, width)`; those with the same positions may
+            be one tensor: `qkv`, or `q` and `kv`, or all three.
+        heads: number of heads.
+        mask: `(sentences, 1, 1, keys)`, True where queries may attend, or None.
+        causal: a query may attend to keys up to its own position only.
+        dropout_p: probability on the attention weights.
+        relative: vectors of relative positions, `(queries, keys, d_h)`.
+
+    Returns:
+        `(sentences, queries, width)` in the dtype of `packed`.
+
+    A CPU takes `cpu_attention`, a GPU torch's fused kernels. Relative positions need the weights
+    themselves, which neither shows: there the formula is written out, in fp32 at least.
+    """
+    x = packed[0]
+    if x.device.type == "cpu" and relative is None:
+        bias = attention_bias(x.shape[1], mask, causal, cpu_attention.exact(x.dtype), x.device)
+        return cpu_attention.attention(*packed, heads=heads, bias=bias, dropout_p=dropout_p)
+    width = sum(part.shape[2] for part in packed) // 3
+    parts = (part for tensor in packed for part in tensor.chunk(tensor.shape[2] // width, dim=2))
+    q, k, v = (split_heads(part, heads) for part in parts)
+    if relative is None:
+        attended = F.scaled_dot_product_attention(
+            q, k, v, attn_mask=mask, is_causal=causal, dropout_p=dropout_p
+        )
+        return join_heads(attended)
+    with torch.autocast(x.device.type, enabled=False):
+        if x.dtype in LOW_PRECISION:
+            q, k, v = q.float(), k.float(), v.float()
+        bias = attention_bias(q.shape[2], mask, causal, q.dtype, q.device)
+        weights = attention_weights(q, k, bias=bias, relative=relative)
+        weights = dropout(weights, dropout_p, training=True)
+        return join_heads(weighted_values(weights, v, relative=relative).to(x.dtype))
+
+
+def attention_step(
+    q: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    *,
+    bias: Tensor | None,
+    relative: RelativeVectors | None = None,
+) -> Tensor:
+    """`attention` of one decoding step: queries `(sentences, heads, hypotheses, d_h)` read a cache.
+
+    Args:
+        keys: `(sentences, heads, entries, d_h)`, as `full_precision` returns; so are the values.
+        bias: 0 or -inf, broadcasts to `(sentences, heads, hypotheses, entries)`.
+        relative: vectors of relative positions, `(entries, d_h)`.
+
+    A GPU takes torch's fused kernels, except for relative positions; on a CPU the formula written
+    out is the fastest form for the few queries of a step.
+    """
+    if q.device.type != "cpu" and relative is None:
+        return F.scaled_dot_product_attention(q, keys, values, attn_mask=bias)
+    weights = attention_weights(full_precision(q), keys, bias=bias, relative=relative)
+    return weighted_values(weights, values, relative=relative).to(q.dtype)
+
+
+def full_precision(x: Tensor) -> Tensor:
+    """`x`; in fp32 if it is bf16 or fp16 on a CPU, where a step computes its attention in fp32."""
+    return x.float() if x.device.type == "cpu" and x.dtype in LOW_PRECISION else x
+
+
+def keep_rows(x: Tensor, rows: Tensor) -> Tensor:
+    """`x[rows]`; on a CPU a view of `x`, into which the rows are moved.
+
+    A search fills the rows of finished sentences with the last ones, so that only few rows have to
+    be moved; a GPU copies faster than it finds out which.
+    """
+    if x.device.type != "cpu":
+        return x[rows]
+    moved = (rows != torch.arange(len(rows))).nonzero()[:, 0]
+    x[moved] = x[rows[moved]]
+    return x[: len(rows)]

@@ -1,0 +1,77 @@
+"""Linear maps by oneDNN on a CPU, fp32 as well as bf16.
+
+torch gives fp32 products to MKL; oneDNN, which torch ships and uses for bf16, was a tenth to a
+fifth faster on the AMD processor where both were measured (docs/performance.md). It also applies
+the bias and a ReLU while a result is still in a register.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+HAS_ONEDNN = torch.backends.mkldnn.is_available() and all(  # type: ignore[no-untyped-call]
+    hasattr(torch.ops.mkldnn, name)
+    for name in ("_linear_pointwise", "_reorder_linear_weight", "_is_mkldnn_bf16_supported")
+)
+
+
+def supports(x: Tensor, weight: Tensor, dtype: torch.dtype) -> bool:
+    """Whether oneDNN computes the product of these in `dtype` here."""
+    if not HAS_ONEDNN or x.device.type != "cpu" or weight.device.type != "cpu":
+        return False
+    if dtype == torch.float32:
+        return x.dtype == weight.dtype == dtype
+    return dtype == torch.bfloat16 and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
+def linear(
+    x: Tensor, weight: Tensor, bias: Tensor | None, *, relu: bool, dtype: torch.dtype
+) -> Tensor:
+    """x W^T + b in `dtype`, and max(0, .) of it if `relu`; gradients in the dtype of each input."""
+    rows = _OneDnnLinear.apply(x.reshape(-1, x.shape[-1]), weight, bias, relu, dtype)  # type: ignore[no-untyped-call]
+    return rows.view(*x.shape[:-1], len(weight))  # type: ignore[no-any-return]
+
+
+def product(x: Tensor, weight: Tensor, bias: Tensor | None, *, relu: bool = False) -> Tensor:
+    """The product itself, without a gradient; the weight may be in oneDNN's own layout."""
+    return torch.ops.mkldnn._linear_pointwise(  # type: ignore[no-any-return]
+        x, weight, bias, "relu" if relu else "none", [], ""
+    )
+
+
+class _OneDnnLinear(torch.autograd.Function):
+    """The product of rows and its gradients; for the weight's gradient MKL is as fast."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool, dtype: torch.dtype
+    ) -> Tensor:
+        ctx.dtypes = x.dtype, weight.dtype
+        ctx.relu = relu
+        x, weight = x.to(dtype), weight.to(dtype)
+        y = product(x, weight, None if bias is None else bias.to(dtype), relu=relu)
+        ctx.save_for_backward(x, weight, y if relu else None)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, y = ctx.saved_tensors
+        needs_x, needs_weight, needs_bias = ctx.needs_input_grad[:3]
+        grad = gradients[0]
+        if ctx.relu:
+            grad = torch.ops.aten.threshold_backward(grad, y, 0)
+        return (
+            product(grad, weight.t(), None).to(ctx.dtypes[0]) if needs_x else None,
+            _weight_gradient(grad, x).to(ctx.dtypes[1]) if needs_weight else None,
+            grad.sum(dim=0).to(ctx.dtypes[1]) if needs_bias else None,
+            None,
+            None,
+        )
+
+
+def _weight_gradient(grad: Tensor, x: Tensor) -> Tensor:
+    """grad^T x, by the product with more rows than columns, which is the faster one in fp32."""
+    return (x.t() @ grad).t() if x.shape[1] > grad.shape[1] else grad.t() @ x

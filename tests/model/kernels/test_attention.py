@@ -1,0 +1,137 @@
+"""Each form of attention against a loop over numbers, and against torch's own kernel."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.testing import assert_close
+
+from nmtdeep.model.kernels import RelativeVectors, attention, join_heads, split_heads
+from nmtdeep.model.kernels.cpu_attention import VECTOR
+from nmtdeep.model.kernels.cpu_dropout import noise
+
+SENTENCES, HEADS, SIZE = 3, 2, 5
+WIDTH = HEADS * SIZE
+PACKINGS = {"together": (3,), "memory": (1, 2), "apart": (1, 1, 1)}
+EXACT = {"rtol": 0, "atol": 1e-12}
+
+
+def packed(packing: str, queries: int, keys: int) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(queries)
+    sizes = [(keys if number else queries, parts) for number, parts in enumerate(PACKINGS[packing])]
+    return [
+        torch.randn(SENTENCES, positions, parts * WIDTH, generator=generator, dtype=torch.float64)
+        for positions, parts in sizes
+    ]
+
+
+def zero_vectors(queries: int, keys: int) -> RelativeVectors:
+    """Relative positions that change nothing but the form that computes them."""
+    vectors = torch.zeros(queries, keys, SIZE, dtype=torch.float64)
+    return vectors, vectors
+
+
+def separate(given: list[Tensor]) -> list[Tensor]:
+    """q, k and v by head."""
+    return [split_heads(part, HEADS) for x in given for part in x.split(WIDTH, dim=2)]
+
+
+def by_torch(given: list[Tensor], *, mask: Tensor | None, causal: bool) -> Tensor:
+    q, k, v = separate(given)
+    if causal:
+        seen = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril()
+        mask = seen if mask is None else seen & mask
+    return join_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=mask))
+
+
+def by_loop(given: list[Tensor], *, mask: Tensor | None, causal: bool) -> Tensor:
+    """Eq. 1 of Vaswani et al. 2017, number by number."""
+    q, k, v = separate(given)
+    out = torch.zeros_like(q)
+    for s, h, i in product(*map(range, q.shape[:3])):
+        seen = [
+            j
+            for j in range(k.shape[2])
+            if (mask is None or bool(mask[s, 0, 0, j])) and not (causal and j > i)
+        ]
+        mass = [math.exp(float(q[s, h, i] @ k[s, h, j]) / math.sqrt(SIZE)) for j in seen]
+        for j, part in zip(seen, mass, strict=True):
+            out[s, h, i] += part / sum(mass) * v[s, h, j]
+    return join_heads(out)
+
+
+def padding(keys: int) -> Tensor:
+    lengths = torch.tensor([keys, max(1, keys - 2), 1])
+    return (torch.arange(keys) < lengths[:, None])[:, None, None, :]
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("written_out", [False, True])
+def test_attention_is_the_loop(written_out: bool, causal: bool, masked: bool) -> None:
+    given = packed("together", 4, 4)
+    how = {"mask": padding(4) if masked else None, "causal": causal}
+    relative = zero_vectors(4, 4) if written_out else None
+    assert_close(
+        attention(*given, heads=HEADS, relative=relative, **how), by_loop(given, **how), **EXACT
+    )
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("length", [1, 4, VECTOR - 1, VECTOR, 2 * VECTOR + 1])
+@pytest.mark.parametrize(
+    ("packing", "written_out"), [*product(PACKINGS, [False]), ("together", True)]
+)
+def test_values_and_gradients_are_those_of_torch(
+    packing: str, written_out: bool, length: int, causal: bool, masked: bool
+) -> None:
+    given = [x.requires_grad_() for x in packed(packing, length, length)]
+    how = {"mask": padding(length) if masked else None, "causal": causal}
+    relative = zero_vectors(length, length) if written_out else None
+    ours = attention(*given, heads=HEADS, relative=relative, **how)
+    theirs = by_torch(given, **how)
+    assert_close(ours, theirs, **EXACT)
+    towards = torch.randn(ours.shape, generator=torch.Generator().manual_seed(9)).double()
+    gradients = [torch.autograd.grad(y, given, towards) for y in (ours, theirs)]
+    assert_close(*gradients, **EXACT)
+
+
+@pytest.mark.parametrize("packing", ["memory", "apart"])
+def test_queries_and_keys_may_differ_in_number(packing: str) -> None:
+    given = packed(packing, 3, 7)
+    how = {"mask": padding(7), "causal": False}
+    assert_close(attention(*given, heads=HEADS, **how), by_torch(given, **how), **EXACT)
+
+
+@pytest.mark.parametrize("written_out", [False, True])
+def test_dropout_applies_to_the_weights(written_out: bool) -> None:
+    (x,) = given = [one.requires_grad_() for one in packed("together", 4, 4)]
+    relative = zero_vectors(4, 4) if written_out else None
+    torch.manual_seed(5)
+    dropped = noise(torch.Size((SENTENCES, HEADS, 4, 4)), 0.5, torch.float64)
+    torch.manual_seed(5)
+    ours = attention(x, heads=HEADS, mask=None, causal=False, dropout_p=0.5, relative=relative)
+    q, k, v = separate(given)
+    theirs = join_heads((q @ k.transpose(2, 3) / SIZE**0.5).softmax(dim=3) * dropped @ v)
+    assert_close(ours, theirs, **EXACT)
+    towards = torch.randn_like(ours)
+    gradients = [torch.autograd.grad(y, given, towards) for y in (ours, theirs)]
+    assert_close(*gradients, **EXACT)
+
+
+@pytest.mark.parametrize("written_out", [False, True])
+def test_bf16_inputs_and_results_are_computed_in_fp32(written_out: bool) -> None:
+    given = [x.bfloat16() for x in packed("together", 6, 6)]
+    relative = zero_vectors(6, 6) if written_out else None
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        ours = attention(*given, heads=HEADS, mask=None, causal=True, relative=relative)
+    exact = by_torch([x.double() for x in given], mask=None, causal=True)
+    assert ours.dtype == torch.bfloat16
+    # Only the result is rounded: to 8 bits, half a unit in the last of them.
+    assert_close(ours.double(), exact, rtol=2**-8, atol=1e-6)
