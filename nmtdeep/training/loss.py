@@ -10,6 +10,7 @@ from torch import Tensor
 
 from nmtdeep.model.kernels import linear
 
+# Positions whose logits exist at a time, and rows of these that stay in a CPU's cache.
 CHUNK, SLICE = 1024, 64
 
 
@@ -29,33 +30,46 @@ def smoothed_cross_entropy(
     pad: int,
     dtype: torch.dtype | None = None,
     tokens: int | None = None,
+    chunk: int = CHUNK,
+    rows: int = SLICE,
 ) -> Loss:
     """Sum of -sum_v q(v) log softmax(hidden weight^T)_v, q = 1 - eps at the target, else eps/(V-1).
 
-    This is the form of today's fairseq and of Zhang et al. 2019's release. Logits exist for
-    CHUNK positions at a time; where gradients are wanted they are computed in the same pass.
+    This is the form of today's fairseq and of Zhang et al. 2019's release. If gradients are
+    needed, they are computed in the same pass.
 
     Args:
         hidden: `(..., width)`.
         weight: `(types, width)` output matrix.
-        targets: `(...)` ids; positions that hold `pad` count nothing.
+        targets: `(...)` ids; positions with `pad` do not count.
         smoothing: eps.
         pad: id of padding.
         dtype: of the matrix products; None keeps that of `hidden`.
-        tokens: how many targets are real, so that a GPU need not be asked; None: count them.
+        tokens: how many targets are real, which saves waiting for a GPU; None: count them.
+        chunk: positions whose logits exist at a time.
+        rows: positions of a chunk that a CPU computes at a time, so that they stay in its cache.
     """
     flat = targets.flatten()
     if tokens is None:
         real = (flat != pad).nonzero().squeeze(1)
     else:
         real = (flat == pad).to(torch.uint8).argsort(stable=True)[:tokens]
-    rows = hidden.flatten(0, -2)[real]
-    smoothed, nll = _Chunked.apply(rows, weight, flat[real], smoothing, dtype or hidden.dtype)  # type: ignore[no-untyped-call]
+    if hidden.device.type != "cpu":
+        rows = chunk
+    smoothed, nll = _Chunked.apply(  # type: ignore[no-untyped-call]
+        hidden.flatten(0, -2)[real],
+        weight,
+        flat[real],
+        smoothing,
+        dtype or hidden.dtype,
+        chunk,
+        rows,
+    )
     return Loss(smoothed, nll)
 
 
 class _Chunked(torch.autograd.Function):
-    """The sums and, while logits are at hand, the gradients of the first."""
+    """The sums and, in the same pass, the gradients of the first."""
 
     @staticmethod
     def forward(
@@ -65,25 +79,27 @@ class _Chunked(torch.autograd.Function):
         targets: Tensor,
         smoothing: float,
         dtype: torch.dtype,
+        chunk: int,
+        rows: int,
     ) -> tuple[Tensor, Tensor]:
         wanted = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
         exact = torch.float64 if hidden.dtype == torch.float64 else torch.float32
-        rows, matrix = hidden.detach().to(dtype), weight.detach().to(dtype)
+        states, matrix = hidden.detach().to(dtype), weight.detach().to(dtype)
         grad_hidden = torch.empty_like(hidden) if wanted else None
         grad_matrix = matrix.new_zeros(matrix.t().shape, dtype=exact) if wanted else None
         smoothed = torch.zeros((), dtype=exact, device=hidden.device)
         nll = torch.zeros((), dtype=exact, device=hidden.device)
-        for first in range(0, len(targets), CHUNK):
-            part = slice(first, first + CHUNK)
-            logits = linear(rows[part], matrix)
-            for loss, likelihood in _slices(logits, targets[part], smoothing, exact, wanted):
+        for first in range(0, len(targets), chunk):
+            part = slice(first, first + chunk)
+            logits = linear(states[part], matrix)
+            for loss, likelihood in _sums(logits, targets[part], smoothing, exact, wanted, rows):
                 smoothed += loss
                 nll += likelihood
             if grad_hidden is not None and grad_matrix is not None:
-                # What were logits are now the gradients with respect to them.
+                # `logits` now has the gradients with respect to the logits.
                 grad_hidden[part] = linear(logits, matrix.t())
-                grad_matrix += linear(rows[part].t(), logits.t())
-            del logits  # the next ones take their memory
+                grad_matrix += linear(states[part].t(), logits.t())
+            del logits  # the next chunk reuses their memory
         if grad_matrix is not None:
             ctx.save_for_backward(grad_hidden, grad_matrix.t())
         ctx.mark_non_differentiable(nll)
@@ -92,21 +108,20 @@ class _Chunked(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         grad_hidden, grad_weight = ctx.saved_tensors
-        return grad_hidden * gradients[0], grad_weight * gradients[0], None, None, None
+        return grad_hidden * gradients[0], grad_weight * gradients[0], *[None] * 5
 
 
-def _slices(
-    logits: Tensor, targets: Tensor, smoothing: float, exact: torch.dtype, wanted: bool
+def _sums(
+    logits: Tensor, targets: Tensor, smoothing: float, exact: torch.dtype, wanted: bool, rows: int
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Loss and negative log-likelihood, a few rows at a time so that they stay in a CPU's cache.
+    """Loss and negative log-likelihood of `rows` positions at a time.
 
-    Where gradients are wanted they take the place of the logits `(positions, types)`.
+    If gradients are needed, they replace the logits `(positions, types)`.
     """
     types = logits.shape[1]
     rest = smoothing / (types - 1)
-    step = SLICE if logits.device.type == "cpu" else CHUNK
-    for first in range(0, len(targets), step):
-        part = slice(first, first + step)
+    for first in range(0, len(targets), rows):
+        part = slice(first, first + rows)
         x = logits[part].to(exact)
         columns = targets[part, None]
         x.sub_(x.amax(dim=1, keepdim=True))
@@ -115,7 +130,7 @@ def _slices(
         mass = x.sum(dim=1, keepdim=True)
         norms = mass.log()
         nll = (norms - at_target).sum()
-        # sum_v -log p(v) over all v; the target's share of it is taken off the first term.
+        # sum_v -log p(v) over all v; the target's share of it is subtracted from the first term.
         everything = (types * norms - sums).sum()
         yield (1 - smoothing - rest) * nll + rest * everything, nll
         if wanted:

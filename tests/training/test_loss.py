@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.testing import assert_close
 
-from nmtdeep.training import loss as module
 from nmtdeep.training.loss import smoothed_cross_entropy
 
 PAD, TYPES, WIDTH = 0, 7, 5
@@ -38,18 +37,15 @@ def dense(hidden: Tensor, weight: Tensor, smoothing: float) -> Tensor:
     return -(q * (hidden @ weight.T).log_softmax(dim=2)).sum()
 
 
-@pytest.fixture(params=[(2048, 64), (1, 1), (3, 2), (4, 8), (9, 3)], ids=str)
-def chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """9 real tokens, in one piece and cut at several boundaries."""
-    monkeypatch.setattr(module, "CHUNK", request.param[0])
-    monkeypatch.setattr(module, "SLICE", request.param[1])
-
-
-@pytest.mark.usefixtures("chunks")
+# 9 real tokens, in one piece and cut at several boundaries.
+@pytest.mark.parametrize(("chunk", "rows"), [(2048, 64), (1, 1), (3, 2), (4, 8), (9, 3)])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
-def test_value_and_gradients_are_those_of_the_dense_matrix(smoothing: float) -> None:
+def test_value_and_gradients_are_those_of_the_dense_matrix(
+    smoothing: float, chunk: int, rows: int
+) -> None:
     hidden, weight = tensors()
-    found = smoothed_cross_entropy(hidden, weight, TARGETS, smoothing=smoothing, pad=PAD)
+    options = {"smoothing": smoothing, "pad": PAD, "chunk": chunk, "rows": rows}
+    found = smoothed_cross_entropy(hidden, weight, TARGETS, **options)
     (3 * found.smoothed).backward()
     gradients = hidden.grad, weight.grad
     hidden.grad = weight.grad = None
@@ -58,14 +54,14 @@ def test_value_and_gradients_are_those_of_the_dense_matrix(smoothing: float) -> 
     assert_close(found.smoothed, expected, **EXACT)
     assert_close(found.nll, dense(hidden, weight, 0.0), **EXACT)
     assert_close(gradients, (hidden.grad, weight.grad), **EXACT)
-    known = smoothed_cross_entropy(hidden, weight, TARGETS, smoothing=smoothing, pad=PAD, tokens=9)
+    known = smoothed_cross_entropy(hidden, weight, TARGETS, **options, tokens=9)
     assert torch.equal(known.smoothed, found.smoothed) and torch.equal(known.nll, found.nll)
     with torch.no_grad():
-        again = smoothed_cross_entropy(hidden, weight, TARGETS, smoothing=smoothing, pad=PAD)
+        again = smoothed_cross_entropy(hidden, weight, TARGETS, **options)
     assert_close(again, found, **EXACT)
 
 
-def test_torchs_cross_entropy() -> None:
+def test_value_is_that_of_torchs_cross_entropy() -> None:
     hidden, weight = tensors()
     logits, targets = (hidden @ weight.T).flatten(0, 1), TARGETS.flatten()
     plain = F.cross_entropy(logits, targets, ignore_index=PAD, reduction="sum")
@@ -85,7 +81,7 @@ def test_torchs_cross_entropy() -> None:
     assert_close(found.nll, plain, **EXACT)
 
 
-def test_by_hand() -> None:
+def test_value_by_hand() -> None:
     # Logits 0 and ln 3: probabilities 1/4 and 3/4; the target has 0.9 of the mass.
     hidden = torch.tensor([[1.0]], dtype=torch.float64)
     weight = torch.tensor([[0.0], [math.log(3)]], dtype=torch.float64)
@@ -94,7 +90,7 @@ def test_by_hand() -> None:
     assert float(found.nll) == pytest.approx(-math.log(0.75))
 
 
-def test_padded_positions_count_nothing() -> None:
+def test_padding_does_not_count() -> None:
     hidden, weight = tensors()
     found = smoothed_cross_entropy(hidden, weight, TARGETS, smoothing=0.1, pad=PAD)
     found.smoothed.backward()
@@ -106,7 +102,7 @@ def test_padded_positions_count_nothing() -> None:
     assert torch.equal(again.smoothed, found.smoothed)
 
 
-def test_nothing_but_padding() -> None:
+def test_a_batch_of_padding_has_no_loss() -> None:
     hidden, weight = tensors()
     empty = torch.full_like(TARGETS, PAD)
     found = smoothed_cross_entropy(hidden, weight, empty, smoothing=0.1, pad=PAD)
@@ -116,7 +112,7 @@ def test_nothing_but_padding() -> None:
     assert not weight.grad.any()
 
 
-def test_gradcheck() -> None:
+def test_gradients_pass_gradcheck() -> None:
     hidden, weight = tensors()
 
     def smoothed(hidden: Tensor, weight: Tensor) -> Tensor:
