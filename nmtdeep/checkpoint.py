@@ -27,7 +27,7 @@ from nmtdeep.config import Recipe
 from nmtdeep.config.load import dump, read_config
 from nmtdeep.data.index import INDEX_FILE
 from nmtdeep.errors import CheckpointError, DataError, UserError
-from nmtdeep.model.claims import MisfitError, build_for, check_fit
+from nmtdeep.model.fit import build_filled, check_fit
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.pipeline import TextPipeline
 
@@ -220,10 +220,7 @@ def fill(model: Transformer, tensors: Mapping[str, Tensor], path: Path) -> None:
     Raises:
         CheckpointError: naming what is missing, left over or of another shape.
     """
-    try:
-        check_fit(model, tensors)
-    except MisfitError as error:
-        raise _misfit(path, error) from error
+    check_fit(model, tensors, where=path)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(tensors[name])
@@ -238,13 +235,6 @@ def check_finite(model: Transformer, path: Path) -> None:
     for name, parameter in model.named_parameters():
         if not parameter.isfinite().all():
             raise CheckpointError(f"{path}: not all of {name} are finite numbers: {_CURE}")
-
-
-def _misfit(path: Path, error: MisfitError) -> CheckpointError:
-    return CheckpointError(
-        f"{path} belongs to another model than the {CONFIG} beside it says ({error}): use it with "
-        f"the {CONFIG} and the text that it was saved with"
-    )
 
 
 def load(path: Path) -> Loaded:
@@ -266,17 +256,13 @@ def load(path: Path) -> Loaded:
             f"{directory / TEXT}: not the text pipeline that this model was trained with: {_CURE}"
         )
     file = directory / MODEL
-    tensors = read_tensors(file)
-    try:
-        model = build_for(
-            tensors,
-            recipe.model,
-            source_types=len(pipeline.source.vocabulary),
-            target_types=len(pipeline.target.vocabulary),
-        )
-    except MisfitError as error:
-        raise _misfit(file, error) from error
-    fill(model, tensors, file)
+    model = build_filled(
+        read_tensors(file),
+        recipe.model,
+        source_types=len(pipeline.source.vocabulary),
+        target_types=len(pipeline.target.vocabulary),
+        where=file,
+    )
     check_finite(model, file)
     return Loaded(directory, recipe, pipeline, model.eval(), state)
 

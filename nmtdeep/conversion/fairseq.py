@@ -14,7 +14,7 @@ from nmtdeep.conversion.fairseq_dictionary import read_dictionary
 from nmtdeep.conversion.fairseq_file import FairseqCheckpoint, read_checkpoint
 from nmtdeep.conversion.fairseq_model import Conversion, decoding
 from nmtdeep.errors import CheckpointError, ConfigError, DataError, Problem, UserError
-from nmtdeep.model.claims import MisfitError, build_for
+from nmtdeep.model.fit import build_filled
 from nmtdeep.text.bpe import Bpe, load_merges
 from nmtdeep.text.pipeline import TextPipeline
 
@@ -64,15 +64,14 @@ def convert(
     codes = [_codes(one) for one in text.codes]
     pair = (codes[0], codes[-1]) if codes else (None, None)
     pipeline = TextPipeline.of(recipe.text, pair, (source, target))
-    try:
-        build_for(
-            conversion.tensors,
-            recipe.model,
-            source_types=len(source),
-            target_types=len(target),
-        )
-    except MisfitError as error:
-        raise CheckpointError(f"{path}: no model of ours: {error}") from error
+    build_filled(
+        conversion.tensors,
+        recipe.model,
+        source_types=len(source),
+        target_types=len(target),
+        where=path,
+        hint="only models that fairseq itself wrote can be converted",
+    )
     state = {"kind": KIND, "of": {"file": path.name, "sha256": files.digest(path)}}
     checkpoint.save(
         out,

@@ -40,7 +40,7 @@ from untrusted.strangers import forge, refused, rewrite
 )
 def test_a_model_that_claims_more_than_its_file_holds(pattern: str, new: str, theirs: Path) -> None:
     rewrite(theirs / "config.yaml", pattern, new)
-    assert f"{theirs / checkpoint.MODEL} belongs to another model" in refused(theirs)
+    assert f"{theirs / checkpoint.MODEL}: belongs to another model" in refused(theirs)
 
 
 def header(tensors: dict[str, Any], *, length: int | None = None) -> bytes:

@@ -119,15 +119,14 @@ class LinearCombination(Combination):
         self.unnormed = len(boundaries) - len(norms)
         self.place = place
         self.dropout = Dropout(dropout)
-        start = starting_weights(len(boundaries), weights)
+        self.weight = None
         if weights.learnable:
-            self.weight = nn.Parameter(torch.empty_like(start))
-        else:
-            self.register_buffer("weight", start, persistent=False)
+            shape = (len(boundaries), len(boundaries), weights.groups)
+            self.weight = nn.Parameter(torch.empty(shape))
 
     def constants(self) -> Iterator[tuple[nn.Parameter, Tensor]]:
-        """The weights' start: averages, or ones."""
-        if isinstance(self.weight, nn.Parameter):
+        """Learned weights start as averages, or ones."""
+        if self.weight is not None:
             yield self.weight, starting_weights(len(self.boundaries), self.settings)
 
     def start(self, x: Tensor) -> History:
@@ -149,7 +148,7 @@ class LinearCombination(Combination):
         if history.layers not in self.boundaries:
             return history.newest
         row = history.sums.count - 1
-        weights = self.shares(row)
+        weights = self.shares(row, history.newest.device)
         if self.settings.groups > 1:
             weights = weights.repeat(1, self.width // self.settings.groups)
         read = history.sums.read(weights, history.token)
@@ -157,11 +156,15 @@ class LinearCombination(Combination):
             read = self._norm(row, read)
         return self.dropout(read)  # type: ignore[no-any-return]
 
-    def shares(self, row: int) -> Tensor:
-        """What row `row` weighs entries with, `(entries, groups)`: the last ones, up to `row`."""
-        first = max(0, row + 1 - (self.settings.window or row + 1))
-        weights = self.weight[row, first : row + 1]
-        return weights.softmax(dim=0) if self.settings.softmax else weights
+    def shares(self, row: int, device: torch.device | None = None) -> Tensor:
+        """Weights of the last entries up to `row`, which row `row` reads: `(entries, groups)`."""
+        settings = self.settings
+        count = min(row + 1, settings.window or row + 1)
+        if self.weight is not None:
+            weights = self.weight[row, row + 1 - count : row + 1]
+            return weights.softmax(dim=0) if settings.softmax else weights
+        fixed = 1.0 if settings.initial == "one" and not settings.softmax else 1 / count
+        return torch.full((count, settings.groups), fixed, device=device)
 
     def inherit(self, old: Combination, sources: Sequence[int | None]) -> None:
         """Rows that feed the layers they fed before stay, over the same entries.
@@ -172,26 +175,29 @@ class LinearCombination(Combination):
         """
         if not isinstance(old, LinearCombination):
             raise TypeError(f"{type(old).__name__} has nothing for a linear combination")
-        found = matching(old.boundaries, self.boundaries, sources)
-        if isinstance(self.weight, nn.Parameter):
-            for row, source in found.rows.items():
-                self._inherit_row(row, old.weight[source, : source + 1], found.columns)
-        norms = found.norms_after if self.place == "after" else found.norms_before
+        matched = matching(old.boundaries, self.boundaries, sources)
+        if self.weight is not None and old.weight is not None:
+            for row, source in matched.rows.items():
+                weights = old.weight[source, : source + 1]
+                self._inherit_row(self.weight, row, weights, matched.columns)
+        norms = matched.norms_after if self.place == "after" else matched.norms_before
         for number, source in norms.items():
             if number >= self.unnormed and source >= old.unnormed:
                 theirs = old.norms[source - old.unnormed]
                 self.norms[number - self.unnormed].load_state_dict(theirs.state_dict())
 
-    def _inherit_row(self, row: int, weights: Tensor, columns: Mapping[int, int]) -> None:
-        """Old weights in their new columns, 0 for entries that are new, if there is room for all.
+    def _inherit_row(
+        self, square: Tensor, row: int, weights: Tensor, columns: Mapping[int, int]
+    ) -> None:
+        """Copy old weights to their new columns, with 0 for new entries.
 
-        A softmax has no weight of 0: a row with new entries then starts afresh.
+        Not if an old column is gone, or if new entries are under a softmax, which has no weight 0.
         """
         places = [columns.get(column) for column in range(len(weights))]
         if None in places or (self.settings.softmax and len(weights) <= row):
             return
-        self.weight[row] = 0
-        self.weight[row, places] = weights
+        square[row] = 0
+        square[row, places] = weights
 
     def _norm(self, number: int, x: Tensor) -> Tensor:
         """The norm of entry or row `number`, if it has one."""

@@ -43,7 +43,7 @@ class Sinusoidal(nn.Module):
         super().__init__()
         self.width = width
         self.first = first
-        self.register_buffer("table", torch.empty(0, width), persistent=False)
+        self.register_buffer("table", torch.empty(0, width, device="cpu"), persistent=False)
 
     def forward(self, x: Tensor, start: int = 0) -> Tensor:
         """`x` `(sentences, positions, width)` plus sinusoids; `start` tokens precede it."""

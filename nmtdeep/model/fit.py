@@ -1,0 +1,79 @@
+"""Does a model that a recipe describes fit the tensors that are to fill it?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+
+import torch
+from torch import Tensor, nn
+
+from nmtdeep.config.model import Model
+from nmtdeep.errors import CheckpointError
+from nmtdeep.model.build import build
+from nmtdeep.model.transformer import Transformer
+
+Tensors = Mapping[str, Tensor]
+HINT = "use the config.yaml and the text that it was saved with"
+
+
+def check_fit(model: nn.Module, tensors: Tensors, *, where: object, hint: str = HINT) -> None:
+    """Check that these are tensors of all parameters of `model` and of nothing else.
+
+    Raises:
+        CheckpointError: naming what is missing, unknown or of another shape.
+    """
+    parameters = dict(model.named_parameters())
+    missing = sorted(parameters.keys() - tensors.keys())
+    unknown = sorted(tensors.keys() - parameters.keys())
+    if missing or unknown:
+        raise CheckpointError(
+            f"belongs to another model: {len(missing)} parameters missing {missing[:3]}, "
+            f"{len(unknown)} unknown {unknown[:3]}",
+            where=where,
+            hint=hint,
+        )
+    for name, parameter in parameters.items():
+        if parameter.shape != tensors[name].shape:
+            raise CheckpointError(
+                f"belongs to another model: {name} is {tuple(tensors[name].shape)} instead of "
+                f"{tuple(parameter.shape)}, the vocabulary or the sizes do not match",
+                where=where,
+                hint=hint,
+            )
+
+
+def build_filled(
+    tensors: Tensors,
+    model: Model,
+    *,
+    source_types: int,
+    target_types: int,
+    where: object,
+    hint: str = HINT,
+) -> Transformer:
+    """The model that `model` describes, with the values of `tensors`.
+
+    A few lines of YAML can describe any number of layers of any width. So the model is built
+    without memory first, and its parameters get memory when their shapes are known to fit.
+
+    Raises:
+        CheckpointError: if the tensors are another model's, or the model cannot be built.
+    """
+    # Every layer has parameters, and every sublayer except average attention in its plainest form.
+    sublayers = max(len(model.decoder.sublayers) - 1, 1)
+    if model.encoder.depth + model.decoder.depth * sublayers > len(tensors):
+        what = f"belongs to another model: {len(tensors)} parameters are too few for the layers"
+        raise CheckpointError(what, where=where, hint=hint)
+    try:
+        with torch.device("meta"):
+            shapes = build(model, source_types=source_types, target_types=target_types)
+    except (ValueError, RuntimeError) as error:
+        what = f"belongs to another model, which cannot be built: {error}"
+        raise CheckpointError(what, where=where, hint=hint) from error
+    check_fit(shapes, tensors, where=where, hint=hint)
+    filled = {
+        id(parameter): nn.Parameter(torch.empty(parameter.shape).copy_(tensors[name]))
+        for name, parameter in shapes.named_parameters()
+    }
+    return deepcopy(shapes, filled)
