@@ -69,7 +69,7 @@ def build_filled(
         with torch.device("meta"):
             shapes = build(model, source_types=source_types, target_types=target_types)
     except (ValueError, RuntimeError) as error:
-        what = f"no such model can be built: {error}"
+        what = f"belongs to another model: no such model can be built: {error}"
         raise CheckpointError(what, where=where, hint=hint) from error
     check_fit(shapes, tensors, where=where, hint=hint)
     filled = {
