@@ -1,4 +1,4 @@
-"""A process's memory: kept for its next tensors in place of given back at once; what is free."""
+"""The memory of this process: freed memory is reused; how much is available."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from contextlib import suppress
 from pathlib import Path
 
 MEBIBYTE = 2**20
-# Of glibc's malloc.h: return what is free at the top, ask for so much more, map what is larger.
+# Options of glibc's `mallopt` (malloc.h).
 TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD = -1, -2, -3
 
 
 def keep_memory() -> None:
-    """Have freed memory used again, in huge pages where the system gives them.
+    """Let glibc reuse freed memory, in huge pages where the system has them.
 
-    A training step frees and asks for the same gigabyte again and again. By default glibc returns
-    it to the system in between and Linux clears each page anew, a tenth of a step on a CPU. To be
-    called before torch is imported, which reads its own switch once. What the user has set in the
-    environment stays; elsewhere than on Linux with glibc nothing happens, nor under a limit on
-    address space (`ulimit -v`), of which what is kept for one size is lost to others.
+    Each training step frees and allocates the same gigabyte. By default glibc returns it to the
+    system in between and Linux clears each page again, which takes a tenth of a step on a CPU. Call
+    this before torch is imported, which reads its own setting once. Settings in the user's
+    environment stay. Nothing happens without Linux and glibc, nor under a limit on address space
+    (`ulimit -v`), where memory kept for one size would be lost to others.
     """
     if sys.platform != "linux" or _address_space_left() is not None:
         return
@@ -40,26 +40,27 @@ def keep_memory() -> None:
 
 
 def give_back() -> None:
-    """Return to the system what was freed here and kept; with another C library, nothing.
+    """Return freed memory to the system; without glibc nothing happens.
 
-    What lies free between blocks in use grows slowly in a process that works for days.
+    The free memory between blocks in use grows slowly in a process that runs for days.
     """
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def available() -> int | None:
-    """Bytes that this process could still take before the system ends it; None: nobody says.
+    """Bytes that this process can still allocate; None where the system does not report it.
 
-    What the system has, and what the control group and `ulimit -v` allow, on Linux. Memory that was
-    freed here and kept is given back first, so that it counts as free.
+    On Linux: the least of free memory, the limit of the control group and that of `ulimit -v`.
+    Freed memory that was kept is returned to the system first, so that it counts as free.
     """
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:
         return None
     give_back()
-    sizes = {name: int(rest.split()[0]) * 1024 for name, rest in (one.split(":") for one in lines)}
+    fields = (line.split(":") for line in lines)
+    sizes = {name: int(value.split()[0]) * 1024 for name, value in fields}
     free = sizes["MemAvailable"] + sizes.get("SwapFree", 0)
     for limit, used, cache in (
         ("memory.max", "memory.current", "inactive_file"),
@@ -68,18 +69,20 @@ def available() -> int | None:
         group = Path("/sys/fs/cgroup")
         try:
             statistics = (group / used).with_name("memory.stat").read_text().splitlines()
-            dropped = next(int(one.split()[1]) for one in statistics if one.startswith(cache + " "))
-            room = int((group / limit).read_text()) - int((group / used).read_text()) + dropped
+            dropped = next(
+                int(line.split()[1]) for line in statistics if line.startswith(f"{cache} ")
+            )
+            left = int((group / limit).read_text()) - int((group / used).read_text()) + dropped
         except (OSError, ValueError, StopIteration):  # another version, or "max"
             continue
-        free = min(free, room)
-    left = _address_space_left()
-    return free if left is None else min(free, left)
+        free = min(free, left)
+    space = _address_space_left()
+    return free if space is None else min(free, space)
 
 
 def _address_space_left() -> int | None:
-    """Bytes under this process's limit on address space; None: there is no limit. Linux only."""
-    import resource  # which not every system has
+    """Bytes left under this process's limit on address space; None: no limit. Linux only."""
+    import resource  # some systems do not have it
 
     most = resource.getrlimit(resource.RLIMIT_AS)[0]
     if most == resource.RLIM_INFINITY:

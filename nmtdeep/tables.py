@@ -1,4 +1,4 @@
-"""The one style of every table on a screen: a thin rule under the headings."""
+"""Tables and lists on a screen or in a log, in one style."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def table(
     """Rows under headings.
 
     Args:
-        columns: each heading, with the side that its cells are justified to, `left` or `right`.
-            Cells on the right are numbers, which are never broken; those on the left are folded
-            where the table is wider than the screen.
-        rows: cells, one for each heading; a dash stands for None, and an instance of rich's `Text`
-            keeps its style.
+        columns: alignment of each heading's cells, `left` or `right`. Cells on the right are
+            numbers, which are never broken. Cells on the left are folded if the table is wider than
+            the screen.
+        rows: cells, one for each heading; None is shown as a dash, and rich's `Text` keeps its
+            style.
         title: a line above.
         note: a line below.
     """
@@ -49,7 +49,7 @@ def table(
 
 
 def as_lines(made: Table) -> list[str]:
-    """A table as lines of text for a pipe or a log: no color, nothing folded or cut off."""
+    """A table as lines of plain text for a pipe or a log, not folded or cut off."""
     console = Console(width=10_000, color_system=None, force_terminal=False)
     with console.capture() as captured:
         console.print(made)
@@ -58,7 +58,7 @@ def as_lines(made: Table) -> list[str]:
 
 
 def describe(lines: Sequence[tuple[str, str]]) -> str:
-    """Names and values in two aligned columns, which is a list and not a table."""
+    """Names and values in two aligned columns."""
     width = max(len(name) for name, _ in lines)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in lines)
 

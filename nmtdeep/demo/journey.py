@@ -1,4 +1,4 @@
-"""From the shipped corpus to scores and sample translations, as a user would go by hand."""
+"""The demo: from the shipped corpus to scores and sample translations."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ SAMPLES = 10
 def run_demo(out: Path, *, threads: int | None = None, device: str = "auto") -> None:
     """Preprocess, train, average, translate and score the shipped corpus under `out`.
 
-    What is there already is kept: an interrupted demo goes on where it stopped.
+    An interrupted demo is resumed.
 
     Args:
-        out: gets `data/` and `run/`.
+        out: directory for `data/` and `run/`.
         threads: CPU threads; None keeps torch's choice.
         device: auto, cpu, cuda or cuda:N.
     """
@@ -58,7 +58,7 @@ def run_demo(out: Path, *, threads: int | None = None, device: str = "auto") -> 
     console.print(_samples(run, data, device))
     minutes = (time.perf_counter() - began) / 60
     console.print(
-        f"\nThat took {minutes:.1f} minutes. The run directory {run} holds everything; try:\n\n"
+        f"\nThat took {minutes:.1f} minutes. Everything is in the run directory {run}. Try:\n\n"
         f'  echo "Failed to connect to the server" | nmtdeep translate -m {run}\n'
         f"  nmtdeep recipes list\n",
         markup=False,
@@ -66,7 +66,7 @@ def run_demo(out: Path, *, threads: int | None = None, device: str = "auto") -> 
 
 
 def _processes(threads: int | None, device: str) -> int:
-    """Two on a CPU with more than one core: faster than two threads for so thin a model."""
+    """Two on a CPU with several threads: faster than two threads for such a small model."""
     on_cpu = resolve_device(device).type == "cpu"
     return 2 if on_cpu and (threads or torch.get_num_threads()) > 1 else 1
 
@@ -103,5 +103,5 @@ def _samples(run: Path, data: Path, device: str) -> Table:
 
 
 def _plain(text: str) -> str:
-    """Text whose square brackets rich leaves alone."""
+    """Text in which rich does not interpret square brackets."""
     return text.replace("[", r"\[")
