@@ -27,7 +27,7 @@ from machine import machine
 
 import nmtdeep
 from nmtdeep import checkpoint
-from nmtdeep.config.load import dump
+from nmtdeep.config.render import dump
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import DivergenceError

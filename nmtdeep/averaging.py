@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from nmtdeep import checkpoint, files
-from nmtdeep.config.compare import differences
+from nmtdeep.config.render import differences
 from nmtdeep.errors import CheckpointError, UserError
 
 

@@ -24,7 +24,8 @@ from torch import Tensor
 
 from nmtdeep import files
 from nmtdeep.config import Recipe
-from nmtdeep.config.load import dump, read_config
+from nmtdeep.config.load import read_config
+from nmtdeep.config.render import dump
 from nmtdeep.data.index import INDEX_FILE
 from nmtdeep.errors import CheckpointError, DataError, UserError
 from nmtdeep.model.fit import build_filled, check_fit

@@ -11,7 +11,6 @@ import torch
 from nmtdeep import checkpoint
 from nmtdeep.config import Recipe, slots
 from nmtdeep.config.model import Model
-from nmtdeep.config.stages import with_depth
 from nmtdeep.config.training import Frozen, Growth, Strategy
 from nmtdeep.errors import UserError
 from nmtdeep.model.build import build, initialize
@@ -131,7 +130,7 @@ def _deeper(
             )
         if freeze_copied:
             frozen[side] = stack.depth
-        model = model.model_copy(update={side: with_depth(stack, depth)})
+        model = model.model_copy(update={side: stack.with_depth(depth)})
     training = training.model_copy(
         update={"growth": Growth(strategy=strategy), "frozen": Frozen(**frozen), "stages": ()}
     )

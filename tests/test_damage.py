@@ -20,7 +20,7 @@ import pytest
 
 from nmtdeep import checkpoint
 from nmtdeep.config import Recipe
-from nmtdeep.config.load import dump
+from nmtdeep.config.render import dump
 from nmtdeep.data.batching import collate
 from nmtdeep.data.corpus import CorpusWriter, DataDirectory, MonolingualCorpus
 from nmtdeep.errors import DataError, UserError

@@ -182,7 +182,7 @@ def _of_languages(data: Path, name: str, changes: list[str]) -> Recipe:
 
 
 def _dry_run(recipe: Recipe, how: dict[str, Any]) -> None:
-    from nmtdeep.config.load import dump
+    from nmtdeep.config.render import dump
     from nmtdeep.training.dry_run import dry_run
 
     said = list(dry_run(recipe, **how))

@@ -1,7 +1,7 @@
-"""From a recipe's name or file to a checked `Recipe`, and back to YAML.
+"""From a recipe's name or file to a checked `Recipe`.
 
 A recipe is merged from the models' defaults, the chain of recipes it extends, its own file, and
-overrides, in this order; each value remembers who said it last.
+overrides, in this order; each value knows where it was set last.
 """
 
 from __future__ import annotations
@@ -14,29 +14,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from nmtdeep.config import names
-from nmtdeep.config.problems import config_error, explain
+from nmtdeep.config.problems import explain
+from nmtdeep.config.reader import parse_override, read_file
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.config.render import dump
-from nmtdeep.config.yaml_source import (
-    KeyPath,
-    Origin,
-    Problem,
-    Source,
-    parse_override,
-    read_file,
-)
+from nmtdeep.config.source import KeyPath, Origin, RecipeProblem, Source, config_error
 from nmtdeep.errors import ConfigError
-
-__all__ = [
-    "RecipeEntry",
-    "ResolvedRecipe",
-    "dump",
-    "from_mapping",
-    "list_recipes",
-    "load_recipe",
-    "read_config",
-    "resolve",
-]
 
 _OF_ONE_RECIPE = ("description", "reference")
 
@@ -52,10 +34,10 @@ class ResolvedRecipe:
         """`file:line`, `override` or `default`."""
         while path and isinstance(path[-1], int) and path not in self.origins:
             path = path[:-1]
-        found = self.origins.get(path)
-        if found is None:
+        origin = self.origins.get(path)
+        if origin is None:
             return "default"
-        return "override" if found.is_override else str(found)
+        return "override" if origin.is_override else str(origin)
 
 
 @dataclass(frozen=True)
@@ -73,7 +55,7 @@ def load_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> Recipe:
 
 
 def resolve(name_or_path: str, overrides: Sequence[str] = ()) -> ResolvedRecipe:
-    """As `load_recipe`, keeping the origin of each value."""
+    """As `load_recipe`, with the origin of each value."""
     file = names.find(name_or_path)
     source = _read_chain(file, ())
     for text in overrides:
@@ -84,14 +66,14 @@ def resolve(name_or_path: str, overrides: Sequence[str] = ()) -> ResolvedRecipe:
 def read_config(path: Path) -> Recipe:
     """The resolved recipe of a run: its `config.yaml`, or the directory that holds it.
 
-    It extends nothing: other files may not be there any more, and it may come from a stranger.
+    It extends nothing: other files may have gone, and it may come from a stranger.
     """
     path = path / "config.yaml" if path.is_dir() else path
     return _check(merge(_defaults(), read_file(path, str(path))), str(path)).recipe
 
 
 def from_mapping(values: Mapping[str, Any], label: str = "recipe") -> Recipe:
-    """Check values that come from elsewhere than a file."""
+    """Check values that do not come from a file."""
     return _check(merge(_defaults(), Source(values=dict(values))), label).recipe
 
 
@@ -109,8 +91,8 @@ def list_recipes() -> list[RecipeEntry]:
 def merge(below: Source, above: Source) -> Source:
     """Lay one source over another: mappings merge, everything else is replaced.
 
-    A section whose `type` changes is replaced, for a variant has only its own fields; a section
-    left empty says nothing; a bare word stands for a type.
+    A section whose `type` changes is replaced, since a variant has only its own fields; an empty
+    section changes nothing; a bare word is the name of a type.
     """
     replaced: set[KeyPath] = set()
     shorthand: list[KeyPath] = []
@@ -125,8 +107,10 @@ def merge(below: Source, above: Source) -> Source:
         if not both or new.get("type", old.get("type")) != old.get("type"):
             replaced.add(path)
             return new
-        mine = {key: lay(old[key], value, (*path, key)) for key, value in new.items() if key in old}
-        return {**old, **new, **mine}
+        shared = {
+            key: lay(old[key], value, (*path, key)) for key, value in new.items() if key in old
+        }
+        return {**old, **new, **shared}
 
     values = lay(below.values, above.values, ())
     kept = {
@@ -142,35 +126,39 @@ def _defaults() -> Source:
     return Source(values=Recipe().model_dump(mode="json"))
 
 
-def _read_chain(file: names.RecipeFile, seen: tuple[str, ...]) -> Source:
-    """The file's values laid over those of the recipes it extends."""
+def _read_chain(file: names.RecipeFile, below: tuple[str, ...]) -> Source:
+    """The file's values laid over those of the recipes that it extends.
+
+    Args:
+        file: a recipe.
+        below: the files that lead to this one, by identity.
+    """
     source = read_file(file.path, file.label)
     parent = source.values.pop("extends", None)
-    where = source.origins.pop(("extends",), None)
-    if where is None:
+    origin = source.origins.pop(("extends",), None)
+    if origin is None:
         return merge(_defaults(), source)
     if not isinstance(parent, str) or not parent.strip():
-        source.problems.append(Problem(where, "extends: must be the name or file of one recipe"))
+        what = "must be the name or file of one recipe"
+        source.problems.append(RecipeProblem(origin, ("extends",), what))
         return merge(_defaults(), source)
+    where = f"{origin}: extends"
     try:
         above = file.parent(parent)
     except ConfigError as error:
-        raise ConfigError(f"{where}: extends: {error}") from None
-    seen = (*seen, file.identity)
-    if above.identity in seen:
-        raise ConfigError(
-            f"{where}: extends: {parent} extends this recipe in turn: break the circle"
-        )
+        (problem,) = error.problems
+        raise ConfigError(problem.what, where=where, hint=problem.hint) from None
+    below = (*below, file.identity)
+    if above.identity in below:
+        what = f"{parent} extends this recipe in turn"
+        raise ConfigError(what, where=where, hint="break the circle")
     if not above.path.is_file():
-        raise ConfigError(f"{where}: extends: no such file {above.label}: check the name")
-    return merge(_without(_read_chain(above, seen), _OF_ONE_RECIPE), source)
-
-
-def _without(source: Source, sections: Sequence[str]) -> Source:
-    """Back to the defaults in sections that speak of one recipe only."""
-    values = {**source.values, **{name: _defaults().values[name] for name in sections}}
-    origins = {key: value for key, value in source.origins.items() if key[0] not in sections}
-    return Source(values, origins, source.problems)
+        raise ConfigError(f"no such file {above.label}", where=where, hint="check the name")
+    inherited = _read_chain(above, below)
+    for name in _OF_ONE_RECIPE:
+        inherited.values[name] = _defaults().values[name]
+    origins = {key: each for key, each in inherited.origins.items() if key[0] not in _OF_ONE_RECIPE}
+    return merge(Source(inherited.values, origins, inherited.problems), source)
 
 
 def _check(source: Source, label: str) -> ResolvedRecipe:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from nmtdeep.config import slots
-from nmtdeep.config.section import Count, Depth, Positive, Probability, Section
+from nmtdeep.config.section import Count, Depth, Positive, Probability, Section, conflict
+
+SIDES = ("encoder", "decoder")
 
 
 class Stack(Section):
@@ -16,10 +18,19 @@ class Stack(Section):
     depth: Depth = Field(6, description="number of layers")
     heads: Count = Field(8, description="attention heads; must divide the model width")
     feed_forward: Count = Field(2048, description="width inside the feed-forward sublayer")
-    residual: slots.Residual = Field(slots.PreNorm(), description="where the norm stands")
+    residual: slots.Residual = Field(slots.PreNorm(), description="where the norm is")
     combination: slots.Combination = Field(
-        slots.PlainStack(), description="what each layer reads of those below it"
+        slots.PlainStack(), description="what each layer reads from the layers below it"
     )
+
+    def with_depth(self, depth: int) -> Self:
+        """The stack with another depth; a list of block boundaries then ends there too."""
+        changes: dict[str, Any] = {"depth": depth}
+        combination = self.combination
+        if isinstance(combination, slots.SparseBlocks) and isinstance(combination.blocks, tuple):
+            blocks = (*(end for end in combination.blocks if end < depth), depth)
+            changes["combination"] = combination.model_copy(update={"blocks": blocks})
+        return self.model_copy(update=changes)
 
 
 class Encoder(Stack):
@@ -69,72 +80,86 @@ class Model(Section):
         slots.TopLayer(), description="which encoder output each decoder layer attends to"
     )
     positions: slots.Positions = Field(
-        slots.Sinusoidal(), description="how a token knows its place"
+        slots.Sinusoidal(), description="how the model knows the order of tokens"
     )
     embeddings: Embeddings = Embeddings()
     dropout: Dropout = Dropout()
-    initializer: slots.Initializer = Field(slots.Glorot(), description="where training starts")
+    initializer: slots.Initializer = Field(
+        slots.Glorot(), description="initial values of the parameters"
+    )
     biases: Literal["all", "inner"] = Field(
         "all",
-        description="of linear maps; all: each has one; inner: only the first of each feed-forward "
-        "pair (release of Xu et al. 2020)",
+        description="which linear maps have a bias; all: each one; inner: only the first of each "
+        "feed-forward pair (release of Xu et al. 2020)",
     )
     norm_epsilon: Positive = Field(1e-5, description="epsilon of every layer norm")
 
     @model_validator(mode="after")
     def _check(self) -> Model:
+        if self.width % 2:
+            what = f"width {self.width} is odd"
+            raise conflict(what, "width", hint="sinusoidal positions need an even width")
         for name, stack in (("encoder", self.encoder), ("decoder", self.decoder)):
             _check_stack(name, stack, self.width)
-        if self.width % 2:
-            raise ValueError(f"width {self.width} is odd: sinusoidal positions need an even width")
+            if isinstance(self.initializer, slots.AdminProfile) and not isinstance(
+                stack.residual, slots.Admin
+            ):
+                raise conflict(
+                    f"initializer: admin sets omegas, which {name}.residual: {stack.residual.type} "
+                    "does not have",
+                    "initializer",
+                    f"{name}.residual",
+                    hint=f"set {name}.residual: admin",
+                )
         _check_sublayers(self.decoder.sublayers)
+        combination = self.encoder.combination
         if isinstance(self.bridge, slots.Transparent) and not isinstance(
-            self.encoder.combination, slots.PlainStack
+            combination, slots.PlainStack
         ):
-            raise ValueError(
+            raise conflict(
                 "bridge: transparent mixes the encoder's layers for the decoder, so that the top "
-                f"of encoder.combination: {self.encoder.combination.type} would never be read: "
-                "choose one of them"
+                f"of encoder.combination: {combination.type} would never be read",
+                "bridge",
+                "encoder.combination",
+                hint="choose one of them",
             )
-        if isinstance(self.initializer, slots.AdminProfile):
-            for name, stack in (("encoder", self.encoder), ("decoder", self.decoder)):
-                if not isinstance(stack.residual, slots.Admin):
-                    raise ValueError(
-                        f"initializer: admin sets omegas, which {name}.residual: "
-                        f"{stack.residual.type} does not have: set {name}.residual: admin"
-                    )
         return self
 
 
 def _check_stack(name: str, stack: Stack, width: int) -> None:
     if width % stack.heads:
-        raise ValueError(
-            f"width {width} is not a multiple of {name}.heads {stack.heads}: choose a divisor"
+        raise conflict(
+            f"width {width} is not a multiple of {name}.heads {stack.heads}",
+            f"{name}.heads",
+            "width",
+            hint="choose a divisor of the width",
         )
     match stack.combination:
         case slots.Learned(groups=int(groups)) if width % groups:
-            raise ValueError(
-                f"width {width} is not a multiple of {name}.combination.groups {groups}: choose a "
-                "divisor"
+            raise conflict(
+                f"width {width} is not a multiple of {name}.combination.groups {groups}",
+                f"{name}.combination.groups",
+                "width",
+                hint="choose a divisor of the width",
             )
         case slots.SparseBlocks(blocks=tuple(blocks)) if blocks[-1] != stack.depth:
-            raise ValueError(
-                f"{name}.combination.blocks ends at {blocks[-1]}, but {name}.depth is "
-                f"{stack.depth}: end with the depth"
+            raise conflict(
+                f"blocks end at {blocks[-1]}, but {name}.depth is {stack.depth}",
+                f"{name}.combination.blocks",
+                f"{name}.depth",
+                hint="end with the depth",
             )
 
 
 def _check_sublayers(sublayers: tuple[slots.DecoderSublayer, ...]) -> None:
     kinds = [part.type for part in sublayers]
-    if not {"cross_attention", "merged_attention"} & set(kinds):
-        raise ValueError(
-            "decoder.sublayers never look at the source: add cross_attention to the list"
-        )
-    if {"cross_attention", "merged_attention"} <= set(kinds):
-        raise ValueError(
-            "decoder.sublayers: merged_attention attends to the source already: leave out "
-            "cross_attention"
-        )
     twice = sorted({kind for kind in kinds if kinds.count(kind) > 1} - {"feed_forward"})
-    if twice:
-        raise ValueError(f"decoder.sublayers name {twice[0]} twice: once is enough")
+    what, hint = "", "leave out one"
+    if not {"cross_attention", "merged_attention"} & set(kinds):
+        what, hint = "none of them attends to the source", "add cross_attention to the list"
+    elif {"cross_attention", "merged_attention"} <= set(kinds):
+        what, hint = "merged_attention attends to the source already", "leave out cross_attention"
+    elif twice:
+        what = f"{twice[0]} is listed twice"
+    if what:
+        raise conflict(what, "decoder.sublayers", hint=hint)

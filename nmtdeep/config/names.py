@@ -1,4 +1,4 @@
-"""Names of recipes: where the shipped ones lie and which file a name means."""
+"""Names of recipes: where the shipped ones are and which file a name means."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SUFFIXES = (".yaml", ".yml")
 
 @dataclass(frozen=True)
 class RecipeFile:
-    """A recipe on disk, and how messages call it."""
+    """A recipe on disk, and its name in messages."""
 
     path: Path
     label: str
@@ -43,35 +43,32 @@ def recipes_root() -> Path:
 def names() -> list[str]:
     """The names of all shipped recipes: paths below the root, without suffix; folders come last."""
     root = recipes_root()
-    found = (path.relative_to(root).with_suffix("").as_posix() for path in root.rglob("*.yaml"))
-    return sorted(found, key=lambda name: ("/" in name, _natural(name)))
+    paths = (path.relative_to(root).with_suffix("").as_posix() for path in root.rglob("*.yaml"))
+    return sorted(paths, key=lambda name: ("/" in name, _natural(name)))
 
 
-def find(name_or_path: str) -> RecipeFile:
-    """The file that a recipe name or a path means."""
-    path = Path(name_or_path)
-    if name_or_path.endswith(_SUFFIXES):
+def find(name: str) -> RecipeFile:
+    """The file that a recipe's name, or a path, means."""
+    path, known = Path(name), names()
+    if name.endswith(_SUFFIXES):
         if not _exists(path):
-            raise ConfigError(f"{name_or_path}: no such file{_near(name_or_path)}")
-        return RecipeFile(path, name_or_path)
-    known = names()
-    matches = [name for name in known if name == name_or_path] or [
-        name for name in known if name.rpartition("/")[2] == name_or_path
-    ]
+            raise ConfigError("no such file", where=name, hint=_near(name, known))
+        return RecipeFile(path, name)
+    matches = [each for each in known if each == name]
+    matches = matches or [each for each in known if each.rpartition("/")[2] == name]
     if len(matches) == 1:
         return RecipeFile(recipes_root() / f"{matches[0]}.yaml", f"recipes/{matches[0]}.yaml")
     if matches:
-        raise ConfigError(
-            f"{name_or_path}: {len(matches)} recipes have this name: say {' or '.join(matches)}"
-        )
-    inside = [name for name in known if name.startswith(f"{name_or_path.rstrip('/')}/")]
+        hint = f"write {' or '.join(matches)}"
+        raise ConfigError(f"{len(matches)} recipes have this name", where=name, hint=hint)
+    inside = [each for each in known if each.startswith(f"{name.rstrip('/')}/")]
     if inside:
-        raise ConfigError(f"{name_or_path}: a folder of recipes: say one of {', '.join(inside)}")
-    if name_or_path and _exists(path):
-        if path.is_dir():
-            raise ConfigError(f"{name_or_path}: is a directory: name a recipe or a recipe file")
-        return RecipeFile(path, name_or_path)
-    raise ConfigError(f"no recipe {name_or_path!r}{_near(name_or_path)}")
+        raise ConfigError("a folder of recipes", where=name, hint=f"choose {', '.join(inside)}")
+    if not name or not _exists(path):
+        raise ConfigError(f"no recipe {name!r}", hint=_near(name, known))
+    if path.is_dir():
+        raise ConfigError("is a directory", where=name, hint="name a recipe or a recipe file")
+    return RecipeFile(path, name)
 
 
 def _natural(name: str) -> list[tuple[str, int]]:
@@ -82,17 +79,15 @@ def _natural(name: str) -> list[tuple[str, int]]:
 def _exists(path: Path) -> bool:
     try:
         return path.exists()
-    except OSError:  # a name too long for the file system, for one
+    except OSError:  # such as a name that is too long for the file system
         return False
 
 
-def _near(wanted: str) -> str:
-    stem = wanted.removesuffix(".yml").removesuffix(".yaml")
-    known = names()
-    by_tail = {name.rpartition("/")[2]: name for name in known}
-    close = get_close_matches(stem, known, n=3, cutoff=0.6)
+def _near(name: str, known: list[str]) -> str:
+    stem = name.removesuffix(".yml").removesuffix(".yaml")
+    by_tail = {each.rpartition("/")[2]: each for each in known}
     tails = get_close_matches(stem.rpartition("/")[2], by_tail, n=3, cutoff=0.6)
-    found = list(dict.fromkeys([*close, *(by_tail[tail] for tail in tails)]))[:3]
-    if found:
-        return f" (did you mean {' or '.join(found)}?)"
-    return ": `nmtdeep recipes list` prints the names; a file's name ends in .yaml"
+    near = [*get_close_matches(stem, known, n=3, cutoff=0.6), *(by_tail[tail] for tail in tails)]
+    if near:
+        return f"did you mean {' or '.join(list(dict.fromkeys(near))[:3])}?"
+    return "`nmtdeep recipes list` prints the names; a file's name ends in .yaml"

@@ -1,26 +1,21 @@
-"""What pydantic found wrong, said in the words of the recipe: line, key, and the hint."""
+"""What pydantic rejects, in the words of a recipe: the key, its line, and a hint."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cache
 from typing import Any
 
 from pydantic import ValidationError
 
-from nmtdeep import errors
-from nmtdeep.config.structure import (
-    choices_at,
-    every_key,
-    section_at,
-    tag_of,
-    without_tags,
-)
-from nmtdeep.config.yaml_source import KeyPath, Origin, Problem, Source, dotted
-from nmtdeep.errors import ConfigError
+from nmtdeep.config.recipe import Recipe
+from nmtdeep.config.section import Section, choices_of, tag_of, variants
+from nmtdeep.config.source import KeyPath, Origin, RecipeProblem, Source
+from nmtdeep.errors import Problem
 
-# Each takes about a millisecond to explain, and nobody reads on.
+# Each takes about a millisecond to explain, and no reader needs more.
 MOST = 100
 _KINDS = {
     "int_type": "a whole number",
@@ -31,9 +26,11 @@ _KINDS = {
     "bool_type": "true or false",
     "bool_parsing": "true or false",
     "string_type": "text",
-    "tuple_type": "a list: write [a, b]",
+    "tuple_type": "a list",
     "dict_type": "a mapping of names to values",
     "finite_number": "a finite number",
+    "model_type": "a section",
+    "model_attributes_type": "a section",
 }
 _BOUNDS = {
     "greater_than": "more than {gt}",
@@ -43,140 +40,198 @@ _BOUNDS = {
     "too_short": "a list of at least {min_length}",
     "too_long": "a list of at most {max_length}",
 }
+_HINTS = {
+    "tuple_type": "write [a, b]",
+    "string_type": "put it in quotes",
+    "model_type": "put its keys on the lines below it",
+    "model_attributes_type": "put its keys on the lines below it",
+}
 
 
-def config_error(problems: Sequence[Problem]) -> ConfigError:
-    """All problems as one error, in the order of the lines; overrides come last."""
+@dataclass(frozen=True)
+class _Key:
+    """A key that a recipe may have; `tag` names the variant that it belongs to, if any."""
 
-    def place(problem: Problem) -> tuple[bool, str, int]:
-        return problem.origin.is_override, problem.origin.place, problem.origin.line or 0
-
-    lines = dict.fromkeys(map(str, sorted(problems, key=place)))
-    return ConfigError(problems=map(errors.Problem, lines))
+    path: tuple[str, ...]
+    tag: str | None
 
 
-def explain(error: ValidationError, source: Source, label: str) -> list[Problem]:
-    """One problem for each thing pydantic refused."""
-    details = error.errors(include_url=False)
-    found = []
+@dataclass(frozen=True)
+class _Place:
+    """What the models say about the location of an error.
+
+    Attributes:
+        path: the keys as the recipe has them; pydantic adds the tags of the chosen variants.
+        section: the model with the last key of the path.
+        annotation: the type of that key; None for an unknown one.
+    """
+
+    path: KeyPath
+    section: type[Section]
+    annotation: Any
+
+
+def explain(error: ValidationError, source: Source, label: str) -> list[RecipeProblem]:
+    """One problem for each thing that pydantic rejected."""
+    details: list[Any] = list(error.errors(include_url=False))
+    problems = []
     for detail in details[:MOST]:
-        path = without_tags(detail["loc"], source.values)
+        place = _place(detail["loc"], source.values)
         if detail["type"] == "too_short" and any(
             other["loc"][: len(detail["loc"])] == detail["loc"] and other is not detail
             for other in details
         ):
-            continue  # pydantic counts the items of a list that are right
-        what = _say(detail, path, source.values)
-        if path and path[-1] == "type" and detail["type"] == "literal_error":
-            path = path[:-1]
-        origin = _locate(path, what, source.origins) or Origin(label)
-        found.append(Problem(origin, f"{dotted(path)}: {what}" if path else what))
+            continue  # pydantic counts only the valid items of a list
+        problem = _explained(detail, place)
+        path = place.path
+        if detail["type"] == "conflict":
+            path = _culprit([(*path, *key) for key in detail["ctx"]["keys"]], source.origins)
+        origin = _locate(path, source.origins) or Origin(label)
+        problems.append(RecipeProblem(origin, path, problem.what, problem.hint))
     if len(details) > MOST:
-        found.append(Problem(Origin(label), f"and more ({len(details) - MOST}): mend these first"))
-    return found
+        what = f"and {len(details) - MOST} more problems"
+        problems.append(RecipeProblem(Origin(label), (), what, "fix these first"))
+    return problems
 
 
-def did_you_mean(word: str, words: Sequence[str]) -> str:
-    """` (did you mean depth?)`, or nothing where nothing is near."""
-    near = get_close_matches(word, words, n=1, cutoff=0.6)
-    return f" (did you mean {near[0]}?)" if near else ""
-
-
-def in_words(detail: Any) -> str:
+def value_problem(detail: Any, choices: Sequence[str] = ()) -> Problem:
     """What is wrong with one value, such as `must be a whole number, not 'four'`.
 
     Args:
-        detail: one of `ValidationError.errors()`, of a value that is no recipe's.
+        detail: one of `ValidationError.errors()`.
+        choices: all allowed values, if there are few.
     """
-    kind, message, given = detail["type"], str(detail["msg"]), detail["input"]
-    if kind == "literal_error" or "is not one of" in message:
-        allowed = message.partition("is not one of")[2] or detail["ctx"]["expected"]
-        words = re.findall(r"'([^']*)'", allowed)
-        near = did_you_mean(given, words) if isinstance(given, str) else ""
-        return f"must be {_listed(words)}, not {_shown(given)}{near}"
+    kind, context, value = detail["type"], detail.get("ctx", {}), detail["input"]
+    hint = _HINTS.get(kind, "")
+    if choices and kind in ("literal_error", "value_error"):
+        return Problem(
+            f"must be {_listed(choices)}, not {_shown(value)}", "", _near(value, choices)
+        )
     if kind == "value_error":
-        return f"{message.removeprefix('Value error, ')}, not {_shown(given)}"
-    if isinstance(given, str) and kind in _BOUNDS:
-        return f"must be {_BOUNDS[kind].format_map(detail['ctx'])}, not {given}"
-    return _wrong_value(detail, detail.get("ctx", {}), given)
-
-
-def _say(detail: Any, path: KeyPath, values: Any) -> str:
-    kind, context, given = detail["type"], detail.get("ctx", {}), detail["input"]
-    match kind:
-        case "extra_forbidden":
-            what = _unknown_key(path, values)
-        case "union_tag_invalid" | "union_tag_not_found" | "literal_error":
-            what = _wrong_choice(kind, context, given, path, values)
-        case "model_type" | "model_attributes_type":
-            what = f"must be a section, not {_shown(given)}: put its keys on the lines below it"
-        case "value_error":
-            what = str(detail["msg"]).removeprefix("Value error, ")
-        case "string_pattern_mismatch":
-            what = f"must have the form {context['pattern'].strip('^$')}, not {_shown(given)}"
-        case "missing":
-            what = "is missing: write a value"
-        case _:
-            what = _wrong_value(detail, context, given)
-    return what
-
-
-def _wrong_value(detail: Any, context: Any, given: Any) -> str:
-    kind = detail["type"]
+        return Problem(f"{context['error']}, not {_shown(value)}")
     if kind in _BOUNDS:
-        return f"must be {_BOUNDS[kind].format_map(context)}, not {_shown(given)}"
+        bound = _BOUNDS[kind].format_map(context)
+        given = value if isinstance(value, str) else _shown(value)
+        return Problem(f"must be {bound}, not {given}")
     if kind not in _KINDS:
-        return f"{detail['msg']}, not {_shown(given)}"
-    hint = ""
-    if kind == "string_type":
-        hint = ": put it in quotes"
-    elif isinstance(given, float) and given.is_integer() and kind.startswith("int"):
-        hint = f": write {int(given)}"
-    return f"must be {_KINDS[kind]}, not {_shown(given)}{hint}"
+        return Problem(f"{detail['msg']}, not {_shown(value)}")
+    if isinstance(value, float) and value.is_integer() and kind.startswith("int"):
+        hint = f"write {int(value)}"
+    return Problem(f"must be {_KINDS[kind]}, not {_shown(value)}", "", hint)
 
 
-def _unknown_key(path: KeyPath, values: Any) -> str:
-    key, above = str(path[-1]), tuple(part for part in path[:-1] if isinstance(part, str))
+def _explained(detail: Any, place: _Place) -> Problem:
+    kind, context, value = detail["type"], detail.get("ctx", {}), detail["input"]
+    choices = choices_of(place.annotation)
+    match kind:
+        case "conflict":
+            return Problem(context["what"], "", context["hint"])
+        case "extra_forbidden":
+            return _unknown_key(place)
+        case "union_tag_not_found":
+            return Problem("has no type", "", f"choose {_listed(choices)}")
+        case "union_tag_invalid" | "literal_error":
+            value = value.get("type") if isinstance(value, dict) else value
+            noun = "type" if kind == "union_tag_invalid" else "choice"
+            hint = " ".join(filter(None, (_near(value, choices), f"choose {_listed(choices)}")))
+            return Problem(f"{_shown(value)} is not a {noun} here", "", hint)
+        case "string_pattern_mismatch":
+            return Problem(
+                f"must have the form {context['pattern'].strip('^$')}, not {_shown(value)}"
+            )
+        case "missing":
+            return Problem("is missing", "", "write a value")
+        case _:
+            return value_problem(detail)
+
+
+def _unknown_key(place: _Place) -> Problem:
+    *above, key = (part for part in place.path if isinstance(part, str))
     if key == "extends":
-        return "only a recipe file can extend another, on its top level: delete this"
-    section = section_at(path[:-1], values)
-    siblings = [name for name in section.model_fields if name != "type"] if section else []
-    everywhere = every_key()
-    owners = [each.tag for each in everywhere if each.path == (*above, key) and each.tag]
-    if owners and section is not None:
-        return f"unknown key of type {tag_of(section)} (it belongs to type {' and '.join(owners)})"
-    elsewhere = _places(key, above)
-    near = did_you_mean(key, siblings)
-    if elsewhere or near:
-        return f"unknown key{elsewhere or near}"
-    similar = get_close_matches(key, [each.path[-1] for each in everywhere], n=1, cutoff=0.8)
-    if similar:
-        return f"unknown key{_places(similar[0], above)}"
-    return (
-        f"unknown key: choose from {', '.join(siblings)}" if siblings else "unknown key: delete it"
+        what = "only a recipe file can extend another, on its top level"
+        return Problem(what, "", "delete this")
+    siblings = [name for name in place.section.model_fields if name != "type"]
+    owners = [each.tag for each in _keys() if each.path == (*above, key) and each.tag]
+    if owners:
+        what = f"unknown key of type {tag_of(place.section)}"
+        return Problem(what, "", f"it belongs to type {' and '.join(owners)}")
+    similar = get_close_matches(key, [each.path[-1] for each in _keys()], n=1, cutoff=0.8)
+    hint = (
+        _elsewhere(key, above)
+        or _near(key, siblings)
+        or _elsewhere("".join(similar), above)
+        or (f"choose from {', '.join(siblings)}" if siblings else "delete it")
     )
+    return Problem("unknown key", "", hint)
 
 
-def _places(key: str, above: tuple[str, ...]) -> str:
-    """Where a key of this name may stand, those of the same top section first."""
-    found = [each for each in every_key() if each.path[-1] == key]
-    found = [each for each in found if each.path[:1] == above[:1]] or found
-    places = list(dict.fromkeys(map(str, found)))[:3]
-    return f" (did you mean {' or '.join(places)}?)" if places else ""
+def _elsewhere(key: str, above: Sequence[str]) -> str:
+    """Where a key of this name may be, those of the same top section first."""
+    places = [each.path for each in _keys() if each.path[-1] == key]
+    places = [path for path in places if path[:1] == tuple(above[:1])] or places
+    names = list(dict.fromkeys(map(".".join, places)))[:3]
+    return f"did you mean {' or '.join(names)}?" if names else ""
 
 
-def _wrong_choice(kind: str, context: Any, given: Any, path: KeyPath, values: Any) -> str:
-    slot = path[:-1] if path and path[-1] == "type" else path
-    tags = choices_at(slot, values)
-    if kind == "literal_error" and slot == path:
-        tags = tuple(re.findall(r"'([^']*)'", context["expected"]))
-    allowed = f"choose {_listed(tags)}"
-    if kind == "union_tag_not_found":
-        return f"has no type: {allowed}"
-    given = given.get("type") if isinstance(given, dict) else given
-    near = did_you_mean(given, tags) if isinstance(given, str) else ""
-    noun = "choice" if slot == path and kind == "literal_error" else "type"
-    return f"{_shown(given)} is no {noun} here{near}: {allowed}"
+@cache
+def _keys() -> tuple[_Key, ...]:
+    """Every key of every variant, outer keys first."""
+
+    def below(section: type[Section], above: tuple[str, ...]) -> Iterator[_Key]:
+        for name, field in section.model_fields.items():
+            path = (*above, name)
+            if name != "type":
+                yield _Key(path, tag_of(section))
+            for variant in variants(field.annotation):
+                yield from below(variant, path)
+
+    return tuple(below(Recipe, ()))
+
+
+def _place(location: KeyPath, values: Any) -> _Place:
+    """Follow a location of pydantic through the models."""
+    section: type[Section] = Recipe
+    options: tuple[type[Section], ...] = (Recipe,)
+    annotation: Any = None
+    path: list[str | int] = []
+    for part in location:
+        if isinstance(part, str) and options:
+            chosen = [option for option in options if tag_of(option) == part]
+            if len(options) > 1 and chosen:
+                options = tuple(chosen)
+                continue
+            section = options[0]
+            field = section.model_fields.get(part)
+            annotation = None if field is None else field.annotation
+            options = variants(annotation)
+        elif isinstance(part, str) and not isinstance(values, dict):
+            continue  # the name of one type of a union
+        path.append(part)
+        try:
+            values = values[part]
+        except (KeyError, IndexError, TypeError):
+            values = None
+    return _Place(tuple(path), section, annotation)
+
+
+def _culprit(keys: Sequence[KeyPath], origins: Mapping[KeyPath, Origin]) -> KeyPath:
+    """The first of these keys that an override or, failing that, a file sets."""
+    written = [key for key in keys if key in origins]
+    overrides = [key for key in written if origins[key].is_override]
+    return [*overrides, *written, *keys][0]
+
+
+def _locate(path: KeyPath, origins: Mapping[KeyPath, Origin]) -> Origin | None:
+    """The line of `path`, else of what is below it, else of what is above it."""
+    if path in origins:
+        return origins[path]
+    below = (origin for key, origin in origins.items() if key[: len(path)] == path)
+    return next(below, None) or (_locate(path[:-1], origins) if path else None)
+
+
+def _near(word: Any, words: Sequence[str]) -> str:
+    near = get_close_matches(word, words, n=1, cutoff=0.6) if isinstance(word, str) else []
+    return f"did you mean {near[0]}?" if near else ""
 
 
 def _listed(words: Sequence[str]) -> str:
@@ -184,35 +239,14 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def _shown(value: Any) -> str:
-    if value is None:
-        return "nothing"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, dict):
-        return "a section"
-    if isinstance(value, list | tuple):
-        return f"a list of {len(value)}"
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return str(value).lower()
+        case dict():
+            return "a section"
+        case list() | tuple():
+            return f"a list of {len(value)}"
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:56]} ..."
-
-
-def _locate(path: KeyPath, message: str, origins: Mapping[KeyPath, Origin]) -> Origin | None:
-    """The line of `path`, of what the message names below it, or the nearest one above."""
-    below = {key[len(path) :]: origin for key, origin in origins.items() if _under(key, path)}
-    named = [key for key in below if key and _names(message, dotted(key))]
-    if named:
-        best = max(named, key=lambda key: (below[key].is_override, len(key)))
-        return below[best]
-    if path in origins:
-        return origins[path]
-    if below:
-        return next(iter(below.values()))
-    return _locate(path[:-1], message, origins) if path else None
-
-
-def _under(key: KeyPath, path: KeyPath) -> bool:
-    return key[: len(path)] == path
-
-
-def _names(message: str, key: str) -> bool:
-    return re.search(rf"(?<![\w.]){re.escape(key)}(?![\w])", message) is not None

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from itertools import pairwise
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from nmtdeep.config.model import Model
-from nmtdeep.config.section import Beam, Count, CountOrZero, NotNegative, Section
-from nmtdeep.config.stages import at_stage, check_stages
+from nmtdeep.config.model import SIDES, Model, Stack
+from nmtdeep.config.section import Beam, Count, CountOrZero, NotNegative, Section, conflict
 from nmtdeep.config.text import NoBpe, Text
-from nmtdeep.config.training import Training
+from nmtdeep.config.training import Stage, Training
 
 
 class Decoding(Section):
@@ -32,9 +32,11 @@ class Reference(Section):
     paper: str = Field("", description="citation")
     table: str = Field("", description="table of that paper")
     row: str = Field("", description="row of that table")
-    scores: dict[str, float] = Field(default_factory=dict, description="published scores by name")
+    scores: dict[Annotated[str, Field(max_length=200)], float] = Field(
+        default_factory=dict, description="published scores by name"
+    )
     parameters: str = Field("", description="published parameter count, as printed")
-    note: str = Field("", description="anything a reader must know")
+    note: str = Field("", description="anything else that a reader must know")
 
 
 class Recipe(Section):
@@ -50,18 +52,70 @@ class Recipe(Section):
     @model_validator(mode="after")
     def _check(self) -> Recipe:
         if self.model.embeddings.sharing == "all" and self.text.vocabulary.sharing != "shared":
-            raise ValueError(
-                "model.embeddings.sharing: all needs one vocabulary: set text.vocabulary.sharing: "
-                "shared, or model.embeddings.sharing: decoder"
+            raise conflict(
+                "model.embeddings.sharing: all needs one vocabulary for both languages",
+                "model.embeddings.sharing",
+                "text.vocabulary.sharing",
+                hint="set text.vocabulary.sharing: shared, or model.embeddings.sharing: decoder",
             )
         if self.text.input == "bpe" and not isinstance(self.text.bpe, NoBpe):
-            raise ValueError("text.input: bpe is split already: set text.bpe: none")
-        check_stages(self.model, self.training)
+            raise conflict("bpe is split already", "text.input", hint="set text.bpe: none")
+        _check_stages(self.model, self.training)
         return self
 
     def at_stage(self, number: int) -> Recipe:
-        """What is trained in one stage, counted from 0; the recipe itself if it has none."""
+        """The recipe of one stage, counted from 0; the recipe itself if it has no stages."""
         if not self.training.stages:
             return self
-        model, training = at_stage(self.model, self.training, number)
-        return self.model_copy(update={"model": model, "training": training})
+        stage, batches = self.training.stages[number], self.training.batches
+        depths = {side: getattr(stage, side) for side in SIDES if getattr(stage, side)}
+        stacks = {side: getattr(self.model, side).with_depth(depths[side]) for side in depths}
+        changed = {
+            key: value for key in type(batches).model_fields if (value := getattr(stage, key))
+        }
+        training = {
+            "stages": (),
+            "batches": batches.model_copy(update=changed),
+            "frozen": stage.frozen or self.training.frozen,
+        }
+        return self.model_copy(
+            update={
+                "model": self.model.model_copy(update=stacks),
+                "training": self.training.model_copy(update=training),
+            }
+        )
+
+
+def _check_stages(model: Model, training: Training) -> None:
+    """Stages grow to the model's depth, and each but the last has an end."""
+    stages = training.stages
+    for number, stage in enumerate(stages[:-1], start=1):
+        if not (stage.updates or stage.epochs):
+            what = f"stage {number} has no end"
+            raise conflict(what, "training.stages", hint="set its updates or epochs")
+    for side in SIDES:
+        stack: Stack = getattr(model, side)
+        depths = [getattr(stage, side) or stack.depth for stage in stages]
+        if depths != sorted(depths) or depths[-1:] not in ([], [stack.depth]):
+            raise conflict(
+                f"{side} depths {depths} must rise to model.{side}.depth {stack.depth}",
+                "training.stages",
+                hint="change the depths",
+            )
+        for depth, stage in zip(depths or [stack.depth], stages or [Stage()], strict=True):
+            frozen = getattr(stage.frozen or training.frozen, side)
+            if frozen > depth:
+                raise conflict(
+                    f"{side} {frozen} is more than the {depth} layers there are",
+                    f"training.frozen.{side}",
+                    "training.stages",
+                    hint="freeze fewer layers",
+                )
+        if training.growth.strategy == "stack_all" and any(
+            new % old for old, new in pairwise(depths)
+        ):
+            raise conflict(
+                f"stack_all repeats the whole stack, which is impossible for {side} depths {depths}",
+                "training.growth.strategy",
+                hint="let each depth be a multiple of the one before",
+            )

@@ -1,80 +1,111 @@
-"""A recipe as YAML text: plain, or with the origin of each value behind it."""
+"""A recipe as YAML text: plain, with the origin of each value, or only what differs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from io import StringIO
 from typing import Any
 
-import yaml
+from ruamel.yaml import YAML
+from ruamel.yaml.emitter import Emitter
+from ruamel.yaml.nodes import Node
+from ruamel.yaml.representer import SafeRepresenter
 
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.config.yaml_source import SCALARS, TAG, KeyPath
+from nmtdeep.config.source import KeyPath
+from nmtdeep.errors import printable
 
 _WIDEST = 48
 
 
-class _Dumper(yaml.SafeDumper):
-    """Quotes whatever YAML 1.1 or our loader would not read back as text."""
+class _Emitter(Emitter):
+    # Above this length a key has a line of its own, behind a question mark.
+    MAX_SIMPLE_KEY_LENGTH = 1000
+
+
+class _Representer(SafeRepresenter):
+    """Lists on one line; text with invisible characters in double quotes, where they are escaped."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
+    def represent_list(self, data: Any) -> Node:
+        return self.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=True)
 
-for _name, _pattern in SCALARS:
-    _Dumper.add_implicit_resolver(f"{TAG}{_name}", _pattern, None)
+    def represent_str(self, data: Any) -> Node:
+        style = None if data.isprintable() else '"'
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
+
+
+_Representer.add_representer(list, _Representer.represent_list)
+_Representer.add_representer(str, _Representer.represent_str)
+
+
+def to_yaml(values: Mapping[str, Any]) -> str:
+    """Plain values as YAML, a line for each value that is not a mapping."""
+    yaml = YAML(typ="safe", pure=True)
+    yaml.Representer = _Representer
+    yaml.Emitter = _Emitter
+    yaml.default_flow_style = False
+    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+    yaml.brace_single_entry_mapping_in_flow_sequence = True
+    yaml.width = sys.maxsize
+    stream = StringIO()
+    yaml.dump(values, stream)
+    return stream.getvalue()
 
 
 def dump(recipe: Recipe) -> str:
     """The whole recipe as YAML that loads back equal."""
-    return "".join(f"{text}\n" for text, _ in _lines(_plain(recipe)))
+    return to_yaml(_short(recipe.model_dump(mode="json")))
 
 
 def annotated(recipe: Recipe, origin: Callable[[KeyPath], str]) -> str:
     """As `dump`, with `origin(key path)` as an aligned comment behind each value."""
-    lines = list(_lines(_plain(recipe)))
+    values = recipe.model_dump(mode="json")
+    lines = list(zip(to_yaml(_short(values)).splitlines(), _paths(values), strict=True))
     column = max(len(text) for text, path in lines if path and len(text) <= _WIDEST)
     return "".join(
         f"{text:<{column}}  # {origin(path)}\n" if path else f"{text}\n" for text, path in lines
     )
 
 
-def _plain(recipe: Recipe) -> dict[str, Any]:
-    values: dict[str, Any] = recipe.model_dump(mode="json")
-    return values
+def differences(old: Any, new: Any, prefix: str = "") -> list[str]:
+    """Leaves in which two dumped recipes differ, as `key.path: old -> new`, in YAML."""
+    if not (isinstance(old, dict) and isinstance(new, dict)):
+        return [] if old == new else [printable(f"{prefix}: {_inline(old)} -> {_inline(new)}")]
+    return [
+        change
+        for key in dict.fromkeys([*old, *new])
+        for change in differences(old.get(key), new.get(key), f"{prefix}.{key}" if prefix else key)
+    ]
 
 
-def _lines(values: dict[str, Any], above: KeyPath = ()) -> Iterator[tuple[str, KeyPath | None]]:
-    """The lines of a block mapping, and for each value its key path."""
-    indent = "  " * len(above)
+def _paths(values: Mapping[str, Any], above: KeyPath = ()) -> Iterator[KeyPath | None]:
+    """For each line of a dump the path of its value; None where a section begins."""
     for key, value in values.items():
-        path, name = (*above, key), f"{indent}{inline(key)}:"
-        short = _shorten(value)
-        if isinstance(short, dict) and short:
-            yield name, None
-            yield from _lines(short, path)
+        path = (*above, key)
+        if not (isinstance(value, dict) and value):
+            yield path
+        elif isinstance(_short(value), str):
+            yield (*path, "type")
         else:
-            leaf = (*path, "type") if isinstance(value, dict) and value else path
-            yield f"{name} {inline(short)}", leaf
+            yield None
+            yield from _paths(value, path)
 
 
-def _shorten(value: Any) -> Any:
-    """A variant without fields is its name; lists likewise, item by item."""
-    if isinstance(value, list):
-        return [_shorten(item) for item in value]
-    bare = isinstance(value, dict) and list(value) == ["type"] and isinstance(value["type"], str)
-    return value["type"] if bare else value
+def _short(value: Any) -> Any:
+    """A variant without fields is its name."""
+    match value:
+        case {"type": str(name)} if len(value) == 1:
+            return name
+        case dict():
+            return {key: _short(item) for key, item in value.items()}
+        case list():
+            return [_short(item) for item in value]
+    return value
 
 
-def inline(value: Any) -> str:
-    """One line of YAML."""
-    quoted = isinstance(value, str) and not value.isprintable()
-    text: str = yaml.dump(
-        value,
-        Dumper=_Dumper,
-        default_flow_style=True,
-        default_style='"' if quoted else None,
-        allow_unicode=True,
-        sort_keys=False,
-        width=float("inf"),
-    )
-    return text.removesuffix("\n").removesuffix("\n...")
+def _inline(value: Any) -> str:
+    return to_yaml({"": [value]}).partition("[")[2].removesuffix("]\n")

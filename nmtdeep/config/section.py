@@ -1,10 +1,11 @@
-"""What every part of a recipe shares: strict frozen models and a few kinds of number."""
+"""What every part of a recipe shares: strict frozen models, variants, and a few kinds of number."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
 
 class Section(BaseModel):
@@ -13,9 +14,44 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
+def conflict(what: str, *keys: str, hint: str) -> PydanticCustomError:
+    """Values that do not go together.
+
+    Args:
+        what: which values, and why not.
+        keys: dotted paths from the section that checks, the most likely mistake first.
+        hint: what to do about it.
+    """
+    context = {"what": what, "hint": hint, "keys": [tuple(key.split(".")) for key in keys]}
+    return PydanticCustomError("conflict", "{what}: {hint}", context)
+
+
 def tagged(value: Any) -> Any:
     """Let `pre_norm` stand for `{type: pre_norm}` where a variant needs no fields."""
     return {"type": value} if isinstance(value, str) else value
+
+
+def variants(annotation: Any) -> tuple[type[Section], ...]:
+    """The sections that a field of this type can hold; none for a plain value."""
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return (annotation,)
+    return tuple(section for part in get_args(annotation) for section in variants(part))
+
+
+def tag_of(section: type[Section]) -> str | None:
+    """The `type` by which a variant is chosen."""
+    field = section.model_fields.get("type")
+    return None if field is None else str(field.default)
+
+
+def choices_of(annotation: Any) -> tuple[str, ...]:
+    """The values of a `Literal`, alone or in a union; the types of a field with variants."""
+    if get_origin(annotation) is Literal:
+        return tuple(map(str, get_args(annotation)))
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        tag = tag_of(annotation)
+        return () if tag is None else (tag,)
+    return tuple(choice for part in get_args(annotation) for choice in choices_of(part))
 
 
 # Sums of these fit into 64 bits, and each is exact as a float.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, model_validator
 
-from nmtdeep.config.section import Count, Positive, Probability, Section, tagged
+from nmtdeep.config.section import Count, Positive, Probability, Section, conflict, tagged
 
 # Residual wrapper
 
@@ -24,7 +24,7 @@ class PostNorm(Section):
     type: Literal["post_norm"] = "post_norm"
 
 
-class NormalisedResidual(Section):
+class NormalizedResidual(Section):
     """n + dropout(sublayer(n)) with n = norm(x), and a norm on top (release of Xu et al. 2020)."""
 
     type: Literal["normalized"] = "normalized"
@@ -55,10 +55,8 @@ class NoNorm(Section):
 
 
 Residual = Annotated[
-    Annotated[
-        PreNorm | PostNorm | NormalisedResidual | Admin | DeepNorm | ReZero | NoNorm,
-        Field(discriminator="type"),
-    ],
+    PreNorm | PostNorm | NormalizedResidual | Admin | DeepNorm | ReZero | NoNorm,
+    Discriminator("type"),
     BeforeValidator(tagged),
 ]
 
@@ -109,9 +107,11 @@ class Learned(Linear):
     @model_validator(mode="after")
     def _check(self) -> Learned:
         if (self.weights == "scalar_n") != (self.groups is not None):
-            raise ValueError(
-                f"weights: {self.weights} with groups: {self.groups}: scalar_n, and only scalar_n, "
-                "needs groups"
+            raise conflict(
+                f"weights: {self.weights} with groups: {self.groups}",
+                "weights",
+                "groups",
+                hint="scalar_n, and only scalar_n, needs groups",
             )
         return self
 
@@ -137,15 +137,17 @@ class SparseBlocks(Learned):
         if isinstance(self.blocks, tuple):
             ascending = all(low < high for low, high in pairwise(self.blocks))
             if len(self.blocks) < 2 or self.blocks[0] != 0 or not ascending:
-                raise ValueError(
-                    f"blocks {list(self.blocks)} must rise from 0: give each block's boundary, "
-                    "such as [0, 6, 12]"
+                raise conflict(
+                    f"boundaries {list(self.blocks)} do not rise from 0",
+                    "blocks",
+                    hint="list the boundary of each block, such as [0, 6, 12]",
                 )
         return self
 
 
 Combination = Annotated[
-    Annotated[PlainStack | Dense | DynamicLinear | SparseBlocks, Field(discriminator="type")],
+    PlainStack | Dense | DynamicLinear | SparseBlocks,
+    Discriminator("type"),
     BeforeValidator(tagged),
 ]
 
@@ -190,10 +192,8 @@ class MergedAttention(Section):
 
 
 DecoderSublayer = Annotated[
-    Annotated[
-        SelfAttention | CrossAttention | FeedForward | AverageAttention | MergedAttention,
-        Field(discriminator="type"),
-    ],
+    SelfAttention | CrossAttention | FeedForward | AverageAttention | MergedAttention,
+    Discriminator("type"),
     BeforeValidator(tagged),
 ]
 
@@ -213,9 +213,7 @@ class Transparent(Section):
     dropout: Probability = Field(0.0, description="on the weights of the means")
 
 
-Bridge = Annotated[
-    Annotated[TopLayer | Transparent, Field(discriminator="type")], BeforeValidator(tagged)
-]
+Bridge = Annotated[TopLayer | Transparent, Discriminator("type"), BeforeValidator(tagged)]
 
 # Positions
 
@@ -238,9 +236,7 @@ class Relative(Section):
     sinusoids: bool = Field(True, description="sinusoids are added to the embeddings as well")
 
 
-Positions = Annotated[
-    Annotated[Sinusoidal | Relative, Field(discriminator="type")], BeforeValidator(tagged)
-]
+Positions = Annotated[Sinusoidal | Relative, Discriminator("type"), BeforeValidator(tagged)]
 
 # Initializer
 
@@ -307,9 +303,7 @@ class TFixup(Section):
 
 
 Initializer = Annotated[
-    Annotated[
-        Glorot | Lipschitz | DepthScaled | AdminProfile | DeepNormBeta | TFixup,
-        Field(discriminator="type"),
-    ],
+    Glorot | Lipschitz | DepthScaled | AdminProfile | DeepNormBeta | TFixup,
+    Discriminator("type"),
     BeforeValidator(tagged),
 ]

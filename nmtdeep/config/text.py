@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Discriminator, Field
 
 from nmtdeep.config.section import (
     Count,
@@ -24,7 +24,7 @@ class JointBpe(Section):
     type: Literal["joint"] = "joint"
     merges: Count = Field(10_000, description="number of merge operations to learn")
     vocabulary_threshold: CountOrZero = Field(
-        0, description="split again what occurs less often than this on its own side"
+        0, description="split subwords further that are rarer than this in their own language"
     )
     dropout: Probability = Field(
         0.0, description="probability of skipping a merge at training time (BPE-dropout)"
@@ -32,7 +32,7 @@ class JointBpe(Section):
 
 
 class SeparateBpe(Section):
-    """Merges learned on each language by itself."""
+    """Merges learned on each language separately."""
 
     type: Literal["separate"] = "separate"
     merges: Count = Field(10_000, description="number of merge operations to learn per language")
@@ -41,18 +41,16 @@ class SeparateBpe(Section):
 
 
 class NoBpe(Section):
-    """Words, or text that is already split into subwords, are used as they come."""
+    """Words, or text that is already split into subwords, are used as they are."""
 
     type: Literal["none"] = "none"
 
 
-Bpe = Annotated[
-    Annotated[JointBpe | SeparateBpe | NoBpe, Field(discriminator="type")], BeforeValidator(tagged)
-]
+Bpe = Annotated[JointBpe | SeparateBpe | NoBpe, Discriminator("type"), BeforeValidator(tagged)]
 
 
 class Vocabulary(Section):
-    """Which types get an id of their own; `<pad>`, `</s>` and `<unk>` come first."""
+    """Which types have an id of their own; `<pad>`, `</s>` and `<unk>` come first."""
 
     sharing: Literal["shared", "separate"] = Field(
         "shared", description="one vocabulary for both languages, or one each"
@@ -65,16 +63,16 @@ class Vocabulary(Section):
 class Clean(Section):
     """Which training pairs are dropped; lengths count subwords, without the end of sentence.
 
-    Where `text.input` is `bpe` there are no words but subwords, for `max_words` too.
+    Where `text.input` is `bpe`, `max_words` counts subwords too.
     """
 
-    min_length: Count = Field(1, description="shortest side kept")
-    max_length: Count = Field(250, description="longest side kept")
+    min_length: Count = Field(1, description="minimum length of each side")
+    max_length: Count = Field(250, description="maximum length of each side")
     max_words: Count | None = Field(
-        None, description="longest side kept in words, before BPE; null: no limit"
+        None, description="maximum length of each side in words, before BPE; null: no limit"
     )
     max_ratio: Positive | None = Field(
-        None, description="longest side over shortest side, at most; null: no limit"
+        None, description="maximum length of the longer side over the shorter side; null: no limit"
     )
 
 
@@ -84,13 +82,13 @@ class Text(Section):
     source: Language = Field("en", description="source language code")
     target: Language = Field("de", description="target language code")
     input: Literal["raw", "tokenized", "bpe"] = Field(
-        "raw", description="what the training files hold: raw, tokenized or already BPE-split text"
+        "raw", description="form of the training files: raw, tokenized or already BPE-split text"
     )
     normalize: bool = Field(True, description="normalize punctuation as Moses does")
     lowercase: bool = Field(False, description="lower-case both languages")
     aggressive_hyphens: bool = Field(False, description="split hyphens, as Moses' tokenizer -a")
     chinese: Literal["moses", "jieba"] = Field(
-        "moses", description="what splits Chinese (zh) into words; jieba needs the extra chinese"
+        "moses", description="tokenizer of Chinese (zh); jieba needs the extra `chinese`"
     )
     bpe: Bpe = Field(JointBpe(), description="subword segmentation")
     vocabulary: Vocabulary = Vocabulary()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, model_validator
 
 from nmtdeep.config.section import (
     Beam,
@@ -15,12 +15,13 @@ from nmtdeep.config.section import (
     Positive,
     Probability,
     Section,
+    conflict,
     tagged,
 )
 
 
 class Moments(Section):
-    """What both optimizers have in common: Adam's numbers."""
+    """What both optimizers have in common: the numbers of Adam."""
 
     betas: tuple[Probability, Probability] = Field((0.9, 0.98), description="moment decay rates")
     epsilon: Positive = Field(1e-8, description="added to the root of the second moment")
@@ -28,7 +29,7 @@ class Moments(Section):
 
 
 class Adam(Moments):
-    """Adam with decoupled weight decay; epsilon stands outside the root."""
+    """Adam with decoupled weight decay; epsilon is outside the root."""
 
     type: Literal["adam"] = "adam"
 
@@ -40,7 +41,7 @@ class Muon(Moments):
     momentum: Probability = Field(0.95, description="decay rate of the matrices' momentum")
 
 
-Optimizer = Annotated[Annotated[Adam | Muon, Field(discriminator="type")], BeforeValidator(tagged)]
+Optimizer = Annotated[Adam | Muon, Discriminator("type"), BeforeValidator(tagged)]
 
 
 class InverseSquareRoot(Section):
@@ -69,28 +70,27 @@ class Linear(Section):
 
 
 Schedule = Annotated[
-    Annotated[InverseSquareRoot | Noam | Linear, Field(discriminator="type")],
-    BeforeValidator(tagged),
+    InverseSquareRoot | Noam | Linear, Discriminator("type"), BeforeValidator(tagged)
 ]
 
 
 class Batches(Section):
-    """How sentences become updates; the same on one device and on eight."""
+    """How sentences are divided into updates; the same on one device and on eight."""
 
     tokens_per_update: Count = Field(
         25_000, description="padded tokens (longer side) per optimizer step, over all devices"
     )
     group_tokens: Count = Field(
-        4096, description="padded tokens of one group of sentences of similar length"
+        4096, description="padded tokens of a group of sentences of similar length"
     )
     max_tokens: Count = Field(
         4096,
-        description="padded tokens one device holds at once; an update has the same sentences",
+        description="padded tokens that one device processes at once; changes no update",
     )
 
 
 class Validation(Section):
-    """What is measured while training, and what follows from it."""
+    """What is measured during training, and which checkpoint is the best."""
 
     every: Count = Field(1000, description="updates between validations")
     bleu: bool = Field(
@@ -98,53 +98,61 @@ class Validation(Section):
     )
     beam: Beam = Field(1, description="beam of that translation")
     best_by: Literal["bleu", "chrf", "loss"] = Field(
-        "bleu", description="which figure picks the best"
+        "bleu", description="the score that decides which checkpoint is best"
     )
     patience: CountOrZero = Field(
-        0, description="stop after this many validations without a better one; 0: never"
+        0, description="stop after this many validations without improvement; 0: never"
     )
 
     @model_validator(mode="after")
     def _check(self) -> Validation:
         if self.best_by != "loss" and not self.bleu:
-            raise ValueError(f"best_by: {self.best_by} needs bleu: true; or set best_by: loss")
+            raise conflict(
+                f"best_by: {self.best_by} needs bleu: true",
+                "best_by",
+                "bleu",
+                hint="set bleu: true, or best_by: loss",
+            )
         return self
 
 
 class Checkpoints(Section):
-    """What is kept on disk."""
+    """Which checkpoints are kept on disk."""
 
     every: Count = Field(1000, description="updates between checkpoints")
-    keep_last: Count = Field(5, description="newest checkpoints kept")
-    keep_best: CountOrZero = Field(1, description="best checkpoints kept besides")
+    keep_last: Count = Field(5, description="number of newest checkpoints to keep")
+    keep_best: CountOrZero = Field(1, description="number of best checkpoints to keep as well")
     average_last: CountOrZero = Field(
-        0, description="average this many newest checkpoints at the end and score the result; 0: no"
+        0,
+        description="average this many newest checkpoints at the end and score the result; 0: none",
     )
 
     @model_validator(mode="after")
     def _check(self) -> Checkpoints:
         if self.average_last > self.keep_last:
-            raise ValueError(
-                f"average_last {self.average_last} is more than keep_last {self.keep_last} keeps: "
-                "raise keep_last"
+            raise conflict(
+                f"average_last {self.average_last} is more than keep_last {self.keep_last} keeps",
+                "average_last",
+                "keep_last",
+                hint="raise keep_last",
             )
         return self
 
 
 class Frozen(Section):
-    """Layers that keep the weights they have."""
+    """Layers that are not trained."""
 
-    encoder: CountOrZero = Field(0, description="so many of the bottom layers of the encoder")
-    decoder: CountOrZero = Field(0, description="so many of the bottom layers of the decoder")
+    encoder: CountOrZero = Field(0, description="number of bottom encoder layers to freeze")
+    decoder: CountOrZero = Field(0, description="number of bottom decoder layers to freeze")
 
 
 class Stage(Section):
-    """A part of a training from shallow to deep; what is null is as in the whole recipe."""
+    """A part of a training from shallow to deep; null: as in the whole recipe."""
 
     encoder: Depth | None = Field(None, description="encoder layers of this stage")
     decoder: Depth | None = Field(None, description="decoder layers of this stage")
     updates: Count | None = Field(None, description="length of this stage, in updates")
-    epochs: Count | None = Field(None, description="or its length in epochs")
+    epochs: Count | None = Field(None, description="length of this stage, in epochs")
     tokens_per_update: Count | None = Field(None, description="as in batches, for this stage")
     group_tokens: Count | None = Field(None, description="as in batches, for this stage")
     max_tokens: Count | None = Field(None, description="as in batches, for this stage")
@@ -153,7 +161,8 @@ class Stage(Section):
     @model_validator(mode="after")
     def _check(self) -> Stage:
         if self.updates and self.epochs:
-            raise ValueError("a stage lasts either updates or epochs: leave one of them out")
+            what = "a stage has a length in updates or in epochs, not both"
+            raise conflict(what, "updates", "epochs", hint="leave one of them out")
         return self
 
 
@@ -166,11 +175,11 @@ class Growth(Section):
     strategy: Strategy = Field(
         "copy_top_group",
         description="where new layers come from; copy_top_group: the topmost, in order; "
-        "copy_top_layer: the topmost one again and again; interpolate: each new layer stands "
-        "behind the one that it copies; stack_all: the whole stack again; random: nowhere",
+        "copy_top_layer: the topmost one, repeated; interpolate: each new layer follows the one "
+        "that it copies; stack_all: the whole stack again; random: new initial values",
     )
     restart_lr: bool = Field(
-        True, description="the schedule goes back to its peak; false: it goes on"
+        True, description="true: each stage restarts the schedule at its peak; false: it continues"
     )
 
 
@@ -188,20 +197,21 @@ class InterSimilarity(Section):
 
 
 Regularizer = Annotated[
-    Annotated[NoRegularizer | InterSimilarity, Field(discriminator="type")],
-    BeforeValidator(tagged),
+    NoRegularizer | InterSimilarity, Discriminator("type"), BeforeValidator(tagged)
 ]
 
 
 class Training(Section):
-    """From data and a fresh model to a trained one."""
+    """How a model is trained."""
 
-    seed: CountOrZero = Field(1, description="fixes initialization, order and dropout")
+    seed: CountOrZero = Field(
+        1, description="random seed for initialization, data order and dropout"
+    )
     max_updates: Count = Field(100_000, description="stop after this many updates")
     max_epochs: Count | None = Field(None, description="stop after this many epochs")
     max_minutes: Positive | None = Field(
         None,
-        description="stop after this much time, validations and time before a restart included",
+        description="stop after this many minutes, including validation and time before a restart",
     )
     batches: Batches = Batches()
     optimizer: Optimizer = Adam()
@@ -211,7 +221,7 @@ class Training(Section):
     )
     regularizer: Regularizer = Field(NoRegularizer(), description="added to the loss")
     stages: tuple[Stage, ...] = Field(
-        (), description="shallow to deep; the last one may last until the training ends"
+        (), description="stages from shallow to deep; the last one may have no end of its own"
     )
     growth: Growth = Growth()
     frozen: Frozen = Frozen()
@@ -221,12 +231,12 @@ class Training(Section):
     )
     checkpoint_activations: Literal["none", "layers"] = Field(
         "none",
-        description="layers: keep each layer's input alone and compute the rest again on the way "
-        "back; less memory, more time, the same gradients",
+        description="layers: keep only the input of each layer and recompute the rest in the backward "
+        "pass; less memory, more time, the same gradients",
     )
     sharding: Literal["none", "full"] = Field(
         "none",
-        description="full: parameters, gradients and moments are spread over the processes (FSDP2)",
+        description="full: parameters, gradients and moments are sharded over all processes (FSDP2)",
     )
     validation: Validation = Validation()
     checkpoints: Checkpoints = Checkpoints()
@@ -234,14 +244,14 @@ class Training(Section):
 
     @model_validator(mode="after")
     def _check(self) -> Training:
-        if self.sharding == "full":
-            reasons = {
-                "muon needs whole matrices: set optimizer: adam": self.optimizer.type == "muon",
-                "fp16 scales by what one process sees: set precision: bf16": self.precision
-                == "fp16",
-                "a model that grows must be whole: leave stages out": bool(self.stages),
-            }
-            for reason, holds in reasons.items():
-                if holds:
-                    raise ValueError(f"sharding: full does not go with this recipe: {reason}")
+        whole = "sharding: full does not go with"
+        if self.sharding == "full" and self.optimizer.type == "muon":
+            what = f"{whole} muon, which needs whole matrices"
+            raise conflict(what, "sharding", "optimizer", hint="set optimizer: adam")
+        if self.sharding == "full" and self.precision == "fp16":
+            what = f"{whole} fp16, whose loss scale is a decision of one process"
+            raise conflict(what, "sharding", "precision", hint="set precision: bf16")
+        if self.sharding == "full" and self.stages:
+            what = f"{whole} stages, since a model that grows must be whole"
+            raise conflict(what, "sharding", "stages", hint="leave out stages")
         return self

@@ -9,7 +9,7 @@ import yaml
 
 from nmtdeep import __version__
 from nmtdeep.checkpoint import Loaded
-from nmtdeep.config.load import dump
+from nmtdeep.config.render import dump
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.decoding.settings import settings_of
 from nmtdeep.export.instructions import forms, listed, steps

@@ -121,7 +121,7 @@ def _norm(model: Model) -> nn.LayerNorm:
 def _norm_place(residual: slots.Residual) -> Literal["before", "after", "nowhere"]:
     """Where layers are normalized: before their sublayers, after their sums, or not at all."""
     match residual:
-        case slots.PreNorm() | slots.NormalisedResidual():
+        case slots.PreNorm() | slots.NormalizedResidual():
             return "before"
         case slots.PostNorm() | slots.Admin() | slots.DeepNorm():
             return "after"
@@ -142,7 +142,7 @@ def _residual(model: Model, stack: StackConfig, sublayer: Sublayer) -> Residual:
             return PreNorm(sublayer, _norm(model), dropout=dropout)
         case slots.PostNorm():
             return PostNorm(sublayer, _norm(model), dropout=dropout)
-        case slots.NormalisedResidual():
+        case slots.NormalizedResidual():
             return NormalisedResidual(sublayer, _norm(model), dropout=dropout)
         case slots.Admin():
             return Admin(sublayer, _norm(model), dropout=dropout)

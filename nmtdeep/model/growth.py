@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from nmtdeep.config.model import Model
-from nmtdeep.config.stages import SIDES
+from nmtdeep.config.model import SIDES
 from nmtdeep.config.training import Strategy
 from nmtdeep.model.layers.combination import Combination
 from nmtdeep.model.transformer import Stack, Transformer

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from nmtdeep.config import Recipe
-from nmtdeep.config.compare import differences
+from nmtdeep.config.render import differences
 from nmtdeep.data import batching, bpe_dropout
 from nmtdeep.data.ahead import ahead
 from nmtdeep.data.batching import Indices, Share

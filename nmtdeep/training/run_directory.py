@@ -16,8 +16,9 @@ from typing import IO, Any
 
 from nmtdeep import checkpoint
 from nmtdeep.config import Recipe
-from nmtdeep.config.compare import differences
-from nmtdeep.config.load import dump, read_config
+from nmtdeep.config.render import differences
+from nmtdeep.config.load import read_config
+from nmtdeep.config.render import dump
 from nmtdeep.data.index import INDEX_FILE
 from nmtdeep.errors import CheckpointError, UserError
 from nmtdeep.files import check_place

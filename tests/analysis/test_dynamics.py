@@ -13,7 +13,7 @@ from nmtdeep import checkpoint
 from nmtdeep.analysis.dynamics import measured
 from nmtdeep.analysis.gradients import curves
 from nmtdeep.analysis.probe import sentences
-from nmtdeep.config.load import dump
+from nmtdeep.config.render import dump
 
 CPU = torch.device("cpu")
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmtdeep.config.load import dump, from_mapping, load_recipe, read_config
+from nmtdeep.config.load import from_mapping, load_recipe, read_config
+from nmtdeep.config.render import dump
 from nmtdeep.errors import ConfigError
 
 from .writing import write

@@ -8,7 +8,8 @@ from typing import Annotated, Any, get_args, get_origin
 
 import pytest
 
-from nmtdeep.config.load import dump, from_mapping, resolve
+from nmtdeep.config.load import from_mapping, resolve
+from nmtdeep.config.render import dump
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.section import Section
 from nmtdeep.config.structure import tag_of, variants

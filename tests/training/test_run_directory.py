@@ -11,7 +11,7 @@ import torch
 
 from nmtdeep import checkpoint
 from nmtdeep.config import Recipe
-from nmtdeep.config.compare import differences
+from nmtdeep.config.render import differences
 from nmtdeep.errors import CheckpointError, UserError
 from nmtdeep.training.run_directory import RunDirectory, open_run
 from nmtdeep.training.state import Progress
