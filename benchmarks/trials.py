@@ -27,8 +27,8 @@ from machine import machine
 
 import nmtdeep
 from nmtdeep import checkpoint
-from nmtdeep.config.render import dump
 from nmtdeep.config.recipe import Recipe
+from nmtdeep.config.render import dump
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import DivergenceError
 from nmtdeep.training.loop import train

@@ -19,8 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from nmtdeep.config.load import resolve
-from nmtdeep.config.render import dump
-from nmtdeep.config.render import annotated
+from nmtdeep.config.render import annotated, dump
 from nmtdeep.config.text import Text
 from nmtdeep.conversion.fairseq_dictionary import read_dictionary
 from nmtdeep.data.corpus import CorpusWriter, DataDirectory, MonolingualCorpus

@@ -17,8 +17,7 @@ from pydantic_core import PydanticUndefined
 
 from nmtdeep.config import Recipe
 from nmtdeep.config.load import list_recipes, load_recipe
-from nmtdeep.config.section import LARGEST, Section
-from nmtdeep.config.structure import tag_of, variants
+from nmtdeep.config.section import LARGEST, Section, tag_of, variants
 
 DOCS = Path(__file__).parent.parent / "docs"
 NAMES = {int: "whole number", float: "number", str: "text", bool: "true or false"}

@@ -102,8 +102,7 @@ def _dry_run(
     recipe: Recipe, *, train: Path, valid: Path, tests: list[Path], out: Path, overwrite: bool
 ) -> None:
     """Print the resolved text section, the files with their lines, and three tokenized pairs."""
-    import yaml
-
+    from nmtdeep.config.render import to_yaml
     from nmtdeep.preprocessing.inputs import find_inputs
     from nmtdeep.preprocessing.output import check_free
     from nmtdeep.preprocessing.stages import Tokenize
@@ -111,7 +110,7 @@ def _dry_run(
     check_free(out, overwrite=overwrite)
     inputs = find_inputs(recipe.text, train=train, valid=valid, tests=tests)
     dump = recipe.text.model_dump(mode="json")
-    typer.echo(yaml.safe_dump({"text": dump}, sort_keys=False, allow_unicode=True), nl=False)
+    typer.echo(to_yaml({"text": dump}), nl=False)
     for files in inputs:
         typer.echo(f"{files.split}: {files.lines:,} pairs of {files.source} and {files.target}")
     for source, target in Tokenize(recipe.text)(inputs[0].head(3)).pairs:

@@ -9,7 +9,7 @@ import typer
 from pydantic import ValidationError
 
 from nmtdeep.cli.command import choices, option_name, value_name
-from nmtdeep.config.problems import in_words
+from nmtdeep.config.problems import value_problem
 
 
 def usage_line(error: typer.TyperException) -> str:
@@ -65,5 +65,6 @@ def _missing(parameter: Any, ctx: Any) -> str:
 
 def _wrong(error: Any) -> str:
     if isinstance(error.__cause__, ValidationError):
-        return in_words(error.__cause__.errors(include_url=False)[0])
+        detail = error.__cause__.errors(include_url=False)[0]
+        return str(value_problem(detail, choices(error.param, error.ctx)))
     return str(error.message)

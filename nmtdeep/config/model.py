@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from nmtdeep.config import slots
-from nmtdeep.config.section import Count, Depth, Positive, Probability, Section, conflict
+from nmtdeep.config.section import ConflictError, Count, Depth, Positive, Probability, Section
 
 SIDES = ("encoder", "decoder")
 
@@ -98,13 +98,13 @@ class Model(Section):
     def _check(self) -> Model:
         if self.width % 2:
             what = f"width {self.width} is odd"
-            raise conflict(what, "width", hint="sinusoidal positions need an even width")
+            raise ConflictError(what, "width", hint="sinusoidal positions need an even width")
         for name, stack in (("encoder", self.encoder), ("decoder", self.decoder)):
             _check_stack(name, stack, self.width)
             if isinstance(self.initializer, slots.AdminProfile) and not isinstance(
                 stack.residual, slots.Admin
             ):
-                raise conflict(
+                raise ConflictError(
                     f"initializer: admin sets omegas, which {name}.residual: {stack.residual.type} "
                     "does not have",
                     "initializer",
@@ -116,7 +116,7 @@ class Model(Section):
         if isinstance(self.bridge, slots.Transparent) and not isinstance(
             combination, slots.PlainStack
         ):
-            raise conflict(
+            raise ConflictError(
                 "bridge: transparent mixes the encoder's layers for the decoder, so that the top "
                 f"of encoder.combination: {combination.type} would never be read",
                 "bridge",
@@ -128,7 +128,7 @@ class Model(Section):
 
 def _check_stack(name: str, stack: Stack, width: int) -> None:
     if width % stack.heads:
-        raise conflict(
+        raise ConflictError(
             f"width {width} is not a multiple of {name}.heads {stack.heads}",
             f"{name}.heads",
             "width",
@@ -136,14 +136,14 @@ def _check_stack(name: str, stack: Stack, width: int) -> None:
         )
     match stack.combination:
         case slots.Learned(groups=int(groups)) if width % groups:
-            raise conflict(
+            raise ConflictError(
                 f"width {width} is not a multiple of {name}.combination.groups {groups}",
                 f"{name}.combination.groups",
                 "width",
                 hint="choose a divisor of the width",
             )
         case slots.SparseBlocks(blocks=tuple(blocks)) if blocks[-1] != stack.depth:
-            raise conflict(
+            raise ConflictError(
                 f"blocks end at {blocks[-1]}, but {name}.depth is {stack.depth}",
                 f"{name}.combination.blocks",
                 f"{name}.depth",
@@ -162,4 +162,4 @@ def _check_sublayers(sublayers: tuple[slots.DecoderSublayer, ...]) -> None:
     elif twice:
         what = f"{twice[0]} is listed twice"
     if what:
-        raise conflict(what, "decoder.sublayers", hint=hint)
+        raise ConflictError(what, "decoder.sublayers", hint=hint)

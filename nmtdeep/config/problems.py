@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.config.section import Section, choices_of, tag_of, variants
+from nmtdeep.config.section import ConflictError, Section, choices_of, tag_of, variants
 from nmtdeep.config.source import KeyPath, Origin, RecipeProblem, Source
 from nmtdeep.errors import Problem
 
@@ -84,8 +84,8 @@ def explain(error: ValidationError, source: Source, label: str) -> list[RecipePr
             continue  # pydantic counts only the valid items of a list
         problem = _explained(detail, place)
         path = place.path
-        if detail["type"] == "conflict":
-            path = _culprit([(*path, *key) for key in detail["ctx"]["keys"]], source.origins)
+        if isinstance(conflict := detail.get("ctx", {}).get("error"), ConflictError):
+            path = _culprit([(*path, *below) for below in conflict.paths], source.origins)
         origin = _locate(path, source.origins) or Origin(label)
         problems.append(RecipeProblem(origin, path, problem.what, problem.hint))
     if len(details) > MOST:
@@ -123,9 +123,9 @@ def value_problem(detail: Any, choices: Sequence[str] = ()) -> Problem:
 def _explained(detail: Any, place: _Place) -> Problem:
     kind, context, value = detail["type"], detail.get("ctx", {}), detail["input"]
     choices = choices_of(place.annotation)
+    if isinstance(conflict := context.get("error"), ConflictError):
+        return Problem(conflict.what, "", conflict.hint)
     match kind:
-        case "conflict":
-            return Problem(context["what"], "", context["hint"])
         case "extra_forbidden":
             return _unknown_key(place)
         case "union_tag_not_found":

@@ -107,7 +107,8 @@ def _compose(yaml: YAML, text: str, label: str) -> Node | None:
         return ConfigError(what, where=f"{label}:{line}" if has_line else label, hint=hint)
 
     try:
-        return yaml.compose(text)
+        node: Node | None = yaml.compose(text)
+        return node
     except MaxDepthExceededError as problem:
         line = problem.problem_mark.line + 1
         raise error("nested too deeply", line, "is this really a recipe?") from None
@@ -137,7 +138,7 @@ class _Construction:
     has_lines: bool = True
 
     def value(self, node: Node | None, path: KeyPath) -> Any:
-        kind = node.tag.removeprefix(_TAG) if node is not None else "null"
+        kind = str(node.tag).removeprefix(_TAG) if node else ""
         match node:
             case None:
                 return None

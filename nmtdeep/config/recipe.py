@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from nmtdeep.config.model import SIDES, Model, Stack
-from nmtdeep.config.section import Beam, Count, CountOrZero, NotNegative, Section, conflict
+from nmtdeep.config.section import Beam, ConflictError, Count, CountOrZero, NotNegative, Section
 from nmtdeep.config.text import NoBpe, Text
 from nmtdeep.config.training import Stage, Training
 
@@ -52,14 +52,14 @@ class Recipe(Section):
     @model_validator(mode="after")
     def _check(self) -> Recipe:
         if self.model.embeddings.sharing == "all" and self.text.vocabulary.sharing != "shared":
-            raise conflict(
+            raise ConflictError(
                 "model.embeddings.sharing: all needs one vocabulary for both languages",
                 "model.embeddings.sharing",
                 "text.vocabulary.sharing",
                 hint="set text.vocabulary.sharing: shared, or model.embeddings.sharing: decoder",
             )
         if self.text.input == "bpe" and not isinstance(self.text.bpe, NoBpe):
-            raise conflict("bpe is split already", "text.input", hint="set text.bpe: none")
+            raise ConflictError("bpe is split already", "text.input", hint="set text.bpe: none")
         _check_stages(self.model, self.training)
         return self
 
@@ -92,12 +92,12 @@ def _check_stages(model: Model, training: Training) -> None:
     for number, stage in enumerate(stages[:-1], start=1):
         if not (stage.updates or stage.epochs):
             what = f"stage {number} has no end"
-            raise conflict(what, "training.stages", hint="set its updates or epochs")
+            raise ConflictError(what, "training.stages", hint="set its updates or epochs")
     for side in SIDES:
         stack: Stack = getattr(model, side)
         depths = [getattr(stage, side) or stack.depth for stage in stages]
         if depths != sorted(depths) or depths[-1:] not in ([], [stack.depth]):
-            raise conflict(
+            raise ConflictError(
                 f"{side} depths {depths} must rise to model.{side}.depth {stack.depth}",
                 "training.stages",
                 hint="change the depths",
@@ -105,7 +105,7 @@ def _check_stages(model: Model, training: Training) -> None:
         for depth, stage in zip(depths or [stack.depth], stages or [Stage()], strict=True):
             frozen = getattr(stage.frozen or training.frozen, side)
             if frozen > depth:
-                raise conflict(
+                raise ConflictError(
                     f"{side} {frozen} is more than the {depth} layers there are",
                     f"training.frozen.{side}",
                     "training.stages",
@@ -114,8 +114,8 @@ def _check_stages(model: Model, training: Training) -> None:
         if training.growth.strategy == "stack_all" and any(
             new % old for old, new in pairwise(depths)
         ):
-            raise conflict(
-                f"stack_all repeats the whole stack, which is impossible for {side} depths {depths}",
+            raise ConflictError(
+                f"stack_all repeats the whole stack, but {side} depths are {depths}",
                 "training.growth.strategy",
                 hint="let each depth be a multiple of the one before",
             )

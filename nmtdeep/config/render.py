@@ -9,7 +9,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.emitter import Emitter
-from ruamel.yaml.nodes import Node
+from ruamel.yaml.nodes import ScalarNode, SequenceNode
 from ruamel.yaml.representer import SafeRepresenter
 
 from nmtdeep.config.recipe import Recipe
@@ -25,15 +25,15 @@ class _Emitter(Emitter):
 
 
 class _Representer(SafeRepresenter):
-    """Lists on one line; text with invisible characters in double quotes, where they are escaped."""
+    """Lists on one line; text with invisible characters in double quotes, which escape them."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
-    def represent_list(self, data: Any) -> Node:
+    def represent_list(self, data: Any) -> SequenceNode:
         return self.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=True)
 
-    def represent_str(self, data: Any) -> Node:
+    def represent_str(self, data: Any) -> ScalarNode:
         style = None if data.isprintable() else '"'
         return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
 

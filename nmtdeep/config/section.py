@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field
-from pydantic_core import PydanticCustomError
 
 
 class Section(BaseModel):
@@ -14,16 +13,19 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-def conflict(what: str, *keys: str, hint: str) -> PydanticCustomError:
-    """Values that do not go together.
+class ConflictError(ValueError):
+    """Values of a section that do not go together.
 
     Args:
         what: which values, and why not.
         keys: dotted paths from the section that checks, the most likely mistake first.
         hint: what to do about it.
     """
-    context = {"what": what, "hint": hint, "keys": [tuple(key.split(".")) for key in keys]}
-    return PydanticCustomError("conflict", "{what}: {hint}", context)
+
+    def __init__(self, what: str, *keys: str, hint: str) -> None:
+        super().__init__(f"{what}: {hint}")
+        self.what, self.hint = what, hint
+        self.paths = [tuple(key.split(".")) for key in keys]
 
 
 def tagged(value: Any) -> Any:

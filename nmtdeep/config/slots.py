@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, model_validator
 
-from nmtdeep.config.section import Count, Positive, Probability, Section, conflict, tagged
+from nmtdeep.config.section import ConflictError, Count, Positive, Probability, Section, tagged
 
 # Residual wrapper
 
@@ -107,7 +107,7 @@ class Learned(Linear):
     @model_validator(mode="after")
     def _check(self) -> Learned:
         if (self.weights == "scalar_n") != (self.groups is not None):
-            raise conflict(
+            raise ConflictError(
                 f"weights: {self.weights} with groups: {self.groups}",
                 "weights",
                 "groups",
@@ -137,7 +137,7 @@ class SparseBlocks(Learned):
         if isinstance(self.blocks, tuple):
             ascending = all(low < high for low, high in pairwise(self.blocks))
             if len(self.blocks) < 2 or self.blocks[0] != 0 or not ascending:
-                raise conflict(
+                raise ConflictError(
                     f"boundaries {list(self.blocks)} do not rise from 0",
                     "blocks",
                     hint="list the boundary of each block, such as [0, 6, 12]",

@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Discriminator, Field, model_validator
 
 from nmtdeep.config.section import (
     Beam,
+    ConflictError,
     Count,
     CountOrZero,
     Depth,
@@ -15,7 +16,6 @@ from nmtdeep.config.section import (
     Positive,
     Probability,
     Section,
-    conflict,
     tagged,
 )
 
@@ -107,7 +107,7 @@ class Validation(Section):
     @model_validator(mode="after")
     def _check(self) -> Validation:
         if self.best_by != "loss" and not self.bleu:
-            raise conflict(
+            raise ConflictError(
                 f"best_by: {self.best_by} needs bleu: true",
                 "best_by",
                 "bleu",
@@ -130,7 +130,7 @@ class Checkpoints(Section):
     @model_validator(mode="after")
     def _check(self) -> Checkpoints:
         if self.average_last > self.keep_last:
-            raise conflict(
+            raise ConflictError(
                 f"average_last {self.average_last} is more than keep_last {self.keep_last} keeps",
                 "average_last",
                 "keep_last",
@@ -162,7 +162,7 @@ class Stage(Section):
     def _check(self) -> Stage:
         if self.updates and self.epochs:
             what = "a stage has a length in updates or in epochs, not both"
-            raise conflict(what, "updates", "epochs", hint="leave one of them out")
+            raise ConflictError(what, "updates", "epochs", hint="leave one of them out")
         return self
 
 
@@ -231,12 +231,12 @@ class Training(Section):
     )
     checkpoint_activations: Literal["none", "layers"] = Field(
         "none",
-        description="layers: keep only the input of each layer and recompute the rest in the backward "
-        "pass; less memory, more time, the same gradients",
+        description="layers: keep only the input of each layer and recompute the rest in the "
+        "backward pass; less memory, more time, the same gradients",
     )
     sharding: Literal["none", "full"] = Field(
         "none",
-        description="full: parameters, gradients and moments are sharded over all processes (FSDP2)",
+        description="full: shard parameters, gradients and moments over all processes (FSDP2)",
     )
     validation: Validation = Validation()
     checkpoints: Checkpoints = Checkpoints()
@@ -247,11 +247,11 @@ class Training(Section):
         whole = "sharding: full does not go with"
         if self.sharding == "full" and self.optimizer.type == "muon":
             what = f"{whole} muon, which needs whole matrices"
-            raise conflict(what, "sharding", "optimizer", hint="set optimizer: adam")
+            raise ConflictError(what, "sharding", "optimizer", hint="set optimizer: adam")
         if self.sharding == "full" and self.precision == "fp16":
             what = f"{whole} fp16, whose loss scale is a decision of one process"
-            raise conflict(what, "sharding", "precision", hint="set precision: bf16")
+            raise ConflictError(what, "sharding", "precision", hint="set precision: bf16")
         if self.sharding == "full" and self.stages:
             what = f"{whole} stages, since a model that grows must be whole"
-            raise conflict(what, "sharding", "stages", hint="leave out stages")
+            raise ConflictError(what, "sharding", "stages", hint="leave out stages")
         return self

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from nmtdeep.checkpoint import load
-from nmtdeep.config.problems import in_words
-from nmtdeep.config.section import Count, CountOrZero, NotNegative, Positive, Section
+from nmtdeep.config.problems import value_problem
+from nmtdeep.config.section import Count, CountOrZero, NotNegative, Positive, Section, choices_of
 from nmtdeep.decoding.settings import Quantization, Sampling, settings_of
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.errors import Problem, UserError
@@ -63,19 +63,20 @@ def options_of(**asked: Any) -> Options:
     try:
         options = Options(**asked)
     except ValidationError as error:
-        raise UserError(
-            problems=[
-                Problem(
-                    f"{one['loc'][0]} {in_words(one)}", hint="give another value, or leave it out"
-                )
-                for one in error.errors(include_url=False)
-            ]
-        ) from None
+        raise UserError(problems=map(_problem, error.errors(include_url=False))) from None
     if options.n_best > (options.beam or options.n_best) and not options.sampling:
         raise UserError(f"--n-best {options.n_best} needs a beam at least as large: raise --beam")
     if options.processes > 1 and options.threads:
         raise UserError("each of several processes has one thread: leave out --threads")
     return options
+
+
+def _problem(detail: Any) -> Problem:
+    name = str(detail["loc"][0])
+    field = Options.model_fields.get(name)
+    problem = value_problem(detail, choices_of(field.annotation) if field else ())
+    hint = problem.hint or "give another value, or leave it out"
+    return Problem(f"{name} {problem.what}", hint=hint)
 
 
 def open_translator(models: Sequence[Path], options: Options) -> Translator:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import yaml
-
 from nmtdeep import __version__
 from nmtdeep.checkpoint import Loaded
-from nmtdeep.config.render import dump
 from nmtdeep.config.recipe import Recipe
+from nmtdeep.config.render import dump, to_yaml
 from nmtdeep.decoding.settings import settings_of
 from nmtdeep.export.instructions import forms, listed, steps
 from nmtdeep.scoring.rendering import heading_of, label_of, signed_by
@@ -114,7 +112,7 @@ def model_card(loaded: Loaded, *, reasons: Sequence[str]) -> str:
     scores = stored_scores(loaded.path.parent, loaded.path)
     header = _header(loaded, scores, library="nmtdeep" if reasons else "transformers")
     return CARD.format(
-        header=yaml.safe_dump(header, sort_keys=False, allow_unicode=True),
+        header=to_yaml(header),
         title=_title(loaded),
         description=recipe.description or f"Translates {text.source} to {text.target}.",
         facts=_facts(loaded),

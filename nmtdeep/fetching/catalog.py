@@ -10,9 +10,9 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Annotated, Literal
 
-import yaml
 from pydantic import Field
 
+from nmtdeep.config.reader import read_mapping
 from nmtdeep.config.section import Count, CountOrZero, Language, Section
 from nmtdeep.config.text import Clean
 
@@ -108,4 +108,4 @@ def split_member(file: str) -> tuple[str, str | None]:
 def load_catalog() -> Catalog:
     """The catalog that ships with the package."""
     text = (files("nmtdeep.fetching") / "datasets.yaml").read_text(encoding="utf-8")
-    return Catalog.model_validate(yaml.safe_load(text))
+    return Catalog.model_validate(read_mapping(text))

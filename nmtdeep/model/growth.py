@@ -9,8 +9,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from nmtdeep.config.model import Model
-from nmtdeep.config.model import SIDES
+from nmtdeep.config.model import SIDES, Model
 from nmtdeep.config.training import Strategy
 from nmtdeep.model.layers.combination import Combination
 from nmtdeep.model.transformer import Stack, Transformer

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-import yaml
 
 from nmtdeep import __version__
 from nmtdeep.config.recipe import Recipe
+from nmtdeep.config.render import to_yaml
 from nmtdeep.config.text import JointBpe, NoBpe, Text
 from nmtdeep.data.corpus import CorpusWriter, Longest, id_type, longer
 from nmtdeep.data.index import FORMAT, RECIPE_FILE, TEXT_DIRECTORY
@@ -208,8 +208,7 @@ class _Run:
         """Save pipeline, recipe and data.json."""
         pipeline.save(self.directory / TEXT_DIRECTORY)
         dump = self.recipe.model_dump(mode="json")
-        content = yaml.safe_dump(dump, sort_keys=False, allow_unicode=True)
-        (self.directory / RECIPE_FILE).write_text(content, encoding="utf-8")
+        (self.directory / RECIPE_FILE).write_text(to_yaml(dump), encoding="utf-8")
         report = PreprocessingReport(
             (self.text.source, self.text.target),
             self.reports,

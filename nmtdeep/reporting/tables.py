@@ -7,9 +7,8 @@ from statistics import fmean
 from typing import Any
 
 from nmtdeep.config import Recipe
-from nmtdeep.config.render import differences
 from nmtdeep.config.load import list_recipes, load_recipe
-from nmtdeep.config.render import dump
+from nmtdeep.config.render import differences, dump
 from nmtdeep.reporting.history import History
 from nmtdeep.reporting.parts import Cell, Settings, Table
 from nmtdeep.scoring import Score

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import yaml
 from pydantic import ValidationError
 
 from nmtdeep import files
+from nmtdeep.config.reader import read_file
+from nmtdeep.config.render import to_yaml
+from nmtdeep.config.source import config_error
 from nmtdeep.config.text import NoBpe, Text
-from nmtdeep.config.yaml_source import read_file
 from nmtdeep.errors import ConfigError, DataError, UserError
 from nmtdeep.text.bpe import Bpe, join, load_merges
 from nmtdeep.text.chinese import CHINESE, Jieba, jieba
@@ -153,7 +154,7 @@ class TextPipeline:
             del dump["chinese"]
         if dump["clean"]["max_words"] is None:
             del dump["clean"]["max_words"]
-        files = {CONFIG_FILE: yaml.safe_dump(dump, sort_keys=False, allow_unicode=True)}
+        files = {CONFIG_FILE: to_yaml(dump)}
         for side, name in zip((self.source, self.target), _bpe_names(self.config), strict=True):
             if side.bpe is not None:
                 files[name] = side.bpe.dumps()
@@ -203,7 +204,7 @@ def _load_config(path: Path) -> Text:
     try:
         source = read_file(path, str(path))
         if source.problems:
-            raise ConfigError(str(source.problems[0]))
+            raise config_error(source.problems)
         return Text.model_validate(source.values)
     except (ConfigError, ValidationError) as error:
         reason = str(error).splitlines()[0]

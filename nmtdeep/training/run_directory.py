@@ -16,9 +16,8 @@ from typing import IO, Any
 
 from nmtdeep import checkpoint
 from nmtdeep.config import Recipe
-from nmtdeep.config.render import differences
 from nmtdeep.config.load import read_config
-from nmtdeep.config.render import dump
+from nmtdeep.config.render import differences, dump
 from nmtdeep.data.index import INDEX_FILE
 from nmtdeep.errors import CheckpointError, UserError
 from nmtdeep.files import check_place

@@ -128,7 +128,7 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
         ("export r -o o --to onnx", "--to must be ctranslate2 or huggingface, not 'onnx'"),
         (
             "export r -o o --to hugginface",
-            "--to must be ctranslate2 or huggingface, not 'hugginface' (did you mean huggingface?)",
+            "--to must be ctranslate2 or huggingface, not 'hugginface': did you mean huggingface?",
         ),
         ("translate -m r --lenpen low", "--lenpen must be a number, not 'low'"),
         ("translate -m r --beam 2.5", "--beam must be a whole number, not '2.5'"),

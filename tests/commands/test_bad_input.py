@@ -201,13 +201,13 @@ def test_an_average_replaces_nothing_but_averages(nmtdeep, averaged, tmp_path):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ("model.widht=16", "model.widht: unknown key (did you mean width?)"),
-        ("training.schedule.warmup=4", "(did you mean warmup_updates?)"),
+        ("model.widht=16", "model.widht: unknown key: did you mean width?"),
+        ("training.schedule.warmup=4", "did you mean warmup_updates?"),
         ("model.encoder.heads=3", "width 16 is not a multiple of encoder.heads 3"),
         ("model.width=many", "model.width: must be a whole number"),
         ("training.max_updates=0", "must be more than 0"),
         ("training.checkpoints.average_last=9", "raise keep_last"),
-        ("training.validation.best_by=blue", "(did you mean bleu?)"),
+        ("training.validation.best_by=blue", "did you mean bleu?"),
         ("model.decoder.sublayers=[self_attention]", "never look at the source: add"),
         ("nonsense", "key.path=value"),
         ("text.vocabulary.sharing=separate", "needs one vocabulary"),
@@ -224,8 +224,8 @@ def test_every_problem_of_a_recipe_at_once(nmtdeep, data, tmp_path):
     )
     done = train(nmtdeep, tmp_path / "run", "model.width=17", recipe=tmp_path / "bad.yaml")
     assert done.code == 2
-    assert "bad.yaml:3: text.bpe.merge: unknown key (did you mean merges?)" in done.err
-    assert "training.schedule.warmup_update: unknown key (did you mean warmup_updates?)" in done.err
+    assert "bad.yaml:3: text.bpe.merge: unknown key: did you mean merges?" in done.err
+    assert "training.schedule.warmup_update: unknown key: did you mean warmup_updates?" in done.err
     refused(train(nmtdeep, tmp_path / "run", recipe="multi30k-en-d"), "did you mean multi30k-en-de")
 
 

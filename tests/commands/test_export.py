@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import yaml
 from markdown_it import MarkdownIt
+from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
 from commands.running import Interrupt
@@ -130,7 +130,7 @@ def test_transformers_translates_raw_text_as_the_card_shows(nmtdeep, fluent):
 
 
 def header(folder: Path) -> dict[str, Any]:
-    return yaml.safe_load((folder / "README.md").read_text().split("---\n")[1])
+    return YAML(typ="safe").load((folder / "README.md").read_text().split("---\n")[1])
 
 
 def test_a_card_has_the_scores_of_the_run_with_their_signatures(nmtdeep, post_norm):

@@ -9,7 +9,8 @@ import pytest
 
 from nmtdeep.config import Recipe
 from nmtdeep.config.load import load_recipe, merge, resolve
-from nmtdeep.config.yaml_source import Origin, Source, parse
+from nmtdeep.config.reader import parse
+from nmtdeep.config.source import Origin, Source
 
 from .writing import problems, write
 
@@ -26,7 +27,7 @@ from .writing import problems, write
         ("1_000", 1000),
         ("-3", -3),
         ("0", 0),
-        ("010", "010"),
+        ("010", 10),
         ("1:30", "1:30"),
         ("2019-01-01", "2019-01-01"),
         ("no", "no"),
@@ -112,7 +113,7 @@ def test_a_path_is_relative_to_the_file_that_says_it(folder: Path) -> None:
     write("one/two/child.yaml", "extends: ../base.yaml\n")
     write("one/base.yaml", "training: {seed: 5}\nmodle: 1\n")
     assert problems("one/two/child.yaml") == [
-        "one/base.yaml:2: modle: unknown key (did you mean model?)"
+        "one/base.yaml:2: modle: unknown key: did you mean model?"
     ]
 
 
@@ -169,7 +170,7 @@ def test_lists_are_replaced(folder: Path) -> None:
         ),
         (
             {"a": "extends: multi30k\n"},
-            "a.yaml:1: extends: no recipe 'multi30k' (did you mean multi30k-en-de",
+            "a.yaml:1: extends: no recipe 'multi30k': did you mean multi30k-en-de",
         ),
         ({"a": "extends: [b, c]\n"}, "a.yaml:1: extends: must be the name or file of one recipe"),
         ({"a": "model: {extends: b}\n"}, "a.yaml:1: model.extends: only a recipe file can extend"),
@@ -214,17 +215,23 @@ def test_an_override_may_be_a_whole_section(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("modle.width=3", "modle: unknown key (did you mean model?)"),
+        ("modle.width=3", "modle: unknown key: did you mean model?"),
         ("model.width", "not an override: write key.path=value"),
         ("=3", "not an override: write key.path=value"),
         ("model..width=3", "not an override: write key.path=value"),
-        ("model.width=[1", "a bracket or quote opened here is never closed: close it"),
-        ("model.width=*x", "aliases are not allowed: write the value out"),
-        ("model.width=511", "model: width 511 is not a multiple of encoder.heads 8"),
-        ("model.encoder.heads=7", "model: width 512 is not a multiple of encoder.heads 7"),
+        ("model.width=[1", "a bracket or quote is never closed: close it"),
+        ("model.width=*x", "not YAML: found undefined alias 'x'"),
+        (
+            "model.width=511",
+            "model.width: width 511 is odd: sinusoidal positions",
+        ),
+        (
+            "model.encoder.heads=7",
+            "model.encoder.heads: width 512 is not a multiple of",
+        ),
         ("model.width=1e2", "model.width: must be a whole number, not 100.0: write 100"),
         ("text.input=bpe", "text.input: bpe is split already: set text.bpe: none"),
-        ("training.lr=1", "training.lr: unknown key (did you mean training.schedule.lr?)"),
+        ("training.lr=1", "training.lr: unknown key: did you mean training.schedule.lr?"),
         ("extends=x", "extends: only a recipe file can extend another"),
     ],
 )

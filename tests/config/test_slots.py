@@ -25,11 +25,11 @@ SENSELESS: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {DECODER: {"sublayers": ["self_attention", "feed_forward"]}},
-        "decoder.sublayers never look at the source: add cross_attention",
+        "none of them attends to the source: add cross_attention",
     ),
     (
         {DECODER: {"sublayers": ["average_attention", "feed_forward"]}},
-        "decoder.sublayers never look at the source",
+        "none of them attends to the source",
     ),
     (
         {DECODER: {"sublayers": ["merged_attention", "cross_attention"]}},
@@ -37,7 +37,7 @@ SENSELESS: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {DECODER: {"sublayers": ["self_attention", "cross_attention", "self_attention"]}},
-        "decoder.sublayers name self_attention twice",
+        "self_attention is listed twice",
     ),
     (
         {ENCODER: {"combination": {"type": "dlcl", "weights": "scalar_n"}}},
@@ -53,13 +53,13 @@ SENSELESS: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {ENCODER: {"combination": {"type": "sparse_blocks", "blocks": [0, 3]}}},
-        "encoder.combination.blocks ends at 3, but encoder.depth is 6: end with the depth",
+        "blocks end at 3, but encoder.depth is 6: end with the depth",
     ),
     (
         {DECODER: {"combination": {"type": "sparse_blocks", "blocks": [0, 4, 3, 6]}}},
-        "must rise from 0",
+        "do not rise from 0",
     ),
-    ({DECODER: {"combination": {"type": "sparse_blocks", "blocks": [2, 6]}}}, "must rise from 0"),
+    ({DECODER: {"combination": {"type": "sparse_blocks", "blocks": [2, 6]}}}, "do not rise from 0"),
     ({"width": 511, ENCODER: {"heads": 7}, DECODER: {"heads": 7}}, "sinusoidal positions need"),
 ]
 
