@@ -208,7 +208,7 @@ def test_an_average_replaces_nothing_but_averages(nmtdeep, averaged, tmp_path):
         ("training.max_updates=0", "must be more than 0"),
         ("training.checkpoints.average_last=9", "raise keep_last"),
         ("training.validation.best_by=blue", "did you mean bleu?"),
-        ("model.decoder.sublayers=[self_attention]", "never look at the source: add"),
+        ("model.decoder.sublayers=[self_attention]", "attends to the source: add"),
         ("nonsense", "key.path=value"),
         ("text.vocabulary.sharing=separate", "needs one vocabulary"),
     ],
