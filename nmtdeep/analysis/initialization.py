@@ -24,7 +24,7 @@ from nmtdeep.analysis.probe import Passage, Probe, squared_gradient
 from nmtdeep.config.model import Model
 from nmtdeep.model.build import ENCODER_SUBLAYERS
 from nmtdeep.model.initialization import Side
-from nmtdeep.model.layers.residual import NormalisedResidual, Normed, Residual
+from nmtdeep.model.layers.residual import NormalizedResidual, Normed, Residual
 
 
 @dataclass(frozen=True)
@@ -167,13 +167,13 @@ def _ends(wrapper: Residual, seen: dict[nn.Module, Passage]) -> Ends:
     if not isinstance(wrapper, Normed):
         return Ends(read, gave)
     norm = seen[wrapper.norm]
-    z = norm.gave if isinstance(wrapper, NormalisedResidual) else read
+    z = norm.gave if isinstance(wrapper, NormalizedResidual) else read
     return Ends(z, norm.read if norm.gave is gave else gave)
 
 
 def _is_on_the_identity_path(reader: nn.LayerNorm, wrapper: Residual) -> bool:
     """A wrapper's own norm reads its sum in post-norm, the next one's in the released v1."""
-    return isinstance(wrapper, NormalisedResidual) or reader is getattr(wrapper, "norm", None)
+    return isinstance(wrapper, NormalizedResidual) or reader is getattr(wrapper, "norm", None)
 
 
 def _ratio(above: float, below: float) -> float:

@@ -24,7 +24,7 @@ from nmtdeep.model.layers.positions import Sinusoidal, sinusoids
 from nmtdeep.model.layers.residual import (
     Admin,
     DeepNorm,
-    NormalisedResidual,
+    NormalizedResidual,
     Normed,
     PreNorm,
 )
@@ -148,7 +148,7 @@ def _stack(stack: Stack, embedding: TokenEmbedding, heads: int, rows: int) -> Pl
     norms: list[Norm | None] = [_norm(one.norm) for one in wrappers]
     top = _norm(stack.norm) if isinstance(stack.norm, nn.LayerNorm) else None
     embedding_norm = None
-    if isinstance(wrappers[0], NormalisedResidual):
+    if isinstance(wrappers[0], NormalizedResidual):
         # Each norm moves one place down: those before a sublayer stand after the sum below it.
         embedding_norm, *norms = [*norms, top]
         top = None

@@ -26,7 +26,7 @@ from nmtdeep.model.layers.residual import (
     Admin,
     DeepNorm,
     NoNorm,
-    NormalisedResidual,
+    NormalizedResidual,
     PostNorm,
     PreNorm,
     Residual,
@@ -143,7 +143,7 @@ def _residual(model: Model, stack: StackConfig, sublayer: Sublayer) -> Residual:
         case slots.PostNorm():
             return PostNorm(sublayer, _norm(model), dropout=dropout)
         case slots.NormalizedResidual():
-            return NormalisedResidual(sublayer, _norm(model), dropout=dropout)
+            return NormalizedResidual(sublayer, _norm(model), dropout=dropout)
         case slots.Admin():
             return Admin(sublayer, _norm(model), dropout=dropout)
         case slots.DeepNorm():

@@ -26,21 +26,16 @@ def check_fit(model: nn.Module, tensors: Tensors, *, where: object, hint: str = 
     parameters = dict(model.named_parameters())
     missing = sorted(parameters.keys() - tensors.keys())
     unknown = sorted(tensors.keys() - parameters.keys())
+    problem = ""
     if missing or unknown:
-        raise CheckpointError(
-            f"belongs to another model: {len(missing)} parameters missing {missing[:3]}, "
-            f"{len(unknown)} unknown {unknown[:3]}",
-            where=where,
-            hint=hint,
-        )
+        problem = f"{len(missing)} parameters missing {missing[:3]}, "
+        problem += f"{len(unknown)} unknown {unknown[:3]}"
     for name, parameter in parameters.items():
-        if parameter.shape != tensors[name].shape:
-            raise CheckpointError(
-                f"belongs to another model: {name} is {tuple(tensors[name].shape)} instead of "
-                f"{tuple(parameter.shape)}, the vocabulary or the sizes do not match",
-                where=where,
-                hint=hint,
-            )
+        if not problem and parameter.shape != tensors[name].shape:
+            given, needed = tuple(tensors[name].shape), tuple(parameter.shape)
+            problem = f"{name} has the shape {given}, and {needed} by its vocabulary and config"
+    if problem:
+        raise CheckpointError(f"belongs to another model: {problem}", where=where, hint=hint)
 
 
 def build_filled(

@@ -1,7 +1,7 @@
 """Growth: a deeper model from a shallower one (Li et al. 2020, section 4).
 
 A strategy is a pure function of two depths, a map from each layer of the deeper stack to the layer
-it is copied from. The mechanism is one for all of them.
+it is copied from. All strategies share one mechanism.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LayerMap = list[int | None]
 
 
 def layer_map(strategy: Strategy, old: int, new: int) -> LayerMap:
-    """Source of each of `new` layers among `old` ones, None for one of random weights.
+    """Source of each of `new` layers among `old` ones, None for a layer of random weights.
 
     With g = new - old layers to add:
 
@@ -34,7 +34,7 @@ def layer_map(strategy: Strategy, old: int, new: int) -> LayerMap:
         ValueError: if the stack would not grow, or not by whole copies of itself for stack_all.
     """
     if new < old:
-        raise ValueError(f"{old} layers cannot grow to {new}: ask for more than {old}")
+        raise ValueError(f"{old} layers cannot grow to {new}")
     if new == old:
         return list(range(old))
     group = new - old
@@ -50,7 +50,7 @@ def layer_map(strategy: Strategy, old: int, new: int) -> LayerMap:
             return _interpolated(old, new)
         case "stack_all":
             if new % old:
-                raise ValueError(f"stack_all repeats all {old} layers: {new} is no multiple")
+                raise ValueError(f"stack_all repeats all {old} layers: {new} is not a multiple")
             return [number % old for number in range(new)]
     return [*range(old), *added]
 

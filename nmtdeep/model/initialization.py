@@ -1,8 +1,8 @@
 """Initializers: functions over a finished model that set values and nothing else.
 
-Each is a rule for the standard deviation of every matrix, by what it is for and where it stands.
-The walk over the model is one: it goes by structure, never by parameter names, and fails with the
-names of the parameters that nothing covers.
+Each is a rule for the standard deviation of every matrix, by its role and its position. All share
+one walk over the model, by structure and never by parameter names, which fails with the names of
+the parameters that no rule covers.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ Side = Literal["encoder", "decoder"]
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a layer's matrix stands; layers count from 1."""
+class LayerPosition:
+    """A layer; layers of a stack count from 1."""
 
     side: Side
     layer: int
@@ -45,7 +45,7 @@ class Sample(NamedTuple):
     target: Tensor
 
 
-MatrixRule = Callable[[Matrix, Place], float]
+MatrixRule = Callable[[Matrix, LayerPosition], float]
 TableRule = Callable[[Tensor], float]
 Law = Literal["uniform", "normal"]
 CrossAttentionFans = Literal["joint", "separate"]
@@ -68,12 +68,12 @@ def glorot(
     `embeddings="glorot"`: E ~ U(-e, e), e = sqrt(6 / (V + d)), the baseline of Xu et al. 2020.
 
     Raises:
-        ValueError: if a parameter of the model is of no known kind.
+        ValueError: if no rule covers a parameter of the model.
     """
     normal = embeddings == "normal"
     _fill(
         model,
-        lambda matrix, place: gain * glorot_deviation(matrix, cross_attention),
+        lambda matrix, position: gain * glorot_deviation(matrix, cross_attention),
         _width_deviation if normal else _glorot_table_deviation,
         tables="normal" if normal else "uniform",
         seed=seed,
@@ -99,7 +99,7 @@ def lipschitz(
     normal = embeddings == "normal"
     _fill(
         model,
-        lambda matrix, place: scale * math.sqrt(1 / (3 * matrix.fan_in)),
+        lambda matrix, position: scale * math.sqrt(1 / (3 * matrix.fan_in)),
         _width_deviation if normal else lambda table: scale * math.sqrt(2 / (3 * sum(table.shape))),
         tables="normal" if normal else "uniform",
         seed=seed,
@@ -117,7 +117,7 @@ def depth_scaled(
     """W ~ U(-gamma alpha / sqrt(l), gamma alpha / sqrt(l)) in layer l (Zhang et al. 2019, Eq. 15).
 
     gamma is Glorot's bound, see `glorot`; l counts from 1 in the encoder and again in the decoder.
-    The authors' release has l^(-1/4) in place of l^(-1/2), and so has their Table 1:
+    The authors' release has l^(-1/4) instead of l^(-1/2), and so has their Table 1:
     `exponent=0.25`.
 
     Raises:
@@ -125,8 +125,8 @@ def depth_scaled(
     """
     _fill(
         model,
-        lambda matrix, place: (
-            glorot_deviation(matrix, cross_attention) * alpha / math.pow(place.layer, exponent)
+        lambda matrix, position: (
+            glorot_deviation(matrix, cross_attention) * alpha / math.pow(position.layer, exponent)
         ),
         _width_deviation,
         seed=seed,
@@ -143,11 +143,11 @@ def deep_norm(model: Transformer, *, seed: int = 0) -> None:
     """
     scales = deep_norm_scales(len(model.encoder.layers), len(model.decoder.layers))
 
-    def deviation(matrix: Matrix, place: Place) -> float:
+    def deviation(matrix: Matrix, position: LayerPosition) -> float:
         if matrix.role in ("query", "key"):
             return math.sqrt(1 / matrix.fan_in)
         fan_out = matrix.fan_in if matrix.role == "value" else matrix.fan_out
-        return scales[place.side == "decoder"].beta * math.sqrt(2 / (matrix.fan_in + fan_out))
+        return scales[position.side == "decoder"].beta * math.sqrt(2 / (matrix.fan_in + fan_out))
 
     _fill(model, deviation, _width_deviation, matrices="normal", seed=seed)
 
@@ -165,10 +165,10 @@ def t_fixup(model: Transformer, *, seed: int = 0) -> None:
     encoder = 0.67 * len(model.encoder.layers) ** -0.25
     decoder = math.pow(9 * len(model.decoder.layers), -0.25)
 
-    def deviation(matrix: Matrix, place: Place) -> float:
+    def deviation(matrix: Matrix, position: LayerPosition) -> float:
         if matrix.role in ("query", "key", "relative"):
             return glorot_deviation(matrix)
-        scale = encoder if place.side == "encoder" else decoder
+        scale = encoder if position.side == "encoder" else decoder
         fan_out = matrix.fan_in if matrix.role == "value" else matrix.fan_out
         return scale * math.sqrt(2 / (matrix.fan_in + fan_out))
 
@@ -186,12 +186,12 @@ def admin(model: Transformer, sample: Sample | None, *, seed: int = 0) -> None:
         ValueError: as `glorot`, or without a sample.
     """
     if sample is None:
-        raise ValueError("the initializer admin measures on real sentences: give it a sample")
+        raise ValueError("the initializer admin measures on real sentences and needs a sample")
     glorot(model, seed=seed)
     variances = _variances(model, sample)
     for stack in (model.encoder, model.decoder):
         total = 1.0
-        for wrapper in (one for layer in stack for one in layer):
+        for wrapper in (wrapper for layer in stack for wrapper in layer):
             if isinstance(wrapper, Admin):
                 with torch.no_grad():
                     wrapper.omega.fill_(math.sqrt(total))
@@ -199,15 +199,16 @@ def admin(model: Transformer, sample: Sample | None, *, seed: int = 0) -> None:
 
 
 def _variances(model: Transformer, sample: Sample) -> dict[Sublayer, float]:
-    """Variance of what each sublayer gives at the real positions of `sample`."""
-    found: dict[Sublayer, float] = {}
+    """Variance of each sublayer's output at the real positions of `sample`."""
+    variances: dict[Sublayer, float] = {}
     handles = []
     for stack, ids in ((model.encoder, sample.source), (model.decoder, sample.target)):
 
         def note(module: Any, _: Any, output: Tensor, real: Tensor = ids != model.pad) -> None:
-            found[module] = float(output[real].var())
+            variances[module] = float(output[real].var())
 
-        handles += [one.sublayer.register_forward_hook(note) for layer in stack for one in layer]
+        wrappers = (wrapper for layer in stack for wrapper in layer)
+        handles += [wrapper.sublayer.register_forward_hook(note) for wrapper in wrappers]
     training = model.training
     try:
         with torch.no_grad():
@@ -216,7 +217,7 @@ def _variances(model: Transformer, sample: Sample) -> dict[Sublayer, float]:
         model.train(training)
         for handle in handles:
             handle.remove()
-    return found
+    return variances
 
 
 def glorot_deviation(matrix: Matrix, cross_attention: CrossAttentionFans = "joint") -> float:
@@ -251,14 +252,16 @@ def _fill(
         _constants(model),
     )
     with torch.no_grad():
-        for where, value in drawn:
-            where.copy_(value)
-            covered[_storage(where)] += where.numel()
+        for target, value in drawn:
+            target.copy_(value)
+            covered[_storage(target)] += target.numel()
     missed = [
-        name for name, one in model.named_parameters() if covered[_storage(one)] < one.numel()
+        name
+        for name, parameter in model.named_parameters()
+        if covered[_storage(parameter)] < parameter.numel()
     ]
     if missed:
-        raise ValueError(f"no initializer knows the parameters {', '.join(missed)}")
+        raise ValueError(f"no initializer covers the parameters {', '.join(missed)}")
 
 
 def _storage(tensor: Tensor) -> int:
@@ -279,7 +282,7 @@ def _tables(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Embeddings and output, a shared table once; and the embedding bias."""
     sides = (model.source_embedding, model.target_embedding)
-    tables = {id(one.weight): one.weight for one in (*sides, model.output)}
+    tables = {id(part.weight): part.weight for part in (*sides, model.output)}
     for table in tables.values():
         value = _draw(table, rule(table), law, generator)
         value[model.pad] = 0
@@ -297,12 +300,12 @@ def _matrices(
         for number, layer in enumerate(stack, start=1):
             for wrapper in layer:
                 for matrix in wrapper.sublayer.matrices():
-                    deviation = rule(matrix, Place(side, number))
+                    deviation = rule(matrix, LayerPosition(side, number))
                     yield matrix.weight, _draw(matrix.weight, deviation, law, generator)
 
 
 def _constants(model: Transformer) -> Iterator[tuple[Tensor, Tensor]]:
-    """Norms (1, 0), biases 0, and what modules say of themselves."""
+    """Norms (1, 0), biases 0, and the constants that modules define."""
     for module in model.modules():
         if isinstance(module, HasConstants):
             yield from module.constants()

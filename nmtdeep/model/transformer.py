@@ -25,8 +25,8 @@ class Layer(nn.Module):
         sublayers: the residual wrappers in order.
 
     Attributes:
-        keeps: what a training pass keeps for the way back: all activations, or the layer's input,
-            from which the rest is computed again, dropout included (Chen et al. 2016).
+        keeps: what a training pass keeps for the backward pass: all activations, or the layer's
+            input, from which the rest is recomputed, dropout included (Chen et al. 2016).
     """
 
     keeps: Literal["all", "input"] = "all"
@@ -61,10 +61,10 @@ class Layer(nn.Module):
 
 
 class StackOutput(NamedTuple):
-    """What a stack computed.
+    """The result of a stack.
 
     Attributes:
-        top: what is read after the last layer, normalized.
+        top: the combination after the last layer, normalized.
         outputs: y_0 (the stack's input) and y_1 ... y_L, raw.
     """
 
@@ -73,7 +73,7 @@ class StackOutput(NamedTuple):
 
 
 class Stack(nn.Module):
-    """Layers, what each of them reads, and the norm on top.
+    """Layers, the combination that feeds them, and the norm on top.
 
     Args:
         layers: bottom first.
@@ -97,7 +97,7 @@ class Stack(nn.Module):
         contexts: Sequence[Context],
         states: Sequence[Sequence[State | None]] | None = None,
     ) -> StackOutput:
-        """`x` `(sentences, positions, width)` through all layers, one context for each."""
+        """`x` `(sentences, positions, width)` through all layers, with a context for each."""
         outputs = [x]
         history = self.combination.start(x)
         for number, (layer, context) in enumerate(zip(self, contexts, strict=True)):
@@ -192,7 +192,7 @@ class Transformer(nn.Module):
         return self.encode_deeply(source)[0]
 
     def encode_deeply(self, source: Tensor) -> tuple[Encoded, list[Tensor]]:
-        """What `encode` gives, and y_0 ... y_L, the outputs of embedding and encoder layers."""
+        """The result of `encode`, and y_0 ... y_L, the outputs of embedding and encoder layers."""
         mask = (source != self.pad)[:, None, None, :]
         contexts = [Context(mask=mask)] * len(self.encoder.layers)
         top, outputs = self.encoder(self.source_embedding(source), contexts)
@@ -220,7 +220,7 @@ class Transformer(nn.Module):
         return DecoderState(layers, index)
 
     def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
-        """Logits `(rows, types)` after the newest `tokens` `(rows,)`; the state moves on by one.
+        """Logits `(rows, types)` after the newest `tokens` `(rows,)`; advances the state by one.
 
         Rows are hypotheses, as many for each sentence, grouped by sentence.
         """

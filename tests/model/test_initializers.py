@@ -224,7 +224,7 @@ def test_admins_omegas_are_the_roots_of_summed_variances(tiny_config: Callable) 
 def test_admin_without_a_sample_is_refused(tiny_config: Callable) -> None:
     described = tiny_config(encoder="admin", decoder="admin", initializer="admin")
     model = build(described, source_types=9, target_types=9)
-    with pytest.raises(ValueError, match="give it a sample"):
+    with pytest.raises(ValueError, match="needs a sample"):
         initialize(model, described, seed=1)
 
 

@@ -20,20 +20,6 @@ from nmtdeep.model.kernels.plain_attention import (
     weighted_values,
 )
 
-__all__ = [
-    "RelativeVectors",
-    "attention",
-    "attention_bias",
-    "attention_step",
-    "attention_weights",
-    "dropout",
-    "full_precision",
-    "join_heads",
-    "keep_rows",
-    "linear",
-    "split_heads",
-    "weighted_values",
-]
 LOW_PRECISION = (torch.bfloat16, torch.float16)
 
 

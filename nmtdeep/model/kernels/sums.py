@@ -1,9 +1,9 @@
 """Weighted sums of all outputs so far, each output read once for a sum and once for each gradient.
 
 A layer that reads all layers below it reads much memory: at 48 layers 1,176 outputs, and as many
-again for the gradients of weights and outputs. So outputs stand side by side in one buffer, as the
-rows of a matrix whose product with the weights is the sum. Their gradients come from a like buffer,
-when the last reader's is there: added up reader by reader they would be read and written for each.
+again for the gradients of weights and outputs. So the outputs are the rows of one buffer, a matrix
+whose product with the weights is the sum. Their gradients are sums over a buffer of the readers'
+gradients, taken when the last reader has its own: autograd would read and write them once for each.
 """
 
 from __future__ import annotations
@@ -16,83 +16,62 @@ from torch.autograd.function import once_differentiable
 
 
 class Sums:
-    """The outputs of one forward pass and what has been summed of them.
+    """The outputs of one forward pass, their sums, and the gradients of the sums.
 
     Args:
-        entries: how many outputs there will be at most.
+        entries: the largest number of outputs.
         like: `(..., width)` tensor of an output's shape, dtype and device.
     """
 
     def __init__(self, entries: int, like: Tensor) -> None:
         self.shape = like.shape
         self.count = 0
-        self._values = like.new_empty(entries, like.numel())
-        self._gradients: Tensor | None = None
-        self._weights: dict[int, tuple[int, Tensor]] = {}
-        self._readers: list[int] = []
+        self.values = like.new_empty(entries, like.numel())
+        self.gradients: Tensor | None = None  # rows: sums, by the last output that each read
+        self.readers: dict[int, tuple[int, Tensor]] = {}  # the same: first output read, weights
 
     def start(self) -> Tensor:
-        """The token of no outputs.
+        """The token before the first output.
 
-        A token stands for all outputs so far in autograd's graph. It is not kept here, or graph and
+        A token represents all outputs so far in autograd's graph. It is not kept here, or graph and
         buffers would hold each other in memory.
         """
-        return self._values.new_empty(0)
+        return self.values.new_empty(0)
 
     def add(self, output: Tensor, token: Tensor) -> Tensor:
-        """One output more; the token that stands for it too."""
-        number, self.count = self.count, self.count + 1
-        return _Add.apply(output, token, self, number)  # type: ignore[no-any-return,no-untyped-call]
+        """Append an output; the token that includes it."""
+        return _Add.apply(output, token, self)  # type: ignore[no-any-return,no-untyped-call]
 
     def read(self, weights: Tensor, token: Tensor) -> Tensor:
         """sum_k weights_k output_k over the last `len(weights)` outputs.
 
         Args:
-            weights: `(outputs, width)`, or `(outputs, 1)` for a number each.
+            weights: `(outputs, width)`, or `(outputs, 1)` for one number per output.
             token: of the last output.
         """
-        with torch.autocast(self._values.device.type, enabled=False):
+        with torch.autocast(self.values.device.type, enabled=False):
             return _Read.apply(weights, token, self)  # type: ignore[no-any-return,no-untyped-call]
 
-    def write(self, number: int, output: Tensor) -> None:
-        """Put an output in its place."""
-        self._values[number].copy_(output.reshape(-1))
-
-    def rows(self, first: int, last: int) -> Tensor:
-        """Outputs `first` to `last`, `(outputs, numbers)`."""
-        return self._values[first : last + 1]
-
-    def note(self, last: int, weights: Tensor, gradient: Tensor) -> None:
-        """Keep the gradient of a sum of outputs up to `last` for `gradient_of`."""
-        if self._gradients is None:
-            self._gradients = torch.empty_like(self._values)
-        self._gradients[last].copy_(gradient.reshape(-1))
-        self._weights[last] = (last + 1 - len(weights), weights)
-        self._readers.append(last)
-
     def gradient_of(self, number: int) -> Tensor:
-        """sum over readers l of weights_l,number gradient_l; each of them has been noted."""
-        readers = [
-            reader for reader in self._readers if self._weights[reader][0] <= number <= reader
-        ]
+        """sum over readers l of weights_l,number gradient_l, when all of them have a gradient."""
+        readers = [last for last, (first, _) in self.readers.items() if first <= number <= last]
+        chosen = [self.readers[last] for last in readers]
         if number == 0:
-            self._readers = []  # for another backward pass through the same graph
-        if not readers or self._gradients is None:
-            return self._values.new_zeros(self.shape)
-        weights = torch.stack(
-            [self._weights[reader][1][number - self._weights[reader][0]] for reader in readers]
-        )
+            self.readers = {}  # for another backward pass through the same graph
+        if self.gradients is None or not readers:
+            return self.values.new_zeros(self.shape)
+        weights = torch.stack([weights[number - first] for first, weights in chosen])
         low, high = readers[-1], readers[0]
         if readers == list(range(high, low - 1, -1)):
-            return combine(weights.flip(0), self._gradients[low : high + 1], self.shape)
-        return combine(weights, self._gradients[readers], self.shape)
+            return combine(weights.flip(0), self.gradients[low : high + 1], self.shape)
+        return combine(weights, self.gradients[readers], self.shape)
 
 
 def combine(weights: Tensor, rows: Tensor, shape: torch.Size) -> Tensor:
     """sum_k weights_k rows_k, of `shape` `(..., width)`.
 
     Args:
-        weights: `(rows, width)`, or `(rows, 1)` for a number each.
+        weights: `(rows, width)`, or `(rows, 1)` for one number per row.
         rows: `(rows, numbers)`.
     """
     if weights.shape[1] == 1:
@@ -104,27 +83,28 @@ def combine(weights: Tensor, rows: Tensor, shape: torch.Size) -> Tensor:
 
 
 class _Add(torch.autograd.Function):
-    """Takes an output in; its gradient is asked for when all readers have theirs."""
+    """Stores an output; autograd takes its gradient after those of all readers."""
 
     @staticmethod
-    def forward(ctx: Any, output: Tensor, token: Tensor, sums: Sums, number: int) -> Tensor:
-        ctx.sums, ctx.number, ctx.dtype = sums, number, output.dtype
-        sums.write(number, output)
+    def forward(ctx: Any, output: Tensor, token: Tensor, sums: Sums) -> Tensor:
+        ctx.sums, ctx.number, ctx.dtype = sums, sums.count, output.dtype
+        sums.values[sums.count].copy_(output.reshape(-1))
+        sums.count += 1
         return torch.empty_like(token)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        return ctx.sums.gradient_of(ctx.number).to(ctx.dtype), gradients[0], None, None
+        return ctx.sums.gradient_of(ctx.number).to(ctx.dtype), gradients[0], None
 
 
 class _Read(torch.autograd.Function):
-    """A sum of the outputs behind the token."""
+    """A sum of outputs up to the token."""
 
     @staticmethod
     def forward(ctx: Any, weights: Tensor, token: Tensor, sums: Sums) -> Tensor:
-        ctx.sums, ctx.last, ctx.dtype = sums, sums.count - 1, weights.dtype
-        rows = sums.rows(sums.count - len(weights), ctx.last)
+        ctx.sums, ctx.count, ctx.dtype = sums, sums.count, weights.dtype
+        rows = sums.values[sums.count - len(weights) : sums.count]
         weights = weights.to(rows.dtype)
         ctx.save_for_backward(weights, token)
         return combine(weights, rows, sums.shape)
@@ -133,15 +113,20 @@ class _Read(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         weights, token = ctx.saved_tensors
-        gradient, for_weights = gradients[0], None
+        sums, gradient, for_weights = ctx.sums, gradients[0], None
+        first = ctx.count - len(weights)
         if ctx.needs_input_grad[1]:
-            ctx.sums.note(ctx.last, weights, gradient)
+            if sums.gradients is None:
+                sums.gradients = torch.empty_like(sums.values)
+            sums.gradients[ctx.count - 1].copy_(gradient.reshape(-1))
+            sums.readers[ctx.count - 1] = first, weights
         if ctx.needs_input_grad[0]:
-            rows = ctx.sums.rows(ctx.last + 1 - len(weights), ctx.last)
+            rows = sums.values[first : ctx.count]
             if weights.shape[1] == 1:
                 for_weights = torch.mv(rows, gradient.reshape(-1))[:, None]
             else:
                 products = (row.view_as(gradient) * gradient for row in rows)
-                for_weights = torch.stack([one.flatten(0, -2).sum(dim=0) for one in products])
+                sums_of_features = [product.flatten(0, -2).sum(dim=0) for product in products]
+                for_weights = torch.stack(sums_of_features)
             for_weights = for_weights.to(ctx.dtype)
         return for_weights, torch.empty_like(token), None

@@ -7,6 +7,13 @@ from collections.abc import Iterator
 from torch import Tensor
 
 from nmtdeep.model import kernels
+from nmtdeep.model.kernels.plain_attention import (
+    RelativeVectors,
+    attention_bias,
+    attention_weights,
+    join_heads,
+    split_heads,
+)
 from nmtdeep.model.layers.cache import KeyValues, MemoryKeyValues
 from nmtdeep.model.layers.context import Context, State, Sublayer
 from nmtdeep.model.layers.linear import Linear
@@ -74,22 +81,22 @@ class SelfAttention(Sublayer):
 
     def weights(self, x: Tensor, context: Context) -> Tensor:
         """The weights of `forward` without dropout, `(sentences, heads, queries, keys)`."""
-        q, k, _ = (kernels.split_heads(part, self.heads) for part in self.qkv(x).chunk(3, dim=2))
+        q, k, _ = (split_heads(part, self.heads) for part in self.qkv(x).chunk(3, dim=2))
         length = x.shape[1]
-        bias = kernels.attention_bias(length, context.mask, self.causal, x.dtype, x.device)
-        return kernels.attention_weights(q, k, bias=bias, relative=self._vectors(length))
+        bias = attention_bias(length, context.mask, self.causal, x.dtype, x.device)
+        return attention_weights(q, k, bias=bias, relative=self._vectors(length))
 
-    def _vectors(self, length: int) -> kernels.RelativeVectors | None:
+    def _vectors(self, length: int) -> RelativeVectors | None:
         return None if self.relative is None else self.relative.between(length, length)
 
     def _step(self, qkv: Tensor, state: KeyValues) -> Tensor:
         """The newest position of each hypothesis reads the entries that it descends from."""
-        q, k, v = (kernels.split_heads(part, self.heads) for part in qkv.chunk(3, dim=2))
+        q, k, v = (split_heads(part, self.heads) for part in qkv.chunk(3, dim=2))
         keys, values = state.append(k, v)
         index = state.index
         relative = None if self.relative is None else self.relative.at(index.offsets)
         attended = kernels.attention_step(q, keys, values, bias=index.bias, relative=relative)
-        return self.output(kernels.join_heads(attended))  # type: ignore[no-any-return]
+        return self.output(join_heads(attended))  # type: ignore[no-any-return]
 
 
 class CrossAttention(Sublayer):
@@ -127,9 +134,9 @@ class CrossAttention(Sublayer):
     def attended(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
         """What `forward` computes, before the output projection."""
         if isinstance(state, MemoryKeyValues):
-            q = kernels.split_heads(self.query(x), self.heads)
+            q = split_heads(self.query(x), self.heads)
             read = kernels.attention_step(q, state.keys, state.values, bias=state.bias)
-            return kernels.join_heads(read)
+            return join_heads(read)
         key_value = self.key_value(_memory(context))
         return kernels.attention(
             self.query(x),
@@ -142,14 +149,14 @@ class CrossAttention(Sublayer):
 
     def weights(self, x: Tensor, context: Context) -> Tensor:
         """The weights of `forward` without dropout, `(sentences, heads, queries, source)`."""
-        q, k = kernels.split_heads(self.query(x), self.heads), self._keys_and_values(context)[0]
-        bias = kernels.attention_bias(x.shape[1], context.memory_mask, False, x.dtype, x.device)
-        return kernels.attention_weights(q, k, bias=bias)
+        q, k = split_heads(self.query(x), self.heads), self._keys_and_values(context)[0]
+        bias = attention_bias(x.shape[1], context.memory_mask, False, x.dtype, x.device)
+        return attention_weights(q, k, bias=bias)
 
     def _keys_and_values(self, context: Context) -> tuple[Tensor, Tensor]:
         """Of the memory, `(sentences, heads, source, d_h)` each."""
         k, v = self.key_value(_memory(context)).chunk(2, dim=2)
-        return kernels.split_heads(k, self.heads), kernels.split_heads(v, self.heads)
+        return split_heads(k, self.heads), split_heads(v, self.heads)
 
 
 def _memory(context: Context) -> Tensor:

@@ -25,11 +25,11 @@ class Bridge(nn.Module):
     def inherit(
         self, old: Bridge, encoder: Sequence[int | None], decoder: Sequence[int | None]
     ) -> None:
-        """Take what `old`, of the same kind, has learned; here that is nothing.
+        """Copy the parameters of `old`, of the same type; the base has none.
 
         Args:
-            encoder: for each encoder layer the old one it is a copy of, or None.
-            decoder: the same of the decoder.
+            encoder: for each encoder layer the old layer that it copies, or None.
+            decoder: the same for the decoder.
         """
 
 
@@ -45,7 +45,7 @@ class TopLayer(Bridge):
         self.depth = depth
 
     def forward(self, top: Tensor, outputs: Sequence[Tensor]) -> list[Tensor]:
-        """The same memory for all."""
+        """The same memory for all layers."""
         return [top] * self.depth
 
 
@@ -55,7 +55,7 @@ class Transparent(Bridge):
     Args:
         encoder_depth: N.
         decoder_depth: number of memories.
-        norm: the encoder's top norm, which stands behind the sum; `nn.Identity()` if it has none.
+        norm: the encoder's top norm, applied to the sum; `nn.Identity()` for none.
         dropout: probability on the softmax's weights.
     """
 
@@ -72,7 +72,7 @@ class Transparent(Bridge):
         yield self.weight, torch.zeros(self.weight.shape)
 
     def forward(self, top: Tensor, outputs: Sequence[Tensor]) -> list[Tensor]:
-        """A mean of `outputs` for each decoder layer; `top` is not read."""
+        """A weighted mean of `outputs` for each decoder layer; `top` is not read."""
         shares = self.dropout(self.weight.softmax(dim=1))
         with torch.autocast(top.device.type, enabled=False):
             stacked = torch.stack(list(outputs))
@@ -84,7 +84,7 @@ class Transparent(Bridge):
     ) -> None:
         """A copied layer has the weight of its source, in the memory of each layer's source."""
         if not isinstance(old, Transparent):
-            raise TypeError(f"{type(old).__name__} has nothing for transparent attention")
+            raise TypeError(f"{type(old).__name__} cannot become transparent attention")
         for row, memory in enumerate(decoder):
             for column, layer in enumerate([-1, *encoder]):
                 if memory is not None and layer is not None:

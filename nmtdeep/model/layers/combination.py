@@ -1,8 +1,8 @@
-"""Layer combination: what does layer l+1 read of the outputs y_0 ... y_l below it?
+"""Layer combination: what layer l+1 reads of the outputs y_0 ... y_l below it.
 
-The history is an argument and a return value, made anew by `start`; nothing is kept on the module,
-so a forward pass that raises cannot poison the next. Every combination is position-wise: decoding
-step by step needs no cache for it.
+The history is an argument and a return value, created by `start`; nothing is kept on the module, so
+a forward pass that raises cannot affect the next. Every combination is position-wise: decoding step
+by step needs no cache for it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ class Combination(nn.Module):
     """Base: `start` with the embedding, `add` each layer's output, `read` the next input."""
 
     def start(self, x: Tensor) -> Any:
-        """History that holds the embedding output y_0 only."""
+        """CombinationHistory that holds the embedding output y_0 only."""
         raise NotImplementedError
 
     def add(self, history: Any, output: Tensor) -> Any:
-        """History with one more layer output."""
+        """CombinationHistory with one more layer output."""
         raise NotImplementedError
 
     def read(self, history: Any) -> Tensor:
@@ -33,10 +33,10 @@ class Combination(nn.Module):
         raise NotImplementedError
 
     def inherit(self, old: Combination, sources: Sequence[int | None]) -> None:
-        """Take what `old`, of the same kind and fewer layers, has learned; here that is nothing.
+        """Copy the parameters of `old`, of the same type with fewer layers; the base has none.
 
         Args:
-            sources: for each layer of this stack the layer of the old one it is a copy of, or None.
+            sources: for each layer of this stack the old layer that it copies, or None.
         """
 
 
@@ -44,11 +44,11 @@ class PlainStack(Combination):
     """Layer l+1 reads y_l: the ordinary residual stack."""
 
     def start(self, x: Tensor) -> Tensor:
-        """Remember the newest output only."""
+        """The newest output is all the history."""
         return x
 
     def add(self, history: Tensor, output: Tensor) -> Tensor:
-        """Forget what was below."""
+        """Replace it."""
         return output
 
     def read(self, history: Tensor) -> Tensor:
@@ -56,14 +56,14 @@ class PlainStack(Combination):
         return history
 
 
-class History(NamedTuple):
-    """What a linear combination remembers.
+class CombinationHistory(NamedTuple):
+    """The outputs that a linear combination reads.
 
     Attributes:
-        sums: of y_0 and the outputs at the boundaries so far, normalized if norms stand before.
-        token: stands for them in autograd's graph.
+        sums: y_0 and the outputs at the boundaries so far, normalized if norms come before.
+        token: represents them in autograd's graph.
         newest: output of the last layer.
-        layers: how many layers are done.
+        layers: number of layers done.
     """
 
     sums: Sums
@@ -73,7 +73,7 @@ class History(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """How a linear combination's weights look; see `LinearCombination`."""
+    """Options of the weights; see `LinearCombination`."""
 
     groups: int = 1
     initial: Literal["average", "one"] = "average"
@@ -97,8 +97,8 @@ class LinearCombination(Combination):
             k <= l within the window; feature i takes number i mod groups.
         norms: layer norms of entries (`place` before) or rows (after): one for each but the first,
             one for each, or none.
-        place: where the norms stand.
-        dropout: probability on what is read.
+        place: whether the norms come before or after the sum.
+        dropout: probability on the sums.
     """
 
     def __init__(
@@ -129,21 +129,21 @@ class LinearCombination(Combination):
         if self.weight is not None:
             yield self.weight, starting_weights(len(self.boundaries), self.settings)
 
-    def start(self, x: Tensor) -> History:
+    def start(self, x: Tensor) -> CombinationHistory:
         """y_0 is the first entry."""
         sums = Sums(len(self.boundaries), x)
         token = sums.add(self._norm(0, x) if self.place == "before" else x, sums.start())
-        return History(sums, token, x, 0)
+        return CombinationHistory(sums, token, x, 0)
 
-    def add(self, history: History, output: Tensor) -> History:
+    def add(self, history: CombinationHistory, output: Tensor) -> CombinationHistory:
         """One layer more; its output is an entry if it ends a block."""
         sums, token, layers = history.sums, history.token, history.layers + 1
         if layers in self.boundaries:
             entry = self._norm(sums.count, output) if self.place == "before" else output
             token = sums.add(entry, token)
-        return History(sums, token, output, layers)
+        return CombinationHistory(sums, token, output, layers)
 
-    def read(self, history: History) -> Tensor:
+    def read(self, history: CombinationHistory) -> Tensor:
         """The weighted sum at a boundary, else the newest output."""
         if history.layers not in self.boundaries:
             return history.newest
@@ -167,14 +167,14 @@ class LinearCombination(Combination):
         return torch.full((count, settings.groups), fixed, device=device)
 
     def inherit(self, old: Combination, sources: Sequence[int | None]) -> None:
-        """Rows that feed the layers they fed before stay, over the same entries.
+        """Copy the rows that feed the same layers as before, over the same entries.
 
-        A layer's first copy counts as the layer itself. The old top row feeds whatever stands above
-        the old layers now; the new top row and those of new layers start as averages, as in the
-        release of Li et al. 2020. Norms come from the block or layer that they stand beside.
+        A layer's first copy counts as the layer itself. The old top row feeds whatever follows the
+        old layers now; the new top row and the rows of new layers start as averages, as in the
+        release of Li et al. 2020. Norms are copied from the block or layer that they belong to.
         """
         if not isinstance(old, LinearCombination):
-            raise TypeError(f"{type(old).__name__} has nothing for a linear combination")
+            raise TypeError(f"{type(old).__name__} cannot become a linear combination")
         matched = matching(old.boundaries, self.boundaries, sources)
         if self.weight is not None and old.weight is not None:
             for row, source in matched.rows.items():
@@ -206,7 +206,7 @@ class LinearCombination(Combination):
 
 
 class Matching(NamedTuple):
-    """What of a grown combination corresponds to what of the old one, new to old by number.
+    """Which parts of a grown combination correspond to which of the old one, new to old by number.
 
     Attributes:
         rows: weights.

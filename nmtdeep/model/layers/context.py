@@ -19,7 +19,7 @@ class Context:
 
     Attributes:
         mask: `(sentences, 1, 1, keys)` of the stack's own padding, or None where nothing is padded
-            or causality hides the padding (it stands at the end).
+            or causality hides the padding, which is at the end.
         memory: `(sentences, source, width)` encoder output; None in the encoder.
         memory_mask: `(sentences, 1, 1, source)`.
         index: for `start` only: the entries that each hypothesis will descend from.

@@ -38,7 +38,7 @@ class TokenEmbedding(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, ids: Tensor, start: int = 0) -> Tensor:
-        """Embed `ids` that stand at positions `start`, `start + 1`, ..."""
+        """Embed `ids` at positions `start`, `start + 1`, ..."""
         x = F.embedding(ids, self.weight) * self.scale
         if self.bias is not None:
             x = x + self.bias

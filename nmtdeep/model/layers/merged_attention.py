@@ -34,12 +34,11 @@ class MergedAttention(Sublayer):
         """W_v and its bias, where keys and values are projected by one matrix."""
         projection = self.cross.key_value
         width = projection.in_features
-        return projection.weight[width:], None if projection.bias is None else projection.bias[
-            width:
-        ]
+        bias = None if projection.bias is None else projection.bias[width:]
+        return projection.weight[width:], bias
 
     def matrices(self) -> Iterator[Matrix]:
-        """Of cross-attention; there are no others."""
+        """The matrices of cross-attention, which are all."""
         return self.cross.matrices()
 
     def start(self, context: Context) -> States:
@@ -60,7 +59,7 @@ class Both(Sublayer):
 
     Args:
         first: a sublayer.
-        second: another.
+        second: another sublayer.
     """
 
     def __init__(self, first: Sublayer, second: Sublayer) -> None:
@@ -69,7 +68,7 @@ class Both(Sublayer):
         self.second = second
 
     def matrices(self) -> Iterator[Matrix]:
-        """Of both."""
+        """The matrices of both."""
         yield from self.first.matrices()
         yield from self.second.matrices()
 

@@ -1,4 +1,4 @@
-"""What a layer tells an initializer about its parameters."""
+"""How a layer describes its parameters to an initializer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Matrix:
 
     Attributes:
         weight: `(fan_out, fan_in)`, or rows of a larger parameter.
-        role: what it is for.
+        role: its purpose.
         fan_in: inputs of each output.
         fan_out: outputs of each input; all three of query, key and value together.
         across: True in cross-attention, which some count as three matrices.
@@ -46,7 +46,7 @@ def projections(weight: Tensor, roles: Iterable[Role], *, across: bool = False) 
 
 @runtime_checkable
 class HasConstants(Protocol):
-    """A module some of whose parameters start at values that no initializer chooses."""
+    """A module with parameters whose initial values no initializer chooses."""
 
     def constants(self) -> Iterable[tuple[nn.Parameter, Tensor]]:
-        """Those parameters, each with its start."""
+        """Those parameters, each with its initial value."""

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmtdeep.model.kernels import RelativeVectors
+from nmtdeep.model.kernels.plain_attention import RelativeVectors
 from nmtdeep.model.layers.parameters import Matrix
 
 

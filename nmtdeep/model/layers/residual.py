@@ -1,4 +1,4 @@
-"""Residual wrappers: each owns a sublayer and decides where the norm stands."""
+"""Residual wrappers: each owns a sublayer and determines the position of the norm."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Residual(nn.Module):
     """Base of the wrappers.
 
     Args:
-        sublayer: what is wrapped.
+        sublayer: the wrapped sublayer.
         dropout: probability on the sublayer's output.
     """
 
@@ -60,7 +60,7 @@ class Normed(Residual):
     """A wrapper with a norm.
 
     Args:
-        sublayer: what is wrapped.
+        sublayer: the wrapped sublayer.
         norm: a layer norm of the model's width.
         dropout: probability on the sublayer's output.
     """
@@ -86,10 +86,10 @@ class PostNorm(Normed):
         return self.norm(x + self.dropout(self.sublayer(x, context, state)))  # type: ignore[no-any-return]
 
 
-class NormalisedResidual(Normed):
+class NormalizedResidual(Normed):
     """n + dropout(sublayer(n)) with n = norm(x): the released v1 of Xu et al. 2020.
 
-    With a norm on top of the stack this is post-norm behind a norm of the embeddings.
+    With a norm on top of the stack this is post-norm after a norm of the embeddings.
     """
 
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
@@ -118,7 +118,7 @@ class DeepNorm(Normed):
     """norm(alpha x + dropout(sublayer(x))), alpha a constant of the depths (Wang et al. 2022).
 
     Args:
-        sublayer: what is wrapped.
+        sublayer: the wrapped sublayer.
         norm: a layer norm of the model's width.
         alpha: see `deep_norm_scales`.
         dropout: probability on the sublayer's output.

@@ -11,9 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.testing import assert_close
 
-from nmtdeep.model.kernels import RelativeVectors, attention, join_heads, split_heads
+from nmtdeep.model.kernels import attention
 from nmtdeep.model.kernels.cpu_attention import VECTOR
 from nmtdeep.model.kernels.cpu_dropout import noise
+from nmtdeep.model.kernels.plain_attention import RelativeVectors, join_heads, split_heads
 
 SENTENCES, HEADS, SIZE = 3, 2, 5
 WIDTH = HEADS * SIZE

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from nmtdeep.model.kernels import attention_weights, weighted_values
+from nmtdeep.model.kernels.plain_attention import attention_weights, weighted_values
 from nmtdeep.model.layers.positions import NoPositions, RelativePositions, Sinusoidal, sinusoids
 
 

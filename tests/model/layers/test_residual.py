@@ -14,7 +14,7 @@ from nmtdeep.model.layers.residual import (
     Admin,
     DeepNorm,
     NoNorm,
-    NormalisedResidual,
+    NormalizedResidual,
     PostNorm,
     PreNorm,
     Residual,
@@ -50,7 +50,7 @@ def weighted(kind: type[Residual], value: object) -> Residual:
     [
         (lambda: wrap(PreNorm), [1 + 2 * -1, 3 + 2 * 1]),
         (lambda: wrap(PostNorm), [-1, 1]),  # the norm of (1 + 2, 3 + 6)
-        (lambda: wrap(NormalisedResidual), [-1 + 2 * -1, 1 + 2 * 1]),
+        (lambda: wrap(NormalizedResidual), [-1 + 2 * -1, 1 + 2 * 1]),
         (lambda: NoNorm(Double(), dropout=0.0), [1 + 2, 3 + 6]),
         (lambda: weighted(ReZero, [0.5]), [1 + 1, 3 + 3]),
         (lambda: weighted(Admin, [5.0, 1.0]), [-1, 1]),  # the norm of (5 + 2, 3 + 6)
