@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
+from rich.table import Table
 from torch import Tensor, nn
 
-from nmtdeep.analysis.findings import Findings, signed
-from nmtdeep.analysis.panels import HeatMap, Picture
-from nmtdeep.analysis.subject import signature
+from nmtdeep.analysis.measurement import Measurement, origin, versions
+from nmtdeep.analysis.pictures import heat_map, heat_map_size
 from nmtdeep.checkpoint import Loaded
 from nmtdeep.decoding.settings import settings_of
 from nmtdeep.decoding.translator import Translator
@@ -24,45 +24,36 @@ from nmtdeep.tables import table
 from nmtdeep.text.pipeline import Form
 from nmtdeep.text.vocabulary import EOS, SPECIALS
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 Of = Literal["cross", "encoder", "decoder"]
 
+# Labels of the axes: queries and keys.
+LABELS: dict[Of, tuple[str, str]] = {
+    "cross": ("predicted", "source"),
+    "encoder": ("source", "attends to"),
+    "decoder": ("predicted", "attends to"),
+}
 
-class Pair(NamedTuple):
-    """A sentence pair as subwords, without ends of sentence."""
+
+class SentencePair(NamedTuple):
+    """A sentence and its translation as subwords, without ends of sentence."""
 
     source: Sequence[str]
     target: Sequence[str]
 
 
-def pair_of(loaded: Loaded, source: str, target: str | None, form: Form | None) -> Pair:
-    """The subwords of a sentence and its translation, which the model makes if there is none.
-
-    Args:
-        form: what the lines are; None: what the model's recipe says.
-
-    Raises:
-        UserError: if the sentence is empty.
-    """
-    settings = settings_of(loaded)
-    form = form or settings.input_form
-    words = loaded.pipeline.split_source(source, form)
-    if not words:
-        raise UserError("--source is empty: give a sentence")
-    if target is not None:
-        return Pair(words, loaded.pipeline.split_target(target, form))
-    translator = Translator([loaded.model], loaded.pipeline, replace(settings, input_form=form))
-    (translation,) = translator.translate([source])
-    return Pair(words, translation.candidates[0].subwords)
-
-
 @dataclass(frozen=True)
-class Cell:
+class AttentionWeight:
     """How much of one key a query reads.
 
     Attributes:
-        layer, head: from 1; `mean` over all.
-        query: position, from 1; of the decoder, `query_token` is what is predicted there.
-        key: position, from 1; of the decoder, the first key is the start.
+        layer: from 1; `mean` over all.
+        head: from 1; `mean` over all.
+        query: position, from 1.
+        query_token: the subword there; in the decoder, the one that is predicted there.
+        key: position, from 1; in the decoder, the first key is the start.
     """
 
     of: Of
@@ -75,26 +66,105 @@ class Cell:
     weight: float
 
 
-class Map(NamedTuple):
-    """One map with its tokens.
+def sentence_pair(
+    loaded: Loaded, source: str, target: str | None, form: Form | None
+) -> SentencePair:
+    """The subwords of a sentence and its translation.
 
-    Attributes:
-        layer, head: as of a `Cell`.
-        weights: of each key, for each query.
+    Args:
+        target: the translation; None: the model translates.
+        form: of both lines; None: what the model's recipe says.
+
+    Raises:
+        UserError: if the sentence is empty.
     """
+    settings = settings_of(loaded)
+    form = form or settings.input_form
+    words = loaded.pipeline.split_source(source, form)
+    if not words:
+        raise UserError("the sentence is empty", where="--source", hint="give a sentence")
+    if target is not None:
+        return SentencePair(words, loaded.pipeline.split_target(target, form))
+    translator = Translator([loaded.model], loaded.pipeline, replace(settings, input_form=form))
+    (translation,) = translator.translate([source])
+    return SentencePair(words, translation.candidates[0].subwords)
 
-    of: Of
-    layer: str
-    head: str
-    queries: Sequence[str]
-    keys: Sequence[str]
-    weights: Sequence[Sequence[float]]
 
-    def rows(self) -> Iterator[tuple[str, list[float | None]]]:
-        """Each query with its weights; None for keys that a decoder has not predicted yet."""
-        for row, (query, weights) in enumerate(zip(self.queries, self.weights, strict=True)):
-            seen = row + 1 if self.of == "decoder" else len(weights)
-            yield query, [*weights[:seen], *[None] * (len(weights) - seen)]
+def measure(
+    name: str, loaded: Loaded, pair: SentencePair, *, of: Of, layer: str, head: str
+) -> Measurement:
+    """The maps of one sentence pair, query by query.
+
+    Args:
+        name: what the model is called.
+        layer: a number from 1, `mean` or `all`.
+        head: a number from 1, `mean` or `all`.
+
+    Raises:
+        UserError: if there is no such layer, head or attention.
+    """
+    device = loaded.model.output.weight.device
+    source = [*loaded.pipeline.source.vocabulary.ids(pair.source), EOS]
+    target = [EOS, *loaded.pipeline.target.vocabulary.ids(pair.target)]
+    ids = [torch.tensor(side, device=device) for side in (source, target)]
+    maps = attention_maps(loaded.model, ids[0], ids[1], of)
+    end = SPECIALS[EOS]
+    queries = [*(pair.source if of == "encoder" else pair.target), end]
+    keys = [end, *pair.target] if of == "decoder" else [*pair.source, end]
+    rows: list[AttentionWeight] = []
+    for chosen_layer in _chosen("--layer", layer, maps.shape[0]):
+        heads = maps.mean(dim=0) if chosen_layer == "mean" else maps[int(chosen_layer) - 1]
+        for chosen_head in _chosen("--head", head, maps.shape[1]):
+            weights = heads.mean(dim=0) if chosen_head == "mean" else heads[int(chosen_head) - 1]
+            for query, query_token in enumerate(queries, start=1):
+                # A decoder does not read what it has not predicted yet.
+                seen = keys[:query] if of == "decoder" else keys
+                for key, key_token in enumerate(seen, start=1):
+                    place = (of, chosen_layer, chosen_head, query, query_token, key, key_token)
+                    rows.append(AttentionWeight(*place, float(weights[query - 1, key - 1])))
+    chosen = {"attention": of, "layer": layer, "head": head}
+    return Measurement(rows, {name: origin(loaded), **chosen, **versions()})
+
+
+def tables(rows: Sequence[AttentionWeight]) -> list[Table]:
+    """For each query the three keys that it reads most; no table of several maps."""
+    if len(_maps(rows)) > 1:
+        return []
+    queries: dict[tuple[int, str], list[AttentionWeight]] = {}
+    for row in rows:
+        queries.setdefault((row.query, row.query_token), []).append(row)
+    lines = []
+    for (query, token), weights in queries.items():
+        strongest = sorted(weights, key=lambda row: -row.weight)[:3]
+        most = "  ".join(f"{row.key_token} {row.weight:.2f}" for row in strongest)
+        lines.append((query, token, most))
+    return [table(dict.fromkeys(("position", "token", "reads most"), "left"), lines)]
+
+
+def draw(rows: Sequence[AttentionWeight], figure: Figure) -> None:
+    """A heat map for each layer and head, queries as rows and keys as columns."""
+    maps = _maps(rows)
+    queries = list(dict.fromkeys((row.query, row.query_token) for row in rows))
+    keys = list(dict.fromkeys((row.key, row.key_token) for row in rows))
+    row_names, column_names = [token for _, token in queries], [token for _, token in keys]
+    columns = min(max(len({head for _, head in maps}), min(len(maps), 2)), 4)
+    lines = -(-len(maps) // columns)
+    width, height = heat_map_size(row_names, column_names)
+    figure.set_size_inches(width * columns, height * lines)
+    for number, ((layer, head), weights) in enumerate(maps.items(), start=1):
+        axes = figure.add_subplot(lines, columns, number)
+        heat_map(
+            axes,
+            [[weights.get((query, key)) for key, _ in keys] for query, _ in queries],
+            rows=row_names,
+            columns=column_names,
+            title=", ".join(
+                f"all {kind}s (mean)" if place == "mean" else f"{kind} {place}"
+                for kind, place in (("layer", layer), ("head", head))
+            ),
+        )
+        row_label, column_label = LABELS[rows[0].of]
+        axes.set(xlabel=column_label, ylabel=row_label)
 
 
 @torch.inference_mode()
@@ -110,133 +180,65 @@ def attention_maps(model: Transformer, source: Tensor, target: Tensor, of: Of) -
     """
     stack = model.encoder if of == "encoder" else model.decoder
     layers = [_attention(stack, number, of) for number in range(len(stack.layers))]
-    seen: dict[nn.Module, tuple[Tensor, Context]] = {}
+    inputs: dict[nn.Module, tuple[Tensor, Context]] = {}
 
-    def note(module: nn.Module, inputs: tuple[Tensor, Context]) -> None:
-        seen[module] = inputs[0], inputs[1]
+    def record(module: nn.Module, given: tuple[Tensor, Context]) -> None:
+        inputs[module] = given[0], given[1]
 
-    handles = [place.register_forward_pre_hook(note) for place, _ in layers]
+    handles = [called.register_forward_pre_hook(record) for called, _ in layers]
     try:
         model.eval()
         model(source[None], target[None])
     finally:
         for handle in handles:
             handle.remove()
-    return torch.cat([attention.weights(*seen[place]) for place, attention in layers])
+    return torch.cat([attention.weights(*inputs[called]) for called, attention in layers])
 
 
 def _attention(
     stack: Stack, number: int, of: Of
 ) -> tuple[nn.Module, SelfAttention | CrossAttention]:
-    """What is called in a layer, and the attention in it, which reads the same."""
+    """The module that is called in a layer, and the attention in it, which reads the same."""
     wanted = CrossAttention if of == "cross" else SelfAttention
     sublayers = [wrapper.sublayer for wrapper in list(stack)[number]]
-    for sublayer in sublayers:
-        for place in _parts(sublayer):
-            found = place.cross if isinstance(place, MergedAttention) else place
-            if isinstance(found, wanted):
-                return place, found
+    for called in (part for sublayer in sublayers for part in _parts(sublayer)):
+        attention = called.cross if isinstance(called, MergedAttention) else called
+        if isinstance(attention, wanted):
+            return called, attention
     names = ", ".join(type(sublayer).__name__ for sublayer in sublayers)
-    reason = (
-        "a decoder with average or merged attention reads the mean of all positions so far, each "
-        "with the weight 1/t: there is no map to look at; choose --of cross or encoder"
-        if of == "decoder"
-        else "choose another --of"
-    )
-    raise UserError(f"--of {of}: layer {number + 1} has none ({names}): {reason}")
+    what, hint = f"layer {number + 1} has no such attention ({names})", "choose another --of"
+    if of == "decoder":
+        what += (
+            "; average and merged attention read the mean of all positions so far, each with the "
+            "weight 1/t, so that there is no map"
+        )
+        hint = "choose --of cross or encoder"
+    raise UserError(what, where=f"--of {of}", hint=hint)
 
 
 def _parts(sublayer: nn.Module) -> Iterator[nn.Module]:
-    """A sublayer, or those it adds up."""
+    """A sublayer, or the two whose outputs it adds."""
     yield from (sublayer.first, sublayer.second) if isinstance(sublayer, Both) else (sublayer,)
-
-
-def find(name: str, loaded: Loaded, pair: Pair, *, of: Of, layer: str, head: str) -> Findings:
-    """The maps of one sentence pair.
-
-    Args:
-        layer: a number from 1, `mean` or `all`; so is `head`.
-
-    Raises:
-        UserError: if there is no such layer, head or attention.
-    """
-    source = [*loaded.pipeline.source.vocabulary.ids(pair.source), EOS]
-    target = [EOS, *loaded.pipeline.target.vocabulary.ids(pair.target)]
-    device = loaded.model.output.weight.device
-    maps = attention_maps(
-        loaded.model,
-        torch.tensor(source, device=device),
-        torch.tensor(target, device=device),
-        of,
-    )
-    layers = _chosen("--layer", layer, maps.shape[0])
-    heads = _chosen("--head", head, maps.shape[1])
-    end = SPECIALS[EOS]
-    queries = [*(pair.source if of == "encoder" else pair.target), end]
-    keys = [end, *pair.target] if of == "decoder" else [*pair.source, end]
-    rows: list[Cell] = []
-    panels = []
-    for one in layers:
-        of_layer = maps.mean(dim=0) if one == "mean" else maps[int(one) - 1]
-        for two in heads:
-            values = (of_layer.mean(dim=0) if two == "mean" else of_layer[int(two) - 1]).tolist()
-            shown = Map(of, one, two, queries, keys, values)
-            rows += _cells(shown)
-            panels.append(_panel(shown))
-    made = {"attention": of, "layer": layer, "head": head, **signature({name: loaded})}
-    columns = 1 if len(panels) == 1 else max(min(len(heads), 4), 2)
-    return Findings(
-        rows,
-        [table(*_strongest(rows))] if len(panels) == 1 else [],
-        lambda: Picture(panels, columns),
-        made,
-        signed(made),
-    )
 
 
 def _chosen(option: str, wanted: str, count: int) -> list[str]:
     """`mean`, one number or all of them."""
     if wanted == "all":
         return [str(number) for number in range(1, count + 1)]
-    if wanted == "mean" or (wanted.isdecimal() and 1 <= int(wanted) <= count):
-        return [wanted if wanted == "mean" else str(int(wanted))]
-    raise UserError(f"{option} {wanted}: give a number from 1 to {count}, mean or all")
-
-
-def _cells(shown: Map) -> Iterator[Cell]:
-    for row, (query, weights) in enumerate(shown.rows(), start=1):
-        for column, (key, weight) in enumerate(zip(shown.keys, weights, strict=True), start=1):
-            if weight is not None:
-                yield Cell(shown.of, shown.layer, shown.head, row, query, column, key, weight)
-
-
-def _panel(shown: Map) -> HeatMap:
-    names = {
-        "cross": ("predicted", "source"),
-        "encoder": ("source", "attends to"),
-        "decoder": ("predicted", "attends to"),
-    }
-    which = ", ".join(
-        f"all {kind}s (mean)" if number == "mean" else f"{kind} {number}"
-        for kind, number in (("layer", shown.layer), ("head", shown.head))
+    if wanted == "mean":
+        return [wanted]
+    if wanted.isdecimal() and 1 <= int(wanted) <= count:
+        return [str(int(wanted))]
+    raise UserError(
+        "there is no such number",
+        where=f"{option} {wanted}",
+        hint=f"give a number from 1 to {count}, mean or all",
     )
-    values = [weights for _, weights in shown.rows()]
-    return HeatMap(values, shown.queries, shown.keys, *names[shown.of], title=which)
 
 
-def _strongest(rows: Sequence[Cell]) -> tuple[dict[str, str], Iterator[tuple[object, ...]]]:
-    """For each query the three keys that it reads most."""
-    queries = dict.fromkeys((row.query, row.query_token) for row in rows)
-    return dict.fromkeys(("position", "token", "reads most"), "left"), (
-        (
-            query,
-            token,
-            "  ".join(
-                f"{cell.key_token} {cell.weight:.2f}"
-                for cell in sorted(
-                    (row for row in rows if row.query == query), key=lambda cell: -cell.weight
-                )[:3]
-            ),
-        )
-        for query, token in queries
-    )
+def _maps(rows: Sequence[AttentionWeight]) -> dict[tuple[str, str], dict[tuple[int, int], float]]:
+    """By layer and head, the weight of each query and key."""
+    maps: dict[tuple[str, str], dict[tuple[int, int], float]] = {}
+    for row in rows:
+        maps.setdefault((row.layer, row.head), {})[row.query, row.key] = row.weight
+    return maps

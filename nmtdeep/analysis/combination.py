@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
+from rich.table import Table
 from torch import Tensor
 
-from nmtdeep.analysis.findings import Findings, signed
-from nmtdeep.analysis.panels import Bars, HeatMap, Panel, Picture
-from nmtdeep.analysis.subject import signature
+from nmtdeep.analysis import pictures
+from nmtdeep.analysis.measurement import Measurement, origin, versions
 from nmtdeep.checkpoint import Loaded
 from nmtdeep.errors import UserError
 from nmtdeep.model.layers.bridge import Transparent
@@ -20,21 +20,25 @@ from nmtdeep.model.transformer import Stack, Transformer
 from nmtdeep.tables import table
 from nmtdeep.units import percent
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 SMALL, SHARE = 0.1, 0.05
+COLUMNS = ("reader", "entries", "blank", "sum", "largest", "of", "newest")
 
 Where = Literal["encoder", "decoder", "bridge"]
 
 
 @dataclass(frozen=True)
-class Weight:
-    """How much of one output is in what one layer reads.
+class CombinationWeight:
+    """How much of one layer's output is in what one layer reads.
 
     Attributes:
-        where: the stack, or the bridge between them.
-        reader: what reads: a layer from 1, or `top`; of the bridge a layer of the decoder.
-        entry: layer whose output is weighed; 0 is the embedding.
+        where: the stack, or the bridge between the stacks.
+        reader: the layer that reads, from 1, or `top`; of the bridge a layer of the decoder.
+        entry: the layer whose output is weighted; 0 is the embedding.
         weight: as it is applied, after a softmax if there is one; mean over the groups of features.
-        deviation: over these groups; None where all features share a weight.
+        deviation: over these groups; None if all features share a weight.
         masked: whether the paper's figure would leave it blank.
     """
 
@@ -46,13 +50,85 @@ class Weight:
     masked: bool
 
 
-def combination_weights(model: Transformer) -> list[Weight]:
-    """All weights, bottom first; none if every layer reads the newest output alone."""
-    return [
-        *_of_stack("encoder", model.encoder),
-        *_of_bridge(model),
-        *_of_stack("decoder", model.decoder),
-    ]
+def measure(name: str, loaded: Loaded, layer: int | None = None) -> Measurement:
+    """The weights of one model.
+
+    Args:
+        name: what the model is called.
+        layer: whose weights are to be drawn; see `draw`.
+
+    Raises:
+        UserError: if there are no weights, or none of that layer.
+    """
+    rows = combination_weights(loaded.model)
+    if not rows:
+        raise UserError(
+            "every layer of this model reads only the layer below it, without weights",
+            where=name,
+            hint="give a model with combination dlcl, dense or sparse_blocks, or with bridge "
+            "transparent",
+        )
+    entries = sorted({row.entry for row in rows})
+    if layer is not None and layer not in entries:
+        raise UserError(
+            "the output of this layer has no weights",
+            where=f"--layer {layer}",
+            hint=f"choose one of {' '.join(map(str, entries))} (0 is the embedding)",
+        )
+    return Measurement(rows, {name: origin(loaded), **versions()})
+
+
+def tables(rows: Sequence[CombinationWeight]) -> list[Table]:
+    """A row for each reader."""
+    columns = {"where": "left"} | dict.fromkeys(COLUMNS, "right")
+    readers = dict.fromkeys((row.where, row.reader) for row in rows)
+    groups = ([row for row in rows if (row.where, row.reader) == reader] for reader in readers)
+    return [table(columns, (_summary(group) for group in groups))]
+
+
+def draw(rows: Sequence[CombinationWeight], figure: Figure, *, layer: int | None = None) -> None:
+    """For each stack the matrix, and the weights of one layer's output along the stack.
+
+    Args:
+        layer: whose output; None: the one a third of the way up, as y10 of 30 in the paper.
+    """
+    stacks = {
+        where: [row for row in rows if row.where == where]
+        for where in dict.fromkeys(row.where for row in rows)
+    }
+    sizes = [pictures.heat_map_size(*_names(stack)) for stack in stacks.values()]
+    width, heights = max(size[0] for size in sizes), [size[1] for size in sizes]
+    figure.set_size_inches(width + 6.0, sum(heights))
+    axes = figure.subplots(
+        len(stacks), 2, squeeze=False, width_ratios=[width, 6.0], height_ratios=heights
+    )
+    for (matrix, bars), (where, stack) in zip(axes, stacks.items(), strict=True):
+        readers, columns = _names(stack)
+        entries = sorted({row.entry for row in stack})
+        values = {(row.reader, row.entry): math.nan if row.masked else row.weight for row in stack}
+        pictures.heat_map(
+            matrix,
+            [[values.get((reader, entry)) for entry in entries] for reader in readers],
+            rows=readers,
+            columns=columns,
+            title=f"{where} (blank: below {SMALL} or {percent(SHARE, 0)} of the row's largest)",
+        )
+        matrix.set(xlabel="output of layer", ylabel="read by layer")
+        chosen = entries[round((len(entries) - 1) / 3)] if layer is None else layer
+        along = [row for row in stack if row.entry == chosen]
+        bars.bar(range(len(along)), [row.weight for row in along], **pictures.BARS)
+        bars.axhline(0, color="0.0", linewidth=0.6)
+        pictures.name_ticks(bars.xaxis, [row.reader for row in along])
+        bars.set(xlabel="read by layer", ylabel=f"weight of y{chosen}, {where}")
+
+
+def combination_weights(model: Transformer) -> list[CombinationWeight]:
+    """All weights, bottom first; none if every layer reads only the newest output."""
+    rows = list(_of_stack("encoder", model.encoder))
+    if isinstance(model.bridge, Transparent):
+        for number, shares in enumerate(model.bridge.weight.softmax(dim=1), start=1):
+            rows += _of_reader("bridge", str(number), range(len(shares)), shares[:, None])
+    return [*rows, *_of_stack("decoder", model.decoder)]
 
 
 def is_masked(weight: float, row: Sequence[float]) -> bool:
@@ -60,42 +136,7 @@ def is_masked(weight: float, row: Sequence[float]) -> bool:
     return abs(weight) < SMALL or abs(weight) < SHARE * max(map(abs, row))
 
 
-def find(name: str, loaded: Loaded, layer: int | None) -> Findings:
-    """The weights of one model.
-
-    Args:
-        name: what the model is called.
-        layer: whose weights along the stack are drawn; None: a third of the way up, as y10 of 30.
-
-    Raises:
-        UserError: if there are none, or none of that layer.
-    """
-    weights = combination_weights(loaded.model)
-    if not weights:
-        raise UserError(
-            f"{name}: every layer of this model reads the layer below it alone, with no weights to "
-            "look at: give a model with combination dlcl, dense or sparse_blocks, or with bridge "
-            "transparent"
-        )
-    entries = {weight.entry for weight in weights}
-    if layer is not None and layer not in entries:
-        raise UserError(
-            f"--layer {layer}: outputs {' '.join(map(str, sorted(entries)))} are weighed: choose "
-            "one of these (0 is the embedding)"
-        )
-    made = signature({name: loaded})
-    headings = ("reader", "entries", "blank", "sum", "largest", "of", "newest")
-    columns = {"where": "left"} | dict.fromkeys(headings, "right")
-    return Findings(
-        weights,
-        [table(columns, (_summary(row) for row in _rows(weights)))],
-        lambda: _picture(weights, layer),
-        made,
-        signed(made),
-    )
-
-
-def _of_stack(where: Where, stack: Stack) -> Iterator[Weight]:
+def _of_stack(where: Where, stack: Stack) -> Iterator[CombinationWeight]:
     combination = stack.combination
     if not isinstance(combination, LinearCombination):
         return
@@ -103,31 +144,27 @@ def _of_stack(where: Where, stack: Stack) -> Iterator[Weight]:
     for row, end in enumerate(ends):
         shares = combination.shares(row)
         reader = str(end + 1) if end < depth else "top"
-        yield from _row(where, reader, ends[row + 1 - len(shares) : row + 1], shares)
+        yield from _of_reader(where, reader, ends[row + 1 - len(shares) : row + 1], shares)
 
 
-def _of_bridge(model: Transformer) -> Iterator[Weight]:
-    if isinstance(model.bridge, Transparent):
-        for row, shares in enumerate(model.bridge.weight.softmax(dim=1)):
-            yield from _row("bridge", str(row + 1), range(len(shares)), shares[:, None])
-
-
-def _row(where: Where, reader: str, entries: Sequence[int], shares: Tensor) -> Iterator[Weight]:
+def _of_reader(
+    where: Where, reader: str, entries: Sequence[int], shares: Tensor
+) -> Iterator[CombinationWeight]:
     """Weights `(entries, groups)` of one reader."""
     numbers = shares.detach().double()
     means = numbers.mean(dim=1).tolist()
     for entry, mean, groups in zip(entries, means, numbers, strict=True):
         deviation = float(groups.std(correction=0)) if len(groups) > 1 else None
-        yield Weight(where, reader, entry, mean, deviation, is_masked(mean, means))
+        yield CombinationWeight(where, reader, entry, mean, deviation, is_masked(mean, means))
 
 
-def _rows(weights: Sequence[Weight]) -> Iterator[list[Weight]]:
-    """The weights of each reader."""
-    for key in dict.fromkeys((weight.where, weight.reader) for weight in weights):
-        yield [weight for weight in weights if (weight.where, weight.reader) == key]
+def _names(stack: Sequence[CombinationWeight]) -> tuple[list[str], list[str]]:
+    """Names of the rows and columns of a stack's matrix."""
+    readers = list(dict.fromkeys(row.reader for row in stack))
+    return readers, [f"y{entry}" for entry in sorted({row.entry for row in stack})]
 
 
-def _summary(row: Sequence[Weight]) -> tuple[object, ...]:
+def _summary(row: Sequence[CombinationWeight]) -> tuple[object, ...]:
     largest = max(row, key=lambda weight: abs(weight.weight))
     return (
         row[0].where,
@@ -138,34 +175,4 @@ def _summary(row: Sequence[Weight]) -> tuple[object, ...]:
         f"{largest.weight:.3f}",
         f"y{largest.entry}",
         f"{row[-1].weight:.3f}",
-    )
-
-
-def _picture(weights: Sequence[Weight], layer: int | None) -> Picture:
-    """For each stack the matrix, and the weights of one output along the stack."""
-    panels: list[Panel] = []
-    for where in dict.fromkeys(weight.where for weight in weights):
-        found = [weight for weight in weights if weight.where == where]
-        panels.append(_matrix(where, found))
-        entries = sorted({weight.entry for weight in found})
-        chosen = entries[round((len(entries) - 1) / 3)] if layer is None else layer
-        if len(entries) > 1 and chosen in entries:
-            along = [weight for weight in found if weight.entry == chosen]
-            series = {"": [weight.weight for weight in along]}
-            readers = [weight.reader for weight in along]
-            panels.append(Bars(readers, series, "read by layer", f"weight of y{chosen}, {where}"))
-    return Picture(panels)
-
-
-def _matrix(where: Where, weights: Sequence[Weight]) -> HeatMap:
-    readers = list(dict.fromkeys(weight.reader for weight in weights))
-    entries = sorted({weight.entry for weight in weights})
-    values = {(one.reader, one.entry): math.nan if one.masked else one.weight for one in weights}
-    return HeatMap(
-        [[values.get((reader, entry)) for entry in entries] for reader in readers],
-        rows=readers,
-        columns=[f"y{entry}" for entry in entries],
-        row_label="read by layer",
-        column_label="output of layer",
-        title=f"{where} (blank: below {SMALL} or {percent(SHARE, 0)} of the row's largest)",
     )

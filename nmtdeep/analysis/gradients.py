@@ -1,57 +1,48 @@
-"""Gradient norm of every layer, the curves of Figure 1 of Zhang et al. 2019."""
+"""Gradient norm of every layer, the curves of Figures 1 and 4 of Zhang et al. 2019."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from rich.table import Table
 
-from nmtdeep.analysis import panels
-from nmtdeep.analysis.findings import Findings
-from nmtdeep.analysis.panels import Curve, Picture
-from nmtdeep.analysis.probe import (
-    Conditions,
-    Probe,
-    conditions,
-    prepare,
-    squared_gradient,
-    trained,
-)
-from nmtdeep.analysis.subject import called
+from nmtdeep import checkpoint
+from nmtdeep.analysis.measurement import Measurement, versions
+from nmtdeep.analysis.pictures import LINES, MARKERS, legend_entry, panels, styles
+from nmtdeep.analysis.probe import Probe, prepare, squared_gradient
 from nmtdeep.checkpoint import Loaded
 from nmtdeep.config import Recipe
+from nmtdeep.config.load import read_config
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.model.initialization import Side
 from nmtdeep.model.transformer import Layer
 from nmtdeep.tables import table
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 Of = Literal["parameters", "output"]
+SIDES: tuple[Side, Side] = ("encoder", "decoder")
 
 
 @dataclass(frozen=True)
 class LayerGradient:
-    """A point of a curve; `layer` counts from 1, `depth` is the number of layers of its side."""
-
-    side: Side
-    depth: int
-    layer: int
-    gradient_norm: float
-
-
-@dataclass(frozen=True)
-class Point:
-    """A row of the CSV.
+    """The gradient norm of one layer.
 
     Attributes:
-        recipe: or the run, or the checkpoint.
-        update: updates done; None for an average of checkpoints.
+        model: a recipe, a run or a checkpoint.
+        initializer: type and settings.
+        update: updates of training so far; None for an average of checkpoints.
+        depth: number of layers of this side.
+        layer: from 1.
     """
 
-    recipe: str
+    model: str
     initializer: str
     update: int | None
     side: Side
@@ -60,165 +51,168 @@ class Point:
     gradient_norm: float
 
 
-class Curves(NamedTuple):
-    """Both curves of one model, and what they depend on."""
+def measure(
+    subjects: Iterable[tuple[str, Recipe | Path]],
+    data: DataDirectory,
+    *,
+    tokens: int,
+    device: torch.device,
+    of: Of = "parameters",
+    most: int | None = None,
+    say: Callable[[str], object] = lambda line: None,
+) -> Measurement:
+    """Gradient norms of recipes at their start, of checkpoints, or of runs over their updates.
 
-    points: list[Point]
-    conditions: Conditions
-
-
-def layer_gradients(probe: Probe, of: Of = "parameters") -> list[LayerGradient]:
-    """2-norms of the gradient of the loss per target token, one for each layer, encoder first.
-
-    The paper does not say with respect to what Figure 1 takes the gradient. It tells "gradient"
-    from "error signal" (footnote 2: the former depends on the error signal and on the activations;
-    section 5: where error signals are alike, the gradients are larger in lower layers, as these
-    have larger activations), so it is that of the layer's parameters, all of them as one vector.
-    The error signal at the layer's output, over all real positions, is the alternative.
+    All are measured in training mode, fp32 and with the dropout of the first update; models of one
+    seed are measured on the same sentences.
 
     Args:
+        subjects: models by name; a name may occur with several recipes.
+        tokens: approximate number of target tokens to measure on.
+        of: what the gradient is taken of; see `layer_gradients`.
+        most: number of checkpoints of a run to measure, at even distances; None measures all.
+        say: called with a line for each measured model.
+
+    Raises:
+        UserError: if there is no checkpoint, or it was trained with another vocabulary.
+    """
+    rows: list[LayerGradient] = []
+    conditions: dict[str, Any] = {}
+    for name, subject in subjects:
+        for model in [subject] if isinstance(subject, Recipe) else _over_training(subject, most):
+            probe = prepare(model, data, tokens=tokens, device=device)
+            rows += layer_gradients(name, probe, of)
+            conditions[name] = probe.conditions()
+            say(f"measured {name}, {len(probe.model.encoder.layers)} layers")
+    text = {"of": of, "numbers": "fp32", "text": data.fingerprint[:16]}
+    return Measurement(rows, {**conditions, **text, **versions()})
+
+
+def tables(rows: Sequence[LayerGradient]) -> list[Table]:
+    """Every layer of a single model; first, middle and top layer of several, a table a name."""
+    groups: dict[tuple[Any, ...], list[LayerGradient]] = {}
+    for row in rows:
+        groups.setdefault((row.model, row.depth, row.update, row.side), []).append(row)
+    if len(groups) <= len({row.side for row in rows}):
+        norms = {(row.side, row.layer): f"{row.gradient_norm:.3g}" for row in rows}
+        layers = range(1, max(row.layer for row in rows) + 1)
+        every = ((layer, *(norms.get((side, layer)) for side in SIDES)) for layer in layers)
+        return [table(dict.fromkeys(("layer", *SIDES), "right"), every)]
+    columns = {"layers": "right", "update": "right", "side": "left"}
+    columns |= dict.fromkeys(("first", "middle", "top", "first/top"), "right")
+    summaries: dict[str, list[tuple[object, ...]]] = {}
+    for (name, depth, update, side), layers_of_side in groups.items():
+        norms_of_side = [row.gradient_norm for row in layers_of_side]
+        first, middle, top = (norms_of_side[place] for place in (0, (depth - 1) // 2, -1))
+        figures = (first, middle, top, first / top if top else math.inf)
+        shown = None if update is None else f"{update:,}"
+        line = (depth, shown, side, *(f"{figure:.3g}" for figure in figures))
+        summaries.setdefault(name, []).append(line)
+    return [table(columns, lines, title=name) for name, lines in summaries.items()]
+
+
+def draw(rows: Sequence[LayerGradient], figure: Figure) -> None:
+    """Encoder above, decoder below: first and top layer over the updates, or every layer."""
+    points = {(row.model, row.update) for row in rows}
+    over_updates = len(points) > len({row.model for row in rows})
+    for side, axes in zip(SIDES, panels(figure, 2), strict=True):
+        for style, curve in (_over_updates if over_updates else _by_layer)(rows, side):
+            x = [(row.update or 0) if over_updates else row.layer for row in curve]
+            axes.plot(x, [row.gradient_norm for row in curve], **style)
+        axes.set_xlabel("update" if over_updates else "layer")
+        axes.set_ylabel(f"gradient norm, {side}")
+        axes.set_yscale("log")
+
+
+def layer_gradients(name: str, probe: Probe, of: Of = "parameters") -> list[LayerGradient]:
+    """2-norms of the gradient of the loss per target token, one for each layer, encoder first.
+
+    The paper does not say with respect to what Figure 1 takes the gradient. It distinguishes
+    "gradient" from "error signal" (footnote 2: the former depends on the error signal and on the
+    activations; section 5: where error signals are alike, the gradients are larger in lower layers,
+    as these have larger activations), so it is that of the layer's parameters, all of them as one
+    vector. The error signal at the layer's output, over all real positions, is the alternative.
+
+    Args:
+        name: what the model is called.
         probe: its gradients are overwritten.
         of: with respect to what.
     """
-    layers = [
-        (side, len(stack.layers), number, layer)
-        for side, stack in probe.stacks()
-        for number, layer in enumerate(stack, start=1)
-    ]
-    squares = dict.fromkeys((layer for *_, layer in layers), 0.0)
-    for seen, real in probe.passes(squares):
-        for side, _, _, layer in layers:
-            squares[layer] += squared_gradient(seen[layer].gave, real[side])
+    sides = {layer: side for side, stack in probe.stacks() for layer in stack}
+    squares = dict.fromkeys(sides, 0.0)
+    for passages, real in probe.passes(sides):
+        for layer, side in sides.items():
+            squares[layer] += squared_gradient(passages[layer].output, real[side])
     if of == "parameters":
         squares = {layer: _squared_parameters(layer) for layer in squares}
     return [
-        LayerGradient(side, depth, number, math.sqrt(squares[layer]))
-        for side, depth, number, layer in layers
+        LayerGradient(
+            name,
+            probe.initializer,
+            probe.update,
+            side,
+            depth=len(stack.layers),
+            layer=number,
+            gradient_norm=math.sqrt(squares[layer]),
+        )
+        for side, stack in probe.stacks()
+        for number, layer in enumerate(stack, start=1)
     ]
-
-
-def curves(
-    name: str, recipe: Recipe, data: DataDirectory, *, tokens: int, device: torch.device, of: Of
-) -> Curves:
-    """Measure the model of one recipe at its start; see `layer_gradients` and `prepare`."""
-    probe = prepare(recipe, data, tokens=tokens, device=device)
-    made = conditions(name, recipe, data, probe, 0)
-    found = layer_gradients(probe, of)
-    return Curves(_points(name, made, found), made)
-
-
-def trained_curves(
-    name: str, loaded: Loaded, data: DataDirectory, *, tokens: int, device: torch.device, of: Of
-) -> Curves:
-    """Measure a checkpoint on the sentences that its recipe's start would be measured on."""
-    probe = trained(loaded, data, tokens=tokens, device=device)
-    updates = loaded.state.get("update")
-    made = conditions(called(name, loaded), loaded.recipe, data, probe, updates)
-    return Curves(_points(name, made, layer_gradients(probe, of)), made)
-
-
-def gathered(measured: Sequence[Curves], *, over: bool) -> Findings:
-    """All that was measured; of several models the table has some layers, of one it has all.
-
-    Args:
-        over: whether the points of a model stand for its updates, not for its layers alone.
-    """
-    points = [point for one in measured for point in one.points]
-    made = {"models": [asdict(one.conditions) for one in measured]}
-    draw = over_updates if over else by_layer
-    tables = [_layers(points)]
-    if len(measured) > 1:
-        names = dict.fromkeys(point.recipe for point in points)
-        groups = {name: [one for one in measured if one.points[0].recipe == name] for name in names}
-        tables = [_summary(name, group) for name, group in groups.items()]
-    return Findings(points, tables, lambda: draw(points), made, _signature(measured))
-
-
-def _layers(points: Sequence[Point]) -> Table:
-    """A row for each layer."""
-    norms = {(point.side, point.layer): f"{point.gradient_norm:.3g}" for point in points}
-    rows = (
-        (layer, norms.get(("encoder", layer)), norms.get(("decoder", layer)))
-        for layer in range(1, max(point.layer for point in points) + 1)
-    )
-    return table(dict.fromkeys(("layer", "encoder", "decoder"), "right"), rows)
-
-
-def _summary(name: str, measured: Iterable[Curves]) -> Table:
-    """A row for each side of each model of one name: three layers of it."""
-    columns = {"layers": "right", "update": "right", "side": "left"}
-    columns |= dict.fromkeys(("first", "middle", "top", "first/top"), "right")
-    rows = []
-    for one in measured:
-        for side in dict.fromkeys(point.side for point in one.points):
-            own = [point for point in one.points if point.side == side]
-            norms = [own[place].gradient_norm for place in (0, (len(own) - 1) // 2, -1)]
-            figures = [*norms, norms[0] / norms[-1] if norms[-1] else math.inf]
-            update = None if own[0].update is None else f"{own[0].update:,}"
-            rows.append((own[0].depth, update, side, *(f"{figure:.3g}" for figure in figures)))
-    return table(columns, rows, title=name)
-
-
-def _signature(measured: Sequence[Curves]) -> str:
-    """A line for each way of measuring, with the models that were measured so."""
-    found: dict[str, list[str]] = {}
-    for one in measured:
-        models = found.setdefault(one.conditions.how, [])
-        model = f"{one.points[0].recipe}, {one.conditions.initializer}"
-        models += [model] if model not in models else []
-    if len(measured) == 1:
-        return str(measured[0].conditions)
-    return "\n".join(f"{'; '.join(models)}: {how}" for how, models in found.items())
-
-
-def _points(name: str, made: Conditions, found: Iterable[LayerGradient]) -> list[Point]:
-    return [Point(name, made.initializer, made.updates, **asdict(one)) for one in found]
 
 
 def _squared_parameters(layer: Layer) -> float:
     """Squared 2-norm of the gradients of all parameters of a layer."""
-    found = [one.grad for one in layer.parameters() if one.grad is not None]
-    return float(torch.nn.utils.get_total_norm(found)) ** 2
+    gradients = [weight.grad for weight in layer.parameters() if weight.grad is not None]
+    return float(torch.nn.utils.get_total_norm(gradients)) ** 2
 
 
-def by_layer(points: Sequence[Point]) -> Picture:
-    """Encoder above, decoder below; a line style a model, a marker a depth."""
-    names = _lines(points)
-    curves: dict[Side, list[Curve]] = {"encoder": [], "decoder": []}
-    for key in dict.fromkeys((one.recipe, one.update, one.depth, one.side) for one in points):
-        curve = [p for p in points if (p.recipe, p.update, p.depth, p.side) == key]
-        norms = [point.gradient_norm for point in curve]
-        layers = [point.layer for point in curve]
-        curves[key[-1]].append(Curve(layers, norms, names[key[0]], f"{key[2]} layers"))
-    return _picture(curves, "layer")
+def _over_training(path: Path, most: int | None) -> Iterator[Recipe | Loaded]:
+    """A checkpoint; or the start of a run and its checkpoints.
+
+    A run that was grown from another run has no start of its own: it begins with a checkpoint.
+    """
+    if (path / checkpoint.STATE).is_file() or not checkpoint.saved(path):
+        yield checkpoint.load(checkpoint.locate(path))
+        return
+    saved = list(checkpoint.saved(path).values())
+    checkpoint.check_entries(path, saved)
+    recipe = read_config(path / checkpoint.CONFIG)
+    if recipe.training.stages or not checkpoint.read_state(saved[0]).get("stage_update"):
+        yield recipe.at_stage(0)
+    if most is not None and len(saved) > most:
+        saved = [saved[len(saved) * place // most - 1] for place in range(1, most + 1)]
+    for one in saved:
+        yield checkpoint.load(one)
 
 
-def over_updates(points: Sequence[Point]) -> Picture:
-    """First and top layer of each model over its updates, as in Figure 4 of Zhang et al. 2019."""
-    curves: dict[Side, list[Curve]] = {"encoder": [], "decoder": []}
-    for name, side in dict.fromkeys((point.recipe, point.side) for point in points):
-        own = [point for point in points if (point.recipe, point.side) == (name, side)]
-        ends = {
-            "first layer": [point for point in own if point.layer == 1],
-            "top layer": [point for point in own if point.layer == point.depth],
+def _by_layer(
+    rows: Sequence[LayerGradient], side: Side
+) -> Iterator[tuple[dict[str, Any], list[LayerGradient]]]:
+    """A line style for each model, a marker for each depth.
+
+    Models go by their initializers where these tell them apart.
+    """
+    kinds = {row.model: row.initializer.split()[0] for row in rows}
+    names = list(kinds)
+    distinct = len(set(kinds.values())) == len(kinds)
+    depths = list(dict.fromkeys(row.depth for row in rows))
+    for name, depth in dict.fromkeys((row.model, row.depth) for row in rows):
+        style = {
+            **LINES[names.index(name) % len(LINES)],
+            "marker": MARKERS[depths.index(depth) % len(MARKERS)],
+            "label": legend_entry(f"{kinds[name] if distinct else name}, {depth} layers"),
         }
-        for which, found in ends.items():
-            norms = [point.gradient_norm for point in found]
-            updates = [point.update or 0 for point in found]
-            curves[side].append(Curve(updates, norms, name, which))
-    return _picture(curves, "update")
+        key = (name, depth, side)
+        yield style, [row for row in rows if (row.model, row.depth, row.side) == key]
 
 
-def _picture(curves: Mapping[Side, Sequence[Curve]], x_label: str) -> Picture:
-    return Picture(
-        [
-            panels.Curves(found, x_label, f"gradient norm, {side}", log=True)
-            for side, found in curves.items()
-        ]
-    )
-
-
-def _lines(points: Sequence[Point]) -> dict[str, str]:
-    """What the models are called: by their initializers where these tell them apart."""
-    kinds = {point.recipe: point.initializer.split()[0] for point in points}
-    return kinds if len(set(kinds.values())) == len(kinds) else {name: name for name in kinds}
+def _over_updates(
+    rows: Sequence[LayerGradient], side: Side
+) -> Iterator[tuple[dict[str, Any], list[LayerGradient]]]:
+    """First and top layer of each model, as in Figure 4 of Zhang et al. 2019."""
+    names = dict.fromkeys(row.model for row in rows)
+    style = styles(f"{name}, {layer} layer" for name in names for layer in ("first", "top"))
+    for name in names:
+        own = [row for row in rows if (row.model, row.side) == (name, side)]
+        yield style[f"{name}, first layer"], [row for row in own if row.layer == 1]
+        yield style[f"{name}, top layer"], [row for row in own if row.layer == row.depth]

@@ -1,7 +1,7 @@
 """How strongly residual sums and their norms change the error signal, sublayer by sublayer.
 
-A residual block reads z, forms the sum r = z + dropout(f(z)) and, where a norm stands on the
-identity path, gives o = LN(r) (Zhang et al. 2019, Eq. 10 and 11). With delta_z, delta_r and delta_o
+A residual block reads z, forms the sum r = z + dropout(f(z)) and, where a norm is on the identity
+path, returns o = LN(r) (Zhang et al. 2019, Eq. 10 and 11). With delta_z, delta_r and delta_o
 the gradients of the loss at the real positions of a batch (Eq. 14):
 
     beta_LN = ||delta_r|| / ||delta_o||,  beta_RC = ||delta_z|| / ||delta_r||,
@@ -13,33 +13,57 @@ Eq. 14 prints the two fractions in the other order; Eq. 12 and 13 and Table 1 ar
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+import torch
+from rich.table import Table
 from torch import Tensor, nn
 
-from nmtdeep.analysis.probe import Passage, Probe, squared_gradient
-from nmtdeep.config.model import Model
+from nmtdeep.analysis.measurement import Measurement, versions
+from nmtdeep.analysis.pictures import panels, styles
+from nmtdeep.analysis.probe import Passage, Probe, prepare, squared_gradient
+from nmtdeep.checkpoint import Loaded
+from nmtdeep.config import Recipe
+from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.model.build import ENCODER_SUBLAYERS
 from nmtdeep.model.initialization import Side
 from nmtdeep.model.layers.residual import NormalizedResidual, Normed, Residual
+from nmtdeep.tables import table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# The measured figures of a block: the heading of a table's column, and the label of an axis.
+FIGURES = {
+    "variance": ("Var(r)", "Var(r)"),
+    "beta_ln": ("beta_LN", r"$\beta_\mathrm{LN}$"),
+    "beta_rc": ("beta_RC", r"$\beta_\mathrm{RC}$"),
+    "beta": ("beta", r"$\beta$"),
+    "w_over_sigma": ("w/sigma", r"$w/\sigma$"),
+}
 
 
 @dataclass(frozen=True)
-class Figures:
-    """What is measured of a residual block, or the mean over several.
+class Block:
+    """A residual block, or the mean over the blocks of one kind of sublayer.
 
     Attributes:
+        layer: from 1; None for the mean over all layers.
         variance: Var(r), over the features of a position; mean over positions.
-        beta_ln: None where no norm stands on the identity path.
+        beta_ln: None if no norm is on the identity path.
         beta_rc: as defined at the head of this module.
-        beta: the product; beta_RC alone where there is no beta_LN.
+        beta: the product; beta_RC if there is no beta_LN.
         w_over_sigma: mean gain of the norm that reads r, over the standard deviation of r over its
             features; mean over positions (Xu et al. 2020, Table 2). None if no norm reads r.
     """
 
+    side: Side
+    layer: int | None
+    sublayer: str
     variance: float
     beta_ln: float | None
     beta_rc: float
@@ -47,23 +71,13 @@ class Figures:
     w_over_sigma: float | None
 
 
-@dataclass(frozen=True)
-class Block:
-    """Where a residual block stands; `layer` counts from 1, None stands for all layers."""
-
-    side: Side
-    layer: int | None
-    sublayer: str
-    figures: Figures
-
-
 @dataclass
 class Sums:
-    """What adds up over batches: squared gradients at o, r and z, and figures by position.
+    """Sums of one block over batches: squared gradients at o, r and z, and figures by position.
 
     Attributes:
         reader: the norm that reads r.
-        o: None where no norm stands on the identity path.
+        o: None if no norm is on the identity path.
     """
 
     reader: nn.LayerNorm | None
@@ -74,12 +88,15 @@ class Sums:
     r: float = 0.0
     z: float = 0.0
 
-    def figures(self) -> Figures:
-        """Divide once."""
+    def block(self, side: Side, layer: int, sublayer: str) -> Block:
+        """The figures; each is divided once."""
         beta_ln = None if self.o is None else _ratio(self.r, self.o)
         beta_rc = _ratio(self.z, self.r)
         gain = None if self.reader is None else float(self.reader.weight.detach().mean())
-        return Figures(
+        return Block(
+            side,
+            layer,
+            sublayer,
             variance=self.variance / self.positions,
             beta_ln=beta_ln,
             beta_rc=beta_rc,
@@ -88,60 +105,125 @@ class Sums:
         )
 
 
-def measure(probe: Probe, model: Model) -> list[Block]:
+def measure(
+    name: str,
+    subject: Recipe | Loaded,
+    data: DataDirectory,
+    *,
+    tokens: int,
+    device: torch.device,
+    updates: int = 0,
+) -> Measurement:
+    """The residual blocks of a recipe's initial model, or of a trained one; see `prepare`.
+
+    Args:
+        name: what the model is called.
+    """
+    probe = prepare(subject, data, tokens=tokens, device=device, updates=updates)
+    blocks = residual_blocks(probe)
+    text = {"numbers": "fp32", "text": data.fingerprint[:16]}
+    return Measurement(blocks, {name: probe.conditions(), **text, **versions()})
+
+
+def tables(blocks: Sequence[Block], *, layers: bool = False) -> list[Table]:
+    """A row for each kind of sublayer.
+
+    Args:
+        layers: whether a table with a row for each layer comes first.
+    """
+    headings = [heading for heading, _ in FIGURES.values()]
+    figures = dict.fromkeys(headings, "right")
+    every = [(block.side, block.layer, block.sublayer, *_shown(block)) for block in blocks]
+    mean = [(block.side, block.sublayer, *_shown(block)) for block in means(blocks)]
+    by_layer = table({"side": "left", "layer": "left", "sublayer": "left"} | figures, every)
+    by_kind = table({"side": "left", "sublayer": "left"} | figures, mean)
+    return [by_layer, by_kind] if layers else [by_kind]
+
+
+def draw(blocks: Sequence[Block], figure: Figure) -> None:
+    """A figure in each row of panels, encoder and decoder side by side; a curve for each sublayer.
+
+    If no norm is on the identity path, beta is beta_RC and is not drawn twice.
+    """
+    style = styles(block.sublayer for block in blocks)
+    shown = [
+        name
+        for name in FIGURES
+        if any(getattr(block, name) is not None for block in blocks)
+        and (name != "beta" or any(block.beta_ln is not None for block in blocks))
+    ]
+    axes = iter(panels(figure, 2 * len(shown), columns=2, share_x=False))
+    for name in shown:
+        for side in ("encoder", "decoder"):
+            panel = next(axes)
+            for sublayer in style:
+                values = [
+                    getattr(block, name)
+                    for block in blocks
+                    if (block.side, block.sublayer) == (side, sublayer)
+                ]
+                layers = range(1, len(values) + 1)
+                if any(value is not None for value in values):
+                    panel.plot(layers, np.array(values, dtype=float), **style[sublayer])
+            panel.set_xlabel("layer")
+            panel.set_ylabel(f"{FIGURES[name][1]}, {side}", parse_math=True)
+
+
+def residual_blocks(probe: Probe) -> list[Block]:
     """Every residual block, encoder first, bottom first.
 
     Args:
         probe: its gradients are overwritten.
-        model: the recipe's section `model`, for the names of sublayers.
     """
     modules = list(probe.model.modules())
     norms = [module for module in modules if isinstance(module, nn.LayerNorm)]
     wrappers = [module for module in modules if isinstance(module, Residual)]
     sums: dict[nn.Module, Sums] = {}
-    for seen, real in probe.passes([*norms, *wrappers]):
-        readers = {id(seen[norm].read): norm for norm in norms if norm in seen}
+    for passages, real in probe.passes([*norms, *wrappers]):
+        readers = {id(passages[norm].input): norm for norm in norms if norm in passages}
         for side, stack in probe.stacks():
-            for wrapper in (one for layer in stack for one in layer):
-                _add(sums, wrapper, seen, readers, real[side])
+            for wrapper in (wrapper for layer in stack for wrapper in layer):
+                _add(sums, wrapper, passages, readers, real[side])
     names: dict[Side, Sequence[str]] = {
         "encoder": [part.type for part in ENCODER_SUBLAYERS],
-        "decoder": [part.type for part in model.decoder.sublayers],
+        "decoder": [part.type for part in probe.recipe.model.decoder.sublayers],
     }
     return [
-        Block(side, number, name, sums[wrapper].figures())
+        sums[wrapper].block(side, number, name)
         for side, stack in probe.stacks()
         for number, layer in enumerate(stack, start=1)
         for name, wrapper in zip(names[side], layer, strict=True)
     ]
 
 
-def averaged(blocks: Iterable[Block]) -> list[Block]:
-    """The mean over the layers of each sublayer and side, as in Table 1 of Zhang et al. 2019."""
-    groups: dict[tuple[Side, str], list[Figures]] = {}
+def means(blocks: Iterable[Block]) -> list[Block]:
+    """The mean over the layers of each sublayer and side, as in Table 1 of Zhang et al. 2019.
+
+    The mean of a figure is over the blocks that have it.
+    """
+    kinds: dict[tuple[Side, str], list[Block]] = {}
     for block in blocks:
-        groups.setdefault((block.side, block.sublayer), []).append(block.figures)
-    return [Block(side, None, name, _mean(found)) for (side, name), found in groups.items()]
-
-
-def _mean(found: Sequence[Figures]) -> Figures:
-    """The mean of each figure over the blocks that have it."""
-    columns = {
-        field.name: [value for one in found if (value := getattr(one, field.name)) is not None]
-        for field in fields(Figures)
-    }
-    return Figures(**{name: fmean(values) if values else None for name, values in columns.items()})  # type: ignore[arg-type]
+        kinds.setdefault((block.side, block.sublayer), []).append(block)
+    rows = []
+    for (side, sublayer), group in kinds.items():
+        columns = {
+            name: [getattr(block, name) for block in group if getattr(block, name) is not None]
+            for name in FIGURES
+        }
+        figures = {name: fmean(values) if values else None for name, values in columns.items()}
+        rows.append(Block(side, None, sublayer, **figures))  # type: ignore[arg-type]
+    return rows
 
 
 def _add(
     sums: dict[nn.Module, Sums],
     wrapper: Residual,
-    seen: dict[nn.Module, Passage],
-    readers: dict[int, nn.LayerNorm],
+    passages: Mapping[nn.Module, Passage],
+    readers: Mapping[int, nn.LayerNorm],
     real: Tensor,
 ) -> None:
     """Add one wrapper's part of a batch, after the backward pass."""
-    z, r = _ends(wrapper, seen)
+    z, r = _ends(wrapper, passages)
     reader = readers.get(id(r))
     total = sums.setdefault(wrapper, Sums(reader))
     variances = r.detach()[real].double().var(dim=-1, correction=0)
@@ -150,32 +232,36 @@ def _add(
     total.inverse_sigma += float(variances.rsqrt().sum())
     total.r += squared_gradient(r, real)
     total.z += squared_gradient(z, real)
-    if reader is not None and _is_on_the_identity_path(reader, wrapper):
-        total.o = (total.o or 0.0) + squared_gradient(seen[reader].gave, real)
+    # In post-norm a wrapper's own norm reads its sum; with `normalized` the next wrapper's does.
+    on_identity_path = isinstance(wrapper, NormalizedResidual) or (
+        reader is getattr(wrapper, "norm", None)
+    )
+    if reader is not None and on_identity_path:
+        total.o = (total.o or 0.0) + squared_gradient(passages[reader].output, real)
 
 
 class Ends(NamedTuple):
-    """Where the identity path of a block starts, z, and the sum in which it ends, r."""
+    """The start of a block's identity path, z, and the sum in which it ends, r."""
 
     z: Tensor
     r: Tensor
 
 
-def _ends(wrapper: Residual, seen: dict[nn.Module, Passage]) -> Ends:
-    """Found by identity: in post-norm, r is what the norm read whose output the wrapper gave."""
-    read, gave = seen[wrapper]
+def _ends(wrapper: Residual, passages: Mapping[nn.Module, Passage]) -> Ends:
+    """Identified by object: in post-norm the norm's output is the wrapper's, and its input is r."""
+    read, returned = passages[wrapper]
     if not isinstance(wrapper, Normed):
-        return Ends(read, gave)
-    norm = seen[wrapper.norm]
-    z = norm.gave if isinstance(wrapper, NormalizedResidual) else read
-    return Ends(z, norm.read if norm.gave is gave else gave)
-
-
-def _is_on_the_identity_path(reader: nn.LayerNorm, wrapper: Residual) -> bool:
-    """A wrapper's own norm reads its sum in post-norm, the next one's in the released v1."""
-    return isinstance(wrapper, NormalizedResidual) or reader is getattr(wrapper, "norm", None)
+        return Ends(read, returned)
+    norm = passages[wrapper.norm]
+    z = norm.output if isinstance(wrapper, NormalizedResidual) else read
+    return Ends(z, norm.input if norm.output is returned else returned)
 
 
 def _ratio(above: float, below: float) -> float:
-    """Of norms, from their squares."""
+    """Ratio of two norms, from their squares."""
     return math.sqrt(above / below) if below else math.nan
+
+
+def _shown(block: Block) -> list[str | None]:
+    values = [getattr(block, name) for name in FIGURES]
+    return [None if value is None else f"{value:.3f}" for value in values]

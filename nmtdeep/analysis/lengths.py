@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from nmtdeep.analysis.findings import Findings, signed
-from nmtdeep.analysis.panels import Bars, Curve, Curves, Picture
-from nmtdeep.scoring.buckets import Bucket, score_by_length
+from rich.table import Table
+
+from nmtdeep.analysis.measurement import Measurement
+from nmtdeep.analysis.pictures import BARS, name_ticks, panels, styles
+from nmtdeep.scoring.buckets import score_by_length, span
+from nmtdeep.scoring.metrics import METRICS
 from nmtdeep.scoring.texts import Text, check_counts
 from nmtdeep.tables import table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -23,10 +30,15 @@ class LengthScore:
     metric: str
     score: float
 
+    @property
+    def span(self) -> str:
+        """The lengths as they are printed: `11-20`."""
+        return span(self.first, self.last)
 
-def find(
+
+def measure(
     source: Text, reference: Text, systems: Mapping[str, Sequence[str]], metric: str
-) -> Findings:
+) -> Measurement:
     """The scores of some systems, each bucket as a corpus of its own; see `score_by_length`.
 
     Args:
@@ -36,45 +48,35 @@ def find(
         UserError: if the texts have different numbers of lines.
     """
     check_counts(source, [reference, *(Text(name, list(lines)) for name, lines in systems.items())])
-    buckets = {
-        name: score_by_length(lines, [reference.lines], source.lines, [metric])
-        for name, lines in systems.items()
-    }
-    rows = [
-        LengthScore(
-            name, one.first, one.last, one.sentences, one.scores[0].name, one.scores[0].value
-        )
-        for name, some in buckets.items()
-        for one in some
-    ]
-    some = next(iter(buckets.values()))
-    columns = {"words": "right", "sentences": "right"} | dict.fromkeys(systems, "right")
-    shown = (
-        (one.span, one.sentences, *(f"{of[place].scores[0].value:.2f}" for of in buckets.values()))
-        for place, one in enumerate(some)
-    )
-    made = {"lengths": f"words of {source.name}", metric: some[0].scores[0].signature}
-    tables = [table(columns, shown)]
-    return Findings(rows, tables, lambda: _picture(buckets), made, signed(made))
+    rows, signature = [], ""
+    for name, lines in systems.items():
+        for bucket in score_by_length(lines, [reference.lines], source.lines, [metric]):
+            (score,) = bucket.scores
+            size = (bucket.first, bucket.last, bucket.sentences)
+            rows.append(LengthScore(name, *size, metric, score.value))
+            signature = score.signature
+    return Measurement(rows, {"lengths": f"words of {source.name}", metric: signature})
 
 
-def _picture(buckets: Mapping[str, Sequence[Bucket]]) -> Picture:
-    """Scores above, sentences below, so that nobody trusts a bucket of three."""
-    some = next(iter(buckets.values()))
-    spans = [one.span for one in some]
-    curves = [
-        Curve(range(len(spans)), [one.scores[0].value for one in found], name)
-        for name, found in buckets.items()
-    ]
-    label = some[0].scores[0].label
-    return Picture(
-        [
-            Curves(curves, "words of the source", label, names=spans),
-            Bars(
-                spans,
-                {"": [one.sentences for one in some]},
-                "words of the source",
-                "sentences",
-            ),
-        ]
-    )
+def tables(rows: Sequence[LengthScore]) -> list[Table]:
+    """A row for each span of lengths, a column for each system."""
+    systems = dict.fromkeys(row.system for row in rows)
+    columns = dict.fromkeys(("words", "sentences", *systems), "right")
+    scores: dict[tuple[str, int], list[str]] = {}
+    for row in rows:
+        scores.setdefault((row.span, row.sentences), []).append(f"{row.score:.2f}")
+    return [table(columns, ((*bucket, *cells) for bucket, cells in scores.items()))]
+
+
+def draw(rows: Sequence[LengthScore], figure: Figure) -> None:
+    """Scores above, number of sentences below, which shows how far a score can be trusted."""
+    sentences = {row.span: row.sentences for row in rows}
+    style = styles(row.system for row in rows)
+    scores, counts = panels(figure, 2)
+    for name in style:
+        scores.plot([row.score for row in rows if row.system == name], **style[name])
+    scores.set(xlabel="words of the source", ylabel=METRICS[rows[0].metric].label)
+    counts.bar(range(len(sentences)), list(sentences.values()), **BARS)
+    counts.set(xlabel="words of the source", ylabel="sentences")
+    for axes in (scores, counts):
+        name_ticks(axes.xaxis, list(sentences))

@@ -1,26 +1,30 @@
-"""What a training wrote down while it ran: its records as points over updates, tokens or hours."""
+"""What a training recorded while it ran: points over updates, tokens or hours."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from rich.table import Table
 
 from nmtdeep import checkpoint, files
-from nmtdeep.analysis.findings import Findings, signed
-from nmtdeep.analysis.panels import Curve, Curves, Picture
+from nmtdeep.analysis.measurement import Measurement
+from nmtdeep.analysis.pictures import panels, styles
 from nmtdeep.errors import CheckpointError, DataError, UserError
 from nmtdeep.tables import table
 from nmtdeep.training.run_directory import RECORDS
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 Over = Literal["updates", "tokens", "hours"]
 
-# Figures of `train.jsonl` by kind, and how a picture calls them.
+# Figures of `train.jsonl` by kind, and their labels in a picture.
 TRAINING = {
     "loss": "training loss per token",
     "nll": "training nll per token",
@@ -41,12 +45,19 @@ VALIDATION = {
 }
 FIGURES = TRAINING | VALIDATION
 USUAL = ("nll", "valid_nll", "valid_bleu")
-AXES = {"updates": "update", "tokens": "target tokens, millions", "hours": "hours of training"}
+LOGARITHMIC = ("ppl", "valid_ppl", "gradient_norm")
+COLUMNS = ("updates", "tokens", "hours", "nll", "best valid nll", "BLEU")
+# The x axis: its label, and the place of a point.
+AXES: dict[Over, tuple[str, Callable[[Point], float]]] = {
+    "updates": ("update", lambda point: point.update),
+    "tokens": ("target tokens, millions", lambda point: point.tokens / 1e6),
+    "hours": ("hours of training", lambda point: point.hours),
+}
 
 
 @dataclass(frozen=True)
 class Point:
-    """A figure at one place of a training.
+    """A figure at one moment of a training.
 
     Attributes:
         tokens: target tokens trained on until then.
@@ -61,26 +72,66 @@ class Point:
     value: float
 
 
-def names(paths: Sequence[Path]) -> dict[str, Path]:
-    """Runs by the last part of their path; by all of it where these are not distinct.
+def measure(runs: Mapping[str, Path]) -> Measurement:
+    """The points of some runs, which are directories by name."""
+    rows = [point for name, run in runs.items() for point in read_points(name, run)]
+    files_read = " and ".join(str(run / RECORDS) for run in runs.values())
+    return Measurement(rows, {"records of": files_read})
+
+
+def tables(rows: Sequence[Point]) -> list[Table]:
+    """A row for each run: where its training is."""
+    runs = dict.fromkeys(row.run for row in rows)
+    summaries = [_summary([row for row in rows if row.run == run]) for run in runs]
+    return [table({"run": "left"} | dict.fromkeys(COLUMNS, "right"), summaries)]
+
+
+def draw(
+    rows: Sequence[Point], figure: Figure, *, figures: Sequence[str] = USUAL, over: Over = "updates"
+) -> None:
+    """One panel for each figure that a run has, one line style for each run.
+
+    Args:
+        figures: keys of `FIGURES`.
+        over: what the x axis counts.
 
     Raises:
-        UserError: if one is named twice.
+        UserError: if no run has any of the figures.
+    """
+    shown = [name for name in figures if any(row.figure == name for row in rows)]
+    if not shown:
+        raise UserError(f"no run recorded {' or '.join(figures)}", hint="choose another --figure")
+    style = styles(row.run for row in rows)
+    x_label, place = AXES[over]
+    for axes, name in zip(panels(figure, len(shown)), shown, strict=True):
+        for run in style:
+            curve = [row for row in rows if (row.run, row.figure) == (run, name)]
+            if curve:
+                axes.plot([place(row) for row in curve], [row.value for row in curve], **style[run])
+        axes.set(xlabel=x_label, ylabel=FIGURES[name])
+        if name in LOGARITHMIC:
+            axes.set_yscale("log")
+
+
+def names(paths: Sequence[Path]) -> dict[str, Path]:
+    """Runs by the last part of their path; by the whole path if these are not distinct.
+
+    Raises:
+        UserError: if a run is named twice.
     """
     places = [path.resolve() for path in paths]
     for place, path in zip(places, paths, strict=True):
         if places.count(place) > 1:
-            raise UserError(f"{path} is named twice: name each run once")
+            raise UserError("named twice", where=path, hint="name each run once")
     short = [place.name for place in places]
     distinct = len(set(short)) == len(short) and all(short)
     return dict(zip(short if distinct else map(str, paths), paths, strict=True))
 
 
 def read_points(name: str, run: Path) -> list[Point]:
-    """Every figure of a run's `train.jsonl`; figures that are no finite numbers are left out.
+    """Every figure of a run's `train.jsonl` that is a finite number.
 
-    A validation stands at the tokens and hours of its update, between those of the log lines
-    around it.
+    The tokens and hours of a validation are interpolated between the log lines around it.
 
     Raises:
         CheckpointError: if the run has no records.
@@ -88,78 +139,57 @@ def read_points(name: str, run: Path) -> list[Point]:
     records = list(_records(run))
     places = ("update", "target_tokens", "seconds")
     logged = [
-        one
-        for one in records
-        if one.get("kind") == "train" and all(math.isfinite(_number(one, key)) for key in places)
+        record
+        for record in records
+        if record.get("kind") == "train"
+        and all(math.isfinite(_number(record, key)) for key in places)
     ]
     if not logged:
         raise CheckpointError(
-            f"{run / RECORDS} has no record of a training: give the directory of a run that has "
-            "written its first log line"
+            "no record of a training",
+            where=run / RECORDS,
+            hint="give the directory of a run that has written its first log line",
         )
-    updates = [0.0, *(_number(one, "update") for one in logged)]
-    tokens = [0.0, *(_number(one, "target_tokens") for one in logged)]
-    seconds = [0.0, *(_number(one, "seconds") for one in logged)]
+    updates, tokens, seconds = (
+        [0.0, *(_number(record, key) for record in logged)] for key in places
+    )
     points = []
     for record in records:
-        figures = TRAINING if record.get("kind") == "train" else VALIDATION
-        for figure in figures:
-            value, update = _number(record, figure), _number(record, "update")
+        update = _number(record, "update")
+        for figure in TRAINING if record.get("kind") == "train" else VALIDATION:
+            value = _number(record, figure)
             if math.isfinite(value) and math.isfinite(update):
-                at = [float(np.interp(update, updates, one)) for one in (tokens, seconds)]
-                points.append(Point(name, figure, int(update), at[0], at[1] / 3600, value))
+                at_tokens = float(np.interp(update, updates, tokens))
+                hours = float(np.interp(update, updates, seconds)) / 3600
+                points.append(Point(name, figure, int(update), at_tokens, hours, value))
     return points
 
 
 def _records(run: Path) -> Iterator[dict[str, Any]]:
-    """The objects of `train.jsonl`; a line that a kill cut short is passed over."""
+    """The objects of `train.jsonl`, except lines that an interrupted training left incomplete."""
     if not run.is_dir():
-        raise CheckpointError(f"{run}: no such run directory: check the path")
+        raise CheckpointError("no such run directory", where=run, hint="check the path")
     checkpoint.check_entries(run, [run / RECORDS])
     try:
         content = files.read_limited(run / RECORDS, hint="give the directory of a run")
     except DataError as error:
-        raise CheckpointError(str(error)) from error
+        raise CheckpointError(problems=error.problems) from error
     for line in content.decode("utf-8", errors="replace").splitlines():
         try:
-            found = json.loads(line)
+            record = json.loads(line)
         except (ValueError, RecursionError):
             continue
-        if isinstance(found, dict):
-            yield found
+        if isinstance(record, dict):
+            yield record
 
 
 def _number(record: Mapping[str, Any], name: str) -> float:
-    """NaN for what is none."""
+    """NaN for a value that is missing or not a number."""
     value = record.get(name)
     try:
         return float(value) if isinstance(value, int | float) else math.nan
     except OverflowError:
         return math.nan
-
-
-def find(runs: Mapping[str, Path], figures: Sequence[str], over: Over) -> Findings:
-    """The curves of some runs.
-
-    Args:
-        runs: directories by name.
-        figures: keys of `FIGURES`; those that no run has are left out.
-        over: what the x axis of the picture counts.
-    """
-    rows = [point for name, run in runs.items() for point in read_points(name, run)]
-    columns = {"run": "left"} | dict.fromkeys(
-        ("updates", "tokens", "hours", "nll", "best valid nll", "BLEU"), "right"
-    )
-    shown = [_summary([row for row in rows if row.run == name]) for name in runs]
-    wanted = [figure for figure in figures if any(row.figure == figure for row in rows)]
-    made = {"records of": " and ".join(str(run / RECORDS) for run in runs.values())}
-    return Findings(
-        [row for row in rows if row.figure in wanted],
-        [table(columns, shown)],
-        lambda: _picture(rows, wanted, over),
-        made,
-        signed(made),
-    )
 
 
 def _summary(rows: Sequence[Point]) -> tuple[object, ...]:
@@ -177,29 +207,6 @@ def _summary(rows: Sequence[Point]) -> tuple[object, ...]:
 
 
 def _best(choose: Any, rows: Iterable[Point], digits: int) -> str | None:
-    """The best figure, and the update that has it."""
-    found = list(rows)
-    if not found:
-        return None
-    best = choose(found, key=lambda row: row.value)
-    return f"{best.value:.{digits}f} at {best.update:,}"
-
-
-def _picture(rows: Sequence[Point], figures: Sequence[str], over: Over) -> Picture:
-    """One panel for each figure, one line style for each run."""
-    panels = []
-    for figure in figures:
-        curves = []
-        for run in dict.fromkeys(row.run for row in rows):
-            found = [row for row in rows if (row.run, row.figure) == (run, figure)]
-            if found:
-                places = [_place(row, over) for row in found]
-                curves.append(Curve(places, [row.value for row in found], run))
-        log = figure in ("ppl", "valid_ppl", "gradient_norm")
-        whole = over == "updates"
-        panels.append(Curves(curves, AXES[over], FIGURES[figure], log=log, whole=whole))
-    return Picture(panels)
-
-
-def _place(row: Point, over: Over) -> float:
-    return {"updates": row.update, "tokens": row.tokens / 1e6, "hours": row.hours}[over]
+    """The best value and its update."""
+    best = choose(rows, key=lambda row: row.value, default=None)
+    return best and f"{best.value:.{digits}f} at {best.update:,}"

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from nmtdeep.analysis.findings import Findings, signed
-from nmtdeep.analysis.panels import Curve, Curves, Picture
+from rich.table import Table
+
+from nmtdeep.analysis.measurement import Measurement
+from nmtdeep.analysis.pictures import panels, styles
 from nmtdeep.config import Recipe
 from nmtdeep.errors import UserError
 from nmtdeep.tables import table
@@ -16,16 +18,21 @@ from nmtdeep.training.schedule import learning_rate
 from nmtdeep.training.stages import restarted
 from nmtdeep.training.state import Progress
 
-POINTS = 1000  # about so many of a curve
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+POINTS = 1000  # approximate number of points of a curve
+COLUMNS = ("stage", "layers", "updates", "first lr", "highest", "at update", "last")
 
 
 @dataclass(frozen=True)
-class Rate:
+class LearningRate:
     """The learning rate of one update, from 1.
 
     Attributes:
         stage: from 1.
-        encoder, decoder: layers that the model has then.
+        encoder: number of layers of the encoder in this stage.
+        decoder: number of layers of the decoder.
     """
 
     recipe: str
@@ -37,7 +44,7 @@ class Rate:
 
 
 @dataclass(frozen=True)
-class Span:
+class StageUpdates:
     """The updates of one stage, `first` to `last`.
 
     Attributes:
@@ -49,17 +56,85 @@ class Span:
     offset: int
 
 
-def stage_spans(recipe: Recipe, updates_per_epoch: int | None) -> list[Span]:
-    """The updates of each stage; of a training without stages, of the whole.
+def measure(recipes: Mapping[str, Recipe], updates_per_epoch: int | None = None) -> Measurement:
+    """The learning rates of some recipes; see `learning_rates`."""
+    rows = [
+        row
+        for name, recipe in recipes.items()
+        for row in learning_rates(name, recipe, updates_per_epoch)
+    ]
+    conditions: dict[str, Any] = {name: _formula(recipe) for name, recipe in recipes.items()}
+    if updates_per_epoch:
+        conditions["updates per epoch"] = updates_per_epoch
+    return Measurement(rows, conditions)
+
+
+def tables(rows: Sequence[LearningRate]) -> list[Table]:
+    """A table for each recipe with a row for each stage."""
+    columns = dict.fromkeys(COLUMNS, "right")
+    return [
+        table(columns, (_summary(stage) for stage in _stages(curve)), title=name)
+        for name, curve in _by_recipe(rows).items()
+    ]
+
+
+def draw(rows: Sequence[LearningRate], figure: Figure) -> None:
+    """A curve for each recipe; if all have the same stages, the stages' ends are marked."""
+    (axes,) = panels(figure, 1)
+    curves = _by_recipe(rows)
+    style = styles(curves)
+    ends = set()
+    for name, curve in curves.items():
+        axes.plot([row.update for row in curve], [row.lr for row in curve], **style[name])
+        ends.add(tuple(one.update for one, after in pairwise(curve) if one.stage != after.stage))
+    if len(ends) == 1:
+        axes.set_xticks(ends.pop(), minor=True)
+        axes.grid(which="minor", color="0.75")
+    axes.set_xlabel("update")
+    axes.set_ylabel("learning rate")
+
+
+def learning_rates(
+    name: str, recipe: Recipe, updates_per_epoch: int | None = None
+) -> list[LearningRate]:
+    """About `POINTS` updates of a training, first and last of each stage and each peak included.
 
     Raises:
-        UserError: if a length is given in epochs, and nobody says how long one is.
+        UserError: if a stage's length is given in epochs and `updates_per_epoch` is None.
+    """
+    stages = stage_updates(recipe, updates_per_epoch)
+    step = max(1, stages[-1].last // POINTS)
+    rows = []
+    for number, stage in enumerate(stages):
+        model = recipe.at_stage(number).model
+        # The peak is where the warm-up ends, or one update later.
+        warm = stage.offset + recipe.training.schedule.warmup_updates
+        peaks = {peak for peak in (warm, warm + 1) if stage.first <= peak <= stage.last}
+        chosen = {stage.first, stage.last, *range(stage.first, stage.last + 1, step)} | peaks
+        for update in sorted(chosen):
+            lr = learning_rate(
+                recipe.training.schedule,
+                update,
+                width=recipe.model.width,
+                max_updates=recipe.training.max_updates,
+                offset=stage.offset,
+            )
+            depths = model.encoder.depth, model.decoder.depth
+            rows.append(LearningRate(name, number + 1, *depths, update, lr))
+    return rows
+
+
+def stage_updates(recipe: Recipe, updates_per_epoch: int | None) -> list[StageUpdates]:
+    """The updates of each stage; of the whole training, if it has no stages.
+
+    Raises:
+        UserError: if a length is given in epochs and `updates_per_epoch` is None.
     """
     training = recipe.training
     end = training.max_updates
     if training.max_epochs is not None and updates_per_epoch:
         end = min(end, training.max_epochs * updates_per_epoch)
-    progress, spans = Progress(), []
+    progress, stages = Progress(), []
     for number, stage in enumerate(training.stages or (None,)):
         if number and training.growth.restart_lr:
             progress = restarted(recipe, progress)
@@ -69,91 +144,43 @@ def stage_spans(recipe: Recipe, updates_per_epoch: int | None) -> list[Span]:
         elif stage is not None and stage.epochs is not None:
             if not updates_per_epoch:
                 raise UserError(
-                    f"stage {number + 1} lasts {stage.epochs} epochs, and how many updates that is "
-                    "depends on the corpus: give --updates-per-epoch N"
+                    f"stage {number + 1} lasts {stage.epochs} epochs, and the number of updates in "
+                    "an epoch depends on the corpus",
+                    hint="give --updates-per-epoch N",
                 )
             last = min(end, progress.update + stage.epochs * updates_per_epoch)
         if last > progress.update:
-            spans.append(Span(progress.update + 1, last, progress.schedule_offset))
+            stages.append(StageUpdates(progress.update + 1, last, progress.schedule_offset))
         progress = Progress(update=last, schedule_offset=progress.schedule_offset)
-    return spans
-
-
-def rates(name: str, recipe: Recipe, updates_per_epoch: int | None = None) -> list[Rate]:
-    """About `POINTS` updates of a training, first and last of each stage and each peak included."""
-    spans = stage_spans(recipe, updates_per_epoch)
-    step = max(1, spans[-1].last // POINTS)
-    found = []
-    for number, span in enumerate(spans):
-        model = recipe.at_stage(number).model
-        for update in _chosen(recipe, span, step):
-            lr = learning_rate(
-                recipe.training.schedule,
-                update,
-                width=recipe.model.width,
-                max_updates=recipe.training.max_updates,
-                offset=span.offset,
-            )
-            found.append(
-                Rate(name, number + 1, model.encoder.depth, model.decoder.depth, update, lr)
-            )
-    return found
-
-
-def _chosen(recipe: Recipe, span: Span, step: int) -> list[int]:
-    """Updates of a stage; the peak lies where the warm-up ends, or one behind it."""
-    warm = span.offset + recipe.training.schedule.warmup_updates
-    peaks = (warm, warm + 1)
-    edges = {span.first, span.last, *(one for one in peaks if span.first <= one <= span.last)}
-    return sorted(edges | set(range(span.first, span.last + 1, step)))
-
-
-def find(recipes: Mapping[str, Recipe], updates_per_epoch: int | None) -> Findings:
-    """The learning rates of some recipes; see `stage_spans`."""
-    found = {name: rates(name, one, updates_per_epoch) for name, one in recipes.items()}
-    rows = [rate for some in found.values() for rate in some]
-    headings = ("stage", "layers", "updates", "first lr", "highest", "at update", "last")
-    columns = dict.fromkeys(headings, "right")
-    made: dict[str, Any] = {name: _formula(recipe) for name, recipe in recipes.items()}
-    if updates_per_epoch:
-        made["updates per epoch"] = updates_per_epoch
-    tables = [table(columns, _summary(some), title=name) for name, some in found.items()]
-    return Findings(rows, tables, lambda: _picture(found), made, signed(made))
+    return stages
 
 
 def _formula(recipe: Recipe) -> str:
     """The schedule with its numbers."""
-    chosen = recipe.training.schedule.model_dump()
-    kind = str(chosen.pop("type"))
-    return " ".join([kind, *(f"{key}={value:g}" for key, value in chosen.items())])
+    settings = recipe.training.schedule.model_dump()
+    kind = str(settings.pop("type"))
+    return " ".join([kind, *(f"{key}={value:g}" for key, value in settings.items())])
 
 
-def _summary(rows: Sequence[Rate]) -> Iterator[tuple[object, ...]]:
-    """A line for each stage of one recipe."""
+def _by_recipe(rows: Sequence[LearningRate]) -> dict[str, list[LearningRate]]:
+    names = dict.fromkeys(row.recipe for row in rows)
+    return {name: [row for row in rows if row.recipe == name] for name in names}
+
+
+def _stages(rows: Sequence[LearningRate]) -> Iterator[list[LearningRate]]:
     for number in dict.fromkeys(row.stage for row in rows):
-        stage = [row for row in rows if row.stage == number]
-        first, last = stage[0], stage[-1]
-        highest = max(stage, key=lambda rate: rate.lr)
-        yield (
-            first.stage,
-            f"{first.encoder}+{first.decoder}",
-            f"{first.update:,}-{last.update:,}",
-            f"{first.lr:.3e}",
-            f"{highest.lr:.3e}",
-            f"{highest.update:,}",
-            f"{last.lr:.3e}",
-        )
+        yield [row for row in rows if row.stage == number]
 
 
-def _picture(found: Mapping[str, Sequence[Rate]]) -> Picture:
-    """One curve for each recipe; where all have the same stages, their ends are marked."""
-    curves = [
-        Curve([rate.update for rate in some], [rate.lr for rate in some], name)
-        for name, some in found.items()
-    ]
-    ends = {
-        tuple(before.update for before, after in pairwise(some) if before.stage != after.stage)
-        for some in found.values()
-    }
-    breaks = ends.pop() if len(ends) == 1 else ()
-    return Picture([Curves(curves, "update", "learning rate", breaks=breaks)])
+def _summary(stage: Sequence[LearningRate]) -> tuple[object, ...]:
+    first, last = stage[0], stage[-1]
+    highest = max(stage, key=lambda row: row.lr)
+    return (
+        first.stage,
+        f"{first.encoder}+{first.decoder}",
+        f"{first.update:,}-{last.update:,}",
+        f"{first.lr:.3e}",
+        f"{highest.lr:.3e}",
+        f"{highest.update:,}",
+        f"{last.lr:.3e}",
+    )

@@ -13,15 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from rich.table import Table
 from torch import Tensor
 
-from nmtdeep.analysis.findings import Findings, signed
-from nmtdeep.analysis.panels import Curve, Curves, Picture
-from nmtdeep.analysis.subject import check_same_text, signature
+from nmtdeep.analysis.measurement import Measurement, check_same_text, origin, versions
+from nmtdeep.analysis.pictures import panels, styles
 from nmtdeep.checkpoint import Loaded
 from nmtdeep.data.batching import cut, pad, sort_by_length
 from nmtdeep.data.corpus import DataDirectory, MonolingualCorpus
@@ -30,12 +31,22 @@ from nmtdeep.model.transformer import Transformer
 from nmtdeep.tables import table
 from nmtdeep.training.regularizer import inter_similarity
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 BATCH_TOKENS = 4096
+COLUMNS = ("layer", "to embedding", "to layer below", "inter-similarity")
+# Panels (a), (b) and (c) of the paper's Figure 2: the column, and the first layer.
+PANELS = {
+    "similarity to the embedding": ("to_embedding", 0),
+    "similarity to the layer below": ("to_previous", 2),
+    "inter-similarity": ("inter", 0),
+}
 
 
 @dataclass(frozen=True)
-class Similarity:
-    """Of one layer of one model.
+class LayerSimilarity:
+    """Similarities of one encoder layer's output.
 
     Attributes:
         layer: 0 is the embedding.
@@ -51,33 +62,77 @@ class Similarity:
     inter: float
 
 
+def measure(models: Mapping[str, Loaded], data: DataDirectory, split: str) -> Measurement:
+    """The encoders of one or several models over a split of a data directory.
+
+    Raises:
+        UserError: if a model was trained on another vocabulary, or there is no such split.
+    """
+    corpus = data.corpus(split).source
+    for loaded in models.values():
+        check_same_text(loaded, data)
+    rows = [
+        row
+        for name, loaded in models.items()
+        for row in layer_similarities(name, loaded.model, corpus)
+    ]
+    origins = {name: origin(loaded) for name, loaded in models.items()}
+    text = {"sentences": len(corpus), "split": split, "numbers": "fp32"}
+    return Measurement(rows, {**origins, **text, **versions()})
+
+
+def tables(rows: Sequence[LayerSimilarity]) -> list[Table]:
+    """A table for each model."""
+    shown: dict[str, list[tuple[object, ...]]] = {}
+    for row in rows:
+        figures = (row.to_embedding, row.to_previous, row.inter)
+        cells = (None if figure is None else f"{figure:.3f}" for figure in figures)
+        shown.setdefault(row.model, []).append((row.layer, *cells))
+    columns = dict.fromkeys(COLUMNS, "right")
+    return [table(columns, lines, title=name) for name, lines in shown.items()]
+
+
+def draw(rows: Sequence[LayerSimilarity], figure: Figure) -> None:
+    """Three panels with a curve for each model."""
+    style = styles(row.model for row in rows)
+    axes = panels(figure, len(PANELS))
+    for panel, (label, (column, first)) in zip(axes, PANELS.items(), strict=True):
+        for name in style:
+            curve = [row for row in rows if row.model == name and row.layer >= first]
+            layers = [row.layer for row in curve]
+            panel.plot(layers, [getattr(row, column) for row in curve], **style[name])
+        panel.set(xlabel="encoder layer (0: embedding)", ylabel=label)
+
+
 @torch.inference_mode()
 def layer_similarities(
     name: str, model: Transformer, corpus: MonolingualCorpus
-) -> list[Similarity]:
+) -> list[LayerSimilarity]:
     """Means over all sentences of a corpus, from the embedding up.
 
     Args:
-        name: what the model is called in the rows.
+        name: what the model is called.
         model: in evaluation mode.
+
+    Raises:
+        UserError: if the corpus is empty.
     """
-    lengths, sums = corpus.lengths, torch.zeros(0)
+    if not len(corpus):
+        raise UserError("the split has no sentences", hint="choose another --split")
+    lengths = corpus.lengths
     device = model.output.weight.device
+    sums = torch.zeros(len(model.encoder.layers) + 1, 3, dtype=torch.float64)
     for indices in cut(lengths, sort_by_length(lengths[None]), BATCH_TOKENS):
-        source = pad([np.asarray(corpus[int(one)], np.int64) for one in indices]).to(device)
-        outputs = model.encode_deeply(source)[1]
-        found = _of_batch(outputs, source != model.pad)
-        sums = found if not len(sums) else sums + found
-    if not len(sums):
-        raise UserError("there are no sentences to look at: choose another --split")
+        source = pad([np.asarray(corpus[int(index)], np.int64) for index in indices]).to(device)
+        sums += _sums(model.encode_deeply(source)[1], source != model.pad)
     return [
-        Similarity(name, layer, to_embedding, to_previous if layer else None, inter)
+        LayerSimilarity(name, layer, to_embedding, to_previous if layer else None, inter)
         for layer, (to_embedding, to_previous, inter) in enumerate((sums / len(corpus)).tolist())
     ]
 
 
-def _of_batch(outputs: Sequence[Tensor], mask: Tensor) -> Tensor:
-    """`(layers + 1, 3)`: the three figures, summed over the sentences."""
+def _sums(outputs: Sequence[Tensor], mask: Tensor) -> Tensor:
+    """`(layers + 1, 3)`: the three similarities, summed over the sentences of a batch."""
     rows = []
     for layer, output in enumerate(outputs):
         figures = (
@@ -93,49 +148,3 @@ def _cosine(first: Tensor, second: Tensor, mask: Tensor) -> Tensor:
     """`(sentences,)` mean over the positions of the cosine between two layers' outputs."""
     cosines = F.cosine_similarity(first, second, dim=2) * mask
     return cosines.sum(dim=1) / mask.sum(dim=1)
-
-
-def find(models: Mapping[str, Loaded], data: DataDirectory, split: str) -> Findings:
-    """The encoders of one or several models over a split of a data directory.
-
-    Raises:
-        UserError: if a model was trained on another vocabulary, or there is no such split.
-    """
-    corpus = data.corpus(split).source
-    for loaded in models.values():
-        check_same_text(loaded, data)
-    rows = [
-        row
-        for name, loaded in models.items()
-        for row in layer_similarities(name, loaded.model, corpus)
-    ]
-    headings = ("layer", "to embedding", "to layer below", "inter-similarity")
-    columns = dict.fromkeys(headings, "right")
-    tables = [
-        table(columns, (_shown(row) for row in rows if row.model == name), title=name)
-        for name in models
-    ]
-    made = {"sentences": len(corpus), "split": split, **signature(dict(models)), "numbers": "fp32"}
-    return Findings(rows, tables, lambda: _picture(rows), made, signed(made))
-
-
-def _shown(row: Similarity) -> tuple[object, ...]:
-    figures = (row.to_embedding, row.to_previous, row.inter)
-    return (row.layer, *(None if one is None else f"{one:.3f}" for one in figures))
-
-
-def _picture(rows: Sequence[Similarity]) -> Picture:
-    """(a) to the embedding, (b) to the layer below, from sim(2, 1) on, (c) inter-similarity."""
-    panels = []
-    for label, figure, first in (
-        ("similarity to the embedding", "to_embedding", 0),
-        ("similarity to the layer below", "to_previous", 2),
-        ("inter-similarity", "inter", 0),
-    ):
-        curves = []
-        for model in dict.fromkeys(row.model for row in rows):
-            found = [row for row in rows if row.model == model and row.layer >= first]
-            layers = [row.layer for row in found]
-            curves.append(Curve(layers, [getattr(row, figure) for row in found], model))
-        panels.append(Curves(curves, "encoder layer (0: embedding)", label))
-    return Picture(panels)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -14,9 +15,6 @@ from nmtdeep.cli.choices import Verbose
 from nmtdeep.cli.command import HELP, Command, Group
 from nmtdeep.cli.outputs import Csv, Json, Plot, check_plot, give
 from nmtdeep.errors import UserError
-
-if TYPE_CHECKING:
-    from nmtdeep.analysis.gradients import Curves
 
 app = typer.Typer(
     cls=Group,
@@ -93,23 +91,22 @@ def initialization(
     recipe = None if trained else load_recipe(subject, changes)
     import torch
 
-    from nmtdeep.analysis.rendering import find
+    from nmtdeep.analysis.initialization import draw, measure, tables
     from nmtdeep.checkpoint import load
     from nmtdeep.data.corpus import DataDirectory
     from nmtdeep.devices import resolve_device
 
     torch.set_num_threads(threads or torch.get_num_threads())
     corpora, place = DataDirectory.open(data), resolve_device(device)
-    found = find(
+    measurement = measure(
         subject,
         recipe or load(Path(subject)),
         corpora,
         tokens=tokens,
         device=place,
-        after=after,
-        layers=layers,
+        updates=after,
     )
-    give(found, csv=csv, plot=plot, as_json=as_json)
+    give(measurement, partial(tables, layers=layers), draw, csv=csv, plot=plot, as_json=as_json)
 
 
 @app.command(
@@ -158,28 +155,27 @@ def gradients(
     if runs and len(runs) < len(names):
         other = next(name for name in names if not Path(name).is_dir())
         raise UserError(f"{other} is no directory of a run: give either runs or recipes, not both")
+    models: list[tuple[str, Any]] = [(str(run), run) for run in runs]
     if runs:
         _refuse_changes(names[0], changes, {"--depths": depths})
-        models = {}
     else:
         models = _at_depths(names, changes, _numbers(depths or DEPTHS))
     import torch
 
-    from nmtdeep.analysis.dynamics import measured
-    from nmtdeep.analysis.gradients import curves, gathered
-    from nmtdeep.checkpoint import STATE
+    from nmtdeep.analysis.gradients import draw, measure, tables
     from nmtdeep.data.corpus import DataDirectory
     from nmtdeep.devices import resolve_device
 
     torch.set_num_threads(threads or torch.get_num_threads())
-    corpora, place = DataDirectory.open(data), resolve_device(device)
-    how: dict[str, Any] = {"tokens": tokens, "device": place, "of": of.value}
-    found = [
-        *_said((curves(name, one, corpora, **how) for (name, _), one in models.items()), as_json),
-        *_said((one for run in runs for one in measured(str(run), run, corpora, **how)), as_json),
-    ]
-    over = any(not (run / STATE).is_file() for run in runs)
-    give(gathered(found, over=over), csv=csv, plot=plot, as_json=as_json)
+    measurement = measure(
+        models,
+        DataDirectory.open(data),
+        tokens=tokens,
+        device=resolve_device(device),
+        of=of.value,
+        say=(lambda line: None) if as_json else partial(typer.echo, err=True),
+    )
+    give(measurement, tables, draw, csv=csv, plot=plot, as_json=as_json)
 
 
 @app.command(
@@ -216,34 +212,26 @@ def schedule(
     if not recipes:
         raise UserError("no recipe given: name one, such as multi30k-en-de")
 
-    from nmtdeep.analysis.schedule import find
+    from nmtdeep.analysis.schedule import draw, measure, tables
 
-    give(find(recipes, updates_per_epoch), csv=csv, plot=plot, as_json=as_json)
+    measurement = measure(recipes, updates_per_epoch)
+    give(measurement, tables, draw, csv=csv, plot=plot, as_json=as_json)
 
 
 def _at_depths(
-    names: Iterable[str], changes: list[str], depths: Iterable[int]
-) -> dict[tuple[str, int], Any]:
+    names: Iterable[str], changes: list[str], depths: Sequence[int]
+) -> list[tuple[str, Any]]:
     """Each recipe at each depth."""
     from nmtdeep.config.load import load_recipe
 
-    depths = list(depths)
-    return {
-        (name, n): load_recipe(
-            name, [*changes, f"model.encoder.depth={n}", f"model.decoder.depth={n}"]
+    return [
+        (
+            name,
+            load_recipe(name, [*changes, f"model.encoder.depth={n}", f"model.decoder.depth={n}"]),
         )
         for name in names
         for n in depths
-    }
-
-
-def _said(measured: Iterable[Curves], as_json: bool) -> Iterator[Curves]:
-    """Say on stderr what has been measured, unless JSON is wanted."""
-    for one in measured:
-        if not as_json:
-            layers = one.points[0].depth
-            typer.echo(f"measured {one.conditions.recipe}, {layers} layers", err=True)
-        yield one
+    ]
 
 
 def _refuse_changes(name: str, changes: list[str], options: Mapping[str, object]) -> None:

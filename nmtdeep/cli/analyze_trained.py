@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -52,11 +53,11 @@ def combination(
     et al. 2019.
     """
     check_plot(plot)
-    from nmtdeep.analysis.combination import find
+    from nmtdeep.analysis.combination import draw, measure, tables
     from nmtdeep.checkpoint import load
 
-    found = find(str(model), load(model), layer)
-    give(found, csv=csv, plot=plot, as_json=as_json)
+    measurement = measure(str(model), load(model), layer)
+    give(measurement, tables, partial(draw, layer=layer), csv=csv, plot=plot, as_json=as_json)
 
 
 def similarity(
@@ -77,12 +78,12 @@ def similarity(
     Figures 2, 7 and 8 of Li et al. 2020, over a validation set.
     """
     check_plot(plot)
-    from nmtdeep.analysis.similarity import find
+    from nmtdeep.analysis.similarity import draw, measure, tables
     from nmtdeep.data.corpus import DataDirectory
 
     corpora = DataDirectory.open(data)
-    found = find(_loaded(models, device, threads), corpora, split)
-    give(found, csv=csv, plot=plot, as_json=as_json)
+    measurement = measure(_loaded(models, device, threads), corpora, split)
+    give(measurement, tables, draw, csv=csv, plot=plot, as_json=as_json)
 
 
 def attention(
@@ -109,12 +110,12 @@ def attention(
 ) -> None:
     """Print what a model attends to in a sentence pair, subword by subword."""
     check_plot(plot)
-    from nmtdeep.analysis.attention import find, pair_of
+    from nmtdeep.analysis.attention import draw, measure, sentence_pair, tables
 
     loaded = _loaded([model], device, threads)[str(model)]
-    pair = pair_of(loaded, source, target, input_is.value if input_is else None)
-    found = find(str(model), loaded, pair, of=of.value, layer=layer, head=head)
-    give(found, csv=csv, plot=plot, as_json=as_json)
+    pair = sentence_pair(loaded, source, target, input_is.value if input_is else None)
+    measurement = measure(str(model), loaded, pair, of=of.value, layer=layer, head=head)
+    give(measurement, tables, draw, csv=csv, plot=plot, as_json=as_json)
 
 
 def lengths(
@@ -142,7 +143,7 @@ def lengths(
     from nmtdeep.scoring.metrics import metric_named
 
     metric_named(metric)
-    from nmtdeep.analysis.lengths import find
+    from nmtdeep.analysis.lengths import draw, measure, tables
     from nmtdeep.decoding.translator import Translator
     from nmtdeep.scoring.texts import read_text
 
@@ -154,19 +155,22 @@ def lengths(
             found[str(system)] = [one.text for one in translator.translate(texts[0].lines)]
         else:
             found[str(system)] = read_text(system).lines
-    give(find(*texts, found, metric), csv=csv, plot=plot, as_json=as_json)
+    measurement = measure(*texts, found, metric)
+    give(measurement, tables, draw, csv=csv, plot=plot, as_json=as_json)
 
 
 def _loaded(models: Iterable[Path], device: str, threads: int | None) -> dict[str, Loaded]:
     """Models by the name that they were given under."""
     import torch
 
-    from nmtdeep.analysis.subject import read
+    from nmtdeep.checkpoint import load
     from nmtdeep.devices import resolve_device
 
     torch.set_num_threads(threads or torch.get_num_threads())
-    place = resolve_device(device)
-    return {str(path): read(path, place) for path in _distinct(models)}
+    loaded = {str(path): load(path) for path in _distinct(models)}
+    for one in loaded.values():
+        one.model.to(resolve_device(device))
+    return loaded
 
 
 def _distinct(paths: Iterable[Path]) -> list[Path]:

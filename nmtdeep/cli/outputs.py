@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from nmtdeep.errors import UserError
 
 if TYPE_CHECKING:
-    from nmtdeep.analysis.findings import Findings
+    from collections.abc import Callable, Sequence
+
+    from matplotlib.figure import Figure
+    from rich.table import Table
+
+    from nmtdeep.analysis.measurement import Measurement
 
 PICTURES = (".svg", ".png", ".pdf")
 
@@ -42,21 +48,28 @@ def check_plot(plot: Path | None, otherwise: str = "leave --plot out") -> None:
         )
 
 
-def give(found: Findings, *, csv: Path | None, plot: Path | None, as_json: bool) -> None:
+def give(
+    measurement: Measurement,
+    tables: Callable[[Sequence[Any]], list[Table]],
+    draw: Callable[[Sequence[Any], Figure], None],
+    *,
+    csv: Path | None,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
     """Write the files that are wanted, then print tables and signature, or JSON."""
     from rich.console import Console
 
     if csv:
-        found.write_csv(csv)
+        measurement.write_csv(csv)
     if plot:
-        from nmtdeep.analysis.picture import draw
+        from nmtdeep.analysis.pictures import save
 
-        draw(found.picture(), plot)
+        save(partial(draw, measurement.rows), plot)
     if as_json:
-        typer.echo(json.dumps(found.everything(), indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(measurement.as_json(), indent=2, ensure_ascii=False))
         return
     console = Console()
-    for one in found.tables:
-        console.print(one)
-    if found.signature:
-        typer.echo(found.signature)
+    for table in tables(measurement.rows):
+        console.print(table)
+    typer.echo(measurement.signature)

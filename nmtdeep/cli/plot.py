@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -61,10 +62,11 @@ def plot(
     check_plot(
         wanted, otherwise="leave --plot out" if csv or as_json else "give --csv or --json instead"
     )
-    from nmtdeep.analysis.records import find, names
+    from nmtdeep.analysis import records
 
     chosen = list(dict.fromkeys(one.value for one in figure or USUAL))
-    found = find(names(runs), chosen, over.value)
-    give(found, csv=csv, plot=wanted, as_json=as_json)
+    draw = partial(records.draw, figures=chosen, over=over.value)
+    measurement = records.measure(records.names(runs))
+    give(measurement, records.tables, draw, csv=csv, plot=wanted, as_json=as_json)
     if wanted and not picture:
         typer.echo(f"drawn: {wanted}")

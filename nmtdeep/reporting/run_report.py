@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from nmtdeep.analysis.findings import signed, versions
+from nmtdeep.analysis.measurement import one_line, versions
 from nmtdeep.analysis.records import names
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.devices import resolve_device
@@ -72,7 +72,7 @@ def _page(
     split, measured = (found.split, found.scores()) if found else ("", {})
     made = Page(
         runs=[run.name for run in histories],
-        made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {signed(versions())}",
+        made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {one_line(versions())}",
         overview=tables.overview(histories),
         scores=tables.scores(histories, split, measured),
         every_score=tables.every_score(histories, split, measured),

@@ -24,8 +24,13 @@ class Bucket:
 
     @property
     def span(self) -> str:
-        """The range as it is printed: `11-20`; `0` for empty lines."""
-        return f"{self.first}-{self.last}" if self.last else "0"
+        """The lengths as they are printed."""
+        return span(self.first, self.last)
+
+
+def span(first: int, last: int) -> str:
+    """A range of lengths as it is printed: `11-20`; `0` for empty lines."""
+    return f"{first}-{last}" if last else "0"
 
 
 def score_by_length(

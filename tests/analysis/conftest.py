@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nmtdeep.analysis.probe import Probe
-from nmtdeep.config.training import Training
+from nmtdeep.config import Recipe
 from nmtdeep.data.batching import Batch
 from nmtdeep.data.corpus import MonolingualCorpus
 
@@ -25,12 +25,16 @@ def batches(make_batch: Callable[..., Batch]) -> list[Batch]:
 
 
 @pytest.fixture
-def make_probe(tiny_model: Callable[..., Any], batches: list[Batch]) -> Callable[..., Probe]:
+def make_probe(
+    tiny_model: Callable[..., Any], tiny_config: Callable[..., Any], batches: list[Batch]
+) -> Callable[..., Probe]:
     """A probe of a tiny model, float64, random norms and biases, no dropout."""
 
     def make(**choices: object) -> Probe:
         model = tiny_model(sharing="none", **choices)
-        return Probe(model, batches, Training(label_smoothing=0.1))
+        described = Recipe.model_validate({"training": {"label_smoothing": 0.1}})
+        recipe = described.model_copy(update={"model": tiny_config(sharing="none", **choices)})
+        return Probe(model, batches, recipe)
 
     return make
 

@@ -98,7 +98,7 @@ def test_merged_attention_shows_its_cross_attention(
         decoder = attention_maps(model, SOURCE, TARGET, "decoder")
         assert float(decoder[:, :, 0, 1:].abs().max()) == 0
     else:
-        with pytest.raises(UserError, match=r"layer 1 has none.*weight 1/t.*--of cross"):
+        with pytest.raises(UserError, match=r"layer 1 has no .*weight 1/t.*--of cross"):
             attention_maps(model, SOURCE, TARGET, "decoder")
 
 

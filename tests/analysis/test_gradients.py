@@ -5,14 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
+from matplotlib.figure import Figure
 
 from analysis.by_hand import write_out
-from nmtdeep.analysis.gradients import Of, Point, by_layer, layer_gradients, over_updates
-from nmtdeep.analysis.panels import Curve, Curves
-from nmtdeep.analysis.probe import Probe
+from nmtdeep import checkpoint
+from nmtdeep.analysis.gradients import LayerGradient, Of, draw, layer_gradients, measure
+from nmtdeep.analysis.probe import Probe, sentences
+from nmtdeep.config.load import dump
+
+HOW = {"tokens": 80, "device": torch.device("cpu")}
+Curve = tuple[str, list[float], list[float]]
 
 
 @pytest.mark.parametrize("of", ["parameters", "output"])
@@ -29,20 +35,60 @@ def test_norms_equal_those_of_autograd(make_probe: Callable[..., Probe], of: Of)
             last = (number + 1) * len(layer.sublayers) - 1
             if of == "parameters":
                 loss = sum(run.loss for run in runs)
-                found = torch.autograd.grad(loss, list(layer.parameters()), retain_graph=True)
+                gradients = torch.autograd.grad(loss, list(layer.parameters()), retain_graph=True)
             else:
                 # At padded positions these are zero: nothing real reads them.
-                found = [
+                gradients = [
                     torch.autograd.grad(run.loss, getattr(run, side)[last].o, retain_graph=True)[0]
                     for run in runs
                 ]
-            norm = math.sqrt(sum(float(one.square().sum()) for one in found))
+            norm = math.sqrt(sum(float(part.square().sum()) for part in gradients))
             wanted.append((side, 2, number + 1, pytest.approx(norm, rel=1e-9)))
-    assert [tuple(vars(one).values()) for one in layer_gradients(probe, of)] == wanted
+    rows = layer_gradients("m", probe, of)
+    assert [(row.side, row.depth, row.layer, row.gradient_norm) for row in rows] == wanted
 
 
-POINTS = [
-    Point(recipe, initializer, 0, side, depth, layer, norm * layer)
+def by_hand(tiny_run, path: Path) -> list[float]:
+    """Encoder, then decoder, of the loss written out and divided by all tokens."""
+    model = checkpoint.load(path).model
+    batches = sentences(tiny_run.data.corpus("train"), tokens=80, seed=1)
+    tokens = sum(batch.target_tokens for batch in batches)
+    model.zero_grad()
+    for batch in batches:
+        write_out("pre_norm", model, batch, tokens=tokens, smoothing=0.1).loss.backward()
+    return [
+        math.sqrt(sum(float(weight.grad.square().sum()) for weight in layer.parameters()))
+        for stack in (model.encoder, model.decoder)
+        for layer in stack
+    ]
+
+
+@pytest.mark.parametrize(("most", "updates"), [(1, [0, 20]), (2, [0, 15, 20]), (None, [0, 15, 20])])
+def test_a_run_is_measured_at_its_start_and_at_its_checkpoints(
+    tiny_run, most: int | None, updates: list[int]
+) -> None:
+    config = tiny_run.path / "config.yaml"
+    config.write_text(dump(tiny_run.recipe), encoding="utf-8")
+    try:
+        rows = measure([("run", tiny_run.path)], tiny_run.data, most=most, **HOW).rows
+    finally:
+        config.unlink()
+    start = measure([("run", tiny_run.recipe)], tiny_run.data, **HOW).rows
+    assert [row for row in rows if row.update == 0] == start
+    assert list(dict.fromkeys(row.update for row in rows)) == updates
+    for update, path in ((15, tiny_run.older), (20, tiny_run.newer)):
+        if update in updates:
+            norms = [row.gradient_norm for row in rows if row.update == update]
+            assert norms == pytest.approx(by_hand(tiny_run, path), rel=1e-3)
+
+
+def test_a_checkpoint_is_measured_as_it_is(tiny_run) -> None:
+    rows = measure([("c", tiny_run.newer)], tiny_run.data, **HOW).rows
+    assert {row.update for row in rows} == {20}
+
+
+ROWS = [
+    LayerGradient(recipe, initializer, 0, side, depth, layer, norm * layer)
     for recipe, initializer, norm in (("plain", "glorot gain=1.0", 0.5), ("b.yaml", "lipschitz", 2))
     for side in ("encoder", "decoder")
     for depth in (2, 3)
@@ -50,34 +96,39 @@ POINTS = [
 ]
 
 
-def test_a_picture_has_a_line_for_each_recipe_depth_and_side() -> None:
-    encoder, decoder = by_layer(POINTS).panels
-    assert isinstance(encoder, Curves)
-    assert encoder.curves == [
-        Curve([1, 2], [0.5, 1.0], "glorot", "2 layers"),
-        Curve([1, 2, 3], [0.5, 1.0, 1.5], "glorot", "3 layers"),
-        Curve([1, 2], [2, 4], "lipschitz", "2 layers"),
-        Curve([1, 2, 3], [2, 4, 6], "lipschitz", "3 layers"),
+def curves(rows: list[LayerGradient]) -> list[list[Curve]]:
+    """Label, x and y of every curve of the two panels."""
+    figure = Figure()
+    draw(rows, figure)
+    return [
+        [(line.get_label(), list(line.get_xdata()), list(line.get_ydata())) for line in axes.lines]
+        for axes in figure.axes
     ]
-    assert isinstance(decoder, Curves)
-    assert len(decoder.curves) == 4
+
+
+def test_a_picture_has_a_line_for_each_recipe_depth_and_side() -> None:
+    encoder, decoder = curves(ROWS)
+    assert encoder == [
+        ("glorot, 2 layers", [1, 2], [0.5, 1.0]),
+        ("glorot, 3 layers", [1, 2, 3], [0.5, 1.0, 1.5]),
+        ("lipschitz, 2 layers", [1, 2], [2, 4]),
+        ("lipschitz, 3 layers", [1, 2, 3], [2, 4, 6]),
+    ]
+    assert len(decoder) == 4
 
 
 def test_recipes_with_one_initializer_go_by_their_own_names() -> None:
-    points = [replace(point, initializer="glorot gain=1.0") for point in POINTS]
-    lines = {curve.line for panel in by_layer(points).panels for curve in panel.curves}
-    assert lines == {"plain", "b.yaml"}
+    encoder, _ = curves([replace(row, initializer="glorot gain=1.0") for row in ROWS])
+    assert [label for label, _, _ in encoder[::2]] == ["plain, 2 layers", "b.yaml, 2 layers"]
 
 
 def test_over_updates_first_and_top_layers_are_drawn_as_the_model_grows() -> None:
-    points = [
-        Point("run", "glorot", update, "encoder", depth, layer, update + layer)
+    rows = [
+        LayerGradient("run", "glorot", update, "encoder", depth, layer, update + layer)
         for update, depth in ((0, 1), (5, 3))
         for layer in range(1, depth + 1)
     ]
-    encoder, _ = over_updates(points).panels
-    assert isinstance(encoder, Curves)
-    assert encoder.curves == [
-        Curve([0, 5], [1, 6], "run", "first layer"),
-        Curve([0, 5], [1, 8], "run", "top layer"),
+    assert curves(rows)[0] == [
+        ("run, first layer", [0, 5], [1, 6]),
+        ("run, top layer", [0, 5], [1, 8]),
     ]

@@ -13,11 +13,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from analysis.by_hand import Step, write_out
-from nmtdeep.analysis.initialization import Block, Figures, averaged, measure
+from nmtdeep.analysis.initialization import FIGURES, Block, means, residual_blocks
 from nmtdeep.analysis.probe import Probe, sentences
 from nmtdeep.data.batching import Batch
 from nmtdeep.data.corpus import MonolingualCorpus, ParallelCorpus
 from nmtdeep.errors import UserError
+
+Figures = dict[str, float | None]
 
 KINDS = ("post_norm", "pre_norm", "normalized", "deep_norm", "no_norm")
 
@@ -52,15 +54,15 @@ def expected(steps: list[Step], gradients: list[list[Any]], real: list[list[int]
     beta_rc = norm(z, real) / norm(r, real)
     beta_ln = None if o[0] is None else norm(r, real) / norm(o, real)
     gain = steps[0].gain
-    return Figures(
-        variance=sum(variances) / len(variances),
-        beta_ln=beta_ln,
-        beta_rc=beta_rc,
-        beta=beta_rc if o[0] is None else norm(z, real) / norm(o, real),
-        w_over_sigma=None
+    return {
+        "variance": sum(variances) / len(variances),
+        "beta_ln": beta_ln,
+        "beta_rc": beta_rc,
+        "beta": beta_rc if o[0] is None else norm(z, real) / norm(o, real),
+        "w_over_sigma": None
         if gain is None
         else sum(gain.mean().item() / math.sqrt(v) for v in variances) / len(variances),
-    )
+    }
 
 
 def by_hand(kind: str, probe: Probe) -> list[Figures]:
@@ -84,31 +86,30 @@ def by_hand(kind: str, probe: Probe) -> list[Figures]:
     return found
 
 
-def assert_equal(one: Figures, other: Figures) -> None:
-    for name, value in vars(one).items():
-        wanted = vars(other)[name]
-        assert value == (None if wanted is None else pytest.approx(wanted, rel=1e-9)), name
+def assert_equal(block: Block, figures: Figures) -> None:
+    for name in FIGURES:
+        wanted = figures[name]
+        wanted = None if wanted is None else pytest.approx(wanted, rel=1e-9)
+        assert getattr(block, name) == wanted, name
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_figures_equal_those_of_a_plain_loop(
-    make_probe: Callable[..., Probe], tiny_config: Callable[..., Any], kind: str
-) -> None:
+def test_figures_equal_those_of_a_plain_loop(make_probe: Callable[..., Probe], kind: str) -> None:
     probe = make_probe(encoder=kind, decoder=kind)
-    blocks = measure(probe, tiny_config())
+    blocks = residual_blocks(probe)
     wanted = by_hand(kind, probe)
     assert len(blocks) == len(wanted) == 2 * 2 + 2 * 3
     for block, figures in zip(blocks, wanted, strict=True):
-        assert_equal(block.figures, figures)
-    assert (wanted[0].beta_ln is None) == (kind in ("pre_norm", "no_norm"))
-    assert (wanted[0].w_over_sigma is None) == (kind == "no_norm")
+        assert_equal(block, figures)
+    assert (wanted[0]["beta_ln"] is None) == (kind in ("pre_norm", "no_norm"))
+    assert (wanted[0]["w_over_sigma"] is None) == (kind == "no_norm")
 
 
-def test_blocks_say_where_they_stand(
-    make_probe: Callable[..., Probe], tiny_config: Callable[..., Any]
+def test_blocks_have_side_layer_and_sublayer(
+    make_probe: Callable[..., Probe],
 ) -> None:
     parts = ("average_attention", "cross_attention", "feed_forward")
-    blocks = measure(make_probe(sublayers=parts), tiny_config(sublayers=parts))
+    blocks = residual_blocks(make_probe(sublayers=parts))
     places = [(block.side, block.layer, block.sublayer) for block in blocks]
     encoder = ("self_attention", "feed_forward")
     assert places == [("encoder", n, name) for n in (1, 2) for name in encoder] + [
@@ -117,9 +118,7 @@ def test_blocks_say_where_they_stand(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_padding_does_not_count(
-    make_probe: Callable[..., Probe], tiny_config: Callable[..., Any], kind: str
-) -> None:
+def test_padding_does_not_count(make_probe: Callable[..., Probe], kind: str) -> None:
     probe = make_probe(encoder=kind, decoder=kind)
     wider = [
         replace(
@@ -130,38 +129,34 @@ def test_padding_does_not_count(
         )
         for batch in probe.batches
     ]
-    for one, other in zip(
-        measure(probe, tiny_config()),
-        measure(replace(probe, batches=wider), tiny_config()),
-        strict=True,
-    ):
-        assert_equal(one.figures, other.figures)
+    padded = residual_blocks(replace(probe, batches=wider))
+    for block, other in zip(residual_blocks(probe), padded, strict=True):
+        assert_equal(block, vars(other))
 
 
 def test_dropout_is_on_and_the_same_every_time(
-    make_probe: Callable[..., Probe], tiny_config: Callable[..., Any]
+    make_probe: Callable[..., Probe],
 ) -> None:
     noisy = make_probe(dropout=0.3)
-    first = measure(noisy, tiny_config())
-    assert first == measure(noisy, tiny_config())
-    assert first != measure(make_probe(), tiny_config())
+    first = residual_blocks(noisy)
+    assert first == residual_blocks(noisy)
+    assert first != residual_blocks(make_probe())
 
 
 def test_the_hooks_are_gone_afterwards(
-    make_probe: Callable[..., Probe], tiny_config: Callable[..., Any]
+    make_probe: Callable[..., Probe],
 ) -> None:
     probe = make_probe()
-    measure(probe, tiny_config())
+    residual_blocks(probe)
     assert not any(module._forward_hooks for module in probe.model.modules())
 
 
 def test_the_average_is_over_the_layers_that_have_the_figure() -> None:
     def block(layer: int, value: float, beta_ln: float | None) -> Block:
-        figures = Figures(value, beta_ln, value, value, None)
-        return Block("encoder", layer, "feed_forward", figures)
+        return Block("encoder", layer, "feed_forward", value, beta_ln, value, value, None)
 
-    assert averaged([block(1, 1.0, 0.5), block(2, 2.0, None)]) == [
-        Block("encoder", None, "feed_forward", Figures(1.5, 0.5, 1.5, 1.5, None))
+    assert means([block(1, 1.0, 0.5), block(2, 2.0, None)]) == [
+        Block("encoder", None, "feed_forward", 1.5, 0.5, 1.5, 1.5, None)
     ]
 
 

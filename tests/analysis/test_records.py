@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 
-from nmtdeep.analysis.panels import Curves
-from nmtdeep.analysis.records import Point, find, read_points
+from nmtdeep.analysis.records import Point, draw, read_points
 from nmtdeep.errors import CheckpointError
 
 
@@ -33,7 +33,7 @@ def run(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_validation_stands_between_the_log_lines_around_it(run: Path) -> None:
+def test_a_validation_is_placed_between_the_log_lines_around_it(run: Path) -> None:
     assert read_points("r", run) == [
         Point("r", "nll", 10, 1_000, 0.01, 5.0),
         Point("r", "valid_nll", 15, 2_000, 0.02, 4.5),
@@ -45,13 +45,13 @@ def test_a_validation_stands_between_the_log_lines_around_it(run: Path) -> None:
     ("over", "places"),
     [("updates", [10, 20]), ("tokens", [0.001, 0.003]), ("hours", [0.01, 0.03])],
 )
-def test_the_picture_goes_over_what_was_asked_for(run: Path, over, places: list[float]) -> None:
-    panels = find({"r": run}, ["nll", "valid_bleu"], over).picture().panels
-    assert len(panels) == 1  # nobody measured BLEU
-    assert isinstance(panels[0], Curves)
-    (curve,) = panels[0].curves
-    assert curve.x == pytest.approx(places)
-    assert curve.y == [5.0, 4.0]
+def test_the_x_axis_counts_updates_tokens_or_hours(run: Path, over, places: list[float]) -> None:
+    figure = Figure()
+    draw(read_points("r", run), figure, figures=["nll", "valid_bleu"], over=over)
+    (axes,) = figure.axes  # BLEU was not measured
+    (curve,) = axes.lines
+    assert curve.get_xdata() == pytest.approx(places)
+    assert list(curve.get_ydata()) == [5.0, 4.0]
 
 
 @pytest.mark.parametrize("content", [None, "", '{"kind": "validation", "update": 3}'])

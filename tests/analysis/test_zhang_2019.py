@@ -9,10 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmtdeep.analysis.initialization import averaged, measure
+from nmtdeep.analysis.initialization import means, residual_blocks
 from nmtdeep.analysis.probe import Probe, sentences
-from nmtdeep.config.model import Model
-from nmtdeep.config.training import Training
+from nmtdeep.config import Recipe
 from nmtdeep.data.corpus import MonolingualCorpus, ParallelCorpus
 from nmtdeep.model.build import build, initialize
 
@@ -51,22 +50,21 @@ def ids(path: Path) -> MonolingualCorpus:
     return MonolingualCorpus(np.array(list(chain(*sentences)), dtype=np.uint16), ends)
 
 
-def base(initializer: dict[str, object]) -> Model:
+def base(initializer: dict[str, object]) -> Recipe:
     """The paper's 12 layers of base width."""
     stack = {"depth": 12, "heads": 8, "feed_forward": 2048, "residual": "post_norm"}
     places = ("embedding", "residual", "attention", "activation")
-    return Model.model_validate(
-        {
-            "width": 512,
-            "encoder": stack,
-            "decoder": stack,
-            "embeddings": {"sharing": "decoder", "bias": True},
-            "dropout": dict.fromkeys(places, 0.1),
-            "norm_epsilon": 1e-8,
-            # The authors draw query, key and value of cross-attention apart.
-            "initializer": {**initializer, "cross_attention": "separate"},
-        }
-    )
+    model = {
+        "width": 512,
+        "encoder": stack,
+        "decoder": stack,
+        "embeddings": {"sharing": "decoder", "bias": True},
+        "dropout": dict.fromkeys(places, 0.1),
+        "norm_epsilon": 1e-8,
+        # The authors draw query, key and value of cross-attention apart.
+        "initializer": {**initializer, "cross_attention": "separate"},
+    }
+    return Recipe.model_validate({"model": model, "training": {"label_smoothing": 0.1}})
 
 
 @pytest.mark.parametrize(
@@ -81,13 +79,12 @@ def base(initializer: dict[str, object]) -> Model:
 def test_table_1(
     multi30k: ParallelCorpus, initializer: dict[str, object], printed: dict[str, tuple[float, ...]]
 ) -> None:
-    described = base(initializer)
+    recipe = base(initializer)
     types = [int(side.tokens.max()) + 1 for side in (multi30k.source, multi30k.target)]
-    model = build(described, source_types=types[0], target_types=types[1])
-    initialize(model, described, seed=1)
+    model = build(recipe.model, source_types=types[0], target_types=types[1])
+    initialize(model, recipe.model, seed=1)
     batches = sentences(multi30k, tokens=TOKENS, seed=1)
-    probe = Probe(model, batches, Training(label_smoothing=0.1))
-    found = averaged(measure(probe, described))
+    blocks = means(residual_blocks(Probe(model, batches, recipe)))
     for name, wanted in printed.items():
-        values = [getattr(row.figures, name) for row in found]
+        values = [getattr(block, name) for block in blocks]
         assert values == pytest.approx(wanted, abs=TOLERANCE[name]), name

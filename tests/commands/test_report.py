@@ -145,7 +145,7 @@ def test_what_a_run_lacks_is_left_out_and_said(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("whole", "whole"), "whole is named twice"),
+        (("whole", "whole"), "whole: named twice"),
         (("data",), "data is no run directory"),
         (("whole", "--split", "test"), "give --data"),
         (("whole", "--data", "data", "--split", "train"), "it has valid, test"),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from nmtdeep.analysis.panels import Curve, Curves, Picture
+from matplotlib.figure import Figure
+
+from nmtdeep.analysis.pictures import render, styles
+from nmtdeep.reporting import parts
 from nmtdeep.reporting.differences import marked
-from nmtdeep.reporting.parts import Cell, Figure, Page, Sample, Settings, Table
-from nmtdeep.reporting.pictures import svg_of
+from nmtdeep.reporting.parts import Cell, Page, Sample, Settings, Table
 
 ATTACK = (
     "</script></style></title></pre><script>document.title='broken'</script>"
@@ -17,6 +19,13 @@ PERSIAN = "می\u200cخواهم"
 CONTROLS = "one\x00two\x1b[31mthree\u2028four\udc80five\r\nsix"
 
 
+def draw(figure: Figure) -> None:
+    """Two curves whose names are an attack and right-to-left."""
+    axes = figure.subplots()
+    for style in styles([ATTACK, HEBREW]).values():
+        axes.plot([1, 2], [3.0, 4.0], **style)
+
+
 def nasty_page() -> Page:
     """Names, texts and values of a table are an attack each."""
     rows = [
@@ -26,8 +35,7 @@ def nasty_page() -> Page:
         [Cell("long " * 40), Cell("-3.5", -3.5), Cell("nrefs:1|case:mixed|eff:no" * 4)],
     ]
     table = Table(("run", "number", "text" + ATTACK), rows, [ATTACK])
-    curves = [Curve([1, 2], [3.0, 4.0], ATTACK), Curve([1, 2], [4.0, 3.0], HEBREW)]
-    svg = svg_of(Picture([Curves(curves, "update", "loss"), Curves(curves, "update", "nll")]))
+    svg = render(draw, "svg")
     samples = [
         Sample(1, text, ATTACK, [(ATTACK, marked(text, ATTACK)), ("b", marked(ATTACK, text))])
         for text in (ATTACK, HEBREW, PERSIAN, CONTROLS, "", "w" * 3000)
@@ -40,7 +48,7 @@ def nasty_page() -> Page:
         every_score=table,
         cost=table,
         settings=[Settings(ATTACK, ATTACK, [(ATTACK, [ATTACK])], [ATTACK, "b: " + "x" * 500])],
-        figures=[Figure(ATTACK, svg, ATTACK), Figure("folded", svg, "", folded=True)],
+        figures=[parts.Figure(ATTACK, svg, ATTACK), parts.Figure("folded", svg, "", folded=True)],
         comparison=table,
         split=ATTACK,
         samples=samples,

@@ -1,0 +1,89 @@
+"""What every analysis returns: rows, and the conditions that they depend on."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from nmtdeep import __version__
+from nmtdeep.checkpoint import Loaded
+from nmtdeep.data.corpus import DataDirectory
+from nmtdeep.errors import UserError
+from nmtdeep.files import replace_file
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The result of an analysis.
+
+    Attributes:
+        rows: dataclass instances of one kind; a CSV has a line for each.
+        conditions: what the rows depend on, by name; a mapping for each model.
+    """
+
+    rows: Sequence[Any]
+    conditions: Mapping[str, Any]
+
+    @property
+    def signature(self) -> str:
+        """The conditions as text: a line for each model, then a line of what all have in common."""
+        models = {
+            name: value for name, value in self.conditions.items() if isinstance(value, Mapping)
+        }
+        common = {name: value for name, value in self.conditions.items() if name not in models}
+        lines = [f"{name}: {one_line(value)}" for name, value in models.items()]
+        return "\n".join([*lines, one_line(common)])
+
+    def as_json(self) -> dict[str, Any]:
+        """All numbers, for `json.dumps`."""
+        return {"conditions": dict(self.conditions), "rows": [asdict(row) for row in self.rows]}
+
+    def write_csv(self, path: Path) -> None:
+        """Write a line for each row under a header; the cell of a None is empty."""
+        records = [asdict(row) for row in self.rows]
+        with replace_file(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, list(records[0]), lineterminator="\n")
+            writer.writeheader()
+            for record in records:
+                writer.writerow({name: _cell(value) for name, value in record.items()})
+
+
+def one_line(conditions: Mapping[str, Any]) -> str:
+    """Names and values with commas between them."""
+    shown = {
+        name: f"{value:,}" if isinstance(value, int) else value
+        for name, value in conditions.items()
+    }
+    return ", ".join(f"{name} {value}" for name, value in shown.items())
+
+
+def versions() -> dict[str, str]:
+    """The programs that computed the rows; the last of the conditions."""
+    return {"nmtdeep": __version__, "torch": torch.__version__}
+
+
+def origin(loaded: Loaded) -> dict[str, Any]:
+    """The checkpoint that the weights of a trained model come from."""
+    state = loaded.state
+    trained = {"update": state["update"]} if "update" in state else {"kind": state.get("kind")}
+    return {"checkpoint": loaded.path.name, **trained, "text": loaded.pipeline.fingerprint()[:16]}
+
+
+def check_same_text(loaded: Loaded, data: DataDirectory) -> None:
+    """Raise UserError if the ids of `data` mean other subwords to the model than to `data`."""
+    if loaded.pipeline.fingerprint() != data.fingerprint:
+        raise UserError(
+            f"the model was trained with another vocabulary than that of {data.path}",
+            where=loaded.path,
+            hint="give the data directory that the model was trained on",
+        )
+
+
+def _cell(value: Any) -> Any:
+    """Nine digits tell any two numbers of 32 bits apart."""
+    return f"{value:.9g}" if isinstance(value, float) else value

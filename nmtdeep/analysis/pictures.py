@@ -1,0 +1,215 @@
+"""The style of all pictures, readable in black and white, and what several analyses draw.
+
+An analysis has a function `draw(rows, figure)`, which draws its rows on an empty matplotlib figure;
+`save` and `render` call it within the style. matplotlib is an extra, and imported there.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from io import BytesIO
+from itertools import cycle
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nmtdeep.errors import printable
+from nmtdeep.files import replace_file
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
+
+STYLE: dict[Any, Any] = {
+    "svg.hashsalt": "nmtdeep",  # no random ids: equal rows give an equal file
+    "svg.fonttype": "none",
+    "text.parse_math": False,  # a dollar sign in a name is not a formula
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": "medium",
+    "axes.titlelocation": "left",
+    "figure.constrained_layout.wspace": 0.08,
+    "hatch.linewidth": 0.6,
+    "legend.frameon": False,
+    "lines.linewidth": 1,
+    "lines.markersize": 4,
+    "savefig.dpi": 150,
+}
+NO_DATE = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+LINES = (
+    {"linestyle": "-", "color": "0.0"},
+    {"linestyle": "--", "color": "0.45"},
+    {"linestyle": ":", "color": "0.0"},
+    {"linestyle": "-.", "color": "0.45"},
+)
+MARKERS = ("o", "s", "^", "D", "v", "x", "+", "*")
+BARS: dict[str, Any] = {"color": "0.8", "edgecolor": "0.0", "linewidth": 0.6}
+LETTER = 0.09  # inches
+MINUS = "\N{MINUS SIGN}"
+DENSE = 25  # a curve of more points has about eight markers
+NAMED = 45  # of more rows, columns or bars, not all are named
+
+
+def save(draw: Callable[[Figure], None], path: Path) -> None:
+    """Write what `draw` draws to `path`, which ends in .svg, .png or .pdf."""
+    content = render(draw, path.suffix[1:])
+    with replace_file(path) as partial:
+        partial.write_bytes(content)
+
+
+def render(draw: Callable[[Figure], None], form: str) -> bytes:
+    """The file of a picture, with one legend for all its panels.
+
+    Characters that matplotlib's font lacks are boxes in png and pdf; an svg keeps them as text.
+
+    Args:
+        draw: draws on an empty figure.
+        form: svg, png or pdf.
+    """
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        figure = Figure(layout="constrained")
+        draw(figure)
+        for axes in figure.axes:
+            _finish(axes)
+        _add_legend(figure)
+        buffer = BytesIO()
+        figure.savefig(buffer, format=form, metadata=NO_DATE.get(form))
+    return buffer.getvalue()
+
+
+def panels(figure: Figure, count: int, *, columns: int = 0, share_x: bool = True) -> list[Axes]:
+    """Axes for curves: up to three below one another, more in two columns.
+
+    Args:
+        columns: decides this instead.
+        share_x: whether all have one range of x.
+    """
+    columns = columns or (1 if count <= 3 else 2)
+    rows = math.ceil(count / columns)
+    figure.set_size_inches(*((8.0, 3.0 * rows) if columns == 1 else (4.6 * columns, 2.6 * rows)))
+    first = figure.add_subplot(rows, columns, 1)
+    others = range(2, count + 1)
+    shared = first if share_x else None
+    return [first, *(figure.add_subplot(rows, columns, n, sharex=shared) for n in others)]
+
+
+def styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """For each name the line style, the marker and the legend's entry of its curves."""
+    return {
+        name: {**line, "marker": marker, "label": legend_entry(name)}
+        for name, line, marker in zip(
+            dict.fromkeys(names), cycle(LINES), cycle(MARKERS), strict=False
+        )
+    }
+
+
+def legend_entry(name: str) -> str:
+    """A printable label; matplotlib would hide one with a leading underscore."""
+    shown = printable(name)
+    return f"\N{ZERO WIDTH SPACE}{shown}" if shown.startswith("_") else shown
+
+
+def heat_map(
+    axes: Axes,
+    values: Sequence[Sequence[float | None]],
+    *,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    title: str,
+) -> None:
+    """A matrix: darker is larger, a minus marks negative numbers, hatches where no cell exists.
+
+    Args:
+        values: row by row, the first one on top; None where no cell exists, NaN for a blank cell.
+        rows: names of the rows.
+        columns: names of the columns.
+        title: wrapped to the width of the matrix.
+    """
+    from matplotlib.colors import PowerNorm
+
+    numbers = np.array([[math.nan if value is None else value for value in row] for row in values])
+    paper = np.array([[math.nan if value is None else 1.0 for value in row] for row in values])
+    sizes = np.abs(numbers)
+    most = float(np.nanmax(sizes)) if np.isfinite(sizes).any() else 1.0
+    axes.patch.set(hatch="////", edgecolor="0.8")
+    axes.imshow(paper, cmap="gray", vmin=0, vmax=1)
+    image = axes.imshow(sizes, cmap="Greys", norm=PowerNorm(0.5, vmin=0, vmax=most or 1.0))
+    negative = np.argwhere(np.nan_to_num(numbers) < 0)
+    for row, column in negative:
+        color = "1.0" if sizes[row, column] > most / 3 else "0.0"
+        axes.annotate(MINUS, (column, row), ha="center", va="center", color=color)
+    letters = int(heat_map_size(rows, columns)[0] / LETTER)
+    axes.set_title("\n".join(textwrap.wrap(printable(title), letters)))
+    name_ticks(axes.yaxis, rows)
+    name_ticks(axes.xaxis, columns, rotation=90 if max(map(len, columns)) > 2 else 0)
+    axes.spines[:].set_visible(True)
+    axes.set_anchor("W")
+    bar = axes.inset_axes((1 + 0.5 / len(columns), 0, 0.5 / len(columns), 1))
+    label = f"size ({MINUS}: negative)" if len(negative) else ""
+    axes.figure.colorbar(image, cax=bar, label=label)
+
+
+def heat_map_size(rows: Sequence[str], columns: Sequence[str]) -> tuple[float, float]:
+    """Width and height in inches of a heat map of these rows and columns with its labels."""
+    beside, below = max(map(len, rows)), max(map(len, columns))
+    width = 0.22 * len(columns) + 0.07 * beside + 1.8
+    height = 0.22 * len(rows) + 0.07 * below + 1.0
+    return min(max(width, 3.5), 16), min(max(height, 2.2), 16)
+
+
+def name_ticks(axis: Axis, names: Sequence[str], rotation: float = 0) -> None:
+    """Name the places 0, 1, ... of an axis; every second, third, ... where there are too many."""
+    step = math.ceil(len(names) / NAMED)
+    labels = [printable(name) for name in names[::step]]
+    axis.set_ticks(range(0, len(names), step), labels, fontsize="small", rotation=rotation)
+
+
+def _finish(axes: Axes) -> None:
+    """Fewer markers on dense curves; plain numbers at the axes."""
+    from matplotlib.ticker import LogFormatter, MaxNLocator
+
+    class Plain(LogFormatter):
+        """0.6, where matplotlib's other formatters for logarithmic axes write a formula."""
+
+        def __call__(self, x: float, pos: int | None = None) -> str:
+            return f"{x:g}".replace("-", MINUS) if super().__call__(x, pos) else ""
+
+    whole = True
+    for number, curve in enumerate(axes.lines):
+        x = np.asarray(curve.get_xdata(), dtype=float)
+        whole &= not np.any(x % 1)
+        if len(x) > DENSE:
+            gap = len(x) // 8
+            curve.set_markevery((number * gap // len(axes.lines), gap))
+            if len(axes.lines) == 1:
+                curve.set_marker("")
+    locator = axes.xaxis.get_major_locator()
+    if whole and isinstance(locator, MaxNLocator):
+        locator.set_params(integer=True)
+    if axes.get_yscale() == "log":
+        axes.yaxis.set_major_formatter(Plain())
+        axes.yaxis.set_minor_formatter(Plain(minor_thresholds=(1, 0.4)))
+
+
+def _add_legend(figure: Figure) -> None:
+    """One legend above all panels; none where it would have a single entry."""
+    entries: dict[str, Any] = {}
+    for axes in figure.axes:
+        handles, labels = axes.get_legend_handles_labels()
+        entries |= dict(zip(labels, handles, strict=True))
+    if len(entries) < 2:
+        return
+    width, height = figure.get_size_inches()
+    longest = max(map(len, entries))
+    columns = max(1, min(4, len(entries), int(width / (LETTER * longest + 0.6))))
+    figure.set_figheight(height + 0.2 * math.ceil(len(entries) / columns))
+    figure.legend(list(entries.values()), list(entries), loc="outside upper center", ncols=columns)

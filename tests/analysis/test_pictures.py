@@ -1,0 +1,106 @@
+"""Pictures: whole files that parse, black and white, with every label as it was given."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from functools import partial
+from io import BytesIO
+from math import nan
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.image import imread
+from numpy.typing import NDArray
+
+from nmtdeep.analysis.pictures import heat_map, name_ticks, panels, render, styles
+
+MATRIX = [[0.5, None], [nan, -0.25]]
+
+
+def draw(figure: Figure, y: tuple[float, ...] = (1.0, 10.0, 0.1)) -> None:
+    """Two curves and a heat map, whose names are formulas, markup and control characters."""
+    curves, cells = panels(figure, 2, share_x=False)
+    style = styles(["_run $1$", "b\x1b[31m"])
+    curves.plot([1, 2, 3], y, **style["_run $1$"])
+    curves.plot([1, 2], [3.0, 4.0], **style["b\x1b[31m"])
+    curves.set(xlabel="layer", ylabel="$norm$", yscale="log")
+    heat_map(cells, MATRIX, rows=["$a$", "<b>"], columns=["x&y", "</s>"], title="weights")
+
+
+def curve(figure: Figure, y: tuple[float, ...] = (0.45, 0.7, 0.9)) -> None:
+    """One curve, with a formula at its axis."""
+    (axes,) = panels(figure, 1)
+    axes.plot([1, 2, 3], y, **styles(["the only one"])["the only one"])
+    axes.set_yscale("log")
+    axes.set_ylabel(r"$\beta_\mathrm{LN}$, encoder", parse_math=True)
+
+
+def texts(svg: bytes) -> list[str]:
+    return [
+        "".join(element.itertext()).strip()
+        for element in ET.fromstring(svg).iter()
+        if "text" in element.tag
+    ]
+
+
+def pixels(png: bytes) -> NDArray[np.float32]:
+    return np.asarray(imread(BytesIO(png))[..., :3])
+
+
+def test_every_label_is_in_the_svg_as_it_is() -> None:
+    labels = texts(render(draw, "svg"))
+    expected = {"b\\x1b[31m", "$a$", "<b>", "x&y", "</s>", "weights", "layer", "$norm$"}
+    assert expected <= set(labels)
+    assert "\N{ZERO WIDTH SPACE}_run $1$" in labels  # in the legend
+    assert "\N{MINUS SIGN}" in labels  # on the negative weight
+    assert not any("mathdefault" in label for label in labels)
+
+
+def test_a_formula_is_set_as_a_formula_and_one_curve_needs_no_legend() -> None:
+    labels = texts(render(curve, "svg"))
+    formula = next(label for label in labels if "β" in label)
+    assert not {"beta", "$", "_"} & {formula, *formula}
+    assert "the only one" not in labels
+
+
+def test_a_logarithmic_axis_is_labeled_in_plain_numbers() -> None:
+    labels = [label for label in texts(render(curve, "svg")) if label.startswith("0.")]
+    assert "0.6" in labels
+    assert {float(label) for label in labels} <= {number / 10 for number in range(4, 10)}
+
+
+def test_equal_rows_give_an_equal_file() -> None:
+    assert render(draw, "svg") == render(draw, "svg")
+    assert render(draw, "svg") != render(partial(draw, y=(1, 2, 3)), "svg")
+
+
+@pytest.mark.parametrize(("form", "start"), [("png", b"\x89PNG"), ("pdf", b"%PDF")])
+def test_other_formats(form: str, start: bytes) -> None:
+    assert render(draw, form).startswith(start)
+
+
+def test_pictures_have_no_colors() -> None:
+    picture = pixels(render(draw, "png"))
+    assert (picture.max(axis=2) - picture.min(axis=2)).max() < 0.02
+    assert picture.min() < 0.1
+
+
+def test_a_cell_of_a_small_heat_map_below_a_large_one_is_a_square() -> None:
+    def squares(figure: Figure) -> None:
+        figure.set_size_inches(8, 8)
+        both = figure.subplots(2, 1, height_ratios=(30, 2))
+        for axes, size in zip(both, (30, 2), strict=True):
+            names = [str(number) for number in range(size)]
+            heat_map(axes, [[1.0] * size] * size, rows=names, columns=names, title="title")
+
+    blank = (pixels(render(squares, "png")) > 0.999).all(axis=2)
+    assert not blank[: len(blank) // 2, blank.shape[1] // 2 :].all()
+    assert blank[-len(blank) // 10 :, blank.shape[1] // 2 :].all()
+    assert not blank[-len(blank) // 10 :, : blank.shape[1] // 2].all()
+
+
+def test_of_many_names_every_second_or_third_is_shown() -> None:
+    axes = Figure().subplots()
+    name_ticks(axes.xaxis, [f"y{number}" for number in range(100)])
+    assert [label.get_text() for label in axes.get_xticklabels()][:2] == ["y0", "y3"]
