@@ -15,7 +15,7 @@ from analysis.by_hand import write_out
 from nmtdeep import checkpoint
 from nmtdeep.analysis.gradients import LayerGradient, Of, draw, layer_gradients, measure
 from nmtdeep.analysis.probe import Probe, sentences
-from nmtdeep.config.load import dump
+from nmtdeep.config.render import dump
 
 HOW = {"tokens": 80, "device": torch.device("cpu")}
 Curve = tuple[str, list[float], list[float]]
