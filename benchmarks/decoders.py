@@ -123,11 +123,11 @@ def _ctranslate2(
     import ctranslate2
     import to_ctranslate2
 
-    from nmtdeep.export.to_ctranslate2 import reasons, write
+    from nmtdeep.export.to_ctranslate2 import unsupported, write
 
     recipe, compute = task.loaded.recipe, COMPUTE[precision]
     supported = ctranslate2.get_supported_compute_types(task.device.type)
-    if reasons(recipe.model) or compute not in supported:
+    if unsupported(recipe.model) or compute not in supported:
         return
 
     def start(count: int, stack: ExitStack) -> Decode:

@@ -7,7 +7,7 @@ import ctranslate2
 import torch
 
 from nmtdeep.decoding.settings import Settings
-from nmtdeep.export.comparison import options
+from nmtdeep.export.to_ctranslate2 import search_options
 
 
 def open_translator(
@@ -41,6 +41,6 @@ def translate(
     """
     longest = max(map(len, sources))
     found = translator.translate_batch(
-        list(sources), max_batch_size=batch, **options(settings, longest)
+        list(sources), max_batch_size=batch, **search_options(settings, longest)
     )
     return [one.hypotheses[0] for one in found]

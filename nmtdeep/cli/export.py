@@ -13,7 +13,7 @@ from nmtdeep.cli.outputs import as_typed
 from nmtdeep.errors import UserError
 
 if TYPE_CHECKING:
-    from nmtdeep.export.comparison import Comparison
+    from nmtdeep.export.comparison import ExportCheck
 
 # Exit code of a command that wrote a model that is worse, or the card of one without its weights.
 INCOMPLETE = 3
@@ -74,12 +74,12 @@ def export(
         _refuse(quantization=quantization, check=check, threads=threads)
         _to_huggingface(run, out, overwrite=overwrite)
         return
-    from nmtdeep.export.exporter import to_ctranslate2_format
+    from nmtdeep.export.exporter import export_ctranslate2
     from nmtdeep.scoring.texts import read_texts
     from nmtdeep.units import size
 
     texts = read_texts(check[0], [check[1]], [], None) if check else None
-    done = to_ctranslate2_format(
+    done = export_ctranslate2(
         run, out, quantization=quantization and quantization.value, overwrite=overwrite
     )
     typer.echo(
@@ -88,9 +88,9 @@ def export(
     )
     if texts is None:
         return
-    from nmtdeep.export.comparison import compare
+    from nmtdeep.export.comparison import check_export
 
-    found = compare(done.checkpoint, out, texts, threads=threads)
+    found = check_export(done.checkpoint, out, texts, threads=threads)
     _show(found)
     if found.loss > max_loss:
         hint = "choose another --quantization, or none" if quantization else "report it as a fault"
@@ -108,22 +108,22 @@ def _refuse(**given: object) -> None:
 
 
 def _to_huggingface(run: Path, out: Path, *, overwrite: bool) -> None:
-    from nmtdeep.export.exporter import to_huggingface_format
+    from nmtdeep.export.exporter import export_huggingface
 
-    done = to_huggingface_format(run, out, overwrite=overwrite)
+    done = export_huggingface(run, out, overwrite=overwrite)
     model = as_typed(run, done.checkpoint)
-    if not done.reasons:
+    if not done.problems:
         typer.echo(f"{out}: {model} as a MarianMT of transformers, and its model card")
         return
     typer.echo(
-        f"nmtdeep: {out} has a model card and no weights: MarianMT of transformers cannot hold "
-        f"{model} ({'; '.join(done.reasons)}): translate with nmtdeep, or try --to ctranslate2",
+        f"nmtdeep: {out} has a model card and no weights: transformers has no class for {model} "
+        f"({'; '.join(map(str, done.problems))}): translate with nmtdeep, or try --to ctranslate2",
         err=True,
     )
     raise typer.Exit(INCOMPLETE)
 
 
-def _show(found: Comparison) -> None:
+def _show(found: ExportCheck) -> None:
     """Both programs' figures, and how they were measured."""
     from rich.console import Console
 
@@ -140,7 +140,6 @@ def _show(found: Comparison) -> None:
     typer.echo(f"equal translations: {found.equal} of {lines} ({percent(found.equal / lines)})")
     typer.echo(f"BLEU: {found.before.score.signature}")
     typer.echo(
-        f"sentences/s: the search alone, on the CPU, threads: {found.threads}, beam {found.beam}, "
-        f"one after the other, each the same batches of at most {found.batch_tokens} padded source "
-        "tokens times beam"
+        f"sentences/s: from text to text on the CPU, threads: {found.threads}, beam {found.beam}, "
+        "one program after the other, with the same batches"
     )

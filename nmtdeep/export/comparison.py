@@ -1,36 +1,35 @@
-"""An exported model beside the one that it was made from: BLEU, agreement, speed."""
+"""An exported model compared with its original: BLEU, equal translations, speed."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from nmtdeep.checkpoint import load
+from nmtdeep.config.recipe import Decoding
 from nmtdeep.decoding.search import Hypothesis
 from nmtdeep.decoding.searcher import Batch
-from nmtdeep.decoding.settings import Settings, settings_of
+from nmtdeep.decoding.settings import settings_of
 from nmtdeep.decoding.translator import Translator
+from nmtdeep.export.to_ctranslate2 import search_options
 from nmtdeep.scoring.metrics import Score, score_texts
 from nmtdeep.scoring.texts import Texts
 from nmtdeep.text.pipeline import TextPipeline
-from nmtdeep.text.vocabulary import EOS, PAD, SPECIALS
+from nmtdeep.text.vocabulary import EOS, PAD
 
 WARM_UP = 8
-Search = Callable[[Batch], list[list[Hypothesis]]]
 
 
 @dataclass(frozen=True)
-class Program:
-    """What one of the two did with all lines.
+class ProgramResult:
+    """The translations of one of the two programs.
 
     Attributes:
-        numbers: the type of its numbers.
-        speed: sentences a second, of the search alone.
+        numbers: its number format.
+        speed: sentences per second.
     """
 
     name: str
@@ -41,13 +40,12 @@ class Program:
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """The model as it was, and as it was exported."""
+class ExportCheck:
+    """The translations of a model before and after its export."""
 
-    before: Program
-    after: Program
+    before: ProgramResult
+    after: ProgramResult
     beam: int
-    batch_tokens: int
     threads: int
 
     @property
@@ -57,67 +55,52 @@ class Comparison:
 
     @property
     def equal(self) -> int:
-        """Lines that both translate alike."""
+        """Number of lines that both translate alike."""
         return sum(a == b for a, b in zip(self.before.lines, self.after.lines, strict=True))
 
 
-def compare(
+def check_export(
     checkpoint: Path, folder: Path, texts: Texts, *, threads: int | None = None
-) -> Comparison:
+) -> ExportCheck:
     """Translate with nmtdeep, then with CTranslate2: the same batches, on the CPU.
 
     Args:
         folder: the exported model.
-        texts: the source in the place of the hypotheses, and one reference, which is lower-cased
-            and normalized as the model learned it.
+        texts: the source as hypotheses, and one reference, which is lower-cased and normalized as
+            in the model's training text.
     """
     threads = threads or torch.get_num_threads()
     loaded = load(checkpoint)
-    settings = settings_of(loaded)
-    how: dict[str, Any] = {"device": "cpu", "precision": "fp32", "threads": threads}
-    with Translator.of([loaded], settings, **how) as translator:
-        before = _run(translator, "nmtdeep", "fp32", texts)
-        search = InCTranslate2(folder, loaded.pipeline, settings, threads=threads)
-        translator.searcher = search
-        after = _run(translator, "CTranslate2", search.numbers, texts)
-    return Comparison(before, after, settings.beam, settings.batch_tokens, threads)
+    decoding = loaded.recipe.decoding
+    with Translator.of(
+        [loaded], settings_of(loaded), device="cpu", precision="fp32", threads=threads
+    ) as translator:
+        before = _translate(translator, "nmtdeep", "fp32", texts)
+        searcher = CTranslate2Searcher(folder, loaded.pipeline, decoding, threads=threads)
+        translator.searcher = searcher
+        after = _translate(translator, "CTranslate2", searcher.numbers, texts)
+    return ExportCheck(before, after, decoding.beam, threads)
 
 
-def _run(translator: Translator, name: str, numbers: str, texts: Texts) -> Program:
+def _translate(translator: Translator, name: str, numbers: str, texts: Texts) -> ProgramResult:
     source = texts.hypotheses.lines
     list(translator.translate(source[:WARM_UP]))
-    translator.searcher = timed = Timed(translator.searcher)
+    start = time.perf_counter()
+    translations = list(translator.translate(source))
+    speed = len(source) / (time.perf_counter() - start)
     pipeline = translator.pipeline
     raw = pipeline.reference_form == "raw"
-    found = translator.translate(source)
-    lines = [one.text if raw else one.tokenized for one in found]
+    lines = [line.text if raw else line.tokenized for line in translations]
     reference = [pipeline.target.reference(line) for line in texts.references[0].lines]
     (score,) = score_texts(lines, [reference], ["bleu"])
-    return Program(name, numbers, score, timed.sentences / max(timed.seconds, 1e-9), lines)
+    return ProgramResult(name, numbers, score, speed, lines)
 
 
-class Timed:
-    """A search whose sentences and seconds are counted."""
+class CTranslate2Searcher:
+    """Searches as nmtdeep's own searcher does, as far as CTranslate2 has options for it.
 
-    def __init__(self, search: Search) -> None:
-        self.search = search
-        self.sentences = 0
-        self.seconds = 0.0
-
-    def __call__(self, batch: Batch) -> list[list[Hypothesis]]:
-        """What the search finds."""
-        began = time.perf_counter()
-        found = self.search(batch)
-        self.seconds += time.perf_counter() - began
-        self.sentences += len(found)
-        return found
-
-
-class InCTranslate2:
-    """Searches as nmtdeep's own searcher does, as far as CTranslate2 has words for it.
-
-    Of a batch it knows one length limit, that of the longest source; it forbids padding before the
-    softmax and not after it; and its length penalty is len^A, also where ours is the gnmt form.
+    It has one length limit for a batch, that of the longest source; it excludes padding before the
+    softmax and not after it; and its length penalty is len^A, also if the recipe's is `gnmt`.
 
     Args:
         folder: an exported model.
@@ -125,45 +108,27 @@ class InCTranslate2:
     """
 
     def __init__(
-        self, folder: Path, pipeline: TextPipeline, settings: Settings, *, threads: int
+        self, folder: Path, pipeline: TextPipeline, decoding: Decoding, *, threads: int
     ) -> None:
         import ctranslate2
 
-        at_torch = torch.get_num_threads()
+        torch_threads = torch.get_num_threads()
         self.translator = ctranslate2.Translator(
             str(folder), device="cpu", inter_threads=1, intra_threads=threads
         )
         # It sets the OpenMP threads of the whole process, torch's too.
-        torch.set_num_threads(at_torch)
+        torch.set_num_threads(torch_threads)
         self.numbers = str(self.translator.compute_type)
         self.source = pipeline.source.vocabulary.tokens
         self.ids = {token: id for id, token in enumerate(pipeline.target.vocabulary.tokens)}
-        self.settings = settings
+        self.decoding = decoding
 
     def __call__(self, batch: Batch) -> list[list[Hypothesis]]:
         """The best hypothesis of each sentence."""
         sources = [[self.source[id] for id in row if id != PAD] for row in batch.source.tolist()]
-        longest = max(map(len, sources))
-        found = self.translator.translate_batch(sources, **options(self.settings, longest))
-        return [[self._hypothesis(one.hypotheses[0])] for one in found]
-
-    def _hypothesis(self, tokens: Sequence[str]) -> Hypothesis:
-        return Hypothesis((*(self.ids[token] for token in tokens), EOS), 0.0, 0.0)
-
-
-def options(settings: Settings, longest: int) -> dict[str, Any]:
-    """Our settings in the words of CTranslate2's `translate_batch`.
-
-    Args:
-        longest: tokens of the longest source, its end included.
-    """
-    limit = int(longest * settings.max_length_factor) + settings.max_length_constant
-    return {
-        "beam_size": settings.beam,
-        "length_penalty": 0.0 if settings.lenpen_form == "none" else settings.lenpen,
-        "min_decoding_length": 1,
-        # Ours counts the end, which CTranslate2 leaves out at the limit.
-        "max_decoding_length": max(1, limit - 1),
-        "max_input_length": 0,
-        "suppress_sequences": [[SPECIALS[PAD]]],
-    }
+        options = search_options(self.decoding, max(map(len, sources)))
+        results = self.translator.translate_batch(sources, **options)
+        return [
+            [Hypothesis((*(self.ids[token] for token in tokens), EOS), 0.0, 0.0)]
+            for tokens in (result.hypotheses[0] for result in results)
+        ]

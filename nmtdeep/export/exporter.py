@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from nmtdeep import checkpoint
-from nmtdeep.errors import UserError
-from nmtdeep.export import card, instructions, to_ctranslate2, to_huggingface
-from nmtdeep.export.output import check_free, export_directory, size, write_note
+from nmtdeep import __version__, checkpoint, files
+from nmtdeep.checkpoint import Loaded
+from nmtdeep.errors import Problem, UserError
+from nmtdeep.export import readme, to_ctranslate2, to_huggingface
+
+# The file that distinguishes an export from a directory that must not be replaced.
+NOTE = "export.json"
 
 
 class Exported(NamedTuple):
@@ -18,90 +25,119 @@ class Exported(NamedTuple):
         checkpoint: the model that was read.
         before: bytes of its weights.
         after: bytes of the exported directory.
+        problems: why there are no weights; if there are any, only the model card was written.
     """
 
     checkpoint: Path
     before: int
     after: int
+    problems: list[Problem]
 
 
-def to_ctranslate2_format(
+def export_ctranslate2(
     run: Path, out: Path, *, quantization: str | None = None, overwrite: bool = False
 ) -> Exported:
     """Write the model of a run or checkpoint into directory `out` for CTranslate2.
 
-    Beside the model stand the text pipeline, and in README.md how to use both.
+    The text pipeline is written too, and README.md shows how to use both.
 
     Args:
         quantization: how weights are stored, by CTranslate2's names; None: fp32.
-        overwrite: an export that is there is replaced.
+        overwrite: replace an export that exists.
 
     Raises:
-        UserError: with all reasons, if CTranslate2 cannot hold the model; if `out` is not free.
+        UserError: with all problems, if CTranslate2 does not support the model; if `out` is not
+            free.
     """
     to_ctranslate2.check_installed()
     check_free(out, overwrite=overwrite)
     loaded = checkpoint.load(run)
-    if reasons := to_ctranslate2.reasons(loaded.recipe.model):
-        raise UserError(
-            f"CTranslate2 cannot hold the model of {run}: nmtdeep translate can run it, or "
-            "train one without:",
-            *(f"  {reason}" for reason in reasons),
-        )
-    pipeline, decoding = loaded.pipeline, loaded.recipe.decoding
+    if problems := to_ctranslate2.unsupported(loaded.recipe.model):
+        hint = "use nmtdeep translate, or train a model without these:"
+        first = Problem("CTranslate2 does not support the model", str(run), hint)
+        raise UserError(problems=[first, *problems])
+    decoding = loaded.recipe.decoding
     limit = int(decoding.max_source_tokens * decoding.max_length_factor)
     rows = max(to_ctranslate2.POSITIONS, limit + decoding.max_length_constant)
-    with export_directory(out, overwrite=overwrite) as folder:
+    with _export(loaded, out, f"ctranslate2 {quantization or 'float32'}") as folder:
         to_ctranslate2.write(
             folder,
             loaded.model,
             loaded.recipe.model,
-            source=pipeline.source.vocabulary.tokens,
-            target=pipeline.target.vocabulary.tokens,
+            source=loaded.pipeline.source.vocabulary.tokens,
+            target=loaded.pipeline.target.vocabulary.tokens,
             quantization=quantization,
             rows=rows,
         )
-        pipeline.save(folder / checkpoint.TEXT)
-        (folder / "README.md").write_text(
-            instructions.for_ctranslate2(loaded, quantization, rows), encoding="utf-8"
-        )
-        write_note(folder, loaded, f"ctranslate2 {quantization or 'float32'}")
-        after = size(folder)
-    return Exported(loaded.path, (loaded.path / checkpoint.MODEL).stat().st_size, after)
+        text = readme.for_ctranslate2(loaded, quantization=quantization, rows=rows)
+        (folder / "README.md").write_text(text, encoding="utf-8")
+        loaded.pipeline.save(folder / checkpoint.TEXT)
+    return _exported(loaded, out, [])
 
 
-class Card(NamedTuple):
-    """What was exported for Hugging Face.
+def export_huggingface(run: Path, out: Path, *, overwrite: bool = False) -> Exported:
+    """Write a model card into directory `out`, and the model if transformers supports it.
 
-    Attributes:
-        checkpoint: the model that was read.
-        reasons: why it is no MarianMT; if there are any, the card alone was written.
-    """
-
-    checkpoint: Path
-    reasons: list[str]
-
-
-def to_huggingface_format(run: Path, out: Path, *, overwrite: bool = False) -> Card:
-    """Write a model card into directory `out`, and the model where transformers can hold it.
-
-    A model that is a MarianMT gets its weights, configurations, a tokenizer of split text and the
-    text pipeline too.
+    A model that is a MarianMT is written with its weights, configurations, a tokenizer of split
+    text and the text pipeline.
 
     Args:
-        overwrite: an export that is there is replaced.
+        overwrite: replace an export that exists.
 
     Raises:
         UserError: if `out` is not free.
     """
     check_free(out, overwrite=overwrite)
     loaded = checkpoint.load(run)
-    reasons = to_huggingface.reasons(loaded.recipe.model)
-    with export_directory(out, overwrite=overwrite) as folder:
-        if not reasons:
+    problems = to_huggingface.unsupported(loaded.recipe.model)
+    with _export(loaded, out, "card" if problems else "huggingface marian") as folder:
+        card = readme.model_card(loaded, problems=problems)
+        (folder / "README.md").write_text(card, encoding="utf-8")
+        if not problems:
             to_huggingface.write(folder, loaded.model, loaded.recipe, loaded.pipeline)
             loaded.pipeline.save(folder / checkpoint.TEXT)
-        content = card.model_card(loaded, reasons=reasons)
-        (folder / "README.md").write_text(content, encoding="utf-8")
-        write_note(folder, loaded, "card" if reasons else "huggingface marian")
-    return Card(loaded.path, reasons)
+    return _exported(loaded, out, problems)
+
+
+def check_free(out: Path, *, overwrite: bool) -> None:
+    """Raise UserError unless `out` is free, or an export that may be replaced."""
+    files.check_place(out, "--out")
+    where = f"--out {out}"
+    if (out / NOTE).is_file():
+        if not overwrite:
+            hint = "choose another directory, or add --overwrite"
+            raise UserError("the directory is an export already", where=where, hint=hint)
+    elif out.exists() and any(out.iterdir()):
+        hint = "choose another directory, or empty it"
+        raise UserError("the directory is not an export", where=where, hint=hint)
+
+
+@contextmanager
+def _export(loaded: Loaded, out: Path, kind: str) -> Iterator[Path]:
+    """An empty directory that replaces `out` if the block succeeds, with a note of its origin."""
+    with files.replace_directory(out.resolve()) as partial:
+        try:
+            yield partial
+            write_note(partial, loaded, kind)
+        except BaseException:  # Ctrl-C too
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+
+
+def write_note(folder: Path, loaded: Loaded, kind: str) -> None:
+    """Write `export.json`: what was exported, and from what."""
+    note = {
+        "format": kind,
+        "program": f"nmtdeep {__version__}",
+        "checkpoint": f"{loaded.path.parent.name}/{loaded.path.name}",
+        "languages": [loaded.recipe.text.source, loaded.recipe.text.target],
+        "decoding": loaded.recipe.decoding.model_dump(),
+    }
+    content = json.dumps(note, indent=1, ensure_ascii=False)
+    (folder / NOTE).write_text(content + "\n", encoding="utf-8")
+
+
+def _exported(loaded: Loaded, out: Path, problems: list[Problem]) -> Exported:
+    before = (loaded.path / checkpoint.MODEL).stat().st_size
+    after = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
+    return Exported(loaded.path, before, after, problems)

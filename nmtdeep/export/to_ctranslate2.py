@@ -10,35 +10,33 @@ import torch
 
 from nmtdeep.config import slots
 from nmtdeep.config.model import Model
-from nmtdeep.errors import UserError
-from nmtdeep.export import plain
-from nmtdeep.export.plain import Map, Norm, Part, PlainStack, obstacles
+from nmtdeep.config.recipe import Decoding
+from nmtdeep.errors import Problem, UserError
+from nmtdeep.export import weights
+from nmtdeep.export.weights import Affine, NormWeights, StackWeights, SublayerWeights
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.text.vocabulary import EOS, SPECIALS, UNK
+from nmtdeep.text.vocabulary import EOS, PAD, SPECIALS, UNK
 
 # CTranslate2 refuses a token beyond its table.
 POSITIONS = 2048
 
 
 def check_installed() -> None:
-    """UserError unless CTranslate2 is there."""
+    """Raise UserError if CTranslate2 is not installed."""
     try:
         import ctranslate2  # noqa: F401
     except ImportError as error:
-        raise UserError(
-            f'CTranslate2 cannot be used ({error}): pip install "nmtdeep[export]"'
-        ) from error
+        hint = 'pip install "nmtdeep[export]"'
+        raise UserError(f"CTranslate2 cannot be imported ({error})", hint=hint) from error
 
 
-def reasons(model: Model) -> list[str]:
-    """Everything of a recipe's section `model` that CTranslate2 has no place for."""
-    found = obstacles(model)
+def unsupported(model: Model) -> list[Problem]:
+    """Everything in a recipe's section `model` that CTranslate2 cannot compute."""
+    problems = weights.unsupported(model)
     if isinstance(model.positions, slots.Relative) and model.positions.sinusoids:
-        found.append(
-            "model.positions: relative with sinusoids: true: relative positions, or sinusoids, not "
-            "both"
-        )
-    return found
+        what = "relative positions with sinusoids: only one of them is possible"
+        problems.append(Problem(what, "model.positions"))
+    return problems
 
 
 def write(
@@ -54,18 +52,24 @@ def write(
     """Write model.bin, config.json and the vocabularies into an empty `folder`.
 
     Args:
-        model: the recipe's section, against which there are no `reasons`.
+        model: the section `model` of its recipe, which has to be supported.
         source: tokens by id; the target's may be the same.
         quantization: how weights are stored, by CTranslate2's names; None: fp32.
-        rows: the longest sentence that the result takes, in tokens.
+        rows: length of the longest sentence that the result can translate, in tokens.
     """
-    from ctranslate2.specs.transformer_spec import TransformerSpec
+    from ctranslate2.specs.transformer_spec import (
+        TransformerDecoderSpec,
+        TransformerEncoderSpec,
+        TransformerSpec,
+    )
 
-    simple = plain.plain(transformer, model, rows=rows)
-    spec = TransformerSpec(_encoder(simple.encoder), _decoder(simple.decoder))
-    spec.decoder.projection.weight = simple.output
+    model_weights = weights.of_model(transformer, model, rows=rows)
+    encoder = _stack(TransformerEncoderSpec, model_weights.encoder)
+    decoder = _stack(TransformerDecoderSpec, model_weights.decoder)
+    spec = TransformerSpec(encoder, decoder)
+    spec.decoder.projection.weight = model_weights.output
     config = spec.config
-    config.layer_norm_epsilon = simple.epsilon
+    config.layer_norm_epsilon = model.norm_epsilon
     end = SPECIALS[EOS]
     config.decoder_start_token = config.bos_token = config.eos_token = end
     config.unk_token = SPECIALS[UNK]
@@ -76,90 +80,79 @@ def write(
     spec.save(str(folder))
 
 
-def _encoder(stack: PlainStack) -> Any:
-    from ctranslate2.specs.transformer_spec import TransformerEncoderSpec
+def search_options(decoding: Decoding, longest: int) -> dict[str, Any]:
+    """Our settings as arguments of CTranslate2's `translate_batch`.
 
-    spec = TransformerEncoderSpec(len(stack.layers), stack.heads, **_shape(stack))
-    spec.embeddings[0].weight = stack.table
-    _fill(spec, stack)
-    for layer, (own, feed_forward) in zip(spec.layer, stack.layers, strict=True):
-        _self_attention(layer.self_attention, own)
-        _feed_forward(layer.ffn, feed_forward)
-    return spec
-
-
-def _decoder(stack: PlainStack) -> Any:
-    from ctranslate2.specs.transformer_spec import TransformerDecoderSpec
-
-    spec = TransformerDecoderSpec(len(stack.layers), stack.heads, **_shape(stack))
-    spec.embeddings.weight = stack.table
-    _fill(spec, stack)
-    for layer, (own, across, feed_forward) in zip(spec.layer, stack.layers, strict=True):
-        _self_attention(layer.self_attention, own)
-        maps = across.maps
-        _linear(layer.attention.linear[0], maps["query"])
-        _linear(layer.attention.linear[1], maps["key"], maps["value"])
-        _linear(layer.attention.linear[2], maps["output"])
-        _norm(layer.attention, across.norm)
-        _feed_forward(layer.ffn, feed_forward)
-    return spec
-
-
-def _shape(stack: PlainStack) -> dict[str, Any]:
-    from ctranslate2.specs.common_spec import Activation
-
+    Args:
+        longest: tokens of the longest source, its end included.
+    """
+    limit = int(longest * decoding.max_length_factor) + decoding.max_length_constant
     return {
-        "pre_norm": stack.place != "after",
-        "no_final_norm": stack.top_norm is None,
-        "activation": Activation.RELU,
-        "layernorm_embedding": stack.embedding_norm is not None,
-        "relative_position": stack.layers[0][0].relative is not None,
+        "beam_size": decoding.beam,
+        "length_penalty": 0.0 if decoding.lenpen_form == "none" else decoding.lenpen,
+        "min_decoding_length": 1,
+        # Our limit includes the end of sentence, which CTranslate2 omits at the limit.
+        "max_decoding_length": max(1, limit - 1),
+        "max_input_length": 0,
+        "suppress_sequences": [[SPECIALS[PAD]]],
     }
 
 
-def _fill(spec: Any, stack: PlainStack) -> None:
-    """What stands below and above the layers."""
+def _stack(kind: Any, stack: StackWeights) -> Any:
+    """The specification of an encoder or decoder."""
+    from ctranslate2.specs.common_spec import Activation
+
+    spec = kind(
+        len(stack.layers),
+        stack.heads,
+        pre_norm=stack.pre_norm,
+        no_final_norm=stack.top_norm is None,
+        activation=Activation.RELU,
+        layernorm_embedding=stack.embedding_norm is not None,
+        relative_position=stack.layers[0][0].relative is not None,
+    )
+    tables = spec.embeddings if isinstance(spec.embeddings, list) else [spec.embeddings]
+    tables[0].weight = stack.table
     if stack.positions is not None:
         spec.position_encodings.encodings = stack.positions
-    if stack.top_norm is not None:
-        _set(spec.layer_norm, stack.top_norm)
-    if stack.embedding_norm is not None:
-        _set(spec.layernorm_embedding, stack.embedding_norm)
+    _norm(spec, "layer_norm", stack.top_norm)
+    _norm(spec, "layernorm_embedding", stack.embedding_norm)
+    for layer, (attention, *cross_attention, feed_forward) in zip(
+        spec.layer, stack.layers, strict=True
+    ):
+        _sublayer(layer.self_attention, attention, ["query", "key", "value"], ["output"])
+        for cross in cross_attention:
+            _sublayer(layer.attention, cross, ["query"], ["key", "value"], ["output"])
+        _linear(layer.ffn.linear_0, [feed_forward.maps["inner"]])
+        _linear(layer.ffn.linear_1, [feed_forward.maps["outer"]])
+        _norm(layer.ffn, "layer_norm", feed_forward.norm)
+    return spec
 
 
-def _self_attention(spec: Any, part: Part) -> None:
+def _sublayer(spec: Any, attention: SublayerWeights, *packed: list[str]) -> None:
+    """Fill in an attention, whose linear maps are packed into one another as CTranslate2 does."""
     from ctranslate2.specs.model_spec import OPTIONAL
 
-    maps = part.maps
-    _linear(spec.linear[0], maps["query"], maps["key"], maps["value"])
-    _linear(spec.linear[1], maps["output"])
-    _norm(spec, part.norm)
-    if part.relative is not None:
-        keys, values = part.relative
+    for linear, names in zip(spec.linear, packed, strict=True):
+        _linear(linear, [attention.maps[name] for name in names])
+    _norm(spec, "layer_norm", attention.norm)
+    if attention.relative is not None:
+        keys, values = attention.relative
         spec.relative_position_keys = keys
         spec.relative_position_values = OPTIONAL if values is None else values
 
 
-def _feed_forward(spec: Any, part: Part) -> None:
-    _linear(spec.linear_0, part.maps["inner"])
-    _linear(spec.linear_1, part.maps["outer"])
-    _norm(spec, part.norm)
-
-
-def _linear(spec: Any, *maps: Map) -> None:
-    """One map, or several packed into one."""
-    spec.weight = torch.cat([one.weight for one in maps])
-    biases = [one.bias for one in maps if one.bias is not None]
+def _linear(spec: Any, maps: Sequence[Affine]) -> None:
+    spec.weight = torch.cat([part.weight for part in maps])
+    biases = [part.bias for part in maps if part.bias is not None]
     if biases:
         spec.bias = torch.cat(biases)
 
 
-def _norm(spec: Any, norm: Norm | None) -> None:
-    if norm is None:
-        del spec.layer_norm
-    else:
-        _set(spec.layer_norm, norm)
-
-
-def _set(spec: Any, norm: Norm) -> None:
-    spec.gamma, spec.beta = norm.weight, norm.bias
+def _norm(parent: Any, name: str, norm: NormWeights | None) -> None:
+    """Fill in a norm, or remove its place."""
+    if norm is not None:
+        place = getattr(parent, name)
+        place.gamma, place.beta = norm.weight, norm.bias
+    elif hasattr(parent, name):
+        delattr(parent, name)

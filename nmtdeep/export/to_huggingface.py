@@ -1,7 +1,7 @@
 """A model as transformers' MarianMT: weights, configuration, and a tokenizer of split text.
 
-MarianMT is post-norm with sinusoids. Its own table of sinusoids has other wavelengths than ours, so
-that ours goes with the weights.
+MarianMT is post-norm with sinusoids. Its sinusoids have other wavelengths than ours, so our table
+is exported with the weights.
 """
 
 from __future__ import annotations
@@ -16,42 +16,55 @@ from torch import Tensor, nn
 from nmtdeep.checkpoint import save_tensors
 from nmtdeep.config.model import Model
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.export.plain import Map, Norm, Part, PlainStack, obstacles, plain
+from nmtdeep.errors import Problem
+from nmtdeep.export import weights
+from nmtdeep.export.weights import NormWeights, StackWeights, SublayerWeights
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.vocabulary import EOS, PAD, SPECIALS, UNK, Vocabulary, is_shared
 
 POSITIONS = 2048
 POST_NORM = ("post_norm", "admin", "deep_norm")
-NAMES = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
-FEED_FORWARD = {"inner": "fc1", "outer": "fc2"}
+NAMES = {
+    "query": "q_proj",
+    "key": "k_proj",
+    "value": "v_proj",
+    "output": "out_proj",
+    "inner": "fc1",
+    "outer": "fc2",
+}
+IDS = {
+    "pad_token_id": PAD,
+    "eos_token_id": EOS,
+    "bos_token_id": None,
+    "decoder_start_token_id": EOS,
+    "forced_eos_token_id": EOS,
+}
 
 
-def reasons(model: Model) -> list[str]:
-    """Everything of a recipe's section `model` that MarianMT has no place for."""
-    found = obstacles(model)
-    stacks = (("encoder", model.encoder), ("decoder", model.decoder))
-    found += [
-        f"model.{name}.residual: {stack.residual.type}: MarianMT's norms stand after the sums, and "
-        "nowhere else"
-        for name, stack in stacks
-        if stack.residual.type not in (*POST_NORM, "rezero", "no_norm")
-    ]
+def unsupported(model: Model) -> list[Problem]:
+    """Everything in a recipe's section `model` that MarianMT cannot compute."""
+    problems = weights.unsupported(model)
+    for name, stack in (("encoder", model.encoder), ("decoder", model.decoder)):
+        if stack.residual.type not in (*POST_NORM, "rezero", "no_norm"):
+            what = f"{stack.residual.type}: MarianMT's norms are after the sums"
+            problems.append(Problem(what, f"model.{name}.residual"))
     if model.positions.type != "sinusoidal":
-        found.append(f"model.positions: {model.positions.type}: MarianMT has sinusoids")
+        what = f"{model.positions.type}: MarianMT has sinusoids"
+        problems.append(Problem(what, "model.positions"))
     if model.norm_epsilon != nn.LayerNorm(1).eps:
-        found.append(f"model.norm_epsilon: {model.norm_epsilon:g}: MarianMT has 1e-05")
-    return found
+        what = f"{model.norm_epsilon:g}: MarianMT has 1e-05"
+        problems.append(Problem(what, "model.norm_epsilon"))
+    return problems
 
 
 def write(folder: Path, transformer: Transformer, recipe: Recipe, pipeline: TextPipeline) -> None:
     """Write model.safetensors, the configurations and the tokenizer's files.
 
-    A model with a source vocabulary of its own gets a second tokenizer, of its target, in the
-    folder `target`.
+    If the target has its own vocabulary, its tokenizer is written to the folder `target`.
 
     Args:
-        recipe: the model's, against which there are no `reasons`.
+        recipe: of the model, which has to be supported.
     """
     tensors = named(transformer, recipe.model)
     save_tensors(folder / "model.safetensors", tensors, {"format": "pt"})
@@ -67,55 +80,50 @@ def write(folder: Path, transformer: Transformer, recipe: Recipe, pipeline: Text
 
 
 def named(transformer: Transformer, model: Model) -> dict[str, Tensor]:
-    """Our tensors under MarianMT's names; a table that is shared stands there once."""
-    simple = plain(transformer, model, rows=POSITIONS)
-    source, target, output = simple.encoder.table, simple.decoder.table, simple.output
-    tables = {"model.encoder.embed_tokens.weight": source}
-    if _same(source, target) and _same(target, output):
-        tables = {"model.shared.weight": source}
-    elif _same(target, output):
-        tables["model.decoder.embed_tokens.weight"] = target
+    """Our tensors under MarianMT's names; a shared table is included once."""
+    source, target, output = weights.of_model(transformer, model, rows=POSITIONS)
+    tables = {"model.encoder.embed_tokens.weight": source.table}
+    if _same(source.table, target.table) and _same(target.table, output):
+        tables = {"model.shared.weight": source.table}
     else:
-        tables |= {"model.decoder.embed_tokens.weight": target, "lm_head.weight": output}
-    found = {**tables, "final_logits_bias": torch.zeros(1, len(output))}
-    for name, stack in (("encoder", simple.encoder), ("decoder", simple.decoder)):
-        found |= _stack(f"model.{name}", stack)
-    return {name: tensor.clone() for name, tensor in found.items()}
+        tables["model.decoder.embed_tokens.weight"] = target.table
+        if not _same(target.table, output):
+            tables["lm_head.weight"] = output
+    tensors = {**tables, "final_logits_bias": torch.zeros(1, len(output))}
+    for name, stack in (("encoder", source), ("decoder", target)):
+        tensors |= _stack(f"model.{name}", stack)
+    return {name: tensor.clone() for name, tensor in tensors.items()}
 
 
-def _same(one: Tensor, other: Tensor) -> bool:
-    return one.data_ptr() == other.data_ptr()
+def _same(table: Tensor, other: Tensor) -> bool:
+    return table.data_ptr() == other.data_ptr()
 
 
-def _stack(name: str, stack: PlainStack) -> dict[str, Tensor]:
-    if stack.positions is None:
-        raise ValueError("MarianMT without positions")
-    found = {f"{name}.embed_positions.weight": stack.positions}
-    for number, layer in enumerate(stack.layers):
-        place = f"{name}.layers.{number}"
-        *attentions, feed_forward = layer
-        for kind, part in zip(("self_attn", "encoder_attn"), attentions, strict=False):
-            found |= _maps(f"{place}.{kind}", part, NAMES)
-            found |= _norm(f"{place}.{kind}_layer_norm", part.norm)
-        found |= _maps(place, feed_forward, FEED_FORWARD)
-        found |= _norm(f"{place}.final_layer_norm", feed_forward.norm)
-    return found
+def _stack(name: str, stack: StackWeights) -> dict[str, Tensor]:
+    assert stack.positions is not None
+    tensors = {f"{name}.embed_positions.weight": stack.positions}
+    for number, (*attentions, feed_forward) in enumerate(stack.layers):
+        layer = f"{name}.layers.{number}"
+        for kind, attention in zip(("self_attn", "encoder_attn"), attentions, strict=False):
+            tensors |= _sublayer(f"{layer}.{kind}", attention)
+            tensors |= _norm(f"{layer}.{kind}_layer_norm", attention.norm)
+        tensors |= _sublayer(layer, feed_forward)
+        tensors |= _norm(f"{layer}.final_layer_norm", feed_forward.norm)
+    return tensors
 
 
-def _maps(place: str, part: Part, names: dict[str, str]) -> dict[str, Tensor]:
-    found = {}
-    for ours, theirs in names.items():
-        one: Map = part.maps[ours]
-        found[f"{place}.{theirs}.weight"] = one.weight
-        bias = one.weight.new_zeros(len(one.weight)) if one.bias is None else one.bias
-        found[f"{place}.{theirs}.bias"] = bias
-    return found
+def _sublayer(prefix: str, sublayer: SublayerWeights) -> dict[str, Tensor]:
+    tensors = {}
+    for name, (weight, bias) in sublayer.maps.items():
+        tensors[f"{prefix}.{NAMES[name]}.weight"] = weight
+        zeros = weight.new_zeros(len(weight))
+        tensors[f"{prefix}.{NAMES[name]}.bias"] = zeros if bias is None else bias
+    return tensors
 
 
-def _norm(place: str, norm: Norm | None) -> dict[str, Tensor]:
-    if norm is None:
-        raise ValueError(f"{place}: MarianMT without a norm")
-    return {f"{place}.weight": norm.weight, f"{place}.bias": norm.bias}
+def _norm(prefix: str, norm: NormWeights | None) -> dict[str, Tensor]:
+    assert norm is not None
+    return {f"{prefix}.weight": norm.weight, f"{prefix}.bias": norm.bias}
 
 
 def _configuration(
@@ -143,17 +151,13 @@ def _configuration(
         "attention_dropout": dropout.attention,
         "activation_dropout": dropout.activation,
         "is_encoder_decoder": True,
-        "pad_token_id": PAD,
-        "eos_token_id": EOS,
-        "bos_token_id": None,
-        "decoder_start_token_id": EOS,
-        "forced_eos_token_id": EOS,
+        **IDS,
         "dtype": "float32",
     }
 
 
 def _generation(recipe: Recipe) -> dict[str, Any]:
-    """Our search in the words of `generate`: the same rules, and one length limit for a batch."""
+    """Our search as options of `generate`: the same rules, with one length limit for a batch."""
     decoding = recipe.decoding
     factor, constant = decoding.max_length_factor, decoding.max_length_constant
     return {
@@ -164,11 +168,7 @@ def _generation(recipe: Recipe) -> dict[str, Any]:
         "min_new_tokens": 1,
         "max_new_tokens": min(int(decoding.max_source_tokens * factor) + constant, POSITIONS - 1),
         "suppress_tokens": [PAD],
-        "pad_token_id": PAD,
-        "eos_token_id": EOS,
-        "bos_token_id": None,
-        "decoder_start_token_id": EOS,
-        "forced_eos_token_id": EOS,
+        **IDS,
     }
 
 
@@ -176,22 +176,35 @@ def _tokenizer(folder: Path, vocabulary: Vocabulary) -> None:
     """Ids of subwords between spaces, and the end of sentence; text has to be split before."""
     folder.mkdir(exist_ok=True)
     pad, end, unknown = (SPECIALS[id] for id in (PAD, EOS, UNK))
-    special = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    sequence = [
+        {"Sequence": {"id": "A", "type_id": 0}},
+        {"SpecialToken": {"id": end, "type_id": 0}},
+    ]
     _write(
         folder / "tokenizer.json",
         {
             "version": "1.0",
             "added_tokens": [
-                {"id": id, "content": token, "special": True, **special}
+                {"id": id, "content": token, "special": True, **flags}
                 for id, token in enumerate(SPECIALS)
             ],
             "normalizer": None,
             "pre_tokenizer": {"type": "WhitespaceSplit"},
-            "post_processor": _ends_in(end),
+            "post_processor": {
+                "type": "TemplateProcessing",
+                "single": sequence,
+                "pair": [
+                    *sequence,
+                    {"Sequence": {"id": "B", "type_id": 1}},
+                    {"SpecialToken": {"id": end, "type_id": 1}},
+                ],
+                "special_tokens": {end: {"id": end, "ids": [EOS], "tokens": [end]}},
+            },
             "decoder": None,
             "model": {
                 "type": "WordLevel",
-                # No word of a text is a filler, however it is spelt.
+                # Fillers are left out, so that no word of a text becomes one.
                 "vocab": {
                     token: id
                     for id, token in enumerate(vocabulary.tokens)
@@ -213,21 +226,6 @@ def _tokenizer(folder: Path, vocabulary: Vocabulary) -> None:
             "clean_up_tokenization_spaces": False,
         },
     )
-
-
-def _ends_in(end: str) -> dict[str, Any]:
-    def sequence(name: str, number: int) -> list[dict[str, Any]]:
-        return [
-            {"Sequence": {"id": name, "type_id": number}},
-            {"SpecialToken": {"id": end, "type_id": number}},
-        ]
-
-    return {
-        "type": "TemplateProcessing",
-        "single": sequence("A", 0),
-        "pair": [*sequence("A", 0), *sequence("B", 1)],
-        "special_tokens": {end: {"id": end, "ids": [EOS], "tokens": [end]}},
-    }
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""`nmtdeep export` on real runs: what it writes, what it says, and what others make of it."""
+"""`nmtdeep export` on real runs: files, messages, and what other programs read."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def post_norm(nmtdeep, data) -> Path:
 
 @pytest.fixture(scope="module")
 def fluent(nmtdeep, post_norm) -> Path:
-    """A run that has learned the test set by heart, and so says what can be compared."""
+    """A run that has learned the test set by heart, so that its translations can be compared."""
     loaded = checkpoint.load(post_norm / "checkpoint_last")
     model, pipeline = loaded.model, loaded.pipeline
     source, target = (
@@ -60,7 +60,7 @@ def fluent(nmtdeep, post_norm) -> Path:
         tensors=checkpoint.weights(model),
         optimizer=None,
         state=loaded.state,
-        # One length limit for all sentences, as others have it.
+        # One length limit for all sentences, as in other programs.
         recipe=loaded.recipe.model_copy(
             update={"decoding": Decoding(max_length_factor=0, max_length_constant=120)}
         ),
@@ -76,7 +76,7 @@ def lines(nmtdeep, name: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def merged(nmtdeep, data) -> Path:
-    """A run that no other program can hold."""
+    """A run that no other program supports."""
     done = train(
         nmtdeep,
         "merged",
@@ -137,10 +137,12 @@ def test_a_card_has_the_scores_of_the_run_with_their_signatures(nmtdeep, post_no
     done = nmtdeep("export", post_norm, "--to", "huggingface", "-o", "card")
     assert done.code == 0, done.err
     scores = json.loads((post_norm / "scores.json").read_text())["scores"]["test"]
-    found = header(nmtdeep.folder / "card")
-    assert found["language"] == ["en", "de"] and "license" not in found
+    read = header(nmtdeep.folder / "card")
+    assert read["language"] == ["en", "de"] and "license" not in read
     (test,) = [
-        one for one in found["model-index"][0]["results"] if one["dataset"]["type"] == "en-de-test"
+        result
+        for result in read["model-index"][0]["results"]
+        if result["dataset"]["type"] == "en-de-test"
     ]
     for shown, stored in zip(test["metrics"], scores, strict=True):
         assert shown["value"] == pytest.approx(stored["value"], abs=0.005)
@@ -154,7 +156,7 @@ def test_a_card_has_the_scores_of_the_run_with_their_signatures(nmtdeep, post_no
     assert {stored["signature"] for stored in scores} <= code
 
 
-def test_a_card_is_what_the_hub_reads(nmtdeep, post_norm):
+def test_the_hub_reads_the_card(nmtdeep, post_norm):
     hub = pytest.importorskip("huggingface_hub")
     done = nmtdeep("export", post_norm, "--to", "huggingface", "-o", "hub")
     assert done.code == 0, done.err
@@ -168,17 +170,17 @@ def test_a_card_has_no_scores_of_another_checkpoint(nmtdeep, post_norm):
     assert "model-index" not in header(nmtdeep.folder / "early")
 
 
-def test_ctranslate2_is_refused_with_every_reason(nmtdeep, merged):
+def test_ctranslate2_is_refused_with_every_problem(nmtdeep, merged):
     done = nmtdeep("export", merged, "--to", "ctranslate2", "-o", "refused")
     assert done.code == 2
-    assert re.findall(r"^  (model[\w.]+)", done.err, re.M) == [
+    assert re.findall(r"^(model[\w.]+): ", done.err, re.M) == [
         "model.encoder.combination",
         "model.decoder.sublayers",
     ]
     assert not (nmtdeep.folder / "refused").exists()
 
 
-def test_a_card_alone_says_why(nmtdeep, merged):
+def test_a_card_without_weights_says_why(nmtdeep, merged):
     done = nmtdeep("export", merged, "--to", "huggingface", "-o", "alone")
     assert done.code == 3 and done.err.count("\n") == 1
     folder = nmtdeep.folder / "alone"
@@ -187,20 +189,20 @@ def test_a_card_alone_says_why(nmtdeep, merged):
     assert "model.encoder.combination: dlcl" in (folder / "README.md").read_text()
 
 
-def test_an_export_is_replaced_on_request_and_nothing_else_ever(nmtdeep, whole):
+def test_only_an_export_is_replaced_and_only_on_request(nmtdeep, whole):
     command = ("export", whole, "--to", "huggingface", "-o")
     assert nmtdeep(*command, "twice").code == 3  # the card alone
     (nmtdeep.folder / "twice" / "old").touch()
-    assert "give --overwrite" in nmtdeep(*command, "twice").err
+    assert "add --overwrite" in nmtdeep(*command, "twice").err
     assert nmtdeep(*command, "twice", "--overwrite").code == 3
     assert not (nmtdeep.folder / "twice" / "old").exists()
     done = nmtdeep(*command, whole, "--overwrite")
-    assert done.code == 2 and "holds files that nmtdeep export did not make" in done.err
+    assert done.code == 2 and "is not an export" in done.err
     assert (whole / "checkpoint_last" / "state.json").is_file()
 
 
 @pytest.mark.parametrize("what", ["kill", "term", "int"])
-def test_nothing_half_written_takes_the_place_of_an_export(nmtdeep, whole, what):
+def test_an_interrupted_export_replaces_nothing(nmtdeep, whole, what):
     command = ("export", whole, "--to", "ctranslate2", "-o", f"half-{what}", "--overwrite")
     folder = nmtdeep.folder / f"half-{what}"
     assert nmtdeep(*command, interrupt=Interrupt(WRITE, what=what)).code != 0
@@ -217,16 +219,14 @@ def test_nothing_half_written_takes_the_place_of_an_export(nmtdeep, whole, what)
 # In this process
 
 
-def test_a_worse_model_is_said_to_be_worse_with_an_exit_code_of_its_own(
-    nmtdeep, fluent, tmp_path, monkeypatch
-):
+def test_a_worse_model_is_reported_with_its_own_exit_code(nmtdeep, fluent, tmp_path, monkeypatch):
     from nmtdeep.export import comparison
 
-    honest = comparison.options
+    options = comparison.search_options
     monkeypatch.setattr(
-        comparison, "options", lambda *given: {**honest(*given), "max_decoding_length": 1}
+        comparison, "search_options", lambda *args: {**options(*args), "max_decoding_length": 1}
     )
-    # Against its own translations the model as it was has 100 BLEU.
+    # With its own translations as reference the original model has 100 BLEU.
     (tmp_path / "own").write_text("".join(f"{line}\n" for line in translations(nmtdeep, fluent)))
     check = ["--check", str(nmtdeep.folder / "test.en"), str(tmp_path / "own")]
     command = ["export", str(fluent), "--to", "ctranslate2", *check]
@@ -239,7 +239,7 @@ def test_a_worse_model_is_said_to_be_worse_with_an_exit_code_of_its_own(
     assert more.exit_code == 0
 
 
-def test_the_extra_is_named_where_ctranslate2_is_not_there(whole, tmp_path, monkeypatch):
+def test_the_extra_is_named_if_ctranslate2_is_missing(whole, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     done = CliRunner().invoke(
         app, ["export", str(whole), "--to", "ctranslate2", "-o", str(tmp_path / "a")]
@@ -249,7 +249,7 @@ def test_the_extra_is_named_where_ctranslate2_is_not_there(whole, tmp_path, monk
 
 
 @pytest.mark.parametrize("option", [("--quantization", "int8"), ("--threads", "1")])
-def test_what_huggingface_has_not_is_refused(whole, tmp_path, option):
+def test_options_of_ctranslate2_are_refused_with_huggingface(whole, tmp_path, option):
     done = CliRunner().invoke(
         app, ["export", str(whole), "--to", "huggingface", "-o", str(tmp_path / "a"), *option]
     )

@@ -1,4 +1,4 @@
-"""Small models that have begun to learn copying, and what nmtdeep finds with them."""
+"""Small models that have begun to learn copying, and their translations by nmtdeep."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SOURCES = sentences([1, 2, 5, 7, 9, 12] * 5 + [40, 90, 140])
 
 
 def trained(model: Model, updates: int = 90) -> Transformer:
-    """Biases and norms begin where they would hide a mistake, so everything is moved first."""
+    """Biases and norms start at values that would hide a mistake, so all weights are moved."""
     made = build(model, source_types=TYPES, target_types=TYPES)
     initialize(made, model, seed=1)
     generator = torch.Generator().manual_seed(1)
@@ -52,21 +52,21 @@ def trained(model: Model, updates: int = 90) -> Transformer:
     made.eval()  # no dropout, which would be noise here
     optimizer = torch.optim.Adam(made.parameters(), lr=5e-3)
     for seed in range(updates):
-        targets = [np.array(one) for one in sentences([2, 4, 6, 8, 11] * 3, seed)]
+        targets = [np.array(ids) for ids in sentences([2, 4, 6, 8, 11] * 3, seed)]
         inputs = pad([np.concatenate(([EOS], target[:-1])) for target in targets])
         batch = Batch(pad(targets), inputs, pad(targets), sum(map(len, targets)), 0, 0)
         optimizer.zero_grad()
         batch_loss(made, batch, smoothing=0.0, dtype=torch.float32).smoothed.backward()
         optimizer.step()
     with torch.no_grad():
-        # nmtdeep forbids padding after the softmax and others before it: it must have no share.
+        # nmtdeep excludes padding after the softmax, others before: it gets no probability here.
         hidden = made(batch.source, batch.target_input)
         mean = hidden.mean(dim=(0, 1))
         made.output.weight[PAD] -= 30 * mean / mean.dot(mean)
     return made
 
 
-def found(model: Transformer) -> list[Hypothesis]:
-    """What nmtdeep finds for SOURCES."""
+def best(model: Transformer) -> list[Hypothesis]:
+    """The best translation of each of SOURCES."""
     translator = Translator([model], pipeline=None, settings=SETTINGS)
     return [hypotheses[0] for hypotheses in translator.search(SOURCES)]

@@ -1,4 +1,4 @@
-"""CTranslate2 computes and finds with an exported model what nmtdeep does."""
+"""CTranslate2 computes and finds with an exported model what nmtdeep computes and finds."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from export.models import SETTINGS, SOURCES, TOKENS, TYPES, config, found, trained
+from export.models import SETTINGS, SOURCES, TOKENS, TYPES, best, config, trained
 from nmtdeep.config.model import Model
 from nmtdeep.export import to_ctranslate2
-from nmtdeep.export.plain import plain
+from nmtdeep.export.weights import of_model
 from nmtdeep.model.build import build, initialize
 from nmtdeep.model.growth import carry_over, layer_maps
 from nmtdeep.model.transformer import Transformer
@@ -46,7 +46,7 @@ def exported(made: Transformer, model: Model, folder: Path, **options: Any) -> A
 
 def check(made: Transformer, model: Model, folder: Path) -> None:
     """Equal tokens, long sentences too, and equal log-probabilities of each of them."""
-    ours, theirs = found(made), exported(made, model, folder)
+    ours, theirs = best(made), exported(made, model, folder)
     sources = [words(source) for source in SOURCES]
     got = theirs.translate_batch(
         sources,
@@ -57,22 +57,22 @@ def check(made: Transformer, model: Model, folder: Path) -> None:
         suppress_sequences=[["<pad>"]],
     )
     # At the limit nmtdeep ends a sentence and CTranslate2 does not.
-    ended = [one for one in range(len(ours)) if len(ours[one].tokens) < LIMIT]
-    assert len({ours[one].tokens for one in ended}) > 2, "the model does look at its source"
-    assert [got[one].hypotheses[0] for one in ended] == [
-        words(ours[one].tokens[:-1]) for one in ended
+    ended = [place for place, ids in enumerate(ours) if len(ids.tokens) < LIMIT]
+    assert len({ours[place].tokens for place in ended}) > 2, "the model does look at its source"
+    assert [got[place].hypotheses[0] for place in ended] == [
+        words(ours[place].tokens[:-1]) for place in ended
     ]
-    scored = theirs.score_batch(sources, [words(one.tokens[:-1]) for one in ours])
-    for expected, one in zip(ours, scored, strict=True):
-        assert one.log_probs == pytest.approx(expected.each, abs=1e-4)
+    scored = theirs.score_batch(sources, [words(hypothesis.tokens[:-1]) for hypothesis in ours])
+    for hypothesis, score in zip(ours, scored, strict=True):
+        assert score.log_probs == pytest.approx(hypothesis.each, abs=1e-4)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_ctranslate2_finds_what_we_find(kind: str, tmp_path: Path) -> None:
+def test_ctranslate2_computes_and_finds_the_same(kind: str, tmp_path: Path) -> None:
     check(trained(KINDS[kind]), KINDS[kind], tmp_path)
 
 
-def test_a_grown_model_too(tmp_path: Path) -> None:
+def test_ctranslate2_computes_a_grown_model_too(tmp_path: Path) -> None:
     old = KINDS["pre-norm"]
     deep = old.model_copy(
         update={"encoder": old.encoder.model_copy(update={"depth": 6})}, deep=True
@@ -88,14 +88,14 @@ def test_a_grown_model_too(tmp_path: Path) -> None:
 def test_positions_reach_to_the_last_row_of_the_table(place: str) -> None:
     made = build(KINDS["pre-norm"], source_types=TYPES, target_types=TYPES)
     initialize(made, KINDS["pre-norm"], seed=1)
-    table = getattr(plain(made, KINDS["pre-norm"], rows=2048), place).positions
+    table = getattr(of_model(made, KINDS["pre-norm"], rows=2048), place).positions
     embedding = made.source_embedding if place == "encoder" else made.target_embedding
     last = embedding.positions(torch.zeros(1, 1, 32), 2047)
     assert len(table) == 2048 == to_ctranslate2.POSITIONS
     assert torch.equal(table[-1], last[0, 0])
 
 
-def test_int8_takes_about_a_quarter_of_the_room(tmp_path: Path) -> None:
+def test_int8_needs_about_a_quarter_of_the_bytes(tmp_path: Path) -> None:
     made = build(KINDS["pre-norm"], source_types=TYPES, target_types=TYPES)
     initialize(made, KINDS["pre-norm"], seed=1)
     sizes = {}
@@ -119,7 +119,7 @@ def test_files_have_the_permissions_of_any_new_file(umask: int, tmp_path: Path) 
     assert modes == {(tmp_path / "plain").stat().st_mode}
 
 
-def test_every_reason_against_a_model_is_named() -> None:
+def test_everything_that_is_not_supported_is_listed() -> None:
     model = config(
         "pre_norm",
         "rezero",
@@ -129,13 +129,11 @@ def test_every_reason_against_a_model_is_named() -> None:
     decoder = {**model.decoder.model_dump(), "sublayers": ["merged_attention", "feed_forward"]}
     decoder["combination"] = "dlcl"
     model = Model.model_validate({**model.model_dump(), "decoder": decoder})
-    found = to_ctranslate2.reasons(model)
-    keys = [reason.rpartition(": ")[0].split(": ")[0] for reason in found]
-    assert keys == [
+    assert [problem.where for problem in to_ctranslate2.unsupported(model)] == [
         "model.decoder.combination",
         "model.decoder.residual",
         "model.decoder.sublayers",
         "model.bridge",
         "model.positions",
     ]
-    assert [to_ctranslate2.reasons(kind) for kind in KINDS.values()] == [[]] * len(KINDS)
+    assert [to_ctranslate2.unsupported(kind) for kind in KINDS.values()] == [[]] * len(KINDS)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from export.models import SETTINGS, SOURCES, TOKENS, TYPES, config, found, trained
+from export.models import SETTINGS, SOURCES, TOKENS, TYPES, best, config, trained
 from nmtdeep.config.model import Model
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.text import Text
@@ -58,7 +58,7 @@ def padded(rows: list[list[int]]) -> torch.Tensor:
 @torch.inference_mode()
 def largest_difference(theirs: Any, made: Transformer) -> float:
     """Of logits, over sentences of up to 140 tokens on both sides."""
-    source, target = padded(SOURCES), padded([[EOS, *one[:-1]] for one in SOURCES])
+    source, target = padded(SOURCES), padded([[EOS, *ids[:-1]] for ids in SOURCES])
     ours = made.output(made(source, target))
     mask = source != PAD
     logits = theirs(input_ids=source, attention_mask=mask, decoder_input_ids=target).logits
@@ -66,30 +66,30 @@ def largest_difference(theirs: Any, made: Transformer) -> float:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_marian_computes_and_finds_what_we_do(kind: str, tmp_path: Path) -> None:
+def test_marian_computes_and_finds_the_same(kind: str, tmp_path: Path) -> None:
     made = trained(KINDS[kind])
     written(tmp_path, made, KINDS[kind])
     theirs = loaded(tmp_path)
     assert largest_difference(theirs, made) < 1e-4
-    ours = [one.tokens for one in found(made)]
+    ours = [hypothesis.tokens for hypothesis in best(made)]
     source = padded(SOURCES)
     rows = theirs.generate(source, attention_mask=source != PAD)[:, 1:].tolist()
     # At the limit, where the end is forced, nmtdeep counts its probability and others do not.
-    ended = [one for one in range(len(ours)) if len(ours[one]) < SETTINGS.max_length_constant]
-    assert len({ours[one] for one in ended}) > 2, "the model does look at its source"
-    assert [tuple(rows[one][: rows[one].index(EOS) + 1]) for one in ended] == [
-        ours[one] for one in ended
+    ended = [place for place, ids in enumerate(ours) if len(ids) < SETTINGS.max_length_constant]
+    assert len({ours[place] for place in ended}) > 2, "the model does look at its source"
+    assert [tuple(rows[place][: rows[place].index(EOS) + 1]) for place in ended] == [
+        ours[place] for place in ended
     ]
 
 
-def test_save_pretrained_saves_another_model_as_the_card_says(tmp_path: Path) -> None:
+def test_save_pretrained_saves_a_different_model_as_the_card_warns(tmp_path: Path) -> None:
     made = trained(KINDS["shared table"], updates=1)
     written(tmp_path, made, KINDS["shared table"])
     loaded(tmp_path).save_pretrained(tmp_path / "again")
     assert largest_difference(loaded(tmp_path / "again"), made) > 1e-2
 
 
-def test_the_tokenizer_gives_our_ids_for_split_text(tmp_path: Path) -> None:
+def test_the_tokenizer_returns_our_ids_for_split_text(tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     target = [*TOKENS[:-2], "über@@", "<filler0>"]
     kind = KINDS["own source table, biases inside only"]
@@ -101,13 +101,12 @@ def test_the_tokenizer_gives_our_ids_for_split_text(tmp_path: Path) -> None:
     assert source([""]).input_ids == [[EOS]]
 
 
-def test_every_reason_against_a_model_is_named() -> None:
+def test_everything_that_is_not_supported_is_listed() -> None:
     model = config("normalized", "pre_norm", positions={"type": "relative"}, norm_epsilon=1e-3)
-    keys = [reason.partition(":")[0] for reason in to_huggingface.reasons(model)]
-    assert keys == [
+    assert [problem.where for problem in to_huggingface.unsupported(model)] == [
         "model.encoder.residual",
         "model.decoder.residual",
         "model.positions",
         "model.norm_epsilon",
     ]
-    assert [to_huggingface.reasons(kind) for kind in KINDS.values()] == [[]] * len(KINDS)
+    assert [to_huggingface.unsupported(kind) for kind in KINDS.values()] == [[]] * len(KINDS)

@@ -1,4 +1,4 @@
-"""What the README of an export says of text is what the pipeline does."""
+"""The steps in the README of an export do what the text pipeline does."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sacremoses import MosesPunctNormalizer, MosesTokenizer
 from subword_nmt.apply_bpe import BPE
 
 from nmtdeep.config.text import Text
-from nmtdeep.export.instructions import steps
+from nmtdeep.export.readme import subword_steps
 from nmtdeep.text.bpe import Bpe, learn
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.vocabulary import SPECIALS, Vocabulary
@@ -25,13 +25,12 @@ LINES = [
 
 @pytest.mark.parametrize("hyphens", [False, True])
 @pytest.mark.parametrize("lowercase", [False, True])
-def test_the_steps_by_hand_give_our_subwords(hyphens: bool, lowercase: bool) -> None:
+def test_the_steps_by_hand_return_our_subwords(hyphens: bool, lowercase: bool) -> None:
     merges = learn({"things": 4, "thing": 3, "cat": 2, "cats": 2, "known": 5}, 12)
     text = Text.model_validate({"aggressive_hyphens": hyphens, "lowercase": lowercase})
     vocabulary = Vocabulary(SPECIALS, (0, 0, 0))
     pipeline = TextPipeline.of(text, (Bpe(merges),) * 2, (vocabulary,) * 2)
-    shown = [re.findall(r"`(.*)`", step)[0] for step in steps(text)]
-    *code, command = shown
+    *code, command = re.findall(r"`(.*?)`", subword_steps(text))
     assert command == "subword-nmt apply-bpe -c text/bpe.codes"
     split = BPE(io.StringIO(pipeline.contents()["bpe.codes"]))
     for line in LINES:
@@ -41,6 +40,6 @@ def test_the_steps_by_hand_give_our_subwords(hyphens: bool, lowercase: bool) -> 
         assert split.process_line(" ".join(by_hand)).split() == pipeline.split_source(line)
 
 
-def test_no_step_is_shown_that_is_not_done() -> None:
+def test_split_text_needs_no_step() -> None:
     text = Text.model_validate({"input": "bpe", "bpe": "none"})
-    assert steps(text) == ["nothing: give subwords"]
+    assert subword_steps(text) == "1. nothing: the input must consist of subwords\n"
