@@ -1,10 +1,11 @@
-"""Every initializer on a model that has all kinds of sublayers: measured values == the formula."""
+"""Every initializer on a model with all types of sublayers: measured values == the formula."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -18,22 +19,51 @@ from nmtdeep.model.transformer import Transformer
 
 D, F, TYPES, DEPTH, HEADS, CLIP = 64, 96, 400, 3, 2, 4
 JOINT, SQUARE = 6 / (D + 3 * D), 6 / (D + D)
-INNER, GATE, RELATIVE = 6 / (D + F), 6 / (4 * D), 6 / (2 * CLIP + 1 + D // HEADS)
-# Squares of Glorot's bounds, by name of the parameter within its layer and by rows of it.
+# Squares of Glorot's bounds, by the parameter's name within its layer.
 GLOROT = {
     r"(qkv|query|key_value)\.weight": JOINT,
     r"output\.weight": SQUARE,
-    r"(inner|outer)\.weight": INNER,
-    r"gate\.weight": GATE,
-    r"relative\.keys": RELATIVE,
+    r"(inner|outer)\.weight": 6 / (D + F),
+    r"gate\.weight": 6 / (4 * D),
+    r"relative\.keys": 6 / (2 * CLIP + 1 + D // HEADS),
 }
-# Which of the three (or two) blocks of rows are values; None: none is.
+# Which of three (or two) blocks of rows holds the values.
 VALUES = {"qkv": 2, "key_value": 1}
+DEEP_NORM = {"encoder": 0.87 * DEPTH ** (-5 / 16), "decoder": (12 * DEPTH) ** (-1 / 4)}
+T_FIXUP = {"encoder": 0.67 * DEPTH ** (-1 / 4), "decoder": (9 * DEPTH) ** (-1 / 4)}
+
+
+class Block(NamedTuple):
+    """A matrix, or the rows of one that have a role of their own.
+
+    Attributes:
+        layer: counts from 1.
+        square: of Glorot's bound.
+        role: the parameter's name, or "value".
+        across: whether it belongs to cross-attention.
+    """
+
+    side: str
+    layer: int
+    square: float
+    role: str
+    across: bool
+    values: Tensor
+
+    @property
+    def compared(self) -> bool:
+        """Whether it makes queries or keys, which are compared."""
+        return self.role in ("qkv", "query", "key_value")
+
+    @property
+    def apart(self) -> float:
+        """The square of Glorot's bound if values count as a matrix of their own."""
+        return SQUARE if self.role == "value" else self.square
 
 
 @pytest.fixture
-def made(tiny_config: Callable) -> Callable[..., tuple[Transformer, object]]:
-    def make(initializer: object, residual: str = "post_norm") -> tuple[Transformer, object]:
+def made(tiny_config: Callable) -> Callable[..., tuple[Transformer, Any]]:
+    def make(initializer: object, residual: str = "post_norm") -> tuple[Transformer, Any]:
         described = tiny_config(
             width=D,
             feed_forward=F,
@@ -60,123 +90,163 @@ def made(tiny_config: Callable) -> Callable[..., tuple[Transformer, object]]:
     return make
 
 
-def blocks(model: Transformer) -> list[tuple[str, int, str, str, Tensor]]:
-    """Side, layer from 1, Glorot's key, what it is for, values; joint matrices in parts."""
-    found = []
+def blocks(model: Transformer) -> Iterator[Block]:
     for name, parameter in model.named_parameters():
-        match = re.match(r"(encoder|decoder)\.layers\.(\d+)\.sublayers\.\d+\.(.*)", name)
-        if not match or match[3].endswith("bias") or not match[3].startswith("sublayer."):
+        match = re.match(r"(encoder|decoder)\.layers\.(\d+)\.sublayers\.\d+\.(sublayer\..*)", name)
+        if not match or match[3].endswith("bias"):
             continue
         key = next(key for key in GLOROT if re.search(rf"\.{key}$", match[3]))
-        last = match[3].rpartition(".weight")[0].rpartition(".")[2]
-        parts = parameter.detach().double().split(D) if key.startswith("(qkv") else [parameter]
-        for number, part in enumerate(parts):
-            kind = "value" if VALUES.get(last) == number else last
-            found.append((match[1], int(match[2]) + 1, key, kind, part.detach().double()))
-    return found
+        last = name.split(".")[-2]
+        across = isinstance(model.get_submodule(name.rsplit(".", 2)[0]), CrossAttention)
+        values = parameter.detach().double()
+        for number, part in enumerate(values.split(D) if key.startswith("(qkv") else [values]):
+            role = "value" if VALUES.get(last) == number else last
+            yield Block(match[1], int(match[2]) + 1, GLOROT[key], role, across, part)
 
 
-def check(values: Tensor, variance: float, *, normal: bool = False) -> None:
+def check(values: Tensor, variance: float, law: str) -> None:
     """Variance within five deviations of what so many draws show, and a uniform law's bound."""
-    spread = 2.0 if normal else 0.8
+    values = values.detach().double()
+    spread = 2.0 if law == "normal" else 0.8
     measured = float(values.square().mean())
     assert measured == pytest.approx(variance, rel=5 * math.sqrt(spread / values.numel()))
+    assert abs(float(values.mean())) < 5 * math.sqrt(variance / values.numel())
     bound = math.sqrt(3 * variance)
     largest = float(values.abs().max())
-    if normal:
+    if law == "normal":
         assert largest > 1.1 * bound
     else:
         assert 0.9 * bound < largest <= bound * (1 + 1e-6)
 
 
-def test_lipschitz_bounds_are_one_over_the_root_of_the_inputs(made: Callable) -> None:
-    model, described = made({"type": "lipschitz", "scale": 0.5})
-    initialize(model, described, seed=1)
-    inputs = {r"(inner|outer)\.weight": {"inner": D, "outer": F}}
-    for _, _, key, kind, values in blocks(model):
-        fan_in = inputs.get(key, {}).get(kind, values.shape[1])
-        check(values, 0.25 / fan_in / 3)
-    for table in (model.source_embedding.weight, model.target_embedding.weight):
-        check(table.detach().double()[1:], 0.25 * 2 / (TYPES + D) / 3)
+def depth_scaled(exponent: float, separate: bool) -> tuple:
+    chosen = {"type": "depth_scaled", "alpha": 0.8, "exponent": exponent}
+    chosen["cross_attention"] = "separate" if separate else "joint"
+
+    def variance(block: Block) -> float:
+        square = SQUARE if separate and block.across and block.square == JOINT else block.square
+        return square / 3 * 0.64 / block.layer ** (2 * exponent)
+
+    return chosen, "post_norm", variance, "uniform", (1 / D, "normal")
 
 
-def test_lipschitz_matrices_with_normal_embeddings(made: Callable) -> None:
-    chosen = {"type": "lipschitz", "scale": 0.5, "embeddings": "normal"}
-    model, described = made(chosen)
+def deep_norm(block: Block) -> float:
+    return 1 / D if block.compared else DEEP_NORM[block.side] ** 2 * block.apart / 3
+
+
+def t_fixup(block: Block) -> float:
+    if block.compared or block.role == "relative":
+        return block.square / 3
+    return T_FIXUP[block.side] ** 2 * block.apart / 3
+
+
+# Initializer, residual, variance of each matrix and its law, variance of the tables and their law.
+CASES = {
+    "glorot": ("glorot", "post_norm", lambda block: block.square / 3, "uniform", (1 / D, "normal")),
+    "gain": (
+        {"type": "glorot", "gain": 0.5, "embeddings": "glorot"},
+        "post_norm",
+        lambda block: 0.25 * block.square / 3,
+        "uniform",
+        (2 / (TYPES + D), "uniform"),
+    ),
+    "lipschitz": (
+        {"type": "lipschitz", "scale": 0.5},
+        "post_norm",
+        lambda block: 0.25 / block.values.shape[1] / 3,
+        "uniform",
+        (0.25 * 2 / (TYPES + D) / 3, "uniform"),
+    ),
+    "lipschitz, normal embeddings": (
+        {"type": "lipschitz", "scale": 0.5, "embeddings": "normal"},
+        "post_norm",
+        lambda block: 0.25 / block.values.shape[1] / 3,
+        "uniform",
+        (1 / D, "normal"),
+    ),
+    "depth-scaled": depth_scaled(0.5, False),
+    "depth-scaled, release": depth_scaled(0.25, True),
+    "deep_norm": ("deep_norm", "deep_norm", deep_norm, "normal", (1 / D, "normal")),
+    "t_fixup": (
+        "t_fixup",
+        "no_norm",
+        t_fixup,
+        "uniform",
+        (T_FIXUP["decoder"] ** 2 / D, "normal"),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("initializer", "residual", "variance", "law", "tables"), CASES.values(), ids=CASES
+)
+def test_matrices_and_tables_have_the_variance_of_the_formula(
+    made: Callable,
+    initializer: object,
+    residual: str,
+    variance: Callable[[Block], float],
+    law: str,
+    tables: tuple[float, str],
+) -> None:
+    model, described = made(initializer, residual)
     initialize(model, described, seed=1)
-    inputs = {r"(inner|outer)\.weight": {"inner": D, "outer": F}}
-    for _, _, key, kind, values in blocks(model):
-        check(values, 0.25 / inputs.get(key, {}).get(kind, values.shape[1]) / 3)
+    for block in blocks(model):
+        check(block.values, variance(block), law)
     for table in (model.source_embedding.weight, model.target_embedding.weight):
-        check(table.detach().double()[1:], 1 / D, normal=True)
+        check(table[1:], *tables)
         assert not table[0].any(), "the padding row stays zero"
 
 
-def test_lipschitz_without_the_key_has_the_papers_embeddings(made: Callable) -> None:
-    _, old = made({"type": "lipschitz"})
-    _, new = made({"type": "lipschitz", "scale": 1.0, "embeddings": "lipschitz"})
-    assert old == new
-
-
-@pytest.mark.parametrize("cross_attention", ["joint", "separate"])
-@pytest.mark.parametrize("exponent", [0.5, 0.25])
-def test_depth_scaled_bounds_fall_with_the_layer(
-    made: Callable, exponent: float, cross_attention: str
-) -> None:
-    chosen = {"type": "depth_scaled", "alpha": 0.8, "exponent": exponent}
-    model, described = made({**chosen, "cross_attention": cross_attention})
+def test_other_parameters_are_constants(made: Callable) -> None:
+    model, described = made("glorot")
     initialize(model, described, seed=1)
-    for _, layer, key, _, values in blocks(model):
-        square = GLOROT[key]
-        if key.startswith("(qkv") and values.shape == (D, D) and cross_attention == "separate":
-            square = SQUARE if is_across(model, values) else JOINT
-        check(values, square / 3 * 0.64 / layer ** (2 * exponent))
-    check(model.target_embedding.weight.detach()[1:], 1 / D, normal=True)
+    check(model.source_embedding.bias, 1 / D, "uniform")
+    for name, parameter in model.named_parameters():
+        if re.search(r"norms?(\.\d+)?\.weight$", name):
+            assert (parameter == 1).all(), name
+        elif name.endswith(".bias") and not name.startswith("source_embedding"):
+            assert not parameter.any(), name
+        assert parameter.isfinite().all(), name
 
 
-def is_across(model: Transformer, values: Tensor) -> bool:
-    """Whether these are rows of a projection of cross-attention."""
-    parts = (one for module in model.modules() for one in projections_of(module))
-    return any(torch.equal(values.float(), rows) for part in parts for rows in part.split(D))
+def test_a_parameter_that_no_rule_covers_is_named(made: Callable) -> None:
+    model, described = made("glorot")
+    model.decoder.layers[1].stray = nn.Parameter(torch.zeros(3))
+    model.bridge.mixture = nn.Parameter(torch.zeros(3))
+    names = re.escape("bridge.mixture, decoder.layers.1.stray")
+    with pytest.raises(ValueError, match=f"{names}$"):
+        initialize(model, described, seed=1)
 
 
-def projections_of(module: nn.Module) -> list[Tensor]:
-    cross = isinstance(module, CrossAttention)
-    return [module.query.weight, module.key_value.weight] if cross else []
+def test_the_seed_alone_determines_the_values(made: Callable) -> None:
+    model, described = made("glorot")
+
+    def drawn(seed: int) -> dict[str, Tensor]:
+        initialize(model, described, seed=seed)
+        return {name: value.detach().clone() for name, value in model.named_parameters()}
+
+    structure = [(name, id(value), value.requires_grad) for name, value in model.named_parameters()]
+    torch.manual_seed(1)
+    first, state = drawn(3), torch.get_rng_state()
+    torch.manual_seed(2)
+    second, third = drawn(3), drawn(4)
+    torch.manual_seed(1)
+    assert torch.equal(torch.get_rng_state(), state)
+    for name, value in first.items():
+        assert torch.equal(value, second[name])
+        constant = value.unique().numel() <= DEPTH + 2  # a bias, a norm or averages
+        assert torch.equal(value, third[name]) == constant, name
+    after = [(name, id(value), value.requires_grad) for name, value in model.named_parameters()]
+    assert after == structure
 
 
-def test_glorot_embeddings(made: Callable) -> None:
-    model, described = made({"type": "glorot", "embeddings": "glorot"})
+def test_layers_are_not_copies_of_each_other(made: Callable) -> None:
+    model, described = made("glorot")
     initialize(model, described, seed=1)
-    check(model.source_embedding.weight.detach()[1:], 2 / (TYPES + D))
-
-
-def test_deep_norm_scales_values_outputs_and_feed_forward_maps(made: Callable) -> None:
-    model, described = made("deep_norm", "deep_norm")
-    initialize(model, described, seed=1)
-    beta = {
-        "encoder": 0.87 * (DEPTH**4 * DEPTH) ** (-1 / 16),
-        "decoder": (12 * DEPTH) ** (-1 / 4),
-    }
-    for side, _, key, kind, values in blocks(model):
-        if kind in ("qkv", "query", "key_value"):
-            check(values, 1 / D, normal=True)
-        else:
-            square = SQUARE if kind == "value" else GLOROT[key]
-            check(values, beta[side] ** 2 * square / 3, normal=True)
-
-
-def test_t_fixup_scales_all_but_queries_and_keys(made: Callable) -> None:
-    model, described = made("t_fixup", "no_norm")
-    initialize(model, described, seed=1)
-    scales = {"encoder": 0.67 * DEPTH ** (-1 / 4), "decoder": (9 * DEPTH) ** (-1 / 4)}
-    for side, _, key, kind, values in blocks(model):
-        if kind in ("qkv", "query", "key_value", "") or key == r"relative\.keys":
-            check(values, GLOROT[key] / 3)
-        else:
-            square = SQUARE if kind == "value" else GLOROT[key]
-            check(values, scales[side] ** 2 * square / 3)
-    check(model.source_embedding.weight.detach()[1:], scales["decoder"] ** 2 / D, normal=True)
+    for stack in (model.encoder, model.decoder):
+        first, second, _ = (list(layer.parameters()) for layer in stack)
+        same = [torch.equal(one, two) for one, two in zip(first, second, strict=True)]
+        assert same == [one.dim() == 1 for one in first]
 
 
 SOURCE = torch.randint(3, TYPES, (6, 9), generator=torch.Generator().manual_seed(0))

@@ -1,16 +1,24 @@
-"""Packed linear maps against the plain product."""
+"""Packed linear maps against the plain product; a packed model computes what it computed before."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.testing import assert_close
 
-from nmtdeep.model.kernels.packed import PackedLinear, QuantizedLinear
+from nmtdeep.model.kernels.packed import Kind, PackedLinear, QuantizedLinear, pack
+from nmtdeep.model.transformer import Transformer
+from nmtdeep.text.vocabulary import PAD
+from tests.model.choices import DECODERS
 
+VNNI = getattr(torch.cpu, "_is_vnni_supported", lambda: False)()
 SHAPES = [(1, 8), (3, 8), (2, 5, 8)]
+SOURCE = torch.tensor([[5, 9, 4, 7, 1], [8, 3, 1, PAD, PAD]])
+TARGET = torch.tensor([[1, 6, 5, 19], [1, 12, 7, 4]])
 
 
 def random(*shape: int, seed: int) -> Tensor:
@@ -29,9 +37,9 @@ def test_packed_is_the_product(
     x = random(*shape, seed=3).to(dtype)
     expected = F.linear(x.double(), weight.double(), None if b is None else b.double())
     expected = expected.relu() if relu else expected
-    found = PackedLinear(weight, b, relu=relu)(x)
-    assert found.dtype == dtype
-    assert_close(found.double(), expected, rtol=error, atol=error)
+    result = PackedLinear(weight, b, relu=relu)(x)
+    assert result.dtype == dtype
+    assert_close(result.double(), expected, rtol=error, atol=error)
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -59,4 +67,36 @@ def test_int8_is_within_the_rounding_of_its_numbers(shape: tuple[int, ...], bias
     assert off.max() > 0
 
 
-VNNI = getattr(torch.cpu, "_is_vnni_supported", lambda: False)()
+def stepwise(model: Transformer) -> Tensor:
+    state = model.start(model.encode(SOURCE))
+    return torch.stack([model.step(tokens, state) for tokens in TARGET.T], dim=1)
+
+
+@pytest.mark.parametrize("sublayers", DECODERS, ids=str)
+@pytest.mark.parametrize(("kind", "error"), [(PackedLinear, 1e-5), (QuantizedLinear, 0.3)])
+def test_packing_changes_rounding_only(
+    kind: Kind,
+    error: float,
+    sublayers: tuple[object, ...],
+    tiny_model: Callable[..., Transformer],
+) -> None:
+    model = tiny_model(seed=4, sublayers=sublayers, dtype=torch.float32)
+    with torch.inference_mode():
+        before = stepwise(model)
+        if not pack(model, kind):
+            pytest.skip("not with this torch or processor")
+        assert not any(isinstance(module, nn.Linear) for module in model.modules())
+        after, parallel = stepwise(model), model.output(model(SOURCE, TARGET))
+    assert (after - before).norm() < error * before.norm()
+    assert (after - parallel).norm() < error * before.norm()
+    assert not torch.equal(after, before) or kind is PackedLinear
+
+
+def test_a_model_that_cannot_be_packed_is_left_alone(
+    tiny_model: Callable[..., Transformer],
+) -> None:
+    model = tiny_model(seed=4)  # float64
+    before = stepwise(model)
+    assert not pack(model, PackedLinear)
+    assert not pack(model, QuantizedLinear)
+    assert_close(stepwise(model), before, rtol=0, atol=0)
