@@ -1,7 +1,8 @@
-"""What several rooms share: tiny models of random weights, and a tiny run of the real thing."""
+"""Fixtures of several folders: tiny models with random weights, and a tiny trained run."""
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,8 @@ from nmtdeep.training.update import train_update
 
 # Threads only cost at these sizes, and they would let the order of sums depend on the machine.
 torch.set_num_threads(1)
+# A shell starts background jobs with SIGINT ignored, and processes of the tests would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 DEMO = Path(__file__).parents[1] / "nmtdeep" / "demo" / "corpus"
 TYPES = 20
