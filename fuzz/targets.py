@@ -24,7 +24,7 @@ from nmtdeep.config.text import Text
 from nmtdeep.conversion.fairseq_dictionary import read_dictionary
 from nmtdeep.data.corpus import CorpusWriter, DataDirectory, MonolingualCorpus
 from nmtdeep.errors import CheckpointError, ConfigError, DataError, UserError
-from nmtdeep.preprocessing.output import write_index
+from nmtdeep.files import write_sums
 from nmtdeep.text.bpe import Bpe, join, learn, load_merges
 from nmtdeep.text.files import count_lines, read_lines
 from nmtdeep.text.pipeline import Form, TextPipeline, words_of
@@ -262,26 +262,25 @@ def _resolve(path: Path, said: list[str]) -> None:
 
 
 @cache
-def _corpus() -> tuple[Path, list[tuple[bytes, bytes]]]:
-    """A whole data directory of two pairs, and what stands for its own words in a seed."""
+def _corpus() -> tuple[Path, bytes]:
+    """A whole data directory of two pairs, and the fingerprint of its text."""
     path = folder() / "data"
     made = pipelines()[0]
     made.save(path / "text")
+    (path / "recipe.yaml").write_text("{}\n", encoding="utf-8")
     for split, language in product(("train", "valid"), ("en", "de")):
+        (path / f"{split}.{language}").write_text("a\nb\n", encoding="utf-8")
         with CorpusWriter(path / f"{split}.{language}", "uint16") as writer:
             writer.write([[3, 4, EOS], [5, EOS]])
-    write_index(path, {})
-    files = json.loads((path / "data.json").read_text())["files"]
-    known = {"@files": json.dumps(files), "@fingerprint": json.dumps(made.fingerprint())}
-    return path, [(f'"{name}"'.encode(), value.encode()) for name, value in known.items()]
+    write_sums(path)
+    return path, json.dumps(made.fingerprint()).encode()
 
 
 def index(data: bytes) -> None:
-    """data.json of a whole data directory; "@files" and "@fingerprint" are the true ones."""
-    path, known = _corpus()
-    for name, value in known:
-        data = data.replace(name, value, 1)
-    (path / "data.json").write_bytes(data)
+    """data.json of a whole data directory; "@fingerprint" is the true one."""
+    path, fingerprint = _corpus()
+    (path / "data.json").write_bytes(data.replace(b'"@fingerprint"', fingerprint, 1))
+    write_sums(path, "data.json")
     try:
         found = DataDirectory.open(path)
         for split in found.splits:

@@ -1,7 +1,7 @@
-"""Checkpoints: plain directories without pickle, written beside and renamed into place.
+"""Checkpoints: plain directories without pickle, replaced as a whole.
 
 `checkpoint_<update>/` holds `model.safetensors`, `optimizer.safetensors`, `state.json`,
-`config.yaml` and the text pipeline in `text/`: enough to translate or to go on training. An
+`config.yaml` and the text pipeline in `text/`: enough to translate or to resume training. An
 averaged checkpoint has no optimizer. `SHA256SUMS` has the checksum of each file, which is compared
 before the file is used. `checkpoint_last` and `checkpoint_best` are links.
 """
@@ -12,7 +12,8 @@ import json
 import re
 import shutil
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from nmtdeep.config import Recipe
 from nmtdeep.config.load import read_config
 from nmtdeep.config.render import dump
 from nmtdeep.data.index import INDEX_FILE
-from nmtdeep.errors import CheckpointError, DataError, UserError
+from nmtdeep.errors import CheckpointError, UserError
 from nmtdeep.model.fit import build_filled, check_fit
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.pipeline import TextPipeline
@@ -42,6 +43,7 @@ MODEL, OPTIMIZER, STATE, CONFIG, TEXT = (
 )
 # What `state.json` calls a checkpoint that was grown and not yet trained on.
 GROWN = "grown"
+HINT = "use another checkpoint of the run, or delete this one to resume from an older one"
 LAST, BEST, AVERAGE = "checkpoint_last", "checkpoint_best", "checkpoint_average"
 
 
@@ -109,10 +111,8 @@ def save_tensors(
 
 def point(run: Path, name: str, target: Path) -> None:
     """Make the link `name` of the run directory point to the checkpoint `target`."""
-    link = run / f".{name}.partial"
-    link.unlink(missing_ok=True)
-    link.symlink_to(target.name, target_is_directory=True)
-    link.replace(run / name)
+    with files.replace_file(run / name) as partial:
+        partial.symlink_to(target.name, target_is_directory=True)
 
 
 def saved(run: Path) -> dict[int, Path]:
@@ -133,93 +133,85 @@ def locate(path: Path) -> Path:
     """
     if not path.exists():
         raise CheckpointError(
-            f"{path} does not exist: give a run directory or a checkpoint inside one"
+            "does not exist", where=path, hint="give a run directory or a checkpoint inside one"
         )
     for candidate in (path, path / AVERAGE, path / BEST, path / LAST):
         if (candidate / STATE).is_file():
             check_entries(path, [candidate])
             return candidate.resolve()
-    newest = list(saved(path).values())[-1:] if path.is_dir() else []
-    if newest:
-        return newest[0].resolve()
+    if path.is_dir() and (checkpoints := saved(path)):
+        return checkpoints[max(checkpoints)].resolve()
+    what, hint = f"no finished checkpoint here (no {STATE})", "train there first, or name another"
     if path.is_file():
         inside = (path.parent / STATE).is_file()
-        hint = f"the directory that it is in, {path.parent}" if inside else "a run or a checkpoint"
-        raise CheckpointError(f"{path} is a file: give {hint}")
-    if (path / INDEX_FILE).is_file():
-        raise CheckpointError(
-            f"{path} is a data directory: give the run directory of a model that was trained on it"
-        )
-    raise CheckpointError(
-        f"{path} holds no finished checkpoint (no {STATE}): train there first, or name another "
-        "directory"
-    )
+        what = "a file"
+        hint = f"give the directory that it is in, {path.parent}" if inside else "give a run"
+    elif (path / INDEX_FILE).is_file():
+        what, hint = "a data directory", "give the run directory of a model that was trained on it"
+    raise CheckpointError(what, where=path, hint=hint)
 
 
-def read_state(directory: Path) -> dict[str, Any]:
-    """Contents of a checkpoint's `state.json`.
-
-    Raises:
-        CheckpointError: if it is missing, broken, changed or of another program.
-    """
-    path = directory / STATE
-    _verify(directory, STATE)
+@contextmanager
+def _checkpoint_errors() -> Iterator[None]:
+    """What is wrong with a file of a checkpoint is a CheckpointError."""
     try:
-        state = files.read_json(path, hint=_CURE)
-    except DataError as error:
-        raise CheckpointError(str(error)) from error
-    if state.get("format") != FORMAT:
-        raise CheckpointError(
-            f"{path}: not a checkpoint of this program's format {FORMAT}: {_CURE}"
-        )
-    if not isinstance(state.get("score"), float | int | None):
-        raise CheckpointError(f"{path}: score is no number: {_CURE}")
-    return state
+        yield
+    except UserError as error:
+        raise CheckpointError(problems=error.problems) from error
 
 
-_CURE = "use another checkpoint of the run, or delete this one and train on from an older one"
-
-
+@_checkpoint_errors()
 def check_entries(run: Path, entries: Iterable[Path]) -> None:
-    """Check that these of a run's files and folders lead nowhere else; see `integrity`.
+    """Check that these files and folders of a run lie inside it; see `files.check_entries`.
 
     Raises:
         CheckpointError: naming the link, pipe or device.
     """
-    try:
-        files.check_entries(run, entries, hint="put the file itself there, or delete it")
-    except DataError as error:
-        raise CheckpointError(str(error)) from error
+    files.check_entries(run, entries, hint="put the file itself there, or delete it")
 
 
-def _verify(directory: Path, *names: str) -> None:
-    check_entries(directory, [directory])
-    try:
-        files.verify(directory, *names, hint=_CURE)
-    except DataError as error:
-        raise CheckpointError(str(error)) from error
-
-
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Tensors of a safetensors file, on the CPU.
+@_checkpoint_errors()
+def read_state(directory: Path) -> dict[str, Any]:
+    """Contents of a checkpoint's `state.json`.
 
     Raises:
-        CheckpointError: if it is missing, truncated, changed or something else.
+        CheckpointError: if it is missing, damaged or of another program.
     """
-    _verify(path.parent, path.name)
+    path = directory / STATE
+    files.verify(directory, STATE, hint=HINT)
+    state = files.read_json(path, hint=HINT)
+    if state.get("format") != FORMAT:
+        raise CheckpointError(f"not a checkpoint of format {FORMAT}", where=path, hint=HINT)
+    if not isinstance(state.get("score"), float | int | None):
+        raise CheckpointError("score is not a number", where=path, hint=HINT)
+    return state
+
+
+@_checkpoint_errors()
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Tensors of a checkpoint's safetensors file, on the CPU.
+
+    Raises:
+        CheckpointError: if it is missing, damaged or something else.
+    """
+    files.verify(path.parent, path.name, hint=HINT)
+    return _read_tensors(path)
+
+
+def _read_tensors(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path)
     except (OSError, SafetensorError, ValueError) as error:
         raise CheckpointError(
-            f"{path}: missing, truncated or foreign ({error}): {_CURE}"
+            f"not a whole safetensors file ({error})", where=path, hint=HINT
         ) from error
 
 
 def fill(model: Transformer, tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Copy named tensors into the model's parameters.
+    """Copy named tensors, which are from `path`, into the model's parameters.
 
     Raises:
-        CheckpointError: naming what is missing, left over or of another shape.
+        CheckpointError: naming what is missing, unknown or of another shape.
     """
     check_fit(model, tensors, where=path)
     with torch.no_grad():
@@ -228,37 +220,37 @@ def fill(model: Transformer, tensors: Mapping[str, Tensor], path: Path) -> None:
 
 
 def check_finite(model: Transformer, path: Path) -> None:
-    """Check what `path` has filled: an activation function may hide a NaN from all but answers.
+    """Check weights from `path`: an activation function may hide a NaN from all but answers.
 
     Raises:
         CheckpointError: naming the first parameter with a number that is not finite.
     """
     for name, parameter in model.named_parameters():
         if not parameter.isfinite().all():
-            raise CheckpointError(f"{path}: not all of {name} are finite numbers: {_CURE}")
+            raise CheckpointError(f"{name} has numbers that are not finite", where=path, hint=HINT)
 
 
+@_checkpoint_errors()
 def load(path: Path) -> Loaded:
     """Read the model that a run directory or checkpoint holds.
 
     Raises:
-        CheckpointError: if anything of it is missing, broken, changed or does not fit together.
+        CheckpointError: if anything of it is missing, damaged or does not fit together.
     """
     directory = locate(path)
+    files.verify(directory, STATE, CONFIG, f"{TEXT}/", MODEL, hint=HINT)
     state = read_state(directory)
-    _verify(directory, CONFIG, f"{TEXT}/")
-    try:
-        recipe = read_config(directory / CONFIG)
-        pipeline = TextPipeline.load(directory / TEXT)
-    except UserError as error:
-        raise CheckpointError(problems=error.problems) from error
-    if state.get("text", pipeline.fingerprint()) != pipeline.fingerprint():
+    recipe = read_config(directory / CONFIG)
+    pipeline = TextPipeline.load(directory / TEXT)
+    if state.get("text") != pipeline.fingerprint():
         raise CheckpointError(
-            f"{directory / TEXT}: not the text pipeline that this model was trained with: {_CURE}"
+            "not the text pipeline that this model was trained with",
+            where=directory / TEXT,
+            hint=HINT,
         )
     file = directory / MODEL
     model = build_filled(
-        read_tensors(file),
+        _read_tensors(file),
         recipe.model,
         source_types=len(pipeline.source.vocabulary),
         target_types=len(pipeline.target.vocabulary),

@@ -18,8 +18,8 @@ from nmtdeep.data.batching import Batch, Share, collate
 from nmtdeep.data.corpus import DataDirectory, MonolingualCorpus, ParallelCorpus
 from nmtdeep.model.build import build, initialize
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.preprocessing import Progress as Silent
-from nmtdeep.preprocessing import preprocess
+from nmtdeep.preprocessing.preprocess import preprocess
+from nmtdeep.preprocessing.progress import Progress as Silent
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.training.optimizer import make_optimizer
 from nmtdeep.training.state import Progress, optimizer_tensors

@@ -16,6 +16,7 @@ from safetensors.numpy import load_file, save_file
 from nmtdeep import checkpoint, files
 from nmtdeep.averaging import average, best, newest
 from nmtdeep.errors import CheckpointError, UserError
+from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.vocabulary import Vocabulary
 
 
@@ -136,7 +137,7 @@ def test_another_vocabulary_is_foreign(run: Path, tmp_path: Path) -> None:
     tokens = (*vocabulary.tokens[:-1], "another")
     Vocabulary(tokens, vocabulary.counts).save(other / "text" / "vocabulary.tsv")
     state = json.loads((other / "state.json").read_text(encoding="utf-8"))
-    del state["text"]  # as if it had been saved with this vocabulary
+    state["text"] = TextPipeline.load(other / "text").fingerprint()
     (other / "state.json").write_text(json.dumps(state), encoding="utf-8")
     files.write_sums(other)
     message = refused([run / "checkpoint_15", other], tmp_path / "mean")

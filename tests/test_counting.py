@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmtdeep.preprocessing import counting
+from nmtdeep.preprocessing.counting import WORDS as WORDS_COUNTED
 from nmtdeep.preprocessing.counting import Tally, repetitions
-from nmtdeep.text import bpe
 from nmtdeep.text.bpe import Bpe
 
 WORDS = [
@@ -36,11 +35,11 @@ WORDS = [
 ]
 
 
-def tallied(words: list[str], size: int = 3) -> Tally:
-    tally = Tally()
+def tallied(words: list[str], capacity: int = WORDS_COUNTED) -> Tally:
+    tally, size = Tally(capacity), 3
     for first in range(0, len(words), size):
         tally.add(Counter(words[first : first + size]))
-        assert len(tally.counts) <= counting.WORDS
+        assert len(tally.counts) <= capacity
     return tally
 
 
@@ -50,11 +49,8 @@ def test_counts_are_exact_as_long_as_all_words_have_room() -> None:
     assert (tally.total, tally.forgotten) == (len(WORDS), 0)
 
 
-def test_the_rarest_words_are_forgotten_and_nothing_in_silence(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(counting, "WORDS", 6)
-    tally = Tally()
+def test_the_rarest_words_are_forgotten_and_nothing_in_silence() -> None:
+    tally = Tally(6)
     tally.add(Counter({"a": 5, "b": 4, "c": 3, "d": 2, "e": 1, "f": 1}))
     assert tally.forgotten == 0
     # The seventh leaves room for the three most frequent, "d" not being among them.
@@ -65,16 +61,13 @@ def test_the_rarest_words_are_forgotten_and_nothing_in_silence(
     assert tally.counts["d"] == 1
     assert tally.forgotten == 6
     # Words come in any number: no more than there is room for are ever held.
-    many = tallied([f"w{random.Random(3).randrange(40) + place % 7}" for place in range(300)])
+    many = tallied([f"w{random.Random(3).randrange(40) + place % 7}" for place in range(300)], 6)
     assert many.total == 300
     assert many.forgotten == 300 - many.counts.total()
 
 
 @pytest.mark.parametrize("room", [1, 2, 3, 7, 1000])
-def test_repetitions_are_those_of_a_dictionary(
-    room: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(counting, "HASHES", room)
+def test_repetitions_are_those_of_a_dictionary(room: int, tmp_path: Path) -> None:
     draw = np.random.default_rng(2)
     train = draw.integers(0, 30, 60).astype(np.uint64)
     others = [draw.integers(0, 60, size).astype(np.uint64) for size in (20, 0, 5)]
@@ -83,16 +76,14 @@ def test_repetitions_are_those_of_a_dictionary(
         path.write_bytes(hashes.tobytes())
     known = set(train.tolist())
     expected = [60 - len(known), *(sum(one in known for one in few.tolist()) for few in others)]
-    assert repetitions(paths[0], paths[1:]) == expected
+    assert repetitions(paths[0], paths[1:], at_once=room) == expected
     paths[0].write_bytes(b"")
-    assert repetitions(paths[0], paths[1:]) == [0, 0, 0, 0]
+    assert repetitions(paths[0], paths[1:], at_once=room) == [0, 0, 0, 0]
 
 
-def test_bpe_remembers_so_many_words_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forgetting_words_changes_no_segmentation() -> None:
     plain = Bpe(("t o</w>", "b e</w>"))
     expected = [plain.word(word) for word in WORDS]
-    monkeypatch.setattr(bpe, "REMEMBERED", 3)
-    few = Bpe(plain.merges)
+    few = Bpe(plain.merges, remembered=3)
     for word, pieces in zip(WORDS, expected, strict=True):
         assert few.word(word) == pieces
-        assert len(few._cache) <= 3

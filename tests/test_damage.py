@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import random
 import shutil
@@ -22,7 +21,7 @@ from nmtdeep import checkpoint
 from nmtdeep.config import Recipe
 from nmtdeep.config.render import dump
 from nmtdeep.data.batching import collate
-from nmtdeep.data.corpus import CorpusWriter, DataDirectory, MonolingualCorpus
+from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import DataError, UserError
 from nmtdeep.training.finish import finish
 from nmtdeep.training.loop import train
@@ -134,32 +133,27 @@ def test_random_bits_flipped_anywhere_are_named_or_without_influence(
     assert found == RANDOM
 
 
-def test_a_block_is_checked_when_it_is_first_read_and_no_sooner(tmp_path: Path) -> None:
-    sentences = [[*range(2, 1002), 1]] * 300  # 600,600 bytes: ten blocks of tokens
-    with CorpusWriter(tmp_path / "x", "uint16") as writer:
-        writer.write(sentences)
-    file = tmp_path / "x.tokens"
-    content = file.read_bytes()
-    file.write_bytes(flipped(content, 8 * 500_000))
-    corpus = MonolingualCorpus.open(tmp_path / "x", "uint16")
-    assert corpus[0].tolist() == corpus[200].tolist() == sentences[0]
-    with pytest.raises(DataError, match=r"x\.tokens: bytes 458,752 to 524,288 were changed"):
-        _ = corpus[250]
-
-
-def test_directories_of_older_versions_open_as_before(tiny_run: Any, tmp_path: Path) -> None:
-    run = Path(shutil.copytree(tiny_run.newer, tmp_path / "c"))
-    (run / "SHA256SUMS").unlink()
-    assert of_checkpoint(run) == of_checkpoint(tiny_run.newer)
+def test_without_verifying_all_but_the_ids_is_compared(tiny_run: Any, tmp_path: Path) -> None:
     data = Path(shutil.copytree(tiny_run.data.path, tmp_path / "d"))
-    index = json.loads((data / "data.json").read_text(encoding="utf-8"))
-    del index["sha256"]
-    for name in list(index["files"]):
-        if name.endswith(".crc32"):
-            del index["files"][name]
-            (data / name).unlink()
-    (data / "data.json").write_text(json.dumps(index), encoding="utf-8")
-    assert of_data(data) == of_data(tiny_run.data.path)
+    tokens = (data / "train.en.tokens").read_bytes()
+    with damaged(data / "train.en.tokens", flipped(tokens, 1)):
+        DataDirectory.open(data, verify=False)
+        with pytest.raises(DataError, match=r"train\.en\.tokens: damaged"):
+            DataDirectory.open(data)
+    (data / "valid.de").write_text("x\n")
+    with pytest.raises(DataError, match=r"valid\.de: damaged"):
+        DataDirectory.open(data, verify=False)
+
+
+@pytest.mark.parametrize("open_", [checkpoint.load, DataDirectory.open])
+def test_a_directory_without_checksums_is_refused(
+    open_: Callable[[Path], object], tiny_run: Any, tmp_path: Path
+) -> None:
+    of = tiny_run.newer if open_ is checkpoint.load else tiny_run.data.path
+    copy = Path(shutil.copytree(of, tmp_path / "copy"))
+    (copy / "SHA256SUMS").unlink()
+    with pytest.raises(UserError, match="SHA256SUMS: missing"):
+        open_(copy)
 
 
 # A whole run

@@ -62,8 +62,8 @@ def preprocess(
     Prints every pair dropped, by reason. Validation and test files keep every line.
     """
     from nmtdeep.config.load import load_recipe
-    from nmtdeep.preprocessing import Progress
-    from nmtdeep.preprocessing import preprocess as run
+    from nmtdeep.preprocessing.preprocess import preprocess as run
+    from nmtdeep.preprocessing.progress import Progress
 
     languages = [
         f"text.{side}={code}"
@@ -103,8 +103,7 @@ def _dry_run(
 ) -> None:
     """Print the resolved text section, the files with their lines, and three tokenized pairs."""
     from nmtdeep.config.render import to_yaml
-    from nmtdeep.preprocessing.inputs import find_inputs
-    from nmtdeep.preprocessing.output import check_free
+    from nmtdeep.preprocessing.inputs import check_free, find_inputs
     from nmtdeep.preprocessing.stages import Tokenize
 
     check_free(out, overwrite=overwrite)

@@ -226,7 +226,7 @@ def gather(
     columns = np.arange(lengths.max())
     real = columns < lengths[:, None]
     ids = np.full(real.shape, PAD, np.int64)
-    ids[real] = corpus.ids(starts, lengths, (starts[:, None] + columns)[real])
+    ids[real] = corpus.ids((starts[:, None] + columns)[real])
     return ids, lengths
 
 

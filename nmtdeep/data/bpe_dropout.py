@@ -40,6 +40,7 @@ def resample(
     dropout: float | None = None,
     workers: int = 1,
     leaving: Callable[[], bool] = lambda: False,
+    chunk: int = CHUNK,
 ) -> ParallelCorpus:
     """The corpus, each word segmented anew with BPE-dropout; written under `directory`.
 
@@ -62,17 +63,19 @@ def resample(
         probability = config.dropout if dropout is None else dropout
         stage = _Resample(side, side.bpe, probability, seed, epoch)
         with CorpusWriter(stem, dtype) as writer:
-            for sentences in ordered_map(stage, _chunks(stored, leaving), workers=workers):
+            for sentences in ordered_map(stage, _chunks(stored, leaving, chunk), workers=workers):
                 writer.write(sentences)
         sides.append(MonolingualCorpus.open(stem, dtype, types=stored.types))
     return ParallelCorpus(*sides)
 
 
-def _chunks(corpus: MonolingualCorpus, leaving: Callable[[], bool]) -> Iterator[Numbered]:
-    for start in range(0, len(corpus), CHUNK):
+def _chunks(
+    corpus: MonolingualCorpus, leaving: Callable[[], bool], size: int
+) -> Iterator[Numbered]:
+    for start in range(0, len(corpus), size):
         if leaving():
             raise LeftError
-        stop = min(start + CHUNK, len(corpus))
+        stop = min(start + size, len(corpus))
         yield start, [corpus[index] for index in range(start, stop)]
 
 

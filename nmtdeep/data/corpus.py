@@ -12,19 +12,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from nmtdeep.data.checksums import Blocks, BlockWriter, sums_file
 from nmtdeep.data.index import COPY, HINT, TEXT_DIRECTORY, check_files, read_index
 from nmtdeep.errors import DataError
 from nmtdeep.text.files import read_lines
 from nmtdeep.text.pipeline import TextPipeline
-
-# Sentences that are looked through at a time.
-CHUNK = 1 << 20
 
 Ids = npt.NDArray[np.unsignedinteger[Any]]
 
@@ -46,17 +42,15 @@ class MonolingualCorpus:
     """Sentences of ids, each ending in EOS.
 
     Attributes:
-        tokens, offsets: as they are mapped. What is read by the methods below is checked first.
+        tokens, offsets: as they are mapped. The methods below check what they read.
         stem: name of the files, for messages.
         types: ids are smaller than this; None: not checked.
-        blocks: checksums of tokens and offsets; directories of older versions have none.
     """
 
     tokens: Ids
     offsets: npt.NDArray[np.int64]
     stem: Path = Path("corpus")
     types: int | None = None
-    blocks: tuple[Blocks, Blocks] | None = None
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -65,8 +59,8 @@ class MonolingualCorpus:
         """Ids of one sentence, EOS last; a view of the file, not to be written to."""
         if not 0 <= index < len(self):
             raise IndexError(f"sentence {index} of {len(self)}")
-        starts, lengths = self.places(np.array([index]))
-        return self.ids(starts, lengths, slice(int(starts[0]), int(starts[0] + lengths[0])))
+        (start,), (length,) = self.places(np.array([index]))
+        return self.ids(slice(int(start), int(start + length)))
 
     @cached_property
     def lengths(self) -> npt.NDArray[np.int32]:
@@ -77,11 +71,10 @@ class MonolingualCorpus:
         """Tokens of sentences from `first` to `last`, the latter excluded, EOS counted.
 
         Raises:
-            DataError: if the offsets were changed, or are none.
+            DataError: if the offsets cannot be right.
         """
         if first == last:
             return np.zeros(0, np.int64)
-        self._check_offsets(np.array([first]), np.array([last]))
         offsets = self.offsets[first : last + 1]
         return self._lengths(offsets[:-1], offsets[1:])
 
@@ -91,63 +84,46 @@ class MonolingualCorpus:
         """Where the named sentences start in `tokens`, and their lengths.
 
         Raises:
-            DataError: if the offsets were changed, or are none.
+            DataError: if the offsets cannot be right.
         """
-        self._check_offsets(indices, indices + 1)
         starts = self.offsets[indices]
         return starts, self._lengths(starts, self.offsets[indices + 1])
 
-    def ids(
-        self,
-        starts: npt.NDArray[np.int64],
-        lengths: npt.NDArray[np.int64],
-        chosen: slice | npt.NDArray[np.int64],
-    ) -> Ids:
-        """`tokens[chosen]`, which are those of the sentences at these `places`.
+    def ids(self, chosen: slice | npt.NDArray[np.int64]) -> Ids:
+        """`tokens[chosen]`.
 
         Raises:
-            DataError: if they were changed, or are none of the vocabulary.
+            DataError: if an id is outside the vocabulary.
         """
-        if self.blocks:
-            width = self.tokens.itemsize
-            self.blocks[0].check(starts * width, (starts + lengths) * width)
-        found = self.tokens[chosen]
-        if self.types is not None and found.max(initial=0) >= self.types:
+        ids = self.tokens[chosen]
+        if self.types is not None and ids.max(initial=0) >= self.types:
             raise DataError(
-                f"{_tokens_file(self.stem)}: id {found.max()} is none of the vocabulary's "
-                f"{self.types}: {COPY}"
+                f"token id {ids.max()} is outside the vocabulary of {self.types} types",
+                where=_file(self.stem, "tokens"),
+                hint=COPY,
             )
-        return found
-
-    def _check_offsets(self, first: npt.NDArray[np.int64], last: npt.NDArray[np.int64]) -> None:
-        if self.blocks:
-            width = self.offsets.itemsize
-            self.blocks[1].check(first * width, (last + 1) * width)
+        return ids
 
     def _lengths(
         self, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.int64]:
         if starts.min() < 0 or ends.max() > len(self.tokens) or (ends <= starts).any():
             raise DataError(
-                f"{_offsets_file(self.stem)}: does not say where sentences start: {COPY}"
+                "these offsets are not the starts of sentences",
+                where=_file(self.stem, "offsets"),
+                hint=COPY,
             )
         return ends - starts
 
     @classmethod
     def open(cls, stem: Path, dtype: str, *, types: int | None = None) -> MonolingualCorpus:
         """Map STEM.tokens and STEM.offsets; DataError if they do not fit together."""
-        files = _tokens_file(stem), _offsets_file(stem)
-        tokens, offsets = _map(files[0], dtype), _map(files[1], "int64")
+        tokens, offsets = _map(_file(stem, "tokens"), dtype), _map(_file(stem, "offsets"), "int64")
         if not len(offsets) or offsets[0] != 0 or offsets[-1] != len(tokens):
-            raise DataError(f"{files[0]} and {files[1]} do not fit together: {HINT}")
-        blocks = None
-        if all(sums_file(path).is_file() for path in files):
-            first, second = (
-                Blocks(path, mapped.view(np.uint8), hint=COPY)
-                for path, mapped in zip(files, (tokens, offsets), strict=True)
+            raise DataError(
+                f"does not fit {stem.name}.tokens", where=_file(stem, "offsets"), hint=HINT
             )
-            blocks = first, second
-        return cls(tokens, offsets, stem, types, blocks)
+        return cls(tokens, offsets, stem, types)
 
 
 @dataclass(frozen=True)
@@ -159,20 +135,6 @@ class ParallelCorpus:
 
     def __len__(self) -> int:
         return len(self.source)
-
-    def longest(self) -> Longest:
-        """Looks at every sentence; of several as long, the first."""
-        found = Longest()
-        for first in range(0, len(self), CHUNK):
-            last = min(first + CHUNK, len(self))
-            sides = [side.lengths_of(first, last) for side in (self.source, self.target)]
-            found = longer(found, np.stack(sides), first)
-        return found
-
-    @classmethod
-    def open(cls, directory: Path, split: str) -> ParallelCorpus:
-        """A split of a data directory; DataError if anything is missing or truncated."""
-        return DataDirectory.open(directory).corpus(split)
 
 
 def longer(found: Longest, lengths: npt.NDArray[np.integer[Any]], first: int) -> Longest:
@@ -197,8 +159,8 @@ class CorpusWriter:
         self.total = 0
 
     def __enter__(self) -> CorpusWriter:
-        self._tokens = BlockWriter(_tokens_file(self.stem))
-        self._offsets = BlockWriter(_offsets_file(self.stem))
+        self._tokens = _file(self.stem, "tokens").open("wb")
+        self._offsets = _file(self.stem, "offsets").open("wb")
         self._offsets.write(np.zeros(1, "<i8").tobytes())
         return self
 
@@ -233,10 +195,17 @@ class DataDirectory:
     index: dict[str, Any]
 
     @classmethod
-    def open(cls, path: Path) -> DataDirectory:
-        """Read data.json and check every file; large ones by length, and as they are read."""
+    def open(cls, path: Path, *, verify: bool = True) -> DataDirectory:
+        """Read data.json and compare every file with its checksum.
+
+        Args:
+            verify: False spares the token and offset files, which may be larger than the memory.
+
+        Raises:
+            DataError: naming each file that is damaged.
+        """
         index = read_index(path)
-        check_files(path, index)
+        check_files(path, index, verify=verify)
         return cls(path, index)
 
     @property
@@ -268,16 +237,16 @@ class DataDirectory:
         )
         if len(source) != len(target):
             raise DataError(
-                f"{self.path}: {split} has {len(source)} source but {len(target)} target "
-                f"sentences: {HINT}"
+                f"{split} has {len(source)} source but {len(target)} target sentences",
+                where=self.path,
+                hint=HINT,
             )
         return ParallelCorpus(source, target)
 
     def longest(self, split: str) -> Longest:
-        """The longest pair of a split; older directories do not say, then all are looked at."""
+        """The longest pair of a split."""
         self._known(split)
-        stored = self.index["splits"][split].get("longest")
-        return Longest(**stored) if stored else self.corpus(split).longest()
+        return Longest(**self.index["splits"][split]["longest"])
 
     @cached_property
     def pipeline(self) -> TextPipeline:
@@ -285,8 +254,9 @@ class DataDirectory:
         pipeline = TextPipeline.load(self.path / TEXT_DIRECTORY)
         if pipeline.fingerprint() != self.fingerprint:
             raise DataError(
-                f"{self.path / TEXT_DIRECTORY}: the text pipeline was changed since the corpus was "
-                f"made: {HINT}"
+                "not the text pipeline that the corpus was made with",
+                where=self.path / TEXT_DIRECTORY,
+                hint=HINT,
             )
         return pipeline
 
@@ -309,25 +279,22 @@ class DataDirectory:
     def _known(self, split: str) -> None:
         if split not in self.index["splits"]:
             raise DataError(
-                f"{self.path} has no split {split!r}: it has {', '.join(self.splits)}; run nmtdeep "
-                "preprocess with --test"
+                f"no split {split!r}, only {', '.join(self.splits)}",
+                where=self.path,
+                hint="run nmtdeep preprocess with --test",
             )
 
 
 def _map(path: Path, dtype: str) -> Any:
     kind = np.dtype(dtype).newbyteorder("<")
     if not path.is_file():
-        raise DataError(f"{path}: missing: {HINT}")
+        raise DataError("missing", where=path, hint=HINT)
     size = path.stat().st_size
     if size % kind.itemsize:
-        raise DataError(f"{path}: {size:,} bytes are no whole number of {dtype}: {HINT}")
+        raise DataError(f"{size:,} bytes are not a whole number of {dtype}", where=path, hint=HINT)
     # As a plain array: numpy's own class for maps makes each access slower.
     return np.memmap(path, kind, "r").view(np.ndarray) if size else np.empty(0, kind)
 
 
-def _tokens_file(stem: Path) -> Path:
-    return stem.parent / f"{stem.name}.tokens"
-
-
-def _offsets_file(stem: Path) -> Path:
-    return stem.parent / f"{stem.name}.offsets"
+def _file(stem: Path, kind: Literal["tokens", "offsets"]) -> Path:
+    return stem.parent / f"{stem.name}.{kind}"

@@ -1,4 +1,4 @@
-"""`data.json`: what is in a data directory, written last and checked first."""
+"""`data.json`: what is in a data directory. It is read and checked before anything else there."""
 
 from __future__ import annotations
 
@@ -9,28 +9,20 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from nmtdeep import files
 from nmtdeep.config.section import CountOrZero, Language
-from nmtdeep.data.checksums import SUFFIX
 from nmtdeep.errors import DataError
 
+TRAIN, VALID = "train", "valid"
 INDEX_FILE = "data.json"
 TEXT_DIRECTORY = "text"
 RECIPE_FILE = "recipe.yaml"
 FORMAT = 1
 HINT = "run nmtdeep preprocess again (--overwrite)"
 COPY = f"copy the whole data directory again, or {HINT}"
-# Files that are mapped and checked block by block, because they may be larger than the memory.
-MAPPED = (".tokens", ".offsets")
-
-
-def _inside(name: str) -> str:
-    if not files.is_inside(name):
-        raise ValueError("leads out of the data directory")
-    return name
 
 
 def _part(name: str) -> str:
-    if "/" in _inside(name):
-        raise ValueError("a split's name is no path")
+    if "/" in name or not files.is_inside(name):
+        raise ValueError("the name of a split is not a path")
     return name
 
 
@@ -45,12 +37,7 @@ class _Longest(_Strict):
 
 class _Split(_Strict):
     pairs: CountOrZero
-    longest: _Longest | None = None
-
-
-class _File(_Strict):
-    bytes: CountOrZero
-    sha256: str
+    longest: _Longest
 
 
 class _Types(_Strict):
@@ -59,7 +46,7 @@ class _Types(_Strict):
 
 
 class _Index(_Strict):
-    """What a stranger's data.json must say before a path is made of it."""
+    """What data.json must contain before a path is made of it."""
 
     format: Literal[1]
     source: Language
@@ -67,63 +54,51 @@ class _Index(_Strict):
     dtype: _Types
     fingerprint: str
     splits: dict[Annotated[str, AfterValidator(_part)], _Split] = Field(min_length=1)
-    files: dict[Annotated[str, AfterValidator(_inside)], _File]
 
 
 def read_index(path: Path) -> dict[str, Any]:
     """The data.json of a data directory.
 
     Raises:
-        DataError: if it is missing, broken, changed, of another format or leads elsewhere.
+        DataError: if it is missing, damaged, of another format or names paths elsewhere.
     """
     file = path / INDEX_FILE
     if not file.is_file():
-        state = "not a complete data directory" if path.is_dir() else "no such data directory"
-        raise DataError(f"{path}: {state} (no {INDEX_FILE}): make one with nmtdeep preprocess")
+        what = "not a complete data directory" if path.is_dir() else "no such data directory"
+        raise DataError(
+            f"{what} (no {INDEX_FILE})", where=path, hint="make one with nmtdeep preprocess"
+        )
+    files.verify(path, INDEX_FILE, hint=COPY)
     index = files.read_json(file, hint=COPY)
     if index.get("format") != FORMAT:
         raise DataError(
-            f"{file}: format {index.get('format')}, but this version of nmtdeep reads {FORMAT}: "
-            f"{HINT}"
+            f"format {index.get('format')}, but this version of nmtdeep reads format {FORMAT}",
+            where=file,
+            hint=HINT,
         )
     try:
         _Index.model_validate(index)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise DataError(f"{file}: broken ({where}: {first['msg']}): {COPY}") from None
+        key = ".".join(map(str, first["loc"]))
+        raise DataError(f"broken ({key}: {first['msg']})", where=file, hint=COPY) from None
     return index
 
 
-def check_files(path: Path, index: dict[str, Any]) -> None:
-    """Check that every file is there in full length, and small ones byte by byte.
+def check_files(path: Path, index: dict[str, Any], *, verify: bool) -> None:
+    """Check that all files of a data directory are there, inside it and as they were written.
 
-    The mapped ones have checksums of their blocks, which are compared as they are read.
+    Args:
+        verify: compare the contents of the token and offset files too, which may take minutes.
 
     Raises:
-        DataError: naming the first file that is missing, changed or leads elsewhere.
+        DataError: naming each file that is not.
     """
-    parts = [
-        f"{split}.{index[side]}{end}{more}"
-        for split in index["splits"]
-        for side in ("source", "target")
-        for end in ("", *MAPPED)
-        for more in ("", SUFFIX)
-    ]
-    names = (INDEX_FILE, TEXT_DIRECTORY, *index["files"], *parts)
-    files.check_entries(path, [path / name for name in names], hint=COPY)
-    for name, entry in index["files"].items():
-        _check_file(path / name, entry)
-
-
-def _check_file(path: Path, entry: dict[str, Any]) -> None:
-    if not path.is_file():
-        raise DataError(f"{path}: missing: {COPY}")
-    size, expected = path.stat().st_size, entry["bytes"]
-    if size != expected:
-        raise DataError(
-            f"{path}: {size:,} bytes, but {expected:,} were written: the file is truncated or "
-            f"changed; {COPY}"
-        )
-    if not path.name.endswith(MAPPED) and files.digest(path) != entry["sha256"]:
-        raise DataError(f"{path}: changed since it was written: {COPY}")
+    languages = (index["source"], index["target"])
+    small, large = [RECIPE_FILE, f"{TEXT_DIRECTORY}/"], []
+    for split in index["splits"]:
+        stems = [f"{split}.{language}" for language in languages]
+        small += stems if split != TRAIN else []
+        large += [f"{stem}.{kind}" for stem in stems for kind in ("tokens", "offsets")]
+    files.check_entries(path, [path / TEXT_DIRECTORY, *(path / name for name in large)], hint=COPY)
+    files.verify(path, *small, *(large if verify else ()), hint=COPY)

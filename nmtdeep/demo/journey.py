@@ -17,7 +17,8 @@ from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.data.index import INDEX_FILE
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.devices import resolve_device
-from nmtdeep.preprocessing import Progress, preprocess
+from nmtdeep.preprocessing.preprocess import preprocess
+from nmtdeep.preprocessing.progress import Progress
 from nmtdeep.training.finish import finish
 from nmtdeep.training.loop import train
 

@@ -16,7 +16,6 @@ from nmtdeep.doctor.sources import examine_data, examine_files
 from nmtdeep.doctor.texts import SplitState
 from nmtdeep.doctor.verdicts import problems, tables
 from nmtdeep.errors import UserError
-from nmtdeep.inspection.data import damages
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.units import size
 
@@ -53,7 +52,7 @@ class Examination:
         try:
             files.check_entries(path, [path / RECIPE_FILE], hint=COPY)
             index = read_index(path)
-            self.wrong += damages(path, index)
+            self.wrong += map(str, files.problems(path, hint=COPY))
             if self.wrong:
                 return None
             languages = (index["source"], index["target"])

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmtdeep.data.corpus import DataDirectory, MonolingualCorpus
+from nmtdeep.data.index import TRAIN
 from nmtdeep.doctor.languages import words
 from nmtdeep.doctor.texts import SAMPLE, Letters, Pair, SplitState, examine
 from nmtdeep.errors import UserError
 from nmtdeep.inspection.data import report_of
 from nmtdeep.preprocessing.counting import repetitions
-from nmtdeep.preprocessing.inputs import TRAIN
 from nmtdeep.text.files import find_side, read_lines
 from nmtdeep.text.pipeline import Side
 from nmtdeep.text.vocabulary import UNK
@@ -124,4 +124,4 @@ def _flat(corpus: MonolingualCorpus, chosen: NDArray[np.int64]) -> NDArray[np.in
     starts, lengths = corpus.places(chosen)
     shifts = starts - np.concatenate(([0], lengths.cumsum()[:-1]))
     places = np.arange(lengths.sum()) + np.repeat(shifts, lengths)
-    return corpus.ids(starts, lengths, places).astype(np.int64)
+    return corpus.ids(places).astype(np.int64)

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from rich.table import Table
 
+from nmtdeep.data.index import TRAIN
 from nmtdeep.doctor.languages import Profile, known_profile, misplaced, profile_of
 from nmtdeep.doctor.texts import UNUSUAL, SplitState
-from nmtdeep.preprocessing.inputs import TRAIN
 from nmtdeep.tables import table
 from nmtdeep.units import percent
 

@@ -51,23 +51,7 @@ def inspect_data(path: Path) -> tuple[Findings, PreprocessingReport]:
     except UserError as error:
         found.damages.append(str(error))
     found.add("size", f"{size(size_of([path]))} on disk")
-    found.damages += [one for one in damages(path, index) if one not in found.damages]
+    lines = map(str, files.problems(path, hint=COPY))
+    found.damages += [line for line in lines if line not in found.damages]
     found.finish()
     return found, report
-
-
-def damages(path: Path, index: dict[str, Any]) -> list[str]:
-    """A line for each file of a data directory that is not as it was written; reads them all."""
-    found = []
-    for name, entry in index["files"].items():
-        file = path / name
-        try:
-            files.check_entries(path, [file], hint=COPY)
-        except DataError as error:
-            found.append(str(error))
-            continue
-        if not file.is_file():
-            found.append(f"{file}: missing: {COPY}")
-        elif file.stat().st_size != entry["bytes"] or files.digest(file) != entry["sha256"]:
-            found.append(f"{file}: changed or cut short since it was written: {COPY}")
-    return found

@@ -23,17 +23,12 @@ class Findings:
         """One more row; a row without a name goes on the one above."""
         self.rows.append((name, printable(value)))
 
-    def finish(self, unprotected: int = 0) -> None:
-        """The last rows: whole or not, and how much of it nobody can tell."""
+    def finish(self) -> None:
+        """The last rows: whether every file is as it was written."""
         for number, one in enumerate(self.damages):
             self.add("" if number else "DAMAGED", one)
-        if not self.damages and not unprotected:
+        if not self.damages:
             self.add("integrity", "ok: every file is as it was written")
-        if unprotected:
-            what = "file" if unprotected == 1 else "files"
-            self.add(
-                "integrity", f"unknown for {unprotected:,} {what} of a version without checksums"
-            )
 
 
 def size_of(paths: Iterable[Path]) -> int:

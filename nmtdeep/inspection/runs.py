@@ -21,7 +21,7 @@ from nmtdeep.inspection.findings import Findings, size_of, text_row, vocabulary_
 from nmtdeep.scoring.rendering import score_table
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.training.finish import StoredScores
-from nmtdeep.training.run_directory import RECORDS, SCORES, check_config
+from nmtdeep.training.run_directory import RECORDS, SCORES
 from nmtdeep.training.state import Progress
 from nmtdeep.units import counted, duration, short, size
 
@@ -41,11 +41,12 @@ def inspect_run(path: Path) -> Findings:
     saved = [*checkpoint.saved(path).values()]
     if (path / checkpoint.AVERAGE / checkpoint.STATE).is_file():
         saved.append(path / checkpoint.AVERAGE)
-    unprotected = sum(_check(found, one) for one in saved)
+    for one in saved:
+        _check(found, one)
     for one in path.glob("checkpoint_*"):
         if one.is_dir() and not (one / checkpoint.STATE).is_file():
             found.damages.append(f"{one}: no {checkpoint.STATE}: {HINT}")
-    _note(found, lambda: check_config(path / checkpoint.CONFIG))
+    found.damages += map(str, files.problems(path, checkpoint.CONFIG, hint=HINT))
     found.add("run", str(path))
     _model_rows(found, meant)
     _training_rows(found, path, saved)
@@ -67,7 +68,7 @@ def inspect_run(path: Path) -> Findings:
             "" if number else "checkpoints",
             f"{one.name:<{longest}}  {size(size_of([one])):>8}{about}{rest}",
         )
-    found.finish(unprotected)
+    found.finish()
     return found
 
 
@@ -75,7 +76,7 @@ def inspect_checkpoint(path: Path) -> Findings:
     """All that one checkpoint says of itself."""
     found = Findings()
     checkpoint.check_entries(path, [path])
-    unprotected = _check(found, path)
+    _check(found, path)
     found.add("checkpoint", str(path))
     _model_rows(found, path)
     state = _state(found, path)
@@ -85,7 +86,7 @@ def inspect_checkpoint(path: Path) -> Findings:
     if state.get("kind") == "average":
         found.add("mean of", ", ".join(_inputs(state)))
     found.add("size", f"{size(size_of([path]))} on disk")
-    found.finish(unprotected)
+    found.finish()
     return found
 
 
@@ -104,13 +105,9 @@ def _state(found: Findings, path: Path) -> dict[str, Any]:
     return _note(found, lambda: checkpoint.read_state(path)) or {}
 
 
-def _check(found: Findings, path: Path) -> int:
-    """Compare every file of a checkpoint with its checksum; 1 if there are none."""
-    damages = files.damages(path, hint=HINT)
-    found.damages += damages or ()
-    if damages is None:
-        return sum(1 for one in path.rglob("*") if one.is_file())
-    return 0
+def _check(found: Findings, path: Path) -> None:
+    """Compare every file of a checkpoint with its checksum."""
+    found.damages += map(str, files.problems(path, hint=HINT))
 
 
 def _model_rows(found: Findings, path: Path) -> None:

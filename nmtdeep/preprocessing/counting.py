@@ -16,7 +16,7 @@ Hashes = npt.NDArray[np.uint64]
 
 
 class Tally:
-    """How often each word occurs; exact as long as there are at most WORDS different ones.
+    """How often each word occurs; exact while there are at most `capacity` different ones.
 
     Beyond that the rarest are forgotten until half of the room is free. A word that is forgotten
     has fewer occurrences so far than any that stays, and may come again.
@@ -26,7 +26,8 @@ class Tally:
         total: occurrences of all words.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, capacity: int = WORDS) -> None:
+        self.capacity = capacity
         self.counts: Counter[str] = Counter()
         self.total = 0
 
@@ -39,15 +40,15 @@ class Tally:
         """Count the words of one more piece of text."""
         self.counts.update(counts)
         self.total += counts.total()
-        if len(self.counts) > WORDS:
+        if len(self.counts) > self.capacity:
             self._forget()
 
     def _forget(self) -> None:
-        rarest = sorted(self.counts.values(), reverse=True)[WORDS // 2]
+        rarest = sorted(self.counts.values(), reverse=True)[self.capacity // 2]
         self.counts = Counter({word: n for word, n in self.counts.items() if n > rarest})
 
 
-def repetitions(train: Path, others: Sequence[Path]) -> list[int]:
+def repetitions(train: Path, others: Sequence[Path], *, at_once: int = HASHES) -> list[int]:
     """Pairs of train that stood there before, then those of each other split that train has too.
 
     Args:
@@ -55,21 +56,21 @@ def repetitions(train: Path, others: Sequence[Path]) -> list[int]:
             each time for hashes that end in other bits.
     """
     size = train.stat().st_size // np.dtype(np.uint64).itemsize
-    parts = 1 << (-(-max(size, 1) // HASHES) - 1).bit_length()
+    parts = 1 << (-(-max(size, 1) // at_once) - 1).bit_length()
     found = [0] * (1 + len(others))
     for part in range(parts):
-        mine = np.concatenate([np.empty(0, np.uint64), *_hashes(train, parts, part)])
+        mine = np.concatenate([np.empty(0, np.uint64), *_hashes(train, parts, part, at_once)])
         distinct = np.unique(mine)
         found[0] += len(mine) - len(distinct)
         for place, path in enumerate(others, 1):
             found[place] += sum(
-                int(np.isin(few, distinct).sum()) for few in _hashes(path, parts, part)
+                int(np.isin(few, distinct).sum()) for few in _hashes(path, parts, part, at_once)
             )
     return found
 
 
-def _hashes(path: Path, parts: int, part: int) -> Iterator[Hashes]:
+def _hashes(path: Path, parts: int, part: int, at_once: int) -> Iterator[Hashes]:
     """The hashes of a file that end in the bits of `part`; `parts` is a power of two."""
     with path.open("rb") as stream:
-        while len(hashes := np.fromfile(stream, np.uint64, HASHES)):
+        while len(hashes := np.fromfile(stream, np.uint64, at_once)):
             yield hashes[hashes & np.uint64(parts - 1) == part]

@@ -1,18 +1,19 @@
-"""The parallel files to preprocess: found, counted and checked before any work is done."""
+"""Checks before any work is done: the parallel files to preprocess, and where the result goes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from nmtdeep import files
 from nmtdeep.config.text import Text
+from nmtdeep.data.index import INDEX_FILE, TRAIN, VALID
 from nmtdeep.errors import DataError, UserError
 from nmtdeep.preprocessing.stages import Pair
 from nmtdeep.text.files import count_lines, find_side, read_lines
-
-TRAIN, VALID = "train", "valid"
 
 
 @dataclass(frozen=True)
@@ -66,3 +67,37 @@ def _open(split: str, prefix: Path, config: Text) -> ParallelFiles:
             "translate line i of the other; make them again from their common source"
         )
     return ParallelFiles(split, source, target, lines[0])
+
+
+def check_free(out: Path, *, overwrite: bool) -> None:
+    """Check that `out` can become a data directory and nothing of the user's is lost.
+
+    Raises:
+        UserError: if it holds a finished data directory (without `overwrite`) or other files, or
+            cannot be replaced.
+    """
+    files.check_place(out, "--out")
+    if not out.exists():
+        return
+    if os.path.ismount(out) or Path.cwd().is_relative_to(out.resolve()):
+        raise UserError(
+            "the current directory or a mount point, which cannot be replaced",
+            where=out,
+            hint="choose a directory inside it for --out",
+        )
+    known: Collection[str] = ()
+    if (out / INDEX_FILE).exists():
+        if not overwrite:
+            raise UserError(
+                "a finished data directory",
+                where=out,
+                hint="use it, choose another --out, or give --overwrite",
+            )
+        known = {files.SUMS, *files.read_sums(out, hint="delete the directory to replace it")}
+    for path in out.rglob("*"):
+        if path.relative_to(out).as_posix() not in known and (path.is_symlink() or path.is_file()):
+            raise UserError(
+                "not a file of nmtdeep preprocess, which replaces the whole directory",
+                where=path,
+                hint="choose another --out, or move the file",
+            )

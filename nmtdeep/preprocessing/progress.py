@@ -29,8 +29,11 @@ SECONDS_BETWEEN_LINES = 10.0
 class Progress:
     """Tells on stderr which step runs, how far it is and when it ends; remembers the times."""
 
-    def __init__(self, style: Literal["auto", "none"] = "auto") -> None:
+    def __init__(
+        self, style: Literal["auto", "none"] = "auto", *, between: float = SECONDS_BETWEEN_LINES
+    ) -> None:
         self.style = style
+        self.between = between
         self.seconds: dict[str, float] = {}
         self._console = Console(stderr=True)
 
@@ -48,7 +51,7 @@ class Progress:
                 task = bar.add_task(name, total=total or None)
                 yield lambda done: bar.advance(task, done)
         else:
-            yield _PlainLines(name, total, unit).advance
+            yield _PlainLines(name, total, unit, self.between).advance
         taken = time.perf_counter() - start
         self.seconds[name] = self.seconds.get(name, 0.0) + taken
 
@@ -65,8 +68,8 @@ class Progress:
 class _PlainLines:
     """`tokenize train: 40,000/164,700 (24 %), eta 0:00:31`, at most every ten seconds."""
 
-    def __init__(self, name: str, total: int, unit: Unit) -> None:
-        self.name = name
+    def __init__(self, name: str, total: int, unit: Unit, between: float) -> None:
+        self.name, self.between = name, between
         self.total = total
         self.shown = size if unit == "bytes" else "{:,}".format
         self.done = 0
@@ -75,7 +78,7 @@ class _PlainLines:
     def advance(self, done: int) -> None:
         self.done += done
         now = time.perf_counter()
-        if now - self.told < SECONDS_BETWEEN_LINES:
+        if now - self.told < self.between:
             return
         self.told = now
         line = f"{self.name}: {self.shown(self.done)}"

@@ -6,7 +6,7 @@ import contextlib
 import io
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -76,10 +76,11 @@ class Bpe:
 
     merges: tuple[str, ...]
     allowed: frozenset[str] | None = None
+    remembered: int = REMEMBERED
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the caches: they can be large, and every process fills its own."""
-        return {"merges": self.merges, "allowed": self.allowed}
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -109,7 +110,7 @@ class Bpe:
             return self._encode(word, dropout)
         pieces = self._cache.get(word)
         if pieces is None:
-            if len(self._cache) >= REMEMBERED:
+            if len(self._cache) >= self.remembered:
                 self._cache.clear()
             pieces = self._cache[word] = self._encode(word, 0.0)
         return pieces

@@ -95,10 +95,9 @@ def finish(
         found = _scored(recipe, corpora, run, newest, device, force=bool(final_scores), say=say)
         if found is None:
             return
-        content = json.dumps(files.sealed(found.model_dump()), indent=1)
-        beside = run / f".{SCORES}.partial"
-        beside.write_text(content + "\n", encoding="utf-8")
-        beside.replace(run / SCORES)
+        with files.replace_file(run / SCORES) as partial:
+            partial.write_text(json.dumps(found.model_dump(), indent=1) + "\n", encoding="utf-8")
+        files.write_sums(run, SCORES)
         _show(found, say)
 
 
@@ -113,6 +112,7 @@ def stored_scores(run: Path, model: Path) -> StoredScores | None:
 
 def _read_scores(run: Path) -> StoredScores | None:
     try:
+        files.verify(run, SCORES, hint="delete it")
         return StoredScores.model_validate(files.read_json(run / SCORES, hint="delete it"))
     except (DataError, ValidationError):
         return None

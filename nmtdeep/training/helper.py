@@ -9,8 +9,8 @@ from pathlib import Path
 
 from nmtdeep.config import Recipe
 from nmtdeep.data.corpus import DataDirectory
-from nmtdeep.data.index import INDEX_FILE
 from nmtdeep.errors import UserError
+from nmtdeep.files import SUMS
 from nmtdeep.training import stages
 from nmtdeep.training.distributed import Crew, Order
 from nmtdeep.training.feed import upcoming
@@ -53,7 +53,7 @@ class Start:
     @classmethod
     def of(cls, newest: Path | None, data: Path) -> Start:
         """From `newest`, on this machine's copy of the data."""
-        digest = hashlib.sha256((data / INDEX_FILE).read_bytes()).hexdigest()
+        digest = hashlib.sha256((data / SUMS).read_bytes()).hexdigest()
         return cls(newest.name if newest else None, digest)
 
     def to_json(self) -> str:

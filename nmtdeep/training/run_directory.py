@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
 import os
 import re
@@ -14,13 +13,12 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
-from nmtdeep import checkpoint
+from nmtdeep import checkpoint, files
 from nmtdeep.config import Recipe
 from nmtdeep.config.load import read_config
 from nmtdeep.config.render import differences, dump
 from nmtdeep.data.index import INDEX_FILE
 from nmtdeep.errors import CheckpointError, UserError
-from nmtdeep.files import check_place
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.training.state import Progress
 
@@ -28,8 +26,6 @@ LOG, RECORDS, VALIDATIONS = "train.log", "train.jsonl", "validations.tsv"
 SCORES = "scores.json"
 TENSORBOARD = "tensorboard"
 LOCK = ".lock"
-# What the first line of the run's `config.yaml` begins with.
-SUM = "# SHA-256 of the lines below: "
 # What makes another experiment of a run; `max_tokens` only spreads its updates over a device.
 FIXED = (
     "model.",
@@ -192,9 +188,8 @@ def _filter(path: Path, keep: Callable[[str], bool]) -> int:
             broken.append(number)
     kept = "".join(wanted)
     if kept != text:
-        beside = path.with_name(f".{path.name}.partial")
-        beside.write_text(kept, encoding="utf-8")
-        beside.replace(path)
+        with files.replace_file(path) as partial:
+            partial.write_text(kept, encoding="utf-8")
     return len([number for number in broken if number < len(lines) - 1])
 
 
@@ -210,7 +205,7 @@ def open_run(
         UserError: if another process trains there, the path is a data directory, the recipe or
             corpus is another, or something in it leads elsewhere.
     """
-    check_place(path, "--out")
+    files.check_place(path, "--out")
     _check_entries(path)
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -238,7 +233,7 @@ def look_at_run(
     Raises:
         UserError: as `open_run`.
     """
-    check_place(path, "--out")
+    files.check_place(path, "--out")
     existing = next(one for one in (path, *path.absolute().parents) if one.exists())
     if not os.access(existing, os.W_OK | os.X_OK):
         raise UserError(
@@ -280,34 +275,22 @@ def _check_entries(path: Path) -> None:
     """Nothing that a training opens here may be a pipe, or lie elsewhere."""
     ours = (checkpoint.CONFIG, checkpoint.TEXT, LOG, RECORDS, VALIDATIONS, SCORES, TENSORBOARD)
     found = (path.glob(name) for name in ("checkpoint_*", ".*.partial", ".*.old"))
-    entries = [*chain(*found), *(path / name for name in (*ours, LOCK, "bpe_dropout"))]
+    entries = [*chain(*found), *(path / name for name in (*ours, files.SUMS, LOCK, "bpe_dropout"))]
     checkpoint.check_entries(path, entries)
 
 
 def _write_config(path: Path, recipe: Recipe) -> None:
-    """The recipe, and above it a comment with its SHA-256."""
-    body = dump(recipe)
-    beside = path / f".{checkpoint.CONFIG}.partial"
-    beside.write_text(f"{_sum_of(body)}\n{body}", encoding="utf-8")
-    beside.replace(path / checkpoint.CONFIG)
+    """Write the recipe unless it is there, and its checksum.
 
-
-def _sum_of(body: str) -> str:
-    return f"{SUM}{hashlib.sha256(body.encode()).hexdigest()}"
-
-
-def check_config(config: Path) -> None:
-    """Compare the recipe with the comment above it; older versions wrote none."""
-    try:
-        content = config.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return  # read_config says it better
-    first, _, body = content.partition("\n")
-    if first.startswith(SUM) and first != _sum_of(body):
-        raise CheckpointError(
-            f"{config}: changed since it was written: copy it back from elsewhere, or delete its "
-            "first line if the change is meant"
-        )
+    A kill in between leaves no checksums, so that nothing is compared with old ones.
+    """
+    config, content = path / checkpoint.CONFIG, dump(recipe)
+    if config.is_file() and config.read_text(encoding="utf-8", errors="replace") == content:
+        return
+    (path / files.SUMS).unlink(missing_ok=True)
+    with files.replace_file(config) as partial:
+        partial.write_text(content, encoding="utf-8")
+    files.write_sums(path, checkpoint.CONFIG)
 
 
 def _check_same(path: Path, recipe: Recipe, pipeline: TextPipeline) -> list[str]:
@@ -325,7 +308,8 @@ def _check_same(path: Path, recipe: Recipe, pipeline: TextPipeline) -> list[str]
     saved = checkpoint.saved(path)
     if not saved:
         return []
-    check_config(config)
+    if (path / files.SUMS).exists():
+        files.verify(path, checkpoint.CONFIG, hint="copy it back from elsewhere")
     before = read_config(config)
     changed = differences(before.model_dump(), recipe.model_dump())
     fatal = [one for one in changed if one.startswith(FIXED) and not one.startswith(FREE)]

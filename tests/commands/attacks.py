@@ -51,7 +51,7 @@ IN_TRAINING = {
     f"{LOOP}:Trainee.deeper": 2,
     f"{LOOP}:Trainee.save": 4,
     f"{CHECKPOINT}:save_tensors": 9,
-    f"{CHECKPOINT}:_sync": 5,
+    "nmtdeep.files:sync": 5,
     f"{CHECKPOINT}:point": 6,
     f"{CHECKPOINT}:remove": 2,
     "nmtdeep.training.validation:corpus_loss": 4,
@@ -61,12 +61,11 @@ IN_TRAINING = {
     "nmtdeep.training.finish:score_split": 1,
 }
 IN_PREPROCESSING = {
-    "nmtdeep.preprocessing.procedure:CorpusWriter": 6,
-    "nmtdeep.preprocessing.procedure:write_index": 1,
-    "nmtdeep.preprocessing.output:_remove_old": 1,
-    "nmtdeep.preprocessing.output:_move": 1,
-    "pathlib:Path.replace": 20,
-    "pathlib:Path.unlink": 20,
+    "nmtdeep.preprocessing.preprocess:CorpusWriter": 6,
+    "nmtdeep.files:write_sums": 1,
+    "nmtdeep.files:sync": 1,
+    "pathlib:Path.rename": 2,
+    "pathlib:Path.unlink": 8,
 }
 IN_TRANSLATION = {
     "nmtdeep.decoding.translator:Translator.translate_chunk": 6,

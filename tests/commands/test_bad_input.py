@@ -273,7 +273,7 @@ def test_a_full_disk_while_preprocessing(nmtdeep, tmp_path):
         "preprocess", "tiny.yaml", "--train", "train", "--valid", "valid", "--out",
         tmp_path / "data", "--workers", 1, "-q",
     )  # fmt: skip
-    full = Interrupt("nmtdeep.preprocessing.procedure:CorpusWriter", 1, "full", room=1000)
+    full = Interrupt("nmtdeep.preprocessing.preprocess:CorpusWriter", 1, "full", room=1000)
     refused(nmtdeep(*arguments, interrupt=full), "then run the same command again")
     assert not (tmp_path / "data").exists()
     assert nmtdeep(*arguments).code == 0

@@ -152,7 +152,7 @@ def test_figures_on_disk(nmtdeep, disk, option):
     assert nmtdeep(*command, "1", option, out).code == 0
     before = out.read_bytes()
     disk.leave(0)
-    fails(nmtdeep(*command, "1,2", option, out), f"cannot write {out}: {FULL}: make room")
+    fails(nmtdeep(*command, "1,2", option, out), f"{out}: cannot be written ({FULL})")
     assert out.read_bytes() == before
     disk.free()
     assert nmtdeep(*command, "1,2", option, out).code == 0

@@ -96,7 +96,7 @@ def test_the_paths_that_were_typed_come_back(nmtdeep: Commands, whole: Path) -> 
 def test_ctrl_c_says_a_line(nmtdeep: Commands, data: Path) -> None:
     done = nmtdeep(
         "preprocess", "tiny.yaml", "--train", "train", "--valid", "valid", "--out", "stopped",
-        interrupt=Interrupt("nmtdeep.preprocessing.procedure:write_index", what="int"),
+        interrupt=Interrupt("nmtdeep.files:write_sums", what="int"),
     )  # fmt: skip
     assert done.code == 130
     said = "nmtdeep preprocess: interrupted by Ctrl-C"

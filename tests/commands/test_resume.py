@@ -168,8 +168,8 @@ def test_a_full_disk_while_saving(nmtdeep, whole, tmp_path):
     failed = train(nmtdeep, run, interrupt=full)
     assert failed.code == 2
     last = failed.err.splitlines()[-1]
-    assert last.startswith(f"nmtdeep: error: cannot write {run}/checkpoint_3: ")
-    assert "what was saved before is whole: make room" in last
+    assert last.startswith(f"nmtdeep: error: {run}/checkpoint_3: cannot be written")
+    assert "what was there before is unchanged: free disk space" in last
     assert "Traceback" not in failed.err
     assert _checkpoints(run) == ["checkpoint_2"]
     assert nmtdeep("translate", "-m", run, "-q", stdin=b"Password\n").code == 0

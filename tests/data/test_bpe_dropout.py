@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from nmtdeep.config import Recipe
-from nmtdeep.data import bpe_dropout
 from nmtdeep.data.bpe_dropout import LeftError, resample
 from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
 from nmtdeep.errors import UserError
-from nmtdeep.preprocessing import Progress, preprocess
+from nmtdeep.preprocessing.preprocess import preprocess
+from nmtdeep.preprocessing.progress import Progress
 from nmtdeep.text.bpe import join
 
 LINES = ["lower wider newest houses", "newer houses lowest <unk>", "wider lower newer"] * 20
@@ -68,15 +68,16 @@ def test_sentences_with_unknown_words_keep_their_ids(tmp_path):
     assert made.source[0].tolist() == changed.source[0].tolist()
 
 
-def test_depends_on_seed_epoch_and_number_only(trained, tmp_path, monkeypatch):
+def test_depends_on_seed_epoch_and_number_only(trained, tmp_path):
     corpus = trained.corpus("train")
     random.seed(3)
     before = random.getstate()
     made = resample(corpus, trained.pipeline, seed=7, epoch=3, directory=tmp_path / "a")
     assert random.getstate() == before
     random.seed(99)
-    monkeypatch.setattr(bpe_dropout, "CHUNK", 7)
-    again = resample(corpus, trained.pipeline, seed=7, epoch=3, directory=tmp_path / "b", workers=2)
+    again = resample(
+        corpus, trained.pipeline, seed=7, epoch=3, directory=tmp_path / "b", workers=2, chunk=7
+    )
     other = resample(corpus, trained.pipeline, seed=8, epoch=3, directory=tmp_path / "c")
     assert sentences(made) == sentences(again) != sentences(other)
     assert np.array_equal(made.source.lengths, again.source.lengths)
@@ -103,8 +104,7 @@ def test_needs_bpe(tmp_path):
         )
 
 
-def test_stops_where_nobody_waits_any_more(trained, tmp_path, monkeypatch):
-    monkeypatch.setattr(bpe_dropout, "CHUNK", 7)
+def test_stops_where_nobody_waits_any_more(trained, tmp_path):
     asked = iter([False, False, True])
     with pytest.raises(LeftError):
         resample(
@@ -114,5 +114,6 @@ def test_stops_where_nobody_waits_any_more(trained, tmp_path, monkeypatch):
             epoch=1,
             directory=tmp_path / "e",
             leaving=lambda: next(asked),
+            chunk=7,
         )
     assert next(asked, None) is None

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from nmtdeep.data import windows
 from nmtdeep.data.batching import Share, updates
-from nmtdeep.data.corpus import Longest, MonolingualCorpus, ParallelCorpus
+from nmtdeep.data.corpus import Longest, MonolingualCorpus, ParallelCorpus, longer
 from nmtdeep.data.windows import Epoch, Place
 from nmtdeep.errors import CheckpointError, UserError
 from nmtdeep.training import feed
@@ -179,17 +179,19 @@ def test_a_place_without_windows_is_counted_from_the_start_of_the_epoch(tiny_run
         assert stream(tiny_run, Progress().moved(place), 16 - done) == whole[done:]
 
 
-def test_the_longest_sentence_is_found_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_longest_sentence_is_found_in_pieces() -> None:
     lengths = np.array([[3, 1, 7, 2, 2, 9, 1], [1, 5, 1, 9, 2, 1, 9]])
-    for chunk in (1, 2, 3, 100):
-        monkeypatch.setattr("nmtdeep.data.corpus.CHUNK", chunk)
-        assert corpus(lengths).longest() == Longest(4, 9)
-    assert corpus(lengths[:, :0]).longest() == Longest(0, 0)
+    for size in (1, 2, 3, 100):
+        longest = Longest()
+        for first in range(0, lengths.shape[1], size):
+            longest = longer(longest, lengths[:, first : first + size], first)
+        assert longest == Longest(4, 9)
+    assert longer(Longest(), lengths[:, :0], 0) == Longest(0, 0)
 
 
 @pytest.mark.usefixtures("small")
 def test_a_sentence_too_long_is_named_by_its_number_in_the_corpus(tiny_run: Any) -> None:
-    longest = tiny_run.data.corpus("train").longest()
+    longest = tiny_run.data.longest("train")
     changes = {"batches": {"max_tokens": longest.tokens - 1}}
     values = {**tiny_run.recipe.model_dump(), "training": changes}
     recipe = type(tiny_run.recipe).model_validate(values)

@@ -10,7 +10,8 @@ import pytest
 from nmtdeep.config import Recipe
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.decoding.streams import check, translate, writer
-from nmtdeep.preprocessing import Progress, preprocess
+from nmtdeep.preprocessing.preprocess import preprocess
+from nmtdeep.preprocessing.progress import Progress
 from nmtdeep.scoring import score_texts
 
 # A megabyte in one word; a hundred thousand words; and what is no letter.

@@ -13,7 +13,7 @@ import pytest
 
 from nmtdeep import checkpoint
 from nmtdeep.errors import CheckpointError, UserError
-from nmtdeep.files import sealed, write_sums
+from nmtdeep.files import write_sums
 
 SECRET = "root:x:0:0\n"
 
@@ -39,4 +39,5 @@ def rewrite(file: Path, pattern: str, new: str) -> None:
 def forge(data: Path, change: Callable[[dict[str, Any]], object]) -> None:
     index = json.loads((data / "data.json").read_text(encoding="utf-8"))
     change(index)
-    (data / "data.json").write_text(json.dumps(sealed(index)), encoding="utf-8")
+    (data / "data.json").write_text(json.dumps(index), encoding="utf-8")
+    write_sums(data, "data.json")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -12,17 +13,16 @@ from typing import TypeVar
 
 import numpy as np
 
-from nmtdeep import __version__
+from nmtdeep import __version__, files
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.render import to_yaml
 from nmtdeep.config.text import JointBpe, NoBpe, Text
 from nmtdeep.data.corpus import CorpusWriter, Longest, id_type, longer
-from nmtdeep.data.index import FORMAT, RECIPE_FILE, TEXT_DIRECTORY
+from nmtdeep.data.index import FORMAT, INDEX_FILE, RECIPE_FILE, TEXT_DIRECTORY, TRAIN
 from nmtdeep.data.parallel import chunks, ordered_map
 from nmtdeep.errors import DataError
-from nmtdeep.preprocessing.counting import Tally, repetitions
-from nmtdeep.preprocessing.inputs import TRAIN, ParallelFiles, find_inputs
-from nmtdeep.preprocessing.output import check_free, data_directory, write_index
+from nmtdeep.preprocessing.counting import WORDS, Tally, repetitions
+from nmtdeep.preprocessing.inputs import ParallelFiles, check_free, find_inputs
 from nmtdeep.preprocessing.progress import Progress
 from nmtdeep.preprocessing.report import PreprocessingReport, SplitReport
 from nmtdeep.preprocessing.stages import Binarize, Pair, Segment, Tokenize
@@ -46,17 +46,25 @@ def preprocess(
     workers: int = 1,
     overwrite: bool = False,
     progress: Progress | None = None,
+    chunk: int = CHUNK,
+    counted_words: int = WORDS,
 ) -> PreprocessingReport:
     """Make a data directory of PREFIX.en, PREFIX.de (or .gz) as the recipe's text section says.
 
     Only training pairs are dropped, each counted by reason; valid and tests keep every line.
-    Raises DataError or UserError, with the hint, for input that is missing, broken or unequal in
-    length, and for an output directory in use; nothing is left behind then.
+
+    Args:
+        chunk: pairs that a worker takes at a time.
+        counted_words: different words of one side that are counted exactly.
+
+    Raises:
+        UserError: for input that is missing, broken or unequal in length, and for an output
+            directory in use; nothing is left behind then.
     """
     check_free(out, overwrite=overwrite)
     inputs = find_inputs(recipe.text, train=train, valid=valid, tests=tests)
-    with data_directory(out, overwrite=overwrite) as partial:
-        run = _Run(recipe, inputs, partial, workers, progress or Progress())
+    with files.replace_directory(out) as partial:
+        run = _Run(recipe, inputs, partial, workers, progress or Progress(), chunk, counted_words)
         return run.all()
 
 
@@ -69,6 +77,8 @@ class _Run:
     directory: Path
     workers: int
     progress: Progress
+    chunk: int
+    counted_words: int
     reports: dict[str, SplitReport] = field(default_factory=dict)
     longest: dict[str, Longest] = field(default_factory=dict)
 
@@ -78,27 +88,27 @@ class _Run:
 
     def all(self) -> PreprocessingReport:
         """Every stage; the last writes data.json."""
-        self.reports = {files.split: SplitReport(files.lines) for files in self.inputs}
-        words = {files.split: self.tokenize(files) for files in self.inputs}
+        self.reports = {texts.split: SplitReport(texts.lines) for texts in self.inputs}
+        words = {texts.split: self.tokenize(texts) for texts in self.inputs}
         self.compare()
         codes = self.learn(words[TRAIN])
-        counts = {files.split: self.segment(files.split, codes) for files in self.inputs}
+        counts = {texts.split: self.segment(texts.split, codes) for texts in self.inputs}
         vocabularies = self.vocabularies(counts[TRAIN], words[TRAIN], codes)
         pipeline = TextPipeline.of(self.text, codes, vocabularies)
         dtypes = (id_type(len(vocabularies[0])), id_type(len(vocabularies[1])))
-        for files in self.inputs:
-            self.binarize(files.split, Binarize(vocabularies, dtypes))
+        for texts in self.inputs:
+            self.binarize(texts.split, Binarize(vocabularies, dtypes))
         return self.finish(pipeline, dtypes)
 
-    def tokenize(self, files: ParallelFiles) -> Tallies:
+    def tokenize(self, texts: ParallelFiles) -> Tallies:
         """Raw text to words (kept in a temporary file); a raw copy of evaluation splits."""
-        report, words = self.reports[files.split], (Tally(), Tally())
-        pairs = files.pairs() if files.split == TRAIN else self.copied(files)
+        report, words = self.reports[texts.split], self.tallies()
+        pairs = texts.pairs() if texts.split == TRAIN else self.copied(texts)
         with (
-            self.temporary(files.split, "tokenized").open("wb") as out,
-            self.temporary(files.split, "hashes").open("wb") as hashes,
+            self.temporary(texts.split, "tokenized").open("wb") as out,
+            self.temporary(texts.split, "hashes").open("wb") as hashes,
         ):
-            for chunk in self.through("tokenize", files.split, Tokenize(self.text), pairs):
+            for chunk in self.through("tokenize", texts.split, Tokenize(self.text), pairs):
                 out.write(_lines(chunk.pairs))
                 hashes.write(chunk.hashes.tobytes())
                 for tally, counts in zip(words, chunk.counts, strict=True):
@@ -107,23 +117,23 @@ class _Run:
         report.source_forgotten, report.target_forgotten = (tally.forgotten for tally in words)
         return words
 
-    def copied(self, files: ParallelFiles) -> Iterator[Pair]:
+    def copied(self, texts: ParallelFiles) -> Iterator[Pair]:
         """A split's pairs, each also written to the raw copy that evaluation reads."""
         with ExitStack() as stack:
             outs = [
-                stack.enter_context((self.directory / f"{files.split}.{language}").open("wb"))
+                stack.enter_context((self.directory / f"{texts.split}.{language}").open("wb"))
                 for language in (self.text.source, self.text.target)
             ]
-            for pair in files.pairs():
+            for pair in texts.pairs():
                 for out, line in zip(outs, pair, strict=True):
                     out.write(f"{line}\n".encode())
                 yield pair
 
     def compare(self) -> None:
         """Count pairs that come again: within train, or from train in valid and tests."""
-        files = [self.temporary(split, "hashes") for split in self.reports]
-        found = repetitions(files[0], files[1:])
-        for report, path, repeated in zip(self.reports.values(), files, found, strict=True):
+        hashes = [self.temporary(split, "hashes") for split in self.reports]
+        found = repetitions(hashes[0], hashes[1:])
+        for report, path, repeated in zip(self.reports.values(), hashes, found, strict=True):
             report.repeated = repeated
             path.unlink()
 
@@ -149,7 +159,7 @@ class _Run:
 
     def segment(self, split: str, codes: Codes) -> Tallies:
         """Words to subwords (in another temporary file); drops what cleaning drops from train."""
-        report, totals, base = self.reports[split], (Tally(), Tally()), 1
+        report, totals, base = self.reports[split], self.tallies(), 1
         stage = Segment(codes, self.text.clean, keep=split != TRAIN)
         tokenized = self.temporary(split, "tokenized")
         with self.temporary(split, "bpe").open("wb") as out:
@@ -157,7 +167,7 @@ class _Run:
                 out.write(_lines(chunk.pairs))
                 report.kept += len(chunk.pairs)
                 report.add_reasons((base + index, reason) for index, reason in chunk.found)
-                base += CHUNK
+                base += self.chunk
                 for tally, counts in zip(totals, chunk.counts, strict=True):
                     tally.add(counts)
         tokenized.unlink()
@@ -237,8 +247,14 @@ class _Run:
             },
             "report": report.to_json(),
         }
-        write_index(self.directory, index)
+        content = json.dumps(index, indent=2, ensure_ascii=False)
+        (self.directory / INDEX_FILE).write_text(content + "\n", encoding="utf-8")
+        files.write_sums(self.directory)
         return report
+
+    def tallies(self) -> Tallies:
+        """Counters of source and target."""
+        return Tally(self.counted_words), Tally(self.counted_words)
 
     def temporary(self, split: str, stage: str) -> Path:
         """A file of pairs in words or subwords, which the next stage reads and removes."""
@@ -250,12 +266,12 @@ class _Run:
         """Chunks of pairs through a stage, in workers if there are enough of them."""
         report = self.reports[split]
         total = report.kept or report.read  # kept is known once cleaning is over
-        workers = self.workers if total > 4 * CHUNK else 1
+        workers = self.workers if total > 4 * self.chunk else 1
         with self.progress.step(f"{verb} {split}", total) as advance:
-            results = ordered_map(stage, chunks(pairs, CHUNK), workers=workers)
-            for result, start in zip(results, count(0, CHUNK), strict=False):
+            results = ordered_map(stage, chunks(pairs, self.chunk), workers=workers)
+            for result, start in zip(results, count(0, self.chunk), strict=False):
                 yield result
-                advance(min(CHUNK, total - start))
+                advance(min(self.chunk, total - start))
 
 
 def _restrict(bpe: Bpe, words: Counter[str], threshold: int) -> Bpe:
