@@ -141,7 +141,7 @@ def locate(path: Path) -> Path:
             return candidate.resolve()
     if path.is_dir() and (checkpoints := saved(path)):
         return checkpoints[max(checkpoints)].resolve()
-    what, hint = f"no finished checkpoint here (no {STATE})", "train there first, or name another"
+    what, hint = f"no finished checkpoint (no {STATE})", "train there first, or name another"
     if path.is_file():
         inside = (path.parent / STATE).is_file()
         what = "a file"

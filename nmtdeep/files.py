@@ -74,14 +74,15 @@ def read_sums(directory: Path, *, hint: str) -> dict[str, str]:
     return sums
 
 
-def problems(directory: Path, *names: str, hint: str) -> list[Problem]:
-    """What is wrong with files of `directory`, by its `SHA256SUMS`.
+def problems(directory: Path, *names: str, hint: str) -> Iterator[Problem]:
+    """What is wrong with files of `directory`, by its `SHA256SUMS`; reads them one after another.
 
     Args:
         names: files to check; a name that ends in a slash means all files listed below it; no
             names mean all files listed.
         hint: what the user can do about a file that is damaged.
     """
+    listed = directory / SUMS
     try:
         sums = read_sums(directory, hint=hint)
         folders = tuple(name for name in names if name.endswith("/"))
@@ -89,28 +90,27 @@ def problems(directory: Path, *names: str, hint: str) -> list[Problem]:
         wanted = [*(name for name in names if name not in folders), *below]
         check_entries(directory, [directory / name for name in wanted], hint=hint)
     except DataError as error:
-        return list(error.problems)
-    found = []
+        yield from error.problems
+        return
     for name in wanted:
-        file, listed = directory / name, directory / SUMS
+        file = directory / name
         if name not in sums:
-            found.append(Problem(f"not listed in {listed}", str(file), hint))
+            yield Problem(f"not listed in {listed}", str(file), hint)
         elif not os.path.isfile(file):  # noqa: PTH113  # Path.is_file raises for long names
-            found.append(Problem(f"missing, but listed in {listed}", str(file), hint))
+            yield Problem(f"missing, but listed in {listed}", str(file), hint)
         elif digest(file) != sums[name]:
             what = f"damaged or changed since it was written (its SHA-256 is not that in {listed})"
-            found.append(Problem(what, str(file), hint))
-    return found
+            yield Problem(what, str(file), hint)
 
 
 def verify(directory: Path, *names: str, hint: str) -> None:
     """Compare files of `directory` with its `SHA256SUMS`; arguments as of `problems`.
 
     Raises:
-        DataError: with everything that is wrong.
+        DataError: naming the first file that is damaged.
     """
-    if found := problems(directory, *names, hint=hint):
-        raise DataError(problems=found)
+    for problem in problems(directory, *names, hint=hint):
+        raise DataError(problems=[problem])
 
 
 def is_inside(name: str) -> bool:

@@ -202,7 +202,7 @@ class DataDirectory:
             verify: False spares the token and offset files, which may be larger than the memory.
 
         Raises:
-            DataError: naming each file that is damaged.
+            DataError: naming the first file that is damaged.
         """
         index = read_index(path)
         check_files(path, index, verify=verify)

@@ -92,7 +92,7 @@ def check_files(path: Path, index: dict[str, Any], *, verify: bool) -> None:
         verify: compare the contents of the token and offset files too, which may take minutes.
 
     Raises:
-        DataError: naming each file that is not.
+        DataError: naming the first file that is not.
     """
     languages = (index["source"], index["target"])
     small, large = [RECIPE_FILE, f"{TEXT_DIRECTORY}/"], []

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 
 from commands.running import Commands, Finished, Interrupt
 from commands.runs import RECIPE, contents, train
-from nmtdeep.files import SUMS, write_sums
+from nmtdeep.files import write_sums
 
 
 def refused(done: Finished, *said: str) -> None:
@@ -98,7 +98,12 @@ def test_data_truncated(nmtdeep, data, tmp_path, name):
     broken = _copy(data, tmp_path / "broken")
     _truncate(broken / name)
     done = train(nmtdeep, tmp_path / "r", data=broken)
-    refused(done, f"{name}: ", "the file is truncated or changed; copy the whole data directory")
+    refused(
+        done,
+        f"{name}: ",
+        "damaged or changed since it was written",
+        "copy the whole data directory",
+    )
 
 
 def test_data_of_another_text(nmtdeep, data, tmp_path):
@@ -114,7 +119,7 @@ def test_a_run_that_never_finished_a_checkpoint_starts_afresh(nmtdeep, whole, tm
     run = tmp_path / "run"
     (run / ".checkpoint_2.partial").mkdir(parents=True)
     (run / ".checkpoint_2.partial" / "model.safetensors").write_bytes(b"half")
-    refused(nmtdeep("translate", "-m", run), "holds no finished checkpoint (no state.json)")
+    refused(nmtdeep("translate", "-m", run), "no finished checkpoint (no state.json)")
     assert train(nmtdeep, run).code == 0
     assert contents(run) == contents(whole)
 
@@ -142,7 +147,7 @@ def test_a_truncated_checkpoint(nmtdeep, whole, tmp_path, name):
     _truncate(broken / name)
     before = (run / "train.jsonl").read_bytes()
     done = train(nmtdeep, run, "--max-updates", 12)
-    refused(done, f"checkpoint_11/{name}: ", "or delete this one and train on from an older one")
+    refused(done, f"checkpoint_11/{name}: ", "or delete this one to resume from an older one")
     if name != "optimizer.safetensors":
         refused(nmtdeep("translate", "-m", broken, stdin=b"x\n"), f"checkpoint_11/{name}: ")
     assert (run / "train.jsonl").read_bytes() == before
@@ -161,13 +166,15 @@ def test_a_checkpoint_with_a_part_missing(nmtdeep, whole, tmp_path, name):
 
 def test_a_foreign_checkpoint(nmtdeep, whole, tmp_path):
     foreign = _copy(whole / "checkpoint_11", tmp_path / "foreign")
-    (foreign / SUMS).unlink()
     save_file({"some.weight": torch.zeros(3)}, foreign / "model.safetensors")
+    write_sums(foreign)
     refused(nmtdeep("translate", "-m", foreign, stdin=b"x\n"), "belongs to another model")
     (foreign / "model.safetensors").write_bytes(b"\x80\x04\x95pickle")
-    refused(nmtdeep("translate", "-m", foreign, stdin=b"x\n"), "missing, truncated or foreign")
+    write_sums(foreign)
+    refused(nmtdeep("translate", "-m", foreign, stdin=b"x\n"), "not a whole safetensors file")
     (foreign / "state.json").write_text("{}")
-    refused(nmtdeep("translate", "-m", foreign, stdin=b"x\n"), "not a checkpoint of this program")
+    write_sums(foreign)
+    refused(nmtdeep("translate", "-m", foreign, stdin=b"x\n"), "not a checkpoint of format")
 
 
 def test_models_that_do_not_go_together(nmtdeep, whole, whole_dropout, tmp_path):

@@ -167,4 +167,4 @@ def test_overwriting_deletes_what_a_training_left_and_nothing_else(run):
     with open_run(run.path, run.recipe, run.pipeline, overwrite=True) as fresh:
         assert fresh.newest() is None
         left = {entry.name for entry in run.path.iterdir()}
-    assert left == {".lock", "config.yaml", "text", "mine.txt"}
+    assert left == {".lock", "SHA256SUMS", "config.yaml", "text", "mine.txt"}
