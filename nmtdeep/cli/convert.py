@@ -77,13 +77,13 @@ def fairseq(
     reasons.
     """
     from nmtdeep.checkpoint import STATE
-    from nmtdeep.conversion.fairseq import TextChoices, convert
+    from nmtdeep.conversion.fairseq import TextOptions, convert
 
     check_place(output, "--output")
     if output.exists() and not (overwrite and (output / STATE).is_file()):
         hint = "add --overwrite, or choose" if (output / STATE).is_file() else "choose"
         raise UserError(f"{output} exists: {hint} another --output")
-    choices = TextChoices(
+    choices = TextOptions(
         tuple(bpe or ()),
         tokenization.value,
         source_lang,

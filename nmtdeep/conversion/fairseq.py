@@ -1,9 +1,9 @@
-"""A fairseq checkpoint to a checkpoint of ours: read, mapped, checked, written."""
+"""From a checkpoint of fairseq to one of nmtdeep: read, convert, check, write."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,9 +11,9 @@ from nmtdeep import checkpoint, files
 from nmtdeep.config import Recipe
 from nmtdeep.config.load import from_mapping
 from nmtdeep.conversion.fairseq_dictionary import read_dictionary
-from nmtdeep.conversion.fairseq_file import FairseqCheckpoint, read_checkpoint
+from nmtdeep.conversion.fairseq_file import read_checkpoint
 from nmtdeep.conversion.fairseq_model import Conversion, decoding
-from nmtdeep.errors import CheckpointError, ConfigError, DataError, Problem, UserError
+from nmtdeep.errors import CheckpointError, ConfigError, DataError, UserError
 from nmtdeep.model.fit import build_filled
 from nmtdeep.text.bpe import Bpe, load_merges
 from nmtdeep.text.pipeline import TextPipeline
@@ -22,13 +22,13 @@ KIND = "converted"
 
 
 @dataclass(frozen=True)
-class TextChoices:
-    """What a checkpoint of fairseq does not say of its text.
+class TextOptions:
+    """How text is split, which a checkpoint of fairseq does not contain.
 
     Attributes:
-        codes: BPE codes of subword-nmt; none: the model is given text that is split already; two:
+        codes: BPE codes of subword-nmt: none if the model reads split text, one file, or two for
             source and target.
-        tokenization: what stands before BPE.
+        tokenization: before BPE.
         source, target: language codes; None: as in the checkpoint.
     """
 
@@ -42,7 +42,7 @@ class TextChoices:
 
 
 def convert(
-    path: Path, dictionaries: Sequence[Path], out: Path, text: TextChoices
+    path: Path, dictionaries: Sequence[Path], out: Path, text: TextOptions
 ) -> tuple[Recipe, TextPipeline]:
     """Write the checkpoint `out`, which translates as the fairseq model `path` does.
 
@@ -50,18 +50,25 @@ def convert(
         dictionaries: one that both languages share, or source and target.
 
     Raises:
-        CheckpointError: if it cannot be read safely, or with all reasons why it is no model of
-            ours.
-        UserError: if dictionaries, codes or languages are wrong.
+        CheckpointError: if it cannot be read safely, or with all problems of a model that is not
+            supported.
+        UserError: if dictionaries, codes or languages are invalid.
     """
-    found = read_checkpoint(path)
-    source, target = _vocabularies(dictionaries)
-    conversion = Conversion(found, source, target)
-    values = _text(text, found, shared=source is target, problems=conversion.problems)
+    for option, given in (("DICT", dictionaries), ("--bpe", text.codes)):
+        if len(given) > 2:
+            hint = "pass one for both languages, or source and target"
+            raise UserError(f"{len(given)} files", where=option, hint=hint)
+    model = read_checkpoint(path)
+    vocabularies = [read_dictionary(dictionary) for dictionary in dictionaries]
+    source, target = vocabularies[0], vocabularies[-1]
+    if source == target:
+        target = source
+    conversion = Conversion(model, source, target)
+    section = _text(text, conversion, shared=source is target)
     if conversion.problems:
-        raise CheckpointError(problems=[Problem(one, str(path)) for one in conversion.problems])
-    recipe = _recipe(path, conversion, values)
-    codes = [_codes(one) for one in text.codes]
+        raise CheckpointError(problems=conversion.problems)
+    recipe = _recipe(path, conversion, section)
+    codes = [_codes(file) for file in text.codes]
     pair = (codes[0], codes[-1]) if codes else (None, None)
     pipeline = TextPipeline.of(recipe.text, pair, (source, target))
     build_filled(
@@ -88,28 +95,13 @@ def _codes(path: Path) -> Bpe:
     try:
         return Bpe(load_merges(path))
     except DataError as error:
-        what = str(error).rpartition(": ")[0]
-        raise DataError(
-            f"{what}: give codes as subword-nmt has written them since its version 0.2"
-        ) from error
+        hint = "pass codes in the format that subword-nmt writes since its version 0.2"
+        problems = [replace(problem, hint=hint) for problem in error.problems]
+        raise DataError(problems=problems) from error
 
 
-def _vocabularies(dictionaries: Sequence[Path]) -> Any:
-    if len(dictionaries) not in (1, 2):
-        raise UserError(
-            f"{len(dictionaries)} dictionaries: give one for both languages, or source and target"
-        )
-    found = [read_dictionary(path) for path in dictionaries]
-    shared = all(one == found[0] for one in found)
-    return (found[0], found[0]) if shared else tuple(found)
-
-
-def _text(
-    text: TextChoices, found: FairseqCheckpoint, *, shared: bool, problems: list[str]
-) -> dict[str, Any]:
-    """Section `text`."""
-    if len(text.codes) > 2:
-        raise UserError(f"{len(text.codes)} files of codes: give one, or source and target")
+def _text(text: TextOptions, conversion: Conversion, *, shared: bool) -> dict[str, Any]:
+    """The recipe's section `text`."""
     values: dict[str, Any] = {
         "normalize": text.normalize,
         "lowercase": text.lowercase,
@@ -118,10 +110,10 @@ def _text(
         "bpe": {"type": "none"},
         "input": "bpe",
     }
-    for side, flag, chosen in (("source", "-s", text.source), ("target", "-t", text.target)):
-        language = chosen or found.settings.get(f"{side}_lang")
+    for side, option, given in (("source", "-s", text.source), ("target", "-t", text.target)):
+        language = given or conversion.settings.get(f"{side}_lang")
         if not isinstance(language, str):
-            problems.append(f"does not say its {side} language: add {flag}")
+            conversion.report(f"the {side} language is missing", hint=f"add {option}")
         values[side] = language
     if text.codes:
         values["bpe"] = {"type": "joint" if len(text.codes) == 1 else "separate"}

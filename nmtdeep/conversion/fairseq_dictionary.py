@@ -1,4 +1,4 @@
-"""Dictionaries of fairseq as vocabularies of ours, and where the rows of embeddings go."""
+"""Dictionaries of fairseq as vocabularies of nmtdeep, and the order of the embeddings' rows."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from nmtdeep.text.vocabulary import LONGEST_COUNT, SPECIALS, Vocabulary, is_rese
 
 # fairseq's first ids, which its files do not list: beginning, padding, end of sentence, unknown.
 BOS, PAD, EOS, UNK, FIRST = 0, 1, 2, 3, 4
-# Beginning of sentence has a row of the output, so it keeps one, as a type that no text has.
+# The beginning of a sentence has a row in the output, so it stays, as a type that no text has.
 FILLER = "<filler0>"
-HINT = "give the dict.LANG.txt that the model was trained with"
+HINT = "pass the dict.LANG.txt that the model was trained with"
 
 
 def read_dictionary(path: Path) -> Vocabulary:
-    """A dictionary's types in the order of its lines, behind our specials.
+    """A dictionary's types in the order of its lines, after our special types.
 
     Raises:
-        DataError: a line for each of the first wrong ones of the file.
+        DataError: for each of the first three invalid lines.
     """
     tokens: dict[str, int] = {}
     problems = []
@@ -29,9 +29,9 @@ def read_dictionary(path: Path) -> Vocabulary:
         if token.split() != [token] or not (count.isascii() and count.isdigit()):
             problems.append(Problem("expected a type, a space and its count", place, HINT))
         elif is_reserved(token) or token == "<s>":
-            problems.append(Problem(f"{token} is reserved by the program", place, HINT))
+            problems.append(Problem(f"{token} is a reserved mark", place, HINT))
         elif token in tokens:
-            problems.append(Problem(f"{token!r} occurs in the file already", place, HINT))
+            problems.append(Problem(f"{token!r} occurs twice", place, HINT))
         else:
             tokens[token] = int(count[:LONGEST_COUNT])
         if len(problems) == 3:
@@ -42,5 +42,5 @@ def read_dictionary(path: Path) -> Vocabulary:
 
 
 def rows(types: int) -> list[int]:
-    """The row of fairseq's embeddings for each id of ours, of `types` in all."""
+    """For each of our ids, the row in fairseq's embeddings of so many `types`."""
     return [PAD, EOS, UNK, *range(FIRST, types), BOS]

@@ -1,4 +1,4 @@
-"""Weights and settings of a fairseq Transformer as a model of ours, or why not."""
+"""Weights and settings of a fairseq Transformer as a model of nmtdeep."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from torch import Tensor
 
 from nmtdeep.conversion.fairseq_dictionary import PAD, rows
 from nmtdeep.conversion.fairseq_file import FairseqCheckpoint
+from nmtdeep.errors import Problem
 from nmtdeep.text.vocabulary import Vocabulary
 
-# Settings that another model goes by, and the values that leave ours as it is.
+# Settings that change the model, with the values that our model corresponds to.
 NEUTRAL: dict[str, tuple[object, ...]] = {
     "activation_fn": ("relu", None),
     "no_scale_embedding": (False, None),
@@ -32,13 +33,13 @@ NEUTRAL: dict[str, tuple[object, ...]] = {
     "scale_fc": (False, None),
     "scale_resids": (False, None),
 }
-# What holds nothing learned: versions, sinusoids that are computed, and the places into which
-# fairseq 0.12 copies an encoder layer's weights when it loads them.
+# Tensors without learned values: versions, computed sinusoids, and the buffers into which fairseq
+# 0.12 copies an encoder layer's weights when it loads them.
 BUFFERS = re.compile(
     r"(encoder|decoder)\.(version|embed_positions\.(_float_tensor|weights)|history\.weight_mask)"
     r"|encoder\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)"
 )
-# fairseq's names of a layer's norms, by version, in the order of its sublayers.
+# fairseq's names of a layer's norms, old and new, in the order of its sublayers.
 NORMS = {
     "encoder": (("layer_norms.0", "self_attn_layer_norm"), ("layer_norms.1", "final_layer_norm")),
     "decoder": (
@@ -51,25 +52,27 @@ SHOWN = 5
 
 
 class Conversion:
-    """One checkpoint on its way; what stands in the way of it is in `problems`.
+    """The conversion of one checkpoint, which is valid if there are no `problems`.
 
     Args:
-        checkpoint: what is converted.
-        source: vocabulary; so is target, the same object if there is one dictionary.
+        checkpoint: of fairseq.
+        source, target: vocabularies, the same object if there is one dictionary.
 
     Attributes:
         model: the recipe's section `model`.
-        tensors: by our names, in fp32.
+        tensors: under our names, in fp32.
+        problems: everything that nmtdeep does not support.
     """
 
     def __init__(
         self, checkpoint: FairseqCheckpoint, source: Vocabulary, target: Vocabulary
     ) -> None:
+        self.path = checkpoint.path
         self.settings = checkpoint.settings
         self.theirs = checkpoint.tensors
         self.taken: set[str] = set()
         self.missing: list[str] = []
-        self.problems: list[str] = []
+        self.problems: list[Problem] = []
         self.tensors: dict[str, Tensor] = {}
         self.model: dict[str, Any] = {"positions": {"type": "sinusoidal", "first": PAD + 1}}
         self._check_settings()
@@ -78,36 +81,44 @@ class Conversion:
             self.model[name] = self._stack(name)
         self._check_rest()
 
+    def report(self, what: str, *, hint: str = "") -> None:
+        """Add a problem."""
+        self.problems.append(Problem(what, str(self.path), hint))
+
     def _check_settings(self) -> None:
         for name, neutral in NEUTRAL.items():
             value = self.settings.get(name)
-            if not any(value is one or value == one for one in neutral):
-                self.problems.append(f"{name} is {value!r}: there is no such model here")
+            if value not in neutral:
+                self.report(f"{name} is {value!r}, which is not supported")
 
     def _check_rest(self) -> None:
-        """Whatever is missing, left over or no number."""
-        if self.missing:
-            self.problems.append(f"weights are missing: {_some(self.missing)}")
-        rest = [one for one in self.theirs if one not in self.taken and not BUFFERS.fullmatch(one)]
-        if rest:
-            self.problems.append(f"weights that no model here has: {_some(rest)}")
-        strange = [name for name in self.taken if not self.theirs[name].isfinite().all()]
-        if strange:
-            self.problems.append(f"not all numbers are finite: {_some(sorted(strange))}")
+        """Report tensors that are missing, unknown or not finite."""
+        rest = self.theirs.keys() - self.taken
+        unknown = [name for name in rest if not BUFFERS.fullmatch(name)]
+        infinite = [name for name in self.taken if not self.theirs[name].isfinite().all()]
+        for what, names in (
+            ("missing weights", self.missing),
+            ("unknown weights", sorted(unknown)),
+            ("weights that are not finite", sorted(infinite)),
+        ):
+            if names:
+                more = len(names) - SHOWN
+                listed = ", ".join(names[:SHOWN]) + (f" and {more:,} more" if more > 0 else "")
+                self.report(f"{what}: {listed}")
 
     def _take(self, name: str) -> Tensor | None:
-        """A tensor in fp32 that may not be there."""
+        """A tensor in fp32, or None."""
         if name not in self.theirs:
             return None
         self.taken.add(name)
         return self.theirs[name].float()
 
     def _need(self, *names: str) -> Tensor:
-        """The first of these that is there; an empty tensor if none is."""
+        """The first of these tensors that exists; an empty one if none does."""
         for name in names:
-            found = self._take(name)
-            if found is not None:
-                return found
+            tensor = self._take(name)
+            if tensor is not None:
+                return tensor
         self.missing.append(names[-1])
         return torch.empty(0)
 
@@ -129,10 +140,10 @@ class Conversion:
         ):
             if table.dim() != 2 or len(table) != len(vocabulary):
                 fits = False
-                self.problems.append(
-                    f"the {side}'s embeddings are {tuple(table.shape)}, and its dictionary has "
-                    f"{len(vocabulary):,} types with fairseq's own four: give the dictionaries of "
-                    "this model, source before target"
+                self.report(
+                    f"the {side}'s embeddings have the shape {tuple(table.shape)}, but its "
+                    f"dictionary has {len(vocabulary):,} types with fairseq's own four",
+                    hint="pass the dictionaries of this model, source before target",
                 )
         if not fits:
             return
@@ -166,17 +177,18 @@ class Conversion:
             self._pair(f"{side}.norm", f"{side}.layer_norm")
         heads = self.settings.get(f"{side}_attention_heads")
         if not isinstance(heads, int) or isinstance(heads, bool) or heads < 1:
-            self.problems.append(f"{side}_attention_heads is {heads!r}: no number of heads")
-        inner = self.tensors.get(f"{side}.layers.0.sublayers.{1 + (side == 'decoder')}" + _INNER)
-        found: dict[str, Any] = {
+            self.report(f"{side}_attention_heads is {heads!r}, not a positive number")
+        last = len(NORMS[side]) - 1
+        inner = self.tensors.get(f"{side}.layers.0.sublayers.{last}.sublayer.inner.weight")
+        stack: dict[str, Any] = {
             "depth": max(depth, 1),
             "heads": heads,
             "feed_forward": 1 if inner is None or not len(inner) else len(inner),
             "residual": "pre_norm" if pre_norm else "post_norm",
         }
         if f"{side}.history.weight" in self.theirs:
-            found["combination"] = self._history(side, depth)
-        return found
+            stack["combination"] = self._history(side, depth)
+        return stack
 
     def _layer(self, side: str, number: int) -> None:
         theirs, ours = f"{side}.layers.{number}", f"{side}.layers.{number}.sublayers"
@@ -199,7 +211,7 @@ class Conversion:
         self.tensors[f"{name}.weight"], self.tensors[f"{name}.bias"] = weight, bias
 
     def _pair(self, ours: str, *theirs: str) -> None:
-        """A norm's weight and bias, under the first name that is there."""
+        """A norm's weight and bias, under the first name that exists."""
         for part in ("weight", "bias"):
             self.tensors[f"{ours}.{part}"] = self._need(*(f"{name}.{part}" for name in theirs))
 
@@ -208,12 +220,12 @@ class Conversion:
         self._put(ours, weight, weight.new_zeros(len(weight)) if bias is None else bias)
 
     def _projections(self, name: str) -> tuple[Tensor, Tensor]:
-        """Query, key and value, one below the other; no bias is a bias of 0."""
+        """Query, key and value, stacked; a missing bias is 0."""
         weight, bias = self._take(f"{name}.in_proj_weight"), self._take(f"{name}.in_proj_bias")
         if weight is None:
             parts = list(self._parts(name))
             if len({part[0].shape[1:] for part in parts}) > 1:
-                self.problems.append(f"{name}: keys and queries of two widths")
+                self.report(f"{name}: keys and queries have different widths")
                 return torch.empty(0), torch.empty(0)
             weight, bias = (torch.cat(each) for each in zip(*parts, strict=True))
         return weight, weight.new_zeros(len(weight)) if bias is None else bias
@@ -225,17 +237,17 @@ class Conversion:
             yield weight, weight.new_zeros(len(weight)) if bias is None else bias
 
     def _history(self, side: str, depth: int) -> dict[str, Any]:
-        """The dynamic linear combination of Wang et al. 2019, of either file of their release."""
+        """The dynamic linear combination of Wang et al. 2019, of both models in their release."""
         weight = self._need(f"{side}.history.weight")
-        # In simple_dlcl_transformer weights are numbers and the first layer's norm is the first.
+        # In simple_dlcl_transformer weights are numbers, and norms count from the first layer.
         shift = int(weight.dim() == 3)
         if not shift:
             weight = weight[..., None]
         self.tensors[f"{side}.combination.weight"] = weight
         if weight.dim() != 3 or weight.shape[:2] != (depth + 1, depth + 1):
-            self.problems.append(
-                f"{side}.history.weight is {tuple(weight.shape)}: not a weight for each of "
-                f"{depth + 1} outputs in each of as many rows"
+            self.report(
+                f"{side}.history.weight has the shape {tuple(weight.shape)}, expected "
+                f"{depth + 1} rows and columns"
             )
             return {"type": "dlcl"}
         norm = (
@@ -249,28 +261,21 @@ class Conversion:
                 f"{side}.history.layer_norms.{theirs}",
             )
         groups = weight.shape[2]
-        found: dict[str, Any] = {"type": "dlcl", "norm": norm}
-        if groups > 1:
-            whole = groups == self.model.get("width")
-            found |= {"weights": "vector"} if whole else {"weights": "scalar_n", "groups": groups}
+        combination: dict[str, Any] = {"type": "dlcl", "norm": norm}
+        if groups == self.model.get("width"):
+            combination["weights"] = "vector"
+        elif groups > 1:
+            combination |= {"weights": "scalar_n", "groups": groups}
         window = self.settings.get("history_window_size")
         if self._is_set("normalize_learned_weight"):
-            found["softmax"] = True
+            combination["softmax"] = True
             if isinstance(window, int) and window > 0:
-                found["window"] = window
-        return found
-
-
-_INNER = ".sublayer.inner.weight"
-
-
-def _some(names: list[str]) -> str:
-    rest = len(names) - SHOWN
-    return ", ".join(names[:SHOWN]) + (f" and {rest:,} more" if rest > 0 else "")
+                combination["window"] = window
+        return combination
 
 
 def decoding(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Section `decoding`: what fairseq-generate does unless it is told otherwise."""
+    """Section `decoding`: the defaults of fairseq-generate."""
     longest = settings.get("max_source_positions")
     if not isinstance(longest, int) or not 2 <= longest <= 1 << 16:
         longest = 1024
@@ -279,7 +284,7 @@ def decoding(settings: Mapping[str, Any]) -> dict[str, Any]:
         "lenpen": 1.0,
         "lenpen_form": "length",
         "max_length_factor": 0.0,
-        # 200 and the end of sentence, which counts here.
+        # 200 and the end of sentence, which is included here.
         "max_length_constant": 201,
         "max_source_tokens": longest - 1,
     }

@@ -1,4 +1,4 @@
-"""`nmtdeep convert fairseq` as a user meets it."""
+"""`nmtdeep convert fairseq` on the command line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from conversion.fairseq_like import FairseqLike
 from commands.running import Commands
 
 
-def test_a_converted_checkpoint_translates_and_is_not_overwritten_unasked(
+def test_a_converted_checkpoint_translates_and_is_replaced_only_on_request(
     nmtdeep: Commands, tmp_path: Path
 ) -> None:
     torch.save(FairseqLike(history="dlcl").file(), tmp_path / "dlcl.pt")
@@ -36,7 +36,7 @@ def test_a_converted_checkpoint_translates_and_is_not_overwritten_unasked(
     assert (tmp_path / "mine").is_dir()
 
 
-def test_reasons_stand_one_on_a_line(nmtdeep: Commands, tmp_path: Path) -> None:
+def test_each_problem_is_one_line(nmtdeep: Commands, tmp_path: Path) -> None:
     like = FairseqLike()
     like.args.activation_fn, like.args.encoder_learned_pos = "gelu", True
     torch.save(like.file(), tmp_path / "odd.pt")

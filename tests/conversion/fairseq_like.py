@@ -1,7 +1,7 @@
 """A Transformer as fairseq's documentation and the DLCL release describe it, in plain formulas.
 
-Written apart from the package, sentence by sentence and head by head: it knows fairseq's names and
-ids (padding 1, end 2, unknown 3, positions from 2) and none of ours. All in float64.
+Independent of the package, sentence by sentence and head by head, with fairseq's names and ids
+(padding 1, end 2, unknown 3, positions from 2). All in float64.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ PAD, EOS, UNK = 1, 2, 3
 
 
 class FairseqLike:
-    """Random weights under fairseq's names, and the logits that they give.
+    """Random weights under fairseq's names, and their logits.
 
     Args:
-        style: how versions call and lay out their tensors: old, new.
+        style: names and layout of tensors in versions of fairseq: old, new.
         sharing: all, decoder, none.
         history: None, dlcl, simple.
         groups: last size of the weights of `dlcl`.
@@ -171,7 +171,7 @@ class FairseqLike:
         return math.sqrt(self.width) * table[ids] + self.positions(len(ids))
 
     def combined(self, side: str, outputs: list[Tensor]) -> Tensor:
-        """What is read after so many outputs, the embedding counted."""
+        """Input of the next layer after so many outputs, including the embedding."""
         if not self.history:
             return outputs[-1]
         row = len(outputs) - 1
@@ -183,12 +183,12 @@ class FairseqLike:
             weights = weights.exp() / weights.exp().sum(0)
         total = torch.zeros_like(outputs[0])
         for number in range(first, row + 1):
-            one = outputs[number]
+            output = outputs[number]
             if self.pre_norm and number:
-                one = self.norm(f"{side}.history.layer_norms.{number - shift}", one)
+                output = self.norm(f"{side}.history.layer_norms.{number - shift}", output)
             for feature in range(self.width):
                 weight = weights[number - first, feature % self.groups]
-                total[:, feature] += weight * one[:, feature]
+                total[:, feature] += weight * output[:, feature]
         if not self.pre_norm and row:
             return self.norm(f"{side}.history.layer_norms.{row - shift}", total)
         return total
@@ -224,7 +224,7 @@ class FairseqLike:
         raise AssertionError("no output")
 
     def greedy(self, source: list[int], longest: int) -> list[int]:
-        """Ids of the most probable next token, again and again; one at least, without the end."""
+        """Ids of the most probable next token, repeatedly; at least one, without the end."""
         target = [EOS]
         while len(target) <= longest:
             last = self.logits(source, target)[-1]
@@ -235,5 +235,5 @@ class FairseqLike:
         return target[1:]
 
     def file(self, **more: Any) -> dict[str, Any]:
-        """What a checkpoint of it holds."""
+        """The contents of a checkpoint."""
         return {"args": self.args, "model": self.state, "extra_state": {"epoch": 3}, **more}

@@ -1,4 +1,4 @@
-"""Checkpoints that fairseq itself trained and wrote give the log-probabilities that it printed."""
+"""Checkpoints that fairseq itself wrote have the log-probabilities that it printed."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from nmtdeep.conversion.fairseq import TextChoices, convert
+from nmtdeep.conversion.fairseq import TextOptions, convert
 from nmtdeep.decoding.forced import log_probabilities
 from nmtdeep.decoding.translator import Translator
 
 FILES = Path(__file__).parent / "written_by_fairseq"
-# What fairseq-generate prints is divided by: later versions print logarithms of base 2.
+# Divisors of fairseq-generate's numbers: later versions print logarithms to base 2.
 UNITS = {"0.6.2": 1.0, "dlcl-pre": 1.0, "dlcl-post": 1.0, "0.9.0": 1.0, "0.12.2": math.log(2)}
 
 
@@ -21,7 +21,7 @@ def test_log_probabilities_are_fairseqs(version: str, tmp_path: Path) -> None:
     files = FILES / version
     dictionaries = [files / "dict.en.txt", files / "dict.de.txt"]
     out = tmp_path / "converted"
-    recipe, _ = convert(files / "checkpoint.pt", dictionaries, out, TextChoices())
+    recipe, _ = convert(files / "checkpoint.pt", dictionaries, out, TextOptions())
     assert (recipe.text.source, recipe.text.target) == ("en", "de")
     combination = "dlcl" if version.startswith("dlcl") else "residual"
     assert {recipe.model.encoder.combination.type, recipe.model.decoder.combination.type} == {
@@ -33,8 +33,8 @@ def test_log_probabilities_are_fairseqs(version: str, tmp_path: Path) -> None:
     scores = list(log_probabilities(translator, sources, targets))
     assert len(scores) == 20
     for score, expected in zip(scores, printed, strict=True):
-        found = [one / UNITS[version] for one in score.tokens]
+        tokens = [token / UNITS[version] for token in score.tokens]
         # Four digits are printed.
-        assert found == pytest.approx([float(one) for one in expected.split()], abs=6e-5)
-    # They have learned, so that no weight could be left out unseen.
+        assert tokens == pytest.approx([float(token) for token in expected.split()], abs=6e-5)
+    # The models have learned, so a missing weight would be noticed.
     assert sum(score.log_prob for score in scores) / sum(len(s.tokens) for s in scores) > -1.2
