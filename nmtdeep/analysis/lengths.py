@@ -10,8 +10,8 @@ from rich.table import Table
 
 from nmtdeep.analysis.measurement import Measurement
 from nmtdeep.analysis.pictures import BARS, name_ticks, panels, styles
-from nmtdeep.scoring.buckets import score_by_length, span
 from nmtdeep.scoring.metrics import METRICS
+from nmtdeep.scoring.report import score_by_length
 from nmtdeep.scoring.texts import Text, check_counts
 from nmtdeep.tables import table
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LengthScore:
-    """The score of one system's sentences whose sources have `first` to `last` words."""
+    """The score of one system's sentences whose sources have `first` to `last` words.
+
+    Attributes:
+        span: these words as they are printed: `11-20`.
+    """
 
     system: str
+    span: str
     first: int
     last: int
     sentences: int
     metric: str
     score: float
-
-    @property
-    def span(self) -> str:
-        """The lengths as they are printed: `11-20`."""
-        return span(self.first, self.last)
 
 
 def measure(
@@ -52,8 +52,8 @@ def measure(
     for name, lines in systems.items():
         for bucket in score_by_length(lines, [reference.lines], source.lines, [metric]):
             (score,) = bucket.scores
-            size = (bucket.first, bucket.last, bucket.sentences)
-            rows.append(LengthScore(name, *size, metric, score.value))
+            place = (bucket.span, bucket.first, bucket.last, bucket.sentences)
+            rows.append(LengthScore(name, *place, metric, score.value))
             signature = score.signature
     return Measurement(rows, {"lengths": f"words of {source.name}", metric: signature})
 

@@ -273,12 +273,12 @@ def _measure(
     seed: int,
     buckets: bool,
 ) -> Report:
-    from nmtdeep.scoring.doubts import doubts
     from nmtdeep.scoring.report import measure
     from nmtdeep.scoring.significance import PairedOptions
+    from nmtdeep.scoring.warnings import warnings
 
-    for doubt in doubts(texts, metrics, prepared=preparation is not None):
-        typer.echo(f"nmtdeep: warning: {doubt}", err=True)
+    for warning in warnings(texts, metrics, prepared=preparation is not None):
+        typer.echo(f"nmtdeep: warning: {warning}", err=True)
     paired = PairedOptions(test=test.value, trials=trials, seed=seed)
     return measure(texts, metrics, preparation=preparation, paired=paired, buckets=buckets)
 

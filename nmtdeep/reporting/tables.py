@@ -12,10 +12,9 @@ from nmtdeep.config.render import differences, dump
 from nmtdeep.reporting.history import History
 from nmtdeep.reporting.parts import Cell, Settings, Table
 from nmtdeep.scoring import Score
-from nmtdeep.scoring.metrics import METRICS
-from nmtdeep.scoring.rendering import heading_of, label_of, signed_by
+from nmtdeep.scoring.metrics import METRICS, heading_of, label_of
+from nmtdeep.scoring.rendering import signed_by
 from nmtdeep.scoring.significance import Comparison
-from nmtdeep.training.finish import StoredScore
 from nmtdeep.units import duration, short, size
 
 NONE = Cell("-")
@@ -58,17 +57,16 @@ def scores(
     Args:
         measured: scores of `split` that were measured for this report, by run.
     """
-    found: dict[tuple[str, str], dict[str, StoredScore]] = {}
+    found: dict[tuple[str, str], dict[str, Score]] = {}
     notes = []
     for run in histories:
         of_run = _stored(run)
-        for one in measured.get(run.name, ()):
-            now = StoredScore(metric=one.name, value=one.value, signature=one.signature)
-            before = of_run.get((split, one.name), now)
-            of_run[split, one.name] = now
+        for now in measured.get(run.name, ()):
+            before = of_run.get((split, now.metric), now)
+            of_run[split, now.metric] = now
             if run.scores and f"{before.value:.2f}" != f"{now.value:.2f}":
                 notes.append(
-                    f"{run.name}, {split}: {label_of(one.name)} was {before.value:.2f} after "
+                    f"{run.name}, {split}: {label_of(now.metric)} was {before.value:.2f} after "
                     f"training ({run.scores.checkpoint}); the table has what it translates now"
                 )
         for place, score in of_run.items():
@@ -90,13 +88,13 @@ def scores(
     return Table(("set", "metric", *(run.name for run in histories)), rows, notes)
 
 
-def _stored(run: History) -> dict[tuple[str, str], StoredScore]:
+def _stored(run: History) -> dict[tuple[str, str], Score]:
     """What the end of a training stored, by set and metric."""
     listed = run.scores.scores if run.scores else {}
     return {(name, one.metric): one for name, some in listed.items() for one in some}
 
 
-def _row(metric: str, found: Sequence[StoredScore | None]) -> Iterator[Cell]:
+def _row(metric: str, found: Sequence[Score | None]) -> Iterator[Cell]:
     """A score for each run; the best is marked where all are of one signature."""
     known = [one for one in found if one is not None]
     best = None
@@ -116,7 +114,7 @@ def every_score(
     rows = []
     for run in histories:
         found = [
-            (split, one.name, one.value, one.signature, "for this report")
+            (split, one.metric, one.value, one.signature, "for this report")
             for one in measured.get(run.name, ())
         ]
         if run.scores:

@@ -13,33 +13,46 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER, TERScore
 
 from nmtdeep.errors import DataError, UserError
-from nmtdeep.scoring.tokenized import MosesPreparation, TokenisedBLEU
+from nmtdeep.scoring.tokenized import MosesPreparation, TokenizedBLEU
 
 
 @dataclass(frozen=True)
 class Score:
-    """One number that leaves the program, with all that is needed to compare it."""
+    """One number, with all that is needed to compare it.
 
-    name: str
+    Attributes:
+        metric: a key of `METRICS`.
+        signature: settings and versions behind the number.
+        details: the numbers that it was computed from.
+    """
+
+    metric: str
     value: float
     signature: str
     details: Mapping[str, float | tuple[float, ...]] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
-        """The name as papers print it."""
-        return METRICS[self.name].label
+        """The metric's name in papers."""
+        return METRICS[self.metric].label
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A way of scoring; `build` makes the sacreBLEU object that counts and computes."""
+    """A way of scoring.
+
+    Attributes:
+        label: its name in papers.
+        build: makes the sacreBLEU object that counts and computes.
+        tokens: whether it counts tokens, so that --tokenize applies.
+        cased: whether it distinguishes capital letters from small ones.
+    """
 
     label: str
     build: Callable[[MosesPreparation | None], sacrebleu_base.Metric]
-    tokens: bool = False  # wants tokens, so that --tokenize applies
+    tokens: bool = False
     higher_is_better: bool = True
-    cased: bool = True  # tells capital letters from small ones
+    cased: bool = True
 
 
 def _bleu(tokenize: str, *, lowercase: bool = False) -> Callable[..., BLEU]:
@@ -48,7 +61,7 @@ def _bleu(tokenize: str, *, lowercase: bool = False) -> Callable[..., BLEU]:
 
 
 def _tokenized(*, lowercase: bool = False, compound: bool = False) -> Callable[..., BLEU]:
-    return lambda preparation: TokenisedBLEU(
+    return lambda preparation: TokenizedBLEU(
         lowercase=lowercase, compound=compound, preparation=preparation
     )
 
@@ -70,27 +83,40 @@ DEFAULT_METRICS = ("bleu", "chrf", "ter")
 
 
 def metric_named(name: str) -> Metric:
-    """The metric of that name, or an error with the nearest spelling."""
+    """The metric of that name.
+
+    Raises:
+        UserError: with the nearest spelling, if there is no such metric.
+    """
     if name in METRICS:
         return METRICS[name]
     near = difflib.get_close_matches(name.lower(), METRICS, n=1, cutoff=0.5)
-    hint = f" (did you mean {near[0]}?)" if near else ""
-    raise UserError(f"unknown metric {name!r}{hint}; there are {', '.join(METRICS)}")
+    guess = f" (did you mean {near[0]}?)" if near else ""
+    raise UserError(f"unknown metric {name!r}{guess}", hint=f"choose from {', '.join(METRICS)}")
+
+
+def label_of(metric: str) -> str:
+    """The metric's name in papers; an unknown metric's own name."""
+    return METRICS[metric].label if metric in METRICS else metric
+
+
+def heading_of(metric: str) -> str:
+    """The metric's name in papers with an arrow towards better scores: `BLEU ↑`."""
+    if metric not in METRICS:
+        return metric
+    return f"{METRICS[metric].label} {'↑' if METRICS[metric].higher_is_better else '↓'}"
 
 
 def check_lengths(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
-    """Refuse what cannot be scored: nothing at all, or lines without a partner."""
-    if not references:
-        raise DataError("there is no reference to score against; give at least one")
-    counts = [len(lines) for lines in references]
-    if any(count != len(hypotheses) for count in counts):
-        listed = ", ".join(map(str, counts))
-        raise DataError(
-            f"{len(hypotheses)} hypotheses cannot be scored against references of {listed} lines; "
-            "every reference needs one line per hypothesis"
-        )
-    if not hypotheses:
-        raise DataError("there are no hypotheses to score; give at least one line")
+    """Raise DataError if there is nothing to score, or a reference has fewer or more lines."""
+    if not hypotheses or not references:
+        raise DataError("nothing to score", hint="give at least one line and one reference")
+    for lines in references:
+        if len(lines) != len(hypotheses):
+            raise DataError(
+                f"{len(hypotheses)} hypotheses, but a reference of {len(lines)} lines",
+                hint="give one line per hypothesis",
+            )
 
 
 def score_texts(
@@ -100,14 +126,17 @@ def score_texts(
     *,
     preparation: MosesPreparation | None = None,
 ) -> list[Score]:
-    """Score lines of text, once per metric, in the order asked for.
+    """Score lines of text, once per metric, in the order of `metrics`.
 
     Args:
         hypotheses: one line per sentence, raw (tokens for the `-tok` and `-compound` metrics,
             unless `preparation` makes them).
         references: one or more whole translations, each with as many lines as `hypotheses`.
         metrics: names out of `METRICS`.
-        preparation: tokenizes both sides for the metrics that want tokens.
+        preparation: tokenizes both sides for the metrics that count tokens.
+
+    Raises:
+        UserError: if a metric is unknown, or a reference has fewer or more lines than `hypotheses`.
     """
     check_lengths(hypotheses, references)
     scores = []

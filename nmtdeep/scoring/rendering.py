@@ -4,64 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, Protocol
+from typing import Any
 
 from rich.table import Table
 
 from nmtdeep.errors import printable
-from nmtdeep.scoring.metrics import METRICS, Score
+from nmtdeep.scoring.metrics import Score, heading_of, label_of
 from nmtdeep.scoring.report import Report
+from nmtdeep.scoring.significance import Comparison
 from nmtdeep.tables import as_lines, table
 
 
-class Scored(Protocol):
-    """A number, its metric's name and its signature: a line of `scores.json`."""
-
-    @property
-    def metric(self) -> str:
-        """The metric's name, a key of `METRICS`."""
-
-    @property
-    def value(self) -> float:
-        """The score."""
-
-    @property
-    def signature(self) -> str:
-        """Settings and versions behind the score."""
-
-
-def score_table(scores: Mapping[str, Sequence[Scored]]) -> list[str]:
+def score_table(scores: Mapping[str, Sequence[Score]]) -> list[str]:
     """Final scores as lines of plain text: a row per set, a column per metric, then signatures.
-
-    Each signature stands once. Where a metric has several, its sets are named: `BLEU (valid)`.
 
     Args:
         scores: of each set, at most one of a metric.
     """
-    found = {(name, one.metric): one for name, listed in scores.items() for one in listed}
-    if not found:
+    cells = {(name, score.metric): score for name, listed in scores.items() for score in listed}
+    if not cells:
         return []
-    metrics = list(dict.fromkeys(metric for _, metric in found))
+    metrics = list(dict.fromkeys(metric for _, metric in cells))
     rows = []
     for name in scores:
-        cells = (found.get((name, metric)) for metric in metrics)
-        rows.append((name, *(cell and f"{cell.value:.2f}" for cell in cells)))
+        row = (cells.get((name, metric)) for metric in metrics)
+        rows.append((name, *(score and f"{score.value:.2f}" for score in row)))
     columns = {"set": "left", **{heading_of(metric): "right" for metric in metrics}}
-    signed = signed_by(found)
+    signed = signed_by(cells)
     width = max(len(name) for name, _ in signed)
     below = [printable(f"{name:<{width}}  {signature}") for name, signature in signed]
     return [*as_lines(table(columns, rows)), "", *below]
 
 
-def signed_by(found: Mapping[tuple[str, str], Scored]) -> list[tuple[str, str]]:
-    """The metric's name and each of its signatures once; with the sets if there are several.
+def signed_by(scores: Mapping[tuple[str, str], Score]) -> list[tuple[str, str]]:
+    """The metric's name and each of its signatures once.
+
+    If a metric has several signatures, their sets are named: `BLEU (valid)`.
 
     Args:
-        found: scores by the name of the set and by metric.
+        scores: by the name of the set and by metric.
     """
     sets: dict[str, dict[str, list[str]]] = {}
-    for (name, metric), one in found.items():
-        sets.setdefault(metric, {}).setdefault(one.signature, []).append(name)
+    for (name, metric), score in scores.items():
+        sets.setdefault(metric, {}).setdefault(score.signature, []).append(name)
     return [
         (label_of(metric) + (f" ({', '.join(names)})" if len(signed) > 1 else ""), signature)
         for metric, signed in sets.items()
@@ -69,46 +54,28 @@ def signed_by(found: Mapping[tuple[str, str], Scored]) -> list[tuple[str, str]]:
     ]
 
 
-def label_of(metric: str) -> str:
-    """The name that papers print; of an unknown metric its own."""
-    return METRICS[metric].label if metric in METRICS else metric
-
-
-def heading_of(metric: str) -> str:
-    """The name that papers print, and where better scores are: `BLEU ↑`."""
-    return f"{METRICS[metric].label} {_arrow(metric)}" if metric in METRICS else metric
-
-
 def records(report: Report) -> list[dict[str, Any]]:
-    """One flat record per number, told apart by `kind`: score, comparison or bucket."""
-    scores = [_score_record(score, kind="score", system=report.system) for score in report.scores]
-    comparisons = [{"kind": "comparison", **asdict(c)} for c in report.comparisons]
-    buckets = [
-        _score_record(
-            score,
-            kind="bucket",
-            system=report.system,
-            length_of=report.measured,
-            first=bucket.first,
-            last=bucket.last,
-            sentences=bucket.sentences,
-        )
-        for bucket in report.buckets
-        for score in bucket.scores
-    ]
+    """One flat record per number; `kind` is score, comparison or bucket."""
+    system = {"system": report.system}
+    scores = [{"kind": "score", **system, **_record(score)} for score in report.scores]
+    comparisons = [{"kind": "comparison", **asdict(row)} for row in report.comparisons]
+    buckets = []
+    for bucket in report.buckets:
+        place: dict[str, Any] = {"kind": "bucket", **system, "length_of": report.measured}
+        place |= {"first": bucket.first, "last": bucket.last, "sentences": bucket.sentences}
+        buckets += [place | _record(score) for score in bucket.scores]
     return scores + comparisons + buckets
 
 
 def plain_lines(report: Report) -> Iterator[str]:
-    """`BLEU 41.02 SIGNATURE`, then `compare SYSTEM ...` and `bucket 1-10 ...` where asked for."""
+    """`BLEU 41.02 SIGNATURE`, then lines `compare SYSTEM ...` and `bucket 1-10 ...`."""
     for score in report.scores:
         yield f"{score.label} {score.value:.2f} {score.signature}"
-    for comparison in report.comparisons:
-        if comparison.p_value is not None:
+    for row in report.comparisons:
+        if row.p_value is not None:
             yield (
-                f"compare {comparison.system} {METRICS[comparison.metric].label} "
-                f"{comparison.value:.2f} {comparison.difference:+.2f} "
-                f"p={comparison.p_value:.4f} {comparison.signature}"
+                f"compare {row.system} {label_of(row.metric)} {row.value:.2f} "
+                f"{row.difference:+.2f} p={row.p_value:.4f} {row.signature}"
             )
     for bucket in report.buckets:
         values = " ".join(f"{score.label} {score.value:.2f}" for score in bucket.scores)
@@ -116,57 +83,48 @@ def plain_lines(report: Report) -> Iterator[str]:
 
 
 def tables(report: Report) -> Iterator[Table]:
-    """The same for eyes: scores, then comparisons, then lengths."""
-    yield _score_table(report)
+    """Scores, then comparisons, then scores by length."""
+    columns = {"metric": "left", "score": "right", "details": "left"}
+    scores = [
+        (heading_of(score.metric), f"{score.value:.2f}", _details(score)) for score in report.scores
+    ]
+    yield table(columns, scores, title=report.system)
     if report.comparisons:
         yield _comparison_table(report)
     if report.buckets:
-        yield _bucket_table(report)
+        headings = ("words", "sentences", *(score.label for score in report.scores))
+        rows = [
+            (bucket.span, bucket.sentences, *(f"{score.value:.2f}" for score in bucket.scores))
+            for bucket in report.buckets
+        ]
+        title = f"by length of {report.measured}"
+        yield table(dict.fromkeys(headings, "right"), rows, title=title)
 
 
 def signatures(report: Report) -> list[str]:
-    """What stands below the tables, each once: `BLEU: nrefs:1|case:mixed|...`."""
-    named = [(score.label, score.signature) for score in report.scores]
-    named += [(METRICS[c.metric].label, c.signature) for c in report.comparisons]
-    return list(dict.fromkeys(f"{label}: {signature}" for label, signature in named))
+    """Each signature once: `BLEU: nrefs:1|case:mixed|...`."""
+    signed: list[Score | Comparison] = [*report.scores, *report.comparisons]
+    return list(dict.fromkeys(f"{label_of(row.metric)}: {row.signature}" for row in signed))
 
 
-def _score_record(score: Score, **where: Any) -> dict[str, Any]:
-    return {
-        **where,
-        "metric": score.name,
-        "label": score.label,
-        "value": score.value,
-        "signature": score.signature,
-        "details": dict(score.details),
-    }
+def _record(score: Score) -> dict[str, Any]:
+    return {**asdict(score), "label": score.label}
 
 
 def _details(score: Score) -> str:
     parts = []
     for key, value in score.details.items():
         if isinstance(value, tuple):
-            parts.append("/".join(f"{one:.1f}" for one in value))
+            parts.append("/".join(f"{number:.1f}" for number in value))
         else:
             digits = 3 if isinstance(value, float) and value < 10 else 0
             parts.append(f"{key.replace('_', ' ')} {value:.{digits}f}")
     return ", ".join(parts)
 
 
-def _arrow(metric: str) -> str:
-    return "↑" if METRICS[metric].higher_is_better else "↓"
-
-
-def _score_table(report: Report) -> Table:
-    rows = [(heading_of(one.name), f"{one.value:.2f}", _details(one)) for one in report.scores]
-    columns = {"metric": "left", "score": "right", "details": "left"}
-    return table(columns, rows, title=report.system)
-
-
 def _comparison_table(report: Report) -> Table:
-    columns = {"metric": "left", "system": "left"} | dict.fromkeys(
-        ("score", "mean ± 95 %", "difference", "p"), "right"
-    )
+    columns = {"metric": "left", "system": "left"}
+    columns |= dict.fromkeys(("score", "mean ± 95 %", "difference", "p"), "right")
     rows = []
     for row in report.comparisons:
         baseline = row.p_value is None
@@ -181,12 +139,3 @@ def _comparison_table(report: Report) -> Table:
             )
         )
     return table(columns, rows, title=f"compared with {report.system}")
-
-
-def _bucket_table(report: Report) -> Table:
-    columns = dict.fromkeys(("words", "sentences", *(one.label for one in report.scores)), "right")
-    rows = [
-        (bucket.span, bucket.sentences, *(f"{score.value:.2f}" for score in bucket.scores))
-        for bucket in report.buckets
-    ]
-    return table(columns, rows, title=f"by length of {report.measured}")

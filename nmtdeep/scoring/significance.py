@@ -19,7 +19,7 @@ _SACREBLEU_TEST = {"bootstrap": "bs", "randomization": "ar"}
 
 @dataclass(frozen=True)
 class PairedOptions:
-    """Which test, on how many samples, from which random numbers (sacreBLEU's defaults)."""
+    """Test, number of samples and random seed; the defaults are sacreBLEU's."""
 
     test: Literal["bootstrap", "randomization"] = "bootstrap"
     trials: int = 1000
@@ -27,7 +27,9 @@ class PairedOptions:
 
     def __post_init__(self) -> None:
         if self.seed < 1:
-            raise UserError(f"seed {self.seed}: must be 1 or more, sacreBLEU reads 0 as 'any'")
+            raise UserError(
+                "must be 1 or more: sacreBLEU reads 0 as 'any'", where=f"seed {self.seed}"
+            )
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ def compare_systems(
     references: Sequence[Sequence[str]],
     metrics: Sequence[str] = DEFAULT_METRICS,
     *,
-    options: PairedOptions | None = None,
+    options: PairedOptions = PairedOptions(),  # frozen
     preparation: MosesPreparation | None = None,
 ) -> list[Comparison]:
     """Test each system against the baseline, with sacreBLEU's `PairedTest`.
@@ -64,13 +66,12 @@ def compare_systems(
     that of sample i. Approximate randomization (Riezler and Maxwell 2005): swap the two systems'
     lines at random instead; p = (#{|d_i| > |d|} + 1) / (T + 1).
 
-    Where the scores are equal, p is 1: no difference is as small as none. (sacreBLEU's strict
+    Where the scores are equal, p is 1: no difference is not significant. (sacreBLEU's strict
     comparison finds no sample beyond 0 for two identical files, and would call them different.)
     """
-    options = options or PairedOptions()
-    for _, lines in (baseline, *systems):
+    named = [baseline, *systems]
+    for _, lines in named:
         check_lengths(lines, references)
-    named: list[tuple[str, Sequence[str]]] = [(name, lines) for name, lines in (baseline, *systems)]
     comparisons = []
     for metric in metrics:
         # One test per metric: PairedTest knows metrics by sacreBLEU's own names, and every kind of
@@ -88,32 +89,26 @@ def compare_systems(
         ((title, signature),) = signatures.items()
         results = [result for result in columns[title] if isinstance(result, Result)]
         for (system, _), result in zip(named, results, strict=True):
-            comparisons.append(_comparison(metric, system, results[0], result, str(signature)))
+            difference = float(result.score - results[0].score)
+            p_value = 1.0 if result.p_value is not None and not difference else result.p_value
+            comparisons.append(
+                Comparison(
+                    metric,
+                    system,
+                    value=float(result.score),
+                    difference=difference,
+                    p_value=p_value,
+                    mean=None if result.mean is None else float(result.mean),
+                    interval=None if result.ci is None else float(result.ci),
+                    signature=str(signature),
+                )
+            )
     return comparisons
-
-
-def _comparison(
-    metric: str, system: str, baseline: Result, result: Result, signature: str
-) -> Comparison:
-    difference = float(result.score - baseline.score)
-    p_value = result.p_value
-    if p_value is not None and difference == 0:
-        p_value = 1.0
-    return Comparison(
-        metric=metric,
-        system=system,
-        value=float(result.score),
-        difference=difference,
-        p_value=p_value,
-        mean=None if result.mean is None else float(result.mean),
-        interval=None if result.ci is None else float(result.ci),
-        signature=signature,
-    )
 
 
 @contextmanager
 def _sacrebleu_seed(seed: int) -> Iterator[None]:
-    """Set the seed where sacreBLEU reads it, which is only the environment."""
+    """Set the environment variable from which alone sacreBLEU reads the seed."""
     before = os.environ.get("SACREBLEU_SEED")
     os.environ["SACREBLEU_SEED"] = str(seed)
     try:

@@ -1,4 +1,4 @@
-"""The files of one scoring: read, and checked to speak of the same sentences line by line."""
+"""The files of one scoring, which must have the same sentences line by line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nmtdeep.text.files import read_lines
 
 @dataclass(frozen=True)
 class Text:
-    """Lines and the name they are printed under."""
+    """Lines and their name in messages and tables."""
 
     name: str
     lines: list[str]
@@ -21,7 +21,12 @@ class Text:
 
 @dataclass(frozen=True)
 class Texts:
-    """What is scored, against what, compared with what, and the source where it is known."""
+    """The texts of one scoring.
+
+    Attributes:
+        systems: hypotheses that are compared with `hypotheses`.
+        source: None if it is not known.
+    """
 
     hypotheses: Text
     references: list[Text]
@@ -43,10 +48,14 @@ def read_text(path: Path) -> Text:
 def read_texts(
     hypotheses: Path, references: Sequence[Path], systems: Sequence[Path], source: Path | None
 ) -> Texts:
-    """Read all files of a scoring and check that their numbers of lines agree."""
+    """Read all files of a scoring.
+
+    Raises:
+        UserError: if a file cannot be read, or numbers of lines differ.
+    """
     paths = [hypotheses, *references, *systems, *([source] if source else [])]
     if [str(path) for path in paths].count("-") > 1:
-        raise UserError("- (stdin) can be read only once; give a file for the others")
+        raise UserError("standard input can be read only once", where="-", hint="give files")
     return Texts(
         hypotheses=read_text(hypotheses),
         references=[read_text(path) for path in references],
@@ -56,16 +65,16 @@ def read_texts(
 
 
 def check_counts(first: Text, others: Sequence[Text]) -> None:
-    """Line i of every file is about the same sentence: equally many lines, and at least one."""
+    """Raise DataError unless all texts have equally many lines, and at least one."""
     if not first.lines:
-        raise DataError(f"{first.name}: the input is empty; there is nothing to score")
-    odd = [
-        f"{other.name} has {len(other.lines)}"
-        for other in others
-        if len(other.lines) != len(first.lines)
+        raise DataError("the input is empty", where=first.name, hint="give at least one line")
+    counts = [
+        f"{text.name} has {len(text.lines)}"
+        for text in others
+        if len(text.lines) != len(first.lines)
     ]
-    if odd:
+    if counts:
         raise DataError(
-            f"different numbers of lines: {first.name} has {len(first.lines)}, {', '.join(odd)}; "
-            "line i of every file must be about the same sentence"
+            f"different numbers of lines: {first.name} has {len(first.lines)}, {', '.join(counts)}",
+            hint="line i of every file must be about the same sentence",
         )

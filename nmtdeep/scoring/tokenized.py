@@ -44,7 +44,7 @@ class MosesPreparation:
 
     def __init__(self, language: str, *, replace_punctuation: bool = False) -> None:
         if not _LANGUAGE_CODE.fullmatch(language):
-            raise UserError(f"--tokenize {language}: not a language code; write, say, de or en")
+            raise UserError("not a language code", where=f"--tokenize {language}", hint="give de")
         tokenizer = moses(language)
         punctuation = sacremoses.MosesPunctNormalizer(lang=language)
 
@@ -62,7 +62,7 @@ class MosesPreparation:
             self.signature["punct"] = "replaced"
 
 
-class TokenisedBLEU(BLEU):
+class TokenizedBLEU(BLEU):
     """BLEU-4 by multi-bleu.perl's arithmetic on whitespace tokens.
 
     BLEU = BP * exp(1/4 * sum_n log p_n), p_n the clipped n-gram precision of the corpus,
@@ -94,7 +94,7 @@ class TokenisedBLEU(BLEU):
         return sent.translate(_KEEP_TOGETHER)
 
     def get_signature(self) -> Signature:
-        """sacreBLEU's signature, and every step of ours in the order it is taken."""
+        """sacreBLEU's signature, then our steps in their order."""
         signature: Signature = super().get_signature()
         signature.update("tok", "whitespace")
         if self.preparation:

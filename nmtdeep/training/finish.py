@@ -15,7 +15,8 @@ from nmtdeep.decoding.translator import Translator
 from nmtdeep.devices import resolve_device
 from nmtdeep.errors import DataError, printable
 from nmtdeep.scoring import Score, score_texts
-from nmtdeep.scoring.rendering import label_of, score_table
+from nmtdeep.scoring.metrics import label_of
+from nmtdeep.scoring.rendering import score_table
 from nmtdeep.training.run_directory import LOG, SCORES
 from nmtdeep.training.state import Progress
 from nmtdeep.training.update import resolve_precision
@@ -26,14 +27,6 @@ METRICS = ("bleu", "chrf", "ter")
 LEAST = {"bleu": 1.0, "chrf": 20.0}
 PROBE = 50  # lines that tell
 Say = Callable[[str], None]
-
-
-class StoredScore(BaseModel):
-    """One score of one set."""
-
-    metric: str
-    value: float
-    signature: str
 
 
 class StoredScores(BaseModel):
@@ -53,7 +46,7 @@ class StoredScores(BaseModel):
     trained_to: str
     average_last: int
     averaged: list[str]
-    scores: dict[str, list[StoredScore]]
+    scores: dict[str, list[Score]]
 
 
 def finish(
@@ -206,20 +199,13 @@ def _scored(
             "to score them all the same"
         )
         return None
-    found = {split: score_split(translator, data, split) for split in (valid, *tests)}
     return StoredScores(
         checkpoint=model.name,
         weights=files.digest(model / checkpoint.MODEL),
         trained_to=newest.name,
         average_last=recipe.training.checkpoints.average_last,
         averaged=averaged(model),
-        scores={
-            split: [
-                StoredScore(metric=one.name, value=one.value, signature=one.signature)
-                for one in some
-            ]
-            for split, some in found.items()
-        },
+        scores={split: score_split(translator, data, split) for split in (valid, *tests)},
     )
 
 
@@ -227,7 +213,7 @@ def _has_learned_nothing(translator: Translator, data: DataDirectory, split: str
     """Whether both scores of the first lines of a set are below `LEAST`."""
     made = translated(translator, data, split, first=PROBE)
     found = score_texts(made, [data.references(split)[:PROBE]], list(LEAST))
-    return all(one.value < LEAST[one.name] for one in found)
+    return all(one.value < LEAST[one.metric] for one in found)
 
 
 def score_split(translator: Translator, corpora: DataDirectory, split: str) -> list[Score]:

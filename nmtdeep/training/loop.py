@@ -17,7 +17,7 @@ from nmtdeep.config.training import Linear
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import UserError
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.scoring.doubts import subword_mark
+from nmtdeep.scoring.warnings import subword_mark
 from nmtdeep.training import stages
 from nmtdeep.training.display import Display
 from nmtdeep.training.distributed import Crew, Order

@@ -70,7 +70,7 @@ class Validator:
         found = score_texts(translations, [self.references], ("bleu", "chrf"))
         place = len(self.sources) // 3
         sample = (self.sources[place], translations[place])
-        return Validation(loss, nll, {one.name: one for one in found}, sample)
+        return Validation(loss, nll, {score.metric: score for score in found}, sample)
 
     def _translate(self, model: Transformer) -> Sequence[str]:
         decoding = self.recipe.decoding

@@ -35,7 +35,7 @@ def test_a_single_run_is_scored_and_compared_with_none() -> None:
     alone = HeldOut("test", REFERENCES, REFERENCES, {"worse": WORSE}, [])
     assert alone.comparisons() == []
     (scores,) = alone.scores().values()
-    assert [one.name for one in scores] == ["bleu", "chrf", "ter"]
+    assert [score.metric for score in scores] == ["bleu", "chrf", "ter"]
     assert scores[1].value == pytest.approx(corpus_chrf(WORSE, [REFERENCES]).score)
 
 

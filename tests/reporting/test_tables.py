@@ -9,7 +9,7 @@ from nmtdeep.config import Recipe
 from nmtdeep.reporting import tables
 from nmtdeep.reporting.history import History
 from nmtdeep.scoring import Score
-from nmtdeep.training.finish import StoredScore, StoredScores
+from nmtdeep.training.finish import StoredScores
 
 
 def history(name: str, *, points: tuple[Point, ...] = (),
@@ -23,8 +23,8 @@ def history(name: str, *, points: tuple[Point, ...] = (),
         averaged=[],
         scores={
             split: [
-                StoredScore(metric="bleu", value=bleu, signature="nrefs:1|tok:13a"),
-                StoredScore(metric="ter", value=ter, signature="nrefs:1|tok:tercom"),
+                Score("bleu", bleu, "nrefs:1|tok:13a"),
+                Score("ter", ter, "nrefs:1|tok:tercom"),
             ]
             for split, (bleu, ter) in scores.items()
         },

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
-from nmtdeep.errors import DataError
 from nmtdeep.scoring import score_texts
-from nmtdeep.scoring.buckets import score_by_length
+from nmtdeep.scoring.report import score_by_length
 
 from .conftest import damage
 
@@ -37,8 +34,3 @@ def test_boundaries_by_hand() -> None:
         ("21-30", 1),
         ("91-100", 1),
     ]
-
-
-def test_a_missing_line_is_named() -> None:
-    with pytest.raises(DataError, match="1 lines to measure, but 2"):
-        score_by_length(["a", "b"], [["a", "b"]], ["a"])

@@ -22,7 +22,7 @@ from .conftest import damage
 
 def value(hypotheses: list[str], references: list[list[str]], metric: str, **options) -> float:
     (score,) = score_texts(hypotheses, references, [metric], **options)
-    assert score.name == metric
+    assert score.metric == metric
     return score.value
 
 
@@ -233,11 +233,11 @@ def test_details_say_what_the_number_is_made_of() -> None:
 
 
 def test_what_cannot_be_scored_is_said() -> None:
-    with pytest.raises(DataError, match=r"2 hypotheses .* 1 lines"):
+    with pytest.raises(DataError, match=r"2 hypotheses, .* 1 lines"):
         score_texts(["a", "b"], [["a"]])
-    with pytest.raises(DataError, match="no hypotheses"):
+    with pytest.raises(DataError, match="nothing to score"):
         score_texts([], [[]])
-    with pytest.raises(DataError, match="no reference"):
+    with pytest.raises(DataError, match="nothing to score"):
         score_texts(["a"], [])
     with pytest.raises(UserError, match=r"unknown metric 'blue' \(did you mean bleu\?\)"):
         score_texts(["a"], [["a"]], ["blue"])

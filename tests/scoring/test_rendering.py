@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from nmtdeep.scoring import Score
 from nmtdeep.scoring.rendering import score_table
 
 BLEU = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.5.1"
 TER = "nrefs:1|case:lc|tok:tercom|norm:no|punct:yes|asian:no|version:2.5.1"
 
 
-@dataclass(frozen=True)
-class Stored:
-    metric: str
-    value: float
-    signature: str
-
-
 def test_final_scores_are_a_table_of_sets_by_metrics_and_each_signature_once() -> None:
     numbers = {"valid": (30.194, 55.5), "test_2016_flickr": (32.566, 100.0)}
     lines = score_table(
         {
-            name: [Stored("bleu", bleu, BLEU), Stored("ter", ter, TER)]
+            name: [Score("bleu", bleu, BLEU), Score("ter", ter, TER)]
             for name, (bleu, ter) in numbers.items()
         }
     )
@@ -40,9 +32,9 @@ def test_signatures_that_differ_name_their_sets() -> None:
     other = BLEU.replace("nrefs:1", "nrefs:2")
     lines = score_table(
         {
-            "valid": [Stored("bleu", 1, BLEU)],
-            "one": [Stored("bleu", 2, BLEU)],
-            "two": [Stored("bleu", 3, other), Stored("ter", 4, TER)],
+            "valid": [Score("bleu", 1, BLEU)],
+            "one": [Score("bleu", 2, BLEU)],
+            "two": [Score("bleu", 3, other), Score("ter", 4, TER)],
         }
     )
     assert [line.split("  ")[0] for line in lines[-3:]] == [
@@ -57,7 +49,7 @@ def test_signatures_that_differ_name_their_sets() -> None:
 def test_strange_metrics_sets_and_no_scores_at_all() -> None:
     assert score_table({}) == []
     assert score_table({"valid": []}) == []
-    lines = score_table({"[bold]\x1b": [Stored("comet", 0.5, "a\nb")]})
+    lines = score_table({"[bold]\x1b": [Score("comet", 0.5, "a\nb")]})
     assert lines[0].split() == ["set", "comet"]
     assert lines[2].split() == ["[bold]\\x1b", "0.50"]
     assert lines[-1] == "comet  a\\nb"
