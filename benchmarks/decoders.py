@@ -32,7 +32,6 @@ class Contender(NamedTuple):
         processes: that it starts for the work, if they are more than one.
     """
 
-    precision: str
     open: Callable[[ExitStack], Decode]
     processes: int = 1
 
@@ -89,7 +88,7 @@ def _ours(task: Task, precision: str, processes: Sequence[int]) -> Iterator[tupl
 
     for count in processes if task.device.type == "cpu" else (1,):
         name = f"{OURS}, {precision}" + (f", {count} processes" if count > 1 else "")
-        yield name, Contender(precision, partial(start, count), count)
+        yield name, Contender(partial(start, count), count)
 
 
 def kind_of(precision: str) -> dict[str, str]:
@@ -114,7 +113,7 @@ def _marian(task: Task, precision: str) -> Iterator[tuple[str, Contender]]:
         return partial(marian.generate, model, task.sources, task.settings, batch=task.batch)
 
     for name, attention in MARIAN.items():
-        yield f"{name}, {precision}", Contender(precision, partial(start, attention))
+        yield f"{name}, {precision}", Contender(partial(start, attention))
 
 
 def _ctranslate2(
@@ -153,4 +152,4 @@ def _ctranslate2(
 
     for count in processes if task.device.type == "cpu" else (1,):
         at_once = f", {count} at once" if count > 1 else ""
-        yield f"CTranslate2, {precision}{at_once}", Contender(precision, partial(start, count))
+        yield f"CTranslate2, {precision}{at_once}", Contender(partial(start, count))

@@ -8,15 +8,11 @@ own, encoded before any timing, with the same beam, length penalty and rules as 
 had. Ratios are formed within a turn. Agreement and BLEU say whether they did the same work.
 --processes 1 2 adds as many processes of nmtdeep, and as many batches at once of CTranslate2, on
 the same threads.
-
-The floor: operations of encoder and of every step of every hypothesis over the measured rate of one
-large matrix product, or bytes (the decoder's weights in each step of each batch, keys and values
-read) over the measured rate of one large copy, whichever takes longer.
 """
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from itertools import islice
@@ -25,15 +21,13 @@ from typing import NamedTuple
 
 import torch
 from apart import Apart
-from decoders import DTYPES, OURS, Decode, Ids, Task, contenders
-from floor import Rates, measured_rates, utilization
+from decoders import OURS, Decode, Ids, Task, contenders
 from machine import add_options, chosen_device, machine
 from memory import megabytes
 from rich.console import Console
 from rich.table import Table
 from sacrebleu.metrics import BLEU
 from turns import Turns, spread, take_turns
-from work import Cost, decoding_cost
 
 from nmtdeep.checkpoint import load
 from nmtdeep.decoding.settings import Settings, settings_of
@@ -43,7 +37,7 @@ from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.vocabulary import EOS
 
 
-def arguments() -> argparse.Namespace:
+def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Decoding speed against peers")
     parser.add_argument("--model", type=Path, required=True, help="run or checkpoint")
     parser.add_argument("--input", type=Path, required=True, help="lines to translate")
@@ -59,16 +53,15 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--processes", type=int, nargs="+", default=[1])
     parser.add_argument("--only", nargs="+", metavar="NAME", help="contenders that begin so")
     add_options(parser, repeats=3)
-    return parser.parse_args()
+    return parser.parse_args(words)
 
 
 class Result(NamedTuple):
-    """Turns of all, bytes at the peak beyond those held before, translations, precisions."""
+    """Turns of all, bytes at the peak beyond those held before, and translations."""
 
     turns: Turns
     memory: dict[str, int]
     translations: dict[str, list[Ids]]
-    precisions: dict[str, str]
 
 
 def make(options: argparse.Namespace) -> Task:
@@ -96,7 +89,8 @@ def contender(
     return task.device, found.open(stack)
 
 
-def measure(task: Task, options: argparse.Namespace) -> Result:
+def measure(task: Task, options: argparse.Namespace, apart: type[Apart]) -> Result:
+    """All contenders in turns; `apart` opens one of them."""
     found = contenders(task, options.precisions, options.processes)
     if options.only:
         wanted = (next(iter(found)), *options.only)
@@ -106,7 +100,7 @@ def measure(task: Task, options: argparse.Namespace) -> Result:
     with ExitStack() as stack:
         for name, one in found.items():
             if one.processes == 1:
-                runs[name] = stack.enter_context(closing(Apart(contender, options, name)))
+                runs[name] = stack.enter_context(closing(apart(contender, options, name)))
                 continue
             run = one.open(stack)  # they are processes of their own already
 
@@ -116,14 +110,13 @@ def measure(task: Task, options: argparse.Namespace) -> Result:
             turn()
             runs[name] = turn
         turns = take_turns(runs, repeats=options.repeats)
-    apart = {name: run for name, run in runs.items() if isinstance(run, Apart)}
-    own = {name: [done.spent for done in one.turns] for name, one in apart.items()}
-    translations = {name: one.turns[-1].result for name, one in apart.items()}
+    single = {name: run for name, run in runs.items() if isinstance(run, apart)}
+    own = {name: [done.spent for done in run.turns] for name, run in single.items()}
+    translations = {name: run.turns[-1].result for name, run in single.items()}
     return Result(
         Turns(turns.spent | own),
-        {name: one.memory for name, one in apart.items()},
+        {name: run.memory for name, run in single.items()},
         translations | together,
-        {name: one.precision for name, one in found.items()},
     )
 
 
@@ -132,17 +125,15 @@ def texts(pipeline: TextPipeline, translations: list[Ids]) -> list[str]:
     return [pipeline.join_target(words(ids)) for ids in translations]
 
 
-def report(
-    found: Result, bounds: dict[str, float], bleu: dict[str, str], title: str, first: str
-) -> Table:
+def report(found: Result, bleu: dict[str, str], title: str, first: str) -> Table:
     table = Table(
         title=title,
         caption=f"{first} over it: speed ratio within a turn, median (least to most), above 1 "
-        f"where {first} is faster;\nfloor: its time over the contender's; MB: at the peak, beyond "
-        "what was held before (of this process alone);\nsame: translations identical to those of "
+        f"where {first} is faster;\nMB: at the peak, beyond what was held before (of this process "
+        "alone);\nsame: translations identical to those of "
         f"{first}",
     )
-    headings = ("contender", "sentences/s", "tokens/s", "over it", "floor", "MB", "same", "BLEU")
+    headings = ("contender", "sentences/s", "tokens/s", "over it", "MB", "same", "BLEU")
     for heading in headings:
         table.add_column(heading, justify="left" if heading == "contender" else "right")
     expected = found.translations[first]
@@ -150,13 +141,11 @@ def report(
         translations = found.translations[name]
         seconds = found.turns.median(name)
         same = sum(a == b for a, b in zip(translations, expected, strict=True)) / len(expected)
-        bound = bounds.get(found.precisions[name])
         table.add_row(
             name,
             f"{len(translations) / seconds:,.1f}",
             f"{sum(map(len, translations)) / seconds:,.0f}",
             "" if name == first else spread(found.turns.ratios([name], first)),
-            f"{bound / seconds:.2f}" if bound else "",
             megabytes(found.memory[name]) if name in found.memory else "",
             f"{same:.1%}",
             bleu.get(name, ""),
@@ -174,42 +163,27 @@ def scores(task: Task, found: Result, references: list[str]) -> tuple[dict[str, 
     return each, str(metric.get_signature())
 
 
-def main() -> None:
-    options = arguments()
+def main(words: Sequence[str] | None = None, apart: type[Apart] = Apart) -> None:
+    options = arguments(words)
     device = chosen_device(options, keeps_memory=False)
     console = Console(width=120, highlight=False)
     console.print(machine(device))
     task = make(options)
-    loaded, settings, sources = task.loaded, task.settings, task.sources
-    found = measure(task, options)
+    settings, sources = task.settings, task.sources
+    found = measure(task, options, apart)
     bleu, signature = {}, ""
     if options.references:
         references = list(islice(read_lines(options.references), options.lines))
         bleu, signature = scores(task, found, references)
     first = next(iter(found.translations))
     lengths = [len(ids) for ids in found.translations[first]]
-    bounds, described = {}, []
-    for precision in [one for one in DTYPES if one in options.precisions]:
-        rates = measured_rates(device, DTYPES[precision])
-        cost = decoding_cost(
-            loaded.model,
-            [len(ids) for ids in sources],
-            lengths,
-            beam=settings.beam,
-            batch=options.batch,
-            item=DTYPES[precision].itemsize,
-        )
-        bounds[precision] = rates.seconds(cost)
-        described.append(floor_of(precision, rates, cost))
-        name = next(name for name, kind in found.precisions.items() if kind == precision)
-        reached = utilization(cost, found.turns.median(name), rates, device, DTYPES[precision])
-        described.append(f"{name}: {reached}")
     title = f"decoding, beam {settings.beam}, {len(sources):,} sentences, {options.repeats} turns"
-    console.print(report(found, bounds, bleu, title, first))
+    console.print(report(found, bleu, title, first))
     limit = settings.max_length_constant
     cut = sum(length >= limit for length in lengths)
-    described.append(f"{cut} of {len(lengths)} translations reached the limit of {limit} tokens")
-    console.print("\n".join((*described, *([f"BLEU: {signature}"] if signature else ()))))
+    console.print(f"{cut} of {len(lengths)} translations reached the limit of {limit} tokens")
+    if signature:
+        console.print(f"BLEU: {signature}")
 
 
 def decoding_settings(settings: Settings, options: argparse.Namespace, longest: int) -> Settings:
@@ -228,13 +202,6 @@ def decoding_settings(settings: Settings, options: argparse.Namespace, longest: 
     if options.batch_tokens:
         changes["batch_tokens"] = options.batch_tokens
     return replace(settings, **changes)
-
-
-def floor_of(precision: str, rates: Rates, cost: Cost) -> str:
-    return (
-        f"floor, {precision}: {cost.operations / 1e9:,.0f} GFLOP and {cost.bytes / 1e9:,.1f} GB; "
-        f"the machine: {rates}; {rates.seconds(cost):.2f} s"
-    )
 
 
 if __name__ == "__main__":

@@ -2,38 +2,35 @@
 
     python benchmarks/depth.py --data DIR [--depths 6 24 48] [--repeats N]
 
-Encoders of each depth with a residual stack, and at the greatest depth DLCL and sparse blocks in
-the encoder, all with one decoder; where nmtdeep knows it, also the greatest depth with activation
-checkpointing. They take turns in one process on the same batches; ratios are formed within a turn.
-The paper's own dense connections made 48 layers 1.87 times slower (Li et al. 2020).
+Encoders of each depth with a residual stack; at the greatest depth also DLCL, sparse blocks, and
+activation checkpointing; all with one decoder. They take turns in one process on the same batches;
+ratios are formed within a turn. The paper's own dense connections made 48 layers 1.87 times slower
+(Li et al. 2020).
 """
 
 import argparse
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import naive
 import torch
 from contenders import Step, adapt, build_ours, our_step
-from floor import measured_rates
 from machine import add_options, opening
 from memory import megabytes, peak_increase
 from rich.table import Table
 from turns import Turns, spread, take_turns
-from work import Cost, Work, training_cost
+from work import Work
 
-from nmtdeep.config.training import Training
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.data.index import RECIPE_FILE
 
 COMBINATIONS = {"DLCL": "dlcl", "sparse blocks": "sparse_blocks"}
-RECOMPUTED = "checkpoint_activations"
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
-def arguments() -> argparse.Namespace:
+def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Cost of depth and of layer combinations")
     parser.add_argument("--data", type=Path, required=True, help="preprocessed data directory")
     parser.add_argument("--shape", type=naive.Shape.parse, default="256/1024/4/6+6")
@@ -43,7 +40,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--updates", type=int, default=1, help="updates in a turn")
     parser.add_argument("--precision", choices=tuple(DTYPES), default="fp32")
     add_options(parser, repeats=3)
-    return parser.parse_args()
+    return parser.parse_args(words)
 
 
 def variants(depths: list[int]) -> dict[str, tuple[int, list[str]]]:
@@ -52,10 +49,8 @@ def variants(depths: list[int]) -> dict[str, tuple[int, list[str]]]:
     found = {f"residual, {depth}": (depth, []) for depth in sorted(depths)}
     for name, combination in COMBINATIONS.items():
         found[f"{name}, {deepest}"] = (deepest, [f"model.encoder.combination={combination}"])
-    if RECOMPUTED in Training.model_fields:
-        overrides = [f"training.{RECOMPUTED}=layers"]
-        found[f"residual, {deepest}, recomputed"] = (deepest, overrides)
-    return found
+    recomputed = ["training.checkpoint_activations=layers"]
+    return found | {f"residual, {deepest}, recomputed": (deepest, recomputed)}
 
 
 def turn(step: Step, work: Work, device: torch.device) -> Callable[[], None]:
@@ -68,9 +63,9 @@ def turn(step: Step, work: Work, device: torch.device) -> Callable[[], None]:
 
 def measure(
     options: argparse.Namespace, norm: str, types: int, work: Work, device: torch.device
-) -> tuple[Turns, dict[str, int], dict[str, Cost]]:
-    """Turns, bytes at the peak beyond those held between updates, and costs by variant."""
-    runs, memory, costs = {}, {}, {}
+) -> tuple[Turns, dict[str, int]]:
+    """Turns, and bytes at the peak beyond those held between updates, by variant."""
+    runs, memory = {}, {}
     for name, (depth, overrides) in variants(options.depths).items():
         recipe = adapt(
             options.data / RECIPE_FILE,
@@ -80,22 +75,19 @@ def measure(
             overrides=overrides,
         )
         model = build_ours(recipe, types, device)
-        costs[name] = training_cost(model, work)
         runs[name] = turn(our_step(recipe, model, DTYPES[options.precision]), work, device)
-        runs[name]()  # warm up; moments come into being
+        runs[name]()  # warm up, and create the moments
         memory[name] = peak_increase(runs[name], device)
-    return take_turns(runs, repeats=options.repeats, device=device), memory, costs
+    return take_turns(runs, repeats=options.repeats, device=device), memory
 
 
-def report(
-    turns: Turns, memory: dict[str, int], floors: dict[str, float], title: str, tokens: int
-) -> Table:
+def report(turns: Turns, memory: dict[str, int], title: str, tokens: int) -> Table:
     plain = [name for name in turns.spent if re.fullmatch(r"residual, \d+", name)]
     shallow, deep = plain[0], plain[-1]
     table = Table(
         title=title,
-        caption="times: seconds of a turn over those of the same turn, median (least to most); "
-        "floor: its time over the variant's;\nMB: at the peak, beyond what is held between updates",
+        caption="times: seconds of a turn over those of the same turn, median (least to most);\n"
+        "MB: at the peak, beyond what is held between updates",
     )
     headings = (
         "encoder",
@@ -103,7 +95,6 @@ def report(
         "s / turn",
         f"times {shallow}",
         f"times {deep}",
-        "floor",
         "MB",
     )
     for heading in headings:
@@ -116,28 +107,25 @@ def report(
             f"{seconds:.3f}",
             "" if name == shallow else spread(turns.ratios([name], shallow)),
             "" if name in (shallow, deep) else spread(turns.ratios([name], deep)),
-            f"{floors[name] / seconds:.2f}",
             megabytes(memory[name]),
         )
     return table
 
 
-def main() -> None:
-    options = arguments()
+def main(words: Sequence[str] | None = None) -> None:
+    options = arguments(words)
     device, console = opening(options)
     data = DataDirectory.open(options.data)
     types = len(data.pipeline.target.vocabulary)
     work = Work.choose(data.corpus("train"), tokens=options.tokens, updates=options.updates)
-    rates = measured_rates(device, DTYPES[options.precision])
     console.print(
         f"{options.shape} but for the encoder's depth, {types:,} types; {len(work.plan)} updates a "
-        f"turn: {work.target_tokens:,} target tokens; {options.precision}; the machine: {rates}"
+        f"turn: {work.target_tokens:,} target tokens; {options.precision}"
     )
     for norm in options.norms:
-        turns, memory, costs = measure(options, norm, types, work, device)
-        floors = {name: rates.seconds(cost) for name, cost in costs.items()}
+        turns, memory = measure(options, norm, types, work, device)
         title = f"{norm}, {options.precision}; {options.repeats} turns"
-        console.print(report(turns, memory, floors, title, work.target_tokens))
+        console.print(report(turns, memory, title, work.target_tokens))
 
 
 if __name__ == "__main__":

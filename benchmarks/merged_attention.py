@@ -16,7 +16,7 @@ Three comparisons, each in turns of its own:
 """
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -25,13 +25,11 @@ from typing import NamedTuple
 import naive
 import torch
 from contenders import adapt, build_ours
-from floor import measured_rates
 from machine import add_options, opening
 from memory import megabytes, peak_increase
 from rich.table import Table
 from torch import Tensor, nn
 from turns import Turns, spread, take_turns
-from work import decoding_cost
 
 from nmtdeep.checkpoint import Loaded
 from nmtdeep.data.corpus import DataDirectory
@@ -40,7 +38,6 @@ from nmtdeep.decoding.settings import Settings
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.text.vocabulary import EOS
 
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 DECODERS = {
     "self-attention": "[self_attention, cross_attention, feed_forward]",
     "AAN": "[average_attention, cross_attention, feed_forward]",
@@ -50,10 +47,9 @@ NEVER = -1e4  # a logit that no other is below
 
 
 class Compared(NamedTuple):
-    """Turns, the least seconds that each could take, bytes at the peak beyond those held."""
+    """Turns, and bytes at the peak beyond those held between turns."""
 
     turns: Turns
-    floors: dict[str, float]
     memory: dict[str, int]
 
 
@@ -65,19 +61,24 @@ class Variant:
     overrides: tuple[str, ...] = ()
 
 
-def arguments() -> argparse.Namespace:
+def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Decoding speed by architecture")
     parser.add_argument("--data", type=Path, required=True, help="preprocessed data directory")
-    parser.add_argument("--width", type=int, default=256, help="of base; feed-forward is 4 times")
-    parser.add_argument("--heads", type=int, default=4, help="of base")
+    parser.add_argument(
+        "--width",
+        type=int,
+        default=256,
+        help="width of the base model; feed-forward width is 4 times that",
+    )
+    parser.add_argument("--heads", type=int, default=4, help="heads of the base model")
     parser.add_argument("--depths", type=int, nargs="+", default=[6, 12, 20])
     parser.add_argument("--beam", type=int, default=4)
     parser.add_argument("--batch", type=int, default=32, help="sentences at once")
     parser.add_argument("--sentences", type=int, default=128)
-    parser.add_argument("--precision", choices=tuple(DTYPES), default="fp32")
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument("--only", nargs="+", choices=tuple(COMPARISONS), default=list(COMPARISONS))
     add_options(parser, repeats=3)
-    return parser.parse_args()
+    return parser.parse_args(words)
 
 
 def attentions(base: naive.Shape, depths: list[int]) -> list[dict[str, Variant]]:
@@ -131,7 +132,7 @@ def as_long_as_the_source(loaded: Loaded, options: argparse.Namespace, longest: 
     def no_end(module: nn.Module, inputs: tuple[Tensor, ...], logits: Tensor) -> None:
         logits[..., EOS] = NEVER
 
-    # The translator may have put another module in the place of the model's own.
+    # The translator may have replaced the output layer of the model.
     translator.searcher.models[0].output.register_forward_hook(no_end)
     return translator
 
@@ -141,8 +142,8 @@ def translate(translator: Translator, sources: list[list[int]], batch: int) -> i
     ordered = sorted(sources, key=len, reverse=True)
     tokens = 0
     for first in range(0, len(ordered), batch):
-        found = translator.search(ordered[first : first + batch])
-        tokens += sum(len(hypotheses[0].tokens) for hypotheses in found)
+        translations = translator.search(ordered[first : first + batch])
+        tokens += sum(len(hypotheses[0].tokens) for hypotheses in translations)
     return tokens
 
 
@@ -154,10 +155,8 @@ def compare(
     device: torch.device,
 ) -> Compared:
     """One comparison, each model having translated everything once before."""
-    dtype = DTYPES[options.precision]
-    rates = measured_rates(device, dtype)
     runs: dict[str, Callable[[], int]] = {}
-    floors, memory = {}, {}
+    memory = {}
     lengths = [len(source) for source in sources]
     for name, variant in variants.items():
         recipe = adapt(
@@ -168,18 +167,14 @@ def compare(
             overrides=variant.overrides,
         )
         model = build_ours(recipe, len(data.pipeline.target.vocabulary))
-        cost = decoding_cost(
-            model, lengths, lengths, beam=options.beam, batch=options.batch, item=dtype.itemsize
-        )
-        floors[name] = rates.seconds(cost)
         loaded = Loaded(options.data, recipe, data.pipeline, model, {})
         translator = as_long_as_the_source(loaded, options, max(lengths))
         runs[name] = partial(translate, translator, sources, options.batch)
         produced = runs[name]()
         memory[name] = peak_increase(runs[name], device)
         if produced != sum(lengths):
-            raise RuntimeError(f"{name} produced {produced} tokens in place of {sum(lengths)}")
-    return Compared(take_turns(runs, repeats=options.repeats, device=device), floors, memory)
+            raise RuntimeError(f"{name} produced {produced} tokens instead of {sum(lengths)}")
+    return Compared(take_turns(runs, repeats=options.repeats, device=device), memory)
 
 
 def report(found: Compared, lengths: list[int], title: str) -> Table:
@@ -187,10 +182,10 @@ def report(found: Compared, lengths: list[int], title: str) -> Table:
     first = next(iter(turns.spent))
     table = Table(
         title=title,
-        caption=f"speed: seconds of {first} over its own in the same turn, median (least to most); "
-        "floor: its time over the model's;\nMB: at the peak, beyond what is held between turns",
+        caption=f"speed: seconds of {first} over its own in the same turn, median (least to most);"
+        "\nMB: at the peak, beyond what is held between turns",
     )
-    for heading in ("model", "ms / sentence", "tokens/s", "speed", "floor", "MB"):
+    for heading in ("model", "ms / sentence", "tokens/s", "speed", "MB"):
         table.add_column(heading, justify="left" if heading == "model" else "right")
     for name in turns.spent:
         seconds = turns.median(name)
@@ -199,14 +194,13 @@ def report(found: Compared, lengths: list[int], title: str) -> Table:
             f"{1000 * seconds / len(lengths):.1f}",
             f"{sum(lengths) / seconds:,.0f}",
             "" if name == first else spread(turns.ratios([first], name)),
-            f"{found.floors[name] / seconds:.2f}",
             megabytes(found.memory[name]),
         )
     return table
 
 
-def main() -> None:
-    options = arguments()
+def main(words: Sequence[str] | None = None) -> None:
+    options = arguments(words)
     device, console = opening(options)
     data = DataDirectory.open(options.data)
     corpus = data.corpus("valid").source

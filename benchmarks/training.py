@@ -1,4 +1,4 @@
-"""Training speed against peers and against what the machine can do at best.
+"""Training speed against peers.
 
     python benchmarks/training.py --data DIR [--updates N] [--repeats N] [--precision fp32]
 
@@ -13,17 +13,15 @@ dropout).
 On a machine that others use too, wall-clock time says little, and threads that wait for each other
 suffer most: read the ratio of CPU time there, with --threads 1, where no waiting counts as work.
 
-With --processes N, nmtdeep train with N processes that share the threads takes its turns too, timed
-by its own log.
-
-Two bounds: the products of all weights alone at the model's own shapes, timed in the same turns;
-and the floor, operations over the measured rate of one large matrix product or bytes over the
-measured rate of one large copy, whichever takes longer.
+With --processes N, `nmtdeep train` with N processes that share the threads takes its turns too,
+timed by its own log.
 """
 
 import argparse
+import json
 import math
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -41,28 +39,27 @@ from contenders import (
     peer_step,
     peers,
 )
-from floor import Rates, measured_rates, products_alone, utilization
 from machine import add_options, chosen_device, machine
 from memory import megabytes
-from processes import second_half, short
 from rich.console import Console
 from rich.table import Table
 from turns import Spent, Turns, spread, take_turns
-from work import Cost, Work, training_cost
+from work import Work
 
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data import batching
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.data.index import RECIPE_FILE
-from nmtdeep.model.transformer import Transformer
+from nmtdeep.training.loop import train
+from nmtdeep.training.run_directory import RECORDS
 
-OURS, PRODUCTS, BEST = "nmtdeep", "products alone", "best peer"
+OURS, BEST = "nmtdeep", "best peer"
 TOGETHER = "nmtdeep, several processes"
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 TOLERANCE = 1e-4  # of loss and gradients in fp32
 
 
-def arguments() -> argparse.Namespace:
+def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Training speed against peers")
     parser.add_argument("--data", type=Path, required=True, help="preprocessed data directory")
     parser.add_argument("--updates", type=int, default=10, help="updates in a turn")
@@ -71,11 +68,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--tokens", type=int, default=4096, help="padded tokens of an update")
     parser.add_argument("--norm", choices=("pre_norm", "post_norm"), default="post_norm")
     parser.add_argument(
-        "--processes", type=int, default=1, help="also time nmtdeep train with so many processes"
+        "--processes", type=int, default=1, help="also time nmtdeep train with this many processes"
     )
     parser.add_argument("--only", nargs="+", metavar="PEER", help="these peers (default: all)")
     add_options(parser, repeats=5)
-    return parser.parse_args()
+    return parser.parse_args(words)
 
 
 class Measured(NamedTuple):
@@ -104,10 +101,10 @@ def contender(
 
     def turn() -> float:
         for batch in work.batches(device):
-            found = step(batch)
-        return float(found)
+            loss = step(batch)
+        return float(loss)
 
-    turn()  # makes the moments
+    turn()  # creates the moments
     return device, turn
 
 
@@ -116,77 +113,55 @@ def measure(
     precision: str,
     names: Sequence[str],
     work: Work,
-    model: Transformer,
+    apart: type[Apart],
 ) -> Measured:
-    """All contenders in turns; `model` has the products of the floor."""
-    with ExitStack() as stack:
-        apart = {
-            name: stack.enter_context(closing(Apart(contender, options, name, precision)))
-            for name in names
-        }
-        return _turns(options, precision, apart, work, model)
-
-
-def _turns(
-    options: argparse.Namespace,
-    precision: str,
-    apart: dict[str, Apart],
-    work: Work,
-    model: Transformer,
-) -> Measured:
-    # Two whose seconds are not those of their turn: the products are computed from a few of each
-    # shape, and several processes need time to start.
-    alone: list[Spent] = []
-    crew: list[Spent] = []
-
-    def products() -> None:
-        alone.append(products_alone(model, work, DTYPES[precision]))
+    """All contenders in turns; `apart` opens one of them."""
+    trained_together: list[Spent] = []  # by the log: several processes need time to start
 
     def together() -> None:
         speed = trained(options, precision, options.processes)["tokens_per_second"]
-        crew.append(Spent(work.target_tokens / speed, math.nan))
+        trained_together.append(Spent(work.target_tokens / speed, math.nan))
 
-    runs: dict[str, Callable[[], None]] = {**apart, PRODUCTS: products}
-    if options.processes > 1:
-        runs[TOGETHER] = together
-    take_turns(runs, repeats=options.repeats)
-    spent = {name: [done.spent for done in one.turns] for name, one in apart.items()}
-    spent |= {PRODUCTS: alone} | ({TOGETHER: crew} if crew else {})
-    return Measured(
-        Turns(spent),
-        {name: one.memory for name, one in apart.items()},
-        {name: one.turns[-1].result for name, one in apart.items()},
-    )
+    with ExitStack() as stack:
+        contenders = {
+            name: stack.enter_context(closing(apart(contender, options, name, precision)))
+            for name in names
+        }
+        runs: dict[str, Callable[[], None]] = dict(contenders)
+        if options.processes > 1:
+            runs[TOGETHER] = together
+        take_turns(runs, repeats=options.repeats)
+        spent = {name: [done.spent for done in one.turns] for name, one in contenders.items()}
+        return Measured(
+            Turns(spent | ({TOGETHER: trained_together} if trained_together else {})),
+            {name: one.memory for name, one in contenders.items()},
+            {name: one.turns[-1].result for name, one in contenders.items()},
+        )
 
 
-def report(found: Measured, work: Work, cost: Cost, rates: Rates, title: str) -> Table:
-    turns, floor = found.turns, rates.seconds(cost)
+def report(measured: Measured, work: Work, title: str) -> Table:
+    turns = measured.turns
     table = Table(
         title=title,
         caption="nmtdeep over it: speed ratio within a turn, median (least to most), above 1 where "
-        "nmtdeep is faster;\nfloor: its time over the contender's; MB: at the peak, beyond what "
-        "is held between updates",
+        "nmtdeep is faster;\nMB: at the peak, beyond what is held between updates",
     )
-    for heading in ("contender", "target tokens/s", "nmtdeep over it", "by CPU time", "floor"):
+    for heading in ("contender", "target tokens/s", "nmtdeep over it", "by CPU time", "MB", "loss"):
         table.add_column(heading, justify="left" if heading == "contender" else "right")
-    table.add_column("MB", justify="right")
-    table.add_column("loss", justify="right")
     for name in turns.spent:
         ratios = ("", "")
         if name != OURS:
             ratios = tuple(spread(turns.ratios([name], OURS, clock)) for clock in Spent._fields)
         if name == TOGETHER:
             ratios = (ratios[0], "")
-        seconds = turns.median(name)
         table.add_row(
             name,
-            f"{work.target_tokens / seconds:,.0f}",
+            f"{work.target_tokens / turns.median(name):,.0f}",
             *ratios,
-            f"{floor / seconds:.2f}",
-            megabytes(found.memory[name]) if name in found.memory else "",
-            f"{found.losses[name]:.3f}" if name in found.losses else "",
+            megabytes(measured.memory[name]) if name in measured.memory else "",
+            f"{measured.losses[name]:.3f}" if name in measured.losses else "",
         )
-    others = [name for name in turns.spent if name not in (OURS, PRODUCTS, TOGETHER)]
+    others = [name for name in turns.spent if name not in (OURS, TOGETHER)]
     if others:
         best = (spread(turns.ratios(others, OURS, clock)) for clock in Spent._fields)
         table.add_row(BEST, "", *best, style="bold")
@@ -198,15 +173,35 @@ def report(found: Measured, work: Work, cost: Cost, rates: Rates, title: str) ->
 
 
 def trained(options: argparse.Namespace, precision: str, processes: int = 1) -> dict[str, float]:
-    """What the procedure behind nmtdeep train logs of as many updates as a turn has."""
-    overrides = [*short(options.updates), f"training.precision={precision}"]
-    overrides += [f"training.batches.max_tokens={options.tokens // processes}"]
-    recipe = our_recipe(options, overrides)
-    return second_half(recipe, options.data, processes=processes, device=options.device)
+    """What `nmtdeep train` logs of as many updates as a turn has, after as many to warm up."""
+    updates = options.updates
+    recipe = our_recipe(
+        options,
+        [
+            f"training.precision={precision}",
+            f"training.batches.max_tokens={options.tokens // processes}",
+            f"training.max_updates={2 * updates}",
+            f"training.log_every={updates}",
+            f"training.validation={{every: {2 * updates}, bleu: false, best_by: loss}}",
+            f"training.checkpoints={{every: {2 * updates}, average_last: 0}}",
+        ],
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder)
+        train(
+            recipe,
+            data=options.data,
+            out=out,
+            processes=processes,
+            device=options.device,
+            quiet=True,
+        )
+        records = [json.loads(line) for line in (out / RECORDS).read_text().splitlines()]
+    return [record for record in records if record["kind"] == "train"][-1]
 
 
 def waiting(options: argparse.Namespace, precision: str) -> str:
-    """What the procedure behind nmtdeep train says of itself: its speed, its wait for data."""
+    """The speed of `nmtdeep train` by its own log, and the time that it waits for data."""
     record = trained(options, precision)
     return (
         f"nmtdeep train, {precision}: {record['tokens_per_second']:,.0f} target tokens/s, "
@@ -225,8 +220,8 @@ def our_recipe(options: argparse.Namespace, overrides: Sequence[str] = ()) -> Re
     )
 
 
-def main() -> None:
-    options = arguments()
+def main(words: Sequence[str] | None = None, apart: type[Apart] = Apart) -> None:
+    options = arguments(words)
     device = chosen_device(options, keeps_memory=False)
     console = Console(width=112, highlight=False)
     console.print(machine(device))
@@ -242,23 +237,17 @@ def main() -> None:
     gap = largest_difference(recipe, model, few, others)
     if gap > TOLERANCE:
         sys.exit(f"the peers compute something else: relative difference {gap:.1e}")
-    cost = training_cost(model, work)
     console.print(
         f"{options.shape}, {recipe.model.encoder.residual.type}, {types:,} types, "
         f"{sum(value.numel() for value in model.parameters()):,} parameters; {len(work.plan)} "
         f"updates a turn: {work.pairs.shape[1]:,} sentences, {work.target_tokens:,} target tokens, "
-        f"{work.padding:.1%} padding, {cost.operations / 1e9:,.0f} GFLOP and "
-        f"{cost.bytes / 1e9:,.1f} GB at least; loss and gradients equal to {gap:.0e} of the "
-        f"largest (fp32, no dropout)"
+        f"{work.padding:.1%} padding; loss and gradients equal to {gap:.0e} of the largest (fp32, "
+        "no dropout)"
     )
-    chosen = tuple(DTYPES) if options.precision == "both" else (options.precision,)
-    for precision in chosen:
-        rates = measured_rates(device, DTYPES[precision])
-        found = measure(options, precision, [OURS, *others], work, model)
-        title = f"training, {precision}; {options.repeats} turns; the machine: {rates}"
-        console.print(report(found, work, cost, rates, title))
-        seconds = found.turns.median(OURS)
-        console.print(f"{OURS}: {utilization(cost, seconds, rates, device, DTYPES[precision])}")
+    for precision in DTYPES if options.precision == "both" else (options.precision,):
+        measured = measure(options, precision, [OURS, *others], work, apart)
+        title = f"training, {precision}; {options.repeats} turns"
+        console.print(report(measured, work, title))
         console.print(waiting(options, precision))
 
 

@@ -13,7 +13,7 @@ from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.loss import CHUNK
 from nmtdeep.training.optimizer import linear_maps
 
-# Measured on Linux with torch 2.13 for CPUs (docs/performance.md, "Memory of a training"): Python
+# Measured on Linux with torch 2.13 for CPUs (docs/log/performance-2026.md): Python
 # with torch, NumPy and this program; and what oneDNN and the allocator keep for the shapes of
 # products that a training meets in its first hundred updates, about 1 MB each, of which oneDNN
 # keeps 1,024.

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -20,17 +18,11 @@ from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS, SPECIALS
 from nmtdeep.training.update import batch_loss
 
-ROOT = Path(__file__).parents[2]
-RECIPE = ROOT / "recipes" / "multi30k-en-de.yaml"
+from .conftest import FOLDER, Load
+
+RECIPE = FOLDER.parent / "recipes" / "multi30k-en-de.yaml"
 TYPES = 24
 TOKENS = [*SPECIALS, *(f"type{number}" for number in range(3, TYPES))]
-Load = Callable[[str], ModuleType]
-
-
-@pytest.fixture
-def load(monkeypatch: pytest.MonkeyPatch) -> Load:
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    return importlib.import_module
 
 
 def sentences(lengths: list[int], seed: int = 5) -> list[np.ndarray]:
@@ -61,11 +53,22 @@ def small(load: Load, norm: str) -> tuple[Recipe, Transformer]:
 
 
 @pytest.mark.parametrize("norm", ["pre_norm", "post_norm"])
-def test_loss_and_gradients_of_torchs_own_equal_ours(load: Load, norm: str) -> None:
+def test_loss_and_gradients_of_a_peer_equal_ours(load: Load, norm: str) -> None:
     recipe, model = small(load, norm)
     contenders = load("contenders")
-    peer = {"nn.Transformer": contenders.PEERS["nn.Transformer"]}
-    assert contenders.largest_difference(recipe, model, batch(), peer) < 1e-12
+    assert contenders.largest_difference(recipe, model, batch(), contenders.PEERS) < 1e-12
+
+
+def test_the_comparison_notices_another_function(load: Load) -> None:
+    contenders = load("contenders")
+
+    def unmasked(q, k, v, mask, causal):
+        return contenders.naive.written_out(q, k, v, None, causal)
+
+    recipe, model = small(load, "post_norm")
+    build = partial(contenders.build_naive, kernel=unmasked)
+    peers = {"without padding mask": contenders.Peer(build, contenders.plain)}
+    assert contenders.largest_difference(recipe, model, batch(), peers) > 1e-4
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
@@ -88,11 +91,9 @@ Ours = tuple[Recipe, Transformer, list[tuple[int, ...]]]
 
 
 @pytest.fixture(scope="module")
-def ours() -> Ours:
+def ours(load: Load) -> Ours:
     """A model that has begun to learn copying, and its translations."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(ROOT / "benchmarks"))
-        contenders = importlib.import_module("contenders")
+    contenders = load("contenders")
     shape = contenders.naive.Shape.parse("32/64/2/1+1")
     recipe = contenders.adapt(RECIPE, shape, tokens=64, norm="post_norm")
     model = contenders.build_ours(recipe, TYPES).eval()  # no dropout, which would be noise here
@@ -106,7 +107,7 @@ def ours() -> Ours:
         optimizer.step()
     found = Translator([model], pipeline=None, settings=SETTINGS).search(SOURCES)
     translations = [hypotheses[0].tokens for hypotheses in found]
-    assert len(set(translations)) == len(SOURCES), "the model does look at its source"
+    assert len(set(translations)) == len(SOURCES), "the model reads its source"
     assert max(map(len, translations)) < 38, "ends are found, not forced"
     return recipe, model, translations
 
