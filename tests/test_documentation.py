@@ -121,4 +121,4 @@ def test_every_dependency_has_its_reason() -> None:
     extras = (one for extra in project["optional-dependencies"].values() for one in extra)
     wanted = {re.split(r"[<>=~! ]", one)[0] for one in [*project["dependencies"], *extras]}
     text = (ROOT / "docs" / "development.md").read_text(encoding="utf-8")
-    assert wanted <= set(re.findall(r"^\| `([\w-]+)", text, re.M))
+    assert wanted <= set(re.findall(r"^\| `([\w.-]+)", text, re.M))
