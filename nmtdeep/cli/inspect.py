@@ -40,5 +40,5 @@ def inspect(
     typer.echo(describe(found.rows))
     for table in tables:
         Console().print(table)
-    if found.damages:
+    if found.problems:
         raise typer.Exit(1)

@@ -10,48 +10,43 @@ from pydantic import TypeAdapter, ValidationError
 from nmtdeep import files
 from nmtdeep.config.load import read_config
 from nmtdeep.data.index import COPY, INDEX_FILE, RECIPE_FILE, TEXT_DIRECTORY, read_index
-from nmtdeep.errors import DataError, UserError
-from nmtdeep.inspection.findings import Findings, size_of, text_row, vocabulary_row
+from nmtdeep.errors import DataError, Problem
+from nmtdeep.inspection.screen import Screen, size_of
 from nmtdeep.preprocessing.report import PreprocessingReport
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.units import size
 
 
 def report_of(path: Path, index: dict[str, Any]) -> PreprocessingReport:
-    """What preprocessing counted.
+    """The counts of preprocessing.
 
     Raises:
-        DataError: if data.json holds no such counts.
+        DataError: if data.json does not contain them.
     """
     try:
         values = {"seconds": {}, **index["report"]}
         return TypeAdapter(PreprocessingReport).validate_python(values)
     except (KeyError, TypeError, ValidationError) as error:
-        raise DataError(f"{path / INDEX_FILE}: broken (report): {COPY}") from error
+        raise DataError("broken (report)", where=path / INDEX_FILE, hint=COPY) from error
 
 
-def inspect_data(path: Path) -> tuple[Findings, PreprocessingReport]:
-    """All that a data directory says of itself, and what preprocessing counted.
+def inspect_data(path: Path) -> tuple[Screen, PreprocessingReport]:
+    """Everything about a data directory, and the counts of preprocessing.
 
     Raises:
-        DataError: if it is none, its data.json is damaged, or something leads elsewhere.
+        DataError: if it is not one, its data.json is damaged, or a link leads out of it.
     """
-    found = Findings()
     read = (INDEX_FILE, RECIPE_FILE, TEXT_DIRECTORY)
     files.check_entries(path, [path / name for name in read], hint=COPY)
     index = read_index(path)
-    report = report_of(path, index)
-    found.add("data", f"{path}, made by nmtdeep {index.get('nmtdeep', '?')}")
-    try:
-        recipe, pipeline = read_config(path / RECIPE_FILE), TextPipeline.load(path / TEXT_DIRECTORY)
-        found.add("text", text_row(recipe, pipeline))
-        found.add("vocabulary", vocabulary_row(recipe, pipeline))
-        if pipeline.fingerprint() != index["fingerprint"]:
-            found.damages.append(f"{path / TEXT_DIRECTORY}: not what made the ids: {COPY}")
-    except UserError as error:
-        found.damages.append(str(error))
-    found.add("size", f"{size(size_of([path]))} on disk")
-    lines = map(str, files.problems(path, hint=COPY))
-    found.damages += [line for line in lines if line not in found.damages]
-    found.finish()
-    return found, report
+    screen = Screen(problems=list(files.problems(path, hint=COPY)))
+    screen.add("data", f"{path}, made by nmtdeep {index.get('nmtdeep', '?')}")
+    recipe = screen.read(lambda: read_config(path / RECIPE_FILE))
+    pipeline = screen.read(lambda: TextPipeline.load(path / TEXT_DIRECTORY))
+    screen.add_text(recipe, pipeline)
+    if pipeline is not None and pipeline.fingerprint() != index["fingerprint"]:
+        what = "not the text pipeline that made the ids"
+        screen.problems.append(Problem(what, str(path / TEXT_DIRECTORY), COPY))
+    screen.add("size", f"{size(size_of(path))} on disk")
+    screen.finish()
+    return screen, report_of(path, index)

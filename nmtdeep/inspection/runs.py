@@ -2,216 +2,165 @@
 
 from __future__ import annotations
 
-import json
 import math
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 
 from nmtdeep import checkpoint, files
 from nmtdeep.config import Recipe
 from nmtdeep.config.load import read_config
-from nmtdeep.config.model import Model, Stack
+from nmtdeep.config.model import Stack
 from nmtdeep.config.slots import PlainStack, Sinusoidal, TopLayer
-from nmtdeep.errors import CheckpointError, DataError, UserError
-from nmtdeep.inspection.findings import Findings, size_of, text_row, vocabulary_row
+from nmtdeep.errors import CheckpointError, Problem
+from nmtdeep.inspection.screen import Screen, size_of
 from nmtdeep.scoring.rendering import score_table
 from nmtdeep.text.pipeline import TextPipeline
-from nmtdeep.training.finish import StoredScores
-from nmtdeep.training.run_directory import RECORDS, SCORES
+from nmtdeep.training.finish import stored_scores
+from nmtdeep.training.run_directory import SCORES
 from nmtdeep.training.state import Progress
 from nmtdeep.units import counted, duration, short, size
 
 HINT = "use another checkpoint of the run, or copy this one again"
+EMBEDDINGS = {
+    "all": "one table for source, target and output",
+    "decoder": "one table for target and output, another for the source",
+    "none": "separate tables for source, target and output",
+}
 
 
-def inspect_run(path: Path) -> Findings:
-    """All that a run directory says of itself.
+def inspect_run(path: Path) -> Screen:
+    """Everything about a run directory.
 
     Raises:
-        CheckpointError: if there is no checkpoint in it at all, or something leads elsewhere.
+        CheckpointError: if there is no checkpoint in it, or a link leads out of it.
     """
-    found = Findings()
-    read = (checkpoint.CONFIG, RECORDS, SCORES)
-    checkpoint.check_entries(path, [*(path / name for name in read), *path.glob("checkpoint_*")])
+    read = (path / checkpoint.CONFIG, path / SCORES)
+    checkpoint.check_entries(path, [*read, *path.glob("checkpoint_*")])
     meant = checkpoint.locate(path)
-    saved = [*checkpoint.saved(path).values()]
-    if (path / checkpoint.AVERAGE / checkpoint.STATE).is_file():
-        saved.append(path / checkpoint.AVERAGE)
-    for one in saved:
-        _check(found, one)
-    for one in path.glob("checkpoint_*"):
-        if one.is_dir() and not (one / checkpoint.STATE).is_file():
-            found.damages.append(f"{one}: no {checkpoint.STATE}: {HINT}")
-    found.damages += map(str, files.problems(path, checkpoint.CONFIG, hint=HINT))
-    found.add("run", str(path))
-    _model_rows(found, meant)
-    _training_rows(found, path, saved)
-    _score_rows(found, path)
-    links = {
-        name: (path / name).resolve().name
-        for name in (checkpoint.LAST, checkpoint.BEST)
-        if (path / name).is_symlink()
-    }
-    recipe = _note(found, lambda: read_config(meant / checkpoint.CONFIG))
+    numbered = list(checkpoint.saved(path).values())
+    average = path / checkpoint.AVERAGE
+    saved = [*numbered, *([average] if (average / checkpoint.STATE).is_file() else [])]
+    protected = [file.name for file in read if file.is_file()]
+    screen = Screen(problems=list(files.problems(path, *protected, hint=HINT)))
+    for directory in path.glob("checkpoint_*"):
+        if (directory / checkpoint.STATE).is_file() and not directory.is_symlink():
+            screen.problems += files.problems(directory, hint=HINT)
+        elif directory.is_dir() and not directory.is_symlink():
+            screen.problems.append(Problem(f"no {checkpoint.STATE}", str(directory), HINT))
+    screen.add("run", str(path))
+    recipe = _add_model(screen, meant)
     best_by = recipe.training.validation.best_by if recipe else "score"
-    longest = max(len(one.name) for one in saved)
-    for number, one in enumerate(saved):
-        names = [name.removeprefix("checkpoint_") for name in links if links[name] == one.name]
-        names += ["translates"] * (one.resolve() == meant)
-        rest = f" ({', '.join(names)})" if names else ""
-        about = _described(_state(found, one), best_by)
-        found.add(
-            "" if number else "checkpoints",
-            f"{one.name:<{longest}}  {size(size_of([one])):>8}{about}{rest}",
-        )
-    found.finish()
-    return found
+    progress = _progress(screen, _state(screen, numbered[-1])) if numbered else None
+    if progress:
+        limit = f" of {recipe.training.max_updates:,}" if recipe else ""
+        screen.add("trained", f"{progress.update:,}{limit} updates, {_spent(progress)}")
+        if progress.best is not None:
+            best = f"{best_by} {abs(progress.best):.4f}"
+            screen.add("best", f"update {progress.best_update:,} by validation: {best}")
+    _add_scores(screen, path, meant)
+    links = {name: (path / name).resolve().name for name in (checkpoint.LAST, checkpoint.BEST)}
+    longest = max(len(directory.name) for directory in saved)
+    for number, directory in enumerate(saved):
+        notes = [
+            link.removeprefix("checkpoint_")
+            for link, name in links.items()
+            if name == directory.name
+        ]
+        notes += ["translates"] * (directory.resolve() == meant)
+        state = _state(screen, directory)
+        score = state.get("score")
+        about = "" if score is None else f"  {best_by} {abs(score):.4f}"
+        if state.get("kind") == "average":
+            about = f"  mean of {len(_inputs(state))}"
+        rest = f" ({', '.join(notes)})" if notes else ""
+        line = f"{directory.name:<{longest}}  {size(size_of(directory)):>8}{about}{rest}"
+        screen.add("" if number else "checkpoints", line)
+    screen.finish()
+    return screen
 
 
-def inspect_checkpoint(path: Path) -> Findings:
-    """All that one checkpoint says of itself."""
-    found = Findings()
+def inspect_checkpoint(path: Path) -> Screen:
+    """Everything about one checkpoint."""
     checkpoint.check_entries(path, [path])
-    _check(found, path)
-    found.add("checkpoint", str(path))
-    _model_rows(found, path)
-    state = _state(found, path)
-    progress = _progress(found, state)
+    screen = Screen(problems=list(files.problems(path, hint=HINT)))
+    screen.add("checkpoint", str(path))
+    _add_model(screen, path)
+    state = _state(screen, path)
+    progress = _progress(screen, state)
     if progress and progress.update:
-        found.add("trained", _spent(progress))
+        screen.add("trained", f"{counted(progress.update, 'update')}, {_spent(progress)}")
     if state.get("kind") == "average":
-        found.add("mean of", ", ".join(_inputs(state)))
-    found.add("size", f"{size(size_of([path]))} on disk")
-    found.finish()
-    return found
-
-
-def _note(found: Findings, check: Any) -> Any:
-    """What `check` gives; what it complains of is a damage, unless its file is known for one."""
-    try:
-        return check()
-    except UserError as error:
-        known = {one.partition(":")[0] for one in found.damages}
-        lines = str(error).split("\n")
-        found.damages += [line for line in lines if line.partition(":")[0] not in known]
-        return None
-
-
-def _state(found: Findings, path: Path) -> dict[str, Any]:
-    return _note(found, lambda: checkpoint.read_state(path)) or {}
-
-
-def _check(found: Findings, path: Path) -> None:
-    """Compare every file of a checkpoint with its checksum."""
-    found.damages += map(str, files.problems(path, hint=HINT))
-
-
-def _model_rows(found: Findings, path: Path) -> None:
-    recipe = _note(found, lambda: read_config(path / checkpoint.CONFIG))
-    if recipe is None:
-        return
-    if recipe.description:
-        found.add("recipe", recipe.description)
-    count = _note(found, lambda: parameters(path / checkpoint.MODEL))
-    of = f", {count:,} parameters" if count else ""
-    found.add("model", f"width {recipe.model.width}{of}")
-    for name, stack in (("encoder", recipe.model.encoder), ("decoder", recipe.model.decoder)):
-        found.add(name, _stack(stack))
-    found.add("embeddings", _embeddings(recipe.model))
-    if not isinstance(recipe.model.positions, Sinusoidal):
-        found.add("positions", recipe.model.positions.type)
-    if not isinstance(recipe.model.bridge, TopLayer):
-        found.add("bridge", recipe.model.bridge.type)
-    found.add("initializer", recipe.model.initializer.type)
-    pipeline = _note(found, lambda: TextPipeline.load(path / checkpoint.TEXT))
-    if pipeline is not None:
-        found.add("text", text_row(recipe, pipeline))
-        found.add("vocabulary", vocabulary_row(recipe, pipeline))
-    _reference_row(found, recipe)
-
-
-def _stack(stack: Stack) -> str:
-    parts = [
-        counted(stack.depth, "layer"),
-        f"{stack.heads} heads",
-        f"{stack.feed_forward:,} inside",
-    ]
-    parts.append(stack.residual.type)
-    if not isinstance(stack.combination, PlainStack):
-        parts.append(stack.combination.type)
-    kinds = [one.type for one in getattr(stack, "sublayers", ())]
-    if kinds and kinds != ["self_attention", "cross_attention", "feed_forward"]:
-        parts.append(" + ".join(kinds))
-    return ", ".join(parts)
-
-
-def _embeddings(model: Model) -> str:
-    return {
-        "all": "one table for source, target and output",
-        "decoder": "one table for target and output, another for the source",
-        "none": "separate tables for source, target and output",
-    }[model.embeddings.sharing]
-
-
-def _reference_row(found: Findings, recipe: Recipe) -> None:
-    """What the paper printed, where the recipe says so."""
-    scores = recipe.reference.scores if recipe.reference else {}
-    if scores:
-        found.add("published", ", ".join(f"{name} {value:g}" for name, value in scores.items()))
+        screen.add("mean of", ", ".join(_inputs(state)))
+    screen.add("size", f"{size(size_of(path))} on disk")
+    screen.finish()
+    return screen
 
 
 def parameters(path: Path) -> int:
     """Numbers in a safetensors file, by its header alone.
 
     Raises:
-        CheckpointError: if it is missing, truncated or foreign.
+        CheckpointError: if it is missing, truncated or of another format.
     """
     try:
         with safe_open(path, framework="numpy") as file:
             shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
     except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{path}: missing, truncated or foreign ({error}): {HINT}") from error
+        what = f"missing, truncated or not a safetensors file ({error})"
+        raise CheckpointError(what, where=path, hint=HINT) from error
     return sum(math.prod(shape) for shape in shapes)
 
 
-def _training_rows(found: Findings, path: Path, saved: list[Path]) -> None:
-    trained = [one for one in saved if one.name != checkpoint.AVERAGE]
-    if not trained:
-        return
-    progress = _progress(found, _state(found, trained[-1]))
-    recipe = _note(found, lambda: read_config(path))
-    if progress is None:
-        return
-    limit = f" of {recipe.training.max_updates:,}" if recipe else ""
-    found.add("trained", _spent(progress, limit))
-    best = progress.best_update
-    record = _validation(path / RECORDS, best)
-    if best and record:
-        bleu = record.get("valid_bleu")
-        figures = f"loss {record.get('valid_loss'):.4f}, ppl {record.get('valid_ppl'):.2f}"
-        if bleu is not None:
-            figures += f", bleu {bleu:.2f}"
-            if not (path / SCORES).is_file():  # else the signature is below the scores
-                figures += f"  {record.get('signature', '')}"
-        found.add("best", f"update {best:,} by validation: {figures}")
-
-
-def _progress(found: Findings, state: dict[str, Any]) -> Progress | None:
-    """Where a training stood, if the checkpoint is of one."""
-    if "update" not in state:
+def _add_model(screen: Screen, path: Path) -> Recipe | None:
+    """Rows about the model of a checkpoint; returns its recipe."""
+    recipe = screen.read(lambda: read_config(path / checkpoint.CONFIG))
+    if recipe is None:
         return None
-    progress: Progress | None = _note(found, lambda: Progress.from_json(state))
-    return progress
+    if recipe.description:
+        screen.add("recipe", recipe.description)
+    model = recipe.model
+    count = screen.read(lambda: parameters(path / checkpoint.MODEL))
+    screen.add("model", f"width {model.width}" + (f", {count:,} parameters" if count else ""))
+    screen.add("encoder", _stack(model.encoder))
+    screen.add("decoder", _stack(model.decoder))
+    screen.add("embeddings", EMBEDDINGS[model.embeddings.sharing])
+    if not isinstance(model.positions, Sinusoidal):
+        screen.add("positions", model.positions.type)
+    if not isinstance(model.bridge, TopLayer):
+        screen.add("bridge", model.bridge.type)
+    screen.add("initializer", model.initializer.type)
+    screen.add_text(recipe, screen.read(lambda: TextPipeline.load(path / checkpoint.TEXT)))
+    if recipe.reference and recipe.reference.scores:
+        published = (f"{name} {value:g}" for name, value in recipe.reference.scores.items())
+        screen.add("published", ", ".join(published))
+    return recipe
 
 
-def _spent(progress: Progress, limit: str = "") -> str:
-    updates = f"update{'s' * (bool(limit) or progress.update != 1)}"
+def _stack(stack: Stack) -> str:
+    parts = [counted(stack.depth, "layer"), f"{stack.heads} heads"]
+    parts += [f"{stack.feed_forward:,} inside", stack.residual.type]
+    if not isinstance(stack.combination, PlainStack):
+        parts.append(stack.combination.type)
+    kinds = [sublayer.type for sublayer in getattr(stack, "sublayers", ())]
+    if kinds and kinds != ["self_attention", "cross_attention", "feed_forward"]:
+        parts.append(" + ".join(kinds))
+    return ", ".join(parts)
+
+
+def _state(screen: Screen, path: Path) -> dict[str, Any]:
+    return screen.read(lambda: checkpoint.read_state(path)) or {}
+
+
+def _progress(screen: Screen, state: dict[str, Any]) -> Progress | None:
+    """The progress of a training; None if the checkpoint does not come from one."""
+    return screen.read(lambda: Progress.from_json(state)) if "update" in state else None
+
+
+def _spent(progress: Progress) -> str:
     return (
-        f"{progress.update:,}{limit} {updates}, {counted(progress.epoch, 'complete epoch')}, "
+        f"{counted(progress.epoch, 'complete epoch')}, "
         f"{short(progress.target_tokens)} target tokens, {duration(progress.seconds)}"
     )
 
@@ -219,51 +168,18 @@ def _spent(progress: Progress, limit: str = "") -> str:
 def _inputs(state: dict[str, Any]) -> list[str]:
     """Names of the checkpoints that an average is the mean of."""
     inputs = state.get("inputs")
-    found = inputs if isinstance(inputs, list) else []
-    return [str(one.get("checkpoint")) for one in found if isinstance(one, dict)]
+    listed = inputs if isinstance(inputs, list) else []
+    return [str(entry.get("checkpoint")) for entry in listed if isinstance(entry, dict)]
 
 
-def _validation(path: Path, update: int) -> dict[str, Any] | None:
-    """The record of the validation after `update`; records are no part of what is promised."""
-    try:
-        content = files.read_limited(path, hint="")
-    except DataError:
-        return None
-    lines = content.decode("utf-8", errors="replace").splitlines()
-    for line in reversed(lines):
-        with suppress(ValueError, RecursionError):
-            record = json.loads(line)
-            if not isinstance(record, dict) or record.get("kind") != "validation":
-                continue
-            figures = (record.get("valid_loss"), record.get("valid_ppl"))
-            if record.get("update") == update and all(isinstance(one, float) for one in figures):
-                return record
-    return None
-
-
-def _score_rows(found: Findings, path: Path) -> None:
+def _add_scores(screen: Screen, path: Path, meant: Path) -> None:
     """Scores of held-out sets, with each signature once."""
     if not (path / SCORES).is_file():
         return
-    stored = _note(found, lambda: files.read_json(path / SCORES, hint="delete it"))
-    if stored is None:
+    report = stored_scores(path, meant)
+    if report is None:
+        screen.add("scores", "none of these weights: run the training command again")
         return
-    try:
-        report = StoredScores.model_validate(stored)
-    except ValidationError:
-        found.damages.append(f"{path / SCORES}: not the scores of a run: delete it")
-        return
-    if report.weights != files.digest(checkpoint.locate(path) / checkpoint.MODEL):
-        found.add("scores", "none of these weights: run the training command again to measure them")
-        return
-    found.add("scores", f"of {report.checkpoint}")
+    screen.add("scores", f"of {report.checkpoint}")
     for line in score_table(report.scores):
-        found.add("", line)
-
-
-def _described(state: dict[str, Any], best_by: str) -> str:
-    """What a checkpoint is among those of its run."""
-    if state.get("kind") == "average":
-        return f"  mean of {len(_inputs(state))}"
-    score = state.get("score")
-    return "" if score is None else f"  {best_by} {abs(score):.4f}"
+        screen.add("", line)

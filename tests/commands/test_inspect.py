@@ -101,7 +101,7 @@ def flip(path: Path) -> None:
     path.write_bytes(content)
 
 
-@pytest.mark.parametrize("name", ["train.jsonl", "scores.json", "checkpoint_11/state.json"])
+@pytest.mark.parametrize("name", ["scores.json", "checkpoint_11/state.json"])
 def test_a_strangers_run_neither_waits_nor_leads_elsewhere(
     nmtdeep: Commands, whole: Path, tmp_path: Path, name: str
 ) -> None:
