@@ -13,7 +13,7 @@ from contenders import MARIAN
 from machine import installed
 
 from nmtdeep.checkpoint import Loaded, load
-from nmtdeep.decoding.settings import Settings
+from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.text.vocabulary import EOS
 
@@ -46,7 +46,7 @@ class Task:
     """
 
     loaded: Loaded
-    settings: Settings
+    settings: DecodingOptions
     sources: list[list[int]]
     batch: int
     device: torch.device
@@ -79,10 +79,9 @@ def _ours(task: Task, precision: str, processes: Sequence[int]) -> Iterator[tupl
         # A copy: the translator moves its model to another precision and packs it.
         translator = Translator.of(
             [load(task.loaded.path)],
-            task.settings,
-            device=str(task.device),
-            processes=count,
-            **kind_of(precision),
+            task.settings.model_copy(
+                update={"device": str(task.device), "processes": count, **kind_of(precision)}
+            ),
         )
         return partial(_search, stack.enter_context(translator), task.sources)
 
@@ -92,7 +91,7 @@ def _ours(task: Task, precision: str, processes: Sequence[int]) -> Iterator[tupl
 
 
 def kind_of(precision: str) -> dict[str, str]:
-    """What `Translator.of` is to be told."""
+    """Options of a kind of numbers."""
     if precision == "int8":
         return {"precision": "fp32", "quantize": "int8"}
     return {"precision": precision}

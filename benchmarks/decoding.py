@@ -14,7 +14,6 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -30,7 +29,8 @@ from sacrebleu.metrics import BLEU
 from turns import Turns, spread, take_turns
 
 from nmtdeep.checkpoint import load
-from nmtdeep.decoding.settings import Settings, settings_of
+from nmtdeep.config import Recipe
+from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.devices import resolve_device
 from nmtdeep.text.files import read_lines
 from nmtdeep.text.pipeline import TextPipeline
@@ -71,11 +71,11 @@ def make(options: argparse.Namespace) -> Task:
     sources = [
         [*loaded.pipeline.source.vocabulary.ids(words), EOS]
         for line in lines
-        if (words := loaded.pipeline.split_source(line, settings_of(loaded).input_form))
+        if (words := loaded.pipeline.split_source(line, loaded.recipe.text.input))
     ]
     if len(sources) < len(lines):
         sys.exit(f"{options.input} has blank lines: give a test set without them")
-    settings = decoding_settings(settings_of(loaded), options, max(map(len, sources)))
+    settings = decoding_settings(loaded.recipe, options, max(map(len, sources)))
     return Task(loaded, settings, sources, options.batch, device)
 
 
@@ -186,7 +186,7 @@ def main(words: Sequence[str] | None = None, apart: type[Apart] = Apart) -> None
         console.print(f"BLEU: {signature}")
 
 
-def decoding_settings(settings: Settings, options: argparse.Namespace, longest: int) -> Settings:
+def decoding_settings(recipe: Recipe, options: argparse.Namespace, longest: int) -> DecodingOptions:
     """What can be had from all contenders: one limit for all sentences is the only one that can.
 
     Args:
@@ -200,8 +200,8 @@ def decoding_settings(settings: Settings, options: argparse.Namespace, longest: 
         "max_length_constant": int(1.5 * longest) + 20,
     }
     if options.batch_tokens:
-        changes["batch_tokens"] = options.batch_tokens
-    return replace(settings, **changes)
+        changes["max_tokens"] = options.batch_tokens
+    return DecodingOptions(**changes).with_recipe(recipe)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from transformers import MarianConfig, MarianMTModel
 from weights import plain
 
+from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.decoding.settings import Settings
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS, PAD
 
@@ -115,7 +115,7 @@ def renamed(ours: dict[str, Tensor]) -> dict[str, Tensor]:
 
 @torch.inference_mode()
 def generate(
-    marian: Marian, sources: Sequence[Sequence[int]], settings: Settings, *, batch: int
+    marian: Marian, sources: Sequence[Sequence[int]], settings: DecodingOptions, *, batch: int
 ) -> list[tuple[int, ...]]:
     """Ids of the best translations, end of sentence included; sorted by length, `batch` at a time.
 

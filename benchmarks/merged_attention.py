@@ -32,9 +32,9 @@ from torch import Tensor, nn
 from turns import Turns, spread, take_turns
 
 from nmtdeep.checkpoint import Loaded
+from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.data.index import RECIPE_FILE
-from nmtdeep.decoding.settings import Settings
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.text.vocabulary import EOS
 
@@ -119,15 +119,15 @@ def as_long_as_the_source(loaded: Loaded, options: argparse.Namespace, longest: 
     Args:
         longest: tokens of the longest source.
     """
-    settings = Settings(
+    settings = DecodingOptions(
         beam=options.beam,
         max_length_factor=1,
         max_length_constant=0,
-        batch_tokens=options.batch * options.beam * longest,
+        max_tokens=options.batch * options.beam * longest,
+        device=options.device,
+        precision=options.precision,
     )
-    translator = Translator.of(
-        [loaded], settings, device=options.device, precision=options.precision
-    )
+    translator = Translator.of([loaded], settings)
 
     def no_end(module: nn.Module, inputs: tuple[Tensor, ...], logits: Tensor) -> None:
         logits[..., EOS] = NEVER

@@ -6,7 +6,7 @@ from pathlib import Path
 import ctranslate2
 import torch
 
-from nmtdeep.decoding.settings import Settings
+from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.export.to_ctranslate2 import search_options
 
 
@@ -31,7 +31,7 @@ def open_translator(
 def translate(
     translator: ctranslate2.Translator,
     sources: Sequence[Sequence[str]],
-    settings: Settings,
+    settings: DecodingOptions,
     *,
     batch: int,
 ) -> list[list[str]]:

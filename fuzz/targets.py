@@ -20,14 +20,14 @@ import numpy as np
 
 from nmtdeep.config.load import resolve
 from nmtdeep.config.render import annotated, dump
-from nmtdeep.config.text import Text
+from nmtdeep.config.text import Form, Text
 from nmtdeep.conversion.fairseq_dictionary import read_dictionary
 from nmtdeep.data.corpus import CorpusWriter, DataDirectory, MonolingualCorpus
 from nmtdeep.errors import CheckpointError, ConfigError, DataError, UserError
 from nmtdeep.files import write_sums
 from nmtdeep.text.bpe import Bpe, join, learn, load_merges
 from nmtdeep.text.files import count_lines, read_lines
-from nmtdeep.text.pipeline import Form, TextPipeline, words_of
+from nmtdeep.text.pipeline import TextPipeline, words_of
 from nmtdeep.text.vocabulary import EOS, UNK, Vocabulary, is_reserved, shared_or_separate
 
 SENTENCES = (

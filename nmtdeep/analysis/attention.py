@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from nmtdeep.analysis.measurement import Measurement, origin, versions
 from nmtdeep.analysis.pictures import heat_map, heat_map_size
 from nmtdeep.checkpoint import Loaded
-from nmtdeep.decoding.settings import settings_of
+from nmtdeep.config.decoding import DecodingOptions
+from nmtdeep.config.text import Form
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.errors import UserError
 from nmtdeep.model.layers.attention import CrossAttention, SelfAttention
@@ -21,7 +22,6 @@ from nmtdeep.model.layers.context import Context
 from nmtdeep.model.layers.merged_attention import Both, MergedAttention
 from nmtdeep.model.transformer import Stack, Transformer
 from nmtdeep.tables import table
-from nmtdeep.text.pipeline import Form
 from nmtdeep.text.vocabulary import EOS, SPECIALS
 
 if TYPE_CHECKING:
@@ -78,14 +78,14 @@ def sentence_pair(
     Raises:
         UserError: if the sentence is empty.
     """
-    settings = settings_of(loaded)
-    form = form or settings.input_form
+    options = DecodingOptions(input_is=form or loaded.recipe.text.input)
+    form = options.input_is
     words = loaded.pipeline.split_source(source, form)
     if not words:
         raise UserError("the sentence is empty", where="--source", hint="give a sentence")
     if target is not None:
         return SentencePair(words, loaded.pipeline.split_target(target, form))
-    translator = Translator([loaded.model], loaded.pipeline, replace(settings, input_form=form))
+    translator = Translator([loaded.model], loaded.pipeline, options.with_recipe(loaded.recipe))
     (translation,) = translator.translate([source])
     return SentencePair(words, translation.candidates[0].subwords)
 

@@ -14,6 +14,7 @@ from nmtdeep.cli import completion
 from nmtdeep.cli.choices import InputForm, Verbose
 from nmtdeep.cli.command import Command
 from nmtdeep.cli.outputs import Csv, Json, Plot, check_plot, give
+from nmtdeep.config.decoding import decoding_options
 from nmtdeep.errors import UserError
 
 if TYPE_CHECKING:
@@ -151,7 +152,9 @@ def lengths(
     found = {}
     for system in _distinct(systems):
         if system.is_dir():
-            translator = Translator.load([system], device=device, threads=threads)
+            translator = Translator.load(
+                [system], decoding_options({"device": device, "threads": threads})
+            )
             found[str(system)] = [one.text for one in translator.translate(texts[0].lines)]
         else:
             found[str(system)] = read_text(system).lines

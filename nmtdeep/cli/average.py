@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from nmtdeep.cli.choices import Verbose
+from nmtdeep.cli.options import Overwrite
 from nmtdeep.errors import UserError
 from nmtdeep.files import check_place
 
@@ -20,8 +20,12 @@ def average_checkpoints(
             help="A run directory with --last or --best, or the checkpoints themselves.",
         ),
     ],
-    last: Annotated[int | None, typer.Option(min=1, help="Average the N newest.")] = None,
-    best: Annotated[int | None, typer.Option(min=1, help="Average the N best validated.")] = None,
+    last: Annotated[
+        int | None, typer.Option(min=1, help="Number of newest checkpoints to average.")
+    ] = None,
+    best: Annotated[
+        int | None, typer.Option(min=1, help="Number of best validated checkpoints to average.")
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -32,29 +36,25 @@ def average_checkpoints(
             show_default="RUN/checkpoint_average",
         ),
     ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace an existing average.")
-    ] = False,
-    verbose: Verbose = False,
+    overwrite: Overwrite = False,
 ) -> None:
     """Average the weights of several checkpoints of one run into a new checkpoint."""
     from nmtdeep import averaging, checkpoint
 
-    if last is not None and best is not None:
-        raise UserError("--last and --best exclude each other: give one")
-    run = paths[0]
-    if last is None and best is None:
-        inputs = paths
-        if output is None:
-            raise UserError("checkpoints named one by one need --output; or give RUN --last N")
-    else:
+    if last and best:
+        raise UserError("exclude each other", where="--last and --best", hint="give one")
+    run, inputs = paths[0], paths
+    if last or best:
         if len(paths) > 1:
-            raise UserError("--last and --best take one run directory")
-        inputs = averaging.newest(run, last) if last is not None else averaging.best(run, best or 1)
+            raise UserError("take one run directory", where="--last and --best")
+        inputs = averaging.newest(run, last) if last else averaging.best(run, best or 1)
+    elif output is None:
+        hint = "give --output; or a run with --last N"
+        raise UserError("checkpoints that are named one by one need an --output", hint=hint)
     out = output or run / checkpoint.AVERAGE
     check_place(out, "--output")
     if out.exists() and not overwrite:
-        raise UserError(f"{out} exists: add --overwrite, or choose another --output")
+        raise UserError("exists", where=out, hint="add --overwrite, or choose another --output")
     averaging.check_out(out, inputs)
     averaging.average(inputs, out)
     typer.echo(f"{out}: mean of {', '.join(path.name for path in inputs)}")

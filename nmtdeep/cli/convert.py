@@ -2,42 +2,25 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from nmtdeep.cli.choices import Verbose
-from nmtdeep.cli.command import HELP, Command, Group
+from nmtdeep.cli.command import Group, add_command
+from nmtdeep.cli.options import Overwrite, SourceLanguage, TargetLanguage
 from nmtdeep.errors import UserError
 from nmtdeep.files import check_place
 
-app = typer.Typer(
-    cls=Group,
-    help="Models of other toolkits as checkpoints that translate here.",
-    no_args_is_help=True,
-    context_settings=HELP,
-    epilog="nmtdeep convert fairseq checkpoint_best.pt dict.txt --output model",
-)
-
-
-class Tokenization(StrEnum):
-    """What stands before BPE."""
-
-    MOSES = "moses"
-    NONE = "none"
+EXAMPLE = "nmtdeep convert fairseq checkpoint_best.pt dict.en.txt dict.de.txt -o model"
+app = typer.Typer(cls=Group, no_args_is_help=True, epilog=EXAMPLE)
 
 
 @app.callback()
 def main() -> None:
-    """Models of other toolkits as checkpoints that translate here."""
+    """Convert models of other toolkits to checkpoints that translate here."""
 
 
-EXAMPLE = "nmtdeep convert fairseq checkpoint_best.pt dict.en.txt dict.de.txt -o model"
-
-
-@app.command("fairseq", cls=Command, no_args_is_help=True, epilog=EXAMPLE)
 def fairseq(
     checkpoint: Annotated[
         Path, typer.Argument(metavar="CHECKPOINT", help="File of fairseq: checkpoint_best.pt.")
@@ -47,45 +30,41 @@ def fairseq(
         typer.Argument(metavar="DICT", help="dict.LANG.txt: one for both, or source, target."),
     ],
     *,
-    output: Annotated[Path, typer.Option("-o", "--output", "--out", help="Checkpoint to make.")],
+    output: Annotated[Path, typer.Option("-o", "--output", "--out", help="Checkpoint to write.")],
     bpe: Annotated[
         list[Path] | None,
-        typer.Option(help="Codes of subword-nmt; twice for source and target; none: split text."),
+        typer.Option(
+            help="Codes of subword-nmt, twice if source and target have their own; without it the "
+            "input must be split already."
+        ),
     ] = None,
     tokenization: Annotated[
-        Tokenization, typer.Option(help="What stands before --bpe: moses takes raw text.")
-    ] = Tokenization.MOSES,
-    source_lang: Annotated[
-        str | None, typer.Option("-s", "--source-lang", help="If not the checkpoint's.")
-    ] = None,
-    target_lang: Annotated[
-        str | None, typer.Option("-t", "--target-lang", help="If not the checkpoint's.")
-    ] = None,
+        Literal["moses", "none"],
+        typer.Option(help="Tokenization before --bpe; moses takes raw text."),
+    ] = "moses",
+    source_lang: SourceLanguage = None,
+    target_lang: TargetLanguage = None,
     normalize: Annotated[bool, typer.Option(help="Normalize punctuation as Moses does.")] = True,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Lower-case the input.")] = False,
     aggressive_hyphens: Annotated[
         bool, typer.Option("--aggressive-hyphens", help="Split hyphens, as tokenizer.perl -a.")
     ] = False,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a checkpoint that is there.")
-    ] = False,
-    verbose: Verbose = False,
+    overwrite: Overwrite = False,
 ) -> None:
-    """Make a checkpoint of a fairseq Transformer, or of the DLCL release's.
+    """Convert a checkpoint of a fairseq Transformer, or of the DLCL release.
 
-    Nothing that is in the file is run. A model that cannot be held here is refused with all
-    reasons.
+    No code in the file is executed. An unsupported model is rejected with every reason listed.
     """
     from nmtdeep.checkpoint import STATE
     from nmtdeep.conversion.fairseq import TextOptions, convert
 
     check_place(output, "--output")
     if output.exists() and not (overwrite and (output / STATE).is_file()):
-        hint = "add --overwrite, or choose" if (output / STATE).is_file() else "choose"
-        raise UserError(f"{output} exists: {hint} another --output")
+        choice = "add --overwrite, or choose" if (output / STATE).is_file() else "choose"
+        raise UserError("exists", where=output, hint=f"{choice} another --output")
     choices = TextOptions(
         tuple(bpe or ()),
-        tokenization.value,
+        tokenization,
         source_lang,
         target_lang,
         normalize=normalize,
@@ -100,3 +79,6 @@ def fairseq(
         f"{text.source} to {text.target}, {text.input} text"
     )
     typer.echo(f"translate with: nmtdeep translate -m {output}")
+
+
+add_command(app, fairseq, EXAMPLE)

@@ -2,46 +2,36 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from nmtdeep.cli.choices import Verbose
-from nmtdeep.cli.outputs import as_typed
+from nmtdeep.cli.options import Overwrite, Run, Threads, as_typed
 from nmtdeep.errors import UserError
 
 if TYPE_CHECKING:
     from nmtdeep.export.comparison import ExportCheck
 
-# Exit code of a command that wrote a model that is worse, or the card of one without its weights.
+# Exit code if the written model is worse, or if only the model card was written.
 INCOMPLETE = 3
-
-
-class Program(StrEnum):
-    """What is to read the model."""
-
-    CTRANSLATE2 = "ctranslate2"
-    HUGGINGFACE = "huggingface"
-
-
-class Quantization(StrEnum):
-    """How CTranslate2 stores weights."""
-
-    INT8 = "int8"
-    INT8_FLOAT32 = "int8_float32"
-    INT8_FLOAT16 = "int8_float16"
-    INT8_BFLOAT16 = "int8_bfloat16"
-    INT16 = "int16"
-    FLOAT16 = "float16"
-    BFLOAT16 = "bfloat16"
-    FLOAT32 = "float32"
+Quantization = Literal[
+    "int8",
+    "int8_float32",
+    "int8_float16",
+    "int8_bfloat16",
+    "int16",
+    "float16",
+    "bfloat16",
+    "float32",
+]
 
 
 def export(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory or checkpoint.")],
-    to: Annotated[Program, typer.Option("--to", help="Which program is to read it.")],
+    run: Run,
+    to: Annotated[
+        Literal["ctranslate2", "huggingface"], typer.Option(help="Program that will read it.")
+    ],
     out: Annotated[Path, typer.Option("-o", "--out", "--output", help="Directory to write.")],
     quantization: Annotated[
         Quantization | None,
@@ -55,23 +45,20 @@ def export(
         ),
     ] = None,
     max_loss: Annotated[
-        float,
-        typer.Option(min=0, help="BLEU that may be lost in --check; exit code 3 if more is."),
+        float, typer.Option(min=0, help="Largest loss of BLEU in --check; more is exit code 3.")
     ] = 0.1,
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="Number of CPU threads of --check.")
-    ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace an export that is there.")
-    ] = False,
-    verbose: Verbose = False,
+    overwrite: Overwrite = False,
+    threads: Threads = None,
 ) -> None:
     """Write a model for another program: CTranslate2, or Hugging Face's transformers.
 
-    Beside the weights stand the text pipeline and a README.md that says how to use them.
+    The directory also has the text pipeline and a README.md that says how to use them.
     """
-    if to is Program.HUGGINGFACE:
-        _refuse(quantization=quantization, check=check, threads=threads)
+    if to == "huggingface":
+        given = {"--quantization": quantization, "--check": check, "--threads": threads}
+        if names := [name for name, value in given.items() if value is not None]:
+            what, hint = "only works with --to ctranslate2", "leave it out"
+            raise UserError(what, where=" and ".join(names), hint=hint)
         _to_huggingface(run, out, overwrite=overwrite)
         return
     from nmtdeep.export.exporter import export_ctranslate2
@@ -79,9 +66,7 @@ def export(
     from nmtdeep.units import size
 
     texts = read_texts(check[0], [check[1]], [], None) if check else None
-    done = export_ctranslate2(
-        run, out, quantization=quantization and quantization.value, overwrite=overwrite
-    )
+    done = export_ctranslate2(run, out, quantization=quantization, overwrite=overwrite)
     typer.echo(
         f"{out}: {as_typed(run, done.checkpoint)} for CTranslate2, {quantization or 'float32'}, "
         f"{size(done.after)} in all; its weights were {size(done.before)}"
@@ -90,21 +75,16 @@ def export(
         return
     from nmtdeep.export.comparison import check_export
 
-    found = check_export(done.checkpoint, out, texts, threads=threads)
-    _show(found)
-    if found.loss > max_loss:
-        hint = "choose another --quantization, or none" if quantization else "report it as a fault"
+    comparison = check_export(done.checkpoint, out, texts, threads=threads)
+    _show(comparison)
+    if comparison.loss > max_loss:
+        hint = "choose another --quantization, or none" if quantization else "report this bug"
         typer.echo(
-            f"nmtdeep: the exported model is worse: it lost {found.loss:.2f} BLEU, more than "
-            f"--max-loss {max_loss:g}; {out} is there all the same: {hint}",
+            f"nmtdeep: the exported model is worse: it lost {comparison.loss:.2f} BLEU, more than "
+            f"--max-loss {max_loss:g}; it was written to {out} nevertheless: {hint}",
             err=True,
         )
         raise typer.Exit(INCOMPLETE)
-
-
-def _refuse(**given: object) -> None:
-    if names := [f"--{name}" for name, value in given.items() if value is not None]:
-        raise UserError(f"{' and '.join(names)} only goes with --to ctranslate2: leave it out")
 
 
 def _to_huggingface(run: Path, out: Path, *, overwrite: bool) -> None:
@@ -116,15 +96,15 @@ def _to_huggingface(run: Path, out: Path, *, overwrite: bool) -> None:
         typer.echo(f"{out}: {model} as a MarianMT of transformers, and its model card")
         return
     typer.echo(
-        f"nmtdeep: {out} has a model card and no weights: transformers has no class for {model} "
+        f"nmtdeep: {out} has only a model card: transformers has no class for {model} "
         f"({'; '.join(map(str, done.problems))}): translate with nmtdeep, or try --to ctranslate2",
         err=True,
     )
     raise typer.Exit(INCOMPLETE)
 
 
-def _show(found: ExportCheck) -> None:
-    """Both programs' figures, and how they were measured."""
+def _show(comparison: ExportCheck) -> None:
+    """BLEU and speed of both programs, and how they were measured."""
     from rich.console import Console
 
     from nmtdeep.tables import table
@@ -132,14 +112,16 @@ def _show(found: ExportCheck) -> None:
 
     columns = {"program": "left", "BLEU": "right", "sentences/s": "right", "numbers": "left"}
     rows = [
-        (one.name, f"{one.score.value:.2f}", f"{one.speed:.1f}", one.numbers)
-        for one in (found.before, found.after)
+        (program.name, f"{program.score.value:.2f}", f"{program.speed:.1f}", program.numbers)
+        for program in (comparison.before, comparison.after)
     ]
     Console().print(table(columns, rows))
-    lines = len(found.before.lines)
-    typer.echo(f"equal translations: {found.equal} of {lines} ({percent(found.equal / lines)})")
-    typer.echo(f"BLEU: {found.before.score.signature}")
+    lines = len(comparison.before.lines)
     typer.echo(
-        f"sentences/s: from text to text on the CPU, threads: {found.threads}, beam {found.beam}, "
-        "one program after the other, with the same batches"
+        f"equal translations: {comparison.equal} of {lines} ({percent(comparison.equal / lines)})"
+    )
+    typer.echo(f"BLEU: {comparison.before.score.signature}")
+    typer.echo(
+        f"sentences/s: from text to text on the CPU, threads: {comparison.threads}, "
+        f"beam {comparison.beam}, one program after the other, with the same batches"
     )

@@ -2,48 +2,41 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from nmtdeep.cli.choices import Verbose
+from nmtdeep.cli.options import DryRun, Quiet
 from nmtdeep.errors import UserError
 from nmtdeep.files import check_place
 
 if TYPE_CHECKING:
     from nmtdeep.fetching.corpus import Fetch, OutputCounts
 
-
-class Corpus(StrEnum):
-    """The corpora of the recipes."""
-
-    WMT14_EN_DE = "wmt14-en-de"
-    WMT16_EN_DE_GOOGLE = "wmt16-en-de-google"
-    WMT14_EN_FR = "wmt14-en-fr"
-    WMT15_CS_EN = "wmt15-cs-en"
-    WMT18_EN_FI = "wmt18-en-fi"
-    WMT18_ZH_EN = "wmt18-zh-en"
-    IWSLT14_DE_EN = "iwslt14-de-en"
-    MULTI30K_EN_DE = "multi30k-en-de"
+Corpus = Literal[
+    "wmt14-en-de",
+    "wmt16-en-de-google",
+    "wmt14-en-fr",
+    "wmt15-cs-en",
+    "wmt18-en-fi",
+    "wmt18-zh-en",
+    "iwslt14-de-en",
+    "multi30k-en-de",
+]
 
 
 def fetch(
     corpus: Annotated[Corpus, typer.Argument(metavar="CORPUS", help="Corpus to download.")],
-    out: Annotated[Path, typer.Option("-o", "--output", "--out", help="Folder that gets it.")],
+    out: Annotated[Path, typer.Option("-o", "--output", "--out", help="Folder to write to.")],
     folder: Annotated[
         Path | None,
         typer.Option(
-            "--from",
-            help="Folder with archives that were downloaded by hand, named as --dry-run says.",
+            "--from", help="Folder with archives downloaded by hand, named as --dry-run shows."
         ),
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show addresses, names and licenses; fetch nothing.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress, no tables.")] = False,
-    verbose: Verbose = False,
+    dry_run: DryRun = False,
+    quiet: Quiet = False,
 ) -> None:
     """Download a public corpus and prepare it as the papers did.
 
@@ -55,14 +48,13 @@ def fetch(
     from nmtdeep.preprocessing.progress import Progress
 
     if folder is not None and not folder.is_dir():
-        raise UserError(
-            "not a folder", where=f"--from {folder}", hint="pass a folder with downloaded archives"
-        )
+        hint = "give a folder with downloaded archives"
+        raise UserError("not a folder", where=f"--from {folder}", hint=hint)
     check_place(out, "--output")
     catalog = load_catalog()
     job = Fetch(
-        corpus.value,
-        catalog.datasets[corpus.value],
+        corpus,
+        catalog.datasets[corpus],
         catalog.sources,
         out,
         folder,
@@ -74,9 +66,9 @@ def fetch(
     if dry_run:
         typer.echo("nothing was fetched")
         return
-    made = job.run()
+    outputs = job.run()
     if not quiet:
-        _show_made(made)
+        _show_counts(outputs)
     typer.echo("next:")
     for line in job.commands():
         typer.echo(f"  {line}")
@@ -91,13 +83,13 @@ def _show_plan(job: Fetch) -> None:
             typer.echo(f"    {url}")
 
 
-def _show_made(made: list[OutputCounts]) -> None:
-    for one in made:
-        typer.echo(f"{one.name}: {one.pairs:,} pairs")
-        if one.expected not in (None, one.pairs):
+def _show_counts(outputs: list[OutputCounts]) -> None:
+    for output in outputs:
+        typer.echo(f"{output.name}: {output.pairs:,} pairs")
+        if output.expected not in (None, output.pairs):
             typer.echo(
-                f"  published: {one.expected:,}: the data or a tool has another version, or a file "
-                "is damaged"
+                f"  published: {output.expected:,}: the data or a tool has another version, or a "
+                "file is damaged"
             )
-        for reason, count in sorted(one.dropped.items()):
+        for reason, count in sorted(output.dropped.items()):
             typer.echo(f"  {count:,} dropped: {reason}")

@@ -7,19 +7,16 @@ from typing import Annotated
 
 import typer
 
-from nmtdeep.cli.choices import Verbose
-
 
 def inspect(
     path: Annotated[
         Path,
         typer.Argument(metavar="PATH", help="Run directory, checkpoint or data directory."),
     ],
-    verbose: Verbose = False,
 ) -> None:
-    """Say what a run, a checkpoint or a data directory is, and whether it is whole.
+    """Describe a run, a checkpoint or a data directory, and verify its files.
 
-    Every file is read and compared with its checksum. The exit code is 1 if one is damaged.
+    Every file is read and compared with its checksum. With a damaged file, the exit code is 1.
     """
     from rich.console import Console, RenderableType
 
@@ -31,14 +28,14 @@ def inspect(
 
     tables: list[RenderableType] = []
     if (path / INDEX_FILE).is_file():
-        found, report = inspect_data(path)
+        findings, report = inspect_data(path)
         tables = report.tables()
     elif (path / STATE).is_file():
-        found = inspect_checkpoint(path)
+        findings = inspect_checkpoint(path)
     else:
-        found = inspect_run(path)
-    typer.echo(describe(found.rows))
+        findings = inspect_run(path)
+    typer.echo(describe(findings.rows))
     for table in tables:
         Console().print(table)
-    if found.problems:
+    if findings.problems:
         raise typer.Exit(1)

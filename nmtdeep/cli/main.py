@@ -7,7 +7,7 @@ import io
 import os
 import signal
 import sys
-import traceback
+from collections.abc import Callable
 from threading import Timer
 from types import FrameType
 from typing import Annotated
@@ -34,50 +34,50 @@ from nmtdeep.cli import (
     train,
     translate,
 )
-from nmtdeep.cli.choices import is_verbose
-from nmtdeep.cli.command import HELP, Command, Group
-from nmtdeep.errors import UserError, printable
+from nmtdeep.cli.command import HELP, Group, add_command, usage_error
+from nmtdeep.errors import UserError
 from nmtdeep.memory import keep_memory
 
+TRAIN, LOOK, EXCHANGE = "Train and translate", "Look inside", "Exchange and serve"
+COMMANDS: dict[str, dict[Callable[..., None], str]] = {
+    TRAIN: {
+        demo.demo: "nmtdeep demo --out nmtdeep-demo",
+        fetch.fetch: "nmtdeep fetch multi30k-en-de --out corpus",
+        preprocess.preprocess: (
+            "nmtdeep preprocess demo --train corpus/train --valid corpus/dev --out data"
+        ),
+        train.train: "nmtdeep train demo --data data --out run",
+        grow.grow: "nmtdeep grow run --layers 12 --out run-12",
+        average.average_checkpoints: "nmtdeep average-checkpoints run --last 5 --overwrite",
+        translate.translate: "nmtdeep translate -m run -i test.en -o test.de",
+        score.score: "nmtdeep score hypotheses.de reference.de --metric bleu",
+    },
+    LOOK: {
+        inspect.inspect: "nmtdeep inspect run",
+        plot.plot: "nmtdeep plot run other-run --plot curves.svg",
+        report.report: "nmtdeep report run other-run --data data -o report.html",
+        doctor.doctor: "nmtdeep doctor --data data --out run",
+    },
+    EXCHANGE: {
+        export.export: "nmtdeep export run --to ctranslate2 --out exported",
+        serve.serve: "nmtdeep serve -m run --port 8000",
+    },
+}
 app = typer.Typer(
     name="nmtdeep",
     cls=Group,
-    help="Deep neural machine translation: raw parallel text in, translations and scores out.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings=HELP,
     epilog="nmtdeep demo",
 )
-for name, function, example in (
-    ("fetch", fetch.fetch, "nmtdeep fetch multi30k-en-de --out corpus"),
-    (
-        "preprocess",
-        preprocess.preprocess,
-        "nmtdeep preprocess demo --train corpus/train --valid corpus/dev --out data",
-    ),
-    ("train", train.train, "nmtdeep train demo --data data --out run"),
-    ("grow", grow.grow, "nmtdeep grow run --layers 12 --out run-12"),
-    (
-        "average-checkpoints",
-        average.average_checkpoints,
-        "nmtdeep average-checkpoints run --last 5 --overwrite",
-    ),
-    ("translate", translate.translate, "nmtdeep translate -m run -i test.en -o test.de"),
-    ("serve", serve.serve, "nmtdeep serve -m run --port 8000"),
-    ("score", score.score, "nmtdeep score hypotheses.de reference.de --metric bleu"),
-    ("export", export.export, "nmtdeep export run --to ctranslate2 --out exported"),
-    ("plot", plot.plot, "nmtdeep plot run other-run --plot curves.svg"),
-    ("report", report.report, "nmtdeep report run other-run --data data -o report.html"),
-    ("inspect", inspect.inspect, "nmtdeep inspect run"),
-    ("doctor", doctor.doctor, "nmtdeep doctor --data data --out run"),
-    ("demo", demo.demo, "nmtdeep demo --out nmtdeep-demo"),
-):
-    needs_arguments = name not in ("doctor", "demo")
-    app.command(name, cls=Command, epilog=example, no_args_is_help=needs_arguments)(function)
-app.add_typer(analyze.app, name="analyze")
-app.add_typer(convert.app, name="convert")
-app.add_typer(recipes.app, name="recipes")
+for panel, commands in COMMANDS.items():
+    for command, example in commands.items():
+        add_command(app, command, example, panel)
+app.add_typer(recipes.app, name="recipes", rich_help_panel=TRAIN)
+app.add_typer(analyze.app, name="analyze", rich_help_panel=LOOK)
+app.add_typer(convert.app, name="convert", rich_help_panel=EXCHANGE)
 
 
 def _version(show: bool) -> None:
@@ -98,65 +98,62 @@ def main(
 
 def run() -> None:
     """Entry point: a `UserError` becomes one line on stderr and exit code 2."""
-    signal.signal(signal.SIGTERM, _leave)
-    sys.unraisablehook = hear_again
+    signal.signal(signal.SIGTERM, _exit)
+    sys.unraisablehook = reraise_signal
     try:
         keep_memory()
         if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():
             # Text in and text out are UTF-8, whatever the locale says.
             sys.stdout.reconfigure(encoding="utf-8")
         sys.exit(app(prog_name="nmtdeep", standalone_mode=False))
-    except typer.TyperException as error:
-        from nmtdeep.cli.usage import usage_line
+    except KeyboardInterrupt:  # before typer handles it
+        sys.exit(128 + signal.SIGINT)
+    except BrokenPipeError:  # the reader of our output has left
+        _discard_output()
+        sys.exit(1)
+    except Exception as error:
+        problem = _as_user_error(error)
+        if problem is None:
+            raise
+        if str(problem):
+            typer.echo(f"nmtdeep: error: {problem}", err=True)
+        sys.exit(2)
 
+
+def _as_user_error(error: Exception) -> UserError | None:
+    """What the user can do something about; None: a fault of the program."""
+    if isinstance(error, UserError):
+        return error
+    if isinstance(error, typer.TyperException):
         if type(error).__name__ == "NoArgsIsHelpError":
-            typer.echo(error.format_message())
-        else:
-            typer.echo(f"nmtdeep: error: {printable(usage_line(error))}", err=True)
-        sys.exit(2)
-    except UserError as error:
-        if is_verbose():
-            traceback.print_exc()
-        typer.echo(f"nmtdeep: error: {error}", err=True)
-        sys.exit(2)
-    except (MemoryError, RuntimeError) as error:
+            typer.echo(error.message)
+            return UserError()
+        return usage_error(error)
+    if isinstance(error, OSError) and error.errno in _HINTS:
+        # What could not be written is still in the buffer and must not be tried again at exit.
+        _discard_output()
+        hint = f"{_HINTS[error.errno]}, then run the same command again"
+        return UserError(str(error.strerror), where=error.filename or "", hint=hint)
+    if isinstance(error, MemoryError | RuntimeError):
         from nmtdeep.training.room import is_about_memory
 
-        if not is_about_memory(error):
-            raise
-        typer.echo(
-            "nmtdeep: error: memory ran out: free some, or give a smaller --max-tokens or beam, or "
-            "a smaller model",
-            err=True,
-        )
-        sys.exit(2)
-    except KeyboardInterrupt:  # before typer has begun to listen
-        sys.exit(128 + signal.SIGINT)
-    except BrokenPipeError:
-        # Whoever read our output has left; nothing more can be said to them.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
-    except OSError as error:
-        if error.errno not in _CURES:
-            raise
-        where = printable(f"{error.filename}: ") if error.filename else ""
-        typer.echo(
-            f"nmtdeep: error: {where}{error.strerror}: {_CURES[error.errno]}, then run the same "
-            "command again",
-            err=True,
-        )
-        # What could not be written stays in the buffer and must not be tried again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(2)
+        if is_about_memory(error):
+            hint = "free some, or give a smaller --max-tokens or beam, or a smaller model"
+            return UserError("out of memory", hint=hint)
+    return None
 
 
-def _leave(number: int, frame: FrameType | None) -> None:
-    """As after Ctrl-C, what is half written is removed, and other processes are ended in order."""
+def _discard_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _exit(number: int, frame: FrameType | None) -> None:
+    """As after Ctrl-C, partial files are removed, and worker processes end."""
     sys.exit(128 + number)
 
 
-def hear_again(unraisable: sys.UnraisableHookArgs) -> None:
-    """A signal that came where Python drops exceptions, in a destructor, comes once more."""
+def reraise_signal(unraisable: sys.UnraisableHookArgs) -> None:
+    """Send a signal again if its exception was raised in a destructor, where Python drops it."""
     dropped = {SystemExit: signal.SIGTERM, KeyboardInterrupt: signal.SIGINT}
     if unraisable.exc_type in dropped and not sys.is_finalizing():
         Timer(0.01, os.kill, (os.getpid(), dropped[unraisable.exc_type])).start()
@@ -164,13 +161,13 @@ def hear_again(unraisable: sys.UnraisableHookArgs) -> None:
         sys.__unraisablehook__(unraisable)
 
 
-_CURES = {
+_HINTS = {
     errno.ENOSPC: "make room",
     errno.EDQUOT: "make room, or ask for a larger quota",
     errno.EFBIG: "raise the limit on file sizes (ulimit -f)",
     errno.ENAMETOOLONG: "choose a shorter name",
-    errno.EACCES: "mend the permissions",
-    errno.EPERM: "mend the permissions",
+    errno.EACCES: "correct the permissions",
+    errno.EPERM: "correct the permissions",
     errno.EROFS: "choose a place that can be written to",
-    errno.EIO: "look after the disk",
+    errno.EIO: "check the disk for errors",
 }

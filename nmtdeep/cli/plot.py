@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from nmtdeep.cli.choices import Verbose
 from nmtdeep.cli.outputs import Csv, Json, Plot, check_plot, give
 
 
@@ -52,7 +51,6 @@ def plot(
     csv: Csv = None,
     picture: Plot = None,
     as_json: Json = False,
-    verbose: Verbose = False,
 ) -> None:
     """Draw the training and validation curves of runs, and print where they stand.
 

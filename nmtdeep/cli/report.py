@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from nmtdeep.cli.choices import Verbose
+from nmtdeep.cli.options import Device, Threads
 from nmtdeep.errors import UserError
 
 
@@ -19,38 +19,38 @@ def report(
             metavar="RUN", help="Run directories; the others are compared with the first."
         ),
     ],
-    output: Annotated[Path, typer.Option("-o", "--output", help="The page.")] = Path("report.html"),
+    output: Annotated[Path, typer.Option("-o", "--output", help="Page to write.")] = Path(
+        "report.html"
+    ),
     data: Annotated[
         Path | None,
-        typer.Option(help="Data directory: translate a held-out set and look into the models."),
+        typer.Option(help="Data directory: also translate a test set and look into the models."),
     ] = None,
     split: Annotated[
         str | None,
         typer.Option(
-            help="The set that is translated.", show_default="the first test, or else valid"
+            help="Set of --data to translate.", show_default="the first test set, or valid"
         ),
     ] = None,
-    samples: Annotated[int, typer.Option(min=1, help="Translations that are shown.")] = 10,
-    device: Annotated[str, typer.Option(help="Device: auto, cpu, cuda or cuda:N.")] = "auto",
-    threads: Annotated[int | None, typer.Option(min=1, help="Number of CPU threads.")] = None,
-    verbose: Verbose = False,
+    samples: Annotated[int, typer.Option(min=1, help="Number of translations to show.")] = 10,
+    device: Device = "auto",
+    threads: Threads = None,
 ) -> None:
     """Write one page about runs that any browser shows: scores, curves, translations, pictures.
 
-    It loads nothing from the network, so that it can be sent and kept as it is.
+    The page loads nothing from the network, so it can be sent and kept as it is.
     """
     if split and not data:
-        raise UserError(f"--split {split} is a part of a data directory: give --data too")
+        raise UserError("needs a data directory", where=f"--split {split}", hint="add --data")
+    where = f"--output {output}"
     if output.is_dir():
-        raise UserError(f"--output {output} is a directory: name a file, such as report.html")
+        raise UserError("is a directory", where=where, hint="name a file, such as report.html")
     if not output.parent.is_dir():
-        raise UserError(f"--output {output}: there is no directory {output.parent}: make it first")
+        raise UserError(f"there is no directory {output.parent}", where=where, hint="create it")
     missing = [name for name in ("jinja2", "matplotlib") if find_spec(name) is None]
     if missing:
-        raise UserError(
-            f"a report needs {' and '.join(missing)}, which "
-            f'{"is" if len(missing) == 1 else "are"} not here: pip install "nmtdeep[report]"'
-        )
+        hint = 'pip install "nmtdeep[report]"'
+        raise UserError(f"a report needs {' and '.join(missing)}: not installed", hint=hint)
     import torch
 
     from nmtdeep.reporting import run_report

@@ -8,93 +8,103 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nmtdeep.cli import completion
-from nmtdeep.cli.choices import Verbose
+from nmtdeep.cli.options import (
+    Data,
+    Device,
+    Overrides,
+    Quiet,
+    Threads,
+    collected,
+    flag,
+    option,
+)
 from nmtdeep.errors import UserError
 
 if TYPE_CHECKING:
     from nmtdeep.config import Recipe
 
-SHORT_CUTS = {
-    "max_tokens": "training.batches.max_tokens",
-    "tokens_per_update": "training.batches.tokens_per_update",
-    "lr": "training.schedule.lr",
-    "warmup_updates": "training.schedule.warmup_updates",
-    "max_updates": "training.max_updates",
-    "max_epochs": "training.max_epochs",
-    "clip_norm": "training.clip_norm",
-    "label_smoothing": "training.label_smoothing",
-    "seed": "training.seed",
-    "patience": "training.validation.patience",
-    "precision": "training.precision",
-    "log_interval": "training.log_every",
+# Flags for recipe values: each with its key, the name of its value, and its help.
+RECIPE_FLAGS = {
+    "max_updates": ("training.max_updates", "N", "Stop after this many updates."),
+    "max_epochs": ("training.max_epochs", "N", "Stop after this many epochs."),
+    "patience": (
+        "training.validation.patience",
+        "N",
+        "Stop after this many validations without a better one; 0: never.",
+    ),
+    "max_tokens": (
+        "training.batches.max_tokens",
+        "N",
+        "Padded tokens that one device holds at once.",
+    ),
+    "tokens_per_update": (
+        "training.batches.tokens_per_update",
+        "N",
+        "Padded tokens of one update, over all devices.",
+    ),
+    "lr": ("training.schedule.lr", "NUMBER", "Peak learning rate."),
+    "warmup_updates": ("training.schedule.warmup_updates", "N", "Updates until the peak."),
+    "clip_norm": ("training.clip_norm", "NUMBER", "Largest gradient norm; 0: no clipping."),
+    "label_smoothing": (
+        "training.label_smoothing",
+        "NUMBER",
+        "Probability taken from the target token and spread over all tokens.",
+    ),
+    "seed": (
+        "training.seed",
+        "N",
+        "Random seed for initialization, data order and dropout.",
+    ),
+    "precision": ("training.precision", "NAME", "Number format: auto, bf16, fp16 or fp32."),
+    "log_interval": ("training.log_every", "N", "Updates between log lines."),
 }
 
 
+def _flags() -> list[Any]:
+    """An option for each of `RECIPE_FLAGS`; the recipe's models check the values."""
+    panel = "Recipe values"
+    return [
+        option(
+            name,
+            Annotated[
+                str | None,
+                typer.Option(flag(name), metavar=value, help=text, rich_help_panel=panel),
+            ],
+        )
+        for name, (_, value, text) in RECIPE_FLAGS.items()
+    ]
+
+
+def _overrides(given: dict[str, str | None]) -> list[str]:
+    """The values that were given, as overrides of the recipe."""
+    return [
+        f"{RECIPE_FLAGS[name][0]}={value}" for name, value in given.items() if value is not None
+    ]
+
+
+@collected("changes", _flags(), _overrides)
 def train(
+    *,
     recipe: Annotated[
         str | None,
         typer.Argument(
             metavar="RECIPE",
-            help="A name (nmtdeep recipes list) or a file; a run that has begun needs none.",
+            help="A recipe's name (nmtdeep recipes list) or file; none to resume a run.",
             autocompletion=completion.recipes,
         ),
     ] = None,
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Recipe values to change.")
-    ] = None,
-    data: Annotated[
-        Path | None, typer.Option(help="Directory that `nmtdeep preprocess` wrote.  [required]")
-    ] = None,
+    overrides: Overrides = None,
+    data: Data,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="Run directory; an interrupted run goes on.  [required]"),
+        typer.Option(help="Run directory; an interrupted run is resumed.  [required]"),
     ] = None,
-    config: Annotated[str | None, typer.Option("-c", "--config", hidden=True)] = None,
-    max_tokens: Annotated[
-        int | None, typer.Option(help="Padded tokens that one device holds at once.")
-    ] = None,
-    tokens_per_update: Annotated[
-        int | None, typer.Option(help="Padded tokens of one update, over all devices.")
-    ] = None,
-    lr: Annotated[float | None, typer.Option(help="Peak learning rate.")] = None,
-    warmup_updates: Annotated[int | None, typer.Option(help="Updates until the peak.")] = None,
-    max_updates: Annotated[int | None, typer.Option(help="Stop after this many updates.")] = None,
-    max_epochs: Annotated[int | None, typer.Option(help="Stop after this many epochs.")] = None,
-    clip_norm: Annotated[float | None, typer.Option(help="Largest gradient norm; 0: off.")] = None,
-    label_smoothing: Annotated[
-        float | None,
-        typer.Option(help="Probability taken from the target token and spread over all."),
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Random seed of initialization, data order and dropout.")
-    ] = None,
-    patience: Annotated[
-        int | None, typer.Option(help="Validations without a better one until the end; 0: never.")
-    ] = None,
-    precision: Annotated[
-        str | None, typer.Option(help="Number format: auto, bf16, fp16 or fp32.")
-    ] = None,
-    bf16: Annotated[bool, typer.Option("--bf16", hidden=True)] = False,
-    fp16: Annotated[bool, typer.Option("--fp16", hidden=True)] = False,
-    device: Annotated[str, typer.Option(help="Device: auto, cpu, cuda or cuda:N.")] = "auto",
-    cpu: Annotated[bool, typer.Option("--cpu", hidden=True)] = False,
-    threads: Annotated[int | None, typer.Option(min=1, help="Number of CPU threads.")] = None,
-    processes: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="Processes that train together: one per GPU, or sharing the CPU threads.",
-        ),
-    ] = 1,
-    log_interval: Annotated[int | None, typer.Option(help="Updates between log lines.")] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print config, parameters and memory; train nothing.")
     ] = False,
     overwrite: Annotated[
         bool,
-        typer.Option(
-            "--overwrite", help="Start from the beginning: delete what a training left in --out."
-        ),
+        typer.Option("--overwrite", help="Start from the beginning: delete the training in --out."),
     ] = False,
     final_scores: Annotated[
         bool | None,
@@ -103,36 +113,42 @@ def train(
             show_default="only if the model has learned something",
         ),
     ] = None,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
-    verbose: Verbose = False,
+    quiet: Quiet = False,
+    device: Device = "auto",
+    threads: Threads = None,
+    processes: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Number of processes that train together: one per GPU, or sharing CPU threads.",
+            rich_help_panel="Machine",
+        ),
+    ] = 1,
+    changes: list[str],
 ) -> None:
-    """Train a model, or go on where an interrupted training stopped.
+    """Train a model, or resume an interrupted training.
 
     The same command again resumes exactly: killed and resumed gives the numbers of an uninterrupted
     training.
     """
-    flags = dict(locals())
-    name, changes = _recipe_and_overrides(config, recipe, overrides or [], out)
-    precision = "bf16" if bf16 else "fp16" if fp16 else precision
-    flags["precision"] = precision
-    changes += [
-        f"{key}={flags[flag]}" for flag, key in SHORT_CUTS.items() if flags[flag] is not None
-    ]
-    if data is None:
-        raise UserError("--data is missing: give the directory that `nmtdeep preprocess` wrote")
-    resolved = _of_languages(data, name, changes)
+    name, more = _recipe_and_overrides(recipe, overrides or [], out)
+    resolved = _with_languages(data, name, more + changes)
     if out is None and not dry_run:
-        raise UserError("--out is missing: give a directory for the run")
+        raise UserError("is missing", where="--out", hint="give a directory for the run")
     how: dict[str, Any] = {
         "data": data,
         "out": out,
-        "device": "cpu" if cpu else device,
+        "device": device,
         "threads": threads,
         "processes": processes,
         "overwrite": overwrite,
     }
     if dry_run:
-        _dry_run(resolved, how)
+        from nmtdeep.config.render import dump
+        from nmtdeep.training.dry_run import dry_run as plan
+
+        lines = list(plan(resolved, **how))
+        typer.echo("\n".join([dump(resolved), *lines]))
         return
     from nmtdeep.training.finish import finish
     from nmtdeep.training.loop import train as run_training
@@ -140,52 +156,39 @@ def train(
     outcome = run_training(resolved, **how, quiet=quiet)
     if outcome.signal:
         raise typer.Exit(128 + outcome.signal)
-    if not outcome.reason:  # a process that torchrun started to help
-        return
-    finish(resolved, data=data, run=how["out"], device=how["device"], final_scores=final_scores)
+    if outcome.reason:  # else one of torchrun's processes, but not the first
+        finish(resolved, data=data, run=how["out"], device=device, final_scores=final_scores)
 
 
 def _recipe_and_overrides(
-    config: str | None, recipe: str | None, overrides: list[str], out: Path | None
+    recipe: str | None, overrides: list[str], out: Path | None
 ) -> tuple[str, list[str]]:
     """The recipe's name or file, and the overrides among the positional arguments.
 
-    With --config, all of them are overrides; so they are where the run in `out` has a recipe of its
-    own and the first one is KEY=VALUE, or there is none.
+    The run in `out` has a recipe of its own: if the first argument is KEY=VALUE, or there is none,
+    all of them are overrides of it.
     """
-    words = [*([recipe] if recipe is not None else []), *overrides]
-    if config is not None:
-        return config, words
+    words = [*([] if recipe is None else [recipe]), *overrides]
     if words and ("=" not in words[0] or Path(words[0]).exists()):
         return words[0], words[1:]
     if out is not None and (out / "config.yaml").is_file():
         return str(out / "config.yaml"), words
     raise UserError(
-        "a recipe is missing: give a name (`nmtdeep recipes list`) or a file; only a run that has "
-        "begun goes on without one"
+        "the recipe is missing",
+        hint="give a name (`nmtdeep recipes list`) or a file; only a resumed run needs none",
     )
 
 
-def _of_languages(data: Path, name: str, changes: list[str]) -> Recipe:
-    """The recipe, where it names no languages with those of the data directory."""
+def _with_languages(data: Path, name: str, changes: list[str]) -> Recipe:
+    """The recipe; languages that it does not name are those of the data directory."""
     from nmtdeep.config.load import load_recipe, resolve
     from nmtdeep.data.corpus import DataDirectory
 
-    found = resolve(name, changes)
+    resolved = resolve(name, changes)
     languages = zip(("source", "target"), DataDirectory.open(data).languages, strict=True)
     missing = [
         f"text.{side}={language}"
         for side, language in languages
-        if found.origin(("text", side)) == "default"
+        if resolved.origin(("text", side)) == "default"
     ]
-    return load_recipe(name, [*changes, *missing]) if missing else found.recipe
-
-
-def _dry_run(recipe: Recipe, how: dict[str, Any]) -> None:
-    from nmtdeep.config.render import dump
-    from nmtdeep.training.dry_run import dry_run
-
-    said = list(dry_run(recipe, **how))
-    typer.echo(dump(recipe))
-    for one in said:
-        typer.echo(one)
+    return load_recipe(name, [*changes, *missing]) if missing else resolved.recipe

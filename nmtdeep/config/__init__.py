@@ -1,10 +1,21 @@
 """What a recipe may say: frozen models, one per section, one per variant of a slot.
 
-Every field stands there once, with its default and its meaning; `docs/config.md` is generated from
+Every field is declared once, with its default and its meaning; `docs/config.md` is generated from
 these models. Nothing here imports torch.
 """
 
-from nmtdeep.config.recipe import Decoding, Recipe, Reference
-from nmtdeep.config.text import Text
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Decoding", "Recipe", "Reference", "Text"]
+if TYPE_CHECKING:
+    from nmtdeep.config.recipe import Recipe
+
+__all__ = ["Recipe"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the recipe's models when they are needed: `nmtdeep --help` does without them."""
+    if name == "Recipe":
+        from nmtdeep.config.recipe import Recipe
+
+        return Recipe
+    raise AttributeError(f"module {__name__} has no attribute {name}")

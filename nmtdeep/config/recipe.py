@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
+from nmtdeep.config.decoding import Decoding
 from nmtdeep.config.model import SIDES, Model, Stack
-from nmtdeep.config.section import Beam, ConflictError, Count, CountOrZero, NotNegative, Section
+from nmtdeep.config.section import ConflictError, Section
 from nmtdeep.config.text import NoBpe, Text
 from nmtdeep.config.training import Stage, Training
-
-
-class Decoding(Section):
-    """Defaults of `translate`; each has a flag there."""
-
-    beam: Beam = Field(4, description="beam size")
-    lenpen: NotNegative = Field(0.6, description="length penalty A")
-    lenpen_form: Literal["gnmt", "length", "none"] = Field(
-        "length", description="gnmt: ((5+len)/6)^A; length: len^A; none: plain sum"
-    )
-    max_length_factor: NotNegative = Field(1.5, description="a of a * source + b tokens at most")
-    max_length_constant: CountOrZero = Field(20, description="b of a * source + b tokens at most")
-    max_source_tokens: Count = Field(400, description="longer source lines are split or truncated")
 
 
 class Reference(Section):

@@ -17,6 +17,8 @@ from nmtdeep.config.section import (
     tagged,
 )
 
+Form = Literal["raw", "tokenized", "bpe"]
+
 
 class JointBpe(Section):
     """One set of merges learned on both languages together (Sennrich et al. 2016)."""
@@ -81,7 +83,7 @@ class Text(Section):
 
     source: Language = Field("en", description="source language code")
     target: Language = Field("de", description="target language code")
-    input: Literal["raw", "tokenized", "bpe"] = Field(
+    input: Form = Field(
         "raw", description="form of the training files: raw, tokenized or already BPE-split text"
     )
     normalize: bool = Field(True, description="normalize punctuation as Moses does")

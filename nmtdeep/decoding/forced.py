@@ -32,7 +32,7 @@ def log_probabilities(
     translator: Translator, sources: Sequence[str], targets: Sequence[str]
 ) -> Iterator[ForcedScore]:
     """log p(target | source) of each pair of lines, in order; ensembles average probabilities."""
-    form = translator.settings.input_form
+    form = translator.options.input_is
     pipeline = translator.pipeline
     pairs = [
         (pipeline.encode_source(source, form), pipeline.encode_target(target, form))
@@ -42,7 +42,7 @@ def log_probabilities(
     scores: list[ForcedScore | None] = [None] * len(pairs)
     if pairs:
         order = sort_by_length(lengths)
-        for batch in cut(lengths.max(axis=0), order, translator.settings.batch_tokens):
+        for batch in cut(lengths.max(axis=0), order, translator.options.max_tokens):
             rows = _log_probs(translator, [pairs[index] for index in batch])
             for index, row in zip(batch, rows, strict=True):
                 real = tuple(row[: len(pairs[index][1])])

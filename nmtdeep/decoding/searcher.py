@@ -13,14 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nmtdeep.checkpoint import Loaded, load
+from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.decoding.sampling import sample
 from nmtdeep.decoding.search import Hypothesis, SearchState, beam, length_penalty
-from nmtdeep.decoding.settings import (
-    Quantization,
-    Sampling,
-    Settings,
-    decoding_dtype,
-)
 from nmtdeep.devices import resolve_device
 from nmtdeep.errors import UserError
 from nmtdeep.model.kernels.packed import PackedLinear, QuantizedLinear, pack
@@ -58,64 +53,53 @@ class Searcher:
 
     Args:
         models: one, or an ensemble whose probabilities are averaged at each step.
-        settings: how to search.
+        options: how to search.
     """
 
-    def __init__(self, models: Sequence[Transformer], settings: Settings) -> None:
+    def __init__(self, models: Sequence[Transformer], options: DecodingOptions) -> None:
         self.models = [model.eval() for model in models]
-        self.settings = settings
+        self.options = options
         self.device = models[0].target_embedding.weight.device
 
     @classmethod
-    def of(
-        cls,
-        loaded: Sequence[Loaded],
-        settings: Settings,
-        *,
-        device: str = "auto",
-        precision: str = "auto",
-        quantize: Quantization | None = None,
-    ) -> Searcher:
+    def of(cls, loaded: Sequence[Loaded], options: DecodingOptions) -> Searcher:
         """From models that were read already, which are moved and packed for inference.
 
         Raises:
-            UserError: if device, precision and quantization are not to be had here.
+            UserError: if device, precision and quantization are not available here.
         """
-        place = resolve_device(device)
-        dtype = decoding_dtype(precision, place)
-        models = [one.model.to(place, dtype) for one in loaded]
+        device = resolve_device(options.device)
+        models = [one.model.to(device, _dtype(options, device)) for one in loaded]
         for model in models:
-            if quantize:
-                _quantize(model, precision)
+            if options.quantize:
+                _quantize(model, options.precision)
             else:
                 pack(model, PackedLinear)
-        return cls(models, settings)
+        return cls(models, options)
 
     @torch.inference_mode()
     def __call__(self, batch: Batch) -> list[list[Hypothesis]]:
         """Hypotheses of each sentence, best first."""
-        settings = self.settings
+        options = self.options
         source = torch.from_numpy(batch.source).to(self.device)
         real = (source != PAD).sum(dim=1)
-        limits = (real * settings.max_length_factor).long() + settings.max_length_constant
-        if settings.sampling is not None:
-            return self._draws(source, limits, settings.sampling, batch.number)
+        limits = (real * options.max_length_factor).long() + options.max_length_constant
+        if options.sampling:
+            return self._draws(source, limits, batch.number)
         return beam(
             self._step,
             self._start(source),
             max_lengths=limits,
-            size=settings.beam,
+            size=options.beam,
             eos=EOS,
             forbidden=(PAD,),
-            penalty=length_penalty(settings.lenpen_form, settings.lenpen),
-            wanted=min(settings.n_best, settings.beam),
+            penalty=length_penalty(options.lenpen_form, options.lenpen),
+            wanted=min(options.n_best, options.beam),
         )
 
-    def _draws(
-        self, source: Tensor, limits: Tensor, how: Sampling, number: int
-    ) -> list[list[Hypothesis]]:
+    def _draws(self, source: Tensor, limits: Tensor, number: int) -> list[list[Hypothesis]]:
         # Each batch has a generator of its own, whichever process it comes to.
-        generator = torch.Generator(self.device).manual_seed(how.seed + number)
+        generator = torch.Generator(self.device).manual_seed(self.options.seed + number)
         draws = [
             sample(
                 self._step,
@@ -123,12 +107,12 @@ class Searcher:
                 max_lengths=limits,
                 eos=EOS,
                 forbidden=(PAD,),
-                temperature=how.temperature,
-                top_k=how.top_k,
-                top_p=how.top_p,
+                temperature=self.options.temperature,
+                top_k=self.options.top_k,
+                top_p=self.options.top_p,
                 generator=generator,
             )
-            for _ in range(self.settings.n_best)
+            for _ in range(self.options.n_best)
         ]
         return [[one[0] for one in drawn] for drawn in zip(*draws, strict=True)]
 
@@ -152,35 +136,28 @@ class Worker:
 
     Args:
         paths: checkpoints.
-        settings: how to search.
+        options: how to search.
     """
 
-    def __init__(
-        self,
-        paths: Sequence[Path],
-        settings: Settings,
-        *,
-        precision: str,
-        quantize: Quantization | None,
-    ) -> None:
+    def __init__(self, paths: Sequence[Path], options: DecodingOptions) -> None:
         self.paths = [path.resolve() for path in paths]
-        self.settings = settings
-        self.precision = precision
-        self.quantize = quantize
+        self.options = options.model_copy(update={"device": "cpu"})
         self._searcher: Searcher | None = None
 
     def __call__(self, batch: Batch) -> list[list[Hypothesis]]:
         """What a `Searcher` answers."""
         if self._searcher is None:
             torch.set_num_threads(1)
-            self._searcher = Searcher.of(
-                [load(path) for path in self.paths],
-                self.settings,
-                device="cpu",
-                precision=self.precision,
-                quantize=self.quantize,
-            )
+            self._searcher = Searcher.of([load(path) for path in self.paths], self.options)
         return self._searcher(batch)
+
+
+def _dtype(options: DecodingOptions, device: torch.device) -> torch.dtype:
+    if options.precision == "fp16" and device.type == "cpu":
+        raise UserError(
+            "fp16 needs a GPU", where="--precision", hint="use --precision bf16 or fp32 on a CPU"
+        )
+    return {"bf16": torch.bfloat16, "fp16": torch.float16}.get(options.precision, torch.float32)
 
 
 def _quantize(model: Transformer, precision: str) -> None:

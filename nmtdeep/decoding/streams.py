@@ -19,10 +19,12 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 from nmtdeep import memory
+from nmtdeep.config.decoding import DecodingOptions
+from nmtdeep.config.text import Form
 from nmtdeep.decoding.translator import Candidate, Translation, Translator
+from nmtdeep.devices import resolve_device
 from nmtdeep.errors import UserError
 from nmtdeep.text.files import read_lines
-from nmtdeep.text.pipeline import Form
 
 BUFFER = 4000
 PATIENCE = 0.05
@@ -150,6 +152,14 @@ def _arriving(lines: Iterator[str]) -> Iterator[list[str]]:
             raise item
         if item is None:
             return
+
+
+def worker_processes(options: DecodingOptions, lines: int, cores: int) -> int:
+    """As many as asked for; else one per core, if a file is long enough to be worth their start."""
+    given = {"processes", "threads"} & options.model_fields_set
+    if given or lines <= BUFFER or resolve_device(options.device).type != "cpu":
+        return options.processes
+    return cores
 
 
 def translate(

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
 from nmtdeep.checkpoint import Loaded, load
+from nmtdeep.config.decoding import RECIPE_DEFAULTS, DecodingOptions
 from nmtdeep.data.batching import cut, pad, sort_by_length
 from nmtdeep.data.parallel import Pool
 from nmtdeep.decoding.search import Hypothesis
 from nmtdeep.decoding.searcher import Batch, Searcher, Worker
-from nmtdeep.decoding.settings import Quantization, Settings, settings_of
 from nmtdeep.errors import CheckpointError, UserError
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.text.pipeline import Form, TextPipeline
+from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.vocabulary import EOS
 
 
@@ -70,7 +69,7 @@ class Translator:
     Args:
         models: one, or an ensemble whose probabilities are averaged at each step.
         pipeline: text to ids and back.
-        settings: how to translate.
+        options: how to translate.
         pool: processes that search in the place of this one; the caller closes it.
     """
 
@@ -78,82 +77,59 @@ class Translator:
         self,
         models: Sequence[Transformer],
         pipeline: TextPipeline,
-        settings: Settings,
+        options: DecodingOptions,
         *,
         pool: Pool[Batch, list[list[Hypothesis]]] | None = None,
     ) -> None:
-        searcher = Searcher(models, settings)
+        searcher = Searcher(models, options)
         self.searcher: Callable[[Batch], list[list[Hypothesis]]] = searcher
         self.models = searcher.models
         self.device = searcher.device
         self.pipeline = pipeline
-        self.settings = settings
+        self.options = options
         self.pool = pool
         self.cut_lines = 0
         self._lines = 0
         self._batches = 0
 
     @classmethod
-    def load(
-        cls,
-        paths: Sequence[Path],
-        *,
-        input_form: Form | None = None,
-        device: str = "auto",
-        precision: str = "auto",
-        quantize: Quantization | None = None,
-        threads: int | None = None,
-    ) -> Translator:
-        """Read one run or checkpoint, or several as an ensemble; settings are the first one's.
+    def load(cls, paths: Sequence[Path], options: DecodingOptions = RECIPE_DEFAULTS) -> Translator:
+        """Read one run or checkpoint, or several as an ensemble.
 
         Args:
-            input_form: what the lines are; None: what the model's recipe says.
+            options: those that were not given are the first model's recipe's.
 
         Raises:
             CheckpointError: if one cannot be read or their vocabularies differ.
+            UserError: if device, precision and quantization are not available here.
         """
-        loaded = [load(path) for path in paths]
-        chosen = settings_of(loaded[0])
-        if input_form:
-            chosen = replace(chosen, input_form=input_form)
-        return cls.of(
-            loaded, chosen, device=device, precision=precision, quantize=quantize, threads=threads
-        )
+        return cls.of([load(path) for path in paths], options)
 
     @classmethod
-    def of(
-        cls,
-        loaded: Sequence[Loaded],
-        settings: Settings,
-        *,
-        device: str = "auto",
-        precision: str = "auto",
-        quantize: Quantization | None = None,
-        threads: int | None = None,
-        processes: int = 1,
-    ) -> Translator:
-        """The same from models that were read already.
-
-        Args:
-            processes: how many search, each with one thread and models of its own; 1: this one.
-        """
-        if threads:
-            torch.set_num_threads(threads)
+    def of(cls, loaded: Sequence[Loaded], options: DecodingOptions = RECIPE_DEFAULTS) -> Translator:
+        """The same from models that were read already."""
+        options = options.with_recipe(loaded[0].recipe)
+        if options.threads:
+            torch.set_num_threads(options.threads)
         for other in loaded[1:]:
             if other.pipeline.fingerprint() != loaded[0].pipeline.fingerprint():
                 raise CheckpointError(
-                    f"{other.path} and {loaded[0].path} have different text pipelines: an ensemble "
-                    "needs models trained on one preprocessed corpus"
+                    f"its text pipeline differs from that of {loaded[0].path}",
+                    where=other.path,
+                    hint="an ensemble needs models trained on one preprocessed corpus",
                 )
-        how: dict[str, Any] = {"precision": precision, "quantize": quantize}
-        searcher = Searcher.of(loaded, settings, device=device, **how)
+        searcher = Searcher.of(loaded, options)
         pool = None
-        if processes > 1:
+        if options.processes > 1:
             if searcher.device.type != "cpu":
-                raise UserError("several processes need a CPU: use --device cpu or --processes 1")
-            worker = Worker([one.path for one in loaded], settings, **how)
-            pool = Pool(worker, processes, option="--processes")
-        return cls(searcher.models, loaded[0].pipeline, settings, pool=pool)
+                raise UserError(
+                    "several processes need a CPU",
+                    where="--processes",
+                    hint="use --device cpu or --processes 1",
+                )
+            worker = Worker([one.path for one in loaded], options)
+            pool = Pool(worker, options.processes, option="--processes")
+        return cls(searcher.models, loaded[0].pipeline, options, pool=pool)
 
     def __enter__(self) -> Translator:
         return self
@@ -185,7 +161,7 @@ class Translator:
         Args:
             advance: gets the share of the lines, counted in lines, that each batch makes.
         """
-        sources = [self.pipeline.split_source(line, self.settings.input_form) for line in lines]
+        sources = [self.pipeline.split_source(line, self.options.input_is) for line in lines]
         pieces: list[list[str]] = []
         owners: list[int] = []
         for number, subwords in enumerate(sources):
@@ -208,16 +184,16 @@ class Translator:
 
     def _pieces(self, subwords: list[str], line: int) -> list[list[str]]:
         """What of a line goes through the model: nothing of a blank one, pieces of a long one."""
-        limit = self.settings.max_source_tokens
+        limit = self.options.max_source_tokens
         if len(subwords) <= limit:
             return [subwords] if subwords else []
         self.cut_lines += 1
-        if self.settings.long_lines == "error":
+        if self.options.long_lines == "error":
             raise UserError(
                 f"input line {line} has {len(subwords)} tokens, more than {limit}: use "
                 "--long-lines split or truncate, or raise --max-source-tokens"
             )
-        if self.settings.long_lines == "truncate":
+        if self.options.long_lines == "truncate":
             return [subwords[:limit]]
         count = math.ceil(len(subwords) / limit)
         size = math.ceil(len(subwords) / count)
@@ -234,9 +210,9 @@ class Translator:
         if not sources:
             return []
         lengths = np.array([[len(ids) for ids in sources]], dtype=np.int32)
-        rows = 1 if self.settings.sampling else self.settings.beam
+        rows = 1 if self.options.sampling else self.options.beam
         order = sort_by_length(lengths)[::-1]
-        cuts = cut(lengths[0], order, max(1, self.settings.batch_tokens // rows))
+        cuts = cut(lengths[0], order, max(1, self.options.max_tokens // rows))
         batches = (
             Batch(
                 pad([np.array(sources[index], dtype=np.int64) for index in chosen]).numpy(), number
@@ -255,8 +231,8 @@ class Translator:
     def _candidates(self, parts: list[list[Hypothesis]]) -> tuple[Candidate, ...]:
         """Translations of a line from those of its pieces, rank by rank."""
         if not parts:
-            return (Candidate("", "", (), 0.0, 0.0),) * self.settings.n_best
-        ranks = min(self.settings.n_best, *(len(part) for part in parts), 10**9)
+            return (Candidate("", "", (), 0.0, 0.0),) * self.options.n_best
+        ranks = min(self.options.n_best, *(len(part) for part in parts), 10**9)
         return tuple(self._candidate([part[rank] for part in parts]) for rank in range(ranks))
 
     def _candidate(self, pieces: list[Hypothesis]) -> Candidate:

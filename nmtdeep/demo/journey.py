@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from nmtdeep.config import Recipe
+from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.load import load_recipe
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.data.index import INDEX_FILE
@@ -91,7 +92,7 @@ def _samples(run: Path, data: Path, device: str) -> Table:
     corpus = DataDirectory.open(data)
     sources, references = corpus.sources("test"), corpus.references("test")
     places = range(0, len(sources), len(sources) // SAMPLES)[:SAMPLES]
-    translator = Translator.load([run], device=device)
+    translator = Translator.load([run], DecodingOptions(device=device))
     table = Table("", "", show_header=False, box=None, padding=(0, 1))
     for translation, place in zip(
         translator.translate([sources[place] for place in places]), places, strict=True

@@ -9,10 +9,9 @@ from pathlib import Path
 import torch
 
 from nmtdeep.checkpoint import load
-from nmtdeep.config.recipe import Decoding
+from nmtdeep.config.decoding import Decoding, DecodingOptions
 from nmtdeep.decoding.search import Hypothesis
 from nmtdeep.decoding.searcher import Batch
-from nmtdeep.decoding.settings import settings_of
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.export.to_ctranslate2 import search_options
 from nmtdeep.scoring.metrics import Score, score_texts
@@ -72,9 +71,7 @@ def check_export(
     threads = threads or torch.get_num_threads()
     loaded = load(checkpoint)
     decoding = loaded.recipe.decoding
-    with Translator.of(
-        [loaded], settings_of(loaded), device="cpu", precision="fp32", threads=threads
-    ) as translator:
+    with Translator.of([loaded], DecodingOptions(device="cpu", threads=threads)) as translator:
         before = _translate(translator, "nmtdeep", "fp32", texts)
         searcher = CTranslate2Searcher(folder, loaded.pipeline, decoding, threads=threads)
         translator.searcher = searcher

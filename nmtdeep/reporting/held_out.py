@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.errors import UserError
@@ -103,9 +104,9 @@ def translate(
     for run in histories:
         if run.has_model:
             say(f"translating {len(sources):,} lines of {split} by {run.name}")
-            translator = Translator.load([run.path], device=device)
+            translator = Translator.load([run.path], DecodingOptions(device=device))
             systems[run.name] = translated(translator, data, split)
-            how = translator.settings
+            how = translator.options
             made.append(
                 f"{run.name}: beam {how.beam}, length penalty {how.lenpen:g} ({how.lenpen_form})"
             )

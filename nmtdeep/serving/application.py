@@ -1,4 +1,4 @@
-"""The service's addresses: what is asked for, refused and answered there."""
+"""The service's addresses: what each accepts, refuses and answers."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from nmtdeep import __version__
-from nmtdeep.decoding.opening import Options
+from nmtdeep.config.text import Form
 from nmtdeep.decoding.translator import Translation, Translator
 from nmtdeep.errors import UserError, printable
 from nmtdeep.serving.batcher import Batcher, FullError
-from nmtdeep.serving.figures import Figures
+from nmtdeep.serving.limits import Limits
 from nmtdeep.serving.messages import (
     Answer,
     Health,
-    Limits,
     Reason,
     RefusedError,
     answer,
-    form_of,
     read,
+    request_form,
 )
-from nmtdeep.text.pipeline import Form
+from nmtdeep.serving.metrics import Metrics
 
-GONE = 499
+CLIENT_LEFT = 499
 REFUSALS = {
-    400: "No JSON.",
-    408: "The body did not come in time.",
+    400: "Invalid JSON.",
+    408: "The body did not arrive in time.",
     413: "Too many bytes, lines or characters of a line.",
     415: "Not sent as application/json.",
-    422: "JSON of another form, or a line that the service does not take.",
-    429: "Too many lines wait; Retry-After says for how long to wait.",
-    500: "A fault of the service; its log tells more.",
-    503: "Too many requests at once; Retry-After says for how long to wait.",
+    422: "JSON of another form, or a line that the service refuses.",
+    429: "The queue is full; Retry-After has the seconds to wait.",
+    500: "A fault of the service; see its log.",
+    503: "Too many requests at once; Retry-After has the seconds to wait.",
 }
-# The page loads nothing, and nobody may frame it; its script and style stand in it.
+# The page loads nothing, no other page may frame it, and it contains its script and style.
 PAGE_POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -54,24 +54,24 @@ class Service:
 
     Args:
         languages: of source and target.
-        output: what translations are shown as.
+        output: form of the translations.
     """
 
     def __init__(
         self,
         batcher: Batcher,
-        figures: Figures,
+        metrics: Metrics,
         limits: Limits,
         *,
         languages: tuple[str, str],
         output: Form = "raw",
     ) -> None:
         self.batcher = batcher
-        self.figures = figures
+        self.metrics = metrics
         self.limits = limits
         self.languages = languages
         self.output = output
-        self.form = form_of(limits)
+        self.form = request_form(limits)
         self.open = 0
         text = (Path(__file__).parent / "page.html").read_text(encoding="utf-8")
         source, target = map(html.escape, languages)
@@ -79,41 +79,41 @@ class Service:
 
     async def translate(self, request: Request) -> Answer:
         """Translate lines: as many translations as lines, in order."""
-        began = time.perf_counter()
+        start = time.perf_counter()
         status = 500
         self.open += 1
-        self.figures.open.set(self.open)
+        self.metrics.open.set(self.open)
         try:
-            found = await self._translate(request)
+            translations = await self._translate(request)
             status = 200
-            return answer(found, self.output)
+            return answer(translations, self.output)
         except RefusedError as refusal:
             status = refusal.status
             raise
         finally:
             self.open -= 1
-            self.figures.open.set(self.open)
-            self.figures.answered(status, time.perf_counter() - began)
+            self.metrics.open.set(self.open)
+            self.metrics.answered(status, time.perf_counter() - start)
 
     async def _translate(self, request: Request) -> list[Translation]:
-        if self.open > self.limits.requests:
-            reason = f"more than {self.limits.requests} requests at once: try again later"
+        if self.open > self.limits.max_requests:
+            reason = f"more than {self.limits.max_requests} requests at once: try again later"
             raise RefusedError(503, reason, retry=1)
-        # A page from elsewhere cannot send this type from a browser without being allowed to.
+        # A browser does not let a page of another site send this type without permission.
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
-            raise RefusedError(415, "no application/json: send it with that Content-Type")
+            raise RefusedError(415, "not application/json: send it with that Content-Type")
         lines = read(self.form, await self._body(request))
         try:
-            return await _unless_gone(request, self.batcher.translate(lines))
+            return await _unless_disconnected(request, self.batcher.translate(lines))
         except FullError as full:
-            reason = f"{self.batcher.waiting} lines wait already: try again later"
+            reason = f"{self.batcher.waiting} lines are waiting: try again later"
             raise RefusedError(429, reason, retry=full.seconds) from None
         except UserError as error:
             raise RefusedError(422, str(error)) from None
 
     async def _body(self, request: Request) -> bytes:
-        most = self.limits.body
+        most = self.limits.max_body
         refusal = RefusedError(413, f"more than {most} bytes: send several requests")
         length = request.headers.get("content-length", "")
         if length.isdecimal() and int(length) > most:
@@ -123,7 +123,7 @@ class Service:
             async with asyncio.timeout(self.limits.body_seconds):
                 while message := await request.receive():
                     if message["type"] == "http.disconnect":
-                        raise RefusedError(GONE, "the client has left")
+                        raise RefusedError(CLIENT_LEFT, "the client has left")
                     body += message.get("body", b"")
                     if len(body) > most:
                         raise refusal
@@ -131,7 +131,9 @@ class Service:
                         break
         except TimeoutError:
             seconds = self.limits.body_seconds
-            raise RefusedError(408, f"no whole body in {seconds:g} s: send it faster") from None
+            raise RefusedError(
+                408, f"the body did not arrive in {seconds:g} s: send it faster"
+            ) from None
         return bytes(body)
 
     async def health(self) -> Health:
@@ -143,9 +145,9 @@ class Service:
             waiting_lines=self.batcher.waiting,
         )
 
-    async def metrics(self) -> Response:
+    async def prometheus(self) -> Response:
         """Counts in Prometheus' text format."""
-        return Response(self.figures.text(), media_type=self.figures.form)
+        return Response(generate_latest(self.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     async def page(self) -> HTMLResponse:
         """A page to type into."""
@@ -154,16 +156,26 @@ class Service:
 
 
 def application_of(
-    translator: Translator, options: Options, limits: Limits, *, at_once: int, patience: float
+    translator: Translator,
+    limits: Limits,
+    *,
+    batch_lines: int,
+    batch_wait: float,
+    output: Form = "raw",
 ) -> FastAPI:
     """The application that answers with a translator's translations; see `Batcher`."""
-    figures = Figures()
-    batcher = Batcher(translator, figures, at_once=at_once, patience=patience, room=limits.queue)
-    figures.watch(lambda: batcher.waiting)
+    metrics = Metrics()
+    batcher = Batcher(
+        translator,
+        metrics,
+        batch_lines=batch_lines,
+        batch_wait=batch_wait,
+        max_queue=limits.max_queue,
+    )
+    metrics.waiting.set_function(lambda: batcher.waiting)
     pipeline = translator.pipeline
     languages = (pipeline.source.language, pipeline.target.language)
-    service = Service(batcher, figures, limits, languages=languages, output=options.output_is)
-    return application(service)
+    return application(Service(batcher, metrics, limits, languages=languages, output=output))
 
 
 def application(service: Service) -> FastAPI:
@@ -179,13 +191,13 @@ def application(service: Service) -> FastAPI:
         version=__version__,
         description=f"Translations from {service.languages[0]} to {service.languages[1]}.",
         lifespan=lifespan,
-        docs_url=None,  # their pages load scripts from elsewhere
+        docs_url=None,  # its page loads scripts from another site
         redoc_url=None,
         exception_handlers={
             RefusedError: _refuse,
-            404: _no_such_page,
-            405: _no_such_page,
-            Exception: _fail,
+            404: _not_found,
+            405: _not_found,
+            Exception: _internal_error,
         },
     )
     schema = {"application/json": {"schema": service.form.model_json_schema()}}
@@ -200,28 +212,28 @@ def application(service: Service) -> FastAPI:
         openapi_extra={"requestBody": {"required": True, "content": schema}},
     )
     app.add_api_route("/health", service.health, response_model=Health)
-    app.add_api_route("/metrics", service.metrics, response_class=PlainTextResponse)
+    app.add_api_route("/metrics", service.prometheus, response_class=PlainTextResponse)
     app.add_api_route("/", service.page, response_class=HTMLResponse, include_in_schema=False)
     return app
 
 
-async def _unless_gone(
+async def _unless_disconnected(
     request: Request, work: Coroutine[Any, Any, list[Translation]]
 ) -> list[Translation]:
-    """The result of the work, which is dropped when the client leaves."""
+    """The result of the work, which is canceled when the client leaves."""
     doing = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(_gone(request))
+    leaving = asyncio.ensure_future(_disconnect(request))
     try:
         await asyncio.wait((doing, leaving), return_when=asyncio.FIRST_COMPLETED)
         if doing.done():
             return doing.result()
-        raise RefusedError(GONE, "the client has left")
+        raise RefusedError(CLIENT_LEFT, "the client has left")
     finally:
         doing.cancel()
         leaving.cancel()
 
 
-async def _gone(request: Request) -> None:
+async def _disconnect(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
@@ -231,14 +243,14 @@ async def _refuse(_: Request, refusal: Any) -> JSONResponse:
     return _reason(refusal.status, refusal.reason, headers)
 
 
-async def _no_such_page(request: Request, error: Any) -> JSONResponse:
+async def _not_found(request: Request, error: Any) -> JSONResponse:
     what = printable(f"{request.method} {request.url.path}")
-    hint = "there are POST /translate, GET /, /health, /metrics and /openapi.json"
+    hint = "use POST /translate, GET /, /health, /metrics or /openapi.json"
     return _reason(error.status_code, f"{what}: {error.detail}: {hint}", error.headers)
 
 
-async def _fail(_: Request, error: Exception) -> JSONResponse:
-    return _reason(500, f"{type(error).__name__}: the log of the service tells more")
+async def _internal_error(_: Request, error: Exception) -> JSONResponse:
+    return _reason(500, f"{type(error).__name__}: see the log of the service")
 
 
 def _reason(status: int, reason: str, headers: Any = None) -> JSONResponse:

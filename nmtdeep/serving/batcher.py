@@ -1,4 +1,4 @@
-"""Lines of many requests to chunks that are translated together, in one thread."""
+"""Lines of many requests to batches that are translated together, in one thread."""
 
 from __future__ import annotations
 
@@ -11,38 +11,19 @@ from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from nmtdeep.decoding.translator import Translation
+from nmtdeep.decoding.translator import Translation, Translator
+from nmtdeep.serving.metrics import Metrics
 
 LONGEST_RETRY = 60
 
 
-class Translates(Protocol):
-    """What a `Translator` is here."""
-
-    def restart(self) -> None:
-        """Count from the beginning."""
-
-    def skip(self, lines: int) -> None:
-        """Count lines that went before."""
-
-    def translate_chunk(self, lines: Sequence[str]) -> list[Translation]:
-        """Translate lines together, in order."""
-
-
-class Hears(Protocol):
-    """Is told of each chunk."""
-
-    def translated(self, *, requests: int, lines: int, seconds: float) -> None:
-        """A chunk is done."""
-
-
 class FullError(Exception):
-    """There is no room for so many lines.
+    """The queue is full.
 
     Args:
-        seconds: after which there may be.
+        seconds: after which it may have room again.
     """
 
     def __init__(self, seconds: int) -> None:
@@ -55,17 +36,22 @@ class Job:
     """Lines that are answered together.
 
     Attributes:
-        taken: how many of them are translated, or being so.
+        taken: how many of them are translated, or are in the model.
     """
 
     lines: list[str]
     answer: asyncio.Future[list[Translation]]
     taken: int = 0
-    found: list[Translation] = field(default_factory=list)
+    translations: list[Translation] = field(default_factory=list)
+
+    @property
+    def left(self) -> int:
+        """How many lines wait."""
+        return len(self.lines) - self.taken
 
 
 class Part(NamedTuple):
-    """Lines of a job from the one of number `first` on."""
+    """Consecutive lines of a job, the first of which has the number `first`."""
 
     job: Job
     first: int
@@ -73,51 +59,51 @@ class Part(NamedTuple):
 
 
 class Batcher:
-    """Translates what several callers ask for at a time, in chunks that they share.
+    """Translates the lines of several callers in batches that they share.
 
-    Everything but the translator is touched by the event loop's thread only. Callers are served in
-    equal shares: a short request does not wait for the end of a long one.
+    Only the event loop's thread uses the batcher; the translator has a thread of its own. Callers
+    get equal shares of a batch: a short request does not wait for the end of a long one.
 
     Args:
-        at_once: most lines of a chunk.
-        patience: seconds that a chunk waits for more lines.
-        room: most lines that wait.
+        batch_lines: most lines of a batch.
+        batch_wait: seconds that a batch waits for more lines.
+        max_queue: most lines that wait.
     """
 
     def __init__(
         self,
-        translator: Translates,
-        hearer: Hears,
+        translator: Translator,
+        metrics: Metrics,
         *,
-        at_once: int,
-        patience: float,
-        room: int,
+        batch_lines: int,
+        batch_wait: float,
+        max_queue: int,
     ) -> None:
         self._translator = translator
-        self._hearer = hearer
-        self._at_once = at_once
-        self._patience = patience
-        self._room = room
+        self._metrics = metrics
+        self._batch_lines = batch_lines
+        self._batch_wait = batch_wait
+        self._max_queue = max_queue
         self._jobs: deque[Job] = deque()
-        self._pace = 0.0
+        self._seconds_per_line = 0.0
         self._arrived = asyncio.Event()
 
     @property
     def waiting(self) -> int:
-        """Lines that wait."""
-        return sum(len(job.lines) - job.taken for job in self._jobs)
+        """Lines in the queue."""
+        return sum(job.left for job in self._jobs)
 
     async def translate(self, lines: list[str]) -> list[Translation]:
-        """Translations of the lines, in order; lines of a caller that is canceled are dropped.
+        """Translations of the lines, in order; lines of a canceled caller are dropped.
 
         Raises:
-            FullError: if too many lines wait.
+            FullError: if the queue is full.
             UserError: if the translator refuses one of them.
         """
         if not lines:
             return []
-        if self.waiting + len(lines) > self._room:
-            seconds = math.ceil(self.waiting * self._pace)
+        if self.waiting + len(lines) > self._max_queue:
+            seconds = math.ceil(self.waiting * self._seconds_per_line)
             raise FullError(min(max(1, seconds), LONGEST_RETRY))
         job = Job(lines, asyncio.get_running_loop().create_future())
         self._jobs.append(job)
@@ -133,7 +119,7 @@ class Batcher:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Translates within the block; at its end the chunk that is under way is finished."""
+        """Translate within the block; at its end the batch in the model is finished."""
         with ThreadPoolExecutor(1, "model") as thread:
             task = asyncio.create_task(self._run(thread))
             try:
@@ -147,8 +133,8 @@ class Batcher:
         loop = asyncio.get_running_loop()
         while True:
             await self._arrived.wait()
-            if self.waiting < self._at_once:
-                await asyncio.sleep(self._patience)
+            if self.waiting < self._batch_lines:
+                await asyncio.sleep(self._batch_wait)
             parts = self._take()
             if not self._jobs:
                 self._arrived.clear()
@@ -158,19 +144,19 @@ class Batcher:
             answers = await loop.run_in_executor(thread, self._translate, parts)
             seconds = time.perf_counter() - began
             lines = sum(len(part.lines) for part in parts)
-            self._pace = seconds / lines
-            self._hearer.translated(requests=len(parts), lines=lines, seconds=seconds)
+            self._seconds_per_line = seconds / lines
+            self._metrics.translated(requests=len(parts), lines=lines, seconds=seconds)
             for part, answer in zip(parts, answers, strict=True):
                 self._deliver(part.job, answer)
 
     def _take(self) -> list[Part]:
-        """The next chunk: the first lines of all jobs, in equal shares, the oldest job first."""
+        """The next batch: the first lines of all jobs, in equal shares, the oldest job first."""
         wanted = dict.fromkeys(self._jobs, 0)
-        room = self._at_once
-        while room and (open_ := [job for job in wanted if _left(job) > wanted[job]]):
+        room = self._batch_lines
+        while room and (open_ := [job for job in wanted if job.left > wanted[job]]):
             share = max(1, room // len(open_))
             for job in open_:
-                more = min(share, room, _left(job) - wanted[job])
+                more = min(share, room, job.left - wanted[job])
                 wanted[job] += more
                 room -= more
         parts = []
@@ -178,35 +164,31 @@ class Batcher:
             if count:
                 parts.append(Part(job, job.taken, job.lines[job.taken : job.taken + count]))
                 job.taken += count
-            if not _left(job):
+            if not job.left:
                 self._jobs.remove(job)
         return parts
 
     def _translate(self, parts: Sequence[Part]) -> list[list[Translation] | Exception]:
-        """What came of each part. If all together fail, each is tried alone."""
+        """Translations or the error of each part; if all together fail, each is tried alone."""
         self._translator.restart()
         self._translator.skip(parts[0].first)
         try:
-            found = iter(
+            translations = iter(
                 self._translator.translate_chunk([line for part in parts for line in part.lines])
             )
-            return [[next(found) for _ in part.lines] for part in parts]
+            return [[next(translations) for _ in part.lines] for part in parts]
         except Exception as error:
             if len(parts) == 1:
                 return [error]
         return [answer for part in parts for answer in self._translate([part])]
 
     def _deliver(self, job: Job, answer: list[Translation] | Exception) -> None:
-        if job.answer.done():  # the caller has left, or was refused an earlier part
+        if job.answer.done():  # the caller has left, or an earlier part failed
             return
         if isinstance(answer, Exception):
             self._forget(job)
             job.answer.set_exception(answer)
             return
-        job.found += answer
-        if len(job.found) == len(job.lines):
-            job.answer.set_result(job.found)
-
-
-def _left(job: Job) -> int:
-    return len(job.lines) - job.taken
+        job.translations += answer
+        if len(job.translations) == len(job.lines):
+            job.answer.set_result(job.translations)

@@ -1,63 +1,33 @@
-"""What goes in and out of the service, and how much of it."""
+"""Requests and answers of the service, as JSON."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
+from nmtdeep.config.text import Form
 from nmtdeep.decoding.streams import shown
-from nmtdeep.decoding.translator import Candidate as Found
-from nmtdeep.decoding.translator import Translation as Translated
-from nmtdeep.errors import UserError
-from nmtdeep.text.pipeline import Form
+from nmtdeep.decoding.translator import Candidate, Translation
+from nmtdeep.serving.limits import Limits
 
 FORM = '{"lines": ["...", "..."]}'
 
 
-@dataclass(frozen=True)
-class Limits:
-    """What the service takes.
-
-    Attributes:
-        body: bytes of a request.
-        lines: of a request.
-        characters: of a line.
-        queue: lines that wait, of all requests.
-        requests: that are read, wait or are answered at one time.
-        body_seconds: in which a body must have come.
-    """
-
-    body: int = 1_048_576
-    lines: int = 1000
-    characters: int = 5000
-    queue: int = 2000
-    requests: int = 256
-    body_seconds: float = 30.0
-
-    def __post_init__(self) -> None:
-        """A request that is allowed must find room in an empty queue."""
-        if self.lines > self.queue:
-            raise UserError(
-                f"a request of --max-lines {self.lines} has no room in --max-queue {self.queue}: "
-                "give a larger queue or fewer lines"
-            )
-
-
-class Strict(BaseModel):
-    """A message whose every key is known."""
+class Message(BaseModel):
+    """A message without unknown keys."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class Lines(Strict):
+class Lines(Message):
     """Lines of raw text, to be translated in order."""
 
     lines: list[str]
 
 
-class Candidate(Strict):
+class ScoredText(Message):
     """A translation.
 
     Attributes:
@@ -70,24 +40,24 @@ class Candidate(Strict):
     log_prob: float
 
 
-class Translation(Candidate):
-    """The best translation of a line, and the others where the service gives several."""
+class Translated(ScoredText):
+    """The best translation of a line, and the other candidates if the service returns several."""
 
-    alternatives: list[Candidate]
+    alternatives: list[ScoredText]
 
 
-class Answer(Strict):
+class Answer(Message):
     """A translation for each line, in order."""
 
-    translations: list[Translation]
+    translations: list[Translated]
 
 
-class Health(Strict):
+class Health(Message):
     """Sent as soon as the service translates.
 
     Attributes:
         source, target: languages.
-        waiting_lines: that are not being translated yet.
+        waiting_lines: lines in the queue.
     """
 
     status: str
@@ -96,7 +66,7 @@ class Health(Strict):
     waiting_lines: int
 
 
-class Reason(Strict):
+class Reason(Message):
     """Why a request is refused, and what to do."""
 
     reason: str
@@ -117,10 +87,10 @@ class RefusedError(Exception):
         self.retry = retry
 
 
-def form_of(limits: Limits) -> type[Lines]:
-    """The message that a service with these limits takes."""
-    line = Annotated[str, Field(max_length=limits.characters, pattern=r"^[^\n]*$")]
-    field: Any = (Annotated[list[line], Field(max_length=limits.lines)], ...)
+def request_form(limits: Limits) -> type[Lines]:
+    """The request that a service with these limits accepts."""
+    line = Annotated[str, Field(max_length=limits.max_characters, pattern=r"^[^\n]*$")]
+    field: Any = (Annotated[list[line], Field(max_length=limits.max_lines)], ...)
     return create_model("Lines", __base__=Lines, __doc__=Lines.__doc__, lines=field)
 
 
@@ -132,46 +102,47 @@ def read(form: type[Lines], body: bytes) -> list[str]:
     """
     try:
         return form.model_validate_json(body).lines
-    except ValidationError as problem:
-        raise refusal(problem) from None
+    except ValidationError as error:
+        raise refusal(error) from None
 
 
-def refusal(problem: ValidationError) -> RefusedError:
-    """The first thing that is wrong with a request."""
-    first: Any = problem.errors(include_url=False, include_input=False)[0]
+def refusal(error: ValidationError) -> RefusedError:
+    """The first problem of a request."""
+    first: Any = error.errors(include_url=False, include_input=False)[0]
     where, context = first["loc"], first.get("ctx", {})
     line = f"line {where[1] + 1}" if len(where) > 1 else ""
     match first["type"]:
         case "json_invalid":
-            why = context["error"]
-            return RefusedError(400, f"no JSON: {why}: send UTF-8 text without lone surrogates")
+            reason = f"invalid JSON: {context['error']}: send UTF-8 text without lone surrogates"
+            return RefusedError(400, reason)
         case "too_long":
             most = context["max_length"]
             return RefusedError(413, f"more than {most} lines: send them in several requests")
         case "string_too_long":
             what = f"{line} has more than {context['max_length']} characters"
-            return RefusedError(413, f"{what}: cut it into sentences")
+            return RefusedError(413, f"{what}: split it into sentences")
         case "string_pattern_mismatch":
-            return RefusedError(422, f"{line} holds a newline: send each part as a line")
+            return RefusedError(422, f"{line} contains a newline: send each part as a line")
         case "extra_forbidden":
             return RefusedError(422, f"unknown key: send {FORM} and nothing else")
         case "string_type":
-            return RefusedError(422, f"{line} is no string: send {FORM}")
-    return RefusedError(422, f"no list of lines: send {FORM}")
+            return RefusedError(422, f"{line} is not a string: send {FORM}")
+    return RefusedError(422, f"not a list of lines: send {FORM}")
 
 
-def answer(translations: list[Translated], form: Form) -> Answer:
-    """What a client gets for its lines."""
+def answer(translations: Iterable[Translation], form: Form) -> Answer:
+    """What a client receives for its lines."""
+
+    def values(candidate: Candidate) -> dict[str, Any]:
+        text = shown(candidate, form)
+        return {"text": text, "score": candidate.score, "log_prob": candidate.log_prob}
+
     return Answer(
         translations=[
-            Translation(
-                **_candidate(one.candidates[0], form),
-                alternatives=[Candidate(**_candidate(other, form)) for other in one.candidates[1:]],
+            Translated(
+                **values(each.candidates[0]),
+                alternatives=[ScoredText(**values(other)) for other in each.candidates[1:]],
             )
-            for one in translations
+            for each in translations
         ]
     )
-
-
-def _candidate(found: Found, form: Form) -> dict[str, Any]:
-    return {"text": shown(found, form), "score": found.score, "log_prob": found.log_prob}

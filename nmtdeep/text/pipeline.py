@@ -14,7 +14,7 @@ from nmtdeep import files
 from nmtdeep.config.reader import read_file
 from nmtdeep.config.render import to_yaml
 from nmtdeep.config.source import config_error
-from nmtdeep.config.text import NoBpe, Text
+from nmtdeep.config.text import Form, NoBpe, Text
 from nmtdeep.errors import ConfigError, DataError, UserError
 from nmtdeep.text.bpe import Bpe, join, load_merges
 from nmtdeep.text.chinese import CHINESE, Jieba, jieba
@@ -22,7 +22,6 @@ from nmtdeep.text.files import read_lines
 from nmtdeep.text.tokenization import Moses, moses
 from nmtdeep.text.vocabulary import EOS, Vocabulary
 
-Form = Literal["raw", "tokenized", "bpe"]
 CONFIG_FILE = "text.yaml"
 _CURE = "copy the whole directory again, or run nmtdeep preprocess again"
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from nmtdeep import averaging, checkpoint, files
 from nmtdeep.config import Recipe
+from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.devices import resolve_device
@@ -191,7 +192,7 @@ def _scored(
 ) -> StoredScores | None:
     """Translate and score the validation set and the test sets; None if that is not worth it."""
     model = checkpoint.locate(run)
-    translator = Translator.load([run], device=device)
+    translator = Translator.load([run], DecodingOptions(device=device))
     valid, *tests = (split for split in data.splits if split != "train")
     if not force and _has_learned_nothing(translator, data, valid):
         say(

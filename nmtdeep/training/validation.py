@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from nmtdeep.config import Recipe
+from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.data.batching import Batch, collate, cut, sort_by_length
 from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
-from nmtdeep.decoding.settings import Settings
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.scoring import Score, score_texts
@@ -80,8 +80,8 @@ class Validator:
             "max_length_factor": factor,
             "max_length_constant": constant,
         }
-        settings = Settings(**decoding.model_dump() | changed, input_form=self.recipe.text.input)
-        translator = Translator([model], self.pipeline, settings)
+        options = DecodingOptions(**changed).with_recipe(self.recipe)
+        translator = Translator([model], self.pipeline, options)
         raw = self.pipeline.reference_form == "raw"
         return [one.text if raw else one.tokenized for one in translator.translate(self.sources)]
 

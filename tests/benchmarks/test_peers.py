@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.batching import Batch, pad
-from nmtdeep.decoding.settings import Settings
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.export.to_ctranslate2 import write
 from nmtdeep.model.transformer import Transformer
@@ -84,7 +84,7 @@ def test_loss_and_gradients_of_marian_equal_ours(load: Load, attention: str) -> 
 
 # Sources of one length share one limit, as in the peers, which have one for a batch.
 SOURCES = [sentence.tolist() for sentence in sentences([7] * 12, seed=7)]
-SETTINGS = Settings(
+SETTINGS = DecodingOptions(
     beam=3, lenpen=0.7, lenpen_form="length", max_length_factor=1, max_length_constant=30
 )
 Ours = tuple[Recipe, Transformer, list[tuple[int, ...]]]
@@ -105,7 +105,7 @@ def ours(load: Load) -> Ours:
         optimizer.zero_grad()
         batch_loss(model, batch, smoothing=0.1, dtype=torch.float32).smoothed.backward()
         optimizer.step()
-    found = Translator([model], pipeline=None, settings=SETTINGS).search(SOURCES)
+    found = Translator([model], pipeline=None, options=SETTINGS).search(SOURCES)
     translations = [hypotheses[0].tokens for hypotheses in found]
     assert len(set(translations)) == len(SOURCES), "the model reads its source"
     assert max(map(len, translations)) < 38, "ends are found, not forced"

@@ -33,7 +33,7 @@ def test_memory_that_runs_out_is_one_line(failing, capsys):
         failing("could not create a primitive")  # oneDNN's words
     assert ended.value.code == 2
     said = capsys.readouterr().err
-    assert said.startswith("nmtdeep: error: memory ran out") and said.count("\n") == 1
+    assert said.startswith("nmtdeep: error: out of memory") and said.count("\n") == 1
 
 
 def test_another_error_is_not_hidden(failing):

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from nmtdeep.cli.main import hear_again
+from nmtdeep.cli.main import reraise_signal
 
 
 class Dropped:
@@ -21,13 +21,13 @@ class Dropped:
 
 
 def test_ctrl_c_in_a_destructor_is_heard(monkeypatch):
-    monkeypatch.setattr(sys, "unraisablehook", hear_again)
+    monkeypatch.setattr(sys, "unraisablehook", reraise_signal)
     with pytest.raises(KeyboardInterrupt):
         Dropped(KeyboardInterrupt)
         time.sleep(10)
 
 
 def test_other_errors_in_a_destructor_are_shown(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "unraisablehook", hear_again)
+    monkeypatch.setattr(sys, "unraisablehook", reraise_signal)
     Dropped(ValueError)
     assert "ValueError" in capsys.readouterr().err

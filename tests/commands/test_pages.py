@@ -74,7 +74,7 @@ def small(words: tuple[str, ...]) -> list[str]:
         return changed(words, MEASURED)
     if words[0] != "train":
         return list(words)
-    short = [] if "--dry-run" in words else ["--cpu"]
+    short = [] if "--dry-run" in words else ["--device", "cpu"]
     if words[1].startswith("--"):  # a run that is small already goes on
         return [*changed(words, SHORT | {"--max-updates": "14"}), *short]
     return ["train", words[1], *SMALL, *changed(words[2:], SHORT), *short]

@@ -14,7 +14,7 @@ from pages import ROOT
 def run_slice(folder: Path, minutes: float, run: Path, *more: str) -> subprocess.CompletedProcess:
     script = str(ROOT / "scripts/train_slice.py")
     own = ("--minutes", str(minutes), "--results", str(run / "packed"), *more, "--")
-    words = ("tiny.yaml", "--data", "data", "--out", str(run), "--cpu", "--threads", "1")
+    words = ("tiny.yaml", "--data", "data", "--out", str(run), "--device", "cpu", "--threads", "1")
     command = [sys.executable, script, *own, *words, "--max-updates", "250"]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 

@@ -8,7 +8,6 @@ import types
 import zipfile
 from argparse import Namespace
 from copy import copy
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,9 @@ import torch
 
 from conversion.fairseq_like import EOS, FairseqLike
 from nmtdeep import checkpoint
+from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.conversion.fairseq import TextOptions, convert
 from nmtdeep.conversion.fairseq_dictionary import read_dictionary, rows
-from nmtdeep.decoding.settings import settings_of
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.errors import CheckpointError, DataError, UserError
 
@@ -93,8 +92,8 @@ def test_a_converted_checkpoint_translates_as_greedy_search_by_hand(tmp_path: Pa
         for line in ids
     ]
     # The limit includes the end; without a penalty the first finished translation is the best.
-    settings = replace(settings_of(loaded), beam=1, lenpen_form="none", max_length_constant=12)
-    translator = Translator.of([loaded], settings, device="cpu")
+    options = DecodingOptions(beam=1, lenpen_form="none", max_length_constant=12, device="cpu")
+    translator = Translator.of([loaded], options)
     translations = translator.translate(lines)
     assert [" ".join(line.candidates[0].subwords) for line in translations] == expected
     assert len(set(expected)) > 1

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.conversion.fairseq import TextOptions, convert
 from nmtdeep.decoding.forced import log_probabilities
 from nmtdeep.decoding.translator import Translator
@@ -29,7 +30,7 @@ def test_log_probabilities_are_fairseqs(version: str, tmp_path: Path) -> None:
     }
     rows = [line.split("\t") for line in (files / "expected.tsv").read_text().splitlines()]
     sources, targets, printed = zip(*rows, strict=True)
-    translator = Translator.load([out], device="cpu", precision="fp32")
+    translator = Translator.load([out], DecodingOptions(device="cpu"))
     scores = list(log_probabilities(translator, sources, targets))
     assert len(scores) == 20
     for score, expected in zip(scores, printed, strict=True):

@@ -23,7 +23,7 @@ def test_a_translation_scores_what_the_search_said(
     paths = [tiny_run.older, tiny_run.newer] if ensemble else []
     found = list(translator(*paths, n_best=3).translate(tiny_run.sources))
     pairs = [(" ".join(one.subwords), candidate) for one in found for candidate in one.candidates]
-    forced = translator(*paths, input_form="bpe", batch_tokens=100)
+    forced = translator(*paths, input_is="bpe", max_tokens=100)
     sources = [source for source, _ in pairs]
     targets = [" ".join(candidate.subwords) for _, candidate in pairs]
     scores = list(log_probabilities(forced, sources, targets))

@@ -17,10 +17,10 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from nmtdeep.checkpoint import load
+from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.decoding.forced import log_probabilities
 from nmtdeep.decoding.search import Hypothesis
 from nmtdeep.decoding.searcher import Batch, Searcher
-from nmtdeep.decoding.settings import Sampling, Settings, settings_of
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.model.kernels.packed import Kind, PackedLinear, QuantizedLinear, pack
 from nmtdeep.model.transformer import Transformer
@@ -29,7 +29,7 @@ from tests.model.choices import COMBINATIONS, DECODERS, SLOTS, label
 
 Make = Callable[..., Transformer]
 SOURCE = torch.tensor([[5, 9, 4, 7, 1], [8, 3, 1, PAD, PAD]])
-SETTINGS = Settings(beam=2, n_best=2, max_length_factor=0.25, max_length_constant=2)
+SETTINGS = DecodingOptions(beam=2, n_best=2, max_length_factor=0.25, max_length_constant=2)
 
 
 class Numbers(NamedTuple):
@@ -94,7 +94,7 @@ def said(found: Sequence[Sequence[Hypothesis]]) -> Tensor:
     return torch.tensor([number for each in found for one in each for number in one.each])
 
 
-def search(models: Sequence[Transformer], settings: Settings) -> list[list[Hypothesis]]:
+def search(models: Sequence[Transformer], settings: DecodingOptions) -> list[list[Hypothesis]]:
     return Searcher(models, settings)(Batch(SOURCE.numpy(), 0))
 
 
@@ -121,13 +121,13 @@ def test_a_search_finds_what_the_model_says(
 
 @pytest.mark.parametrize(
     "how",
-    [replace(SETTINGS, beam=1, n_best=1), replace(SETTINGS, sampling=Sampling())],
+    [SETTINGS.model_copy(update=one) for one in ({"beam": 1, "n_best": 1}, {"sampling": True})],
     ids=["greedy", "sampling"],
 )
 @pytest.mark.parametrize("name", ["fp32", "bf16", "fp16"])
 @pytest.mark.parametrize("choice", HARD, ids=label)
 def test_an_ensemble_finds_what_its_models_say(
-    choice: dict[str, Any], name: str, how: Settings, tiny_model: Make
+    choice: dict[str, Any], name: str, how: DecodingOptions, tiny_model: Make
 ) -> None:
     numbers = NUMBERS[name]
     models = [
@@ -143,16 +143,18 @@ def test_forced_scores_in_bf16_are_what_the_search_said(
 ) -> None:
     loaded = load(tiny_run.newer)
     model = tiny_model(types=len(loaded.model.output.weight), dtype=torch.float32, **choice)
-    settings = replace(settings_of(loaded), beam=2, max_length_factor=0.2)
 
     def translator(**changes: Any) -> Translator:
         own = replace(loaded, model=deepcopy(model))
-        return Translator.of([own], replace(settings, **changes), device="cpu", precision="bf16")
+        options = DecodingOptions(
+            beam=2, max_length_factor=0.2, device="cpu", precision="bf16", **changes
+        )
+        return Translator.of([own], options)
 
     found = list(translator().translate(tiny_run.sources[:4]))
     sources = [" ".join(one.subwords) for one in found]
     targets = [" ".join(one.candidates[0].subwords) for one in found]
-    scores = log_probabilities(translator(input_form="bpe"), sources, targets)
+    scores = log_probabilities(translator(input_is="bpe"), sources, targets)
     for one, score in zip(found, scores, strict=True):
         # Two roundings of logits that are below 16 here.
         assert score.tokens == pytest.approx(one.candidates[0].each, abs=2 * 2**-8 * 16)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import multiprocessing
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,10 +12,9 @@ import pytest
 import torch
 
 from nmtdeep.checkpoint import load
+from nmtdeep.config.decoding import RECIPE_DEFAULTS
 from nmtdeep.decoding.forced import log_probabilities
-from nmtdeep.decoding.opening import open_translator, options_of
 from nmtdeep.decoding.searcher import Batch
-from nmtdeep.decoding.settings import Sampling, Settings, settings_of
 from nmtdeep.decoding.translator import Candidate, Translation, Translator
 from nmtdeep.errors import CheckpointError, UserError
 from nmtdeep.model.kernels.packed import QuantizedLinear
@@ -56,17 +54,17 @@ def test_as_many_lines_out_as_in_each_in_its_place(translator: Make) -> None:
 
 
 def test_a_blank_line_stays_blank(translator: Make) -> None:
-    for settings in ({}, {"n_best": 3}, {"sampling": Sampling(), "n_best": 2}):
+    for settings in ({}, {"n_best": 3}, {"sampling": True, "n_best": 2}):
         (one,) = translator(**settings).translate([" \t"])
         assert set(one.candidates) == {Candidate("", "", (), 0.0, 0.0)}
         assert len(one.candidates) == settings.get("n_best", 1)
     assert list(translator().translate([])) == []
 
 
-@pytest.mark.parametrize("settings", [{"batch_tokens": 1}, {"batch_tokens": 90}, {"beam": 1}])
+@pytest.mark.parametrize("settings", [{"max_tokens": 1}, {"max_tokens": 90}, {"beam": 1}])
 def test_batching_changes_nothing(settings: dict, translator: Make, tiny_run: Any) -> None:
     lines = [*LINES, *tiny_run.sources]
-    together = list(translator(n_best=1, **{**settings, "batch_tokens": 4096}).translate(lines))
+    together = list(translator(n_best=1, **{**settings, "max_tokens": 4096}).translate(lines))
     apart = list(translator(n_best=1, **settings).translate(lines))
     singly = [next(iter(translator(**settings).translate([line]))) for line in lines[:8]]
     buffered = list(translator(**settings).translate(lines, buffer=3))
@@ -87,9 +85,10 @@ def test_n_best_is_sorted_and_distinct(translator: Make, tiny_run: Any) -> None:
         assert one.candidates[0].subwords == best.candidates[0].subwords
 
 
-def test_the_length_limit_of_the_options_comes_before_the_recipe_s(tiny_run: Any) -> None:
-    options = options_of(max_length_factor=0.5, max_length_constant=2, beam=1)
-    made = open_translator([tiny_run.newer], options)
+def test_the_length_limit_of_the_options_comes_before_the_recipe_s(
+    translator: Make, tiny_run: Any
+) -> None:
+    made = translator(max_length_factor=0.5, max_length_constant=2, beam=1)
     lengths = []
     for one in made.translate(tiny_run.sources):
         limit = (len(one.subwords) + 1) // 2 + 2  # ends of sentences counted
@@ -161,7 +160,7 @@ def test_models_of_other_vocabularies_are_no_ensemble(tiny_run: Any) -> None:
     changed = type(two.pipeline).of(two.pipeline.config, (side.bpe, side.bpe), [vocabulary] * 2)
     object.__setattr__(two, "pipeline", changed)
     with pytest.raises(CheckpointError, match=r"checkpoint_20 and .*checkpoint_15"):
-        Translator.of([one, two], Settings())
+        Translator.of([one, two])
 
 
 # Long lines
@@ -177,7 +176,7 @@ def test_a_long_line_in_pieces_is_the_translation_of_the_pieces(
     size = math.ceil(len(whole) / 3)
     pieces = [" ".join(whole[first : first + size]) for first in range(0, len(whole), size)]
     assert len(pieces) == 3
-    parts = list(translator(input_form="bpe", n_best=2).translate(pieces))
+    parts = list(translator(input_is="bpe", n_best=2).translate(pieces))
     for rank, candidate in enumerate(found.candidates):
         each = [part.candidates[rank] for part in parts]
         assert candidate.subwords == sum((one.subwords for one in each), ())
@@ -191,7 +190,7 @@ def test_a_long_line_cut_short_is_its_beginning(translator: Make, tiny_run: Any)
     whole = tiny_run.pipeline.split_source(LINES[6])
     made = translator(max_source_tokens=5, long_lines="truncate")
     (found,) = made.translate([LINES[6]])
-    (beginning,) = translator(input_form="bpe").translate([" ".join(whole[:5])])
+    (beginning,) = translator(input_is="bpe").translate([" ".join(whole[:5])])
     assert alike(found, beginning)
     assert made.cut_lines == 1
 
@@ -218,7 +217,7 @@ def test_lengths_stay_within_the_limit(translator: Make, tiny_run: Any) -> None:
 
 def test_draws_depend_on_the_seed_alone(translator: Make, tiny_run: Any) -> None:
     def texts(seed: int) -> list[list[str]]:
-        made = translator(sampling=Sampling(seed=seed), n_best=2)
+        made = translator(sampling=True, seed=seed, n_best=2)
         return [
             [candidate.text for candidate in one.candidates]
             for one in made.translate(tiny_run.sources)
@@ -229,7 +228,7 @@ def test_draws_depend_on_the_seed_alone(translator: Make, tiny_run: Any) -> None
 
 
 def test_a_cold_draw_is_greedy(translator: Make, tiny_run: Any) -> None:
-    cold = translator(sampling=Sampling(temperature=1e-7)).translate(tiny_run.sources)
+    cold = translator(sampling=True, temperature=1e-7).translate(tiny_run.sources)
     greedy = translator(beam=1).translate(tiny_run.sources)
     for one, other in zip(cold, greedy, strict=True):
         assert one.candidates[0].subwords == other.candidates[0].subwords
@@ -239,16 +238,16 @@ def test_a_cold_draw_is_greedy(translator: Make, tiny_run: Any) -> None:
 
 
 def test_settings_are_the_recipes(tiny_run: Any) -> None:
-    settings = settings_of(load(tiny_run.newer))
+    settings = RECIPE_DEFAULTS.with_recipe(load(tiny_run.newer).recipe)
     recipe = tiny_run.recipe.decoding
     for name, value in recipe.model_dump().items():
         assert getattr(settings, name) == value
     assert (settings.beam, settings.max_length_constant) == (3, 4)  # not the defaults
-    assert settings.input_form == "raw"
+    assert settings.input_is == "raw"
 
 
 def test_bf16_translates(translator: Make, tiny_run: Any) -> None:
-    rough = Translator.load([tiny_run.newer], device="cpu", precision="bf16")
+    rough = translator(precision="bf16")
     exact = translator()
     texts = [one.text for one in exact.translate(tiny_run.sources)]
     assert len(list(rough.translate(tiny_run.sources))) == len(texts)
@@ -261,7 +260,7 @@ def test_bf16_translates(translator: Make, tiny_run: Any) -> None:
 
 
 def test_int8_translates(translator: Make, tiny_run: Any) -> None:
-    exact, rough = translator(), Translator.load([tiny_run.newer], device="cpu", quantize="int8")
+    exact, rough = translator(), translator(quantize="int8")
     texts = [one.text for one in exact.translate(tiny_run.sources)]
     assert len(list(rough.translate(tiny_run.sources))) == len(texts)
     found = [log_probabilities(one, tiny_run.sources, texts) for one in (rough, exact)]
@@ -270,21 +269,22 @@ def test_int8_translates(translator: Make, tiny_run: Any) -> None:
     assert scores[0] != scores[1]
 
 
-def test_int8_that_is_not_to_be_had(tiny_run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_int8_that_is_not_to_be_had(translator: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="int8 and bf16 do not go together"):
-        Translator.load([tiny_run.newer], device="cpu", precision="bf16", quantize="int8")
+        translator(precision="bf16", quantize="int8")
     monkeypatch.setattr(QuantizedLinear, "supports", lambda weight: False)
     with pytest.raises(UserError, match="leave out --quantize"):
-        Translator.load([tiny_run.newer], device="cpu", quantize="int8")
+        translator(quantize="int8")
 
 
 # Several processes
 
 
-def test_processes_give_what_one_gives_and_a_dead_one_is_told(tiny_run: Any) -> None:
-    settings = replace(settings_of(load(tiny_run.newer)), batch_tokens=100, n_best=2)
-    alone = Translator.of([load(tiny_run.newer)], settings, device="cpu")
-    with Translator.of([load(tiny_run.newer)], settings, device="cpu", processes=2) as several:
+def test_processes_give_what_one_gives_and_a_dead_one_is_told(
+    translator: Make, tiny_run: Any
+) -> None:
+    alone = translator(max_tokens=100, n_best=2)
+    with translator(max_tokens=100, n_best=2, processes=2) as several:
         for buffer in (4, 1000):
             lines = [*LINES, *tiny_run.sources]
             expected = list(alone.translate(lines, buffer=buffer))
@@ -296,7 +296,7 @@ def test_processes_give_what_one_gives_and_a_dead_one_is_told(tiny_run: Any) -> 
 
 
 def test_a_batch_draws_the_same_wherever_it_comes(translator: Make, tiny_run: Any) -> None:
-    searcher = translator(sampling=Sampling(), n_best=2).searcher
+    searcher = translator(sampling=True, n_best=2).searcher
     ids = [np.array([tiny_run.pipeline.encode_source(line)]) for line in tiny_run.sources[:3]]
     batches = [Batch(one, number) for number, one in enumerate([*ids, ids[0]])]
     draws = [searcher(batch) for batch in batches]

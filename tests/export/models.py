@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.model import Model
 from nmtdeep.data.batching import Batch, pad
 from nmtdeep.decoding.search import Hypothesis
-from nmtdeep.decoding.settings import Settings
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.model.build import build, initialize
 from nmtdeep.model.transformer import Transformer
@@ -19,7 +19,7 @@ from nmtdeep.training.update import batch_loss
 
 TYPES = 30
 TOKENS = [*SPECIALS, *(f"type{number}" for number in range(len(SPECIALS), TYPES))]
-SETTINGS = Settings(beam=4, lenpen=0.0, max_length_factor=0, max_length_constant=150)
+SETTINGS = DecodingOptions(beam=4, lenpen=0.0, max_length_factor=0, max_length_constant=150)
 STACKS = {
     "encoder": {"depth": 2, "heads": 4, "feed_forward": 48},
     "decoder": {"depth": 1, "heads": 2, "feed_forward": 40},

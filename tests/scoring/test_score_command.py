@@ -20,6 +20,7 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from nmtdeep.cli.score import score
+from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.errors import UserError
 from nmtdeep.scoring import METRICS
 from nmtdeep.scoring.rendering import signatures, tables
@@ -199,12 +200,12 @@ def test_bad_files_are_named(here: Path) -> None:
         (("hyp", "ref", "--log-prob"), "add --model"),
         (("hyp", "ref", "--source", "ref"), "--buckets"),
         (("-", "-"), "only once"),
-        (("-m", "run", "--source", "hyp"), "also needs --reference"),
-        (("-m", "run", "--log-prob"), "also needs --source and --target"),
-        (("hyp", "-m", "run", "--source", "hyp", "--reference", "ref"), "HYP and REF cannot"),
+        (("-m", "run", "--source", "hyp"), "--model: also needs --reference"),
+        (("-m", "run", "--log-prob"), "--model: also needs --source and --target"),
+        (("hyp", "-m", "run", "--source", "hyp", "--reference", "ref"), "HYP and REF: cannot"),
         (
             ("-m", "run", "--source", "s", "--target", "t", "--log-prob", "--buckets"),
-            "--buckets cannot",
+            "--buckets: cannot",
         ),
     ],
 )
@@ -226,9 +227,15 @@ def model(here: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
 
     class Translator:
         @classmethod
-        def load(cls, paths: list[Path], **options: object) -> Translator:
-            seen.update(options, paths=paths)
+        def load(cls, paths: list[Path], options: DecodingOptions) -> Translator:
+            seen.update(options.model_dump(exclude_unset=True), paths=paths)
             return cls()
+
+        def __enter__(self) -> Translator:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
 
         def translate(self, lines: list[str]) -> Iterator[Line]:
             seen["lines"] = list(lines)
@@ -250,12 +257,13 @@ def model(here: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
 
 def test_a_model_scores_as_its_translations_do(model: dict[str, object]) -> None:
     arguments = ("-m", "run", "-m", "other", "--source", "src", "--reference", "ref")
-    options = ("--device", "cpu", "--precision", "fp32", "--threads", "1")
+    options = ("--device", "cuda:1", "--precision", "fp32", "--threads", "1", "--beam", "7")
     assert printed(*arguments, *options) == printed("hyp", "ref")
     assert model == {
         "paths": [Path("run"), Path("other")],
         "lines": ["The dog.", "A woman.", "Two children."],
-        "device": "cpu",
+        "beam": 7,
+        "device": "cuda:1",
         "precision": "fp32",
         "threads": 1,
     }

@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 
 import uvicorn
 
-from nmtdeep.decoding.opening import Options
 from nmtdeep.decoding.translator import Candidate, Translation
 from nmtdeep.errors import UserError
 from nmtdeep.serving.application import application_of
-from nmtdeep.serving.messages import Limits
+from nmtdeep.serving.limits import limits_of
 
 SECONDS = 30
 
@@ -65,11 +64,11 @@ class Answer(NamedTuple):
 
 @contextlib.contextmanager
 def service(
-    translator: Any, *, at_once: int = 8, patience: float = 0.0, **limits: Any
+    translator: Any, *, batch_lines: int = 8, batch_wait: float = 0.0, **limits: Any
 ) -> Iterator[int]:
-    """Gives the port of a service on loopback."""
+    """The port of a service on loopback."""
     app = application_of(
-        translator, Options(), Limits(**limits), at_once=at_once, patience=patience
+        translator, limits_of(limits), batch_lines=batch_lines, batch_wait=batch_wait
     )
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, http="h11"))
     thread = threading.Thread(target=server.run)

@@ -24,7 +24,7 @@ from serving.stand_ins import SECONDS, Shouter, ask, get, service, translate, un
 @pytest.fixture(scope="module")
 def real(tiny_run) -> Iterator[int]:
     """The port of a service with a real, tiny model."""
-    with service(Translator.load([tiny_run.path]), characters=200, lines=12) as port:
+    with service(Translator.load([tiny_run.path]), max_characters=200, max_lines=12) as port:
         yield port
 
 
@@ -39,7 +39,10 @@ def body(*lines: str) -> bytes:
 
 def test_many_clients_at_once_each_get_their_own_answer_in_order(shouter: Shouter) -> None:
     asked = [[f"{client}.{number}x" for number in range(client % 9)] for client in range(60)]
-    with service(shouter, at_once=16, patience=0.01) as port, ThreadPoolExecutor(30) as clients:
+    with (
+        service(shouter, batch_lines=16, batch_wait=0.01) as port,
+        ThreadPoolExecutor(30) as clients,
+    ):
         found = list(clients.map(lambda lines: translate(port, lines), asked))
     assert found == [[line.upper() for line in lines] for lines in asked]
     assert len(shouter.chunks) < len(asked) and max(map(len, shouter.chunks)) <= 16
@@ -57,23 +60,23 @@ def test_nasty_lines_are_answered_one_by_one(real: int) -> None:
 @pytest.mark.parametrize(
     ("sent", "status", "reason"),
     [
-        (b"", 400, "no JSON"),
-        (b"Hello", 400, "no JSON"),
-        (b'{"lines": ["a"]', 400, "no JSON"),
+        (b"", 400, "invalid JSON"),
+        (b"Hello", 400, "invalid JSON"),
+        (b'{"lines": ["a"]', 400, "invalid JSON"),
         (b'{"lines": ["\\ud800"]}', 400, "surrogate"),
-        (b'{"lines": ["\xff"]}', 400, "no JSON"),
-        ('{"lines": ["a"]}'.encode("utf-16"), 400, "no JSON"),
+        (b'{"lines": ["\xff"]}', 400, "invalid JSON"),
+        ('{"lines": ["a"]}'.encode("utf-16"), 400, "invalid JSON"),
         (b"[" * 100_000, 400, "recursion"),
         (b"1" * 100_000, 400, "out of range"),
-        (b"NaN", 422, "no list of lines"),
-        (b"[]", 422, "no list of lines"),
-        (b"{}", 422, "no list of lines"),
-        (b'{"lines": "Hello"}', 422, "no list of lines"),
-        (b'{"lines": null}', 422, "no list of lines"),
-        (b'{"lines": ["a", 1]}', 422, "line 2 is no string"),
-        (b'{"lines": [["a"]]}', 422, "line 1 is no string"),
+        (b"NaN", 422, "not a list of lines"),
+        (b"[]", 422, "not a list of lines"),
+        (b"{}", 422, "not a list of lines"),
+        (b'{"lines": "Hello"}', 422, "not a list of lines"),
+        (b'{"lines": null}', 422, "not a list of lines"),
+        (b'{"lines": ["a", 1]}', 422, "line 2 is not a string"),
+        (b'{"lines": [["a"]]}', 422, "line 1 is not a string"),
         (b'{"lines": [], "beam": 4}', 422, "unknown key"),
-        (b'{"lines": ["a", "b\\n"]}', 422, "line 2 holds a newline"),
+        (b'{"lines": ["a", "b\\n"]}', 422, "line 2 contains a newline"),
         (body("a", "b" * 201), 413, "line 2 has more than 200 characters"),
         (body(*["a"] * 13), 413, "more than 12 lines"),
         (b" " * 2_000_000, 413, "more than 1048576 bytes"),
@@ -89,7 +92,7 @@ def test_what_cannot_be_translated_is_refused_with_a_reason(
 
 
 def test_a_body_of_unsaid_length_is_cut_off_at_the_limit(shouter: Shouter) -> None:
-    with service(shouter, body=100) as port, connected(port) as client:
+    with service(shouter, max_body=100) as port, connected(port) as client:
         client.sendall(head("Transfer-Encoding: chunked") + b"100\r\n" + b"x" * 256 + b"\r\n")
         assert client.recv(12) == b"HTTP/1.1 413"
 
@@ -114,7 +117,10 @@ def test_other_addresses_say_what_there_is(real: int) -> None:
 
 
 def test_a_full_queue_refuses_and_says_when_to_come_again(shouter: Shouter) -> None:
-    with service(shouter, at_once=2, queue=4, lines=4) as port, ThreadPoolExecutor(2) as clients:
+    with (
+        service(shouter, batch_lines=2, max_queue=4, max_lines=4) as port,
+        ThreadPoolExecutor(2) as clients,
+    ):
         shouter.gate.clear()
         first = clients.submit(translate, port, ["a", "b"])
         until(lambda: shouter.chunks)
@@ -129,7 +135,7 @@ def test_a_full_queue_refuses_and_says_when_to_come_again(shouter: Shouter) -> N
 
 
 def test_too_many_requests_at_once_are_refused(shouter: Shouter) -> None:
-    with service(shouter, requests=1) as port, ThreadPoolExecutor(1) as clients:
+    with service(shouter, max_requests=1) as port, ThreadPoolExecutor(1) as clients:
         shouter.gate.clear()
         first = clients.submit(translate, port, ["a"])
         until(lambda: shouter.chunks)
@@ -140,7 +146,7 @@ def test_too_many_requests_at_once_are_refused(shouter: Shouter) -> None:
 
 
 def test_a_client_that_leaves_takes_its_lines_along(shouter: Shouter) -> None:
-    with service(shouter, at_once=1) as port, ThreadPoolExecutor(1) as clients:
+    with service(shouter, batch_lines=1) as port, ThreadPoolExecutor(1) as clients:
         shouter.gate.clear()
         first = clients.submit(translate, port, ["a"])
         until(lambda: shouter.chunks)
@@ -169,7 +175,7 @@ def test_a_fault_is_answered_too_and_said_in_the_log(
 def test_what_was_asked_is_answered_before_the_end(shouter: Shouter) -> None:
     shouter.gate.clear()
     with ThreadPoolExecutor(5) as clients:
-        with service(shouter, at_once=2) as port:
+        with service(shouter, batch_lines=2) as port:
             found = [clients.submit(translate, port, [str(n), "x"]) for n in range(5)]
             until(lambda: shouter.chunks and health(port)["waiting_lines"] == 8)
             threading.Timer(0.3, shouter.gate.set).start()
@@ -177,7 +183,7 @@ def test_what_was_asked_is_answered_before_the_end(shouter: Shouter) -> None:
 
 
 def test_metrics_count_requests_lines_and_chunks(shouter: Shouter) -> None:
-    with service(shouter, at_once=2) as port:
+    with service(shouter, batch_lines=2) as port:
         translate(port, ["a", "b", "c"])
         ask(port, b"no JSON")
         told = get(port, "/metrics")

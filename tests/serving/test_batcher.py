@@ -10,17 +10,15 @@ import pytest
 
 from nmtdeep.errors import UserError
 from nmtdeep.serving.batcher import Batcher, FullError
-from nmtdeep.serving.figures import Figures
+from nmtdeep.serving.metrics import Metrics
 from serving.stand_ins import Shouter
 
 
-def run(
-    shouter: Shouter, *asked: list[str], at_once: int = 4, patience: float = 0.02, room: int = 100
-) -> list[Any]:
+def run(shouter: Shouter, *asked: list[str], max_queue: int = 100) -> list[Any]:
     """What callers get who come together; an error in the place of an answer."""
 
     async def all_of_them() -> list[Any]:
-        batcher = Batcher(shouter, Figures(), at_once=at_once, patience=patience, room=room)
+        batcher = Batcher(shouter, Metrics(), batch_lines=4, batch_wait=0.02, max_queue=max_queue)
         async with batcher.running():
             found = await asyncio.gather(*map(batcher.translate, asked), return_exceptions=True)
         return [
@@ -34,7 +32,7 @@ def run(
 def test_each_caller_gets_its_own_lines_in_order() -> None:
     asked = [[f"{caller}.{number}x" for number in range(caller % 7)] for caller in range(40)]
     expected = [[line.upper() for line in lines] for lines in asked]
-    assert run(Shouter(), *asked, room=1000) == expected
+    assert run(Shouter(), *asked, max_queue=1000) == expected
 
 
 def test_callers_that_come_together_share_a_chunk_of_limited_size() -> None:
@@ -47,7 +45,7 @@ def test_a_chunk_waits_for_lines_that_come_within_its_patience() -> None:
     shouter = Shouter()
 
     async def late() -> None:
-        batcher = Batcher(shouter, Figures(), at_once=4, patience=0.5, room=9)
+        batcher = Batcher(shouter, Metrics(), batch_lines=4, batch_wait=0.5, max_queue=9)
         async with batcher.running():
             first = asyncio.create_task(batcher.translate(["a"]))
             await asyncio.sleep(0.05)
@@ -67,7 +65,7 @@ def test_a_short_request_does_not_wait_for_the_end_of_a_long_one() -> None:
 
 
 def test_who_finds_no_room_is_told_so() -> None:
-    found = run(Shouter(), ["a"] * 3, ["b"] * 3, ["c"], room=5)
+    found = run(Shouter(), ["a"] * 3, ["b"] * 3, ["c"], max_queue=5)
     assert found[0] == ["A"] * 3 and found[2] == ["C"]
     assert isinstance(found[1], FullError) and found[1].seconds == 1
 
@@ -82,7 +80,7 @@ def test_an_error_is_its_own_callers_alone_and_names_its_line() -> None:
 
 def test_no_lines_are_answered_without_the_model() -> None:
     shouter = Shouter()
-    assert run(shouter, [], room=0) == [[]]
+    assert run(shouter, [], max_queue=0) == [[]]
     assert shouter.chunks == []
 
 
@@ -90,7 +88,7 @@ def test_lines_of_a_caller_that_leaves_are_not_translated() -> None:
     shouter = Shouter()
 
     async def leave() -> Coroutine[Any, Any, Any]:
-        batcher = Batcher(shouter, Figures(), at_once=2, patience=0.0, room=99)
+        batcher = Batcher(shouter, Metrics(), batch_lines=2, batch_wait=0.0, max_queue=99)
         async with batcher.running():
             shouter.gate.clear()
             first = asyncio.create_task(batcher.translate(["a", "b"]))
@@ -116,7 +114,7 @@ def test_the_loop_goes_on_while_the_model_works(seconds: float) -> None:
     shouter = Shouter()
 
     async def ticks() -> int:
-        batcher = Batcher(shouter, Figures(), at_once=2, patience=0.0, room=9)
+        batcher = Batcher(shouter, Metrics(), batch_lines=2, batch_wait=0.0, max_queue=9)
         async with batcher.running():
             shouter.gate.clear()
             asking = asyncio.create_task(batcher.translate(["a"]))

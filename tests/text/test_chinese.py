@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmtdeep.config.text import Text
+from nmtdeep.config.text import Form, Text
 from nmtdeep.errors import UserError
 from nmtdeep.text import chinese
 from nmtdeep.text.bpe import Bpe, learn
-from nmtdeep.text.pipeline import Form, TextPipeline, words_of
+from nmtdeep.text.pipeline import TextPipeline, words_of
 from nmtdeep.text.vocabulary import shared_or_separate
 
 pytest.importorskip("jieba")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmtdeep.config import Text
+from nmtdeep.config.text import Text
 from nmtdeep.errors import DataError, UserError
 from nmtdeep.text.bpe import Bpe, learn
 from nmtdeep.text.pipeline import TextPipeline, words_of

@@ -1,4 +1,4 @@
-"""From a run to a service that answers until it is asked to leave."""
+"""The service as a process: it listens, loads the models, and answers until a signal ends it."""
 
 from __future__ import annotations
 
@@ -6,53 +6,57 @@ import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from nmtdeep.decoding.opening import Options, open_translator
+from nmtdeep.config.decoding import DecodingOptions
+from nmtdeep.decoding.translator import Translator
 from nmtdeep.errors import UserError
-from nmtdeep.serving.messages import Limits
+from nmtdeep.serving.limits import Limits
 
 BACKLOG = 2048
-# Longer than proxies keep an idle connection, so that it is them who close it, between requests.
+# Longer than proxies keep an idle connection, so that the proxy closes it, between requests.
 KEEP_ALIVE_SECONDS = 75
 
 
 def serve(
     models: Sequence[Path],
-    options: Options,
+    options: DecodingOptions,
+    limits: Limits,
     *,
     host: str,
     port: int,
-    at_once: int,
-    patience: float,
-    limits: Limits,
-    grace: int,
+    batch_lines: int,
+    batch_wait: float,
     announce: Callable[[str], object],
 ) -> None:
-    """Translate over HTTP until SIGINT or SIGTERM, then answer what was asked, and raise it again.
+    """Translate over HTTP until SIGINT or SIGTERM; then finish all requests and raise it again.
 
-    Connections that come while the models load wait.
+    Connections made while the models load wait.
 
     Args:
-        port: 0: any that is free.
-        at_once: most lines that are translated together.
-        patience: seconds that lines wait for others to be translated with.
-        grace: seconds for the last answers.
-        announce: gets the address as soon as there are answers.
+        port: 0: any free one.
+        batch_lines: most lines that are translated together.
+        batch_wait: seconds that lines wait for others to be translated with.
+        announce: called with the address as soon as the service answers.
 
     Raises:
-        UserError: if FastAPI or uvicorn is missing, or the address cannot be had.
+        UserError: if FastAPI or uvicorn is missing, or the address is not available.
     """
     try:
         import uvicorn
 
         from nmtdeep.serving.application import application_of
     except ImportError as error:
-        raise UserError(
-            f'a service needs {error.name}, which is not here: pip install "nmtdeep[serve]"'
-        ) from error
+        hint = 'pip install "nmtdeep[serve]"'
+        raise UserError(f"serving needs {error.name}, which is missing", hint=hint) from error
 
     with _listen(host, port) as listening:
-        translator = open_translator(models, options)
-        app = application_of(translator, options, limits, at_once=at_once, patience=patience)
+        translator = Translator.load(models, options)
+        app = application_of(
+            translator,
+            limits,
+            batch_lines=batch_lines,
+            batch_wait=batch_wait,
+            output=options.output_is,
+        )
         address = _address(listening)
 
         class Server(uvicorn.Server):
@@ -71,7 +75,7 @@ def serve(
             proxy_headers=False,
             backlog=BACKLOG,
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
-            timeout_graceful_shutdown=grace,
+            timeout_graceful_shutdown=limits.grace,
         )
         Server(config).run(sockets=[listening])
 
@@ -86,9 +90,11 @@ def _listen(host: str, port: int) -> socket.socket:
         listening.bind(address)
         listening.listen(BACKLOG)
     except (OSError, UnicodeError) as error:
-        why = getattr(error, "strerror", None) or error
+        reason = getattr(error, "strerror", None) or error
         raise UserError(
-            f"cannot listen at {host}, port {port}: {why}: choose another --host or --port"
+            f"cannot listen: {reason}",
+            where=f"{host}, port {port}",
+            hint="choose another --host or --port",
         ) from error
     return listening
 

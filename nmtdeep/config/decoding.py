@@ -1,0 +1,107 @@
+"""Options for translating, declared once: for recipes, commands, validation and `nmtdeep.load`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field
+
+from nmtdeep.config.section import Beam, Count, CountOrZero, NotNegative, Positive, Section, checked
+from nmtdeep.config.text import Form
+from nmtdeep.errors import UserError
+
+if TYPE_CHECKING:
+    from nmtdeep.config.recipe import Recipe
+
+Precision = Literal["auto", "fp32", "bf16", "fp16"]
+Quantization = Literal["int8"]
+LongLines = Literal["split", "truncate", "error"]
+
+
+class Decoding(Section):
+    """Defaults of `translate`, where each has a flag; `DecodingOptions` adds the other options."""
+
+    beam: Beam = Field(4, description="beam size")
+    lenpen: NotNegative = Field(0.6, description="exponent A of the length penalty")
+    lenpen_form: Literal["gnmt", "length", "none"] = Field(
+        "length",
+        description="formula of the length penalty; gnmt: ((5+len)/6)^A, length: len^A, none: 1",
+    )
+    max_length_factor: NotNegative = Field(
+        1.5, description="A in the longest translation, A * source + B subwords"
+    )
+    max_length_constant: CountOrZero = Field(
+        20, description="B in the longest translation, A * source + B subwords"
+    )
+    max_source_tokens: Count = Field(
+        400, description="longest source line, in subwords; longer ones are split or truncated"
+    )
+
+
+class DecodingOptions(Decoding):
+    """How to translate, and on what; options that are not given have the recipe's values."""
+
+    n_best: Count = Field(1, description="number of translations of each line")
+    input_is: Form = Field("raw", description="form of the input: raw text, words or subwords")
+    output_is: Form = Field("raw", description="form of the output: raw text, words or subwords")
+    long_lines: LongLines = Field(
+        "split", description="translate an over-long line in pieces, cut it, or refuse it"
+    )
+    sampling: bool = Field(False, description="draw translations at random instead of searching")
+    temperature: Positive = Field(1.0, description="softmax temperature for sampling")
+    top_k: CountOrZero = Field(0, description="most probable tokens to sample from; 0: all")
+    top_p: Annotated[float, Field(gt=0, le=1, strict=True)] = Field(
+        1.0, description="probability of the most probable tokens to sample from together"
+    )
+    seed: CountOrZero = Field(1, description="random seed for sampling")
+    device: str = Field("auto", description="device: auto, cpu, cuda or cuda:N")
+    precision: Precision = Field("auto", description="number format of the weights; auto: fp32")
+    quantize: Quantization | None = Field(
+        None, description="store the weights as 8-bit integers (CPU only)"
+    )
+    max_tokens: Count = Field(4096, description="batch size: padded source tokens times beam")
+    threads: Count | None = Field(None, description="number of CPU threads")
+    processes: Count = Field(1, description="number of CPU worker processes, one thread each")
+
+    def with_recipe(self, recipe: Recipe) -> DecodingOptions:
+        """These options; those that were not given, and that a recipe has, are the recipe's."""
+        given = self.model_dump(exclude_unset=True)
+        values = recipe.decoding.model_dump() | {"input_is": recipe.text.input} | given
+        if not self.sampling:
+            values["beam"] = max(values["beam"], self.n_best)
+        return DecodingOptions(**values)
+
+
+RECIPE_DEFAULTS = DecodingOptions()
+
+
+def decoding_options(
+    given: Mapping[str, Any], spelled: Callable[[str], str] = str
+) -> DecodingOptions:
+    """Checked options.
+
+    Args:
+        given, spelled: as in `checked`.
+
+    Raises:
+        UserError: if an option is unknown, has no such value, or contradicts another one.
+    """
+    options = checked(DecodingOptions, given, spelled)
+    if (
+        "beam" in options.model_fields_set
+        and options.n_best > options.beam
+        and not options.sampling
+    ):
+        raise UserError(
+            f"{options.n_best} translations need a beam at least as large, not {options.beam}",
+            where=spelled("n_best"),
+            hint=f"raise {spelled('beam')}",
+        )
+    if options.processes > 1 and options.threads:
+        raise UserError(
+            "each of several processes has one thread",
+            where=spelled("processes"),
+            hint=f"leave out {spelled('threads')}",
+        )
+    return options
