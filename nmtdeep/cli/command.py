@@ -18,10 +18,11 @@ import typer
 from pydantic import ValidationError
 from typer.core import TyperCommand, TyperGroup
 
+from nmtdeep import __version__
 from nmtdeep.cli.options import option, replace_options
 from nmtdeep.errors import UserError
 
-PACKAGES = ("nmtdeep", "torch", "numpy", "safetensors", "sacremoses", "subword-nmt", "sacrebleu")
+PACKAGES = ("torch", "numpy", "safetensors", "sacremoses", "subword-nmt", "sacrebleu")
 VERBOSE = option(
     "verbose",
     Annotated[
@@ -116,8 +117,7 @@ def add_command(
     @functools.wraps(function)
     def command(*, verbose: bool, **values: Any) -> None:
         if verbose:
-            told = ", ".join(f"{name} {number}" for name, number in versions().items())
-            typer.echo(f"Python {platform.python_version()}, {told}", err=True)
+            typer.echo(", ".join(map(" ".join, versions().items())), err=True)
         try:
             function(**values)
         except UserError:
@@ -138,7 +138,7 @@ def add_command(
 
 def versions() -> dict[str, str]:
     """The packages that a report of a fault should name, with their versions."""
-    found = {}
+    found = {"nmtdeep": __version__, "Python": platform.python_version()}
     for name in PACKAGES:
         try:
             found[name] = version(name)

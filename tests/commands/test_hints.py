@@ -77,7 +77,7 @@ def test_a_text_file_is_no_checkpoint_of_fairseq(nmtdeep: Commands, folder: Path
 def test_an_export_without_weights_is_no_success(nmtdeep: Commands, whole: Path) -> None:
     done = nmtdeep("export", "whole", "--to", "huggingface", "-o", "card-alone")
     assert done.code == 3 and done.out == "" and done.err.count("\n") == 1
-    assert done.err.startswith("nmtdeep: card-alone has a model card and no weights: ")
+    assert done.err.startswith("nmtdeep: card-alone has only a model card: ")
     assert f"cannot hold whole/{(whole / 'checkpoint_best').resolve().name} (" in done.err
     assert not list((nmtdeep.folder / "card-alone").glob("*.safetensors"))
 
