@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from nmtdeep.config import slots
+from nmtdeep.config.decoding import Decoding
 from nmtdeep.config.model import Model
-from nmtdeep.config.recipe import Decoding
 from nmtdeep.errors import Problem, UserError
 from nmtdeep.export import weights
 from nmtdeep.export.weights import Affine, NormWeights, StackWeights, SublayerWeights

@@ -19,7 +19,7 @@ from commands.running import Interrupt
 from commands.runs import train
 from nmtdeep import checkpoint
 from nmtdeep.cli.main import app
-from nmtdeep.config.recipe import Decoding
+from nmtdeep.config.decoding import Decoding
 from nmtdeep.data.batching import Batch, pad
 from nmtdeep.errors import UserError
 from nmtdeep.text.vocabulary import EOS

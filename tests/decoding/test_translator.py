@@ -159,7 +159,9 @@ def test_models_of_other_vocabularies_are_no_ensemble(tiny_run: Any) -> None:
     vocabulary = type(side.vocabulary)(tokens, side.vocabulary.counts)
     changed = type(two.pipeline).of(two.pipeline.config, (side.bpe, side.bpe), [vocabulary] * 2)
     object.__setattr__(two, "pipeline", changed)
-    with pytest.raises(CheckpointError, match=r"checkpoint_20: its text pipeline differs .*checkpoint_15"):
+    with pytest.raises(
+        CheckpointError, match=r"checkpoint_20: its text pipeline differs .*checkpoint_15"
+    ):
         Translator.of([one, two])
 
 

@@ -68,5 +68,5 @@ def trained(model: Model, updates: int = 90) -> Transformer:
 
 def best(model: Transformer) -> list[Hypothesis]:
     """The best translation of each of SOURCES."""
-    translator = Translator([model], pipeline=None, settings=SETTINGS)
+    translator = Translator([model], pipeline=None, options=SETTINGS)
     return [hypotheses[0] for hypotheses in translator.search(SOURCES)]
