@@ -22,7 +22,7 @@ LOCKED = $(BIN)/python -m pip install $(PIP_ARGS) --require-hashes --no-deps
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint packages benchmark clean
+.PHONY: help setup demo test test-all lint audit packages benchmark clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,12 +41,15 @@ test: $(STAMP) ## run the tests, except those marked as slow
 test-all: $(STAMP) ## run all tests
 	$(PYTEST) $(ARGS)
 
-lint: $(STAMP) ## check style, formatting, types, known vulnerabilities, and the documentation's site
+lint: $(STAMP) ## check style, formatting, types, and the documentation's site
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python scripts/audit.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+audit: $(STAMP) ## look up known vulnerabilities of every locked version (needs a network)
+	$(BIN)/pip-audit --require-hashes --disable-pip --progress-spinner off \
+	  $(foreach lock,development torch benchmark,--requirement $(LOCKS)/$(lock).txt)
 
 packages: $(STAMP) ## build wheel and sdist, install, and use them elsewhere (ARGS=--demo: all of it)
 	out=$$(mktemp -d) && $(BIN)/python scripts/check_packages.py $$out/packages $(ARGS); \

@@ -1,6 +1,7 @@
-"""Write docs/config.md from the recipe models and docs/recipes.md from the recipes.
+"""Write the tables of docs/config.md (all keys) and docs/recipes.md (all recipes).
 
-Run it after changing either: `python scripts/write_config_reference.py`.
+Run it after changing either: `python scripts/write_config_reference.py`. It replaces what follows
+the marker in each page.
 """
 
 from __future__ import annotations
@@ -23,108 +24,21 @@ DOCS = Path(__file__).parent.parent / "docs"
 NAMES = {int: "whole number", float: "number", str: "text", bool: "true or false"}
 BOUNDS = {"gt": "> {}", "ge": "≥ {}", "lt": "< {}", "le": "≤ {}"}
 
-CONFIG_HEAD = """\
-<!-- Written by scripts/write_config_reference.py; do not edit. -->
-# Every key of a recipe
-
-A recipe is a YAML file of these sections; what it does not say has the default given here.
-[recipes.md](recipes.md) explains how recipes extend one another and how values are overridden.
-
-Where a key has types, `key: type` chooses one without fields of its own, and
-`key: {type: ..., field: ...}` one with fields. A type has only its own fields.
-
-No whole number is larger than 1,000,000,000,000,000, and every number is finite.
-"""
-
-RECIPES_HEAD = """\
-<!-- Written by scripts/write_config_reference.py; do not edit. -->
-# Recipes
-
-A recipe is a whole experiment in one YAML file: text, model, training, decoding, and where it comes
-from. [config.md](config.md) lists every key. Commands take a recipe by name, or a file whose name
-ends in `.yaml`:
-
-```bash
-nmtdeep recipes list
-nmtdeep recipes show multi30k-en-de
-```
-
-`show` prints every value with its origin: the line of the file that says it, `override`, or
-`default`. What it prints is itself a recipe that loads back equal; `--plain` leaves the origins
-out.
-
-## Overrides
-
-Any command that takes a recipe takes `key.path=value` behind it. The value is YAML: a number, a
-word, a list, or a mapping in braces.
-
-```bash
-nmtdeep recipes show multi30k-en-de training.max_updates=100 model.encoder.residual=pre_norm
-nmtdeep recipes show multi30k-en-de "training.schedule={type: noam, warmup_updates: 500}"
-```
-
-## A recipe of your own
-
-`extends` names one other recipe, by name or by a path relative to the file; your file then holds
-only what differs. The parent may extend another in turn.
-
-```yaml
-# mine.yaml
-extends: multi30k-en-de
-description: Multi30k with twelve encoder layers, pre-norm
-model:
-  encoder: {depth: 12, residual: pre_norm}
-  decoder: {residual: pre_norm}
-```
-
-- Mappings merge, key by key; lists and single values are replaced.
-- A section whose `type` changes is replaced whole: its new fields start from their defaults.
-- `description` and `reference` speak of one recipe and are not inherited.
-- A key that a recipe may not have is an error with its line and the nearest spelling; all problems
-  of a file are reported at once.
-- Numbers may be written `1e-4` and `100_000`; `yes`, `no`, `on` and `off` are words. Anchors may
-  stand there, aliases may not.
-
-## General recipes by size of data
-
-Three recipes name no language and no paper's data. Take the one for the size of your text:
-
-- `deep-small`, 10,000 to 300,000 pairs, a laptop's CPU or one GPU. Model and training are those of
-  `multi30k-en-de-deep`, with dropout 0.2 instead of 0.3 and text that keeps its case. Measured by
-  us, on Multi30k English-German, 29,000 pairs:
-  [results.md](results.md#the-general-recipe-for-small-corpora).
-- `deep-base`, 1 to 5 million pairs, one GPU or several. Model and training are those of Wang et al.
-  2019, Table 1, row "pre-norm deep Transformer, 20 layers". Measured by the paper, on WMT16
-  English-German, 4.5 million pairs, 8 GPUs: 28.9 BLEU, where Transformer-Base has 27.1. Not
-  measured by us.
-- `deep-large`, 10 million pairs and more, several GPUs. Model and training are those of Li et al.
-  2020, Table 1, row "SDT-RPR-48L", En-Fr. Measured by the paper, on WMT14 English-French, 36
-  million pairs, 8 GPUs: 43.29 BLEU, where Base has 41.00 and Big 42.40. Not measured by us.
-
-Nothing was measured between 300,000 and 1 million pairs, nor between 5 and 10 million. The papers'
-scores are those of their own preparation of the text; these recipes read raw text. CTranslate2
-cannot hold the model of `deep-large`, because its blocks are connected; it can hold the other two.
-[quick-start.md](quick-start.md#choose-a-recipe) shows the commands, also for other languages.
-
-## Published experiments
-
-Scores are named by test set and by the metric of `nmtdeep score` that is nearest to the paper's.
-They are the papers' numbers, not ours; a folder's README says what we measured.
-"""
+MARKER = "<!-- What follows is written by scripts/write_config_reference.py; do not edit it. -->\n"
 
 
 def config_reference() -> str:
-    """The text of docs/config.md."""
+    """The tables of docs/config.md."""
     seen: dict[tuple[type[Section], ...], str] = {}
-    parts = [CONFIG_HEAD, _table(Recipe)]
+    parts = [_table(Recipe)]
     for name, field in Recipe.model_fields.items():
         parts += _sections(name, field, seen)
     return "\n".join(parts)
 
 
 def recipe_reference() -> str:
-    """The text of docs/recipes.md."""
-    parts = [RECIPES_HEAD]
+    """The tables of docs/recipes.md."""
+    parts = []
     entries = list_recipes()
     for folder, members in groupby(entries, key=lambda entry: entry.name.rpartition("/")[0]):
         rows = [_recipe_row(entry.name, entry.description) for entry in members]
@@ -136,7 +50,7 @@ def recipe_reference() -> str:
 def _sections(
     path: str, field: FieldInfo, seen: dict[tuple[type[Section], ...], str]
 ) -> Iterator[str]:
-    """The section at `path` and those inside it; a set of variants is told once."""
+    """The section at `path` and those inside it; a set of variants is described once."""
     options = variants(field.annotation)
     if not options:
         return
@@ -252,11 +166,15 @@ def _anchor(path: str) -> str:
     return path.replace(".", "")
 
 
+def with_tables(page: Path, tables: str) -> str:
+    """The page with these tables behind the marker."""
+    return f"{page.read_text(encoding='utf-8').partition(MARKER)[0]}{MARKER}\n{tables}"
+
+
 def main() -> None:
-    """Write both files."""
-    DOCS.mkdir(exist_ok=True)
-    (DOCS / "config.md").write_text(config_reference(), encoding="utf-8")
-    (DOCS / "recipes.md").write_text(recipe_reference(), encoding="utf-8")
+    """Write both pages."""
+    for name, tables in (("config.md", config_reference()), ("recipes.md", recipe_reference())):
+        (DOCS / name).write_text(with_tables(DOCS / name, tables), encoding="utf-8")
 
 
 if __name__ == "__main__":

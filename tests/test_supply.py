@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
 import subprocess
 import sys
 import tarfile
-import threading
 import tomllib
 import zipfile
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -86,7 +82,6 @@ def test_the_package_imports_what_it_declares_and_nothing_else() -> None:
     )
 
 
-# ----------------------------------------------------------------------------------------------
 # Wheel and source archive
 
 
@@ -144,52 +139,3 @@ def test_the_source_archive_builds_the_same_wheel_byte_for_byte(built, tmp_path)
     (source,) = tmp_path.iterdir()
     again = build(source, tmp_path / "again", "wheel", "*.whl")
     assert again.read_bytes() == built[1].read_bytes()
-
-
-# ----------------------------------------------------------------------------------------------
-# Known vulnerabilities
-
-
-@pytest.fixture
-def service() -> Iterator[str]:
-    """A vulnerability service that knows something against version 1.0 of everything."""
-
-    class Answer(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            known = {"id": "XX-2026-1", "summary": "made up", "affected": [], "aliases": []}
-            answer = json.dumps({"vulns": [known]} if asked["version"] == "1.0" else {}).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Answer)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/v1/query"
-    server.shutdown()
-    server.server_close()
-
-
-def audit(folder: Path, service: str, version: str) -> subprocess.CompletedProcess[str]:
-    lock = folder / "lock.txt"
-    lock.write_text(f"thing=={version} --hash=sha256:{'0' * 64}\n")
-    command = [sys.executable, ROOT / "scripts" / "audit.py", "--service", service, lock]
-    return subprocess.run(command, check=False, capture_output=True, text=True)
-
-
-def test_the_audit_fails_on_what_is_known_and_on_nothing_else(service, tmp_path) -> None:
-    bad, good = audit(tmp_path, service, "1.0"), audit(tmp_path, service, "2.0")
-    assert bad.returncode == 1 and "thing 1.0: XX-2026-1" in bad.stdout
-    assert good.returncode == 0 and good.stdout == "audit: 1 packages, 0 findings\n"
-
-
-def test_the_audit_says_that_it_is_skipped_without_a_network(tmp_path) -> None:
-    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as closed:
-        port = closed.server_port
-    done = audit(tmp_path, f"http://127.0.0.1:{port}/v1/query", "1.0")
-    assert done.returncode == 0
-    assert done.stdout.startswith("audit skipped, no way to the vulnerability service: ")

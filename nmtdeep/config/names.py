@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from nmtdeep.errors import ConfigError
 
+_PACKAGE = Path(__file__).resolve().parents[1]
 _SUFFIXES = (".yaml", ".yml")
 
 
@@ -33,9 +34,8 @@ class RecipeFile:
         return find(name)
 
 
-def recipes_root() -> Path:
+def recipes_root(package: Path = _PACKAGE) -> Path:
     """The folder of the shipped recipes: in the installed package, or beside it in a checkout."""
-    package = Path(__file__).resolve().parents[1]
     installed = package / "recipes"
     return installed if installed.is_dir() else package.parent / "recipes"
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 import signal
 import subprocess
 import sys
@@ -11,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pages import ROOT
 
 pytestmark = pytest.mark.usefixtures("data")
 
@@ -57,16 +54,3 @@ def test_a_writer_that_leaves_in_the_middle_of_a_line(service):
     assert [line.split(b'"')[5] for line in service.stdout] == [b"User", b"half a li"]
     assert service.wait(30) == 0
     assert service.stderr.read() == b""
-
-
-def test_the_long_service_counts(whole, folder):
-    script = str(ROOT / "scripts/serve_lines.py")
-    options = ("--model", str(whole), "--text", "test.en", "--lines", "240", "--beam", "1")
-    done = subprocess.run(
-        [sys.executable, script, *options], cwd=folder, capture_output=True, text=True, check=False,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert "240 lines in, 240 lines out, exit code 0" in done.stdout
-    rates = r"[\d,.]+ lines/s, [\d,.]+ lines per second of processor time"
-    assert re.search(rf"last quarter: {rates}, at most [\d,]+ MB", done.stdout)
