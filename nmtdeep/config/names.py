@@ -58,12 +58,10 @@ def find(name: str) -> RecipeFile:
     matches = matches or [each for each in known if each.rpartition("/")[2] == name]
     if len(matches) == 1:
         return RecipeFile(recipes_root() / f"{matches[0]}.yaml", f"recipes/{matches[0]}.yaml")
+    matches = matches or [each for each in known if each.startswith(f"{name.rstrip('/')}/")]
     if matches:
-        hint = f"write {' or '.join(matches)}"
-        raise ConfigError(f"{len(matches)} recipes have this name", where=name, hint=hint)
-    inside = [each for each in known if each.startswith(f"{name.rstrip('/')}/")]
-    if inside:
-        raise ConfigError("a folder of recipes", where=name, hint=f"choose {', '.join(inside)}")
+        hint = f"choose {' or '.join(matches)}"
+        raise ConfigError(f"{len(matches)} recipes match this name", where=name, hint=hint)
     if not name or not _exists(path):
         raise ConfigError(f"no recipe {name!r}", hint=_near(name, known))
     if path.is_dir():

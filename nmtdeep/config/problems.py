@@ -49,14 +49,6 @@ _HINTS = {
 
 
 @dataclass(frozen=True)
-class _Key:
-    """A key that a recipe may have; `tag` names the variant that it belongs to, if any."""
-
-    path: tuple[str, ...]
-    tag: str | None
-
-
-@dataclass(frozen=True)
 class _Place:
     """What the models say about the location of an error.
 
@@ -151,11 +143,11 @@ def _unknown_key(place: _Place) -> Problem:
         what = "only a recipe file can extend another, on its top level"
         return Problem(what, "", "delete this")
     siblings = [name for name in place.section.model_fields if name != "type"]
-    owners = [each.tag for each in _keys() if each.path == (*above, key) and each.tag]
+    owners = [tag for path, tag in _keys() if path == (*above, key) and tag]
     if owners:
         what = f"unknown key of type {tag_of(place.section)}"
         return Problem(what, "", f"it belongs to type {' and '.join(owners)}")
-    similar = get_close_matches(key, [each.path[-1] for each in _keys()], n=1, cutoff=0.8)
+    similar = get_close_matches(key, [path[-1] for path, _ in _keys()], n=1, cutoff=0.8)
     hint = (
         _elsewhere(key, above)
         or _near(key, siblings)
@@ -167,21 +159,23 @@ def _unknown_key(place: _Place) -> Problem:
 
 def _elsewhere(key: str, above: Sequence[str]) -> str:
     """Where a key of this name may be, those of the same top section first."""
-    places = [each.path for each in _keys() if each.path[-1] == key]
+    places = [path for path, _ in _keys() if path[-1] == key]
     places = [path for path in places if path[:1] == tuple(above[:1])] or places
     names = list(dict.fromkeys(map(".".join, places)))[:3]
     return f"did you mean {' or '.join(names)}?" if names else ""
 
 
 @cache
-def _keys() -> tuple[_Key, ...]:
-    """Every key of every variant, outer keys first."""
+def _keys() -> tuple[tuple[tuple[str, ...], str | None], ...]:
+    """Every key that a recipe may have, and the variant that it belongs to; outer keys first."""
 
-    def below(section: type[Section], above: tuple[str, ...]) -> Iterator[_Key]:
+    def below(
+        section: type[Section], above: tuple[str, ...]
+    ) -> Iterator[tuple[tuple[str, ...], str | None]]:
         for name, field in section.model_fields.items():
             path = (*above, name)
             if name != "type":
-                yield _Key(path, tag_of(section))
+                yield path, tag_of(section)
             for variant in variants(field.annotation):
                 yield from below(variant, path)
 

@@ -83,12 +83,10 @@ def _read_text(path: Path, label: str) -> str:
             content = stream.read(LARGEST_FILE + 1)
     except FileNotFoundError:
         raise ConfigError("no such file", where=label, hint="check the name") from None
-    except IsADirectoryError:
-        raise ConfigError("is a directory", where=label, hint="name a recipe file in it") from None
-    except PermissionError:
-        raise ConfigError("no permission to read it", where=label, hint="change its mode") from None
     except (OSError, ValueError) as error:
-        raise ConfigError(f"cannot be read ({error})", where=label, hint="check the name") from None
+        reason = getattr(error, "strerror", None) or error
+        what = f"cannot be read ({reason})"
+        raise ConfigError(what, where=label, hint="check its name and mode") from None
     if len(content) > LARGEST_FILE:
         raise ConfigError("larger than 1 MB", where=label, hint="is this really a recipe?")
     try:

@@ -142,14 +142,16 @@ def test_paths_without_a_recipe(folder: Path) -> None:
     Path("folder.yaml").mkdir()
     Path("closed.yaml").touch(mode=0)
     assert problems("folder.yaml") == [
-        "folder.yaml: is a directory: name a recipe file in it",
+        "folder.yaml: cannot be read (Is a directory): check its name and mode",
     ]
     assert problems("gone/multi30k-en-de.yaml")[0].startswith(
         "gone/multi30k-en-de.yaml: no such file: did you mean multi30k-en-de"
     )
     assert problems(str(folder)) == [f"{folder}: is a directory: name a recipe or a recipe file"]
     if os.geteuid():
-        assert problems("closed.yaml") == ["closed.yaml: no permission to read it: change its mode"]
+        assert problems("closed.yaml") == [
+            "closed.yaml: cannot be read (Permission denied): check its name and mode"
+        ]
 
 
 @pytest.mark.parametrize("name", ["", "\0", "x" * 5000, "\0.yaml", "x" * 5000 + ".yaml", "???"])
