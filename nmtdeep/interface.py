@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nmtdeep.config.decoding import decoding_options
-from nmtdeep.decoding.streams import BUFFER, shown
+from nmtdeep.decoding.streams import BUFFER
 from nmtdeep.decoding.translator import Translation, Translator
 from nmtdeep.errors import UserError
 
@@ -31,7 +31,7 @@ class Model:
             UserError: if `lines` is one string, or a line is too long under `long_lines="error"`.
         """
         form = self._translator.options.output_is
-        return [shown(each.candidates[0], form) for each in self.translations(lines)]
+        return [each.candidates[0].as_text(form) for each in self.translations(lines)]
 
     def translations(self, lines: Iterable[str]) -> Iterator[Translation]:
         """The `n_best` candidates of each line with their scores, in order.

@@ -46,33 +46,26 @@ def translate(
 
     lines = streams.check(source, output)
     n_best, sampling = options.n_best, options.sampling
-    begun = (
-        resuming.begun(source, output, lines=lines, form=form, n_best=n_best, sampling=sampling)
-        if resume
-        else None
-    )
+    done = resuming.ResumePoint()
+    if resume:
+        done = resuming.resume_point(
+            source, output, lines=lines, form=form, n_best=n_best, sampling=sampling
+        )
     processes = streams.worker_processes(options, lines, cores())
     opened = Translator.load(model, options.model_copy(update={"processes": processes}))
     began = time.perf_counter()
     if source == "-" and sys.stdin.isatty() and not quiet:
         typer.echo("type a sentence and press Enter; Ctrl-D ends", err=True)
-    first = begun.first if begun else 0
     with (
         opened as translator,
-        resuming.writer(output, begun) if begun else streams.writer(output) as write,
-        _progress(first, lines, output, quiet=quiet) as advance,
+        resuming.writer(output, done) if resume else streams.writer(output) as write,
+        _progress(done.first, lines, output, quiet=quiet) as advance,
     ):
         count = streams.translate(
-            translator,
-            source,
-            write,
-            form=form,
-            output_form=options.output_is,
-            first=first,
-            advance=advance,
+            translator, source, write, form=form, first=done.first, advance=advance
         )
     if not quiet:
-        before, seconds = begun.lines if begun else 0, time.perf_counter() - began
+        before, seconds = done.lines, time.perf_counter() - began
         rate = (count - before) / max(seconds, 1e-9)
         over_long, how = translator.cut_lines, options.long_lines
         typer.echo(

@@ -1,4 +1,4 @@
-"""An output file that an interrupted `translate` left behind, and how to go on in it."""
+"""How to resume an output file that an interrupted `translate` left."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from nmtdeep.decoding import streams
 from nmtdeep.errors import UserError
 from nmtdeep.text.files import open_binary
 
-HINT = "resume with the input, models and options that it was begun with, or leave out --resume"
-# How a line of each format names its input line; the second figure is the number of the first one.
+HINT = "resume with the same input, models and options, or leave out --resume"
+# How a line of each format names its input line, and the number of the first line.
 NUMBERED = {
     "json": (re.compile(rb'\{"line": (\d+), '), 1),
     "tsv": (re.compile(rb"(\d+)\t"), 1),
@@ -24,16 +24,16 @@ NUMBERED = {
 
 
 @dataclass(frozen=True)
-class Begun:
-    """How far an output file is.
+class ResumePoint:
+    """The extent of an output file.
 
-    Batches are made of a chunk of the input, so that a chunk is translated as a whole or not at
-    all: only then is the output that of an uninterrupted command, byte for byte.
+    A chunk of the input is batched together, so it is translated as a whole or not at all: only
+    then is the output that of an uninterrupted command, byte for byte.
 
     Attributes:
-        lines: input lines that it answers, the last one perhaps in part.
-        first: input lines before the chunk that the last of them is in.
-        start: byte where the output of that chunk starts.
+        lines: input lines with output, the last one perhaps incomplete.
+        first: input lines before the chunk of the last of them.
+        start: byte at which the output of that chunk starts.
     """
 
     lines: int = 0
@@ -41,91 +41,97 @@ class Begun:
     start: int = 0
 
 
-def begun(source: str, output: str, *, lines: int, form: str, n_best: int, sampling: bool) -> Begun:
-    """How far `output` is with the `lines` lines of `source`; not at all if there is no such file.
+def resume_point(
+    source: str,
+    output: str,
+    *,
+    lines: int,
+    form: str,
+    n_best: int,
+    sampling: bool,
+    buffer: int | None = None,
+) -> ResumePoint:
+    """Where to resume `output`, for the `lines` lines of `source`; at 0 if there is no such file.
+
+    Args:
+        buffer: lines of a chunk; None: `streams.BUFFER`.
 
     Raises:
-        UserError: where nobody can go on, or the file is no translation of this input.
+        UserError: if it cannot be resumed, or the file is not a translation of this input.
     """
-    path = Path(output)
+    path, what, hint = Path(output), "", ""
     if output == "-" or path.suffix == ".gz":
-        raise UserError("--resume goes on in a plain file: give --output FILE, not packed")
-    if source == "-" or not Path(source).is_file():
-        raise UserError("--resume needs the whole input again: give --input FILE")
-    if sampling:
-        raise UserError(
-            "--resume cannot go on with --sampling, where a draw depends on those before it: leave "
-            "one of them out"
-        )
+        what, hint = "continues a plain file", "give --output FILE, not compressed"
+    elif source == "-" or not Path(source).is_file():
+        what, hint = "needs the whole input again", "give --input FILE"
+    elif sampling:
+        what = "cannot continue --sampling, where a draw depends on the draws before it"
+        hint = "leave one of them out"
+    elif path.exists() and not path.is_file():
+        what, hint = f"{output} is not a file", "choose another --output"
+    if what:
+        raise UserError(what, where="--resume", hint=hint)
     if not path.exists():
-        return Begun()
-    if not path.is_file():
-        raise UserError(f"{output} is no file to go on in: choose another --output")
-    found = _read(path, form, n_best)
-    if found.lines > lines:
-        raise UserError(f"{output} answers {found.lines} lines, and {source} has {lines}: {HINT}")
-    return found
+        return ResumePoint()
+    numbered = form != "text" or n_best > 1
+    point = _read(path, form, numbered, buffer or streams.BUFFER)
+    if point.lines > lines:
+        what = f"has output for {point.lines} lines, but {source} has {lines}"
+        raise UserError(what, where=output, hint=HINT)
+    return point
 
 
-def _read(path: Path, form: str, n_best: int) -> Begun:
-    found, place = Begun(), 0
-    numbered = NUMBERED[form] if form != "text" or n_best > 1 else None
+def _read(path: Path, form: str, numbered: bool, buffer: int) -> ResumePoint:
+    lines = first = start = place = 0
+    pattern, base = NUMBERED[form]
     with open_binary(path) as file:
         for raw in file:
             if not raw.endswith(b"\n"):
                 break
-            number = _number(raw, *numbered) if numbered else found.lines
-            if number not in (found.lines, found.lines - 1):
-                raise UserError(
-                    f"{path} is not what --format {form} writes (after {found.lines} lines): {HINT}"
-                )
-            if number == found.lines:
-                starts_chunk = number % streams.BUFFER == 0
-                first, start = (number, place) if starts_chunk else (found.first, found.start)
-                found = Begun(number + 1, first, start)
+            match = pattern.match(raw)
+            number = lines if not numbered else int(match[1]) - base if match else -1
+            if number < 0 or number not in (lines, lines - 1):
+                what = f"not written by --format {form} (after {lines} lines)"
+                raise UserError(what, where=path, hint=HINT)
+            if number == lines:
+                lines += 1
+                if number % buffer == 0:
+                    first, start = number, place
             place += len(raw)
-    return found
-
-
-def _number(raw: bytes, pattern: re.Pattern[bytes], base: int) -> int | None:
-    """The input line, counted from 0, that a line of output says it belongs to."""
-    match = pattern.match(raw)
-    return int(match[1]) - base if match else None
+    return ResumePoint(lines, first, start)
 
 
 @contextmanager
-def writer(output: str, begun: Begun) -> Iterator[streams.Write]:
-    """A function that takes the output of one chunk after the other, from `begun.first` on.
+def writer(output: str, point: ResumePoint) -> Iterator[streams.Write]:
+    """A function that writes the output of one chunk after the other, from `point.first` on.
 
-    What stands in the file already must be how the first chunk begins; a line that was cut off is
-    written anew.
+    The first chunk must begin with the lines that the file has of it; an incomplete line is
+    written again.
 
     Raises:
-        UserError: if the file was made in another way, cannot be written, or is being written.
+        UserError: if they differ, or the file cannot be written or is being written.
     """
     path = Path(output)
     with streams.writable(output), path.open("r+b" if path.exists() else "w+b") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise UserError(
-                f"another process goes on in {output}: wait for it, or choose another --output"
-            ) from error
-        file.seek(begun.start)
+            hint = "wait for it, or choose another --output"
+            raise UserError("another process is writing it", where=output, hint=hint) from error
+        file.seek(point.start)
         there = file.read()
         there = there[: there.rfind(b"\n") + 1]
         if not there:
-            file.truncate(begun.start)
-        file.seek(begun.start + len(there))
+            file.truncate(point.start)
+        file.seek(point.start + len(there))
 
         def write(text: str) -> None:
             nonlocal there
             made = text.encode("utf-8")
             if not made.startswith(there):
-                raise UserError(
-                    f"{output} holds other translations of input lines {begun.first + 1} to "
-                    f"{begun.lines}: {HINT}"
-                )
+                lines = f"{point.first + 1} to {point.lines}"
+                what = f"has other translations of input lines {lines}"
+                raise UserError(what, where=output, hint=HINT)
             if there:
                 file.truncate()
             file.write(made[len(there) :])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -19,12 +20,13 @@ from nmtdeep.decoding.search import Hypothesis, SearchState, beam, length_penalt
 from nmtdeep.devices import resolve_device
 from nmtdeep.errors import UserError
 from nmtdeep.model.kernels.packed import PackedLinear, QuantizedLinear, pack
-from nmtdeep.model.transformer import DecoderState, Transformer
+from nmtdeep.model.layers.cache import States
+from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS, PAD
 
 
 @dataclass(frozen=True)
-class Batch:
+class SourceBatch:
     """Sentences that are searched together.
 
     Attributes:
@@ -34,18 +36,6 @@ class Batch:
 
     source: NDArray[np.int64]
     number: int
-
-
-class EnsembleState:
-    """The states of several decoders, kept in step."""
-
-    def __init__(self, states: Sequence[DecoderState]) -> None:
-        self.states = states
-
-    def select(self, rows: Tensor, sentences: Tensor | None) -> None:
-        """Reorder every decoder's rows alike."""
-        for state in self.states:
-            state.select(rows, sentences)
 
 
 class Searcher:
@@ -69,16 +59,16 @@ class Searcher:
             UserError: if device, precision and quantization are not available here.
         """
         device = resolve_device(options.device)
-        models = [one.model.to(device, _dtype(options, device)) for one in loaded]
+        models = [each.model.to(device, _dtype(options, device)) for each in loaded]
         for model in models:
             if options.quantize:
-                _quantize(model, options.precision)
+                _quantize(model, options)
             else:
                 pack(model, PackedLinear)
         return cls(models, options)
 
     @torch.inference_mode()
-    def __call__(self, batch: Batch) -> list[list[Hypothesis]]:
+    def __call__(self, batch: SourceBatch) -> list[list[Hypothesis]]:
         """Hypotheses of each sentence, best first."""
         options = self.options
         source = torch.from_numpy(batch.source).to(self.device)
@@ -114,42 +104,45 @@ class Searcher:
             )
             for _ in range(self.options.n_best)
         ]
-        return [[one[0] for one in drawn] for drawn in zip(*draws, strict=True)]
+        return [[each[0] for each in drawn] for drawn in zip(*draws, strict=True)]
 
-    def _start(self, source: Tensor) -> EnsembleState:
-        return EnsembleState([model.start(model.encode(source)) for model in self.models])
+    def _start(self, source: Tensor) -> States:
+        return States([model.start(model.encode(source)) for model in self.models])
 
     def _step(self, tokens: Tensor, state: SearchState) -> Tensor:
         """Log-probabilities `(rows, types)`; an ensemble averages probabilities."""
-        assert isinstance(state, EnsembleState)
+        assert isinstance(state, States)
         each = [
-            model.step(tokens, one).float().log_softmax(dim=1)
-            for model, one in zip(self.models, state.states, strict=True)
+            model.step(tokens, part).float().log_softmax(dim=1)  # type: ignore[arg-type]
+            for model, part in zip(self.models, state.parts, strict=True)
         ]
         if len(each) == 1:
             return each[0]
         return torch.stack(each).logsumexp(dim=0) - math.log(len(each))
 
 
+@dataclass
 class Worker:
-    """A searcher on the CPU of a process of its own, which reads the models when work comes.
+    """A searcher in a process of its own, on the CPU; it reads the models when work comes.
 
-    Args:
+    Attributes:
         paths: checkpoints.
         options: how to search.
     """
 
-    def __init__(self, paths: Sequence[Path], options: DecodingOptions) -> None:
-        self.paths = [path.resolve() for path in paths]
-        self.options = options.model_copy(update={"device": "cpu"})
-        self._searcher: Searcher | None = None
+    paths: Sequence[Path]
+    options: DecodingOptions
 
-    def __call__(self, batch: Batch) -> list[list[Hypothesis]]:
-        """What a `Searcher` answers."""
-        if self._searcher is None:
-            torch.set_num_threads(1)
-            self._searcher = Searcher.of([load(path) for path in self.paths], self.options)
-        return self._searcher(batch)
+    @cached_property
+    def searcher(self) -> Searcher:
+        """The models, read by this process."""
+        torch.set_num_threads(1)
+        options = self.options.model_copy(update={"device": "cpu"})
+        return Searcher.of([load(path) for path in self.paths], options)
+
+    def __call__(self, batch: SourceBatch) -> list[list[Hypothesis]]:
+        """The searcher's hypotheses."""
+        return self.searcher(batch)
 
 
 def _dtype(options: DecodingOptions, device: torch.device) -> torch.dtype:
@@ -160,13 +153,13 @@ def _dtype(options: DecodingOptions, device: torch.device) -> torch.dtype:
     return {"bf16": torch.bfloat16, "fp16": torch.float16}.get(options.precision, torch.float32)
 
 
-def _quantize(model: Transformer, precision: str) -> None:
-    if precision not in ("auto", "fp32"):
-        raise UserError(f"int8 and {precision} do not go together: leave out --precision")
-    if model.output.weight.device.type != "cpu":
-        raise UserError("int8 needs a CPU: use --device cpu, or --precision bf16 on a GPU")
-    if not pack(model, QuantizedLinear):
-        raise UserError(
-            "this build of torch has no int8 linear maps by oneDNN: leave out --quantize, or use "
-            "--precision bf16"
-        )
+def _quantize(model: Transformer, options: DecodingOptions) -> None:
+    problem, hint = "", "leave out --quantize, or use --precision bf16"
+    if options.precision not in ("auto", "fp32"):
+        problem, hint = f"int8 excludes {options.precision}", "leave out --precision"
+    elif model.output.weight.device.type != "cpu":
+        problem, hint = "int8 needs a CPU", "use --device cpu, or --precision bf16 on a GPU"
+    elif not pack(model, QuantizedLinear):
+        problem = "this build of torch has no int8 linear maps by oneDNN"
+    if problem:
+        raise UserError(problem, where="--quantize", hint=hint)

@@ -13,10 +13,11 @@ import torch
 
 from nmtdeep.checkpoint import Loaded, load
 from nmtdeep.config.decoding import RECIPE_DEFAULTS, DecodingOptions
+from nmtdeep.config.text import Form
 from nmtdeep.data.batching import cut, pad, sort_by_length
 from nmtdeep.data.parallel import Pool
 from nmtdeep.decoding.search import Hypothesis
-from nmtdeep.decoding.searcher import Batch, Searcher, Worker
+from nmtdeep.decoding.searcher import Searcher, SourceBatch, Worker
 from nmtdeep.errors import CheckpointError, UserError
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.pipeline import TextPipeline
@@ -42,6 +43,12 @@ class Candidate:
     log_prob: float
     score: float
     each: tuple[float, ...] = ()
+
+    def as_text(self, form: Form) -> str:
+        """Raw text, words, or subwords, joined by spaces."""
+        if form == "raw":
+            return self.text
+        return self.tokenized if form == "tokenized" else " ".join(self.subwords)
 
 
 @dataclass(frozen=True)
@@ -70,7 +77,7 @@ class Translator:
         models: one, or an ensemble whose probabilities are averaged at each step.
         pipeline: text to ids and back.
         options: how to translate.
-        pool: processes that search in the place of this one; the caller closes it.
+        pool: processes that search instead of this one; the caller closes it.
     """
 
     def __init__(
@@ -79,10 +86,10 @@ class Translator:
         pipeline: TextPipeline,
         options: DecodingOptions,
         *,
-        pool: Pool[Batch, list[list[Hypothesis]]] | None = None,
+        pool: Pool[SourceBatch, list[list[Hypothesis]]] | None = None,
     ) -> None:
         searcher = Searcher(models, options)
-        self.searcher: Callable[[Batch], list[list[Hypothesis]]] = searcher
+        self.searcher: Callable[[SourceBatch], list[list[Hypothesis]]] = searcher
         self.models = searcher.models
         self.device = searcher.device
         self.pipeline = pipeline
@@ -127,7 +134,7 @@ class Translator:
                     where="--processes",
                     hint="use --device cpu or --processes 1",
                 )
-            worker = Worker([one.path for one in loaded], options)
+            worker = Worker([each.path for each in loaded], options)
             pool = Pool(worker, options.processes, option="--processes")
         return cls(searcher.models, loaded[0].pipeline, options, pool=pool)
 
@@ -145,13 +152,10 @@ class Translator:
         while chunk := list(islice(stream, buffer)):
             yield from self.translate_chunk(chunk)
 
-    def restart(self) -> None:
-        """Count lines, and batches for draws, from the beginning again."""
-        self.cut_lines = self._lines = self._batches = 0
-
-    def skip(self, lines: int) -> None:
-        """Count lines that were translated before, for messages that name a line."""
-        self._lines += lines
+    def restart(self, lines: int = 0) -> None:
+        """Count batches for draws from 0 again, and lines for messages after `lines` lines."""
+        self.cut_lines = self._batches = 0
+        self._lines = lines
 
     def translate_chunk(
         self, lines: Sequence[str], advance: Callable[[float], object] = lambda _: None
@@ -159,39 +163,37 @@ class Translator:
         """Translate lines that are batched together.
 
         Args:
-            advance: gets the share of the lines, counted in lines, that each batch makes.
+            advance: called after each batch with its share of the lines, counted in lines.
         """
         sources = [self.pipeline.split_source(line, self.options.input_is) for line in lines]
-        pieces: list[list[str]] = []
-        owners: list[int] = []
-        for number, subwords in enumerate(sources):
-            for piece in self._pieces(subwords, self._lines + number + 1):
-                pieces.append(piece)
-                owners.append(number)
+        pieces = [
+            (owner, piece)
+            for owner, subwords in enumerate(sources)
+            for piece in self._pieces(subwords, self._lines + owner + 1)
+        ]
         self._lines += len(lines)
-        found: list[list[list[Hypothesis]]] = [[] for _ in lines]
+        ids = [[*self.pipeline.source.vocabulary.ids(piece), EOS] for _, piece in pieces]
         share = len(lines) / max(len(pieces), 1)
-        searched = self.search(self._ids(pieces), lambda count: advance(count * share))
-        for owner, hypotheses in zip(owners, searched, strict=True):
-            found[owner].append(hypotheses)
+        parts: list[list[list[Hypothesis]]] = [[] for _ in lines]
+        searched = self.search(ids, lambda count: advance(count * share))
+        for (owner, _), hypotheses in zip(pieces, searched, strict=True):
+            parts[owner].append(hypotheses)
         return [
-            Translation(line, tuple(subwords), self._candidates(parts))
-            for line, subwords, parts in zip(lines, sources, found, strict=True)
+            Translation(line, tuple(subwords), self._candidates(own))
+            for line, subwords, own in zip(lines, sources, parts, strict=True)
         ]
 
-    def _ids(self, pieces: Sequence[Sequence[str]]) -> list[list[int]]:
-        return [[*self.pipeline.source.vocabulary.ids(piece), EOS] for piece in pieces]
-
     def _pieces(self, subwords: list[str], line: int) -> list[list[str]]:
-        """What of a line goes through the model: nothing of a blank one, pieces of a long one."""
+        """The parts of a line for the model: none of a blank line, several of a long one."""
         limit = self.options.max_source_tokens
         if len(subwords) <= limit:
             return [subwords] if subwords else []
         self.cut_lines += 1
         if self.options.long_lines == "error":
             raise UserError(
-                f"input line {line} has {len(subwords)} tokens, more than {limit}: use "
-                "--long-lines split or truncate, or raise --max-source-tokens"
+                f"{len(subwords)} tokens, more than {limit}",
+                where=f"input line {line}",
+                hint="use --long-lines split or truncate, or raise --max-source-tokens",
             )
         if self.options.long_lines == "truncate":
             return [subwords[:limit]]
@@ -202,10 +204,10 @@ class Translator:
     def search(
         self, sources: Sequence[Sequence[int]], advance: Callable[[int], object] = lambda _: None
     ) -> list[list[Hypothesis]]:
-        """Hypotheses of each source, in order; sources of like length go through together.
+        """Hypotheses of each source, in order; sources of similar length are batched together.
 
         Args:
-            advance: gets the number of sources of each batch that is done.
+            advance: called after each batch with its number of sources.
         """
         if not sources:
             return []
@@ -214,9 +216,7 @@ class Translator:
         order = sort_by_length(lengths)[::-1]
         cuts = cut(lengths[0], order, max(1, self.options.max_tokens // rows))
         batches = (
-            Batch(
-                pad([np.array(sources[index], dtype=np.int64) for index in chosen]).numpy(), number
-            )
+            SourceBatch(pad([np.array(sources[index]) for index in chosen]).numpy(), number)
             for number, chosen in enumerate(cuts, self._batches)
         )
         self._batches += len(cuts)
@@ -232,17 +232,16 @@ class Translator:
         """Translations of a line from those of its pieces, rank by rank."""
         if not parts:
             return (Candidate("", "", (), 0.0, 0.0),) * self.options.n_best
-        ranks = min(self.options.n_best, *(len(part) for part in parts), 10**9)
-        return tuple(self._candidate([part[rank] for part in parts]) for rank in range(ranks))
+        ranks = zip(*(part[: self.options.n_best] for part in parts), strict=False)
+        return tuple(self._candidate(pieces) for pieces in ranks)
 
-    def _candidate(self, pieces: list[Hypothesis]) -> Candidate:
-        words = self.pipeline.target.vocabulary.words
-        each = [words(piece.tokens) for piece in pieces]
+    def _candidate(self, pieces: Sequence[Hypothesis]) -> Candidate:
+        words = [self.pipeline.target.vocabulary.words(piece.tokens) for piece in pieces]
         join = self.pipeline.join_target
         return Candidate(
-            text=" ".join(join(part) for part in each),
-            tokenized=" ".join(join(part, "tokenized") for part in each),
-            subwords=tuple(word for part in each for word in part),
+            text=" ".join(join(part) for part in words),
+            tokenized=" ".join(join(part, "tokenized") for part in words),
+            subwords=tuple(word for part in words for word in part),
             log_prob=sum(piece.log_prob for piece in pieces),
             score=sum(piece.score for piece in pieces),
             each=tuple(value for piece in pieces for value in piece.each),

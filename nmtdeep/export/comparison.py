@@ -11,7 +11,7 @@ import torch
 from nmtdeep.checkpoint import load
 from nmtdeep.config.decoding import Decoding, DecodingOptions
 from nmtdeep.decoding.search import Hypothesis
-from nmtdeep.decoding.searcher import Batch
+from nmtdeep.decoding.searcher import SourceBatch
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.export.to_ctranslate2 import search_options
 from nmtdeep.scoring.metrics import Score, score_texts
@@ -120,7 +120,7 @@ class CTranslate2Searcher:
         self.ids = {token: id for id, token in enumerate(pipeline.target.vocabulary.tokens)}
         self.decoding = decoding
 
-    def __call__(self, batch: Batch) -> list[list[Hypothesis]]:
+    def __call__(self, batch: SourceBatch) -> list[list[Hypothesis]]:
         """The best hypothesis of each sentence."""
         sources = [[self.source[id] for id in row if id != PAD] for row in batch.source.tolist()]
         options = search_options(self.decoding, max(map(len, sources)))

@@ -170,8 +170,7 @@ class Batcher:
 
     def _translate(self, parts: Sequence[Part]) -> list[list[Translation] | Exception]:
         """Translations or the error of each part; if all together fail, each is tried alone."""
-        self._translator.restart()
-        self._translator.skip(parts[0].first)
+        self._translator.restart(parts[0].first)
         try:
             translations = iter(
                 self._translator.translate_chunk([line for part in parts for line in part.lines])

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from nmtdeep.config.text import Form
-from nmtdeep.decoding.streams import shown
 from nmtdeep.decoding.translator import Candidate, Translation
 from nmtdeep.serving.limits import Limits
 
@@ -134,7 +133,7 @@ def answer(translations: Iterable[Translation], form: Form) -> Answer:
     """What a client receives for its lines."""
 
     def values(candidate: Candidate) -> dict[str, Any]:
-        text = shown(candidate, form)
+        text = candidate.as_text(form)
         return {"text": text, "score": candidate.score, "log_prob": candidate.log_prob}
 
     return Answer(

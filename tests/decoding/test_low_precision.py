@@ -20,7 +20,7 @@ from nmtdeep.checkpoint import load
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.decoding.forced import log_probabilities
 from nmtdeep.decoding.search import Hypothesis
-from nmtdeep.decoding.searcher import Batch, Searcher
+from nmtdeep.decoding.searcher import Searcher, SourceBatch
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.model.kernels.packed import Kind, PackedLinear, QuantizedLinear, pack
 from nmtdeep.model.transformer import Transformer
@@ -95,7 +95,7 @@ def said(found: Sequence[Sequence[Hypothesis]]) -> Tensor:
 
 
 def search(models: Sequence[Transformer], settings: DecodingOptions) -> list[list[Hypothesis]]:
-    return Searcher(models, settings)(Batch(SOURCE.numpy(), 0))
+    return Searcher(models, settings)(SourceBatch(SOURCE.numpy(), 0))
 
 
 def assert_close(one: Tensor, other: Read, share: float) -> None:

@@ -58,7 +58,7 @@ def test_as_many_translations_as_lines(text: Path, tmp_path: Path, translator: A
     assert check(source, out) == len(LINES)
     made = translator(beam=1, long_lines="truncate", max_source_tokens=20)
     with writer(out) as write:
-        count = translate(made, source, write, form="text", output_form="raw")
+        count = translate(made, source, write, form="text")
     assert count == Path(out).read_bytes().count(b"\n") == len(LINES)
     assert Path(out).read_text(encoding="utf-8").split("\n")[8] == ""
 

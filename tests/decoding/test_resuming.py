@@ -9,16 +9,11 @@ from typing import Any
 import pytest
 
 from nmtdeep.decoding import resuming, streams
-from nmtdeep.decoding.resuming import Begun
+from nmtdeep.decoding.resuming import ResumePoint
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.errors import UserError
 
 CHUNK = 3
-
-
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "BUFFER", CHUNK)
 
 
 @pytest.fixture
@@ -28,9 +23,10 @@ def source(tiny_run: Any, tmp_path: Path) -> Path:
     return tmp_path / "in"
 
 
-def begun(source: Path, output: Path, **changes: Any) -> Begun:
-    options = {"lines": 9, "form": "text", "n_best": 1, "sampling": False} | changes
-    return resuming.begun(str(source), str(output), **options)
+def resumed(source: Path, output: Path, **changes: Any) -> ResumePoint:
+    options = {"lines": 9, "form": "text", "n_best": 1, "sampling": False, "buffer": CHUNK}
+    options |= changes
+    return resuming.resume_point(str(source), str(output), **options)
 
 
 @pytest.mark.parametrize("form", ["text", "json", "tsv", "fairseq"])
@@ -40,7 +36,7 @@ def test_cut_off_anywhere(
 ) -> None:
     made, output = translator(n_best=n_best, beam=2), str(tmp_path / "out")
     written: list[str] = []
-    how: Any = {"form": form, "output_form": "raw"}
+    how: Any = {"form": form, "buffer": CHUNK}
     streams.translate(made, str(source), written.append, **how)
     whole = "".join(written).encode()
     assert len(written) == 3
@@ -48,7 +44,7 @@ def test_cut_off_anywhere(
     known = dict(zip((0, 3, 6), written, strict=True))
     for size in range(0, len(whole) + 1, 1 if len(whole) < 500 else 37):
         (tmp_path / "out").write_bytes(whole[:size])
-        found = begun(source, Path(output), form=form, n_best=n_best)
+        found = resumed(source, Path(output), form=form, n_best=n_best)
         assert found.first % CHUNK == 0 and 0 <= found.lines - found.first <= CHUNK
         assert found.start == len("".join(known[at] for at in known if at < found.first).encode())
         with resuming.writer(output, found) as write:
@@ -61,16 +57,16 @@ def test_only_what_is_missing_is_translated(
     translator: Callable[..., Translator], source: Path, tmp_path: Path
 ) -> None:
     written: list[str] = []
-    how: Any = {"form": "json", "output_form": "raw"}
+    how: Any = {"form": "json", "buffer": CHUNK}
     streams.translate(translator(), str(source), written.append, **how)
     made, rest = translator(), list[str]()
     assert streams.translate(made, str(source), rest.append, **how, first=6) == 9
     assert rest == written[2:]
 
 
-def test_a_line_that_was_cut_off_counts_for_nothing(source: Path, tmp_path: Path) -> None:
+def test_an_incomplete_line_does_not_count(source: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    assert begun(source, out) == Begun()
+    assert resumed(source, out) == ResumePoint()
     for text, lines, first, start in (
         ("", 0, 0, 0),
         ("a", 0, 0, 0),
@@ -78,15 +74,15 @@ def test_a_line_that_was_cut_off_counts_for_nothing(source: Path, tmp_path: Path
         ("a\nb\nc\nd\n\u2028e", 4, 3, 6),
     ):
         out.write_text(text, "utf-8")
-        assert begun(source, out) == Begun(lines, first, start)
+        assert resumed(source, out) == ResumePoint(lines, first, start)
 
 
-def test_other_translations_stay_as_they_are(source: Path, tmp_path: Path) -> None:
+def test_other_translations_are_kept(source: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.write_text("eins\nzwei\nd")
-    found = begun(source, out)
+    found = resumed(source, out)
     with (
-        pytest.raises(UserError, match=r"other translations of input lines 1 to 2: resume with"),
+        pytest.raises(UserError, match="other translations of input lines 1 to 2: resume with"),
         resuming.writer(str(out), found) as write,
     ):
         write("eins\nzwo\ndrei\n")
@@ -96,41 +92,41 @@ def test_other_translations_stay_as_they_are(source: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("text", "changes", "said"),
     [
-        ("a\n" * 10, {}, "answers 10 lines, and .*in has 9"),
-        ("a\nb\n", {"form": "tsv"}, r"not what --format tsv writes \(after 0 lines\)"),
+        ("a\n" * 10, {}, "output for 10 lines, but .*in has 9"),
+        ("a\nb\n", {"form": "tsv"}, r"not written by --format tsv \(after 0 lines\)"),
         ("1\t1\tx\n3\t1\ty\n", {"form": "tsv"}, r"\(after 1 lines\)"),
-        ("S-0\ta\n", {"n_best": 2}, "not what --format text"),
+        ("S-0\ta\n", {"n_best": 2}, "not written by --format text"),
         ("", {"sampling": True}, "leave one of them out"),
     ],
 )
-def test_what_cannot_go_on(
+def test_an_output_of_another_command_is_refused(
     source: Path, tmp_path: Path, text: str, changes: dict[str, Any], said: str
 ) -> None:
     out = tmp_path / "out"
     out.write_text(text)
     with pytest.raises(UserError, match=said):
-        begun(source, out, **changes)
+        resumed(source, out, **changes)
     assert out.read_text() == text
 
 
-def test_pipes_and_packed_files_cannot_go_on(source: Path, tmp_path: Path) -> None:
+def test_pipes_and_compressed_files_cannot_be_resumed(source: Path, tmp_path: Path) -> None:
     for given, output, said in (
         (str(source), "-", "give --output FILE"),
-        (str(source), str(tmp_path / "out.gz"), "not packed"),
+        (str(source), str(tmp_path / "out.gz"), "not compressed"),
         ("-", str(tmp_path / "out"), "give --input FILE"),
-        (str(source), str(tmp_path), "is no file to go on in"),
+        (str(source), str(tmp_path), "is not a file"),
     ):
         with pytest.raises(UserError, match=said):
-            begun(Path(given), Path(output))
+            resumed(Path(given), Path(output))
 
 
-def test_two_commands_do_not_go_on_in_one_file(tmp_path: Path) -> None:
+def test_two_commands_do_not_write_one_file(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    with resuming.writer(str(out), Begun()) as write:
+    with resuming.writer(str(out), ResumePoint()) as write:
         write("eins\n")
         with (
-            pytest.raises(UserError, match="another process goes on in"),
-            resuming.writer(str(out), Begun(1, 0, 0)) as second,
+            pytest.raises(UserError, match="another process is writing it"),
+            resuming.writer(str(out), ResumePoint(1, 0, 0)) as second,
         ):
             second("zwei\n")
     assert out.read_text() == "eins\n"

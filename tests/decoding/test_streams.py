@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from nmtdeep.decoding import streams
+from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.decoding.streams import chunks, render, translate, writer
 from nmtdeep.decoding.translator import Candidate, Translation, Translator
 from nmtdeep.errors import UserError
@@ -35,45 +35,41 @@ ONE = Translation(FOUND.source, FOUND.subwords, FOUND.candidates[:1])
 # Reading
 
 
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "BUFFER", 3)
-
-
 def write(path: Path, lines: list[str]) -> Path:
     path.write_bytes("".join(f"{line}\n" for line in lines).encode())
     return path
 
 
-@pytest.mark.usefixtures("small")
 def test_a_file_comes_in_chunks_of_one_size(tmp_path: Path) -> None:
     lines = [str(number) for number in range(7)]
-    assert list(chunks(str(write(tmp_path / "in", lines)))) == [lines[:3], lines[3:6], lines[6:]]
-    assert list(chunks(str(write(tmp_path / "in", lines[:6])))) == [lines[:3], lines[3:6]]
+    path = str(write(tmp_path / "in", lines))
+    assert list(chunks(path, size=3)) == [lines[:3], lines[3:6], lines[6:]]
+    write(tmp_path / "in", lines[:6])
+    assert list(chunks(path, size=3)) == [lines[:3], lines[3:6]]
+    assert list(chunks(path, size=3, first=2)) == [lines[2:5], lines[5:6]]
     (tmp_path / "in.gz").write_bytes(gzip.compress(b"a\nb"))
     assert list(chunks(str(tmp_path / "in.gz"))) == [["a", "b"]]
 
 
 class Echo:
-    """A translator as far as `translate` asks for one."""
+    """A translator that returns its input."""
 
-    def skip(self, lines: int) -> None:
+    options = DecodingOptions()
+
+    def restart(self, lines: int) -> None:
         pass
 
     def translate_chunk(self, lines: list[str], advance: object) -> list[Translation]:
         return [Translation(line, (), (Candidate(line, line, (), 0.0, 0.0),)) for line in lines]
 
 
-@pytest.mark.usefixtures("small")
-def test_free_memory_is_given_back_every_so_many_lines(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_free_memory_is_released_every_so_many_lines(tmp_path: Path) -> None:
     written: list[str] = []
     places: list[int] = []
-    monkeypatch.setattr(streams, "GIVE_BACK", 6)
-    monkeypatch.setattr(streams.memory, "give_back", lambda: places.append(len(written)))
     path = str(write(tmp_path / "in", [str(number) for number in range(14)]))
-    count = translate(Echo(), path, written.append, form="text", output_form="raw")
+    how = {"form": "text", "buffer": 3, "release_every": 6}
+    release = lambda: places.append(len(written))  # noqa: E731
+    count = translate(Echo(), path, written.append, **how, release=release)
     assert (count, len(written)) == (14, 5)
     assert places == [2, 4]  # after 6 and 12 lines, in chunks of 3
 
@@ -82,14 +78,13 @@ def test_a_line_ends_at_a_line_feed_only(tmp_path: Path) -> None:
     assert list(chunks(str(write(tmp_path / "in", NASTY)))) == [NASTY]
 
 
-@pytest.mark.usefixtures("small")
 def test_stdin_from_a_file_is_read_as_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = [str(number) for number in range(4)]
     with write(tmp_path / "in", lines).open(encoding="utf-8") as file:
         monkeypatch.setattr("sys.stdin", file)
-        assert list(chunks("-")) == [lines[:3], lines[3:]]
+        assert list(chunks("-", size=3)) == [lines[:3], lines[3:]]
 
 
 @pytest.fixture
@@ -113,7 +108,6 @@ def test_a_pipe_is_answered_before_it_ends(pipe: io.BufferedWriter) -> None:
     assert list(arriving) == []
 
 
-@pytest.mark.usefixtures("small")
 def test_a_fast_pipe_loses_nothing(pipe: io.BufferedWriter) -> None:
     lines = [f"line {number}" for number in range(50)]
 
@@ -123,13 +117,12 @@ def test_a_fast_pipe_loses_nothing(pipe: io.BufferedWriter) -> None:
 
     feeder = threading.Thread(target=feed)
     feeder.start()
-    found = list(chunks("-"))
+    found = list(chunks("-", size=3))
     feeder.join()
     assert [line for chunk in found for line in chunk] == lines
     assert max(map(len, found)) <= 3
 
 
-@pytest.mark.usefixtures("small")
 def test_a_slow_reader_holds_the_writer_back(pipe: io.BufferedWriter) -> None:
     lines, written = [f"{number:0999}" for number in range(400)], 0
 
@@ -143,7 +136,7 @@ def test_a_slow_reader_holds_the_writer_back(pipe: io.BufferedWriter) -> None:
 
     feeder = threading.Thread(target=feed)
     feeder.start()
-    arriving = chunks("-")
+    arriving = chunks("-", size=3)
     found = next(arriving)
     before = -1
     while written != before:  # until nothing moves
@@ -157,7 +150,7 @@ def test_a_slow_reader_holds_the_writer_back(pipe: io.BufferedWriter) -> None:
     assert found == lines
 
 
-def test_what_is_wrong_with_a_pipe_is_told(pipe: io.BufferedWriter) -> None:
+def test_a_pipe_that_is_not_utf_8_is_an_error(pipe: io.BufferedWriter) -> None:
     pipe.write(b"good\n\xff\n")
     pipe.close()
     with pytest.raises(UserError, match=":2: not valid UTF-8"):
@@ -224,7 +217,7 @@ def test_a_file_is_translated_line_by_line(
     for form in ("text", "json", "fairseq"):
         written: list[str] = []
         made = translator(n_best=1)
-        count = translate(made, str(source), written.append, form=form, output_form="raw")
+        count = translate(made, str(source), written.append, form=form)
         out[form] = "".join(written)
         assert count == len(NASTY) + len(tiny_run.sources)
     records = [json.loads(line) for line in out["json"].split("\n")[:-1]]
@@ -240,7 +233,7 @@ def test_a_file_is_translated_line_by_line(
         assert sum(values) * math.log(2) == pytest.approx(total, abs=1e-3 + 5e-5 * len(values))
 
 
-def test_a_gz_file_is_packed_and_a_full_one_is_told(tmp_path: Path) -> None:
+def test_a_gz_file_is_compressed_and_a_full_disk_is_an_error(tmp_path: Path) -> None:
     for name, read in (
         ("out", Path.read_bytes),
         ("out.gz", lambda path: gzip.decompress(path.read_bytes())),
@@ -249,7 +242,7 @@ def test_a_gz_file_is_packed_and_a_full_one_is_told(tmp_path: Path) -> None:
             put("ä\u2028\r\nb\n")
         assert read(tmp_path / name) == "ä\u2028\r\nb\n".encode()
     with (
-        pytest.raises(UserError, match=r"cannot write .*missing/out"),
+        pytest.raises(UserError, match=r"missing/out: cannot be written"),
         writer(str(tmp_path / "missing/out")),
     ):
         pass

@@ -32,11 +32,8 @@ class Shouter:
         languages = (SimpleNamespace(language=one) for one in (source, "<en>"))
         self.pipeline = SimpleNamespace(**dict(zip(("source", "target"), languages, strict=True)))
 
-    def restart(self) -> None:
-        self.counted = 0
-
-    def skip(self, lines: int) -> None:
-        self.counted += lines
+    def restart(self, lines: int = 0) -> None:
+        self.counted = lines
 
     def translate_chunk(self, lines: Sequence[str]) -> list[Translation]:
         self.chunks.append(list(lines))
