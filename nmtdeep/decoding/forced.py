@@ -17,7 +17,7 @@ from nmtdeep.text.vocabulary import EOS, PAD
 
 @dataclass(frozen=True)
 class ForcedScore:
-    """How probable a model finds a translation.
+    """The probability of a translation by a model.
 
     Attributes:
         log_prob: sum over subwords and end of sentence, in nats.
@@ -54,14 +54,14 @@ def log_probabilities(
 def _log_probs(
     translator: Translator, pairs: Sequence[tuple[list[int], list[int]]]
 ) -> list[list[float]]:
-    source = pad([np.array(one) for one, _ in pairs]).to(translator.device)
-    target = pad([np.array(two) for _, two in pairs]).to(translator.device)
+    source = pad([np.array(ids) for ids, _ in pairs]).to(translator.device)
+    target = pad([np.array(ids) for _, ids in pairs]).to(translator.device)
     start = torch.full((len(pairs), 1), EOS, device=translator.device)
     shifted = torch.cat((start, target[:, :-1]), dim=1)
     each: list[Tensor] = []
     for model in translator.models:
         logits = model.output(model(source, shifted)).float()
-        # The search never produces padding but its probability stays in the denominator.
+        # The search never produces padding, whose probability stays in the denominator.
         each.append(logits.log_softmax(dim=2).gather(2, target[:, :, None])[:, :, 0])
     mean = torch.stack(each).logsumexp(dim=0) - math.log(len(each))
     return mean.masked_fill(target == PAD, 0.0).tolist()

@@ -30,9 +30,9 @@ def sample(
         state: for one row per sentence.
         max_lengths: `(sentences,)` tokens at most, end of sentence included.
         eos: id that starts and ends a sentence.
-        forbidden: ids never produced.
+        forbidden: ids that are never produced.
         temperature: divides the log-probabilities.
-        top_k: draw from the k most probable tokens only; 0: from all.
+        top_k: draw from the k most probable tokens only; 0: from all tokens.
         top_p: draw from the smallest set of tokens whose mass reaches p (Holtzman et al. 2020).
         generator: source of randomness.
     """
@@ -65,7 +65,7 @@ def sample(
 
 
 def _truncated(probabilities: Tensor, top_k: int, top_p: float) -> Tensor:
-    """Zero what neither the k best nor the nucleus holds; not normalized again."""
+    """Zero outside the k best and the nucleus; not normalized again."""
     if top_k == 0 and top_p >= 1:
         return probabilities
     ordered, index = probabilities.sort(dim=1, descending=True, stable=True)

@@ -1,7 +1,7 @@
-"""Beam search that knows neither model nor vocabulary.
+"""Beam search, independent of models and vocabularies.
 
-`step(tokens, state)` returns the log-probabilities of what may follow; a test drives it
-with a table.
+`step(tokens, state)` returns the log-probabilities of the next tokens; a test drives it with a
+table.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Penalty = Callable[[int], float]
 
 
 class SearchState(Protocol):
-    """What a step remembers, rows grouped by sentence."""
+    """The memory of a step, rows grouped by sentence."""
 
     def select(self, rows: Tensor, sentences: Tensor | None) -> None:
         """Keep hypotheses `rows`; `sentences` are those that stay, None if all do."""
@@ -78,15 +78,15 @@ def length_penalty(form: str, alpha: float) -> Penalty:
 
 
 class Expansion(NamedTuple):
-    """What one step of a search decided, row by row of the sentences that were active.
+    """The result of one step of a search, row by row of the sentences that were active.
 
     Attributes:
-        active: which sentences these are.
-        origin: `(sentences, size)`, the hypothesis that each of those that go on grew from.
-        token: what it got.
+        active: numbers of these sentences.
+        origin: `(sentences, size)`, the hypothesis that each continuing one extends.
+        token: the token that extends it.
         total: its log-probability.
         ended_origin: `(sentences, size)`, the same of candidates that ended the sentence.
-        ended_total: -inf where there is none.
+        ended_total: -inf where there is no such candidate.
     """
 
     active: list[int]
@@ -112,13 +112,13 @@ def beam(
     """The best hypotheses of each sentence, best first.
 
     fairseq's rules: of the best 2 * size continuations, those that end a sentence count if they
-    rank among the first `size`; the best `size` others go on; a sentence is done when it has `size`
-    finished hypotheses or reaches its length limit, where the end is forced. The first token may
-    not be the end. Ties go to the lower index. A sentence is left earlier if nothing unfinished can
-    still come among the best `wanted`, by a bound on its score: at most its sum so far, divided by
-    the penalty of the greatest length.
+    rank among the first `size`; the best `size` others continue; a sentence is done when it has
+    `size` finished hypotheses or reaches its length limit, where the end is forced. The first token
+    may not be the end. Ties go to the lower index. A sentence is done earlier if no unfinished one can
+    still rank among the best `wanted`, by a bound on its score: its sum so far, divided by the
+    penalty of the greatest length.
 
-    Which sentences are done is all that the host reads at a step.
+    The host reads from the device only which sentences are done, once per step.
 
     Args:
         step: next log-probabilities; called with `eos` first, one row for each sentence, and from
@@ -127,9 +127,9 @@ def beam(
         max_lengths: `(sentences,)` tokens at most, end of sentence included.
         size: beam size.
         eos: id that starts and ends a sentence.
-        forbidden: ids never produced.
-        penalty: divisor of a hypothesis of that many tokens; never less for more tokens.
-        wanted: how many are returned; None: `size`.
+        forbidden: ids that are never produced.
+        penalty: divisor of a hypothesis by its number of tokens; must not decrease.
+        wanted: number of hypotheses to return; None: `size`.
     """
     device = max_lengths.device
     limits = max_lengths.tolist()
@@ -147,16 +147,16 @@ def beam(
         forbid(
             log_probs.view(len(active), -1, log_probs.shape[1]), room, not history, eos, forbidden
         )
-        found = _expand(active, log_probs, totals.to(log_probs.dtype), size, eos)
-        history.append(found)
-        finished += found.ended_total.isfinite().sum(dim=1)
-        ended = found.ended_total.double() / penalty(len(history))
+        expansion = _expand(active, log_probs, totals.to(log_probs.dtype), size, eos)
+        history.append(expansion)
+        finished += expansion.ended_total.isfinite().sum(dim=1)
+        ended = expansion.ended_total.double() / penalty(len(history))
         scores = torch.cat((scores, ended), dim=1).topk(wanted, dim=1).values
-        hopeless = found.total.amax(dim=1).double() / reach <= scores[:, -1]
+        hopeless = expansion.total.amax(dim=1).double() / reach <= scores[:, -1]
         over = ((finished >= size) | hopeless).tolist()
         done = [enough or left <= 1 for enough, left in zip(over, room, strict=True)]
         first = torch.arange(len(active), device=device)[:, None] * totals.shape[1]
-        rows, token, totals = found.origin + first, found.token, found.total
+        rows, token, totals = expansion.origin + first, expansion.token, expansion.total
         stay = None
         if any(done):
             places = _closed_up(done)
@@ -173,10 +173,10 @@ def beam(
 def forbid(
     log_probs: Tensor, room: Sequence[int], first: bool, eos: int, forbidden: Sequence[int]
 ) -> None:
-    """Write -inf into `(sentences, hypotheses, types)` where a token may not come.
+    """Write -inf into `(sentences, hypotheses, types)` where a token is not allowed.
 
     Args:
-        room: of each sentence, how many tokens it may still get.
+        room: number of tokens that each sentence may still have.
         first: whether this is the first token.
     """
     for token in forbidden:
@@ -185,7 +185,7 @@ def forbid(
     if full:
         ending = log_probs[full, :, eos]
     if first:
-        # An end as first token is allowed only where there is room for nothing else.
+        # The end is allowed as the first token only where it is also the last.
         log_probs[:, :, eos] = -math.inf
     if full:
         log_probs[full] = -math.inf
@@ -214,7 +214,7 @@ def _candidates(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Best 2 * size continuations `(sentences, 2 * size)`: total, hypothesis and token.
 
-    Where there are fewer, the rest are ends with a total of -inf.
+    If there are fewer, the rest are ends with a total of -inf.
     """
     each = min(2 * size, log_probs.shape[1])
     token = _top_of_each(log_probs, each)
@@ -233,7 +233,7 @@ def _candidates(
 
 
 def _best_of_each(x: Tensor) -> tuple[Tensor, Tensor]:
-    """The greatest of each row and where it stands first, `(rows, 1)` each."""
+    """The greatest of each row and its first column, `(rows, 1)` each."""
     inside = _top_blocks(x, 1)
     best, place = x.gather(1, inside).max(dim=1, keepdim=True)
     return best, inside.gather(1, place)
@@ -263,12 +263,12 @@ def _top_blocks(x: Tensor, count: int) -> Tensor:
 def _first_of_each(x: Tensor, count: int) -> Tensor:
     """Columns of the `count` greatest elements of each row, ascending; ties go to the first ones.
 
-    `topk` gives the last place to any of those that tie for it.
+    Among those that tie for the last place, `topk` chooses any.
     """
     best, index = x.topk(count, dim=1)
     least = best[:, -1:]
     crowded = ((x >= least).sum(dim=1, keepdim=True) > count) & least.isfinite()
-    # Asking costs a GPU more than the few operations that are saved.
+    # Reading the answer from a GPU costs more than the few operations that it saves.
     if x.device.type != "cpu" or bool(crowded.any()):
         above, tied = x > least, x == least
         room = count - above.sum(dim=1, keepdim=True)
@@ -278,7 +278,7 @@ def _first_of_each(x: Tensor, count: int) -> Tensor:
 
 
 def _closed_up(done: Sequence[bool]) -> list[int]:
-    """Places that are not done, the last of them moved to where one fell empty before them."""
+    """Places that are not done, the last ones moved to the empty places before them."""
     going = [place for place, over in enumerate(done) if not over]
     return [going.pop() if done[place] else place for place in range(len(going))]
 
@@ -289,17 +289,17 @@ def _read_out(
     """The best `wanted` hypotheses of each sentence, each followed back to its beginning."""
     origins = np.zeros((len(history), count, size), dtype=np.int64)
     tokens, totals = origins.copy(), np.zeros(origins.shape)
-    found: list[list[tuple[float, float, int, int]]] = [[] for _ in range(count)]
-    for length, one in enumerate(history):
-        origins[length, one.active] = one.origin.cpu()
-        tokens[length, one.active] = one.token.cpu()
-        totals[length, one.active] = one.total.double().cpu()
-        ended, origin = one.ended_total.double().cpu().numpy(), one.ended_origin.cpu().numpy()
+    ends: list[list[tuple[float, float, int, int]]] = [[] for _ in range(count)]
+    for length, step in enumerate(history):
+        origins[length, step.active] = step.origin.cpu()
+        tokens[length, step.active] = step.token.cpu()
+        totals[length, step.active] = step.total.double().cpu()
+        ended, origin = step.ended_total.double().cpu().numpy(), step.ended_origin.cpu().numpy()
         for place, rank in zip(*np.isfinite(ended).nonzero(), strict=True):
             total = float(ended[place, rank])
             score = total / penalty(length + 1)
-            found[one.active[place]].append((score, total, length, int(origin[place, rank])))
-    chosen = [sorted(each, key=lambda one: -one[0])[:wanted] for each in found]
+            ends[step.active[place]].append((score, total, length, int(origin[place, rank])))
+    chosen = [sorted(each, key=lambda end: -end[0])[:wanted] for each in ends]
 
     def hypothesis(sentence: int, score: float, total: float, length: int, row: int) -> Hypothesis:
         ids, sums = [eos], [total]
@@ -310,4 +310,4 @@ def _read_out(
         each = tuple(after - before for before, after in pairwise([0.0, *reversed(sums)]))
         return Hypothesis(tuple(reversed(ids)), total, score, each)
 
-    return [[hypothesis(sentence, *one) for one in each] for sentence, each in enumerate(chosen)]
+    return [[hypothesis(sentence, *end) for end in each] for sentence, each in enumerate(chosen)]
