@@ -114,8 +114,8 @@ def beam(
     fairseq's rules: of the best 2 * size continuations, those that end a sentence count if they
     rank among the first `size`; the best `size` others continue; a sentence is done when it has
     `size` finished hypotheses or reaches its length limit, where the end is forced. The first token
-    may not be the end. Ties go to the lower index. A sentence is done earlier if no unfinished one can
-    still rank among the best `wanted`, by a bound on its score: its sum so far, divided by the
+    may not be the end. Ties go to the lower index. A sentence is done earlier if no unfinished one
+    can still rank among the best `wanted`, by a bound on its score: its sum so far, divided by the
     penalty of the greatest length.
 
     The host reads from the device only which sentences are done, once per step.

@@ -157,12 +157,7 @@ def test_an_ensemble_needs_one_vocabulary(tiny_run: Any) -> None:
     changed = type(two.pipeline).of(two.pipeline.config, (side.bpe, side.bpe), [vocabulary] * 2)
     object.__setattr__(two, "pipeline", changed)
     with pytest.raises(
-<<<<<<< HEAD
         CheckpointError, match=r"checkpoint_20: its text pipeline differs .*checkpoint_15"
-=======
-        CheckpointError,
-        match=r"checkpoint_20: its text pipeline differs from that of .*checkpoint_15",
->>>>>>> 154d387 (Decoding: one writer of lines, one class of states, resume points; tests without patches)
     ):
         Translator.of([one, two])
 
