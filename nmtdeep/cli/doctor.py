@@ -26,7 +26,7 @@ def doctor(
     target_lang: TargetLanguage = None,
     out: Annotated[Path, typer.Option(help="Directory of the planned run.")] = Path("run"),
 ) -> None:
-    """Check that this machine and the text are ready for training: speed, disk, wrong pairs.
+    """Check that this machine and the text are ready for training: speed, disk, suspicious pairs.
 
     The last lines name the problems; with any, the exit code is 1.
     """
@@ -52,8 +52,8 @@ def doctor(
     typer.echo(describe([(name, printable(value)) for name, value in examination.rows]))
     for table in examination.tables:
         Console().print(table)
-    for line in examination.wrong:
-        typer.echo(f"PROBLEM  {printable(line)}")
-    if examination.wrong:
+    for problem in examination.problems:
+        typer.echo(f"PROBLEM  {problem}")
+    if examination.problems:
         raise typer.Exit(1)
     typer.echo("no problems found")

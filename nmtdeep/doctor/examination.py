@@ -1,4 +1,4 @@
-"""All that `nmtdeep doctor` looks at, and what it found wrong."""
+"""Everything that `nmtdeep doctor` examines, and the problems."""
 
 from __future__ import annotations
 
@@ -10,67 +10,69 @@ from rich.table import Table
 
 from nmtdeep import files
 from nmtdeep.config.load import read_config
-from nmtdeep.data.index import COPY, RECIPE_FILE, TEXT_DIRECTORY, read_index
-from nmtdeep.doctor import machine
+from nmtdeep.data.corpus import DataDirectory
+from nmtdeep.data.index import COPY, RECIPE_FILE
+from nmtdeep.doctor import machine, verdicts
 from nmtdeep.doctor.sources import examine_data, examine_files
 from nmtdeep.doctor.texts import SplitState
-from nmtdeep.doctor.verdicts import problems, tables
-from nmtdeep.errors import UserError
-from nmtdeep.text.pipeline import TextPipeline
+from nmtdeep.errors import Problem, UserError
 from nmtdeep.units import size
 
 
 @dataclass
 class Examination:
-    """Rows and tables for the screen, and a line for each thing that is wrong."""
+    """Rows and tables for the screen, and all problems."""
 
     rows: list[tuple[str, str]] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
-    wrong: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
 
     def machine(self, versions: dict[str, str]) -> None:
         """This machine."""
         self.rows += machine.machine_rows(versions)
 
     def disk(self, out: Path, planned: int | None) -> None:
-        """The place for checkpoints, against what they will take."""
+        """The disk of the checkpoints, compared with the bytes that they will take."""
         free = machine.free_bytes(out)
         plan = "" if planned is None else f"; the planned checkpoints take {size(planned)}"
         self.rows.append(("disk", f"{size(free)} free at {out}{plan}"))
+        where = f"--out {out}"
         if not machine.is_writable(out):
-            self.wrong.append(
-                f"{out} cannot be written to: change its permissions, or choose another --out"
-            )
+            hint = "change its permissions, or choose another directory"
+            self.problems.append(Problem("not writable", where, hint))
         if planned is not None and planned > free:
-            self.wrong.append(
-                f"the planned checkpoints take {size(planned)} and {out} has {size(free)} "
-                "free: make room, choose another --out, or lower training.checkpoints.keep_last"
+            what = f"the planned checkpoints take {size(planned)}, but {size(free)} are free"
+            hint = (
+                "free disk space, choose another directory, or lower training.checkpoints.keep_last"
             )
+            self.problems.append(Problem(what, where, hint))
 
     def data(self, path: Path) -> int | None:
-        """A data directory; gives the bytes that its recipe's checkpoints will take."""
+        """Examine a data directory; the bytes that its recipe's checkpoints will take."""
         try:
             files.check_entries(path, [path / RECIPE_FILE], hint=COPY)
-            index = read_index(path)
-            self.wrong += map(str, files.problems(path, hint=COPY))
-            if self.wrong:
+            self.problems += files.problems(path, hint=COPY)
+            if self.problems:
                 return None
-            languages = (index["source"], index["target"])
-            self._splits(examine_data(path), languages, "subwords")
-            pipeline = TextPipeline.load(path / TEXT_DIRECTORY)
-            types = (len(pipeline.source.vocabulary), len(pipeline.target.vocabulary))
+            data = DataDirectory.open(path, verify=False)
+            self._splits(examine_data(data), data.languages, "subwords")
+            sides = (data.pipeline.source, data.pipeline.target)
+            types = (len(sides[0].vocabulary), len(sides[1].vocabulary))
             return machine.planned_bytes(read_config(path / RECIPE_FILE), types)
         except UserError as error:
-            self.wrong += str(error).split("\n")
+            self.problems += error.problems
             return None
 
     def files(self, prefixes: Mapping[str, Path], languages: tuple[str, str]) -> None:
-        """Plain parallel text."""
-        self._splits(examine_files(prefixes, languages, self.wrong), languages, "letters")
+        """Examine plain parallel text."""
+        self._splits(examine_files(prefixes, languages, self.problems), languages, "letters")
 
     def _splits(
         self, splits: Mapping[str, SplitState], languages: tuple[str, str], unknown: str
     ) -> None:
         if splits:
-            self.tables += tables(splits, languages, unknown)
-            self.wrong += problems(splits, languages, unknown)
+            self.tables += verdicts.tables(splits, languages, unknown)
+            self.problems += verdicts.problems(splits, languages, unknown)
+            if not verdicts.can_identify_languages():
+                missing = 'not identified: pip install "nmtdeep[doctor]"'
+                self.rows.append(("languages", missing))

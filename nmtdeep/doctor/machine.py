@@ -1,4 +1,4 @@
-"""What this machine is and can: versions, devices, matrix rates, room on the disk."""
+"""This machine: versions, devices, speed of matrix products, free disk space."""
 
 from __future__ import annotations
 
@@ -17,14 +17,8 @@ from nmtdeep.model.build import build
 from nmtdeep.training.size import MOMENTS
 from nmtdeep.units import counted, size
 
-# Seconds that a rate is measured for.
-PATIENCE = 0.4
-
-
-def devices() -> list[torch.device]:
-    """The CPU, and every GPU."""
-    gpus = [torch.device("cuda", number) for number in range(torch.cuda.device_count())]
-    return [torch.device("cpu"), *gpus]
+# Seconds of each measurement.
+DURATION = 0.4
 
 
 def machine_rows(versions: dict[str, str]) -> list[tuple[str, str]]:
@@ -34,15 +28,14 @@ def machine_rows(versions: dict[str, str]) -> list[tuple[str, str]]:
         ("versions", ", ".join(f"{name} {version}" for name, version in versions.items())),
     ]
     free = memory.available()
-    room = f", {size(free)} of memory free" if free is not None else ""
-    rows.append(
-        ("cpu", f"{counted(cores(), 'core')}, {counted(torch.get_num_threads(), 'thread')}{room}")
-    )
-    for device in devices():
+    cpu = f"{counted(cores(), 'core')}, {counted(torch.get_num_threads(), 'thread')}"
+    rows.append(("cpu", cpu if free is None else f"{cpu}, {size(free)} memory free"))
+    gpus = [torch.device("cuda", number) for number in range(torch.cuda.device_count())]
+    for device in [torch.device("cpu"), *gpus]:
         name = str(device)
         if device.type == "cuda":
-            about = torch.cuda.get_device_properties(device)
-            rows.append((name, f"{about.name}, {size(about.total_memory)}"))
+            properties = torch.cuda.get_device_properties(device)
+            rows.append((name, f"{properties.name}, {size(properties.total_memory)}"))
         native = "native" if native_bf16(device) else "not native: training stays in fp32"
         rates = ", ".join(
             f"{label} {matrix_rate(device, dtype) / 1e9:,.0f} GFLOP/s"
@@ -53,13 +46,13 @@ def machine_rows(versions: dict[str, str]) -> list[tuple[str, str]]:
 
 
 def matrix_rate(device: torch.device, dtype: torch.dtype) -> float:
-    """Floating-point operations a second in products of square matrices, measured."""
+    """Floating-point operations per second in products of square matrices, measured."""
     width = 4096 if device.type == "cuda" else 1024
-    one = torch.randn(width, width, device=device, dtype=dtype)
-    one @ one
+    matrix = torch.randn(width, width, device=device, dtype=dtype)
+    matrix @ matrix
     done, began, spent = 0, time.perf_counter(), 0.0
-    while spent < PATIENCE:
-        one @ one
+    while spent < DURATION:
+        matrix @ matrix
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         done += 1
@@ -68,7 +61,7 @@ def matrix_rate(device: torch.device, dtype: torch.dtype) -> float:
 
 
 def planned_bytes(recipe: Recipe, types: tuple[int, int]) -> int:
-    """The most that a training's checkpoints take: all that are kept, and the one being written.
+    """Bytes of a training's checkpoints: all that are kept, and the one being written.
 
     Args:
         types: of the source and target vocabulary.
@@ -83,16 +76,16 @@ def planned_bytes(recipe: Recipe, types: tuple[int, int]) -> int:
 
 
 def free_bytes(out: Path) -> int:
-    """Free on the disk where `out` is, or will be."""
-    out = out.absolute()
-    while not out.exists():
-        out = out.parent
-    return shutil.disk_usage(out).free
+    """Free on the disk of `out`, which need not exist."""
+    return shutil.disk_usage(_existing(out)).free
 
 
 def is_writable(out: Path) -> bool:
-    """Whether a directory can be made or written there."""
-    out = out.absolute()
-    while not out.exists():
-        out = out.parent
-    return out.is_dir() and os.access(out, os.W_OK)
+    """Whether the directory exists and is writable, or can be created."""
+    directory = _existing(out)
+    return directory.is_dir() and os.access(directory, os.W_OK)
+
+
+def _existing(path: Path) -> Path:
+    path = path.absolute()
+    return next(parent for parent in (path, *path.parents) if parent.exists())

@@ -1,147 +1,100 @@
-"""The state of parallel text: counted line by line, in memory that does not grow with it."""
+"""The state of parallel text, counted line by line."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterable
+from array import array
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nmtdeep.doctor.languages import words
 from nmtdeep.preprocessing.stages import pair_hash
 
-# Pairs from which the language is guessed.
-SAMPLE = 10_000
-# The logarithm to base 2 of source length over target length, in steps of 1/STEPS up to +-REACH.
-STEPS, REACH = 20, 10
-# A pair is unusual if its ratio is so many times that of the median pair, or so many times less.
+# First lines of a split from which its languages are identified.
+SAMPLE = 1000
+# A pair is unusual if its length ratio is so many times that of the median pair, or its inverse.
 UNUSUAL = 3.0
 
 Pair = tuple[str | None, str | None]
 
 
-def no_ratios() -> NDArray[np.int64]:
-    """A histogram of length ratios, empty."""
-    return np.zeros(2 * REACH * STEPS + 1, np.int64)
-
-
 @dataclass
 class SplitState:
-    """What was counted of one split.
+    """Counts of one split.
 
     Attributes:
-        source, target: lines of each file.
-        empty: pairs with a side that is blank.
-        identical: pairs whose sides are equal, blank ones left out.
-        ratios: histogram of source length over target length.
-        words: of the first pairs of each side.
-        unknown: share of what the training text does not have, by side; None for that text itself.
-        repeated: pairs that stood there before, in train; elsewhere pairs that train has too.
+        lines: of each file.
+        pairs: that were examined: those with both sides.
+        blank: pairs with a blank side.
+        identical: pairs with equal sides that are not blank.
+        log_ratios: logarithm of source length over target length, of pairs that are not blank.
+        samples: first lines of each side.
+        unknown: share of the letters or subwords that the training text does not have, by side;
+            None for the training text itself.
+        repeated: pairs that occur before in train; in other splits, pairs that occur in train.
+        hashes: eight bytes for each pair.
     """
 
-    source: int = 0
-    target: int = 0
-    empty: int = 0
+    lines: tuple[int, int] = (0, 0)
+    pairs: int = 0
+    blank: int = 0
     identical: int = 0
-    ratios: NDArray[np.int64] = field(default_factory=no_ratios)
-    words: tuple[Counter[str], Counter[str]] = field(default_factory=lambda: (Counter(), Counter()))
+    log_ratios: array[float] = field(default_factory=lambda: array("f"))
+    samples: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
     unknown: tuple[float, float] | None = None
     repeated: int = 0
-
-    @property
-    def pairs(self) -> int:
-        """Pairs that have both sides."""
-        return min(self.source, self.target)
+    hashes: bytearray = field(default_factory=bytearray)
 
     @property
     def median_ratio(self) -> float:
         """Source length over target length of the median pair; NaN without one."""
-        total = int(self.ratios.sum())
-        if not total:
-            return math.nan
-        place = int(np.searchsorted(self.ratios.cumsum(), (total + 1) // 2))
-        return float(2 ** (place / STEPS - REACH))
+        return math.exp(self._median) if self.log_ratios else math.nan
 
     @property
     def unusual(self) -> int:
         """Pairs whose ratio is far from the median."""
-        if not self.ratios.any():
+        if not self.log_ratios:
             return 0
-        middle = round((math.log2(self.median_ratio) + REACH) * STEPS)
-        reach = math.floor(math.log2(UNUSUAL) * STEPS)
-        usual = self.ratios[max(0, middle - reach) : middle + reach + 1].sum()
-        return int(self.ratios.sum() - usual)
+        distances = np.abs(np.array(self.log_ratios) - self._median)
+        return int((distances > math.log(UNUSUAL)).sum())
 
-    def add_lengths(self, source: NDArray[np.integer], target: NDArray[np.integer]) -> None:
-        """Count the ratios of pairs of these lengths, none of which is 0."""
-        places = np.rint((np.log2(source / target)).clip(-REACH, REACH) * STEPS) + REACH * STEPS
-        self.ratios += np.bincount(places.astype(np.int64), minlength=len(self.ratios))
+    @property
+    def _median(self) -> float:
+        return float(np.quantile(self.log_ratios, 0.5, method="lower"))
 
 
-class Letters:
-    """The letters of a training text, by side: no subwords can write others."""
-
-    def __init__(self) -> None:
-        self.known: tuple[set[str], set[str]] = (set(), set())
-
-    def learn(self, side: int, line: str) -> None:
-        """These are known from now on."""
-        self.known[side].update(line)
-
-    def unknown(self, side: int, line: str) -> int:
-        """How many of a line's letters are not known."""
-        strange = set(line) - self.known[side]
-        return sum(line.count(letter) for letter in strange) if strange else 0
-
-
-def examine(
-    pairs: Iterable[Pair], *, letters: Letters, learn: bool, hashes: BinaryIO | None = None
-) -> SplitState:
-    """Count a split; a side that is None has no such line.
+def examine(pairs: Iterable[Pair], known: Sequence[set[str]], *, learn: bool) -> SplitState:
+    """Count a split; a side that is None has ended before the other.
 
     Args:
-        letters: of the training text, which are learned from it, or looked for elsewhere.
-        hashes: where to write a hash of each pair.
+        known: letters of the training text, by side.
+        learn: whether this is the training text, whose letters are added to `known`.
     """
     state = SplitState()
-    unknown, total = [0, 0], [0, 0]
-    lengths: tuple[list[int], list[int]] = ([], [])
-    for number, (source, target) in enumerate(pairs):
-        state.source += source is not None
-        state.target += target is not None
+    lines, letters, unknown = [0, 0], [0, 0], [0, 0]
+    for source, target in pairs:
+        lines[0] += source is not None
+        lines[1] += target is not None
         if source is None or target is None:
             continue
         for side, line in enumerate((source, target)):
-            if number < SAMPLE:
-                state.words[side].update(words(line))
-            total[side] += len(line)
+            if len(state.samples[side]) < SAMPLE:
+                state.samples[side].append(line)
+            letters[side] += len(line)
             if learn:
-                letters.learn(side, line)
+                known[side].update(line)
             else:
-                unknown[side] += letters.unknown(side, line)
-        if hashes is not None:
-            hashes.write(pair_hash((source, target)))
-        sizes = len(source.strip()), len(target.strip())
-        if not all(sizes):
-            state.empty += 1
-            continue
-        state.identical += source.strip() == target.strip()
-        for lists, size in zip(lengths, sizes, strict=True):
-            lists.append(size)
-        if len(lengths[0]) == SAMPLE:
-            _flush(state, lengths)
-    _flush(state, lengths)
+                unknown[side] += sum(line.count(letter) for letter in set(line) - known[side])
+        state.pairs += 1
+        state.hashes += pair_hash((source, target))
+        text, other = source.strip(), target.strip()
+        if text and other:
+            state.identical += text == other
+            state.log_ratios.append(math.log(len(text) / len(other)))
+        else:
+            state.blank += 1
+    state.lines = (lines[0], lines[1])
     if not learn:
-        state.unknown = (unknown[0] / max(total[0], 1), unknown[1] / max(total[1], 1))
+        state.unknown = (unknown[0] / max(letters[0], 1), unknown[1] / max(letters[1], 1))
     return state
-
-
-def _flush(state: SplitState, lengths: tuple[list[int], list[int]]) -> None:
-    if lengths[0]:
-        state.add_lengths(np.array(lengths[0]), np.array(lengths[1]))
-    for one in lengths:
-        one.clear()

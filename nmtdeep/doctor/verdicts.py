@@ -1,142 +1,113 @@
-"""What of a text's state is wrong, and the tables of all."""
+"""Problems of a text's state, and the tables of all splits."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.table import Table
 
 from nmtdeep.data.index import TRAIN
-from nmtdeep.doctor.languages import Profile, known_profile, misplaced, profile_of
 from nmtdeep.doctor.texts import UNUSUAL, SplitState
+from nmtdeep.errors import Problem
 from nmtdeep.tables import table
 from nmtdeep.units import percent
 
-# Largest shares that are not wrong.
-EMPTY, IDENTICAL, UNUSUAL_PAIRS, UNKNOWN, REPEATED = 0.01, 0.10, 0.05, 0.01, 0.01
+# Largest shares of pairs, letters or subwords that are not a problem.
+BLANK, IDENTICAL, UNUSUAL_PAIRS, UNKNOWN, REPEATED = 0.01, 0.10, 0.05, 0.01, 0.01
 
 
 def tables(
     splits: Mapping[str, SplitState], languages: tuple[str, str], unknown: str
 ) -> list[Table]:
-    """A row per split: lines and lengths; then pairs that may be wrong, if there are any.
+    """A row per split: lines and lengths; then suspicious pairs, if there are any.
 
     Args:
-        unknown: what is unknown: letters or subwords.
+        unknown: the unit of unknown parts: letters or subwords.
     """
     source, target = languages
     headings = [f"{source} lines", f"{target} lines", "ratio"]
     headings += [f"{language} unknown" for language in languages]
     rows: list[Sequence[object]] = []
-    for name, one in splits.items():
-        rates = [percent(rate, 3) for rate in one.unknown] if one.unknown else [None, None]
-        rows.append((name, f"{one.source:,}", f"{one.target:,}", f"{one.median_ratio:.2f}", *rates))
-    found = [
-        table(
-            {"split": "left", **dict.fromkeys(headings, "right")},
-            rows,
-            title="Text",
-            note=f"ratio: {source} / {target} length of the median pair; unknown: {unknown}",
-        )
-    ]
-    suspects = {
-        name: (one.empty, one.identical, one.unusual, one.repeated) for name, one in splits.items()
-    }
-    if any(any(counts) for counts in suspects.values()):
-        columns = ("blank side", "equal sides", "unusual length", "repeated")
-        rows = [
-            (name, *(_share(count, splits[name]) for count in counts))
-            for name, counts in suspects.items()
-        ]
+    suspects = []
+    for name, state in splits.items():
+        rates = [percent(rate, 3) for rate in state.unknown] if state.unknown else [None, None]
+        lines = [f"{count:,}" for count in state.lines]
+        rows.append((name, *lines, f"{state.median_ratio:.2f}", *rates))
+        counts = (state.blank, state.identical, state.unusual, state.repeated)
+        totals = (state.pairs, state.pairs, state.pairs, min(state.lines))
+        if any(counts):
+            suspects.append((name, *map(_share, counts, totals)))
+    note = f"ratio: {source} / {target} length of the median pair; unknown: {unknown}"
+    columns = {"split": "left", **dict.fromkeys(headings, "right")}
+    made = [table(columns, rows, title="Text", note=note)]
+    if suspects:
+        headings = ["blank side", "equal sides", "unusual length", "repeated"]
         note = (
             f"unusual length: {UNUSUAL:g} times longer or shorter than the median pair; "
             "repeated: pairs that occur before in train, or also in train"
         )
-        found.append(
-            table(
-                {"split": "left", **dict.fromkeys(columns, "right")},
-                rows,
-                title="Pairs to look at",
-                note=note,
-            )
-        )
-    return found
+        columns = {"split": "left", **dict.fromkeys(headings, "right")}
+        made.append(table(columns, suspects, title="Suspicious pairs", note=note))
+    return made
 
 
-def _share(count: int, state: SplitState) -> str:
-    return f"{count:,} ({percent(count / max(state.pairs, 1), 2)})" if count else "0"
+def _share(count: int, total: int) -> str:
+    return f"{count:,} ({percent(count / max(total, 1), 2)})" if count else "0"
 
 
 def problems(
     splits: Mapping[str, SplitState], languages: tuple[str, str], unknown: str
-) -> list[str]:
-    """A line with its hint for each thing that is wrong."""
-    found = []
+) -> Iterator[Problem]:
+    """The problems of all splits."""
     for name, state in splits.items():
-        if state.source != state.target:
-            found.append(
-                f"{name}: {state.source:,} {languages[0]} lines but {state.target:,} "
-                f"{languages[1]} lines: make both files again from their common source"
-            )
-        found += [
-            f"{name}: {percent(count / max(state.pairs, 1))} of the pairs {what}: {hint}"
-            for count, limit, what, hint in _limits(name, state)
-            if count > limit * state.pairs
-        ]
-        found += [
-            f"{name}: {percent(rate)} of the {language} {unknown} are unknown: {_UNKNOWN_CURE}"
-            for language, rate in zip(languages, state.unknown or (), strict=False)
-            if rate > UNKNOWN
-        ]
-    return found + orders(splits, languages)
+        source, target = state.lines
+        if source != target:
+            what = f"{source:,} {languages[0]} lines but {target:,} {languages[1]} lines"
+            yield Problem(what, name, "create both files again from their common source")
+        for count, total, limit, what, hint in (
+            (state.blank, state.pairs, BLANK, "have a blank side",
+             "check that the lines still correspond"),
+            (state.identical, state.pairs, IDENTICAL, "have identical sides",
+             "check whether one side was copied, and remove such pairs"),
+            (state.unusual, state.pairs, UNUSUAL_PAIRS,
+             f"are {UNUSUAL:g} times longer or shorter than the median pair",
+             "check that the lines still correspond, or set text.clean.max_ratio"),
+            (state.repeated * (name != TRAIN), min(state.lines), REPEATED, "are in train too",
+             "remove them from the training text: they inflate the scores"),
+        ):  # fmt: skip
+            if count > limit * total:
+                yield Problem(f"{percent(count / total)} of the pairs {what}", name, hint)
+        for language, rate in zip(languages, state.unknown or (), strict=False):
+            if rate > UNKNOWN:
+                what = f"{percent(rate)} of the {language} {unknown} are unknown"
+                hint = "compare its encoding and tokenization with those of the training text"
+                yield Problem(what, name, hint)
+        yield from _language_problems(name, state, languages)
 
 
-_UNKNOWN_CURE = "check its encoding and its tokenization against the training text's"
+def can_identify_languages() -> bool:
+    """Whether py3langid is installed."""
+    try:
+        import py3langid  # noqa: F401
+    except ImportError:
+        return False
+    return True
 
 
-def _limits(name: str, state: SplitState) -> list[tuple[int, float, str, str]]:
-    rows = [
-        (state.empty, EMPTY, "have a blank side", "check that the lines still go together"),
-        (
-            state.identical,
-            IDENTICAL,
-            "have identical sides",
-            "check whether one side was copied, and take such pairs out",
-        ),
-        (
-            state.unusual,
-            UNUSUAL_PAIRS,
-            f"are {UNUSUAL:g} times longer or shorter than the median pair",
-            "check that the lines still go together, or set text.clean.max_ratio",
-        ),
-    ]
-    if name != TRAIN:
-        hint = "take them out of the training text, or scores will flatter"
-        rows.append((state.repeated, REPEATED, "are in train too", hint))
-    return rows
+def _language_problems(
+    name: str, state: SplitState, languages: tuple[str, str]
+) -> Iterator[Problem]:
+    """Sides that are in the other language, as py3langid identifies them, if it is installed."""
+    if not can_identify_languages():
+        return
+    import py3langid
 
-
-def orders(splits: Mapping[str, SplitState], languages: tuple[str, str]) -> list[str]:
-    """Sides that are in the other language, as far as frequent words tell.
-
-    The training text is held against words that are known of the languages; the others against
-    the training text's own frequent words, or where it is at fault itself against the known ones.
-    """
-    known = known_profile(*languages)
-    learned: Profile | None = None
-    found = []
-    for name, state in splits.items():
-        profile = learned if name != TRAIN and learned is not None else known
-        wrong = misplaced(*state.words, profile) if profile else (False, False)
-        if name == TRAIN and not any(wrong):
-            learned = profile_of(*state.words)
-        source, target = languages
-        if all(wrong):
-            found.append(
-                f"{name}: the languages look swapped ({source} is {target}, {target} is "
-                f"{source}): rename the files, or swap -s and -t"
-            )
-        elif any(wrong):
-            mine, other = (source, target) if wrong[0] else (target, source)
-            found.append(f"{name}: the {mine} side looks like {other}: check the file")
-    return found
+    source, target = languages
+    found = [py3langid.classify("\n".join(sample))[0] for sample in state.samples]
+    swapped = (found[0] == target != source, found[1] == source != target)
+    if all(swapped):
+        what = f"the languages look swapped ({source} is {target}, {target} is {source})"
+        yield Problem(what, name, "rename the files, or swap -s and -t")
+    elif any(swapped):
+        side, other = (source, target) if swapped[0] else (target, source)
+        yield Problem(f"the {side} side looks like {other}", name, "check the file")

@@ -13,7 +13,6 @@ import torch
 from safetensors.torch import load_file
 
 from commands.running import Commands, Finished
-from nmtdeep.doctor.languages import PROFILES
 from nmtdeep.files import write_sums
 
 SIDES = ("en", "de")
@@ -91,7 +90,7 @@ def test_a_flipped_bit_in_a_data_directory_is_named(
     for words in (["inspect", copy], ["doctor", "--data", copy]):
         done = nmtdeep(*words)
         assert done.code == 1, done.out + done.err
-        assert re.search(rf"(DAMAGED|WRONG|^) +.*/{re.escape(name)}: ", done.out, re.M)
+        assert re.search(rf"(DAMAGED|PROBLEM|^) +.*/{re.escape(name)}: ", done.out, re.M)
 
 
 def flip(path: Path) -> None:
@@ -137,12 +136,12 @@ def test_what_is_nothing_of_ours_is_an_error(nmtdeep: Commands, tmp_path: Path) 
     assert done.err.startswith(f"nmtdeep: error: {tmp_path}: no finished checkpoint")
 
 
-def test_the_doctor_finds_nothing_wrong_with_sound_text(nmtdeep: Commands) -> None:
+def test_the_doctor_finds_no_problems_in_sound_text(nmtdeep: Commands) -> None:
     done = nmtdeep("doctor", "--train", "train", "-s", "en", "-t", "de")
     assert done.code == 0, done.out + done.err
     assert f"torch {torch.__version__}" in value(done.out, "versions")
     assert re.search(r"fp32 [\d,]+ GFLOP/s, bf16 [\d,]+ GFLOP/s", value(done.out, "cpu products"))
-    assert done.out.endswith("nothing wrong found\n")
+    assert done.out.endswith("no problems found\n")
 
 
 def test_the_doctor_of_a_data_directory_counts_what_preprocessing_counted(
@@ -156,13 +155,13 @@ def test_the_doctor_of_a_data_directory_counts_what_preprocessing_counted(
             for side in ("source", "target")
         ]
         assert re.search(rf"^ {name} .* {' +'.join(rates)}", done.out, re.M)
-    wrong = [line for line in done.out.splitlines() if line.startswith("WRONG")]
-    assert (done.code == 1) == bool(wrong)
-    assert not [line for line in wrong if "unknown" not in line]
+    problems = [line for line in done.out.splitlines() if line.startswith("PROBLEM")]
+    assert (done.code == 1) == bool(problems)
+    assert not [line for line in problems if "unknown" not in line]
     assert "planned checkpoints" in value(done.out, "disk")
 
 
-def test_the_doctor_names_each_fault_of_plain_text(
+def test_the_doctor_names_each_problem_of_plain_text(
     nmtdeep: Commands, folder: Path, tmp_path: Path
 ) -> None:
     text = {side: (folder / f"train.{side}").read_text("utf-8").splitlines() for side in SIDES}
@@ -182,19 +181,17 @@ def test_the_doctor_names_each_fault_of_plain_text(
         "-s", "en", "-t", "de",
     )  # fmt: skip
     assert done.code == 1
-    wrong = [line for line in done.out.splitlines() if line.startswith("WRONG")]
+    problems = [line for line in done.out.splitlines() if line.startswith("PROBLEM")]
     for words in (
-        "valid: the languages look swapped (en is de, de is en)",
         "seen: 100.0 % of the pairs are in train too",
         "copied: 100.0 % of the pairs have identical sides",
-        "copied: the de side looks like en",
         "shorter: 200 en lines but 199 de lines",
         "blank: 10.0 % of the pairs have a blank side",
         "shifted: 60.0 % of the pairs are 3 times longer or shorter",
         "strange: 100.0 % of the en letters are unknown",
     ):
-        assert [line for line in wrong if words in line], f"{words}:\n{done.out}"
-    assert not [line for line in wrong if "  train:" in line]
+        assert [line for line in problems if words in line], f"{words}:\n{done.out}"
+    assert not [line for line in problems if "  train:" in line]
 
 
 def write(prefix: Path, *sides: list[str]) -> None:
@@ -207,9 +204,3 @@ def test_text_without_languages_is_an_error(nmtdeep: Commands) -> None:
     done = nmtdeep("doctor", "--train", "train", "-s", "en")
     assert done.code == 2
     assert "add -s and -t" in done.err
-
-
-def test_every_profile_has_words_of_its_own_beside_every_other() -> None:
-    for one, mine in PROFILES.items():
-        for other, theirs in PROFILES.items():
-            assert one == other or set(mine.split()) - set(theirs.split())
