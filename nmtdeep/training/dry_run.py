@@ -13,7 +13,7 @@ from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.model.build import build
 from nmtdeep.training.loop import check, finished, nothing_to_do
 from nmtdeep.training.processes import device_of, own_threads
-from nmtdeep.training.run_directory import look_at_run
+from nmtdeep.training.run_directory import preview_run
 from nmtdeep.training.state import Progress
 from nmtdeep.training.summary import opening
 from nmtdeep.training.update import resolve_precision
@@ -45,7 +45,7 @@ def dry_run(
     progress = Progress()
     changes: tuple[str, ...] = ()
     if out is not None:
-        run = look_at_run(out, recipe, corpora.pipeline, overwrite=overwrite)
+        run = preview_run(out, recipe, corpora.pipeline, overwrite=overwrite)
         if not overwrite:
             progress, changes = run.progress(), run.changes
             _read(run.newest())

@@ -1,4 +1,4 @@
-"""After the last update: choose the checkpoint that the run means, translate and score with it."""
+"""After the last update: choose the weights that the run means, then translate and score."""
 
 from __future__ import annotations
 
@@ -18,16 +18,15 @@ from nmtdeep.errors import DataError, printable
 from nmtdeep.scoring import Score, score_texts
 from nmtdeep.scoring.metrics import label_of
 from nmtdeep.scoring.rendering import score_table
-from nmtdeep.training.run_directory import LOG, SCORES
+from nmtdeep.training.run_directory import CANDIDATE, LOG, SCORES
 from nmtdeep.training.state import Progress
 from nmtdeep.training.update import resolve_precision
 from nmtdeep.training.validation import Validator
 
 METRICS = ("bleu", "chrf", "ter")
-# A model below both has learned next to nothing; its translations run to the length limit.
+# A model whose first lines score below both has learned too little: it translates up to the limit.
 LEAST = {"bleu": 1.0, "chrf": 20.0}
-PROBE = 50  # lines that tell
-Say = Callable[[str], None]
+FIRST_LINES = 50
 
 
 class StoredScores(BaseModel):
@@ -37,8 +36,7 @@ class StoredScores(BaseModel):
         checkpoint: name of the checkpoint that was scored.
         weights: SHA-256 of its `model.safetensors`.
         trained_to: name of the newest checkpoint at that time.
-        average_last: how many checkpoints the recipe asked to average.
-        averaged: names of the checkpoints that the scored one is the mean of; often none.
+        average_last: how many checkpoints the recipe wanted to average.
         scores: by set.
     """
 
@@ -46,8 +44,21 @@ class StoredScores(BaseModel):
     weights: str
     trained_to: str
     average_last: int
-    averaged: list[str]
     scores: dict[str, list[Score]]
+
+
+def stored_scores(run: Path, model: Path) -> StoredScores | None:
+    """The scores in a run's `scores.json` if they belong to the weights of checkpoint `model`.
+
+    None if the file is missing or damaged, or belongs to other weights.
+    """
+    try:
+        files.verify(run, SCORES, hint="delete it")
+        scores = StoredScores.model_validate(files.read_json(run / SCORES, hint="delete it"))
+    except (DataError, ValidationError):
+        return None
+    weights = model / checkpoint.MODEL
+    return scores if weights.is_file() and scores.weights == files.digest(weights) else None
 
 
 def finish(
@@ -58,15 +69,14 @@ def finish(
     device: str = "auto",
     final_scores: bool | None = None,
 ) -> None:
-    """Choose between the mean of the last checkpoints and the best one; score the chosen one.
+    """Choose between the mean of the last checkpoints and the best one, and score the choice.
 
-    Where the recipe asks for an average, it is measured on the validation set and removed if the
-    best checkpoint is better by `best_by`, so that the run directory means the better of the two.
-    An average that the user made stays. What is said goes to stdout and to `train.log`.
+    An average that is there already stays: a user made it, or an earlier call chose it. Messages go
+    to stdout and to `train.log`.
 
     Args:
-        final_scores: translate and score every held-out set into `scores.json`. None: only if some
-            lines of the validation set show that the model has learned something.
+        final_scores: translate and score every held-out set into `scores.json`. None: only if the
+            first lines of the validation set show that the model has learned something.
     """
     with (run / LOG).open("a", encoding="utf-8") as log:
 
@@ -74,166 +84,116 @@ def finish(
             print(printable(text))
             log.write(f"{printable(text)}\n")
 
-        newest = list(checkpoint.saved(run).values())[-1]
         corpora = DataDirectory.open(data)
+        held_out = [split for split in corpora.splits if split != "train"]
+        average_last = recipe.training.checkpoints.average_last
         stored = stored_scores(run, checkpoint.locate(run))
-        wanted = recipe.training.checkpoints.average_last
-        if stored and (stored.trained_to, stored.average_last) == (newest.name, wanted):
-            missing = set(corpora.splits) - {"train", *stored.scores}
-            if not (missing and final_scores):
-                _show(stored, say)
-                return
-        _choose(recipe, corpora, run, newest, device, say)
+        if stored and stored.average_last != average_last:
+            stored = None
+            checkpoint.discard(run / checkpoint.AVERAGE)
+        if stored and (not final_scores or set(held_out) <= set(stored.scores)):
+            _show(stored, checkpoint.locate(run), say)
+            return
+        if not (run / checkpoint.AVERAGE).exists():
+            _choose(recipe, corpora, run, device, say)
         if final_scores is False:
             return
-        found = _scored(recipe, corpora, run, newest, device, force=bool(final_scores), say=say)
-        if found is None:
+        translator = Translator.load([run], DecodingOptions(device=device))
+        if not final_scores and _has_learned_nothing(translator, corpora, held_out[0]):
+            say(
+                "no set is scored, because the model has learned too little so far; add "
+                "--final-scores to score it anyway"
+            )
             return
-        with files.replace_file(run / SCORES) as partial:
-            partial.write_text(json.dumps(found.model_dump(), indent=1) + "\n", encoding="utf-8")
-        files.write_sums(run, SCORES)
-        _show(found, say)
-
-
-def stored_scores(run: Path, model: Path) -> StoredScores | None:
-    """The scores in a run's `scores.json` if they belong to the weights of checkpoint `model`.
-
-    None where the file is missing, broken or changed, or has the scores of other weights.
-    """
-    found = _read_scores(run)
-    return found if found and _are_of(found, model) else None
-
-
-def _read_scores(run: Path) -> StoredScores | None:
-    try:
-        files.verify(run, SCORES, hint="delete it")
-        return StoredScores.model_validate(files.read_json(run / SCORES, hint="delete it"))
-    except (DataError, ValidationError):
-        return None
-
-
-def _are_of(scores: StoredScores, model: Path) -> bool:
-    file = model / checkpoint.MODEL
-    return file.is_file() and scores.weights == files.digest(file)
+        scores = {split: score_split(translator, corpora, split) for split in held_out}
+        _show(_store(scores, run, average_last), checkpoint.locate(run), say)
 
 
 def _choose(
-    recipe: Recipe, data: DataDirectory, run: Path, newest: Path, device: str, say: Say
+    recipe: Recipe, data: DataDirectory, run: Path, device: str, say: Callable[[str], None]
 ) -> None:
-    """Leave `checkpoint_average` in the run if it is better than `checkpoint_best`."""
+    """Make the recipe's average, and keep it unless `checkpoint_best` is better by `best_by`."""
     average, best = run / checkpoint.AVERAGE, run / checkpoint.BEST
-    inputs = _to_average(recipe, run)
-    if not inputs or _is_users(run, average, newest, inputs):
+    saved = list(checkpoint.saved(run).values())
+    stages = [checkpoint.read_state(path).get("stage") for path in saved]
+    # Checkpoints of earlier stages have fewer layers.
+    count = min(recipe.training.checkpoints.average_last, stages.count(stages[-1]))
+    if not count:
         return
-    averaging.average(inputs, average)
-    mean = f"the mean of {', '.join(path.name for path in inputs)}"
+    candidate = averaging.average(averaging.newest(run, count), run / CANDIDATE)
+    mean = f"the mean of {', '.join(averaged(candidate))}"
     before = checkpoint.read_state(best)["score"] if (best / checkpoint.STATE).is_file() else None
     if before is None:
+        candidate.rename(average)
         say(f"the run translates with {average.name}, {mean}")
         return
-    stage = recipe.at_stage(Progress.of(newest).stage)
+    recipe = recipe.at_stage(Progress.of(saved[-1]).stage)
     place = resolve_device(device)
-    dtype = resolve_precision(stage.training.precision, place)
-    validate = Validator(data, stage, dtype=dtype)
-    after = validate(checkpoint.load(average).model.to(place)).score(
-        stage.training.validation.best_by
-    )
+    validate = Validator(data, recipe, dtype=resolve_precision(recipe.training.precision, place))
+    best_by = recipe.training.validation.best_by
+    after = validate(checkpoint.load(candidate).model.to(place)).score(best_by)
+    shown = [
+        f"loss {-score:.4f}" if best_by == "loss" else f"{score:.2f} {label_of(best_by)}"
+        for score in (before, after)
+    ]
     if after >= before:
+        candidate.rename(average)
         say(
-            f"the run translates with {average.name}, {mean}: {_shown(after, stage)} on valid; "
-            f"{best.name} has {_shown(before, stage)}"
+            f"the run translates with {average.name}, {mean}: {shown[1]} on valid; {best.name} has "
+            f"{shown[0]}"
         )
-        return
-    checkpoint.discard(average)
-    say(
-        f"the run translates with {best.name}, which is {best.resolve().name}: "
-        f"{_shown(before, stage)} on valid; {mean} has "
-        f"{_shown(after, stage)} and was removed"
-    )
-
-
-def _to_average(recipe: Recipe, run: Path) -> list[Path]:
-    """The checkpoints that the recipe wants averaged, as far as the last stage has so many."""
-    stages = [checkpoint.read_state(path).get("stage") for path in checkpoint.saved(run).values()]
-    wanted = min(recipe.training.checkpoints.average_last, stages.count(stages[-1]))
-    return averaging.newest(run, wanted) if wanted else []
-
-
-def _is_users(run: Path, average: Path, newest: Path, inputs: list[Path]) -> bool:
-    """Whether the average was made by hand: after the scores, or of other checkpoints."""
-    if not (average / checkpoint.STATE).is_file():
-        return False
-    scores = _read_scores(run)
-    if scores and scores.trained_to == newest.name:
-        return not _are_of(scores, average)
-    return averaged(average) != [path.name for path in inputs]
+    else:
+        checkpoint.discard(candidate)
+        say(
+            f"the run translates with {best.name}, which is {best.resolve().name}: {shown[0]} on "
+            f"valid; {mean} has {shown[1]} and was removed"
+        )
 
 
 def averaged(path: Path) -> list[str]:
-    """Names of the checkpoints that a checkpoint is the mean of; none if it is no average."""
-    return [one["checkpoint"] for one in checkpoint.read_state(path).get("inputs", [])]
-
-
-def _shown(score: float, recipe: Recipe) -> str:
-    """A validation's figure, larger is better, in words."""
-    best_by = recipe.training.validation.best_by
-    return f"loss {-score:.4f}" if best_by == "loss" else f"{score:.2f} {label_of(best_by)}"
-
-
-def _scored(
-    recipe: Recipe,
-    data: DataDirectory,
-    run: Path,
-    newest: Path,
-    device: str,
-    *,
-    force: bool,
-    say: Say,
-) -> StoredScores | None:
-    """Translate and score the validation set and the test sets; None if that is not worth it."""
-    model = checkpoint.locate(run)
-    translator = Translator.load([run], DecodingOptions(device=device))
-    valid, *tests = (split for split in data.splits if split != "train")
-    if not force and _has_learned_nothing(translator, data, valid):
-        say(
-            "no set is scored, because the model has learned too little so far; add --final-scores "
-            "to score them all the same"
-        )
-        return None
-    return StoredScores(
-        checkpoint=model.name,
-        weights=files.digest(model / checkpoint.MODEL),
-        trained_to=newest.name,
-        average_last=recipe.training.checkpoints.average_last,
-        averaged=averaged(model),
-        scores={split: score_split(translator, data, split) for split in (valid, *tests)},
-    )
+    """Names of the checkpoints that a checkpoint is the mean of; empty if it is not an average."""
+    return [source["checkpoint"] for source in checkpoint.read_state(path).get("inputs", [])]
 
 
 def _has_learned_nothing(translator: Translator, data: DataDirectory, split: str) -> bool:
-    """Whether both scores of the first lines of a set are below `LEAST`."""
-    made = translated(translator, data, split, first=PROBE)
-    found = score_texts(made, [data.references(split)[:PROBE]], list(LEAST))
-    return all(one.value < LEAST[one.metric] for one in found)
+    """Whether all scores of the first lines of a set are below `LEAST`."""
+    translations = translated(translator, data, split, first=FIRST_LINES)
+    scores = score_texts(translations, [data.references(split)[:FIRST_LINES]], list(LEAST))
+    return all(score.value < LEAST[score.metric] for score in scores)
 
 
-def score_split(translator: Translator, corpora: DataDirectory, split: str) -> list[Score]:
+def score_split(translator: Translator, data: DataDirectory, split: str) -> list[Score]:
     """BLEU, chrF and TER of a translated split against its references."""
-    translations = translated(translator, corpora, split)
-    return score_texts(translations, [corpora.references(split)], METRICS)
+    return score_texts(translated(translator, data, split), [data.references(split)], METRICS)
 
 
 def translated(
-    translator: Translator, corpora: DataDirectory, split: str, *, first: int | None = None
+    translator: Translator, data: DataDirectory, split: str, *, first: int | None = None
 ) -> list[str]:
-    """A split's sources, or the `first` of them, translated and spelt as its references are."""
-    raw = corpora.pipeline.reference_form == "raw"
-    sources = corpora.sources(split)[:first]
-    return [one.text if raw else one.tokenized for one in translator.translate(sources)]
+    """Translations of a split, or of its `first` lines, in the form of its references."""
+    raw = data.pipeline.reference_form == "raw"
+    sources = data.sources(split)[:first]
+    return [line.text if raw else line.tokenized for line in translator.translate(sources)]
 
 
-def _show(report: StoredScores, say: Say) -> None:
-    mean = f", the mean of {', '.join(report.averaged)}" if report.averaged else ""
-    say(f"scores of {report.checkpoint}{mean}")
-    for line in score_table(report.scores):
+def _store(scores: dict[str, list[Score]], run: Path, average_last: int) -> StoredScores:
+    """Write the scores of the run's weights to `scores.json`."""
+    model = checkpoint.locate(run)
+    stored = StoredScores(
+        checkpoint=model.name,
+        weights=files.digest(model / checkpoint.MODEL),
+        trained_to=list(checkpoint.saved(run).values())[-1].name,
+        average_last=average_last,
+        scores=scores,
+    )
+    with files.replace_file(run / SCORES) as partial:
+        partial.write_text(json.dumps(stored.model_dump(), indent=1) + "\n", encoding="utf-8")
+    files.write_sums(run, SCORES)
+    return stored
+
+
+def _show(stored: StoredScores, model: Path, say: Callable[[str], None]) -> None:
+    inputs = averaged(model)
+    mean = f", the mean of {', '.join(inputs)}" if inputs else ""
+    for line in (f"scores of {stored.checkpoint}{mean}", *score_table(stored.scores)):
         say(line)

@@ -118,7 +118,7 @@ def _lead(
     check(recipe, corpora, place, processes)
     with open_run(task.out, recipe, corpora.pipeline, overwrite=overwrite) as run:
         newest, progress = run.newest(), run.progress()
-        lost = run.mend(progress)
+        lost = run.repair(progress)
         with (
             Display(task.out, recipe.training, quiet=quiet) as display,
             noted_signals() as asked,

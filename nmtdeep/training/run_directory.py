@@ -1,4 +1,4 @@
-"""The run directory: config, text pipeline, logs and checkpoints of one training."""
+"""The run directory: recipe, text pipeline, records and checkpoints of one training."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from nmtdeep import checkpoint, files
 from nmtdeep.config import Recipe
@@ -24,9 +23,11 @@ from nmtdeep.training.state import Progress
 
 LOG, RECORDS, VALIDATIONS = "train.log", "train.jsonl", "validations.tsv"
 SCORES = "scores.json"
-TENSORBOARD = "tensorboard"
+TENSORBOARD, DROPOUT = "tensorboard", "bpe_dropout"
 LOCK = ".lock"
-# What makes another experiment of a run; `max_tokens` only spreads its updates over a device.
+# An average that is not yet known to be better than the best checkpoint.
+CANDIDATE = "checkpoint_candidate"
+# Another value of these is another experiment; `max_tokens` only divides updates over a device.
 FIXED = (
     "model.",
     "text.",
@@ -39,6 +40,7 @@ FIXED = (
     "training.validation.best_by",
 )
 FREE = "training.batches.max_tokens"
+OTHER_OUT = "choose another --out"
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class RunDirectory:
     """An opened run, locked against a second training.
 
     Attributes:
-        changes: settings that differ from those the run was started with, as `key: old -> new`.
+        changes: settings that differ from those of the start of the run, as `key: old -> new`.
     """
 
     path: Path
@@ -58,7 +60,7 @@ class RunDirectory:
         """The checkpoint to resume from.
 
         Raises:
-            CheckpointError: if a newer one is damaged: going back behind it deletes records.
+            CheckpointError: if a newer one is damaged: resuming from an older one deletes records.
         """
         saved = checkpoint.saved(self.path)
         last = max(saved, default=0)
@@ -67,23 +69,26 @@ class RunDirectory:
             if match and int(match[1]) > last and not (path / checkpoint.STATE).is_file():
                 start = f"update {last}" if saved else "the start"
                 raise CheckpointError(
-                    f"{path} is damaged (no {checkpoint.STATE}): copy it back from elsewhere, or "
-                    f"delete it to train on from {start}"
+                    f"is damaged (no {checkpoint.STATE})",
+                    where=path,
+                    hint=f"restore it from a copy, or delete it to train on from {start}",
                 )
         return saved[last] if saved else None
 
     def progress(self) -> Progress:
-        """Where its training stands.
+        """How far its training is.
 
         Raises:
             CheckpointError: if the newest checkpoint is damaged or in a stage of another recipe.
         """
         newest = self.newest()
         progress = Progress.of(newest) if newest else Progress()
-        if progress.stage >= max(len(self.recipe.training.stages), 1):
+        stages = max(len(self.recipe.training.stages), 1)
+        if progress.stage >= stages:
             raise CheckpointError(
-                f"{self.path} was trained up to stage {progress.stage + 1}, which the recipe does "
-                "not have: give the recipe that it was started with"
+                f"is in stage {progress.stage + 1}, but the recipe has only {stages}",
+                where=self.path,
+                hint="give the recipe that the run was started with",
             )
         return progress
 
@@ -96,12 +101,12 @@ class RunDirectory:
         recipe: Recipe,
         planned: bool,
     ) -> Path:
-        """Write `checkpoint_<update>`, move the links, delete what need not be kept.
+        """Write `checkpoint_<update>`, move the links, delete checkpoints that are not kept.
 
-        `recipe` is the one of the stage that the training is in; it describes these weights.
-
-        One that is not `planned` (somebody asked the training to leave) goes when the next is
-        written, so that what is kept and averaged does not depend on interruptions.
+        Args:
+            recipe: of the current stage; it describes these weights.
+            planned: False if a signal requested this checkpoint. The next one replaces it, so that
+                what is kept and averaged does not depend on interruptions.
         """
         path = self.path / f"checkpoint_{progress.update}"
         checkpoint.save(
@@ -112,11 +117,19 @@ class RunDirectory:
             recipe=recipe,
             pipeline=self.pipeline,
         )
-        checkpoint.point(self.path, checkpoint.LAST, path)
-        if progress.is_best:
-            checkpoint.point(self.path, checkpoint.BEST, path)
+        self.link(progress)
         self.prune()
         return path
+
+    def link(self, progress: Progress) -> None:
+        """Point `checkpoint_last` and `checkpoint_best` to the checkpoints of `progress`."""
+        updates = {checkpoint.LAST: progress.update, checkpoint.BEST: progress.best_update}
+        for name, update in updates.items():
+            target = self.path / f"checkpoint_{update}"
+            if target.is_dir():
+                checkpoint.point(self.path, name, target)
+            else:
+                (self.path / name).unlink(missing_ok=True)
 
     def prune(self) -> None:
         """Delete checkpoints that are neither among the newest nor among the best."""
@@ -132,65 +145,60 @@ class RunDirectory:
             if update not in kept and path.resolve() not in linked:
                 checkpoint.remove(path)
 
-    def mend(self, progress: Progress) -> list[str]:
-        """Finish or undo what a kill cut short, so that the run stands as it was at `progress`.
+    def repair(self, progress: Progress) -> list[str]:
+        """Finish or undo what a kill interrupted, so that the run is as it was at `progress`.
 
         Returns:
-            what was lost that no kill explains, to be said.
+            messages about unreadable records, which are deleted.
         """
-        for path in self.path.glob(".checkpoint_*"):
+        for path in (*self.path.glob(".checkpoint_*"), self.path / CANDIDATE):
             checkpoint.discard(path)
-        for name, update in (
-            (checkpoint.LAST, progress.update),
-            (checkpoint.BEST, progress.best_update),
-        ):
-            target = self.path / f"checkpoint_{update}"
-            if target.is_dir():
-                checkpoint.point(self.path, name, target)
-            else:
-                (self.path / name).unlink(missing_ok=True)
+        self.link(progress)
         self.prune()
-        return self.forget_after(progress.update)
+        return self.drop_records_after(progress.update)
 
     def drop_results(self) -> None:
-        """Delete average and scores: the training goes on, and they would be of fewer updates."""
+        """Delete average and scores: they belong to fewer updates than the run will have."""
         (self.path / SCORES).unlink(missing_ok=True)
         checkpoint.discard(self.path / checkpoint.AVERAGE)
 
-    def forget_after(self, update: int) -> list[str]:
-        """Drop records of updates that will be done again, so that each stands there once."""
-        lost = {
-            RECORDS: _filter(
-                self.path / RECORDS, lambda line: int(json.loads(line)["update"]) <= update
-            ),
-            VALIDATIONS: _filter(
-                self.path / VALIDATIONS,
-                lambda line: line.startswith("update\t") or int(line.split("\t")[0]) <= update,
-            ),
-        }
-        return [f"{name}: dropped {count} broken lines" for name, count in lost.items() if count]
+    def drop_records_after(self, update: int) -> list[str]:
+        """Delete records of later updates, which will be done again, and unreadable records.
+
+        Returns:
+            a message for each file with unreadable records, except its last line: a kill or a
+            crash may leave that incomplete.
+        """
+
+        def of_json(line: str) -> int:
+            return int(json.loads(line)["update"])
+
+        def of_table(line: str) -> int:
+            return 0 if line.startswith("update\t") else int(line.partition("\t")[0])
+
+        messages = []
+        for name, update_of in ((RECORDS, of_json), (VALIDATIONS, of_table)):
+            broken = _filter(self.path / name, update_of, update)
+            messages += [f"{name}: deleted {broken} unreadable lines"] if broken else []
+        return messages
 
 
-def _filter(path: Path, keep: Callable[[str], bool]) -> int:
-    """Keep the lines that `keep` wants; broken ones go too.
-
-    Returns how many were broken, but for the last line: a kill or a crash leaves that so.
-    """
+def _filter(path: Path, update_of: Callable[[str], int], last: int) -> int:
+    """Keep the lines of updates up to `last`; returns how many others than the last are broken."""
     if not path.exists():
         return 0
     text = path.read_text(encoding="utf-8", errors="replace")
-    lines, wanted, broken = text.splitlines(keepends=True), [], []
-    for number, line in enumerate(lines):
+    lines, kept, broken = text.splitlines(keepends=True), [], 0
+    for number, line in enumerate(lines, start=1):
         try:
-            if line.endswith("\n") and keep(line):
-                wanted.append(line)
+            if line.endswith("\n") and update_of(line) <= last:
+                kept.append(line)
         except (ValueError, KeyError, TypeError, RecursionError):
-            broken.append(number)
-    kept = "".join(wanted)
-    if kept != text:
+            broken += number < len(lines)
+    if len(kept) < len(lines):
         with files.replace_file(path) as partial:
-            partial.write_text(kept, encoding="utf-8")
-    return len([number for number in broken if number < len(lines) - 1])
+            partial.write_text("".join(kept), encoding="utf-8")
+    return broken
 
 
 @contextmanager
@@ -199,88 +207,80 @@ def open_run(
 ) -> Iterator[RunDirectory]:
     """Create or reopen a run; the recipe of a reopened run must describe the same model and text.
 
-    With `overwrite`, what a run left there is deleted first.
+    With `overwrite`, what a training left there is deleted first.
 
     Raises:
         UserError: if another process trains there, the path is a data directory, the recipe or
-            corpus is another, or something in it leads elsewhere.
+            corpus is another, or something in the run is outside of it.
     """
-    files.check_place(path, "--out")
     _check_entries(path)
     try:
         path.mkdir(parents=True, exist_ok=True)
         lock = (path / LOCK).open("w")
     except OSError as error:
-        raise UserError(
-            f"cannot write to {path}: {error.strerror}: change its permissions, or "
-            "choose another --out"
-        ) from error
+        raise _cannot_write(path, error.strerror or str(error)) from error
     with lock:
-        _take(lock, path)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            what, hint = "another process is training there", f"wait until it ends, or {OTHER_OUT}"
+            raise UserError(what, where=path, hint=hint) from error
         if overwrite:
             _clear(path)
         changes = _check_same(path, recipe, pipeline)
         _write_config(path, recipe)
         pipeline.save(path / checkpoint.TEXT)
-        yield RunDirectory(path, recipe, pipeline, tuple(changes))
+        yield RunDirectory(path, recipe, pipeline, changes)
 
 
-def look_at_run(
+def preview_run(
     path: Path, recipe: Recipe, pipeline: TextPipeline, *, overwrite: bool = False
 ) -> RunDirectory:
-    """What `open_run` would open, with the same checks; nothing is written.
+    """The run that `open_run` would open, after the same checks except its lock; writes nothing.
 
     Raises:
         UserError: as `open_run`.
     """
-    files.check_place(path, "--out")
-    existing = next(one for one in (path, *path.absolute().parents) if one.exists())
-    if not os.access(existing, os.W_OK | os.X_OK):
-        raise UserError(
-            f"cannot write to {existing}: Permission denied: change its permissions, or choose "
-            "another --out"
-        )
     _check_entries(path)
-    if (path / LOCK).exists():
-        with (path / LOCK).open() as lock:
-            _take(lock, path)
-    changes = [] if overwrite else _check_same(path, recipe, pipeline)
-    return RunDirectory(path, recipe, pipeline, tuple(changes))
+    existing = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise _cannot_write(existing, "Permission denied")
+    changes = () if overwrite else _check_same(path, recipe, pipeline)
+    return RunDirectory(path, recipe, pipeline, changes)
 
 
-def _take(lock: IO[str], path: Path) -> None:
-    """Lock a run until the file is closed.
-
-    Raises:
-        UserError: if another process has locked it.
-    """
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        raise UserError(
-            f"another process is training in {path}: wait for it, or choose another --out"
-        ) from error
+def _cannot_write(path: Path, reason: str) -> UserError:
+    return UserError(
+        f"cannot be written to ({reason})",
+        where=path,
+        hint=f"change its permissions, or {OTHER_OUT}",
+    )
 
 
 def _clear(path: Path) -> None:
-    """Delete checkpoints and records; anything that is not a run's stays."""
-    for entry in [*path.glob("checkpoint_*"), *path.glob(".checkpoint_*"), path / "bpe_dropout"]:
+    """Delete checkpoints and records, and no other files."""
+    names = (LOG, RECORDS, VALIDATIONS, SCORES, TENSORBOARD, DROPOUT)
+    entries = [path / name for name in names]
+    for entry in (*entries, *path.glob("checkpoint_*"), *path.glob(".checkpoint_*")):
         checkpoint.discard(entry)
-    for name in (LOG, RECORDS, VALIDATIONS, SCORES):
-        (path / name).unlink(missing_ok=True)
-    checkpoint.discard(path / TENSORBOARD)
 
 
 def _check_entries(path: Path) -> None:
-    """Nothing that a training opens here may be a pipe, or lie elsewhere."""
-    ours = (checkpoint.CONFIG, checkpoint.TEXT, LOG, RECORDS, VALIDATIONS, SCORES, TENSORBOARD)
-    found = (path.glob(name) for name in ("checkpoint_*", ".*.partial", ".*.old"))
-    entries = [*chain(*found), *(path / name for name in (*ours, files.SUMS, LOCK, "bpe_dropout"))]
+    """Check that the path may be a run, and that what a training opens there is inside it.
+
+    Raises:
+        UserError: if it is a file, or an entry is a pipe, a device or a link that leads out.
+    """
+    files.check_place(path, "--out")
+    names = (checkpoint.CONFIG, checkpoint.TEXT, LOG, RECORDS, VALIDATIONS, SCORES, TENSORBOARD)
+    entries = [path / name for name in (*names, files.SUMS, LOCK, DROPOUT)]
+    for pattern in ("checkpoint_*", ".*.partial", ".*.old"):
+        entries += path.glob(pattern)
     checkpoint.check_entries(path, entries)
 
 
 def _write_config(path: Path, recipe: Recipe) -> None:
-    """Write the recipe unless it is there, and its checksum.
+    """Write the recipe and its checksum, unless it is there already.
 
     A kill in between leaves no checksums, so that nothing is compared with old ones.
     """
@@ -293,35 +293,38 @@ def _write_config(path: Path, recipe: Recipe) -> None:
     files.write_sums(path, checkpoint.CONFIG)
 
 
-def _check_same(path: Path, recipe: Recipe, pipeline: TextPipeline) -> list[str]:
-    """Changes of the recipe that a run may take, none where it has no checkpoint yet."""
-    config = path / checkpoint.CONFIG
+def _check_same(path: Path, recipe: Recipe, pipeline: TextPipeline) -> tuple[str, ...]:
+    """Changes of the recipe, which a run accepts; none where it has no checkpoint yet.
+
+    Raises:
+        UserError: if it is a data directory, or a run of another model or text.
+    """
+    config, saved = path / checkpoint.CONFIG, checkpoint.saved(path)
     if (path / INDEX_FILE).exists():
-        raise UserError(f"{path} is a data directory: choose another --out for the run")
-    if not config.exists():
-        if any(path.glob("checkpoint_*")):
-            raise CheckpointError(
-                f"{path} holds checkpoints but no {checkpoint.CONFIG}: copy it back from one of "
-                "them, or choose another --out"
-            )
-        return []
-    saved = checkpoint.saved(path)
+        raise UserError("is a data directory", where=path, hint=f"{OTHER_OUT} for the run")
+    if not config.exists() and any(path.glob("checkpoint_*")):
+        raise CheckpointError(
+            f"has checkpoints but no {checkpoint.CONFIG}",
+            where=path,
+            hint=f"copy it from one of them, or {OTHER_OUT}",
+        )
     if not saved:
-        return []
+        return ()
     if (path / files.SUMS).exists():
-        files.verify(path, checkpoint.CONFIG, hint="copy it back from elsewhere")
-    before = read_config(config)
-    changed = differences(before.model_dump(), recipe.model_dump())
-    fatal = [one for one in changed if one.startswith(FIXED) and not one.startswith(FREE)]
+        files.verify(path, checkpoint.CONFIG, hint="restore it from a copy")
+    changes = differences(read_config(config).model_dump(), recipe.model_dump())
+    fatal = [key for key in changes if key.startswith(FIXED) and not key.startswith(FREE)]
     if fatal:
         raise UserError(
-            f"{path} was trained with another recipe ({'; '.join(fatal[:4])}): choose another "
-            "--out, or give the recipe it was started with"
+            f"was trained with another recipe ({'; '.join(fatal[:4])})",
+            where=path,
+            hint=f"{OTHER_OUT}, or give the recipe that the run was started with",
         )
     text = saved[max(saved)] / checkpoint.TEXT
     if TextPipeline.load(text).fingerprint() != pipeline.fingerprint():
         raise UserError(
-            f"{path} was trained on a corpus with another vocabulary than --data: give the "
-            "corpus it was started with, or choose another --out"
+            "was trained on a corpus with another vocabulary than --data",
+            where=path,
+            hint=f"give the corpus that the run was started with, or {OTHER_OUT}",
         )
-    return changed
+    return tuple(changes)

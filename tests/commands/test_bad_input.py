@@ -131,7 +131,7 @@ def test_a_checkpoint_without_its_state(nmtdeep, whole, tmp_path):
     before = (run / "train.jsonl").read_bytes()
     refused(
         train(nmtdeep, run),
-        "checkpoint_11 is damaged (no state.json)",
+        "checkpoint_11: is damaged (no state.json)",
         "or delete it to train on from update 10",
     )
     assert (run / "train.jsonl").read_bytes() == before
@@ -181,7 +181,7 @@ def test_models_that_do_not_go_together(nmtdeep, whole, whole_dropout, tmp_path)
     mixed = _copy(whole / "checkpoint_11", tmp_path / "mixed")
     shutil.copy(whole_dropout / "checkpoint_best" / "model.safetensors", mixed)
     write_sums(mixed)
-    refused(nmtdeep("translate", "-m", mixed, stdin=b"x\n"), "the vocabulary or the sizes")
+    refused(nmtdeep("translate", "-m", mixed, stdin=b"x\n"), "by its vocabulary and config")
     ensemble = nmtdeep("translate", "-m", whole, "-m", whole_dropout, stdin=b"x\n")
     refused(ensemble, "have different text pipelines", "one preprocessed corpus")
     inputs = [run / "checkpoint_best" for run in (whole, whole_dropout)]
@@ -267,7 +267,7 @@ def test_places_that_cannot_be_written_to(nmtdeep, data, whole, tmp_path):
         inner = f"{out}/x"
         refused(nmtdeep("translate", "-m", whole, "-o", inner, stdin=b"x\n"), "cannot write")
     assert (tmp_path / "file").read_text() == "mine"
-    refused(train(nmtdeep, "data"), "data is a data directory: choose another --out")
+    refused(train(nmtdeep, "data"), "data: is a data directory: choose another --out")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")

@@ -109,8 +109,8 @@ def test_a_second_training_is_refused(nmtdeep, whole, tmp_path):
         refused = train(nmtdeep, run)
     assert refused.code == 2
     assert refused.err == (
-        f"nmtdeep: error: another process is training in {run}: wait for it, or choose another "
-        "--out\n"
+        f"nmtdeep: error: {run}: another process is training there: wait until it ends, or choose "
+        "another --out\n"
     )
 
 

@@ -75,7 +75,7 @@ def test_mending_finishes_what_a_kill_cut_short(run):
     (run.path / ".checkpoint_3.partial").mkdir()
     (run.path / ".checkpoint_1.old").mkdir()
     (run.path / ".checkpoint_last.partial").symlink_to("checkpoint_1")
-    run.mend(second)
+    run.repair(second)
     assert links(run) == {"checkpoint_last": "checkpoint_2", "checkpoint_best": "checkpoint_2"}
     assert not list(run.path.glob(".checkpoint*"))
 
@@ -84,7 +84,7 @@ def test_mending_drops_a_link_to_what_was_deleted(run):
     first = save(run, Progress(update=1))
     save(run, dataclasses.replace(first, update=2).validated(-2.0))
     checkpoint.remove(run.path / "checkpoint_2")
-    run.mend(first)
+    run.repair(first)
     assert links(run) == {"checkpoint_last": "checkpoint_1"}
 
 
@@ -95,7 +95,7 @@ def test_forgets_later_and_broken_records(run):
     (run.path / "train.jsonl").write_text("".join(whole + broken))
     table = ["update\tepoch\tloss\n", "2\t0\t1.5\n", "4\t0\t1.2\n", "2"]
     (run.path / "validations.tsv").write_text("".join(table))
-    run.forget_after(2)
+    run.drop_records_after(2)
     assert (run.path / "train.jsonl").read_text() == "".join(whole[:2])
     assert (run.path / "validations.tsv").read_text() == "".join(table[:2])
 
@@ -104,14 +104,14 @@ def test_forgetting_nothing_writes_nothing(run):
     file = run.path / "train.jsonl"
     file.write_text('{"update": 1}\n')
     before = file.stat()
-    run.forget_after(1)
+    run.drop_records_after(1)
     assert (file.stat().st_ino, file.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
 def test_a_damaged_newest_checkpoint_is_named(run):
     save(run, Progress(update=1))
     (run.path / "checkpoint_2").mkdir()
-    with pytest.raises(CheckpointError, match=r"checkpoint_2 is damaged .* from update 1$"):
+    with pytest.raises(CheckpointError, match=r"checkpoint_2: is damaged .* from update 1$"):
         run.newest()
     (run.path / "checkpoint_2").rmdir()
     assert run.newest() == run.path / "checkpoint_1"
@@ -120,7 +120,7 @@ def test_a_damaged_newest_checkpoint_is_named(run):
 def test_one_training_at_a_time(run):
     with (
         open_run(run.path, run.recipe, run.pipeline),
-        pytest.raises(UserError, match="another process is training in"),
+        pytest.raises(UserError, match="another process is training there"),
         open_run(run.path, run.recipe, run.pipeline),
     ):
         pass
@@ -131,7 +131,7 @@ def test_one_training_at_a_time(run):
 def test_a_run_without_its_config(run):
     save(run, Progress(update=1))
     with (
-        pytest.raises(CheckpointError, match=r"holds checkpoints but no config\.yaml"),
+        pytest.raises(CheckpointError, match=r"has checkpoints but no config\.yaml"),
         open_run(run.path, run.recipe, run.pipeline),
     ):
         pass
