@@ -224,9 +224,7 @@ def test_a_last_component_is_enough_where_it_is_unique() -> None:
     assert load_recipe("post-dlcl-25") == load_recipe("wang-2019/wmt16-en-de/post-dlcl-25")
     with pytest.raises(ConfigError, match=r"pre-base: \d recipes match this name: choose li-2020/"):
         load_recipe("pre-base")
-    with pytest.raises(
-        ConfigError, match=r"\d\d recipes match this name: choose xu-2020/"
-    ):
+    with pytest.raises(ConfigError, match=r"\d\d recipes match this name: choose xu-2020/"):
         load_recipe("xu-2020")
 
 

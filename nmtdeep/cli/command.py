@@ -176,7 +176,7 @@ def usage_error(error: typer.TyperException) -> UserError:
                 "is missing", where=_name(parameter), hint=f"give {given} ({meaning}); {see}"
             )
         case "BadParameter" if isinstance(error.__cause__, ValidationError):
-            from nmtdeep.config.problems import value_problem
+            from nmtdeep.config.values import value_problem
 
             (first, *_) = error.__cause__.errors(include_url=False)
             problem = value_problem(first, _choices(parameter))

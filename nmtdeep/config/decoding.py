@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from nmtdeep.config.section import Beam, Count, CountOrZero, NotNegative, Positive, Section, checked
+from nmtdeep.config.section import Beam, Count, CountOrZero, NotNegative, Positive, Section
 from nmtdeep.config.text import Form
+from nmtdeep.config.values import checked
 from nmtdeep.errors import UserError
 
 if TYPE_CHECKING:

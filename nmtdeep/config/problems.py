@@ -13,39 +13,11 @@ from pydantic import ValidationError
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.section import ConflictError, Section, choices_of, tag_of, variants
 from nmtdeep.config.source import KeyPath, Origin, RecipeProblem, Source
+from nmtdeep.config.values import listed, near, shown, value_problem
 from nmtdeep.errors import Problem
 
 # Each takes about a millisecond to explain, and no reader needs more.
 MOST = 100
-_KINDS = {
-    "int_type": "a whole number",
-    "int_from_float": "a whole number",
-    "int_parsing": "a whole number",
-    "float_type": "a number",
-    "float_parsing": "a number",
-    "bool_type": "true or false",
-    "bool_parsing": "true or false",
-    "string_type": "text",
-    "tuple_type": "a list",
-    "dict_type": "a mapping of names to values",
-    "finite_number": "a finite number",
-    "model_type": "a section",
-    "model_attributes_type": "a section",
-}
-_BOUNDS = {
-    "greater_than": "more than {gt}",
-    "greater_than_equal": "at least {ge}",
-    "less_than": "less than {lt}",
-    "less_than_equal": "at most {le}",
-    "too_short": "a list of at least {min_length}",
-    "too_long": "a list of at most {max_length}",
-}
-_HINTS = {
-    "tuple_type": "write [a, b]",
-    "string_type": "put it in quotes",
-    "model_type": "put its keys on the lines below it",
-    "model_attributes_type": "put its keys on the lines below it",
-}
 
 
 @dataclass(frozen=True)
@@ -86,32 +58,6 @@ def explain(error: ValidationError, source: Source, label: str) -> list[RecipePr
     return problems
 
 
-def value_problem(detail: Any, choices: Sequence[str] = ()) -> Problem:
-    """What is wrong with one value, such as `must be a whole number, not 'four'`.
-
-    Args:
-        detail: one of `ValidationError.errors()`.
-        choices: all allowed values, if there are few.
-    """
-    kind, context, value = detail["type"], detail.get("ctx", {}), detail["input"]
-    hint = _HINTS.get(kind, "")
-    if choices and kind in ("literal_error", "value_error"):
-        return Problem(
-            f"must be {_listed(choices)}, not {_shown(value)}", "", _near(value, choices)
-        )
-    if kind == "value_error":
-        return Problem(f"{context['error']}, not {_shown(value)}")
-    if kind in _BOUNDS:
-        bound = _BOUNDS[kind].format_map(context)
-        given = value if isinstance(value, str) else _shown(value)
-        return Problem(f"must be {bound}, not {given}")
-    if kind not in _KINDS:
-        return Problem(f"{detail['msg']}, not {_shown(value)}")
-    if isinstance(value, float) and value.is_integer() and kind.startswith("int"):
-        hint = f"write {int(value)}"
-    return Problem(f"must be {_KINDS[kind]}, not {_shown(value)}", "", hint)
-
-
 def _explained(detail: Any, place: _Place) -> Problem:
     kind, context, value = detail["type"], detail.get("ctx", {}), detail["input"]
     choices = choices_of(place.annotation)
@@ -121,15 +67,15 @@ def _explained(detail: Any, place: _Place) -> Problem:
         case "extra_forbidden":
             return _unknown_key(place)
         case "union_tag_not_found":
-            return Problem("has no type", "", f"choose {_listed(choices)}")
+            return Problem("has no type", "", f"choose {listed(choices)}")
         case "union_tag_invalid" | "literal_error":
             value = value.get("type") if isinstance(value, dict) else value
             noun = "type" if kind == "union_tag_invalid" else "choice"
-            hint = " ".join(filter(None, (_near(value, choices), f"choose {_listed(choices)}")))
-            return Problem(f"{_shown(value)} is not a {noun} here", "", hint)
+            hint = " ".join(filter(None, (near(value, choices), f"choose {listed(choices)}")))
+            return Problem(f"{shown(value)} is not a {noun} here", "", hint)
         case "string_pattern_mismatch":
             return Problem(
-                f"must have the form {context['pattern'].strip('^$')}, not {_shown(value)}"
+                f"must have the form {context['pattern'].strip('^$')}, not {shown(value)}"
             )
         case "missing":
             return Problem("is missing", "", "write a value")
@@ -150,7 +96,7 @@ def _unknown_key(place: _Place) -> Problem:
     similar = get_close_matches(key, [path[-1] for path, _ in _keys()], n=1, cutoff=0.8)
     hint = (
         _elsewhere(key, above)
-        or _near(key, siblings)
+        or near(key, siblings)
         or _elsewhere("".join(similar), above)
         or (f"choose from {', '.join(siblings)}" if siblings else "delete it")
     )
@@ -221,26 +167,3 @@ def _locate(path: KeyPath, origins: Mapping[KeyPath, Origin]) -> Origin | None:
         return origins[path]
     below = (origin for key, origin in origins.items() if key[: len(path)] == path)
     return next(below, None) or (_locate(path[:-1], origins) if path else None)
-
-
-def _near(word: Any, words: Sequence[str]) -> str:
-    near = get_close_matches(word, words, n=1, cutoff=0.6) if isinstance(word, str) else []
-    return f"did you mean {near[0]}?" if near else ""
-
-
-def _listed(words: Sequence[str]) -> str:
-    return " or ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)
-
-
-def _shown(value: Any) -> str:
-    match value:
-        case None:
-            return "nothing"
-        case bool():
-            return str(value).lower()
-        case dict():
-            return "a section"
-        case list() | tuple():
-            return f"a list of {len(value)}"
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:56]} ..."

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from difflib import get_close_matches
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
-from nmtdeep.errors import Problem, UserError
+from pydantic import BaseModel, ConfigDict, Field
 
 
 class Section(BaseModel):
@@ -30,39 +26,6 @@ class ConflictError(ValueError):
         super().__init__(f"{what}: {hint}")
         self.what, self.hint = what, hint
         self.paths = [tuple(key.split(".")) for key in keys]
-
-
-Checked = TypeVar("Checked", bound=Section)
-
-
-def checked(
-    model: type[Checked], given: Mapping[str, Any], spelled: Callable[[str], str] = str
-) -> Checked:
-    """A model of options, with the defaults of those that are not given.
-
-    Args:
-        given: values by name; None means that an option was not given.
-        spelled: the name of an option as the user writes it.
-
-    Raises:
-        UserError: with a problem for each option that is unknown or has no such value.
-    """
-    from nmtdeep.config.problems import value_problem  # needs the models of the whole recipe
-
-    def problem(detail: Any) -> Problem:
-        name = str(detail["loc"][0])
-        if name not in model.model_fields:
-            near = get_close_matches(name, model.model_fields, n=1)
-            hint = f"did you mean {spelled(near[0])}?" if near else ""
-            return Problem("unknown option", where=spelled(name), hint=hint)
-        found = value_problem(detail, choices_of(model.model_fields[name].annotation))
-        return Problem(found.what, where=spelled(name), hint=found.hint)
-
-    try:
-        return model(**{name: value for name, value in given.items() if value is not None})
-    except ValidationError as error:
-        details = error.errors(include_url=False)
-        raise UserError(problems=map(problem, details)) from None
 
 
 def tagged(value: Any) -> Any:

@@ -7,7 +7,8 @@ from typing import Any
 
 from pydantic import Field
 
-from nmtdeep.config.section import Count, Positive, Section, checked
+from nmtdeep.config.section import Count, Positive, Section
+from nmtdeep.config.values import checked
 from nmtdeep.errors import UserError
 
 

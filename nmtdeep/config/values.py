@@ -1,0 +1,123 @@
+"""What is wrong with single values, for recipes and for options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from nmtdeep.config.section import Section, choices_of
+from nmtdeep.errors import Problem, UserError
+
+_KINDS = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "int_parsing": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "string_type": "text",
+    "tuple_type": "a list",
+    "dict_type": "a mapping of names to values",
+    "finite_number": "a finite number",
+    "model_type": "a section",
+    "model_attributes_type": "a section",
+}
+_BOUNDS = {
+    "greater_than": "more than {gt}",
+    "greater_than_equal": "at least {ge}",
+    "less_than": "less than {lt}",
+    "less_than_equal": "at most {le}",
+    "too_short": "a list of at least {min_length}",
+    "too_long": "a list of at most {max_length}",
+}
+_HINTS = {
+    "tuple_type": "write [a, b]",
+    "string_type": "put it in quotes",
+    "model_type": "put its keys on the lines below it",
+    "model_attributes_type": "put its keys on the lines below it",
+}
+
+
+Checked = TypeVar("Checked", bound=Section)
+
+
+def checked(
+    model: type[Checked], given: Mapping[str, Any], spelled: Callable[[str], str] = str
+) -> Checked:
+    """A model of options, with the defaults of those that are not given.
+
+    Args:
+        given: values by name; None means that an option was not given.
+        spelled: the name of an option as the user writes it.
+
+    Raises:
+        UserError: with a problem for each option that is unknown or has no such value.
+    """
+
+    def problem(detail: Any) -> Problem:
+        name = str(detail["loc"][0])
+        if name not in model.model_fields:
+            hint = near(spelled(name), [spelled(field) for field in model.model_fields])
+            return Problem("unknown option", where=spelled(name), hint=hint)
+        value = value_problem(detail, choices_of(model.model_fields[name].annotation))
+        return Problem(value.what, where=spelled(name), hint=value.hint)
+
+    try:
+        return model(**{name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        details = error.errors(include_url=False)
+        raise UserError(problems=map(problem, details)) from None
+
+
+def value_problem(detail: Any, choices: Sequence[str] = ()) -> Problem:
+    """What is wrong with one value, such as `must be a whole number, not 'four'`.
+
+    Args:
+        detail: one of `ValidationError.errors()`.
+        choices: all allowed values, if there are few.
+    """
+    kind, context, value = detail["type"], detail.get("ctx", {}), detail["input"]
+    hint = _HINTS.get(kind, "")
+    if choices and kind in ("literal_error", "value_error"):
+        return Problem(f"must be {listed(choices)}, not {shown(value)}", "", near(value, choices))
+    if kind == "value_error":
+        return Problem(f"{context['error']}, not {shown(value)}")
+    if kind in _BOUNDS:
+        bound = _BOUNDS[kind].format_map(context)
+        given = value if isinstance(value, str) else shown(value)
+        return Problem(f"must be {bound}, not {given}")
+    if kind not in _KINDS:
+        return Problem(f"{detail['msg']}, not {shown(value)}")
+    if isinstance(value, float) and value.is_integer() and kind.startswith("int"):
+        hint = f"write {int(value)}"
+    return Problem(f"must be {_KINDS[kind]}, not {shown(value)}", "", hint)
+
+
+def near(word: Any, words: Sequence[str]) -> str:
+    """A question about the most similar of these words; empty if none is similar."""
+    similar = get_close_matches(word, words, n=1, cutoff=0.6) if isinstance(word, str) else []
+    return f"did you mean {similar[0]}?" if similar else ""
+
+
+def listed(words: Sequence[str]) -> str:
+    """`a, b or c`."""
+    return " or ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)
+
+
+def shown(value: Any) -> str:
+    """A value in a message, in YAML's words."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return str(value).lower()
+        case dict():
+            return "a section"
+        case list() | tuple():
+            return f"a list of {len(value)}"
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:56]} ..."
