@@ -10,7 +10,7 @@ import torch
 from rich.table import Table
 from torch import Tensor, nn
 
-from nmtdeep.analysis.measurement import Measurement, origin, versions
+from nmtdeep.analysis.measurement import Measurement, grouped, origin, versions
 from nmtdeep.analysis.pictures import heat_map, heat_map_size
 from nmtdeep.checkpoint import Loaded
 from nmtdeep.config.decoding import DecodingOptions
@@ -128,13 +128,10 @@ def measure(
 
 def tables(rows: Sequence[AttentionWeight]) -> list[Table]:
     """For each query the three keys that it reads most; no table of several maps."""
-    if len(_maps(rows)) > 1:
+    if len(grouped(rows, "layer", "head")) > 1:
         return []
-    queries: dict[tuple[int, str], list[AttentionWeight]] = {}
-    for row in rows:
-        queries.setdefault((row.query, row.query_token), []).append(row)
     lines = []
-    for (query, token), weights in queries.items():
+    for (query, token), weights in grouped(rows, "query", "query_token").items():
         strongest = sorted(weights, key=lambda row: -row.weight)[:3]
         most = "  ".join(f"{row.key_token} {row.weight:.2f}" for row in strongest)
         lines.append((query, token, most))
@@ -143,15 +140,15 @@ def tables(rows: Sequence[AttentionWeight]) -> list[Table]:
 
 def draw(rows: Sequence[AttentionWeight], figure: Figure) -> None:
     """A heat map for each layer and head, queries as rows and keys as columns."""
-    maps = _maps(rows)
-    queries = list(dict.fromkeys((row.query, row.query_token) for row in rows))
-    keys = list(dict.fromkeys((row.key, row.key_token) for row in rows))
+    maps = grouped(rows, "layer", "head")
+    queries, keys = grouped(rows, "query", "query_token"), grouped(rows, "key", "key_token")
     row_names, column_names = [token for _, token in queries], [token for _, token in keys]
-    columns = min(max(len({head for _, head in maps}), min(len(maps), 2)), 4)
+    columns = min(max(len(grouped(rows, "head")), min(len(maps), 2)), 4)
     lines = -(-len(maps) // columns)
     width, height = heat_map_size(row_names, column_names)
     figure.set_size_inches(width * columns, height * lines)
-    for number, ((layer, head), weights) in enumerate(maps.items(), start=1):
+    for number, ((layer, head), group) in enumerate(maps.items(), start=1):
+        weights = {(row.query, row.key): row.weight for row in group}
         axes = figure.add_subplot(lines, columns, number)
         heat_map(
             axes,
@@ -234,11 +231,3 @@ def _chosen(option: str, wanted: str, count: int) -> list[str]:
         where=f"{option} {wanted}",
         hint=f"give a number from 1 to {count}, mean or all",
     )
-
-
-def _maps(rows: Sequence[AttentionWeight]) -> dict[tuple[str, str], dict[tuple[int, int], float]]:
-    """By layer and head, the weight of each query and key."""
-    maps: dict[tuple[str, str], dict[tuple[int, int], float]] = {}
-    for row in rows:
-        maps.setdefault((row.layer, row.head), {})[row.query, row.key] = row.weight
-    return maps

@@ -11,7 +11,7 @@ from rich.table import Table
 from torch import Tensor
 
 from nmtdeep.analysis import pictures
-from nmtdeep.analysis.measurement import Measurement, origin, versions
+from nmtdeep.analysis.measurement import Measurement, grouped, origin, versions
 from nmtdeep.checkpoint import Loaded
 from nmtdeep.errors import UserError
 from nmtdeep.model.layers.bridge import Transparent
@@ -81,9 +81,7 @@ def measure(name: str, loaded: Loaded, layer: int | None = None) -> Measurement:
 def tables(rows: Sequence[CombinationWeight]) -> list[Table]:
     """A row for each reader."""
     columns = {"where": "left"} | dict.fromkeys(COLUMNS, "right")
-    readers = dict.fromkeys((row.where, row.reader) for row in rows)
-    groups = ([row for row in rows if (row.where, row.reader) == reader] for reader in readers)
-    return [table(columns, (_summary(group) for group in groups))]
+    return [table(columns, map(_summary, grouped(rows, "where", "reader").values()))]
 
 
 def draw(rows: Sequence[CombinationWeight], figure: Figure, *, layer: int | None = None) -> None:
@@ -92,10 +90,7 @@ def draw(rows: Sequence[CombinationWeight], figure: Figure, *, layer: int | None
     Args:
         layer: whose output; None: the one a third of the way up, as y10 of 30 in the paper.
     """
-    stacks = {
-        where: [row for row in rows if row.where == where]
-        for where in dict.fromkeys(row.where for row in rows)
-    }
+    stacks = grouped(rows, "where")
     sizes = [pictures.heat_map_size(*_names(stack)) for stack in stacks.values()]
     width, heights = max(size[0] for size in sizes), [size[1] for size in sizes]
     figure.set_size_inches(width + 6.0, sum(heights))
@@ -160,8 +155,7 @@ def _of_reader(
 
 def _names(stack: Sequence[CombinationWeight]) -> tuple[list[str], list[str]]:
     """Names of the rows and columns of a stack's matrix."""
-    readers = list(dict.fromkeys(row.reader for row in stack))
-    return readers, [f"y{entry}" for entry in sorted({row.entry for row in stack})]
+    return list(grouped(stack, "reader")), [f"y{n}" for n in sorted(grouped(stack, "entry"))]
 
 
 def _summary(row: Sequence[CombinationWeight]) -> tuple[object, ...]:

@@ -12,7 +12,7 @@ import torch
 from rich.table import Table
 
 from nmtdeep import checkpoint
-from nmtdeep.analysis.measurement import Measurement, versions
+from nmtdeep.analysis.measurement import Measurement, grouped, versions
 from nmtdeep.analysis.pictures import LINES, MARKERS, legend_entry, panels, styles
 from nmtdeep.analysis.probe import Probe, prepare, squared_gradient
 from nmtdeep.checkpoint import Loaded
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 Of = Literal["parameters", "output"]
 SIDES: tuple[Side, Side] = ("encoder", "decoder")
+COLUMNS = {"layers": "right", "update": "right", "side": "left"}
+COLUMNS |= dict.fromkeys(("first", "middle", "top", "first/top"), "right")
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,9 @@ class LayerGradient:
     depth: int
     layer: int
     gradient_norm: float
+
+
+Curve = tuple[dict[str, Any], list[LayerGradient]]  # a style, and points of both sides
 
 
 def measure(
@@ -90,35 +95,27 @@ def measure(
 
 def tables(rows: Sequence[LayerGradient]) -> list[Table]:
     """Every layer of a single model; first, middle and top layer of several, a table a name."""
-    groups: dict[tuple[Any, ...], list[LayerGradient]] = {}
-    for row in rows:
-        groups.setdefault((row.model, row.depth, row.update, row.side), []).append(row)
-    if len(groups) <= len({row.side for row in rows}):
+    stacks = grouped(rows, "model", "depth", "update", "side")
+    if len(stacks) <= len(SIDES):
         norms = {(row.side, row.layer): f"{row.gradient_norm:.3g}" for row in rows}
         layers = range(1, max(row.layer for row in rows) + 1)
         every = ((layer, *(norms.get((side, layer)) for side in SIDES)) for layer in layers)
         return [table(dict.fromkeys(("layer", *SIDES), "right"), every)]
-    columns = {"layers": "right", "update": "right", "side": "left"}
-    columns |= dict.fromkeys(("first", "middle", "top", "first/top"), "right")
     summaries: dict[str, list[tuple[object, ...]]] = {}
-    for (name, depth, update, side), layers_of_side in groups.items():
-        norms_of_side = [row.gradient_norm for row in layers_of_side]
-        first, middle, top = (norms_of_side[place] for place in (0, (depth - 1) // 2, -1))
-        figures = (first, middle, top, first / top if top else math.inf)
-        shown = None if update is None else f"{update:,}"
-        line = (depth, shown, side, *(f"{figure:.3g}" for figure in figures))
-        summaries.setdefault(name, []).append(line)
-    return [table(columns, lines, title=name) for name, lines in summaries.items()]
+    for (name, *_), stack in stacks.items():
+        summaries.setdefault(name, []).append(_summary(stack))
+    return [table(COLUMNS, lines, title=name) for name, lines in summaries.items()]
 
 
 def draw(rows: Sequence[LayerGradient], figure: Figure) -> None:
     """Encoder above, decoder below: first and top layer over the updates, or every layer."""
-    points = {(row.model, row.update) for row in rows}
-    over_updates = len(points) > len({row.model for row in rows})
+    over_updates = len(grouped(rows, "model", "update")) > len(grouped(rows, "model"))
+    curves = list(_over_updates(rows) if over_updates else _by_layer(rows))
     for side, axes in zip(SIDES, panels(figure, 2), strict=True):
-        for style, curve in (_over_updates if over_updates else _by_layer)(rows, side):
-            x = [(row.update or 0) if over_updates else row.layer for row in curve]
-            axes.plot(x, [row.gradient_norm for row in curve], **style)
+        for style, curve in curves:
+            own = [row for row in curve if row.side == side]
+            x = [(row.update or 0) if over_updates else row.layer for row in own]
+            axes.plot(x, [row.gradient_norm for row in own], **style)
         axes.set_xlabel("update" if over_updates else "layer")
         axes.set_ylabel(f"gradient norm, {side}")
         axes.set_yscale("log")
@@ -185,34 +182,36 @@ def _over_training(path: Path, most: int | None) -> Iterator[Recipe | Loaded]:
         yield checkpoint.load(one)
 
 
-def _by_layer(
-    rows: Sequence[LayerGradient], side: Side
-) -> Iterator[tuple[dict[str, Any], list[LayerGradient]]]:
+def _summary(stack: Sequence[LayerGradient]) -> tuple[object, ...]:
+    """First, middle and top layer of one side of a model."""
+    row, norms = stack[0], [row.gradient_norm for row in stack]
+    first, middle, top = norms[0], norms[(len(norms) - 1) // 2], norms[-1]
+    figures = (first, middle, top, first / top if top else math.inf)
+    update = None if row.update is None else f"{row.update:,}"
+    return row.depth, update, row.side, *(f"{figure:.3g}" for figure in figures)
+
+
+def _by_layer(rows: Sequence[LayerGradient]) -> Iterator[Curve]:
     """A line style for each model, a marker for each depth.
 
     Models go by their initializers where these tell them apart.
     """
     kinds = {row.model: row.initializer.split()[0] for row in rows}
-    names = list(kinds)
+    names, depths = list(kinds), list(grouped(rows, "depth"))
     distinct = len(set(kinds.values())) == len(kinds)
-    depths = list(dict.fromkeys(row.depth for row in rows))
-    for name, depth in dict.fromkeys((row.model, row.depth) for row in rows):
+    for (name, depth), curve in grouped(rows, "model", "depth").items():
         style = {
             **LINES[names.index(name) % len(LINES)],
             "marker": MARKERS[depths.index(depth) % len(MARKERS)],
             "label": legend_entry(f"{kinds[name] if distinct else name}, {depth} layers"),
         }
-        key = (name, depth, side)
-        yield style, [row for row in rows if (row.model, row.depth, row.side) == key]
+        yield style, curve
 
 
-def _over_updates(
-    rows: Sequence[LayerGradient], side: Side
-) -> Iterator[tuple[dict[str, Any], list[LayerGradient]]]:
+def _over_updates(rows: Sequence[LayerGradient]) -> Iterator[Curve]:
     """First and top layer of each model, as in Figure 4 of Zhang et al. 2019."""
-    names = dict.fromkeys(row.model for row in rows)
-    style = styles(f"{name}, {layer} layer" for name in names for layer in ("first", "top"))
-    for name in names:
-        own = [row for row in rows if (row.model, row.side) == (name, side)]
+    models = grouped(rows, "model")
+    style = styles(f"{name}, {layer} layer" for name in models for layer in ("first", "top"))
+    for name, own in models.items():
         yield style[f"{name}, first layer"], [row for row in own if row.layer == 1]
         yield style[f"{name}, top layer"], [row for row in own if row.layer == row.depth]

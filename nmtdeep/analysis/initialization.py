@@ -13,17 +13,18 @@ Eq. 14 prints the two fractions in the other order; Eq. 12 and 13 and Table 1 ar
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from rich.table import Table
 from torch import Tensor, nn
 
-from nmtdeep.analysis.measurement import Measurement, versions
+from nmtdeep.analysis.measurement import Measurement, grouped, versions
 from nmtdeep.analysis.pictures import panels, styles
 from nmtdeep.analysis.probe import Passage, Probe, prepare, squared_gradient
 from nmtdeep.checkpoint import Loaded
@@ -71,40 +72,6 @@ class Block:
     w_over_sigma: float | None
 
 
-@dataclass
-class Sums:
-    """Sums of one block over batches: squared gradients at o, r and z, and figures by position.
-
-    Attributes:
-        reader: the norm that reads r.
-        o: None if no norm is on the identity path.
-    """
-
-    reader: nn.LayerNorm | None
-    positions: int = 0
-    variance: float = 0.0
-    inverse_sigma: float = 0.0
-    o: float | None = None
-    r: float = 0.0
-    z: float = 0.0
-
-    def block(self, side: Side, layer: int, sublayer: str) -> Block:
-        """The figures; each is divided once."""
-        beta_ln = None if self.o is None else _ratio(self.r, self.o)
-        beta_rc = _ratio(self.z, self.r)
-        gain = None if self.reader is None else float(self.reader.weight.detach().mean())
-        return Block(
-            side,
-            layer,
-            sublayer,
-            variance=self.variance / self.positions,
-            beta_ln=beta_ln,
-            beta_rc=beta_rc,
-            beta=beta_rc if beta_ln is None else beta_ln * beta_rc,
-            w_over_sigma=None if gain is None else gain * self.inverse_sigma / self.positions,
-        )
-
-
 def measure(
     name: str,
     subject: Recipe | Loaded,
@@ -145,7 +112,7 @@ def draw(blocks: Sequence[Block], figure: Figure) -> None:
 
     If no norm is on the identity path, beta is beta_RC and is not drawn twice.
     """
-    style = styles(block.sublayer for block in blocks)
+    style = styles(grouped(blocks, "sublayer"))
     shown = [
         name
         for name in FIGURES
@@ -156,15 +123,10 @@ def draw(blocks: Sequence[Block], figure: Figure) -> None:
     for name in shown:
         for side in ("encoder", "decoder"):
             panel = next(axes)
-            for sublayer in style:
-                values = [
-                    getattr(block, name)
-                    for block in blocks
-                    if (block.side, block.sublayer) == (side, sublayer)
-                ]
-                layers = range(1, len(values) + 1)
-                if any(value is not None for value in values):
-                    panel.plot(layers, np.array(values, dtype=float), **style[sublayer])
+            for sublayer, curve in grouped(grouped(blocks, "side")[side], "sublayer").items():
+                values = np.array([getattr(block, name) for block in curve], dtype=float)
+                if not np.isnan(values).all():
+                    panel.plot(range(1, len(values) + 1), values, **style[sublayer])
             panel.set_xlabel("layer")
             panel.set_ylabel(f"{FIGURES[name][1]}, {side}", parse_math=True)
 
@@ -178,18 +140,24 @@ def residual_blocks(probe: Probe) -> list[Block]:
     modules = list(probe.model.modules())
     norms = [module for module in modules if isinstance(module, nn.LayerNorm)]
     wrappers = [module for module in modules if isinstance(module, Residual)]
-    sums: dict[nn.Module, Sums] = {}
+    sums = {wrapper: Counter[str]() for wrapper in wrappers}
+    readers: dict[Residual, nn.LayerNorm | None] = {}
     for passages, real in probe.passes([*norms, *wrappers]):
-        readers = {id(passages[norm].input): norm for norm in norms if norm in passages}
+        read_by = {id(passages[norm].input): norm for norm in norms if norm in passages}
         for side, stack in probe.stacks():
             for wrapper in (wrapper for layer in stack for wrapper in layer):
-                _add(sums, wrapper, passages, readers, real[side])
+                z, r = _ends(wrapper, passages)
+                reader = readers[wrapper] = read_by.get(id(r))
+                o = None
+                if reader is not None and _on_identity_path(reader, wrapper):
+                    o = passages[reader].output
+                sums[wrapper].update(_sums(z, r, o, real[side]))
     names: dict[Side, Sequence[str]] = {
         "encoder": [part.type for part in ENCODER_SUBLAYERS],
         "decoder": [part.type for part in probe.recipe.model.decoder.sublayers],
     }
     return [
-        sums[wrapper].block(side, number, name)
+        Block(side, number, name, **_figures(sums[wrapper], readers[wrapper]))
         for side, stack in probe.stacks()
         for number, layer in enumerate(stack, start=1)
         for name, wrapper in zip(names[side], layer, strict=True)
@@ -201,11 +169,8 @@ def means(blocks: Iterable[Block]) -> list[Block]:
 
     The mean of a figure is over the blocks that have it.
     """
-    kinds: dict[tuple[Side, str], list[Block]] = {}
-    for block in blocks:
-        kinds.setdefault((block.side, block.sublayer), []).append(block)
     rows = []
-    for (side, sublayer), group in kinds.items():
+    for (side, sublayer), group in grouped(blocks, "side", "sublayer").items():
         columns = {
             name: [getattr(block, name) for block in group if getattr(block, name) is not None]
             for name in FIGURES
@@ -215,46 +180,53 @@ def means(blocks: Iterable[Block]) -> list[Block]:
     return rows
 
 
-def _add(
-    sums: dict[nn.Module, Sums],
-    wrapper: Residual,
-    passages: Mapping[nn.Module, Passage],
-    readers: Mapping[int, nn.LayerNorm],
-    real: Tensor,
-) -> None:
-    """Add one wrapper's part of a batch, after the backward pass."""
-    z, r = _ends(wrapper, passages)
-    reader = readers.get(id(r))
-    total = sums.setdefault(wrapper, Sums(reader))
-    variances = r.detach()[real].double().var(dim=-1, correction=0)
-    total.positions += variances.numel()
-    total.variance += float(variances.sum())
-    total.inverse_sigma += float(variances.rsqrt().sum())
-    total.r += squared_gradient(r, real)
-    total.z += squared_gradient(z, real)
-    # In post-norm a wrapper's own norm reads its sum; with `normalized` the next wrapper's does.
-    on_identity_path = isinstance(wrapper, NormalizedResidual) or (
-        reader is getattr(wrapper, "norm", None)
-    )
-    if reader is not None and on_identity_path:
-        total.o = (total.o or 0.0) + squared_gradient(passages[reader].output, real)
+def _ends(wrapper: Residual, passages: Mapping[nn.Module, Passage]) -> tuple[Tensor, Tensor]:
+    """The start of a block's identity path, z, and the sum in which it ends, r.
 
-
-class Ends(NamedTuple):
-    """The start of a block's identity path, z, and the sum in which it ends, r."""
-
-    z: Tensor
-    r: Tensor
-
-
-def _ends(wrapper: Residual, passages: Mapping[nn.Module, Passage]) -> Ends:
-    """Identified by object: in post-norm the norm's output is the wrapper's, and its input is r."""
+    They are identified by object: in post-norm, r is what the norm read whose output the wrapper
+    returned.
+    """
     read, returned = passages[wrapper]
     if not isinstance(wrapper, Normed):
-        return Ends(read, returned)
+        return read, returned
     norm = passages[wrapper.norm]
     z = norm.output if isinstance(wrapper, NormalizedResidual) else read
-    return Ends(z, norm.input if norm.output is returned else returned)
+    return z, norm.input if norm.output is returned else returned
+
+
+def _on_identity_path(reader: nn.LayerNorm, wrapper: Residual) -> bool:
+    """Whether the norm that reads r is on the identity path, and not on the next branch.
+
+    In post-norm a wrapper's own norm reads its sum, with `normalized` the next wrapper's norm.
+    """
+    return isinstance(wrapper, NormalizedResidual) or reader is getattr(wrapper, "norm", None)
+
+
+def _sums(z: Tensor, r: Tensor, o: Tensor | None, real: Tensor) -> dict[str, float]:
+    """Sums over the real positions of one batch; those of squared gradients by tensor."""
+    variances = r.detach()[real].double().var(dim=-1, correction=0)
+    sums = {
+        "positions": variances.numel(),
+        "variance": float(variances.sum()),
+        "inverse_sigma": float(variances.rsqrt().sum()),
+        "r": squared_gradient(r, real),
+        "z": squared_gradient(z, real),
+    }
+    return sums if o is None else sums | {"o": squared_gradient(o, real)}
+
+
+def _figures(sums: Mapping[str, float], reader: nn.LayerNorm | None) -> dict[str, Any]:
+    """The figures of a block from its sums and the norm that reads r."""
+    beta_rc = _ratio(sums["z"], sums["r"])
+    beta_ln = _ratio(sums["r"], sums["o"]) if "o" in sums else None
+    gain = None if reader is None else float(reader.weight.detach().mean())
+    return {
+        "variance": sums["variance"] / sums["positions"],
+        "beta_ln": beta_ln,
+        "beta_rc": beta_rc,
+        "beta": beta_rc if beta_ln is None else beta_ln * beta_rc,
+        "w_over_sigma": gain and gain * sums["inverse_sigma"] / sums["positions"],
+    }
 
 
 def _ratio(above: float, below: float) -> float:

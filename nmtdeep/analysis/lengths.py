@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from nmtdeep.analysis.measurement import Measurement
+from nmtdeep.analysis.measurement import Measurement, grouped
 from nmtdeep.analysis.pictures import BARS, name_ticks, panels, styles
 from nmtdeep.scoring.metrics import METRICS
 from nmtdeep.scoring.report import score_by_length
@@ -60,21 +60,20 @@ def measure(
 
 def tables(rows: Sequence[LengthScore]) -> list[Table]:
     """A row for each span of lengths, a column for each system."""
-    systems = dict.fromkeys(row.system for row in rows)
-    columns = dict.fromkeys(("words", "sentences", *systems), "right")
-    scores: dict[tuple[str, int], list[str]] = {}
-    for row in rows:
-        scores.setdefault((row.span, row.sentences), []).append(f"{row.score:.2f}")
-    return [table(columns, ((*bucket, *cells) for bucket, cells in scores.items()))]
+    columns = dict.fromkeys(("words", "sentences", *grouped(rows, "system")), "right")
+    buckets = grouped(rows, "span", "sentences").items()
+    lines = ((*bucket, *(f"{row.score:.2f}" for row in scores)) for bucket, scores in buckets)
+    return [table(columns, lines)]
 
 
 def draw(rows: Sequence[LengthScore], figure: Figure) -> None:
     """Scores above, number of sentences below, which shows how far a score can be trusted."""
     sentences = {row.span: row.sentences for row in rows}
-    style = styles(row.system for row in rows)
+    systems = grouped(rows, "system")
+    style = styles(systems)
     scores, counts = panels(figure, 2)
-    for name in style:
-        scores.plot([row.score for row in rows if row.system == name], **style[name])
+    for name, curve in systems.items():
+        scores.plot([row.score for row in curve], **style[name])
     scores.set(xlabel="words of the source", ylabel=METRICS[rows[0].metric].label)
     counts.bar(range(len(sentences)), list(sentences.values()), **BARS)
     counts.set(xlabel="words of the source", ylabel="sentences")

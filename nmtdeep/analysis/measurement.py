@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -15,6 +16,8 @@ from nmtdeep.checkpoint import Loaded
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import UserError
 from nmtdeep.files import replace_file
+
+Row = TypeVar("Row")
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,14 @@ class Measurement:
             writer.writeheader()
             for record in records:
                 writer.writerow({name: _cell(value) for name, value in record.items()})
+
+
+def grouped(rows: Iterable[Row], *columns: str) -> dict[Any, list[Row]]:
+    """Rows by the value in a column, or by the tuple of values in several; in order."""
+    groups: dict[Any, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(attrgetter(*columns)(row), []).append(row)
+    return groups
 
 
 def one_line(conditions: Mapping[str, Any]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,7 +13,7 @@ import numpy as np
 from rich.table import Table
 
 from nmtdeep import checkpoint, files
-from nmtdeep.analysis.measurement import Measurement
+from nmtdeep.analysis.measurement import Measurement, grouped
 from nmtdeep.analysis.pictures import panels, styles
 from nmtdeep.errors import CheckpointError, DataError, UserError
 from nmtdeep.tables import table
@@ -81,9 +81,8 @@ def measure(runs: Mapping[str, Path]) -> Measurement:
 
 def tables(rows: Sequence[Point]) -> list[Table]:
     """A row for each run: where its training is."""
-    runs = dict.fromkeys(row.run for row in rows)
-    summaries = [_summary([row for row in rows if row.run == run]) for run in runs]
-    return [table({"run": "left"} | dict.fromkeys(COLUMNS, "right"), summaries)]
+    columns = {"run": "left"} | dict.fromkeys(COLUMNS, "right")
+    return [table(columns, map(_summary, grouped(rows, "run").values()))]
 
 
 def draw(
@@ -98,16 +97,15 @@ def draw(
     Raises:
         UserError: if no run has any of the figures.
     """
-    shown = [name for name in figures if any(row.figure == name for row in rows)]
+    recorded = grouped(rows, "figure")
+    shown = [name for name in figures if name in recorded]
     if not shown:
         raise UserError(f"no run recorded {' or '.join(figures)}", hint="choose another --figure")
-    style = styles(row.run for row in rows)
+    style = styles(grouped(rows, "run"))
     x_label, place = AXES[over]
     for axes, name in zip(panels(figure, len(shown)), shown, strict=True):
-        for run in style:
-            curve = [row for row in rows if (row.run, row.figure) == (run, name)]
-            if curve:
-                axes.plot([place(row) for row in curve], [row.value for row in curve], **style[run])
+        for run, curve in grouped(recorded[name], "run").items():
+            axes.plot([place(row) for row in curve], [row.value for row in curve], **style[run])
         axes.set(xlabel=x_label, ylabel=FIGURES[name])
         if name in LOGARITHMIC:
             axes.set_yscale("log")
@@ -137,31 +135,28 @@ def read_points(name: str, run: Path) -> list[Point]:
         CheckpointError: if the run has no records.
     """
     records = list(_records(run))
-    places = ("update", "target_tokens", "seconds")
-    logged = [
-        record
-        for record in records
-        if record.get("kind") == "train"
-        and all(math.isfinite(_number(record, key)) for key in places)
-    ]
-    if not logged:
+    logged = [(0.0, 0.0, 0.0)]
+    for record in records:
+        update, tokens = _number(record, "update"), _number(record, "target_tokens")
+        place = (update, tokens, _number(record, "seconds"))
+        if record.get("kind") == "train" and all(map(math.isfinite, place)):
+            logged.append(place)
+    if len(logged) == 1:
         raise CheckpointError(
             "no record of a training",
             where=run / RECORDS,
             hint="give the directory of a run that has written its first log line",
         )
-    updates, tokens, seconds = (
-        [0.0, *(_number(record, key) for record in logged)] for key in places
-    )
+    at_update, at_tokens, at_seconds = zip(*logged, strict=True)
     points = []
     for record in records:
         update = _number(record, "update")
         for figure in TRAINING if record.get("kind") == "train" else VALIDATION:
             value = _number(record, figure)
             if math.isfinite(value) and math.isfinite(update):
-                at_tokens = float(np.interp(update, updates, tokens))
-                hours = float(np.interp(update, updates, seconds)) / 3600
-                points.append(Point(name, figure, int(update), at_tokens, hours, value))
+                tokens = float(np.interp(update, at_update, at_tokens))
+                hours = float(np.interp(update, at_update, at_seconds)) / 3600
+                points.append(Point(name, figure, int(update), tokens, hours, value))
     return points
 
 
@@ -193,20 +188,16 @@ def _number(record: Mapping[str, Any], name: str) -> float:
 
 
 def _summary(rows: Sequence[Point]) -> tuple[object, ...]:
+    figures = grouped(rows, "figure")
     last = max(rows, key=lambda row: row.update)
-    training = [row for row in rows if row.figure == "nll"]
+    nll = min(figures.get("valid_nll", ()), key=lambda row: row.value, default=None)
+    bleu = max(figures.get("valid_bleu", ()), key=lambda row: row.value, default=None)
     return (
         last.run,
         f"{last.update:,}",
         f"{last.tokens / 1e6:.1f}M",
         f"{last.hours:.2f}",
-        f"{training[-1].value:.3f}" if training else None,
-        _best(min, (row for row in rows if row.figure == "valid_nll"), 3),
-        _best(max, (row for row in rows if row.figure == "valid_bleu"), 2),
+        f"{figures['nll'][-1].value:.3f}" if "nll" in figures else None,
+        nll and f"{nll.value:.3f} at {nll.update:,}",
+        bleu and f"{bleu.value:.2f} at {bleu.update:,}",
     )
-
-
-def _best(choose: Any, rows: Iterable[Point], digits: int) -> str | None:
-    """The best value and its update."""
-    best = choose(rows, key=lambda row: row.value, default=None)
-    return best and f"{best.value:.{digits}f} at {best.update:,}"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from nmtdeep.analysis.measurement import Measurement
+from nmtdeep.analysis.measurement import Measurement, grouped
 from nmtdeep.analysis.pictures import panels, styles
 from nmtdeep.config import Recipe
 from nmtdeep.errors import UserError
@@ -58,11 +57,9 @@ class StageUpdates:
 
 def measure(recipes: Mapping[str, Recipe], updates_per_epoch: int | None = None) -> Measurement:
     """The learning rates of some recipes; see `learning_rates`."""
-    rows = [
-        row
-        for name, recipe in recipes.items()
-        for row in learning_rates(name, recipe, updates_per_epoch)
-    ]
+    rows: list[LearningRate] = []
+    for name, recipe in recipes.items():
+        rows += learning_rates(name, recipe, updates_per_epoch)
     conditions: dict[str, Any] = {name: _formula(recipe) for name, recipe in recipes.items()}
     if updates_per_epoch:
         conditions["updates per epoch"] = updates_per_epoch
@@ -73,20 +70,20 @@ def tables(rows: Sequence[LearningRate]) -> list[Table]:
     """A table for each recipe with a row for each stage."""
     columns = dict.fromkeys(COLUMNS, "right")
     return [
-        table(columns, (_summary(stage) for stage in _stages(curve)), title=name)
-        for name, curve in _by_recipe(rows).items()
+        table(columns, map(_summary, grouped(curve, "stage").values()), title=name)
+        for name, curve in grouped(rows, "recipe").items()
     ]
 
 
 def draw(rows: Sequence[LearningRate], figure: Figure) -> None:
     """A curve for each recipe; if all have the same stages, the stages' ends are marked."""
     (axes,) = panels(figure, 1)
-    curves = _by_recipe(rows)
+    curves = grouped(rows, "recipe")
     style = styles(curves)
     ends = set()
     for name, curve in curves.items():
         axes.plot([row.update for row in curve], [row.lr for row in curve], **style[name])
-        ends.add(tuple(one.update for one, after in pairwise(curve) if one.stage != after.stage))
+        ends.add(tuple(stage[-1].update for stage in list(grouped(curve, "stage").values())[:-1]))
     if len(ends) == 1:
         axes.set_xticks(ends.pop(), minor=True)
         axes.grid(which="minor", color="0.75")
@@ -160,16 +157,6 @@ def _formula(recipe: Recipe) -> str:
     settings = recipe.training.schedule.model_dump()
     kind = str(settings.pop("type"))
     return " ".join([kind, *(f"{key}={value:g}" for key, value in settings.items())])
-
-
-def _by_recipe(rows: Sequence[LearningRate]) -> dict[str, list[LearningRate]]:
-    names = dict.fromkeys(row.recipe for row in rows)
-    return {name: [row for row in rows if row.recipe == name] for name in names}
-
-
-def _stages(rows: Sequence[LearningRate]) -> Iterator[list[LearningRate]]:
-    for number in dict.fromkeys(row.stage for row in rows):
-        yield [row for row in rows if row.stage == number]
 
 
 def _summary(stage: Sequence[LearningRate]) -> tuple[object, ...]:

@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from rich.table import Table
 from torch import Tensor
 
-from nmtdeep.analysis.measurement import Measurement, check_same_text, origin, versions
+from nmtdeep.analysis.measurement import Measurement, check_same_text, grouped, origin, versions
 from nmtdeep.analysis.pictures import panels, styles
 from nmtdeep.checkpoint import Loaded
 from nmtdeep.data.batching import cut, pad, sort_by_length
@@ -71,11 +71,9 @@ def measure(models: Mapping[str, Loaded], data: DataDirectory, split: str) -> Me
     corpus = data.corpus(split).source
     for loaded in models.values():
         check_same_text(loaded, data)
-    rows = [
-        row
-        for name, loaded in models.items()
-        for row in layer_similarities(name, loaded.model, corpus)
-    ]
+    rows: list[LayerSimilarity] = []
+    for name, loaded in models.items():
+        rows += layer_similarities(name, loaded.model, corpus)
     origins = {name: origin(loaded) for name, loaded in models.items()}
     text = {"sentences": len(corpus), "split": split, "numbers": "fp32"}
     return Measurement(rows, {**origins, **text, **versions()})
@@ -83,24 +81,27 @@ def measure(models: Mapping[str, Loaded], data: DataDirectory, split: str) -> Me
 
 def tables(rows: Sequence[LayerSimilarity]) -> list[Table]:
     """A table for each model."""
-    shown: dict[str, list[tuple[object, ...]]] = {}
-    for row in rows:
-        figures = (row.to_embedding, row.to_previous, row.inter)
-        cells = (None if figure is None else f"{figure:.3f}" for figure in figures)
-        shown.setdefault(row.model, []).append((row.layer, *cells))
     columns = dict.fromkeys(COLUMNS, "right")
-    return [table(columns, lines, title=name) for name, lines in shown.items()]
+    return [
+        table(columns, map(_shown, group), title=name)
+        for name, group in grouped(rows, "model").items()
+    ]
+
+
+def _shown(row: LayerSimilarity) -> tuple[object, ...]:
+    figures = (row.to_embedding, row.to_previous, row.inter)
+    return row.layer, *(None if figure is None else f"{figure:.3f}" for figure in figures)
 
 
 def draw(rows: Sequence[LayerSimilarity], figure: Figure) -> None:
     """Three panels with a curve for each model."""
-    style = styles(row.model for row in rows)
+    models = grouped(rows, "model")
+    style = styles(models)
     axes = panels(figure, len(PANELS))
     for panel, (label, (column, first)) in zip(axes, PANELS.items(), strict=True):
-        for name in style:
-            curve = [row for row in rows if row.model == name and row.layer >= first]
-            layers = [row.layer for row in curve]
-            panel.plot(layers, [getattr(row, column) for row in curve], **style[name])
+        for name, curve in models.items():
+            values = [getattr(row, column) for row in curve[first:]]
+            panel.plot(range(first, len(curve)), values, **style[name])
         panel.set(xlabel="encoder layer (0: embedding)", ylabel=label)
 
 
@@ -133,15 +134,16 @@ def layer_similarities(
 
 def _sums(outputs: Sequence[Tensor], mask: Tensor) -> Tensor:
     """`(layers + 1, 3)`: the three similarities, summed over the sentences of a batch."""
-    rows = []
-    for layer, output in enumerate(outputs):
-        figures = (
+    rows = [
+        (
             _cosine(output, outputs[0], mask),
             _cosine(output, outputs[max(layer - 1, 0)], mask),
             inter_similarity(output, mask),
         )
-        rows.append([float(figure.double().sum()) for figure in figures])
-    return torch.tensor(rows, dtype=torch.float64)
+        for layer, output in enumerate(outputs)
+    ]
+    sums = [[float(figure.double().sum()) for figure in figures] for figures in rows]
+    return torch.tensor(sums, dtype=torch.float64)
 
 
 def _cosine(first: Tensor, second: Tensor, mask: Tensor) -> Tensor:
