@@ -1,81 +1,61 @@
-"""`nmtdeep analyze`: what a deep model does, at its start, in training and afterwards."""
+"""`nmtdeep analyze`: measurements of deep models, untrained, in training and trained."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from enum import StrEnum
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from nmtdeep.cli import analyze_trained, completion
-from nmtdeep.cli.choices import Verbose
-from nmtdeep.cli.command import HELP, Command, Group
-from nmtdeep.cli.outputs import Csv, Json, Plot, check_plot, give
+from nmtdeep.cli import completion
+from nmtdeep.cli.command import Group, add_command
+from nmtdeep.cli.options import Data, Device, Overrides, Run, Runs, Threads
+from nmtdeep.cli.outputs import Analysis, analysis
+from nmtdeep.config.decoding import decoding_options
 from nmtdeep.errors import UserError
+
+if TYPE_CHECKING:
+    from nmtdeep.checkpoint import Loaded
 
 app = typer.Typer(
     cls=Group,
-    help="Measure a model: its start, gradients, layers, attention, learning rates, scores.",
+    help="Measure a model: initialization, gradients, layers, attention, learning rates, scores.",
     no_args_is_help=True,
-    context_settings=HELP,
     epilog="nmtdeep analyze schedule demo",
 )
-
-
-class Of(StrEnum):
-    """With respect to what a layer's gradient is taken."""
-
-    PARAMETERS = "parameters"
-    OUTPUT = "output"
-
-
-Data = Annotated[Path, typer.Option(help="Directory that `nmtdeep preprocess` wrote.")]
 Tokens = Annotated[
     int, typer.Option(min=1, help="Approximate number of target tokens to measure on.")
 ]
 Seed = Annotated[
-    int | None, typer.Option(help="Random seed of initialization, choice of sentences and dropout.")
+    int | None, typer.Option(help="Random seed for initialization, choice of sentences, dropout.")
 ]
-After = Annotated[int, typer.Option(min=0, help="Updates of training before the measurement.")]
-DeviceName = Annotated[str, typer.Option("--device", help="Device: auto, cpu, cuda or cuda:N.")]
-Threads = Annotated[int | None, typer.Option(min=1, help="Number of CPU threads.")]
 DEPTHS = "6,12,18,20"
 
 
-@app.command(
-    "initialization",
-    cls=Command,
-    no_args_is_help=True,
-    epilog="nmtdeep analyze initialization demo --data data",
-)
+@analysis
 def initialization(
     subject: Annotated[
         str,
         typer.Argument(
             metavar="RECIPE|RUN",
-            help="A recipe; or a trained model, as it is.",
+            help="A recipe, or a trained model.",
             autocompletion=completion.recipes,
         ),
     ],
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Recipe values to change.")
-    ] = None,
+    overrides: Overrides = None,
     *,
     data: Data,
     tokens: Tokens = 3000,
     seed: Seed = None,
-    after: After = 0,
+    after: Annotated[
+        int, typer.Option(min=0, help="Updates of training before the measurement.")
+    ] = 0,
     layers: Annotated[bool, typer.Option("--layers", help="Print a row for each layer.")] = False,
-    csv: Csv = None,
-    plot: Plot = None,
-    as_json: Json = False,
-    device: DeviceName = "auto",
+    device: Device = "auto",
     threads: Threads = None,
-    verbose: Verbose = False,
-) -> None:
+) -> Analysis:
     """Print Var(r), beta_LN, beta_RC, beta and w/sigma of every kind of sublayer.
 
     The figures of Table 1 of Zhang et al. 2019 and Table 2 of Xu et al. 2020, in one pass over real
@@ -83,38 +63,23 @@ def initialization(
     """
     from nmtdeep.config.load import load_recipe
 
-    check_plot(plot)
     changes = [*(overrides or []), *_seed(seed)]
-    trained = Path(subject).is_dir()
-    if trained:
+    recipe = None
+    if Path(subject).is_dir():
         _refuse_changes(subject, changes, {"--after": after})
-    recipe = None if trained else load_recipe(subject, changes)
-    import torch
-
+    else:
+        recipe = load_recipe(subject, changes)
     from nmtdeep.analysis.initialization import draw, measure, tables
     from nmtdeep.checkpoint import load
     from nmtdeep.data.corpus import DataDirectory
-    from nmtdeep.devices import resolve_device
 
-    torch.set_num_threads(threads or torch.get_num_threads())
-    corpora, place = DataDirectory.open(data), resolve_device(device)
-    measurement = measure(
-        subject,
-        recipe or load(Path(subject)),
-        corpora,
-        tokens=tokens,
-        device=place,
-        updates=after,
-    )
-    give(measurement, partial(tables, layers=layers), draw, csv=csv, plot=plot, as_json=as_json)
+    model = recipe or load(Path(subject))
+    corpora, place = DataDirectory.open(data), _device(device, threads)
+    measurement = measure(subject, model, corpora, tokens=tokens, device=place, updates=after)
+    return Analysis(measurement, partial(tables, layers=layers), draw)
 
 
-@app.command(
-    "gradients",
-    cls=Command,
-    no_args_is_help=True,
-    epilog="nmtdeep analyze gradients demo --data data --depths 6,12",
-)
+@analysis
 def gradients(
     subjects: Annotated[
         list[str],
@@ -129,118 +94,207 @@ def gradients(
     depths: Annotated[
         str | None,
         typer.Option(
-            help="Layers of encoder and decoder of recipes, one model for each number.",
+            help="Numbers of layers; each recipe is measured with each of them.",
             show_default=DEPTHS,
         ),
     ] = None,
-    of: Annotated[Of, typer.Option(help="What the gradient is taken of.")] = Of.PARAMETERS,
+    of: Annotated[
+        Literal["parameters", "output"], typer.Option(help="Quantity that the gradient is for.")
+    ] = "parameters",
     tokens: Tokens = 3000,
     seed: Seed = None,
-    csv: Csv = None,
-    plot: Plot = None,
-    as_json: Json = False,
-    device: DeviceName = "auto",
+    device: Device = "auto",
     threads: Threads = None,
-    verbose: Verbose = False,
-) -> None:
+) -> Analysis:
     """Print the gradient norm of every layer, as in Figures 1 and 4 of Zhang et al. 2019.
 
-    Of recipes: at their start, for several depths. Of runs: at their start and at every checkpoint
-    that they kept. Of a checkpoint: as it is.
+    Of a recipe: at its initialization, for several depths. Of a run: at its initialization and at
+    every checkpoint that it kept. Of a checkpoint: as it is.
     """
-    check_plot(plot)
     names = [word for word in subjects if "=" not in word or Path(word).is_dir()]
     changes = [word for word in subjects if word not in names] + _seed(seed)
-    runs = [Path(name) for name in names if Path(name).is_dir()]
-    if runs and len(runs) < len(names):
-        other = next(name for name in names if not Path(name).is_dir())
-        raise UserError(f"{other} is no directory of a run: give either runs or recipes, not both")
-    models: list[tuple[str, Any]] = [(str(run), run) for run in runs]
-    if runs:
-        _refuse_changes(names[0], changes, {"--depths": depths})
+    runs = [name for name in names if Path(name).is_dir()]
+    models: list[tuple[str, Any]] = [(run, Path(run)) for run in runs]
+    if not runs:
+        models = _at_depths(names, changes, depths or DEPTHS)
+    elif len(runs) < len(names):
+        other = next(name for name in names if name not in runs)
+        hint = "give either runs or recipes, not both"
+        raise UserError("is not a run directory", where=other, hint=hint)
     else:
-        models = _at_depths(names, changes, _numbers(depths or DEPTHS))
-    import torch
-
+        _refuse_changes(names[0], changes, {"--depths": depths})
     from nmtdeep.analysis.gradients import draw, measure, tables
     from nmtdeep.data.corpus import DataDirectory
-    from nmtdeep.devices import resolve_device
 
-    torch.set_num_threads(threads or torch.get_num_threads())
-    measurement = measure(
-        models,
-        DataDirectory.open(data),
-        tokens=tokens,
-        device=resolve_device(device),
-        of=of.value,
-        say=(lambda line: None) if as_json else partial(typer.echo, err=True),
-    )
-    give(measurement, tables, draw, csv=csv, plot=plot, as_json=as_json)
+    corpora, place = DataDirectory.open(data), _device(device, threads)
+    say = partial(typer.echo, err=True)
+    measurement = measure(models, corpora, tokens=tokens, device=place, of=of, say=say)
+    return Analysis(measurement, tables, draw)
 
 
-@app.command(
-    "schedule",
-    cls=Command,
-    no_args_is_help=True,
-    epilog="nmtdeep analyze schedule demo training.schedule.lr=0.002",
-)
+@analysis
 def schedule(
     subjects: Annotated[
         list[str],
         typer.Argument(
             metavar="RECIPE|KEY=VALUE",
-            help="Recipes, or runs for theirs, and values to change in all of them.",
+            help="Recipes, or runs with theirs, and values to change in all of them.",
             autocompletion=completion.recipes,
         ),
     ],
     updates_per_epoch: Annotated[
-        int | None, typer.Option(min=1, help="Updates in an epoch, where the recipe counts epochs.")
+        int | None, typer.Option(min=1, help="Updates of an epoch, if the recipe counts epochs.")
     ] = None,
-    csv: Csv = None,
-    plot: Plot = None,
-    as_json: Json = False,
-    verbose: Verbose = False,
-) -> None:
+) -> Analysis:
     """Print the learning rates of recipes, stage by stage, as in Figure 5 of Li et al. 2020."""
     from nmtdeep.config.load import load_recipe
 
-    check_plot(plot)
     names = [word for word in subjects if "=" not in word]
     changes = [word for word in subjects if "=" in word]
     files = {name: f"{name}/config.yaml" if Path(name).is_dir() else name for name in names}
+    if not names:
+        raise UserError("no recipe given", hint="name one, such as multi30k-en-de")
     recipes = {name: load_recipe(file, changes) for name, file in files.items()}
-    if not recipes:
-        raise UserError("no recipe given: name one, such as multi30k-en-de")
-
     from nmtdeep.analysis.schedule import draw, measure, tables
 
-    measurement = measure(recipes, updates_per_epoch)
-    give(measurement, tables, draw, csv=csv, plot=plot, as_json=as_json)
+    return Analysis(measure(recipes, updates_per_epoch), tables, draw)
 
 
-def _at_depths(
-    names: Iterable[str], changes: list[str], depths: Sequence[int]
-) -> list[tuple[str, Any]]:
-    """Each recipe at each depth."""
+@analysis
+def combination(
+    model: Run,
+    layer: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Layer whose weights along the stack are drawn; 0: the embedding.",
+            show_default="a third of the way up",
+        ),
+    ] = None,
+) -> Analysis:
+    """Print the learned weights with which each layer of a trained model reads those below it.
+
+    Those of DLCL, dense and sparse connections and of transparent attention, as in Figure 5 of Wang
+    et al. 2019.
+    """
+    from nmtdeep.analysis.combination import draw, measure, tables
+    from nmtdeep.checkpoint import load
+
+    return Analysis(measure(str(model), load(model), layer), tables, partial(draw, layer=layer))
+
+
+@analysis
+def similarity(
+    models: Runs,
+    data: Data,
+    split: Annotated[str, typer.Option(help="Set of --data to measure on.")] = "valid",
+    device: Device = "auto",
+    threads: Threads = None,
+) -> Analysis:
+    """Print the similarity of each encoder layer's output to the embedding, to the layer below, and
+    across positions.
+
+    Figures 2, 7 and 8 of Li et al. 2020, over a validation set.
+    """
+    from nmtdeep.analysis.similarity import draw, measure, tables
+    from nmtdeep.data.corpus import DataDirectory
+
+    corpora = DataDirectory.open(data)
+    return Analysis(measure(_loaded(models, device, threads), corpora, split), tables, draw)
+
+
+@analysis
+def attention(
+    model: Run,
+    source: Annotated[str, typer.Option(help="Source sentence.")],
+    target: Annotated[
+        str | None,
+        typer.Option(help="Translation of --source.", show_default="the model's translation"),
+    ] = None,
+    of: Annotated[
+        Literal["cross", "encoder", "decoder"],
+        typer.Option(help="Attention of the decoder to the encoder, or of a stack to itself."),
+    ] = "cross",
+    layer: Annotated[str, typer.Option(help="Number of a layer, from 1; or mean, all.")] = "mean",
+    head: Annotated[str, typer.Option(help="Number of a head, from 1; or mean, all.")] = "mean",
+    input_is: Annotated[
+        Literal["raw", "tokenized", "bpe"] | None,
+        typer.Option(help="Form of the sentences.", show_default="the recipe's"),
+    ] = None,
+    device: Device = "auto",
+    threads: Threads = None,
+) -> Analysis:
+    """Print the attention of a model in a sentence pair, subword by subword."""
+    from nmtdeep.analysis.attention import draw, measure, sentence_pair, tables
+
+    loaded = _loaded([model], device, threads)[str(model)]
+    pair = sentence_pair(loaded, source, target, input_is)
+    measurement = measure(str(model), loaded, pair, of=of, layer=layer, head=head)
+    return Analysis(measurement, tables, draw)
+
+
+@analysis
+def lengths(
+    systems: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="SYSTEM",
+            help="Files with translations of --source, or runs or checkpoints that translate it.",
+        ),
+    ],
+    source: Annotated[Path, typer.Option(help="Source text; .gz allowed.")],
+    reference: Annotated[Path, typer.Option(help="Reference translation of --source.")],
+    metric: Annotated[
+        str, typer.Option(help="Metric of `nmtdeep score`.", autocompletion=completion.metrics)
+    ] = "bleu",
+    device: Device = "auto",
+    threads: Threads = None,
+) -> Analysis:
+    """Print scores by the length of the source: 1-10, 11-20, ... words."""
+    from nmtdeep.scoring.metrics import metric_named
+
+    metric_named(metric)
+    from nmtdeep.analysis.lengths import draw, measure, tables
+    from nmtdeep.decoding.translator import Translator
+    from nmtdeep.scoring.texts import read_text
+
+    texts = read_text(source), read_text(reference)
+    options = decoding_options({"device": device, "threads": threads})
+    translations = {}
+    for system in _distinct(systems):
+        if system.is_dir():
+            found = Translator.load([system], options).translate(texts[0].lines)
+            translations[str(system)] = [each.text for each in found]
+        else:
+            translations[str(system)] = read_text(system).lines
+    return Analysis(measure(*texts, translations, metric), tables, draw)
+
+
+def _at_depths(names: Iterable[str], changes: list[str], depths: str) -> list[tuple[str, Any]]:
+    """Each recipe at each depth, such as `6,12`."""
     from nmtdeep.config.load import load_recipe
 
+    numbers = [word.strip() for word in depths.split(",")]
+    if not all(number.isdecimal() and int(number) for number in numbers):
+        hint = "separate numbers by commas, such as 6,12,18"
+        raise UserError("not a list of numbers", where=f"--depths {depths}", hint=hint)
     return [
         (
             name,
             load_recipe(name, [*changes, f"model.encoder.depth={n}", f"model.decoder.depth={n}"]),
         )
         for name in names
-        for n in depths
+        for n in map(int, numbers)
     ]
 
 
 def _refuse_changes(name: str, changes: list[str], options: Mapping[str, object]) -> None:
-    """A trained model is as it is."""
-    given = [*changes, *(option for option, value in options.items() if value)]
-    if given:
+    """A trained model is measured as it is."""
+    if given := [*changes, *(option for option, value in options.items() if value)]:
         raise UserError(
-            f"{name} is a trained model and is measured as it is: leave {', '.join(given)} out, or "
-            "give its recipe"
+            f"a trained model cannot be changed by {', '.join(given)}",
+            where=name,
+            hint="leave it out, or give a recipe",
         )
 
 
@@ -248,12 +302,41 @@ def _seed(seed: int | None) -> list[str]:
     return [] if seed is None else [f"training.seed={seed}"]
 
 
-def _numbers(text: str) -> list[int]:
-    """`6,12` to numbers; UserError if they are none."""
-    words = text.split(",")
-    if not all(word.strip().isdecimal() and int(word) for word in words):
-        raise UserError(f"--depths {text}: give numbers with commas between them, such as 6,12,18")
-    return [int(word) for word in words]
+def _device(device: str, threads: int | None) -> Any:
+    import torch
+
+    from nmtdeep.devices import resolve_device
+
+    torch.set_num_threads(threads or torch.get_num_threads())
+    return resolve_device(device)
 
 
-analyze_trained.register(app)
+def _loaded(models: Iterable[Path], device: str, threads: int | None) -> dict[str, Loaded]:
+    """Models by the names that the user gave."""
+    from nmtdeep.checkpoint import load
+
+    place = _device(device, threads)
+    loaded = {str(path): load(path) for path in _distinct(models)}
+    for each in loaded.values():
+        each.model.to(place)
+    return loaded
+
+
+def _distinct(paths: Iterable[Path]) -> list[Path]:
+    paths = list(paths)
+    for path in paths:
+        if paths.count(path) > 1:
+            raise UserError("is named twice", where=path, hint="name each once")
+    return paths
+
+
+for command, example in {
+    initialization: "nmtdeep analyze initialization demo --data data",
+    gradients: "nmtdeep analyze gradients demo --data data --depths 6,12",
+    schedule: "nmtdeep analyze schedule demo training.schedule.lr=0.002",
+    combination: "nmtdeep analyze combination run --plot weights.svg",
+    similarity: "nmtdeep analyze similarity run other-run --data data",
+    attention: 'nmtdeep analyze attention run --source "Two men play the guitar."',
+    lengths: "nmtdeep analyze lengths run --source test.en --reference test.de",
+}.items():
+    add_command(app, command, example)

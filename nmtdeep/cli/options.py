@@ -87,7 +87,11 @@ def option(name: str, annotation: Any, default: Any = None) -> inspect.Parameter
 
 
 def replace_options(
-    command: Command, function: Command, *, add: Iterable[inspect.Parameter], drop: str = ""
+    command: Command,
+    function: Callable[..., Any],
+    *,
+    add: Iterable[inspect.Parameter],
+    drop: str = "",
 ) -> None:
     """Give a wrapper the options of the function it wraps, but for `drop`, and those of `add`."""
     own = inspect.signature(function, eval_str=True).parameters.values()
@@ -97,22 +101,29 @@ def replace_options(
 
 
 def collected(
-    argument: str, options: Iterable[inspect.Parameter], collect: Callable[[dict[str, Any]], Any]
+    argument: str,
+    options: Iterable[inspect.Parameter],
+    collect: Callable[[dict[str, Any]], Any],
+    *,
+    like: Callable[..., Any] | None = None,
 ) -> Callable[[Command], Command]:
     """A decorator: the command has `options` instead of an argument of its function.
 
     Args:
         argument: name; its value is what `collect` makes of the options' values by name.
+        like: the function whose name, help and other options the command has; None: its own.
     """
     options = list(options)
 
     def decorate(function: Command) -> Command:
-        @functools.wraps(function)
+        shown = like or function
+
+        @functools.wraps(shown)
         def command(**values: Any) -> None:
             given = {option.name: values.pop(option.name) for option in options}
             function(**values, **{argument: collect(given)})
 
-        replace_options(command, function, add=options, drop=argument)
+        replace_options(command, shown, add=options, drop=argument)
         return command
 
     return decorate
@@ -175,11 +186,6 @@ DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Check the input and show what would be done, only.")
 ]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print no progress, tables or summary.")]
-Csv = Annotated[Path | None, typer.Option("--csv", help="Write every row to this file.")]
-Plot = Annotated[
-    Path | None, typer.Option("--plot", help="Draw a picture into this file: .svg, .png or .pdf.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print all numbers as JSON.")]
 
 
 def as_typed(typed: Path, checkpoint: Path) -> Path:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from nmtdeep.cli import completion
-from nmtdeep.cli.options import Json, decoding
+from nmtdeep.cli.options import decoding
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.errors import UserError
 
@@ -62,7 +62,9 @@ def score(
             help="Replace Unicode punctuation before --tokenize, as the DLCL and SDT papers do.",
         ),
     ] = False,
-    as_json: Json = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print all results as a JSON list.")
+    ] = False,
     model: Annotated[
         list[Path] | None,
         typer.Option(

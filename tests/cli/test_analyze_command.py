@@ -1,4 +1,4 @@
-"""Pictures need what not everybody has."""
+"""Pictures need matplotlib, which not every installation has."""
 
 import sys
 from pathlib import Path
@@ -12,4 +12,10 @@ from nmtdeep.errors import UserError
 def test_a_picture_without_matplotlib_is_refused_before_any_work(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(UserError, match=r"needs matplotlib.*leave --plot out"):
-        gradients(["demo"], data=Path("absent"), plot=Path("curves.svg"))
+        gradients(
+            subjects=["demo"],
+            data=Path("absent"),
+            csv=None,
+            plot=Path("curves.svg"),
+            as_json=False,
+        )

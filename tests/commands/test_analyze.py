@@ -183,10 +183,13 @@ def test_lengths_and_curves_of_a_run(nmtdeep: Commands, whole: Path) -> None:
         (("combination", "whole"), "reads only the layer below it"),
         (("attention", "whole", "--source", " "), "--source: the sentence is empty"),
         (("attention", "whole", "--source", "a", "--head", "3"), "give a number from 1 to 2, mean"),
-        (("similarity", "whole", "whole", "--data", "data"), "whole is named twice"),
+        (("similarity", "whole", "whole", "--data", "data"), "whole: is named twice"),
         (("similarity", "whole", "--data", "data", "--split", "x"), "no split 'x'"),
-        (("gradients", "whole", "model.width=8", "--data", "data"), "leave model.width=8 out"),
-        (("gradients", "whole", "absent", "--data", "data"), "absent is no directory of a run"),
+        (
+            ("gradients", "whole", "model.width=8", "--data", "data"),
+            "cannot be changed by model.width=8",
+        ),
+        (("gradients", "whole", "absent", "--data", "data"), "absent: is not a run directory"),
         (("schedule", "model.width=8"), "no recipe given"),
         (("lengths", "valid.de", "--source", "valid.en", "--reference", "test.de"), "test.de has"),
     ],
@@ -203,8 +206,11 @@ def test_what_cannot_be_analyzed_is_said(
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (("--depths", "6,x"), "--depths 6,x: give numbers with commas between them"),
-        (("--plot", "g.doc"), "--plot g.doc: give a file that ends in .svg, .png or .pdf"),
+        (("--depths", "6,x"), "--depths 6,x: not a list of numbers"),
+        (
+            ("--plot", "g.doc"),
+            "--plot g.doc: not a picture: give a file",
+        ),
     ],
 )
 def test_what_gradients_cannot_read(
