@@ -71,7 +71,7 @@ def make(options: argparse.Namespace) -> Task:
     sources = [
         [*loaded.pipeline.source.vocabulary.ids(words), EOS]
         for line in lines
-        if (words := loaded.pipeline.split_source(line, loaded.recipe.text.input))
+        if (words := loaded.pipeline.source.split(line, loaded.recipe.text.input))
     ]
     if len(sources) < len(lines):
         sys.exit(f"{options.input} has blank lines: give a test set without them")
@@ -122,7 +122,7 @@ def measure(task: Task, options: argparse.Namespace, apart: type[Apart]) -> Resu
 
 def texts(pipeline: TextPipeline, translations: list[Ids]) -> list[str]:
     words = pipeline.target.vocabulary.words
-    return [pipeline.join_target(words(ids)) for ids in translations]
+    return [pipeline.target.join(words(ids)) for ids in translations]
 
 
 def report(found: Result, bleu: dict[str, str], title: str, first: str) -> Table:

@@ -15,7 +15,7 @@ from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import DataError, UserError
 from nmtdeep.preprocessing.preprocess import preprocess
 from nmtdeep.preprocessing.progress import Progress
-from nmtdeep.preprocessing.stages import fault
+from nmtdeep.preprocessing.stages import reason_to_drop
 
 TATOEBA = Path(__file__).resolve().parents[1] / "../shared/data/tatoeba-en-de"
 ENGLISH = ["A cat.", "Two cats & dogs, hm?", "The newest | [house].", "It's </s> <pad>."]
@@ -83,8 +83,9 @@ def test_every_pair_is_kept_or_accounted_for(files):
         (5, 2, "one side more than 2 times the other"),
     ],
 )
-def test_faults(source, target, expected):
-    assert fault(source, target, Clean(min_length=2, max_length=10, max_ratio=2.0)) == expected
+def test_reasons_to_drop_a_pair(source, target, expected):
+    clean = Clean(min_length=2, max_length=10, max_ratio=2.0)
+    assert reason_to_drop(source, target, clean) == expected
 
 
 def test_words_are_counted_before_bpe_and_a_pair_at_the_limit_is_kept(files):
@@ -114,9 +115,9 @@ def test_ids_on_disk_are_what_the_pipeline_gives(files):
     data = DataDirectory.open(files / "data")
     corpus, pipeline = data.corpus("train"), data.pipeline
     assert [ids.tolist() for ids in (corpus.source[index] for index in range(4))] == [
-        pipeline.encode_source(line) for line in ENGLISH
+        pipeline.source.encode(line) for line in ENGLISH
     ]
-    assert corpus.target[3].tolist() == pipeline.encode_target(GERMAN[3])
+    assert corpus.target[3].tolist() == pipeline.target.encode(GERMAN[3])
 
 
 def test_counts_are_those_of_the_files(files):
@@ -211,7 +212,7 @@ def error(tmp_path, **settings) -> str:
 def test_bad_input_is_one_clear_line_and_leaves_nothing(files):
     (files / "train.de").write_text("".join(f"{line}\n" for line in GERMAN))
     message = error(files)
-    assert f"{files / 'train.en'} has 20 lines but {files / 'train.de'} has 4" in message
+    assert f"{files / 'train.en'}: 20 lines, but {files / 'train.de'} has 4" in message
     (files / "train.de").write_bytes(b"x\n" * 19 + b"\xff\n")
     assert "train.de:20: not valid UTF-8 (byte 0xff at column 1)" in error(files)
     (files / "train.de").write_text("")
@@ -219,7 +220,7 @@ def test_bad_input_is_one_clear_line_and_leaves_nothing(files):
     (files / "train.de").unlink()
     assert "neither" in error(files)
     (files / "train.de.gz").write_bytes(gzip.compress(os.urandom(999).hex().encode())[:-9])
-    assert "cut off" in error(files)
+    assert "truncated gzip" in error(files)
 
 
 def test_nothing_left_to_train_on(files):

@@ -80,11 +80,11 @@ def sentence_pair(
     """
     options = DecodingOptions(input_is=form or loaded.recipe.text.input)
     form = options.input_is
-    words = loaded.pipeline.split_source(source, form)
+    words = loaded.pipeline.source.split(source, form)
     if not words:
         raise UserError("the sentence is empty", where="--source", hint="give a sentence")
     if target is not None:
-        return SentencePair(words, loaded.pipeline.split_target(target, form))
+        return SentencePair(words, loaded.pipeline.target.split(target, form))
     translator = Translator([loaded.model], loaded.pipeline, options.with_recipe(loaded.recipe))
     (translation,) = translator.translate([source])
     return SentencePair(words, translation.candidates[0].subwords)

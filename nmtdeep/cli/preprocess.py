@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -79,6 +80,6 @@ def _dry_run(
     typer.echo(to_yaml({"text": dump}), nl=False)
     for files in inputs:
         typer.echo(f"{files.split}: {files.lines:,} pairs of {files.source} and {files.target}")
-    for source, target in Tokenize(recipe.text)(inputs[0].head(3)).pairs:
+    for source, target in Tokenize(recipe.text)(list(islice(inputs[0].pairs(), 3))).pairs:
         typer.echo(f"{recipe.text.source}: {source}\n{recipe.text.target}: {target}")
     typer.echo(f"would write {out}; nothing was written")

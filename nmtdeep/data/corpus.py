@@ -265,9 +265,9 @@ class DataDirectory:
         return self._lines(split, self.languages[0])
 
     def references(self, split: str) -> list[str]:
-        """Target lines of valid or a test, in the spelling that `join_target` gives.
+        """Target lines of valid or a test, in the spelling of the pipeline.
 
-        Compare with `join_target(tokens, pipeline.reference_form)`.
+        Compare with `pipeline.target.join(tokens, pipeline.reference_form)`.
         """
         reference = self.pipeline.target.reference
         return [reference(line) for line in self._lines(split, self.languages[1])]

@@ -35,7 +35,7 @@ def log_probabilities(
     form = translator.options.input_is
     pipeline = translator.pipeline
     pairs = [
-        (pipeline.encode_source(source, form), pipeline.encode_target(target, form))
+        (pipeline.source.encode(source, form), pipeline.target.encode(target, form))
         for source, target in zip(sources, targets, strict=True)
     ]
     lengths = np.array([[len(side) for side in pair] for pair in pairs], dtype=np.int32).T

@@ -165,7 +165,7 @@ class Translator:
         Args:
             advance: called after each batch with its share of the lines, counted in lines.
         """
-        sources = [self.pipeline.split_source(line, self.options.input_is) for line in lines]
+        sources = [self.pipeline.source.split(line, self.options.input_is) for line in lines]
         pieces = [
             (owner, piece)
             for owner, subwords in enumerate(sources)
@@ -237,7 +237,7 @@ class Translator:
 
     def _candidate(self, pieces: Sequence[Hypothesis]) -> Candidate:
         words = [self.pipeline.target.vocabulary.words(piece.tokens) for piece in pieces]
-        join = self.pipeline.join_target
+        join = self.pipeline.target.join
         return Candidate(
             text=" ".join(join(part) for part in words),
             tokenized=" ".join(join(part, "tokenized") for part in words),

@@ -21,7 +21,7 @@ from nmtdeep.export import weights
 from nmtdeep.export.weights import NormWeights, StackWeights, SublayerWeights
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.pipeline import TextPipeline
-from nmtdeep.text.vocabulary import EOS, PAD, SPECIALS, UNK, Vocabulary, is_shared
+from nmtdeep.text.vocabulary import EOS, PAD, SPECIALS, UNK, Vocabulary
 
 POSITIONS = 2048
 POST_NORM = ("post_norm", "admin", "deep_norm")
@@ -75,7 +75,7 @@ def write(folder: Path, transformer: Transformer, recipe: Recipe, pipeline: Text
     _write(folder / "config.json", configuration)
     _write(folder / "generation_config.json", _generation(recipe))
     _tokenizer(folder, source)
-    if not is_shared((source, target)):
+    if source != target:
         _tokenizer(folder / "target", target)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from nmtdeep.fetching.catalog import Output, Step
 from nmtdeep.fetching.readers import RawPair
-from nmtdeep.preprocessing.stages import Pair, fault
+from nmtdeep.preprocessing.stages import Pair, reason_to_drop
 from nmtdeep.text.chinese import CHINESE, Jieba, jieba
 from nmtdeep.text.files import BYTE_ORDER_MARK
 from nmtdeep.text.tokenization import Moses, moses
@@ -84,7 +84,7 @@ def prepare(
             reason = "both sides are empty"
         elif output.clean is not None:
             lengths = len(source.split()), len(target.split())
-            reason = fault(*lengths, output.clean, unit="words")
+            reason = reason_to_drop(*lengths, output.clean, unit="words")
         if reason:
             dropped[reason] += 1
         else:

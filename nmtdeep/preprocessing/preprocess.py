@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -70,7 +69,7 @@ def preprocess(
 
 @dataclass
 class _Run:
-    """One preprocessing run: its stages in order, and what they found."""
+    """One preprocessing run: its stages in order, and what they count."""
 
     recipe: Recipe
     inputs: list[ParallelFiles]
@@ -86,19 +85,22 @@ class _Run:
     def text(self) -> Text:
         return self.recipe.text
 
+    @property
+    def languages(self) -> tuple[str, str]:
+        return self.text.source, self.text.target
+
     def all(self) -> PreprocessingReport:
         """Every stage; the last writes data.json."""
         self.reports = {texts.split: SplitReport(texts.lines) for texts in self.inputs}
         words = {texts.split: self.tokenize(texts) for texts in self.inputs}
         self.compare()
         codes = self.learn(words[TRAIN])
-        counts = {texts.split: self.segment(texts.split, codes) for texts in self.inputs}
+        counts = {split: self.segment(split, codes) for split in self.reports}
         vocabularies = self.vocabularies(counts[TRAIN], words[TRAIN], codes)
-        pipeline = TextPipeline.of(self.text, codes, vocabularies)
         dtypes = (id_type(len(vocabularies[0])), id_type(len(vocabularies[1])))
-        for texts in self.inputs:
-            self.binarize(texts.split, Binarize(vocabularies, dtypes))
-        return self.finish(pipeline, dtypes)
+        for split in self.reports:
+            self.binarize(split, Binarize(vocabularies, dtypes))
+        return self.finish(TextPipeline.of(self.text, codes, vocabularies), dtypes)
 
     def tokenize(self, texts: ParallelFiles) -> Tallies:
         """Raw text to words (kept in a temporary file); a raw copy of evaluation splits."""
@@ -119,21 +121,18 @@ class _Run:
 
     def copied(self, texts: ParallelFiles) -> Iterator[Pair]:
         """A split's pairs, each also written to the raw copy that evaluation reads."""
-        with ExitStack() as stack:
-            outs = [
-                stack.enter_context((self.directory / f"{texts.split}.{language}").open("wb"))
-                for language in (self.text.source, self.text.target)
-            ]
+        source, target = (self.directory / f"{texts.split}.{name}" for name in self.languages)
+        with source.open("wb") as sources, target.open("wb") as targets:
             for pair in texts.pairs():
-                for out, line in zip(outs, pair, strict=True):
-                    out.write(f"{line}\n".encode())
+                sources.write(f"{pair[0]}\n".encode())
+                targets.write(f"{pair[1]}\n".encode())
                 yield pair
 
     def compare(self) -> None:
-        """Count pairs that come again: within train, or from train in valid and tests."""
+        """Count pairs that are repeated: within train, or from train in valid and tests."""
         hashes = [self.temporary(split, "hashes") for split in self.reports]
-        found = repetitions(hashes[0], hashes[1:])
-        for report, path, repeated in zip(self.reports.values(), hashes, found, strict=True):
+        counts = repetitions(hashes[0], hashes[1:])
+        for report, path, repeated in zip(self.reports.values(), hashes, counts, strict=True):
             report.repeated = repeated
             path.unlink()
 
@@ -145,11 +144,9 @@ class _Run:
         joint = isinstance(bpe, JointBpe)
         sides = [tally.counts for tally in words]
         texts = [sides[0] + sides[1]] if joint else sides
-        merges = []
         with self.progress.step("learn BPE", bpe.merges * len(texts)) as advance:
-            for counts in texts:
-                merges.append(learn(counts, bpe.merges, tell=lambda _: advance(1)))
-        source, target = (Bpe(found) for found in (merges * 2 if joint else merges))
+            merges = [learn(text, bpe.merges, report=lambda _: advance(1)) for text in texts]
+        source, target = (Bpe(each) for each in (merges * 2 if joint else merges))
         if not bpe.vocabulary_threshold:
             return source, source if joint else target
         return (
@@ -159,31 +156,32 @@ class _Run:
 
     def segment(self, split: str, codes: Codes) -> Tallies:
         """Words to subwords (in another temporary file); drops what cleaning drops from train."""
-        report, totals, base = self.reports[split], self.tallies(), 1
+        report, totals, first = self.reports[split], self.tallies(), 1
         stage = Segment(codes, self.text.clean, keep=split != TRAIN)
         tokenized = self.temporary(split, "tokenized")
         with self.temporary(split, "bpe").open("wb") as out:
             for chunk in self.through("apply BPE", split, stage, _pairs(tokenized)):
                 out.write(_lines(chunk.pairs))
                 report.kept += len(chunk.pairs)
-                report.add_reasons((base + index, reason) for index, reason in chunk.found)
-                base += self.chunk
+                report.add_reasons((first + index, reason) for index, reason in chunk.unusual)
+                first += self.chunk
                 for tally, counts in zip(totals, chunk.counts, strict=True):
                     tally.add(counts)
         tokenized.unlink()
         report.source_tokens, report.target_tokens = (tally.total for tally in totals)
         if split == TRAIN and not report.kept:
-            reasons = "; ".join(f"{name}: {found}" for name, found in report.reasons.items())
+            reasons = "; ".join(f"{name}: {lines}" for name, lines in report.reasons.items())
             raise DataError(
-                f"cleaning dropped all {report.read:,} training pairs ({reasons}): loosen "
-                "text.clean, or look at the files"
+                f"cleaning dropped all {report.read:,} training pairs ({reasons})",
+                where="text.clean",
+                hint="loosen it, or look at the files",
             )
         return totals
 
     def vocabularies(
         self, subwords: Tallies, words: Tallies, codes: Codes
     ) -> tuple[Vocabulary, Vocabulary]:
-        """Types of the kept training pairs; with BPE-dropout, also what it can make of them."""
+        """Types of the kept training pairs; with BPE-dropout, also all that it can produce."""
         config = self.text.vocabulary
         counts = (subwords[0].counts, subwords[1].counts)
         if not isinstance(self.text.bpe, NoBpe) and self.text.bpe.dropout:
@@ -196,15 +194,11 @@ class _Run:
         """Subwords to ids on disk."""
         report, segmented = self.reports[split], self.temporary(split, "bpe")
         longest, first = Longest(), 0
-        with ExitStack() as stack:
-            writers = [
-                stack.enter_context(CorpusWriter(self.directory / f"{split}.{language}", dtype))
-                for language, dtype in zip(
-                    (self.text.source, self.text.target), stage.dtypes, strict=True
-                )
-            ]
+        stems = (self.directory / f"{split}.{language}" for language in self.languages)
+        source, target = map(CorpusWriter, stems, stage.dtypes)
+        with source, target:
             for sides in self.through("binarize", split, stage, _pairs(segmented)):
-                for writer, ids in zip(writers, sides, strict=True):
+                for writer, ids in zip((source, target), sides, strict=True):
                     writer.write_flat(ids.tokens, ids.lengths)
                 report.source_unknown += sides[0].unknown
                 report.target_unknown += sides[1].unknown
@@ -215,15 +209,14 @@ class _Run:
         segmented.unlink()
 
     def finish(self, pipeline: TextPipeline, dtypes: tuple[str, str]) -> PreprocessingReport:
-        """Save pipeline, recipe and data.json."""
+        """Save pipeline, recipe, data.json and SHA256SUMS."""
         pipeline.save(self.directory / TEXT_DIRECTORY)
-        dump = self.recipe.model_dump(mode="json")
-        (self.directory / RECIPE_FILE).write_text(to_yaml(dump), encoding="utf-8")
+        recipe = to_yaml(self.recipe.model_dump(mode="json"))
+        (self.directory / RECIPE_FILE).write_text(recipe, encoding="utf-8")
         report = PreprocessingReport(
-            (self.text.source, self.text.target),
+            self.languages,
             self.reports,
-            _merges(pipeline),
-            _vocabulary_sizes(pipeline),
+            *_sizes(pipeline),
             dict(self.progress.seconds),
             pipeline.fingerprint(),
         )
@@ -291,16 +284,13 @@ def _pairs(path: Path) -> Iterator[Pair]:
             yield source, target
 
 
-def _merges(pipeline: TextPipeline) -> dict[str, int]:
-    source, target = pipeline.source, pipeline.target
-    if source.bpe is None or target.bpe is None:
-        return {}
+def _sizes(pipeline: TextPipeline) -> tuple[dict[str, int], dict[str, int]]:
+    """Numbers of BPE merges and of types, by language or for both."""
+    sides = (pipeline.source, pipeline.target)
+    merges = {side.language: len(side.bpe.merges) for side in sides if side.bpe}
+    types = {side.language: len(side.vocabulary) for side in sides}
     if isinstance(pipeline.config.bpe, JointBpe):
-        return {"joint": len(source.bpe.merges)}
-    return {side.language: len(side.bpe.merges) for side in (source, target) if side.bpe}
-
-
-def _vocabulary_sizes(pipeline: TextPipeline) -> dict[str, int]:
+        merges = {"joint": merges[pipeline.source.language]}
     if pipeline.config.vocabulary.sharing == "shared":
-        return {"shared": len(pipeline.source.vocabulary)}
-    return {side.language: len(side.vocabulary) for side in (pipeline.source, pipeline.target)}
+        types = {"shared": types[pipeline.source.language]}
+    return merges, types

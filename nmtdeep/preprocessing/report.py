@@ -1,4 +1,4 @@
-"""What preprocessing did, so that nothing is lost in silence."""
+"""What preprocessing did: everything that it dropped or changed is counted."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Reason:
 
 @dataclass
 class SplitReport:
-    """One split: what came in, what was kept and what was not, or stands out."""
+    """Counts of one split: pairs that were read, kept, dropped or are unusual."""
 
     read: int
     kept: int = 0
@@ -43,16 +43,16 @@ class SplitReport:
     repeated: int = 0  # train: pairs that occurred before; else: pairs that occur in train
     source_words: int = 0
     target_words: int = 0
-    source_forgotten: int = 0  # of these words: rare ones that no count knows any more
+    source_forgotten: int = 0  # of these words: rare ones that were not counted
     target_forgotten: int = 0
     source_tokens: int = 0
     target_tokens: int = 0
     source_unknown: int = 0
     target_unknown: int = 0
 
-    def add_reasons(self, found: Iterable[tuple[int, str]]) -> None:
-        """Note pairs by line number and reason."""
-        for line, reason in found:
+    def add_reasons(self, pairs: Iterable[tuple[int, str]]) -> None:
+        """Count pairs by reason, and note their line numbers."""
+        for line, reason in pairs:
             self.reasons.setdefault(reason, Reason()).add(line)
 
     @property
@@ -81,12 +81,12 @@ class PreprocessingReport:
 
     def show(self, console: Console) -> None:
         """Print the tables, then sizes and times."""
-        for one in self.tables():
-            console.print(one)
+        for each in self.tables():
+            console.print(each)
         console.print(describe(self._sizes()), markup=False, highlight=False, soft_wrap=True)
 
     def tables(self) -> list[RenderableType]:
-        """A row per split: pairs and words, then subwords; and the pairs that stand out."""
+        """A row for each split: pairs and words, then subwords; and the unusual pairs."""
         return [self._words(), self._subwords(), self._reasons()]
 
     def _words(self) -> Table:
@@ -95,8 +95,10 @@ class PreprocessingReport:
         rows = [
             (
                 name,
-                *map(_count, (one.read, one.kept, one.repeated)),
-                *map(_count, (one.source_words, one.target_words)),
+                *map(
+                    "{:,}".format,
+                    (one.read, one.kept, one.repeated, one.source_words, one.target_words),
+                ),
             )
             for name, one in self.splits.items()
         ]
@@ -113,21 +115,19 @@ class PreprocessingReport:
         columns = ["subwords", "unknown"] + ["rare*"] * rare
         rows = []
         for name, one in self.splits.items():
+            tokens = (one.source_tokens, one.target_tokens)
+            forgotten = (one.source_forgotten, one.target_forgotten)
             cells = [name]
-            for tokens, rate, forgotten in zip(
-                (one.source_tokens, one.target_tokens),
-                one.unknown_rates,
-                (one.source_forgotten, one.target_forgotten),
-                strict=True,
-            ):
-                cells += [_count(tokens), percent(rate, 3)] + [_count(forgotten)] * rare
+            for side, rate in enumerate(one.unknown_rates):
+                cells += [f"{tokens[side]:,}", percent(rate, 3)]
+                cells += [f"{forgotten[side]:,}"] * rare
             rows.append(cells)
         headings = [f"{language} {column}" for language in self.languages for column in columns]
         return table(
             {"split": "left", **dict.fromkeys(headings, "right")},
             rows,
             title="Subwords in the pairs kept",
-            note="* words that are not counted, because too many are different" if rare else "",
+            note="* words that were not counted: there are too many different ones" if rare else "",
         )
 
     def _reasons(self) -> RenderableType:
@@ -139,27 +139,21 @@ class PreprocessingReport:
         ]
         if not rows:
             return " No pairs were dropped.\n"
-        columns = dict.fromkeys(("split", "reason", "what happened", "pairs"), "left")
+        columns = dict.fromkeys(("split", "reason", "result", "pairs"), "left")
         return table(columns, rows, title="Dropped and unusual pairs")
 
     def _sizes(self) -> list[tuple[str, str]]:
         """Sizes, and the seconds of each kind of step over all splits, if not 0.0."""
         steps: dict[str, float] = {}
         for name, seconds in self.seconds.items():
-            verb = next(
-                (name.removesuffix(f" {one}") for one in self.splits if name.endswith(f" {one}")),
-                name,
-            )
+            verb = name
+            for split in self.splits:
+                verb = verb.removesuffix(f" {split}")
             steps[verb] = steps.get(verb, 0.0) + seconds
-        shown = {name: f"{seconds:.1f} s" for name, seconds in steps.items()}
-        times = [f"{name} {said}" for name, said in shown.items() if said != "0.0 s"]
+        times = [f"{name} {seconds:.1f} s" for name, seconds in steps.items() if seconds >= 0.05]
         return [
-            *((f"BPE merges, {name}", _count(merges)) for name, merges in self.merges.items()),
-            *((f"vocabulary, {name}", _count(size)) for name, size in self.vocabulary.items()),
+            *((f"BPE merges, {name}", f"{merges:,}") for name, merges in self.merges.items()),
+            *((f"vocabulary, {name}", f"{size:,}") for name, size in self.vocabulary.items()),
             ("text pipeline", self.fingerprint[:16]),
             ("time", ", ".join([f"{sum(steps.values()):.1f} s", *times])),
         ]
-
-
-def _count(number: int) -> str:
-    return f"{number:,}"

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +20,8 @@ from nmtdeep.text.vocabulary import EOS, UNK, Vocabulary
 Pair = tuple[str, str]
 
 
-@dataclass
-class Tokenized:
-    """A chunk's pairs with words set apart by spaces, word counts, and a hash of each raw pair."""
+class Tokenized(NamedTuple):
+    """A chunk's pairs with spaces between words, word counts, and a hash of each raw pair."""
 
     pairs: list[Pair]
     counts: tuple[Counter[str], Counter[str]]
@@ -40,31 +39,29 @@ class Tokenize:
         config = self.config
         source = [words_of(line, config, config.source, config.input) for line, _ in pairs]
         target = [words_of(line, config, config.target, config.input) for _, line in pairs]
-        digests = b"".join(map(pair_hash, pairs))
         return Tokenized(
             list(zip(map(" ".join, source), map(" ".join, target), strict=True)),
             (Counter(chain.from_iterable(source)), Counter(chain.from_iterable(target))),
-            np.frombuffer(digests, np.uint64),
+            np.frombuffer(b"".join(map(pair_hash, pairs)), np.uint64),
         )
 
 
 def pair_hash(pair: Pair) -> bytes:
-    """Eight bytes that two pairs have in common only if they are equal, as good as always."""
+    """Eight bytes that two pairs have in common, almost certainly, only if they are equal."""
     return hashlib.blake2b("\n".join(pair).encode(), digest_size=8).digest()
 
 
-@dataclass
-class Segmented:
-    """A chunk's pairs in subwords, their counts, and which pairs (by index) stand out, and why."""
+class Segmented(NamedTuple):
+    """A chunk's pairs in subwords, their counts, and for some pairs (by index) what is unusual."""
 
     pairs: list[Pair]
     counts: tuple[Counter[str], Counter[str]]
-    found: list[tuple[int, str]]
+    unusual: list[tuple[int, str]]
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Apply BPE and find what cleaning drops; `keep` keeps it all the same."""
+    """Apply BPE and find the pairs that cleaning drops; `keep` keeps them nevertheless."""
 
     bpe: tuple[Bpe | None, Bpe | None]
     clean: Clean
@@ -79,11 +76,10 @@ class Segment:
                 side if bpe is None else bpe.split(side)
                 for side, bpe in zip(words, self.bpe, strict=True)
             )
-            reason = fault_of_words(len(words[0]), len(words[1]), self.clean) or fault(
-                len(source), len(target), self.clean
-            )
+            reason = _too_many_words(len(words[0]), len(words[1]), self.clean)
+            reason = reason or reason_to_drop(len(source), len(target), self.clean)
             if reason:
-                result.found.append((index, reason))
+                result.unusual.append((index, reason))
                 if not self.keep:
                     continue
             result.counts[0].update(source)
@@ -92,16 +88,8 @@ class Segment:
         return result
 
 
-def fault_of_words(source: int, target: int, clean: Clean) -> str | None:
-    """Why a pair of these lengths in words is not to be trained on; None if it is."""
-    for side, length in (("source", source), ("target", target)):
-        if clean.max_words is not None and length > clean.max_words:
-            return f"{side} longer than {clean.max_words} words"
-    return None
-
-
-def fault(source: int, target: int, clean: Clean, *, unit: str = "subwords") -> str | None:
-    """Why a pair of these lengths in `unit` is not to be trained on; None if it is."""
+def reason_to_drop(source: int, target: int, clean: Clean, *, unit: str = "subwords") -> str | None:
+    """Why a pair of these lengths is not trained on; None if it is."""
     for side, length in (("source", source), ("target", target)):
         if length == 0:
             return f"{side} is empty"
@@ -114,9 +102,15 @@ def fault(source: int, target: int, clean: Clean, *, unit: str = "subwords") -> 
     return None
 
 
-@dataclass
-class Ids:
-    """Sentences of one side behind each other, their lengths with EOS, and how many are UNK."""
+def _too_many_words(source: int, target: int, clean: Clean) -> str | None:
+    for side, length in (("source", source), ("target", target)):
+        if clean.max_words is not None and length > clean.max_words:
+            return f"{side} longer than {clean.max_words} words"
+    return None
+
+
+class Ids(NamedTuple):
+    """Ids of one side's sentences in a row, their lengths with EOS, and how many ids are UNK."""
 
     tokens: npt.NDArray[np.unsignedinteger[Any]]
     lengths: npt.NDArray[np.int64]
@@ -125,15 +119,14 @@ class Ids:
 
 @dataclass(frozen=True)
 class Binarize:
-    """Look every subword up."""
+    """Replace subwords by ids."""
 
     vocabularies: tuple[Vocabulary, Vocabulary]
     dtypes: tuple[str, str]
 
     def __call__(self, pairs: Sequence[Pair]) -> tuple[Ids, Ids]:
         """One chunk."""
-        source = self._side([line for line, _ in pairs], 0)
-        target = self._side([line for _, line in pairs], 1)
+        source, target = (self._side([pair[side] for pair in pairs], side) for side in (0, 1))
         return source, target
 
     def _side(self, lines: Sequence[str], side: int) -> Ids:

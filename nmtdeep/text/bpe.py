@@ -16,58 +16,52 @@ from subword_nmt.learn_bpe import learn_bpe
 
 from nmtdeep.errors import DataError
 from nmtdeep.text.files import read_lines
+from nmtdeep.text.vocabulary import HINT
 
 SEPARATOR = "@@"
 WORD_END = "</w>"
 LONGEST_WORD = 500
-# Words whose pieces are remembered; then all are forgotten, and the frequent ones soon known again.
+# Words whose pieces are cached; beyond that the cache is emptied, and frequent words soon return.
 REMEMBERED = 1 << 18
 _HEADER = "#version: 0.2"
-_CURE = "restore the file nmtdeep preprocess wrote, or run it again"
 
 
 class _Merges(list[str]):
-    """What subword-nmt writes its codes file to: collects merges, tells how many there are."""
+    """The file that subword-nmt writes its codes to: collects merges and reports their number."""
 
-    def __init__(self, tell: Callable[[int], object]) -> None:
+    def __init__(self, report: Callable[[int], object]) -> None:
         super().__init__()
-        self.tell = tell
+        self.report = report
 
     def write(self, line: str) -> None:
         self.append(line.removesuffix("\n"))
-        self.tell(len(self) - 1)
+        self.report(len(self) - 1)
 
 
 def learn(
-    counts: Mapping[str, int], merges: int, *, tell: Callable[[int], object] = lambda _: None
+    counts: Mapping[str, int], merges: int, *, report: Callable[[int], object] = lambda _: None
 ) -> tuple[str, ...]:
     """Merge operations, most frequent first, from word counts; fewer where no pair occurs twice.
 
-    The words go in in code point order, so that the same counts always give the same merges.
-    `tell` hears the number of merges learned so far.
+    The words are given in code point order, so that equal counts always give equal merges.
+    `report` is called with the number of merges learned so far.
     """
-    counts = _counts_of_parts(counts)
-    words = sorted(counts)
+    parts: Counter[str] = Counter()
+    for word, count in counts.items():
+        for part in _parts(word):
+            parts[part] += max(count, 0)
+    words = sorted(part for part, count in parts.items() if count)
     if all(len(word) == 1 for word in words):
         return ()
-    lines = _Merges(tell)
+    lines = _Merges(report)
     with contextlib.redirect_stderr(io.StringIO()):  # subword-nmt's own progress bar
-        learn_bpe([f"{word} {counts[word]}" for word in words], lines, merges, is_dict=True)
+        learn_bpe([f"{word} {parts[word]}" for word in words], lines, merges, is_dict=True)
     return tuple(lines[1:])
 
 
 def _parts(word: str) -> list[str]:
-    """The time subword-nmt takes grows with the square of the length: no text has such words."""
+    """subword-nmt takes time with the square of a word's length, so longer words are sliced."""
     return [word[start : start + LONGEST_WORD] for start in range(0, len(word), LONGEST_WORD)]
-
-
-def _counts_of_parts(counts: Mapping[str, int]) -> Counter[str]:
-    parts: Counter[str] = Counter()
-    for word, count in counts.items():
-        if count > 0:
-            for part in _parts(word):
-                parts[part] += count
-    return parts
 
 
 @dataclass(frozen=True)
@@ -172,13 +166,15 @@ def join(tokens: Sequence[str]) -> list[str]:
 
 
 def load_merges(path: Path) -> tuple[str, ...]:
-    """Merges of a codes file; DataError names the line that is none."""
+    """Merges of a codes file; DataError names the line that is not one."""
     lines = read_lines(path)
     if next(lines) != _HEADER:
-        raise DataError(f"{path}:1: expected {_HEADER}: {_CURE}")
+        raise DataError(f"expected {_HEADER}", where=f"{path}:1", hint=HINT)
     merges = []
     for number, line in enumerate(lines, 2):
         if len(line.split(" ")) != 2 or not all(line.split(" ")):
-            raise DataError(f"{path}:{number}: expected two subwords and a space: {_CURE}")
+            raise DataError(
+                "expected two subwords and a space", where=f"{path}:{number}", hint=HINT
+            )
         merges.append(line)
     return tuple(merges)

@@ -1,8 +1,8 @@
 """Words of Chinese text by jieba, and text of words.
 
-Han characters and the punctuation of Chinese are jieba's; everything else, such as an English name
-or a number in digits, is split and closed again by Moses. So a Chinese line without spaces comes
-back as it was, and between a Han character and its neighbor no space is ever made.
+jieba splits Han characters and Chinese punctuation; Moses splits and joins everything else, such as
+English names and numbers in digits. So a Chinese line without spaces comes back as it was, and no
+space is ever inserted beside a Han character.
 """
 
 from __future__ import annotations
@@ -65,17 +65,15 @@ class Jieba:
 
 
 def _load_jieba() -> Any:
-    """jieba with its dictionary read anew: its cache lies where other users of the machine write.
-
-    UserError if the package is not installed.
-    """
+    """jieba with its dictionary read again: other users of the machine may write to its cache."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # jieba's own, about the age of its code
             from jieba import Tokenizer
     except ImportError:
         raise UserError(
-            'Chinese words need jieba, which is not installed: pip install "nmtdeep[chinese]"'
+            "Chinese words need jieba, which is not installed",
+            hint='pip install "nmtdeep[chinese]"',
         ) from None
     tokenizer = Tokenizer()
     tokenizer.FREQ, tokenizer.total = tokenizer.gen_pfdict(tokenizer.get_dict_file())

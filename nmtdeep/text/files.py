@@ -1,4 +1,4 @@
-"""Lines of text files: strict UTF-8, plain or gzip, and a line ends at `\\n` and nothing else.
+"""Lines of text files: strict UTF-8, plain or gzip; only `\\n` ends a line.
 
 U+2028, U+0085, vertical tabs and carriage returns stay inside their line; only `\\r` at the very
 end of a line (CRLF files) is dropped, and a byte order mark at the start of the file. So lines that
@@ -26,29 +26,30 @@ def read_lines(
     """The lines of a file (gzip if its name ends in `.gz`) or of a binary stream, one by one.
 
     A last line without `\\n` is a line. A stream may be empty; a file only with `empty="allow"`.
-    Raises DataError for a file that is missing, empty, unreadable, a damaged gzip or not UTF-8.
+
+    Raises:
+        DataError: for a file that is missing, empty, unreadable, a damaged gzip or not UTF-8.
     """
     if not isinstance(source, (str, Path)):
         yield from _decode(source, str(getattr(source, "name", "stream")))
         return
-    path = Path(source)
-    found = False
+    path, number = Path(source), 0
     with open_binary(path) as stream:
-        for line in _decode(stream, str(path)):
-            found = True
+        for number, line in enumerate(_decode(stream, str(path)), 1):  # noqa: B007  # used below
             yield line
-    if not found and empty == "error":
-        raise DataError(f"{path}: the file is empty: check how it was made, or give another one")
-
-
-def count_lines(path: Path) -> int:
-    """How many lines `read_lines` finds; reads and checks the whole file."""
-    return sum(1 for _ in read_lines(path))
+    if not number and empty == "error":
+        raise DataError(
+            "the file is empty", where=path, hint="check how it was made, or give another one"
+        )
 
 
 @contextmanager
 def open_binary(path: Path) -> Iterator[BinaryIO]:
-    """The (unpacked) bytes of a file; whatever goes wrong with it is a DataError with its hint."""
+    """The (unpacked) bytes of a file.
+
+    Raises:
+        DataError: for every error in opening or reading it.
+    """
     try:
         if path.suffix == ".gz":
             with gzip.open(path, "rb") as packed:
@@ -57,19 +58,18 @@ def open_binary(path: Path) -> Iterator[BinaryIO]:
             with path.open("rb") as plain:
                 yield plain
     except FileNotFoundError:
-        raise DataError(f"{path}: no such file: check the path") from None
+        raise DataError("no such file", where=path, hint="check the path") from None
     except IsADirectoryError:
-        raise DataError(f"{path}: is a directory: give a text file") from None
+        raise DataError("is a directory", where=path, hint="give a text file") from None
     except PermissionError:
-        raise DataError(f"{path}: no permission to read it: try chmod +r {path}") from None
-    except (gzip.BadGzipFile, zlib.error) as error:
         raise DataError(
-            f"{path}: not a sound gzip file ({error}): test it with gzip -t, or drop the .gz from "
-            "its name if it is plain text"
+            "no permission to read it", where=path, hint=f"try chmod +r {path}"
         ) from None
-    except EOFError:
+    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise DataError(
-            f"{path}: the gzip file is cut off: copy or download it again (gzip -t tests it)"
+            f"damaged or truncated gzip file ({error})",
+            where=path,
+            hint="copy it again, or drop the .gz from its name if it is plain text",
         ) from None
 
 
@@ -78,30 +78,30 @@ def _decode(stream: BinaryIO, name: str) -> Iterator[str]:
         try:
             line = raw.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise DataError(_undecodable(raw, name, number, error)) from None
+            charset = "utf-16" if number == 1 and raw.startswith(_UTF16_MARKS) else "latin1"
+            raise DataError(
+                f"not valid UTF-8 (byte 0x{raw[error.start]:02x} at column {error.start + 1})",
+                where=f"{name}:{number}",
+                hint=f"convert the file, e.g. iconv -f {charset} -t utf-8",
+            ) from None
         line = line.removesuffix("\n").rstrip("\r")
         yield line.lstrip(BYTE_ORDER_MARK) if number == 1 else line
 
 
-def _undecodable(raw: bytes, name: str, number: int, error: UnicodeDecodeError) -> str:
-    charset = "utf-16" if number == 1 and raw.startswith(_UTF16_MARKS) else "latin1"
-    return (
-        f"{name}:{number}: not valid UTF-8 (byte 0x{raw[error.start]:02x} at column "
-        f"{error.start + 1}): convert the file, e.g. iconv -f {charset} -t utf-8"
-    )
-
-
 def find_side(prefix: Path, language: str) -> Path:
-    """PREFIX.LANGUAGE or PREFIX.LANGUAGE.gz; UserError if both exist, DataError if neither."""
+    """PREFIX.LANGUAGE or PREFIX.LANGUAGE.gz.
+
+    Raises:
+        UserError: if both exist, or neither.
+    """
     plain = prefix.parent / f"{prefix.name}.{language}"
     packed = prefix.parent / f"{prefix.name}.{language}.gz"
     if plain.exists() and packed.exists():
-        raise UserError(f"both {plain} and {packed} exist: remove or rename one of them")
-    if packed.exists():
-        return packed
-    if not plain.exists():
+        raise UserError(f"{packed} exists too", where=plain, hint="remove or rename one of them")
+    if not plain.exists() and not packed.exists():
         raise DataError(
-            f"neither {plain} nor {packed} exists: give the prefix, without the language, and "
-            "check the languages (-s, -t)"
+            f"neither this file nor {packed} exists",
+            where=plain,
+            hint="give the prefix, without the language, and check the languages (-s, -t)",
         )
-    return plain
+    return packed if packed.exists() else plain

@@ -1,4 +1,4 @@
-"""The text pipeline: raw lines to subword ids and back, for both languages, as one saved thing."""
+"""The text pipeline: raw lines to subword ids and back, for both languages; saved as a whole."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import ValidationError
 
@@ -23,13 +23,13 @@ from nmtdeep.text.tokenization import Moses, moses
 from nmtdeep.text.vocabulary import EOS, Vocabulary
 
 CONFIG_FILE = "text.yaml"
-_CURE = "copy the whole directory again, or run nmtdeep preprocess again"
+HINT = "copy the whole directory again, or run nmtdeep preprocess again"
 
 
 def surface(line: str, config: Text, language: str, form: Form) -> str:
     """A line in the spelling the system learns: lower-cased and normalized as the recipe says.
 
-    Lower-casing comes first, so that a line and its lower-cased copy are one to the system.
+    Lower-casing comes first, so that a line and its lower-cased copy become equal.
     Tokenized and BPE-split text is not normalized: Moses' rules expect raw text.
     """
     if config.lowercase:
@@ -40,7 +40,7 @@ def surface(line: str, config: Text, language: str, form: Form) -> str:
 
 
 def words_of(line: str, config: Text, language: str, form: Form) -> list[str]:
-    """Words of a raw line, or what stands between white space in a tokenized or BPE-split one."""
+    """Words of a raw line, or the parts between white space of a tokenized or BPE-split line."""
     line = surface(line, config, language, form)
     return _tokenizer(config, language).tokenize(line) if form == "raw" else line.split()
 
@@ -61,14 +61,16 @@ class Side:
     vocabulary: Vocabulary
 
     def split(self, line: str, form: Form = "raw") -> list[str]:
-        """Subwords of a line that is raw, tokenized or split into subwords already.
+        """Subwords of a line that is raw, tokenized or already split into subwords.
 
-        UserError where the system has no subword split of its own and the line is not split.
+        Raises:
+            UserError: if the line needs splitting, and the pipeline was made for split text.
         """
         if form != "bpe" and self.config.input == "bpe":
             raise UserError(
-                f"{form} text cannot be split: this system was trained on text split into subwords "
-                "elsewhere; give it such text (--input-is bpe)"
+                f"{form} text cannot be split: this model was trained on text that was split into "
+                "subwords elsewhere",
+                hint="split the text in the same way, and add --input-is bpe",
             )
         words = words_of(line, self.config, self.language, form)
         return words if form == "bpe" or self.bpe is None else self.bpe.split(words)
@@ -111,66 +113,28 @@ class TextPipeline:
     def of(
         cls, config: Text, bpe: tuple[Bpe | None, Bpe | None], vocabularies: Sequence[Vocabulary]
     ) -> TextPipeline:
-        """Source and target sides put together."""
-        sides = (
-            Side(config, language, codes, vocabulary)
-            for language, codes, vocabulary in zip(
-                (config.source, config.target), bpe, vocabularies, strict=True
-            )
-        )
-        return cls(config, *sides)
-
-    def split_source(self, line: str, form: Form = "raw") -> list[str]:
-        """Subwords of a source line."""
-        return self.source.split(line, form)
-
-    def split_target(self, line: str, form: Form = "raw") -> list[str]:
-        """Subwords of a target line."""
-        return self.target.split(line, form)
-
-    def encode_source(self, line: str, form: Form = "raw") -> list[int]:
-        """Ids of a source line's subwords, and EOS."""
-        return self.source.encode(line, form)
-
-    def encode_target(self, line: str, form: Form = "raw") -> list[int]:
-        """Ids of a target line's subwords, and EOS."""
-        return self.target.encode(line, form)
-
-    def join_target(self, tokens: Sequence[str], form: Form = "raw") -> str:
-        """A target line of subwords: raw is detokenized, tokenized is words, bpe is as it is."""
-        return self.target.join(tokens, form)
+        """A pipeline of BPE and vocabulary of source and target."""
+        languages = (config.source, config.target)
+        return cls(config, *map(Side, (config, config), languages, bpe, vocabularies))
 
     @property
     def reference_form(self) -> Literal["raw", "tokenized"]:
-        """The form of `join_target` that compares with `target.reference`."""
+        """The form of `target.join` that compares with `target.reference`."""
         return "raw" if self.config.input == "raw" else "tokenized"
 
     def contents(self) -> dict[str, str]:
         """Every file of the saved pipeline: name and content."""
-        dump = self.config.model_dump(mode="json")
-        # Keys that came later are left out at their defaults: older pipelines keep fingerprints.
-        if dump["chinese"] == "moses":
-            del dump["chinese"]
-        if dump["clean"]["max_words"] is None:
-            del dump["clean"]["max_words"]
-        files = {CONFIG_FILE: to_yaml(dump)}
-        for side, name in zip((self.source, self.target), _bpe_names(self.config), strict=True):
+        contents = {CONFIG_FILE: to_yaml(self.config.model_dump(mode="json"))}
+        for side in (self.source, self.target):
+            names = _FileNames.of(self.config, side.language)
             if side.bpe is not None:
-                files[name] = side.bpe.dumps()
+                contents[names.codes] = side.bpe.dumps()
                 if side.bpe.allowed is not None:
-                    files[_allowed_name(side.language)] = "".join(
-                        f"{piece}\n" for piece in sorted(side.bpe.allowed)
+                    contents[names.allowed] = "".join(
+                        f"{one}\n" for one in sorted(side.bpe.allowed)
                     )
-        for side, name in zip(
-            (self.source, self.target), _vocabulary_names(self.config), strict=True
-        ):
-            files[name] = side.vocabulary.dumps()
-        return files
-
-    @property
-    def files(self) -> list[str]:
-        """Names of the files of the saved pipeline."""
-        return list(self.contents())
+            contents[names.vocabulary] = side.vocabulary.dumps()
+        return contents
 
     def fingerprint(self) -> str:
         """SHA-256 over all files: equal pipelines split every line alike."""
@@ -181,7 +145,7 @@ class TextPipeline:
         return digest.hexdigest()
 
     def save(self, directory: Path) -> None:
-        """Write all files into a directory, which is made if it is not there."""
+        """Write all files into a directory, which is created if it does not exist."""
         directory.mkdir(parents=True, exist_ok=True)
         for name, content in self.contents().items():
             (directory / name).write_bytes(content.encode("utf-8"))
@@ -190,13 +154,30 @@ class TextPipeline:
     def load(cls, directory: Path) -> TextPipeline:
         """Read what `save` wrote; DataError names the file that is missing or broken."""
         for path in directory.glob("*"):
-            files.check_size(path, hint=_CURE)
+            files.check_size(path, hint=HINT)
         config = _load_config(directory / CONFIG_FILE)
-        names = _vocabulary_names(config)
-        loaded = {name: Vocabulary.load(directory / name) for name in dict.fromkeys(names)}
-        sides = zip((config.source, config.target), _bpe_names(config), strict=True)
-        source, target = (_load_bpe(directory, config, language, name) for language, name in sides)
-        return cls.of(config, (source, target), [loaded[name] for name in names])
+        names = [_FileNames.of(config, language) for language in (config.source, config.target)]
+        vocabularies = {name: Vocabulary.load(directory / name) for _, _, name in names}
+        source, target = (_load_bpe(directory, config, of) for of in names)
+        return cls.of(config, (source, target), [vocabularies[of.vocabulary] for of in names])
+
+
+class _FileNames(NamedTuple):
+    """Files of one side in the directory of a pipeline."""
+
+    codes: str
+    allowed: str
+    vocabulary: str
+
+    @classmethod
+    def of(cls, config: Text, language: str) -> _FileNames:
+        return cls(
+            "bpe.codes" if config.bpe.type == "joint" else f"bpe.{language}.codes",
+            f"bpe.{language}.allowed",
+            "vocabulary.tsv"
+            if config.vocabulary.sharing == "shared"
+            else f"vocabulary.{language}.tsv",
+        )
 
 
 def _load_config(path: Path) -> Text:
@@ -205,32 +186,18 @@ def _load_config(path: Path) -> Text:
         if source.problems:
             raise config_error(source.problems)
         return Text.model_validate(source.values)
-    except (ConfigError, ValidationError) as error:
-        reason = str(error).splitlines()[0]
-        raise DataError(f"{path}: not a text pipeline ({reason}): {_CURE}") from None
+    except ConfigError as error:
+        what = error.problems[0].what
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        what = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    raise DataError(f"not a text pipeline ({what})", where=path, hint=HINT)
 
 
-def _load_bpe(directory: Path, config: Text, language: str, name: str) -> Bpe | None:
+def _load_bpe(directory: Path, config: Text, names: _FileNames) -> Bpe | None:
     if isinstance(config.bpe, NoBpe):
         return None
     allowed = None
     if config.bpe.vocabulary_threshold:
-        lines = read_lines(directory / _allowed_name(language), empty="allow")
-        allowed = frozenset(lines)
-    return Bpe(load_merges(directory / name), allowed)
-
-
-def _bpe_names(config: Text) -> tuple[str, str]:
-    if config.bpe.type == "joint":
-        return "bpe.codes", "bpe.codes"
-    return f"bpe.{config.source}.codes", f"bpe.{config.target}.codes"
-
-
-def _allowed_name(language: str) -> str:
-    return f"bpe.{language}.allowed"
-
-
-def _vocabulary_names(config: Text) -> tuple[str, str]:
-    if config.vocabulary.sharing == "shared":
-        return "vocabulary.tsv", "vocabulary.tsv"
-    return f"vocabulary.{config.source}.tsv", f"vocabulary.{config.target}.tsv"
+        allowed = frozenset(read_lines(directory / names.allowed, empty="allow"))
+    return Bpe(load_merges(directory / names.codes), allowed)

@@ -6,8 +6,7 @@ One difference from calling sacremoses line by line: Moses' Perl normalizer sees
 newline, so that for German, Spanish and French its rule `."` -> `".` also acts at the end of the
 line. We give sacremoses the newline too (measured on Multi30k: docs/preprocessing.md).
 
-Time grows with the length of a line and no faster, whatever stands there; `_linear` and
-`_Tokenizer` see to it.
+The time for any line grows linearly with its length, because of `_linear` and `_Tokenizer`.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from functools import lru_cache
 
 from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
 
-# Tries a run of full stops again from each of them: the square of their number.
+# This pattern starts again at each full stop of a run, in quadratic time.
 _STOPS_QUOTE = r'(\.+)"(\s*[^<])'
 Substitution = tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]
 
@@ -32,7 +31,7 @@ class Moses:
         self._tokenizer = _Tokenizer(lang=language)
         self._detokenizer = MosesDetokenizer(lang=language)
         if language == "cs":
-            # Its one use there, for what stands before "-li", ends in a TypeError.
+            # Its one use, for words before "-li", ends in a TypeError.
             self._detokenizer.IS_FRENCH_CONRTACTION = re.compile("(?!)")
         self._substitutions = [
             _linear(pattern, replacement)
@@ -60,7 +59,7 @@ class Moses:
 
 
 def _linear(pattern: str, replacement: str) -> Substitution:
-    """A substitution of sacremoses; where it is slow on long runs, another with the same effect."""
+    """A substitution of sacremoses, or an equal one where sacremoses' is slow on long runs."""
     if pattern != _STOPS_QUOTE:
         return re.compile(pattern), replacement
     return re.compile(r'(\.+)(?:"(\s*[^<]))?'), _quote_before_stops
@@ -71,7 +70,7 @@ def _quote_before_stops(found: re.Match[str]) -> str:
 
 
 class _Tokenizer(MosesTokenizer):  # type: ignore[misc]  # sacremoses has no types
-    """sacremoses' own makes its sets of characters anew for each word with a full stop."""
+    """Keeps the sets of characters, which sacremoses builds for each word with a full stop."""
 
     lower = frozenset(MosesTokenizer.IsLower)
     alpha = frozenset(MosesTokenizer.IsAlpha)
@@ -81,7 +80,7 @@ class _Tokenizer(MosesTokenizer):  # type: ignore[misc]  # sacremoses has no typ
         return self.lower.issuperset(text)
 
     def isanyalpha(self, text: str) -> bool:
-        """Whether one is a letter."""
+        """Whether a character is a letter."""
         return not self.alpha.isdisjoint(text)
 
 

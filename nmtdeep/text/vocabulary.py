@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +16,7 @@ from nmtdeep.text.files import read_lines
 PAD, EOS, UNK = 0, 1, 2
 SPECIALS = ("<pad>", "</s>", "<unk>")
 LONGEST_COUNT = 18
+HINT = "restore the file that nmtdeep preprocess wrote, or run it again"
 _FILLER = re.compile(r"<filler\d+>")
 
 
@@ -33,19 +35,9 @@ class Vocabulary:
     tokens: tuple[str, ...]
     counts: tuple[int, ...]
 
-    PAD = PAD
-    EOS = EOS
-    UNK = UNK
-
-    def __post_init__(self) -> None:
-        if self.tokens[: len(SPECIALS)] != SPECIALS:
-            raise DataError(f"a vocabulary starts with {', '.join(SPECIALS)}")
-        if len(self.tokens) != len(self.counts):
-            raise DataError("a vocabulary has one count per type")
-
     @classmethod
     def build(cls, counts: Mapping[str, int], config: VocabularyConfig) -> Vocabulary:
-        """The most frequent types of a text; ties stand in code point order."""
+        """The most frequent types of a text; ties are in code point order."""
         ranked = sorted(
             (
                 (token, count)
@@ -96,37 +88,24 @@ class Vocabulary:
     @classmethod
     def load(cls, path: Path) -> Vocabulary:
         """Read a vocabulary file; DataError names the file and line that is wrong."""
-        tokens: list[str] = []
-        counts: list[int] = []
-        seen: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for number, line in enumerate(read_lines(path), 1):
-            token, count = _parse(line, f"{path}:{number}")
-            if number <= len(SPECIALS) and token != SPECIALS[number - 1]:
-                raise DataError(
-                    f"{path}:{number}: expected {SPECIALS[number - 1]}, found {token!r}: {_CURE}"
-                )
-            if token in seen:
-                raise DataError(
-                    f"{path}:{number}: {token!r} stands on line {seen[token]} already: {_CURE}"
-                )
-            seen[token] = number
-            tokens.append(token)
-            counts.append(count)
-        if len(tokens) < len(SPECIALS):
-            raise DataError(f"{path}: only {len(tokens)} lines: {_CURE}")
-        return cls(tuple(tokens), tuple(counts))
-
-
-_CURE = "restore the file nmtdeep preprocess wrote, or run it again"
-
-
-def _parse(line: str, place: str) -> tuple[str, int]:
-    token, tab, count = line.partition("\t")
-    if not tab or not token or token.split() != [token] or not count.isascii():
-        raise DataError(f"{place}: expected a type, a tab and its count: {_CURE}")
-    if not count.isdigit() or len(count) > LONGEST_COUNT:
-        raise DataError(f"{place}: {count!r} is not a count: {_CURE}")
-    return token, int(count)
+            token, tab, count = line.partition("\t")
+            problem = ""
+            if not tab or token.split() != [token] or not count.isascii() or not count.isdigit():
+                problem = "expected a type, a tab and its count"
+            elif len(count) > LONGEST_COUNT:
+                problem = f"{count!r} is not a count"
+            elif number <= len(SPECIALS) and token != SPECIALS[number - 1]:
+                problem = f"expected {SPECIALS[number - 1]}, not {token!r}"
+            elif token in counts:
+                problem = f"{token!r} is on line {list(counts).index(token) + 1} already"
+            if problem:
+                raise DataError(problem, where=f"{path}:{number}", hint=HINT)
+            counts[token] = int(count)
+        if len(counts) < len(SPECIALS):
+            raise DataError(f"only {len(counts)} lines", where=path, hint=HINT)
+        return cls(tuple(counts), tuple(counts.values()))
 
 
 def shared_or_separate(
@@ -135,13 +114,7 @@ def shared_or_separate(
     """Source and target vocabulary of training counts; the same object twice if shared."""
     if config.sharing == "separate":
         return Vocabulary.build(source, config), Vocabulary.build(target, config)
-    both = dict(source)
-    for token, count in target.items():
-        both[token] = both.get(token, 0) + count
+    both = Counter(source)
+    both.update(target)
     vocabulary = Vocabulary.build(both, config)
     return vocabulary, vocabulary
-
-
-def is_shared(vocabularies: Sequence[Vocabulary]) -> bool:
-    """Whether all are one and the same."""
-    return all(vocabulary == vocabularies[0] for vocabulary in vocabularies)

@@ -45,7 +45,7 @@ def fluent(nmtdeep, post_norm) -> Path:
     model, pipeline = loaded.model, loaded.pipeline
     source, target = (
         [np.array(encode(line)) for line in lines(nmtdeep, f"test.{language}")]
-        for language, encode in (("en", pipeline.encode_source), ("de", pipeline.encode_target))
+        for language, encode in (("en", pipeline.source.encode), ("de", pipeline.target.encode))
     )
     inputs = pad([np.concatenate(([EOS], one[:-1])) for one in target])
     batch = Batch(pad(source), inputs, pad(target), sum(map(len, target)), 0, 0)

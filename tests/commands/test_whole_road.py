@@ -55,10 +55,10 @@ def test_log_prob_of_a_translation_is_what_translate_printed(nmtdeep, whole):
         for best in record["translations"]:
             pieces, log_prob = best["subwords"], best["log_prob"]
             # The model may split a word otherwise than BPE does: raw text is another hypothesis.
-            if pipeline.split_target(best["text"]) == pieces:
+            if pipeline.target.split(best["text"]) == pieces:
                 raw.append((source, best["text"], log_prob))
             if pieces:
-                split = " ".join(pipeline.split_source(source))
+                split = " ".join(pipeline.source.split(source))
                 subwords.append((split, " ".join(pieces), log_prob))
     assert len(raw) >= 5 and len(subwords) >= 200
     check_log_probs(nmtdeep, whole, raw)

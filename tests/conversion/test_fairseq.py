@@ -106,9 +106,9 @@ def test_codes_and_languages_make_a_pipeline_for_raw_text(tmp_path: Path) -> Non
     text = TextOptions((codes,), source="fr", target="cs", lowercase=True)
     convert(file, dictionaries, tmp_path / "out", text)
     pipeline = checkpoint.load(tmp_path / "out").pipeline
-    assert pipeline.split_source("W1, w2") == ["w1", ",", "w@@", "2"]
+    assert pipeline.source.split("W1, w2") == ["w1", ",", "w@@", "2"]
     assert (pipeline.source.language, pipeline.target.language) == ("fr", "cs")
-    assert pipeline.join_target(["w@@", "2", "!"]) == "w2!"
+    assert pipeline.target.join(["w@@", "2", "!"]) == "w2!"
 
 
 def test_invalid_codes_are_refused(tmp_path: Path) -> None:

@@ -40,9 +40,9 @@ def test_each_pair_alone_without_padding(translator: Make, tiny_run: Any) -> Non
     for source, target, found in zip(
         sources, targets, log_probabilities(made, sources, targets), strict=True
     ):
-        ids = tiny_run.pipeline.encode_target(target)
+        ids = tiny_run.pipeline.target.encode(target)
         hidden = model(
-            torch.tensor([tiny_run.pipeline.encode_source(source)]),
+            torch.tensor([tiny_run.pipeline.source.encode(source)]),
             torch.tensor([[EOS, *ids[:-1]]]),
         )
         log_probs = model.output(hidden)[0].log_softmax(dim=1)

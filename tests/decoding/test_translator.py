@@ -112,7 +112,7 @@ def test_beam_one_is_greedy_search_by_the_whole_model(translator: Make, tiny_run
     made = translator(beam=1, max_length_factor=0.0, max_length_constant=12)
     (model,) = made.models
     for line, found in zip(tiny_run.sources, made.translate(tiny_run.sources), strict=True):
-        source = torch.tensor([tiny_run.pipeline.encode_source(line)])
+        source = torch.tensor([tiny_run.pipeline.source.encode(line)])
         target = [EOS]
         while len(target) < 12:
             logits = model.output(model(source, torch.tensor([target])))[0, -1]
@@ -135,7 +135,7 @@ def test_the_same_model_twice_is_the_model(translator: Make, tiny_run: Any) -> N
 def test_an_ensemble_averages_probabilities(translator: Make, tiny_run: Any) -> None:
     both = translator(tiny_run.older, tiny_run.newer, beam=1)
     (one,) = both.translate(tiny_run.sources[:1])
-    source = torch.tensor([tiny_run.pipeline.encode_source(tiny_run.sources[0])])
+    source = torch.tensor([tiny_run.pipeline.source.encode(tiny_run.sources[0])])
     vocabulary = tiny_run.pipeline.target.vocabulary
     ids = [*vocabulary.ids(one.candidates[0].subwords), EOS]
     assert UNK not in ids
@@ -168,7 +168,7 @@ def test_an_ensemble_needs_one_vocabulary(tiny_run: Any) -> None:
 def test_a_long_line_in_pieces_is_the_translation_of_the_pieces(
     translator: Make, tiny_run: Any
 ) -> None:
-    whole = tiny_run.pipeline.split_source(LINES[6])
+    whole = tiny_run.pipeline.source.split(LINES[6])
     limit = len(whole) // 2 - 1  # so that it takes three
     made = translator(max_source_tokens=limit, n_best=2)
     (found,) = made.translate([LINES[6]])
@@ -186,7 +186,7 @@ def test_a_long_line_in_pieces_is_the_translation_of_the_pieces(
 
 
 def test_a_long_line_cut_short_is_its_beginning(translator: Make, tiny_run: Any) -> None:
-    whole = tiny_run.pipeline.split_source(LINES[6])
+    whole = tiny_run.pipeline.source.split(LINES[6])
     made = translator(max_source_tokens=5, long_lines="truncate")
     (found,) = made.translate([LINES[6]])
     (beginning,) = translator(input_is="bpe").translate([" ".join(whole[:5])])
@@ -195,7 +195,7 @@ def test_a_long_line_cut_short_is_its_beginning(translator: Make, tiny_run: Any)
 
 
 def test_a_long_line_can_be_an_error_that_names_it(translator: Make, tiny_run: Any) -> None:
-    count = len(tiny_run.pipeline.split_source(LINES[6]))
+    count = len(tiny_run.pipeline.source.split(LINES[6]))
     made = translator(max_source_tokens=count, long_lines="error")
     assert len(list(made.translate(LINES))) == len(LINES)
     assert made.cut_lines == 0
@@ -270,7 +270,7 @@ def test_processes_translate_as_one_does_and_a_killed_one_is_an_error(
 
 def test_draws_of_a_batch_do_not_depend_on_other_batches(translator: Make, tiny_run: Any) -> None:
     searcher = translator(sampling=True, n_best=2).searcher
-    ids = [np.array([tiny_run.pipeline.encode_source(line)]) for line in tiny_run.sources[:3]]
+    ids = [np.array([tiny_run.pipeline.source.encode(line)]) for line in tiny_run.sources[:3]]
     batches = [SourceBatch(one, number) for number, one in enumerate([*ids, ids[0]])]
     draws = [searcher(batch) for batch in batches]
     assert [searcher(batch) for batch in reversed(batches)] == draws[::-1]

@@ -37,7 +37,7 @@ def test_the_steps_by_hand_return_our_subwords(hyphens: bool, lowercase: bool) -
         by_hand = line
         for expression in code:
             by_hand = eval(expression, {**NAMES, "line": by_hand})
-        assert split.process_line(" ".join(by_hand)).split() == pipeline.split_source(line)
+        assert split.process_line(" ".join(by_hand)).split() == pipeline.source.split(line)
 
 
 def test_split_text_needs_no_step() -> None:

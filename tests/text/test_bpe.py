@@ -105,7 +105,7 @@ def test_nothing_to_learn():
 
 def test_tells_its_progress():
     told: list[int] = []
-    learn(COUNTS, 5, tell=told.append)
+    learn(COUNTS, 5, report=told.append)
     assert told == [0, 1, 2, 3, 4, 5]
 
 

@@ -93,11 +93,11 @@ def pipeline(**more: object) -> TextPipeline:
 def test_a_pipeline_goes_from_raw_chinese_to_raw_chinese(tmp_path: Path) -> None:
     pipeline().save(tmp_path)
     loaded = TextPipeline.load(tmp_path)
-    words = loaded.split_source("我来到北京清华大学")
+    words = loaded.source.split("我来到北京清华大学")
     assert words == ["我", "来到", "北京", "清华大学"]
-    assert loaded.join_target(words) == "我来到北京清华大学"
+    assert loaded.target.join(words) == "我来到北京清华大学"
     form: Form = "tokenized"
-    assert loaded.split_source("我来 到北京", form) == ["我来", "到北京"]
+    assert loaded.source.split("我来 到北京", form) == ["我来", "到北京"]
 
 
 def test_subwords_come_back_too() -> None:
@@ -108,9 +108,9 @@ def test_subwords_come_back_too() -> None:
     made = TextPipeline.of(
         config, (bpe, bpe), shared_or_separate(counts, counts, config.vocabulary)
     )
-    pieces = made.split_target(line)
+    pieces = made.target.split(line)
     assert len(pieces) > 4
-    assert made.join_target(pieces) == line
+    assert made.target.join(pieces) == line
 
 
 def test_other_languages_stay_with_moses() -> None:
@@ -118,11 +118,6 @@ def test_other_languages_stay_with_moses() -> None:
     assert words_of("Das ist's.", config, "de", "raw") == words_of(
         "Das ist's.", Text(), "de", "raw"
     )
-
-
-def test_a_pipeline_without_the_choice_is_what_it_was_before_it() -> None:
-    assert "chinese" not in pipeline(chinese="moses").contents()["text.yaml"]
-    assert "chinese: jieba" in pipeline().contents()["text.yaml"]
 
 
 def test_without_jieba_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

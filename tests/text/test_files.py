@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmtdeep.errors import DataError, UserError
-from nmtdeep.text.files import count_lines, find_side, read_lines
+from nmtdeep.text.files import find_side, read_lines
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,6 @@ def test_lines(tmp_path, content, lines):
     assert list(read_lines(plain)) == lines
     assert list(read_lines(str(packed))) == lines
     assert list(read_lines(io.BytesIO(content.encode()))) == lines
-    assert count_lines(plain) == len(lines)
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"))))
@@ -97,20 +96,20 @@ def test_damaged_gzip(tmp_path):
     path = tmp_path / "a.gz"
     packed = gzip.compress(os.urandom(1000).hex().encode())
     path.write_bytes(packed[:-20])
-    assert "cut off" in message_of(path)
+    assert "truncated gzip file" in message_of(path)
     path.write_bytes(b"plain text\n")
-    assert "not a sound gzip" in message_of(path)
+    assert "gzip file" in message_of(path)
     path.write_bytes(packed[:300] + bytes(50) + packed[350:])
     assert "gzip" in message_of(path)
 
 
 def test_find_side(tmp_path):
     prefix = tmp_path / "news.2013"
-    with pytest.raises(DataError, match=r"neither .*news\.2013\.en nor"):
+    with pytest.raises(DataError, match=r"news\.2013\.en: neither this file nor"):
         find_side(prefix, "en")
     packed = tmp_path / "news.2013.en.gz"
     packed.touch()
     assert find_side(prefix, "en") == packed
     (tmp_path / "news.2013.en").touch()
-    with pytest.raises(UserError, match="both"):
+    with pytest.raises(UserError, match="exists too"):
         find_side(prefix, "en")

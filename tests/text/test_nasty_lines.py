@@ -40,22 +40,22 @@ def test_a_long_line_of_anything_becomes_ids_and_one_line(language, piece):
     made = PIPELINES[language]
     line = (piece * LONG)[:LONG]
     start = time.process_time()
-    ids = made.encode_target(line)
+    ids = made.target.encode(line)
     assert ids.index(EOS) == len(ids) - 1
-    assert "\n" not in made.join_target(made.target.vocabulary.words(ids))
+    assert "\n" not in made.target.join(made.target.vocabulary.words(ids))
     # Half a second; the square of the length, or a millisecond a word, would be a minute at least.
     assert time.process_time() - start < 20
 
 
 def test_a_word_of_a_megabyte():
-    assert len(PIPELINES["de"].encode_source("x" * 1_000_000)) == 1_000_001
+    assert len(PIPELINES["de"].source.encode("x" * 1_000_000)) == 1_000_001
 
 
 def test_a_hundred_thousand_tokens():
     made = PIPELINES["de"]
     line = " ".join(["a cat ."] * 40_000)
-    assert made.join_target(made.split_target(line, "tokenized"), "tokenized") == line
-    assert len(made.encode_source(line, "tokenized")) > 100_000
+    assert made.target.join(made.target.split(line, "tokenized"), "tokenized") == line
+    assert len(made.source.encode(line, "tokenized")) > 100_000
 
 
 @given(st.text('.."" <a\n', max_size=30))
