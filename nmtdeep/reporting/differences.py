@@ -1,4 +1,4 @@
-"""Where a translation differs from its reference, word by word."""
+"""Differences between a translation and its reference, word by word."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _MARKS = (
     r"\u3001-\u303f\uff01-\uff0f"
 )
 _WORDS = re.compile(rf"([{_ALONE}]|[{_MARKS}]|[^\s{_ALONE}{_MARKS}]+)(\s*)")
-# Comparing takes the square of the length, or worse.
+# The time of a comparison grows with the square of the length, or faster.
 LONGEST = 1000
 
 
 def marked(translation: str, reference: str) -> list[Piece]:
-    """The translation in pieces; those that are no gap are its text together.
+    """The translation in pieces; without the gaps, they are its text.
 
-    A translation or reference of more than `LONGEST` words comes as one piece, unmarked.
+    A translation is one unmarked piece if it or its reference has more than `LONGEST` words.
     """
-    found = _WORDS.findall(translation)
-    words, wanted = [word for word, _ in found], [word for word, _ in _WORDS.findall(reference)]
+    tokens = _WORDS.findall(translation)
+    words, wanted = [word for word, _ in tokens], [word for word, _ in _WORDS.findall(reference)]
     if max(len(words), len(wanted)) > LONGEST:
         return [Piece(translation, "same")]
     lead = translation[: len(translation) - len(translation.lstrip())]
@@ -34,7 +34,7 @@ def marked(translation: str, reference: str) -> list[Piece]:
         if kind == "delete":
             pieces.append(Piece(" ".join(wanted[first:last]), "gap"))
             continue
-        text = "".join(word + space for word, space in found[begin:end])
+        text = "".join(word + space for word, space in tokens[begin:end])
         if kind == "equal":
             pieces.append(Piece(text, "same"))
         else:

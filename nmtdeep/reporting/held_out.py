@@ -1,4 +1,4 @@
-"""A held-out set, translated by each run: scores, comparison, samples."""
+"""A validation or test set, translated by each run: scores, comparison, samples."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.errors import UserError
 from nmtdeep.reporting.differences import marked
-from nmtdeep.reporting.history import History
-from nmtdeep.reporting.parts import Sample
+from nmtdeep.reporting.history import RunHistory
+from nmtdeep.reporting.parts import TranslatedLine
 from nmtdeep.scoring import Score, score_texts
 from nmtdeep.scoring.significance import Comparison, compare_systems
 from nmtdeep.training.finish import METRICS, translated
@@ -23,34 +23,34 @@ class HeldOut:
 
     Attributes:
         systems: by run, a translation of each source line.
-        made: by run, how: checkpoint, beam, length penalty.
+        searches: of each run, the settings of its search.
     """
 
     split: str
     sources: Sequence[str]
     references: Sequence[str]
     systems: Mapping[str, Sequence[str]]
-    made: Sequence[str]
+    searches: Sequence[str]
 
     def scores(self) -> dict[str, Sequence[Score]]:
-        """By run."""
+        """Scores of each run."""
         return {
             name: score_texts(lines, [self.references], METRICS)
             for name, lines in self.systems.items()
         }
 
     def comparisons(self) -> list[Comparison]:
-        """Each run against the first one by paired bootstrap; none if there is only one."""
+        """Each run compared with the first one by paired bootstrap; empty with one run."""
         first, *others = self.systems.items()
         return compare_systems(first, others, [self.references], METRICS) if others else []
 
-    def samples(self, count: int) -> list[Sample]:
-        """`count` lines at even distances over the set."""
+    def samples(self, count: int) -> list[TranslatedLine]:
+        """`count` lines at equal distances from each other."""
         total = len(self.sources)
         count = min(count, total)
         chosen = [place * total // count for place in range(count)]
         return [
-            Sample(
+            TranslatedLine(
                 line + 1,
                 self.sources[line],
                 self.references[line],
@@ -63,51 +63,50 @@ class HeldOut:
         ]
 
 
-def chosen_split(data: DataDirectory, wanted: str | None) -> str:
-    """What was asked for; else the first test, or the validation set where there is none.
+def chosen_split(data: DataDirectory, name: str | None) -> str:
+    """The split `name`; without one the first test set, or `valid` if there is no test set.
 
     Raises:
         UserError: if there is no such set.
     """
-    held_out = [one for one in data.splits if one != "train"]
-    if wanted in held_out:
-        return str(wanted)
-    if wanted or not held_out:
-        raise UserError(
-            f"{data.path} has no held-out set {wanted or ''}: it has {', '.join(held_out)}: give "
-            "one of them as --split"
-        )
-    return next((one for one in held_out if one != "valid"), "valid")
+    held_out = [split for split in data.splits if split != "train"]
+    tests = [split for split in held_out if split != "valid"]
+    chosen = name or (tests or held_out or ["valid"])[0]
+    if chosen not in held_out:
+        hint = f"use one of {', '.join(held_out)} as --split"
+        raise UserError(f"no validation or test set {chosen}", where=data.path, hint=hint)
+    return chosen
 
 
-def check_languages(histories: Sequence[History], data: DataDirectory) -> None:
-    """Raises UserError if a run translates between other languages than those of `data`."""
+def check_languages(histories: Sequence[RunHistory], data: DataDirectory) -> None:
+    """Raise UserError if the languages of a run are not those of `data`."""
     for run in histories:
         languages = run.recipe.text.source, run.recipe.text.target
         if languages != data.languages:
-            raise UserError(
-                f"{run.path} translates {' to '.join(languages)}, and {data.path} is "
-                f"{' to '.join(data.languages)}: give --data of the run's languages"
-            )
+            what = f"translates {' to '.join(languages)}, but {data.path} is "
+            what += " to ".join(data.languages)
+            hint = "pass --data with the run's languages"
+            raise UserError(what, where=run.path, hint=hint)
 
 
 def translate(
-    histories: Sequence[History],
+    histories: Sequence[RunHistory],
     data: DataDirectory,
     split: str,
     *,
     device: str,
     say: Callable[[str], None],
-) -> HeldOut:
-    """Translate a set by every run that has a model, as the run's own recipe says."""
-    sources, systems, made = data.sources(split), {}, []
+) -> HeldOut | None:
+    """Translate a set by every run that has a model, by its own recipe; None without a model."""
+    sources, systems, searches = data.sources(split), {}, []
     for run in histories:
-        if run.has_model:
+        if run.parameters is not None:
             say(f"translating {len(sources):,} lines of {split} by {run.name}")
             translator = Translator.load([run.path], DecodingOptions(device=device))
             systems[run.name] = translated(translator, data, split)
-            how = translator.options
-            made.append(
-                f"{run.name}: beam {how.beam}, length penalty {how.lenpen:g} ({how.lenpen_form})"
-            )
-    return HeldOut(split, sources, data.references(split), systems, made)
+            options = translator.options
+            penalty = f"length penalty {options.lenpen:g} ({options.lenpen_form})"
+            searches.append(f"{run.name}: beam {options.beam}, {penalty}")
+    if not systems:
+        return None
+    return HeldOut(split, sources, data.references(split), systems, searches)

@@ -1,4 +1,4 @@
-"""What a run directory says of its training: recipe, records, log, scores."""
+"""The files of a run directory: recipe, records, log, scores."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from nmtdeep.training.run_directory import LOG, SCORES
 
 
 @dataclass(frozen=True)
-class History:
+class RunHistory:
     """A run.
 
     Attributes:
-        name: what the report calls it.
-        points: figures of its training; empty where it has no records.
-        devices: what it was trained on, each once, in order.
-        parameters: None where it has no checkpoint yet.
-        scores: of the checkpoint that the run means; None if it was not scored.
-        lacks: what could not be read, and why.
+        name: in the report.
+        points: figures of its training; empty without records.
+        devices: of its training, each once, in order.
+        parameters: their number; None without a checkpoint.
+        scores: of the run's checkpoint; None if it was not scored.
+        omissions: what cannot be shown, and why.
     """
 
     name: str
@@ -37,42 +37,47 @@ class History:
     devices: Sequence[str]
     parameters: int | None
     scores: StoredScores | None
-    lacks: Sequence[str]
+    omissions: Sequence[str]
 
-    @property
-    def has_model(self) -> bool:
-        """Whether there is a checkpoint to look at."""
-        return self.parameters is not None
+    def values(self, figure: str) -> list[float]:
+        """All values of a figure."""
+        return [point.value for point in self.points if point.figure == figure]
+
+    def last(self, name: str) -> float | None:
+        """The update, hours or tokens at the end of the records; None without records."""
+        last = max(self.points, key=lambda point: point.update, default=None)
+        return None if last is None else float(getattr(last, name))
 
 
-def read(name: str, path: Path) -> History:
-    """Read a run directory; only its recipe has to be there.
+def read(name: str, path: Path) -> RunHistory:
+    """Read a run directory, of which only the recipe is required.
 
     Raises:
-        UserError: if it is none, or its recipe or a file in it is not to be used.
+        UserError: if it is not a run directory, or its recipe or another file is invalid.
     """
     config = path / checkpoint.CONFIG
     if (path / checkpoint.STATE).is_file() or not (config.is_file() or checkpoint.saved(path)):
-        raise CheckpointError(f"{path} is no run directory: give what `train --out` named")
-    checkpoint.check_entries(path, [path / one for one in (checkpoint.CONFIG, LOG, SCORES)])
-    lacks: list[str] = []
+        hint = "pass the --out directory of nmtdeep train"
+        raise CheckpointError("not a run directory", where=path, hint=hint)
+    checkpoint.check_entries(path, [path / file for file in (checkpoint.CONFIG, LOG, SCORES)])
+    omissions: list[str] = []
     recipe = read_config(config if config.is_file() else checkpoint.locate(path))
     points: list[Point] = []
     try:
         points = read_points(name, path)
     except CheckpointError:
-        lacks.append(f"{name}: no records of a training (train.jsonl): no curves, no cost")
+        omissions.append(f"{name}: no records of a training (train.jsonl): no curves, no cost")
     count = scores = None
     try:
         model = checkpoint.locate(path)
         count, scores = parameters(model / checkpoint.MODEL), stored_scores(path, model)
     except UserError as error:
-        lacks.append(f"{name}: no model to look at: {error}")
-    return History(name, path, recipe, points, _devices(path / LOG), count, scores, lacks)
+        omissions.append(f"{name}: no model: {error}")
+    return RunHistory(name, path, recipe, points, _devices(path / LOG), count, scores, omissions)
 
 
 def _devices(log: Path) -> list[str]:
-    """What each start of a training said that it runs on; empty where there is no log."""
+    """The device of each start of a training; empty without a log."""
     try:
         content = files.read_limited(log, hint="")
     except DataError:

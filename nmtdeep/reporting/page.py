@@ -5,22 +5,21 @@ from __future__ import annotations
 import base64
 import hashlib
 import unicodedata
+from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
-from nmtdeep.reporting.parts import Page
-
 # Controls, halves of surrogate pairs, line and paragraph separators, code points of no character.
-UNFIT = ("Cc", "Cs", "Zl", "Zp", "Cn")
+NOT_ALLOWED = ("Cc", "Cs", "Zl", "Zp", "Cn")
 
 
-def html(page: Page) -> str:
-    """The page. All text in it is escaped where it is written; no text can add code or style.
+def html(page: Mapping[str, Any]) -> str:
+    """The page of the values that `page.html` reads. No text in them can add code or style.
 
-    The browser is told to take nothing from the network, and to run and apply only the script and
-    the style that are this module's, by their hashes.
+    The page's policy forbids the browser to load anything, and to use any script and style but
+    those of this package, which it recognizes by their hashes.
     """
     style, script = _file("page.css"), _file("page.js")
     policy = (
@@ -45,21 +44,23 @@ def _file(name: str) -> str:
 
 
 def _hash(text: str) -> str:
-    """How a policy names what may run."""
+    """The name of a script or style in a policy."""
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
     return f"'sha256-{digest}'"
 
 
 def _embedded(svg: bytes) -> str:
-    """As an image of its own: ids of two pictures do not meet, and no script in it would run."""
+    """As an image, whose ids are separate from those of others, and in which no script runs."""
     return f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
 
 
 def _legible(value: Any) -> Any:
-    """Characters that no page may have, as escapes; joiners and marks of direction stay."""
+    """Characters that a page must not contain, as escapes; joiners and marks of direction stay."""
     if not isinstance(value, str) or hasattr(value, "__html__"):  # escaped already
         return value
     return "".join(
-        one.encode("unicode_escape").decode() if unicodedata.category(one) in UNFIT else one
-        for one in value
+        letter.encode("unicode_escape").decode()
+        if unicodedata.category(letter) in NOT_ALLOWED
+        else letter
+        for letter in value
     )

@@ -1,16 +1,14 @@
-"""What a report is made of, apart from how it is written down."""
+"""The parts of a report, as its template reads them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One cell of a table; `value` is what a number sorts by, None for text.
+class TableCell(NamedTuple):
+    """One cell; numbers are sorted by `value`, which is None for text.
 
     Attributes:
         is_best: whether it is marked as the best of its row.
@@ -21,8 +19,7 @@ class Cell:
     is_best: bool = False
 
 
-@dataclass(frozen=True)
-class Table:
+class PageTable(NamedTuple):
     """Rows under headings; the first cell of a row names it.
 
     Attributes:
@@ -30,18 +27,17 @@ class Table:
     """
 
     headings: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
+    rows: Sequence[Sequence[TableCell]]
     notes: Sequence[str] = ()
 
 
-@dataclass(frozen=True)
-class Figure:
+class Picture(NamedTuple):
     """A picture.
 
     Attributes:
         svg: the file.
-        signature: what its figures depend on.
-        folded: whether a reader has to ask for it.
+        signature: the conditions of its numbers.
+        folded: whether it is hidden until a reader opens it.
     """
 
     title: str
@@ -52,70 +48,25 @@ class Figure:
     @property
     def is_wide(self) -> bool:
         """Whether it is wide enough to fill a page: 6 inches."""
-        found = re.search(rb'<svg[^>]* width="([\d.]+)pt"', self.svg)
-        return found is not None and float(found[1]) >= 6 * 72
+        width = re.search(rb'<svg[^>]* width="([\d.]+)pt"', self.svg)
+        return width is not None and float(width[1]) >= 6 * 72
 
 
-@dataclass(frozen=True)
-class Piece:
-    """A part of a translation: as the reference has it, not so, or a place where words lack.
+class Piece(NamedTuple):
+    """A piece of a translation: as in the reference, different, or a gap.
 
     Attributes:
-        text: of the translation; of a gap, the reference's words that lack there.
+        text: of the translation; of a gap, the words of the reference that are missing.
     """
 
     text: str
     kind: Literal["same", "other", "gap"]
 
 
-@dataclass(frozen=True)
-class Sample:
-    """A sentence, and what each run makes of it."""
+class TranslatedLine(NamedTuple):
+    """A sentence, and its translation by each run."""
 
-    line: int
+    number: int
     source: str
     reference: str
     translations: Sequence[tuple[str, Sequence[Piece]]]
-
-
-@dataclass(frozen=True)
-class Settings:
-    """A run's recipe.
-
-    Attributes:
-        description: its own words.
-        differences: `key: old -> new` under a heading each, from what it is held against.
-        lines: all of it, as YAML.
-    """
-
-    run: str
-    description: str
-    differences: Sequence[tuple[str, Sequence[str]]]
-    lines: Sequence[str]
-
-
-@dataclass
-class Page:
-    """Everything, in the order in which it stands.
-
-    Attributes:
-        made: when, and by what.
-        scores: sets and metrics by runs.
-        every_score: a row per score, with its checkpoint and its signature.
-        split: the held-out set that was translated; None: none was.
-        left_out: what is not there, and why.
-    """
-
-    runs: Sequence[str]
-    made: str
-    overview: Table
-    scores: Table
-    every_score: Table
-    cost: Table
-    settings: Sequence[Settings]
-    figures: list[Figure] = field(default_factory=list)
-    comparison: Table | None = None
-    split: str | None = None
-    samples: Sequence[Sample] = ()
-    translated: Sequence[str] = ()
-    left_out: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""The pictures of a report: what `plot` and `analyze` draw, each if it can be drawn."""
+"""The pictures of a report: those of `plot` and `analyze`, each if it can be drawn."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from nmtdeep.analysis.pictures import render
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import UserError
 from nmtdeep.reporting.held_out import HeldOut
-from nmtdeep.reporting.history import History
-from nmtdeep.reporting.parts import Figure
+from nmtdeep.reporting.history import RunHistory
+from nmtdeep.reporting.parts import Picture
 from nmtdeep.scoring.texts import Text
 
 CURVES = (*records.USUAL, "gradient_norm", "lr")
-# Gradients are taken on so many tokens of each side, of so many checkpoints.
+# Gradients are measured on so many tokens of each side, in so many checkpoints.
 TOKENS, CHECKPOINTS = 1000, 4
 
 
 @dataclass
 class Album:
-    """Figures as they are drawn, and what cannot be.
+    """All pictures, and what could not be drawn.
 
     Attributes:
-        say: told what takes a while.
+        say: is called with a line before each long step.
     """
 
     say: Callable[[str], None]
-    figures: list[Figure] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
+    pictures: list[Picture] = field(default_factory=list)
+    omissions: list[str] = field(default_factory=list)
 
     def add(
         self,
@@ -51,13 +51,13 @@ class Album:
         try:
             measurement = measure()
         except UserError as error:
-            self.left_out.append(f"{title}: {error}")
+            self.omissions.append(f"{title}: {error}")
             return
         svg = render(partial(draw, measurement.rows), "svg")
-        self.figures.append(Figure(title, svg, signature or measurement.signature, folded))
+        self.pictures.append(Picture(title, svg, signature or measurement.signature, folded))
 
 
-def of_training(album: Album, histories: Sequence[History]) -> None:
+def of_training(album: Album, histories: Sequence[RunHistory]) -> None:
     """Curves of the records, and the learning rates that the recipes plan."""
     runs = {run.name: run.path for run in histories if run.points}
     if runs:
@@ -75,17 +75,17 @@ def of_training(album: Album, histories: Sequence[History]) -> None:
 
 
 def of_models(
-    album: Album, histories: Sequence[History], data: DataDirectory | None, device: torch.device
+    album: Album, histories: Sequence[RunHistory], data: DataDirectory | None, device: torch.device
 ) -> None:
-    """What the layers read; with `data` their similarities, and their gradients over training."""
-    runs = {run.name: run.path for run in histories if run.has_model}
+    """Weights of layer combinations; with `data` similarities, and gradients over training."""
+    runs = {run.name: run.path for run in histories if run.parameters is not None}
     for name, path in runs.items():
         loaded = checkpoint.load(path)
         title = f"What each layer reads, {name}"
         if combination.combination_weights(loaded.model):
             album.add(title, partial(combination.measure, name, loaded), combination.draw)
         else:
-            album.left_out.append(f"{title}: the layer below it alone; there are no weights")
+            album.omissions.append(f"{title}: only the layer below it, without weights")
     if data is None or not runs:
         return
     album.say("similarity of layers")

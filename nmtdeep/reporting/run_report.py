@@ -12,7 +12,6 @@ from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.devices import resolve_device
 from nmtdeep.files import replace_file
 from nmtdeep.reporting import held_out, history, page, pictures, tables
-from nmtdeep.reporting.parts import Page
 
 
 def report(
@@ -25,64 +24,61 @@ def report(
     device: str,
     say: Callable[[str], None],
 ) -> None:
-    """Write the page.
-
-    What a run lacks is left out, and the page says so.
+    """Write the page, which lists everything that could not be shown.
 
     Args:
-        data: with what is translated and measured; None: only what the runs hold is shown.
-        split: the set that is translated; None: the first test, or `valid` where there is none.
-        samples: lines of it that are shown.
-        say: told what takes a while.
+        data: data directory with text to translate and measure; None: show the runs' files only.
+        split: the set to translate; None: the first test set, or `valid` without one.
+        samples: number of its lines to show.
+        say: is called with a line before each long step.
 
     Raises:
-        UserError: if one is no run, or translates between other languages than `data`.
+        UserError: if a path is not a run, or the languages of `data` are not those of a run.
     """
     histories = [history.read(name, path) for name, path in names(runs).items()]
-    place = resolve_device(device)
-    album = pictures.Album(say, left_out=[lack for run in histories for lack in run.lacks])
-    corpora = found = None
+    torch_device = resolve_device(device)
+    omissions = [omission for run in histories for omission in run.omissions]
+    album = pictures.Album(say, omissions=omissions)
+    corpora = translations = None
     if data is None:
-        album.left_out.append(
+        album.omissions.append(
             "Translations, comparison, scores by length, similarity of layers, gradients: they "
-            "need text: give --data with the data directory of the runs"
+            "need text: add --data with the data directory of the runs"
         )
     else:
         corpora = DataDirectory.open(data)
         held_out.check_languages(histories, corpora)
         chosen = held_out.chosen_split(corpora, split)
-        found = held_out.translate(histories, corpora, chosen, device=device, say=say)
+        translations = held_out.translate(histories, corpora, chosen, device=device, say=say)
     pictures.of_training(album, histories)
-    pictures.of_models(album, histories, corpora, place)
-    if found and found.systems:
-        pictures.of_lengths(album, found)
-    made = _page(histories, found if found and found.systems else None, samples, say)
-    made.figures, made.left_out = album.figures, album.left_out
-    with replace_file(out) as beside:
-        beside.write_text(page.html(made), encoding="utf-8")
-
-
-def _page(
-    histories: Sequence[history.History],
-    found: held_out.HeldOut | None,
-    samples: int,
-    say: Callable[[str], None],
-) -> Page:
-    """Everything but the pictures."""
-    split, measured = (found.split, found.scores()) if found else ("", {})
-    made = Page(
-        runs=[run.name for run in histories],
-        made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {one_line(versions())}",
-        overview=tables.overview(histories),
-        scores=tables.scores(histories, split, measured),
-        every_score=tables.every_score(histories, split, measured),
-        cost=tables.cost(histories),
-        settings=tables.settings(histories),
+    pictures.of_models(album, histories, corpora, torch_device)
+    if translations:
+        pictures.of_lengths(album, translations)
+    measured = translations.scores() if translations else {}
+    reported = tables.reported_scores(
+        histories, translations.split if translations else "", measured
     )
-    if found:
-        made.split, made.translated = found.split, found.made
-        made.samples = found.samples(samples)
-        if len(found.systems) > 1:
-            say("paired bootstrap")
-            made.comparison = tables.comparison(found.comparisons())
-    return made
+    run_names = [run.name for run in histories]
+    comparison = None
+    if translations and len(translations.systems) > 1:
+        say("paired bootstrap")
+        comparison = tables.comparison(translations.comparisons())
+    text = page.html(
+        {
+            "runs": run_names,
+            "made": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {one_line(versions())}",
+            "overview": tables.overview(histories),
+            "scores": tables.scores(run_names, reported),
+            "every_score": tables.every_score(reported),
+            "comparison": comparison,
+            "split": translations.split if translations else "",
+            "samples": translations.samples(samples) if translations else [],
+            "searches": translations.searches if translations else [],
+            "pictures": album.pictures,
+            "cost": tables.cost(histories),
+            "recipes": tables.recipes(histories),
+            "omissions": album.omissions,
+        }
+    )
+    with replace_file(out) as partial:
+        partial.write_text(text, encoding="utf-8")

@@ -1,221 +1,214 @@
-"""Histories as tables and lists: overview, scores, hardware and cost, recipes."""
+"""The tables of a report: overview, scores, comparison, hardware and cost; and the recipes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from nmtdeep.config import Recipe
 from nmtdeep.config.load import list_recipes, load_recipe
 from nmtdeep.config.render import differences, dump
-from nmtdeep.reporting.history import History
-from nmtdeep.reporting.parts import Cell, Settings, Table
+from nmtdeep.reporting.history import RunHistory
+from nmtdeep.reporting.parts import PageTable, TableCell
 from nmtdeep.scoring import Score
 from nmtdeep.scoring.metrics import METRICS, heading_of, label_of
 from nmtdeep.scoring.rendering import signed_by
 from nmtdeep.scoring.significance import Comparison
 from nmtdeep.units import duration, short, size
 
-NONE = Cell("-")
+
+def number(value: float | None, show: Callable[[float], str]) -> TableCell:
+    """A cell with `value` as `show` formats it, or a dash."""
+    return TableCell("-") if value is None else TableCell(show(value), float(value))
 
 
-def number(value: float | None, shown: str) -> Cell:
-    """A cell that shows a format of `value`, or a dash."""
-    return NONE if value is None else Cell(format(value, shown), float(value))
-
-
-def overview(histories: Iterable[History]) -> Table:
-    """A line for each run: what it is and how long it was trained."""
+def overview(histories: Iterable[RunHistory]) -> PageTable:
+    """A row for each run: the model, and how long it was trained."""
     headings = ("run", "layers", "width", "parameters", "updates", "hours", "best valid nll")
     rows = []
     for run in histories:
         model = run.recipe.model
-        layers = model.encoder.depth + model.decoder.depth
-        best = min((one.value for one in run.points if one.figure == "valid_nll"), default=None)
+        layers = f"{model.encoder.depth}+{model.decoder.depth}"
+        best = min(run.values("valid_nll"), default=None)
         rows.append(
             [
-                Cell(run.name),
-                Cell(f"{model.encoder.depth}+{model.decoder.depth}", layers),
-                Cell(str(model.width), model.width),
-                NONE if run.parameters is None else Cell(f"{run.parameters:,}", run.parameters),
-                number(_last(run, "update"), ",.0f"),
-                number(_last(run, "hours"), ".2f"),
-                number(best, ".3f"),
+                TableCell(run.name),
+                TableCell(layers, model.encoder.depth + model.decoder.depth),
+                TableCell(str(model.width), model.width),
+                number(run.parameters, "{:,.0f}".format),
+                number(run.last("update"), "{:,.0f}".format),
+                number(run.last("hours"), "{:.2f}".format),
+                number(best, "{:.3f}".format),
             ]
         )
-    return Table(headings, rows)
+    return PageTable(headings, rows)
 
 
-def scores(
-    histories: Sequence[History], split: str, measured: Mapping[str, Sequence[Score]]
-) -> Table:
-    """A row for each set and metric, a column for each run, the best of several runs marked.
+class ReportedScore(NamedTuple):
+    """A score of a run on a set, and when it was measured."""
 
-    What was measured for this report is shown in place of what the end of training stored.
+    run: str
+    split: str
+    score: Score
+    when: str
+
+
+def reported_scores(
+    histories: Sequence[RunHistory], split: str, measured: Mapping[str, Sequence[Score]]
+) -> list[ReportedScore]:
+    """Of each run, the scores that the end of its training stored, then those measured now.
 
     Args:
         measured: scores of `split` that were measured for this report, by run.
     """
-    found: dict[tuple[str, str], dict[str, Score]] = {}
-    notes = []
+    reported = []
     for run in histories:
-        of_run = _stored(run)
-        for now in measured.get(run.name, ()):
-            before = of_run.get((split, now.metric), now)
-            of_run[split, now.metric] = now
-            if run.scores and f"{before.value:.2f}" != f"{now.value:.2f}":
-                notes.append(
-                    f"{run.name}, {split}: {label_of(now.metric)} was {before.value:.2f} after "
-                    f"training ({run.scores.checkpoint}); the table has what it translates now"
-                )
-        for place, score in of_run.items():
-            found.setdefault(place, {})[run.name] = score
-    rows = [
-        [
-            Cell(name),
-            Cell(heading_of(metric)),
-            *_row(metric, [by_run.get(run.name) for run in histories]),
-        ]
-        for (name, metric), by_run in found.items()
-    ]
-    flat = {
-        (f"{run}, {name}", metric): score
-        for (name, metric), by_run in found.items()
-        for run, score in by_run.items()
-    }
-    notes = [f"{name}: {signature}" for name, signature in signed_by(flat)] + notes
-    return Table(("set", "metric", *(run.name for run in histories)), rows, notes)
-
-
-def _stored(run: History) -> dict[tuple[str, str], Score]:
-    """What the end of a training stored, by set and metric."""
-    listed = run.scores.scores if run.scores else {}
-    return {(name, one.metric): one for name, some in listed.items() for one in some}
-
-
-def _row(metric: str, found: Sequence[Score | None]) -> Iterator[Cell]:
-    """A score for each run; the best is marked where all are of one signature."""
-    known = [one for one in found if one is not None]
-    best = None
-    if len(known) > 1 and len({one.signature for one in known}) == 1 and metric in METRICS:
-        choose = max if METRICS[metric].higher_is_better else min
-        best = f"{choose(one.value for one in known):.2f}"
-    for one in found:
-        shown = None if one is None else f"{one.value:.2f}"
-        yield NONE if one is None else Cell(str(shown), one.value, is_best=shown == best)
-
-
-def every_score(
-    histories: Iterable[History], split: str, measured: Mapping[str, Sequence[Score]]
-) -> Table:
-    """A row for each score: those of the training's end, and those of this report."""
-    headings = ("run", "set", "metric", "score", "measured", "signature")
-    rows = []
-    for run in histories:
-        found = [
-            (split, one.metric, one.value, one.signature, "for this report")
-            for one in measured.get(run.name, ())
-        ]
         if run.scores:
             when = f"after training, {run.scores.checkpoint}"
-            found += [
-                (name, one.metric, one.value, one.signature, when)
-                for (name, _), one in _stored(run).items()
+            reported += [
+                ReportedScore(run.name, name, score, when)
+                for name, listed in run.scores.scores.items()
+                for score in listed
             ]
-        rows += [
-            [
-                Cell(run.name),
-                Cell(name),
-                Cell(label_of(metric)),
-                number(value, ".2f"),
-                Cell(when),
-                Cell(signature),
-            ]
-            for name, metric, value, signature, when in found
+        now = measured.get(run.name, ())
+        reported += [ReportedScore(run.name, split, score, "for this report") for score in now]
+    return reported
+
+
+def scores(runs: Sequence[str], reported: Iterable[ReportedScore]) -> PageTable:
+    """A row for each set and metric, a column for each run, the best of several runs marked.
+
+    A score that was measured for this report replaces the one that was stored after training.
+    """
+    table: dict[tuple[str, str], dict[str, ReportedScore]] = {}
+    changes = []
+    for new in reported:
+        metric = new.score.metric
+        by_run = table.setdefault((new.split, metric), {})
+        old = by_run.get(new.run, new)
+        if f"{old.score.value:.2f}" != f"{new.score.value:.2f}":
+            changes.append(
+                f"{new.run}, {new.split}: {label_of(metric)} was {old.score.value:.2f} {old.when}; "
+                "the table has the score of its translations now"
+            )
+        by_run[new.run] = new
+    rows = [
+        [
+            TableCell(split),
+            TableCell(heading_of(metric)),
+            *_row(metric, [by_run[run].score if run in by_run else None for run in runs]),
         ]
-    return Table(headings, rows)
+        for (split, metric), by_run in table.items()
+    ]
+    flat = {
+        (f"{run}, {split}", metric): latest.score
+        for (split, metric), by_run in table.items()
+        for run, latest in by_run.items()
+    }
+    notes = [f"{name}: {signature}" for name, signature in signed_by(flat)]
+    return PageTable(("set", "metric", *runs), rows, notes + changes)
 
 
-def comparison(found: Iterable[Comparison]) -> Table:
-    """Each run against the first one; which of them is better, if p is small."""
+def _row(metric: str, listed: Sequence[Score | None]) -> Iterator[TableCell]:
+    """A score for each run; the best is marked if all have one signature."""
+    known = [score for score in listed if score is not None]
+    best = None
+    if len(known) > 1 and len({score.signature for score in known}) == 1 and metric in METRICS:
+        choose = max if METRICS[metric].higher_is_better else min
+        best = f"{choose(score.value for score in known):.2f}"
+    for score in listed:
+        cell = number(None if score is None else score.value, "{:.2f}".format)
+        yield cell._replace(is_best=cell.text == best)
+
+
+def every_score(reported: Iterable[ReportedScore]) -> PageTable:
+    """A row for each score."""
+    headings = ("run", "set", "metric", "score", "measured", "signature")
+    rows = [
+        [
+            TableCell(run),
+            TableCell(split),
+            TableCell(label_of(score.metric)),
+            number(score.value, "{:.2f}".format),
+            TableCell(when),
+            TableCell(score.signature),
+        ]
+        for run, split, score, when in reported
+    ]
+    return PageTable(headings, rows)
+
+
+def comparison(comparisons: Iterable[Comparison]) -> PageTable:
+    """Each run compared with the first one, with the p of their difference."""
     headings = ("run", "metric", "mean ± 95 %", "difference", "p")
     rows, notes = [], []
-    for one in found:
-        baseline = one.p_value is None
-        mean = "-" if one.mean is None else f"{one.mean:.2f} ± {one.interval:.2f}"
+    for row in comparisons:
+        is_baseline = row.p_value is None
+        mean = "-" if row.mean is None else f"{row.mean:.2f} ± {row.interval:.2f}"
+        difference = number(row.difference, "{:+.2f}".format)
         rows.append(
             [
-                Cell(one.system),
-                Cell(heading_of(one.metric)),
-                Cell(mean, one.mean),
-                Cell("baseline", 0.0) if baseline else number(one.difference, "+.2f"),
-                NONE if baseline else number(one.p_value, ".4f"),
+                TableCell(row.system),
+                TableCell(heading_of(row.metric)),
+                TableCell(mean, row.mean),
+                TableCell("baseline", 0.0) if is_baseline else difference,
+                number(row.p_value, "{:.4f}".format),
             ]
         )
-        notes.append(f"{label_of(one.metric)}: {one.signature}")
-    return Table(headings, rows, list(dict.fromkeys(notes)))
+        notes.append(f"{label_of(row.metric)}: {row.signature}")
+    return PageTable(headings, rows, list(dict.fromkeys(notes)))
 
 
-def cost(histories: Iterable[History]) -> Table:
-    """What each run was trained on, and how much of it it took."""
-    headings = (
-        "run",
-        "device",
-        "time",
-        "target tokens",
-        "tokens per second",
-        "tokens per update",
-        "peak memory",
-    )
+def cost(histories: Iterable[RunHistory]) -> PageTable:
+    """The hardware of each run, and how much time and memory its training took."""
+    headings = ["run", "device", "time", "target tokens", "tokens per second"]
+    headings += ["tokens per update", "peak memory"]
     rows = []
     for run in histories:
-        hours, tokens = _last(run, "hours"), _last(run, "tokens")
-        memory = max((one.value for one in run.points if one.figure == "memory"), default=None)
-        sizes = [one.value for one in run.points if one.figure == "tokens_per_update"]
+        hours, tokens = run.last("hours"), run.last("tokens")
+        sizes = run.values("tokens_per_update")
         per_second = tokens / (hours * 3600) if tokens and hours else None
         rows.append(
             [
-                Cell(run.name),
-                Cell("; then ".join(run.devices) or "-"),
-                NONE if hours is None else Cell(duration(hours * 3600), hours),
-                NONE if tokens is None else Cell(short(tokens), tokens),
-                number(per_second, ",.0f"),
-                number(fmean(sizes) if sizes else None, ",.0f"),
-                NONE if memory is None else Cell(size(memory), memory),
+                TableCell(run.name),
+                TableCell("; then ".join(run.devices) or "-"),
+                number(hours, lambda hours: duration(hours * 3600)),
+                number(tokens, short),
+                number(per_second, "{:,.0f}".format),
+                number(fmean(sizes) if sizes else None, "{:,.0f}".format),
+                number(max(run.values("memory"), default=None), size),
             ]
         )
-    return Table(headings, rows)
+    return PageTable(headings, rows)
 
 
-def settings(histories: Sequence[History]) -> list[Settings]:
-    """The recipe of each run: what is particular about it first, then all."""
+def recipes(histories: Sequence[RunHistory]) -> list[dict[str, Any]]:
+    """The recipe of each run: its differences from others, then all of it as YAML.
+
+    It is compared with the first run's, the shipped one of the same description, and the defaults.
+    """
     shipped = {entry.description: entry.name for entry in list_recipes() if entry.description}
-    return [_settings(run, histories[0], shipped.get(run.recipe.description)) for run in histories]
-
-
-def _settings(run: History, first: History, shipped: str | None) -> Settings:
-    """Held against the first run, the shipped recipe of the same description, and the defaults."""
-    against: list[tuple[str, Recipe]] = [("the defaults", Recipe())]
-    if shipped:
-        against.insert(0, (f"the recipe {shipped}", load_recipe(shipped)))
-    if run is not first:
-        against.insert(0, (f"the run {first.name}", first.recipe))
-    return Settings(
-        run.name,
-        run.recipe.description,
-        [(name, differences(_values(one), _values(run.recipe))) for name, one in against],
-        dump(run.recipe).splitlines(),
-    )
+    sections = []
+    for run in histories:
+        others: list[tuple[str, Recipe]] = []
+        if run is not histories[0]:
+            others.append((f"the run {histories[0].name}", histories[0].recipe))
+        if name := shipped.get(run.recipe.description):
+            others.append((f"the recipe {name}", load_recipe(name)))
+        others.append(("the defaults", Recipe()))
+        section = {
+            "run": run.name,
+            "description": run.recipe.description,
+            "differences": [
+                (name, differences(_values(other), _values(run.recipe))) for name, other in others
+            ],
+            "lines": dump(run.recipe).splitlines(),
+        }
+        sections.append(section)
+    return sections
 
 
 def _values(recipe: Recipe) -> dict[str, Any]:
-    """What a recipe says of text, model, training and decoding."""
+    """The sections text, model, training and decoding."""
     return recipe.model_dump(mode="json", exclude={"description", "reference"})
-
-
-def _last(run: History, what: str) -> float | None:
-    """Where the records of a run end; None without records."""
-    if not run.points:
-        return None
-    return float(getattr(max(run.points, key=lambda one: one.update), what))

@@ -1,4 +1,4 @@
-"""`nmtdeep report` as a user meets it."""
+"""`nmtdeep report` on the command line."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def page(made: Path) -> str:
     return made.read_text(encoding="utf-8")
 
 
-def test_it_compares_runs_as_translating_and_scoring_by_hand_does(
+def test_runs_are_compared_as_by_translating_and_scoring(
     nmtdeep: Commands, whole: Path, other: Path, page: str
 ) -> None:
     for name, run in (("a.de", whole), ("b.de", other)):
@@ -76,7 +76,7 @@ def test_it_compares_runs_as_translating_and_scoring_by_hand_does(
             )
 
 
-def test_it_says_scores_cost_and_recipe_as_the_run_keeps_them(whole: Path, page: str) -> None:
+def test_scores_cost_and_recipe_are_those_of_the_run(whole: Path, page: str) -> None:
     stored = json.loads((whole / "scores.json").read_text())["scores"]
     shown = [(row["set"], row["metric"].split()[0], row["whole"]) for row in rows(page, "scores")]
     labels = {"bleu": "BLEU", "chrf": "chrF2", "ter": "TER"}
@@ -103,7 +103,7 @@ def test_it_says_scores_cost_and_recipe_as_the_run_keeps_them(whole: Path, page:
     assert recipe.partition(">")[2].splitlines() == kept
 
 
-def test_it_shows_sentences_and_every_picture(nmtdeep: Commands, page: str) -> None:
+def test_sentences_and_every_picture_are_shown(nmtdeep: Commands, page: str) -> None:
     sources = (nmtdeep.folder / "test.en").read_text(encoding="utf-8").splitlines()
     chosen = [
         html.unescape(one) for one in re.findall(r'line \d+</dt><dd dir="auto">(.*?)</dd>', page)
@@ -118,7 +118,7 @@ def test_it_shows_sentences_and_every_picture(nmtdeep: Commands, page: str) -> N
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium here (Debian: chromium)")
-def test_it_opens_in_a_browser_without_complaint(made: Path, tmp_path: Path) -> None:
+def test_a_browser_opens_it_without_errors(made: Path, tmp_path: Path) -> None:
     with browser(tmp_path) as tab:
         tab.look(390)
         tab.open(made)
@@ -127,9 +127,7 @@ def test_it_opens_in_a_browser_without_complaint(made: Path, tmp_path: Path) -> 
         assert tab.value("document.documentElement.scrollWidth") == 390
 
 
-def test_what_a_run_lacks_is_left_out_and_said(
-    nmtdeep: Commands, whole: Path, tmp_path: Path
-) -> None:
+def test_missing_files_of_a_run_are_listed(nmtdeep: Commands, whole: Path, tmp_path: Path) -> None:
     run = tmp_path / "begun"
     run.mkdir()
     shutil.copy(whole / "config.yaml", run)
@@ -137,28 +135,28 @@ def test_what_a_run_lacks_is_left_out_and_said(
     assert done.code == 0, done.err
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     left_out = page.partition('<section id="left-out">')[2]
-    for words in ("begun: no records of a training", "begun: no model to look at", "give --data"):
+    for words in ("begun: no records of a training", "begun: no model", "add --data"):
         assert words in left_out
     assert [row["run"] for row in rows(page, "overview")] == ["begun", "whole"]
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("whole", "whole"), "whole: named twice"),
-        (("data",), "data is no run directory"),
-        (("whole", "--split", "test"), "give --data"),
-        (("whole", "--data", "data", "--split", "train"), "it has valid, test"),
+        (("data",), "data: not a run directory"),
+        (("whole", "--split", "test"), "add --data"),
+        (("whole", "--data", "data", "--split", "train"), "use one of valid, test"),
         (("whole", "-o", "data"), "is a directory"),
         (("whole", "-o", "nowhere/page.html"), "there is no directory nowhere"),
     ],
 )
-def test_a_wrong_command_is_said_in_one_line(
-    nmtdeep: Commands, whole: Path, data: Path, words: tuple[str, ...], said: str
+def test_an_invalid_command_is_one_line(
+    nmtdeep: Commands, whole: Path, data: Path, words: tuple[str, ...], message: str
 ) -> None:
     done = nmtdeep("report", *words)
     assert (done.code, done.err.count("\n")) == (2, 1)
-    assert said in done.err
+    assert message in done.err
 
 
 def test_a_log_that_leads_elsewhere_is_refused(
@@ -174,7 +172,7 @@ def test_a_log_that_leads_elsewhere_is_refused(
     assert not (tmp_path / "page.html").exists()
 
 
-def test_text_of_other_languages_is_refused() -> None:
+def test_text_in_other_languages_is_refused() -> None:
     run = SimpleNamespace(path=Path("run"), recipe=Recipe())
-    with pytest.raises(UserError, match=r"run translates en to de, and data is de to en"):
+    with pytest.raises(UserError, match=r"run: translates en to de, but data is de to en"):
         check_languages([run], SimpleNamespace(path=Path("data"), languages=("de", "en")))

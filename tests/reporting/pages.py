@@ -1,13 +1,14 @@
-"""A page whose every text is out to break it."""
+"""A page whose every text tries to break it."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from matplotlib.figure import Figure
 
 from nmtdeep.analysis.pictures import render, styles
-from nmtdeep.reporting import parts
 from nmtdeep.reporting.differences import marked
-from nmtdeep.reporting.parts import Cell, Page, Sample, Settings, Table
+from nmtdeep.reporting.parts import PageTable, Picture, TableCell, TranslatedLine
 
 ATTACK = (
     "</script></style></title></pre><script>document.title='broken'</script>"
@@ -26,32 +27,42 @@ def draw(figure: Figure) -> None:
         axes.plot([1, 2], [3.0, 4.0], **style)
 
 
-def nasty_page() -> Page:
+def nasty_page() -> dict[str, Any]:
     """Names, texts and values of a table are an attack each."""
     rows = [
-        [Cell(ATTACK), Cell("10", 10.0), Cell("b 2")],
-        [Cell("beta"), Cell("9", 9.0, is_best=True), Cell("b 10")],
-        [Cell("alpha"), Cell("-"), Cell("a")],
-        [Cell("long " * 40), Cell("-3.5", -3.5), Cell("nrefs:1|case:mixed|eff:no" * 4)],
+        [TableCell(ATTACK), TableCell("10", 10.0), TableCell("b 2")],
+        [TableCell("beta"), TableCell("9", 9.0, is_best=True), TableCell("b 10")],
+        [TableCell("alpha"), TableCell("-"), TableCell("a")],
+        [
+            TableCell("long " * 40),
+            TableCell("-3.5", -3.5),
+            TableCell("nrefs:1|case:mixed|eff:no" * 4),
+        ],
     ]
-    table = Table(("run", "number", "text" + ATTACK), rows, [ATTACK])
+    table = PageTable(("run", "number", "text" + ATTACK), rows, [ATTACK])
     svg = render(draw, "svg")
     samples = [
-        Sample(1, text, ATTACK, [(ATTACK, marked(text, ATTACK)), ("b", marked(ATTACK, text))])
+        TranslatedLine(
+            1, text, ATTACK, [(ATTACK, marked(text, ATTACK)), ("b", marked(ATTACK, text))]
+        )
         for text in (ATTACK, HEBREW, PERSIAN, CONTROLS, "", "w" * 3000)
     ]
-    return Page(
-        runs=[ATTACK, HEBREW],
-        made=ATTACK,
-        overview=table,
-        scores=table,
-        every_score=table,
-        cost=table,
-        settings=[Settings(ATTACK, ATTACK, [(ATTACK, [ATTACK])], [ATTACK, "b: " + "x" * 500])],
-        figures=[parts.Figure(ATTACK, svg, ATTACK), parts.Figure("folded", svg, "", folded=True)],
-        comparison=table,
-        split=ATTACK,
-        samples=samples,
-        translated=[ATTACK],
-        left_out=[ATTACK, CONTROLS],
-    )
+    differences = [(ATTACK, [ATTACK])]
+    lines = [ATTACK, "b: " + "x" * 500]
+    return {
+        "runs": [ATTACK, HEBREW],
+        "made": ATTACK,
+        "overview": table,
+        "scores": table,
+        "every_score": table,
+        "comparison": table,
+        "split": ATTACK,
+        "samples": samples,
+        "searches": [ATTACK],
+        "pictures": [Picture(ATTACK, svg, ATTACK), Picture("folded", svg, "", folded=True)],
+        "cost": table,
+        "recipes": [
+            {"run": ATTACK, "description": ATTACK, "differences": differences, "lines": lines}
+        ],
+        "omissions": [ATTACK, CONTROLS],
+    }

@@ -1,4 +1,4 @@
-"""A held-out set on the page: the better run is said to be better, and by how much."""
+"""Translations of a test set: comparison with the first run, samples."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from sacrebleu import corpus_bleu, corpus_chrf
 from nmtdeep.reporting import tables
 from nmtdeep.reporting.held_out import HeldOut
 
-REFERENCES = [f"the {one} dog runs over field {one * 7} in the rain today" for one in range(60)]
-WORSE = [line.replace("runs over", "goes to") if one % 2 else line
-         for one, line in enumerate(REFERENCES)]  # fmt: skip
+REFERENCES = [f"the {n} dog runs over field {n * 7} in the rain today" for n in range(60)]
+WORSE = [
+    line.replace("runs over", "goes to") if number % 2 else line
+    for number, line in enumerate(REFERENCES)
+]
 
 
 @pytest.fixture
@@ -31,7 +33,7 @@ def test_runs_are_compared_with_the_first_one(held_out: HeldOut) -> None:
     assert [note.split(":")[0] for note in table.notes] == ["BLEU", "chrF2", "TER"]
 
 
-def test_a_single_run_is_scored_and_compared_with_none() -> None:
+def test_a_single_run_is_scored_but_not_compared() -> None:
     alone = HeldOut("test", REFERENCES, REFERENCES, {"worse": WORSE}, [])
     assert alone.comparisons() == []
     (scores,) = alone.scores().values()
@@ -39,9 +41,9 @@ def test_a_single_run_is_scored_and_compared_with_none() -> None:
     assert scores[1].value == pytest.approx(corpus_chrf(WORSE, [REFERENCES]).score)
 
 
-def test_samples_stand_at_even_distances(held_out: HeldOut) -> None:
-    assert [one.line for one in held_out.samples(4)] == [1, 16, 31, 46]
-    assert [one.line for one in held_out.samples(1000)] == list(range(1, 61))
+def test_samples_are_at_equal_distances(held_out: HeldOut) -> None:
+    assert [line.number for line in held_out.samples(4)] == [1, 16, 31, 46]
+    assert [line.number for line in held_out.samples(1000)] == list(range(1, 61))
     name, pieces = held_out.samples(60)[1].translations[0]
     assert (name, [piece.text for piece in pieces if piece.kind == "other"]) == (
         "worse",

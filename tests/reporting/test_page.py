@@ -1,4 +1,4 @@
-"""What stands in names, recipes and texts stands on the page as it is, and does nothing."""
+"""Names, recipes and texts are shown on the page as they are, and cannot add code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VOID = {"meta", "img"}
 
 
 class Reader(HTMLParser):
-    """Elements with their attributes, and all text, as a browser takes them."""
+    """Elements with their attributes, and all text, as a browser reads them."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -65,7 +65,7 @@ def test_text_is_shown_and_adds_no_element_and_no_attribute(page: Reader) -> Non
     assert page.text.count(ATTACK) > 20
 
 
-def test_the_policy_lets_nothing_in_but_the_script_and_the_style_of_the_page(page: Reader) -> None:
+def test_the_policy_allows_only_the_script_and_the_style_of_the_page(page: Reader) -> None:
     policy = next(
         str(attributes["content"])
         for tag, attributes in page.elements
@@ -85,13 +85,13 @@ def test_right_to_left_text_and_joiners_stay_and_controls_are_escaped(source: st
     source.encode("utf-8")
 
 
-def test_sentences_have_a_direction_of_their_own(page: Reader) -> None:
+def test_each_sentence_has_its_own_direction(page: Reader) -> None:
     sentences = [attributes for tag, attributes in page.elements if tag == "dd"]
     assert sentences
     assert all(attributes.get("dir") == "auto" for attributes in sentences)
 
 
-def test_pictures_are_whole_svg_files_without_scripts(page: Reader) -> None:
+def test_pictures_are_complete_svg_files_without_scripts(page: Reader) -> None:
     pictures = [str(attributes["src"]) for tag, attributes in page.elements if tag == "img"]
     assert len(pictures) == 2
     for picture in pictures:

@@ -1,20 +1,19 @@
-"""Scores and cost on the page: each number once, the best marked, tokens and seconds of one run."""
+"""The table of scores: each number once, the best run marked, changes noted."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from nmtdeep.analysis.records import Point
 from nmtdeep.config import Recipe
 from nmtdeep.reporting import tables
-from nmtdeep.reporting.history import History
+from nmtdeep.reporting.history import RunHistory
+from nmtdeep.reporting.parts import PageTable
 from nmtdeep.scoring import Score
 from nmtdeep.training.finish import StoredScores
 
 
-def history(name: str, *, points: tuple[Point, ...] = (),
-            **scores: tuple[float, float]) -> History:  # fmt: skip
-    """A run with BLEU and TER of some sets."""
+def history(name: str, **scores: tuple[float, float]) -> RunHistory:
+    """A run with BLEU and TER on the given sets."""
     stored = StoredScores(
         checkpoint="checkpoint_average",
         weights="",
@@ -29,14 +28,19 @@ def history(name: str, *, points: tuple[Point, ...] = (),
             for split, (bleu, ter) in scores.items()
         },
     )
-    return History(name, Path(name), Recipe(), points, ["cpu"], 1, stored, [])
+    return RunHistory(name, Path(name), Recipe(), [], ["cpu"], 1, stored, [])
 
 
-def test_scores_stand_once_by_set_and_metric_and_the_best_run_is_marked() -> None:
+def score_table(runs: list[RunHistory], measured: dict[str, list[Score]]) -> PageTable:
+    reported = tables.reported_scores(runs, "test", measured)
+    return tables.scores([run.name for run in runs], reported)
+
+
+def test_each_set_and_metric_has_one_row_with_the_best_run_marked() -> None:
     runs = [history("thin", valid=(30.0, 50.0), test=(31.0, 49.0)),
             history("deep", valid=(33.0, 50.0), test=(30.5, 44.0))]  # fmt: skip
     again = {"thin": [Score("bleu", 31.001, "nrefs:1|tok:13a")]}
-    made = tables.scores(runs, "test", again)
+    made = score_table(runs, again)
     assert list(made.headings) == ["set", "metric", "thin", "deep"]
     assert [[f"{cell.text}{'*' * cell.is_best}" for cell in row] for row in made.rows] == [
         ["valid", "BLEU ↑", "30.00", "33.00*"],
@@ -47,17 +51,17 @@ def test_scores_stand_once_by_set_and_metric_and_the_best_run_is_marked() -> Non
     assert list(made.notes) == ["BLEU: nrefs:1|tok:13a", "TER: nrefs:1|tok:tercom"]
 
 
-def test_a_stored_score_that_is_not_that_of_the_model_any_more_is_a_note() -> None:
+def test_a_stored_score_that_has_changed_is_mentioned_in_a_note() -> None:
     again = {"thin": [Score("bleu", 20.0, "nrefs:1|tok:13a")]}
-    made = tables.scores([history("thin", test=(31.0, 49.0))], "test", again)
+    made = score_table([history("thin", test=(31.0, 49.0))], again)
     assert [cell.text for cell in made.rows[0]] == ["test", "BLEU ↑", "20.00"]
-    assert not any(cell.is_best for row in made.rows for cell in row)  # there is one run
-    assert made.notes[-1].startswith("thin, test: BLEU was 31.00 after training (checkpoint_")
+    assert not any(cell.is_best for row in made.rows for cell in row)  # of a single run
+    assert made.notes[-1].startswith("thin, test: BLEU was 31.00 after training, checkpoint_")
 
 
 def test_scores_of_different_signatures_are_not_compared() -> None:
     again = {"thin": [Score("bleu", 20.0, "nrefs:2|tok:13a")]}
-    made = tables.scores([history("thin"), history("deep", test=(10.0, 49.0))], "test", again)
+    made = score_table([history("thin"), history("deep", test=(10.0, 49.0))], again)
     assert [cell.is_best for cell in made.rows[0]] == [False] * 4
     assert made.notes[0] == "BLEU (thin, test): nrefs:2|tok:13a"
     assert made.notes[1] == "BLEU (deep, test): nrefs:1|tok:13a"
