@@ -10,8 +10,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from commands.running import Commands, Finished, Interrupt
-from commands.runs import RECIPE, contents, train
+from commands.running import Finished, Interrupt
+from commands.runs import contents, train
 from nmtdeep.files import write_sums
 
 
@@ -26,50 +26,36 @@ def refused(done: Finished, *said: str) -> None:
         assert words in lines[0]
 
 
-@pytest.fixture
-def preprocess(nmtdeep: Commands, tmp_path: Path):
-    """Preprocess train.en and train.de of the given bytes; the output must not be there after."""
-
-    def run(source: bytes | None, target: bytes | None, end: str = "") -> Finished:
-        for language, content in (("en", source), ("de", target)):
-            if content is not None:
-                (tmp_path / f"bad.{language}{end}").write_bytes(content)
-        done = nmtdeep(
-            "preprocess", "tiny.yaml", "--train", tmp_path / "bad", "--valid", "valid",
-            "--out", tmp_path / "data", "--workers", 1,
-        )  # fmt: skip
-        assert not (tmp_path / "data").exists()
-        return done
-
-    return run
+GZIP = gzip.compress(b"one\n" * 1000)[:-12]
 
 
-def test_missing_text(preprocess):
-    refused(preprocess(b"one\n", None), "bad.de", "exists: give the prefix")
-
-
-def test_empty_text(preprocess):
-    refused(preprocess(b"one\n", b""), "bad.de: the file is empty: check how it was made")
-
-
-def test_line_counts_that_differ(preprocess):
-    refused(preprocess(b"one\ntwo\n", b"eins\n"), "bad.en: 2 lines, but", "bad.de has 1")
-
-
-def test_invalid_utf8_names_line_and_column(preprocess):
-    refused(
-        preprocess(b"one\ntwo\n", b"eins\nzw\xf6lf\n"),
-        "bad.de:2: not valid UTF-8 (byte 0xf6 at column 3): convert the file",
-    )
-
-
-def test_a_gzip_file_cut_short(preprocess):
-    packed = gzip.compress(b"one\n" * 1000)[:-12]
-    refused(preprocess(packed, packed, ".gz"), "truncated gzip file")
-
-
-def test_only_blank_lines(preprocess):
-    refused(preprocess(b"\n\n", b"\n\n"), "cleaning dropped all 2 training pairs")
+@pytest.mark.parametrize(
+    ("source", "target", "end", "said"),
+    [
+        (b"one\n", None, "", ("bad.de", "exists: give the prefix")),
+        (b"one\n", b"", "", ("bad.de: the file is empty: check how it was made",)),
+        (b"one\ntwo\n", b"eins\n", "", ("bad.en: 2 lines, but", "bad.de has 1")),
+        (
+            b"one\ntwo\n",
+            b"eins\nzw\xf6lf\n",
+            "",
+            ("bad.de:2: not valid UTF-8 (byte 0xf6 at column 3): convert the file",),
+        ),
+        (GZIP, GZIP, ".gz", ("truncated gzip file",)),
+        (b"\n\n", b"\n\n", "", ("cleaning dropped all 2 training pairs",)),
+    ],
+    ids=["missing", "empty", "lengths", "UTF-8", "gzip", "blank"],
+)
+def test_texts_that_cannot_be_preprocessed(nmtdeep, tmp_path, source, target, end, said):
+    for language, content in (("en", source), ("de", target)):
+        if content is not None:
+            (tmp_path / f"bad.{language}{end}").write_bytes(content)
+    done = nmtdeep(
+        "preprocess", "tiny.yaml", "--train", tmp_path / "bad", "--valid", "valid",
+        "--out", tmp_path / "data", "--workers", 1,
+    )  # fmt: skip
+    refused(done, *said)
+    assert not (tmp_path / "data").exists()
 
 
 def _copy(path: Path, to: Path) -> Path:
@@ -93,7 +79,7 @@ def test_data_half_written(nmtdeep, data, tmp_path):
     refused(train(nmtdeep, tmp_path / "r", data=half), "half: not a complete data directory")
 
 
-@pytest.mark.parametrize("name", ["train.de.tokens", "valid.en.offsets", "text/vocabulary.tsv"])
+@pytest.mark.parametrize("name", ["train.de.tokens", "text/vocabulary.tsv"])
 def test_data_truncated(nmtdeep, data, tmp_path, name):
     broken = _copy(data, tmp_path / "broken")
     _truncate(broken / name)
@@ -115,7 +101,7 @@ def test_data_of_another_text(nmtdeep, data, tmp_path):
     refused(done, "preprocessed without text.bpe.dropout", "preprocess again with this recipe")
 
 
-def test_a_run_that_never_finished_a_checkpoint_starts_afresh(nmtdeep, whole, tmp_path):
+def test_a_run_without_a_finished_checkpoint_starts_from_the_beginning(nmtdeep, whole, tmp_path):
     run = tmp_path / "run"
     (run / ".checkpoint_2.partial").mkdir(parents=True)
     (run / ".checkpoint_2.partial" / "model.safetensors").write_bytes(b"half")
@@ -140,7 +126,7 @@ def test_a_checkpoint_without_its_state(nmtdeep, whole, tmp_path):
     assert contents(run) == contents(whole)
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors", "state.json"])
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors"])
 def test_a_truncated_checkpoint(nmtdeep, whole, tmp_path, name):
     run = _copy(whole, tmp_path / "run")
     broken = run / "checkpoint_11"
@@ -183,12 +169,12 @@ def test_models_that_do_not_go_together(nmtdeep, whole, whole_dropout, tmp_path)
     write_sums(mixed)
     refused(nmtdeep("translate", "-m", mixed, stdin=b"x\n"), "by its vocabulary and config")
     ensemble = nmtdeep("translate", "-m", whole, "-m", whole_dropout, stdin=b"x\n")
-    refused(ensemble, "have different text pipelines", "one preprocessed corpus")
+    refused(ensemble, "its text pipeline differs from", "one preprocessed corpus")
     inputs = [run / "checkpoint_best" for run in (whole, whole_dropout)]
     average = nmtdeep("average-checkpoints", *inputs, "-o", tmp_path / "average")
     refused(average, "is foreign to", "average checkpoints of one run")
     done = train(nmtdeep, whole, data="data-dropout")
-    refused(done, "another vocabulary than --data: give the corpus it was started with")
+    refused(done, "another vocabulary than --data: give the corpus that the run was started with")
 
 
 def test_an_average_replaces_nothing_but_averages(nmtdeep, averaged, tmp_path):
@@ -220,32 +206,20 @@ def test_an_average_replaces_nothing_but_averages(nmtdeep, averaged, tmp_path):
         ("text.vocabulary.sharing=separate", "needs one vocabulary"),
     ],
 )
-def test_recipes_that_make_no_sense(nmtdeep, data, tmp_path, change, said):
+def test_invalid_recipes_are_refused(nmtdeep, data, tmp_path, change, said):
     refused(train(nmtdeep, tmp_path / "run", change), said)
     assert not (tmp_path / "run").exists()
-
-
-def test_every_problem_of_a_recipe_at_once(nmtdeep, data, tmp_path):
-    (tmp_path / "bad.yaml").write_text(
-        RECIPE.replace("merges", "merge").replace("warmup_updates", "warmup_update")
-    )
-    done = train(nmtdeep, tmp_path / "run", "model.width=17", recipe=tmp_path / "bad.yaml")
-    assert done.code == 2
-    assert "bad.yaml:3: text.bpe.merge: unknown key: did you mean merges?" in done.err
-    assert "training.schedule.warmup_update: unknown key: did you mean warmup_updates?" in done.err
-    refused(train(nmtdeep, tmp_path / "run", recipe="multi30k-en-d"), "did you mean multi30k-en-de")
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         (("--device", "tpu"), "unknown device tpu: use auto, cpu, cuda or cuda:N"),
-        (("--device", "meta"), "unknown device meta"),
         (("--precision", "fp17"), "fp17"),
         (("--precision", "fp16", "--device", "cpu"), "fp16 needs a GPU: use --precision bf16"),
     ],
 )
-def test_devices_and_precisions_that_are_not_there(nmtdeep, data, whole, tmp_path, options, said):
+def test_devices_and_precisions_that_do_not_exist(nmtdeep, data, whole, tmp_path, options, said):
     refused(nmtdeep("translate", "-m", whole, *options, stdin=b"x\n"), said)
     done = nmtdeep("train", "tiny.yaml", "--data", "data", "--out", tmp_path / "run", *options)
     refused(done, said)
@@ -257,7 +231,7 @@ def test_no_gpu(nmtdeep, whole):
     refused(done, "no CUDA device here: use --device cpu")
 
 
-def test_places_that_cannot_be_written_to(nmtdeep, data, whole, tmp_path):
+def test_paths_that_cannot_be_written_to(nmtdeep, data, whole, tmp_path):
     (tmp_path / "file").write_text("mine")
     for out in (tmp_path / "file", tmp_path / "file" / "run", "/proc/run"):
         refused(train(nmtdeep, out), "choose another --out")
@@ -265,14 +239,14 @@ def test_places_that_cannot_be_written_to(nmtdeep, data, whole, tmp_path):
             nmtdeep("preprocess", "tiny.yaml", "--train", "train", "--valid", "valid", "--out", out)
         )
         inner = f"{out}/x"
-        refused(nmtdeep("translate", "-m", whole, "-o", inner, stdin=b"x\n"), "cannot write")
+        refused(nmtdeep("translate", "-m", whole, "-o", inner, stdin=b"x\n"), "cannot be written")
     assert (tmp_path / "file").read_text() == "mine"
     refused(train(nmtdeep, "data"), "data: is a data directory: choose another --out")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk_at_the_end_of_a_translation(nmtdeep, whole):
-    refused(nmtdeep("translate", "-m", whole, "-o", "/dev/full", stdin=b"x\n"), "make room")
+    refused(nmtdeep("translate", "-m", whole, "-o", "/dev/full", stdin=b"x\n"), "free some space")
 
 
 def test_a_full_disk_while_preprocessing(nmtdeep, tmp_path):
@@ -302,15 +276,23 @@ def test_a_full_disk_under_the_log(nmtdeep, data, tmp_path):
 @pytest.mark.parametrize(
     ("options", "stdin", "said"),
     [
-        (("--n-best", 3, "--beam", 2), b"x\n", "needs a beam at least as large: raise --beam"),
+        (
+            ("--n-best", 3, "--beam", 2),
+            b"x\n",
+            "need a beam at least as large, not 2: raise --beam",
+        ),
         (("-i", "nowhere.en"), b"", "nowhere.en: no such file: check the path"),
         (("--threads", 2, "--processes", 2), b"x\n", "has one thread: leave out --threads"),
         (("--quantize", "int8", "--precision", "bf16"), b"x\n", "leave out --precision"),
         ((), b"one\nzw\xf6lf\n", ":2: not valid UTF-8"),
-        (("--long-lines", "error", "--max-source-tokens", 4), b"x " * 9, "input line 1 has"),
+        (
+            ("--long-lines", "error", "--max-source-tokens", 4),
+            b"x " * 9,
+            "input line 1: 9 tokens, more than 4",
+        ),
     ],
 )
-def test_translations_that_cannot_be(nmtdeep, whole, options, stdin, said):
+def test_translations_that_are_refused(nmtdeep, whole, options, stdin, said):
     refused(nmtdeep("translate", "-m", whole, "-q", *options, stdin=stdin), said)
 
 
@@ -322,7 +304,7 @@ def test_bad_input_leaves_the_last_translation_alone(nmtdeep, whole, tmp_path):
     assert out.read_text() == "yesterday's\n"
     text.write_text("Password\n")
     done = nmtdeep("translate", "-m", whole, "-i", text, "-o", text)
-    refused(done, "is the input too: choose another --output")
+    refused(done, "the input too: choose another --output")
     assert text.read_text() == "Password\n"
 
 
@@ -342,7 +324,7 @@ def test_training_that_diverges(nmtdeep, data, tmp_path):
     assert resumed.code == 0, resumed.err
 
 
-def test_verbose_says_versions_and_where(nmtdeep):
+def test_verbose_prints_versions_and_the_traceback(nmtdeep):
     done = nmtdeep("train", "no-such-recipe", "-v", "--data", "data", "--out", "run")
     first, *_, last = done.err.splitlines()
     assert done.code == 2 and last.startswith("nmtdeep: error: ")
