@@ -17,8 +17,8 @@ from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.batching import Batch, Share
 from nmtdeep.model.build import build, initialize
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.training.optimizer import make_optimizer
-from nmtdeep.training.update import batch_loss, train_update
+from nmtdeep.training.step import Step as TrainingStep
+from nmtdeep.training.step import batch_loss
 
 LR = 1e-4
 Step = Callable[[Batch], Tensor | float]
@@ -153,23 +153,13 @@ def largest_difference(
 
 
 def our_step(recipe: Recipe, model: Transformer, dtype: torch.dtype) -> Step:
-    optimizer = make_optimizer(model, recipe.training.optimizer)
-    scaler = torch.amp.GradScaler(model.output.weight.device.type, enabled=False)
+    trainer = TrainingStep(model, recipe.training, dtype=dtype)
     done = 0
 
     def step(batch: Batch) -> float:
         nonlocal done
         done += 1
-        result = train_update(
-            model,
-            optimizer,
-            scaler,
-            Share.whole([batch]),
-            update=done,
-            lr=LR,
-            settings=recipe.training,
-            dtype=dtype,
-        )
+        result = trainer.update(Share.whole([batch]), done, LR)
         return result.loss / result.target_tokens
 
     return step

@@ -317,7 +317,7 @@ def state(data: bytes) -> None:
     path = file("checkpoint/state.json", data).parent
     try:
         found = Progress.of(path)
-        hold(min(found.place) >= 0 and found.update >= 0, "a position is no negative number")
+        hold(min(found.position) >= 0 and found.update >= 0, "a position is no negative number")
         hold(checkpoint.read_state(path)["format"] == checkpoint.FORMAT, "of this format")
     except UserError as error:
         clear(error, CheckpointError)

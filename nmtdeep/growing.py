@@ -15,8 +15,8 @@ from nmtdeep.config.training import Frozen, Growth, Strategy
 from nmtdeep.errors import UserError
 from nmtdeep.model.build import build, initialize
 from nmtdeep.model.growth import LayerMap, carry_over, layer_maps
+from nmtdeep.training.estimate import check_model_fits
 from nmtdeep.training.run_directory import open_run
-from nmtdeep.training.size import check_size
 from nmtdeep.training.stages import restarted
 from nmtdeep.training.state import Progress
 
@@ -72,7 +72,7 @@ def grow(
         "source_types": len(old.pipeline.source.vocabulary),
         "target_types": len(old.pipeline.target.vocabulary),
     }
-    check_size(recipe.model, types["target_types"], torch.device("cpu"))
+    check_model_fits(recipe.model, types["target_types"], torch.device("cpu"))
     model = build(recipe.model, **types)
     initialize(model, _without_sample(recipe.model), seed=recipe.training.seed)
     carry_over(old.model, model, **maps)

@@ -21,9 +21,8 @@ from nmtdeep.model.transformer import Transformer
 from nmtdeep.preprocessing.preprocess import preprocess
 from nmtdeep.preprocessing.progress import Progress as Silent
 from nmtdeep.text.pipeline import TextPipeline
-from nmtdeep.training.optimizer import make_optimizer
 from nmtdeep.training.state import Progress, optimizer_tensors
-from nmtdeep.training.update import train_update
+from nmtdeep.training.step import Step
 
 # Threads only cost at these sizes, and they would let the order of sums depend on the machine.
 torch.set_num_threads(1)
@@ -164,27 +163,18 @@ def _train_briefly(recipe: Recipe, data: DataDirectory, run: Path) -> tuple[Path
     types = len(data.pipeline.source.vocabulary)
     model = build(recipe.model, source_types=types, target_types=types)
     initialize(model, recipe.model, seed=1)
-    optimizer = make_optimizer(model, recipe.training.optimizer)
+    step = Step(model, recipe.training)
     corpus = data.corpus("train")
     batches = [collate(corpus, np.arange(first, first + 25)) for first in (0, 25)]
     paths = []
     for update in range(1, 21):
-        train_update(
-            model,
-            optimizer,
-            torch.amp.GradScaler("cpu", enabled=False),
-            Share.whole(batches[update % 2 :][:1]),
-            update=update,
-            lr=0.02,
-            settings=recipe.training,
-            dtype=torch.float32,
-        )
+        step.update(Share.whole(batches[update % 2 :][:1]), update, 0.02)
         if update in (15, 20):
             paths.append(run / f"checkpoint_{update}")
             checkpoint.save(
                 paths[-1],
                 tensors=checkpoint.weights(model),
-                optimizer=optimizer_tensors(model, optimizer),
+                optimizer=optimizer_tensors(model, step.optimizer),
                 state=Progress(update=update, score=-float(update)).to_json(),
                 recipe=recipe,
                 pipeline=data.pipeline,

@@ -18,10 +18,9 @@ from safetensors.torch import load_file, save_file
 from nmtdeep import checkpoint, files
 from nmtdeep.errors import CheckpointError, UserError
 from nmtdeep.text.vocabulary import Vocabulary
-from nmtdeep.training.distributed import ALONE
 from nmtdeep.training.optimizer import make_optimizer
 from nmtdeep.training.state import Progress, optimizer_tensors, restore_optimizer
-from nmtdeep.training.trainee import Trainee
+from nmtdeep.training.trainer import Trainer
 
 
 @pytest.fixture
@@ -75,7 +74,7 @@ def test_weights_that_are_no_finite_numbers_are_named(bad: str, copy: Path, tiny
     with pytest.raises(CheckpointError, match=f"{name} has numbers that are not finite"):
         checkpoint.load(copy)
     with pytest.raises(CheckpointError, match=name):
-        Trainee(tiny_run.recipe, tiny_run.data, torch.device("cpu"), file.parent, ALONE)
+        Trainer(tiny_run.recipe, tiny_run.data, start=file.parent)
 
 
 def test_a_shared_table_is_stored_once_and_shared_again(tiny_run: Any) -> None:
@@ -111,8 +110,8 @@ def test_moments_come_back_exactly_or_not_at_all(tiny_run: Any) -> None:
 def test_progress_comes_back(tiny_run: Any) -> None:
     state = checkpoint.read_state(tiny_run.newer)
     assert Progress.from_json(state) == Progress(update=20, score=-20.0)
-    del state["epoch"]
-    with pytest.raises(CheckpointError, match="'epoch'"):
+    del state["position"]
+    with pytest.raises(CheckpointError, match="position"):
         Progress.from_json(state)
 
 

@@ -21,14 +21,12 @@ from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
 from nmtdeep.errors import DivergenceError, UserError
 from nmtdeep.model.initialization import Side
 from nmtdeep.model.transformer import Stack, Transformer
-from nmtdeep.training.distributed import ALONE
+from nmtdeep.training.estimate import check_model_fits
 from nmtdeep.training.feed import upcoming
-from nmtdeep.training.optimizer import make_optimizer
-from nmtdeep.training.schedule import learning_rate
-from nmtdeep.training.size import check_size
+from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.state import Progress
-from nmtdeep.training.trainee import fresh_model
-from nmtdeep.training.update import batch_loss, seed_for, train_update
+from nmtdeep.training.step import batch_loss, seed_for
+from nmtdeep.training.trainer import Trainer
 
 BATCH_TOKENS = 1024
 
@@ -148,9 +146,10 @@ def prepare(
                 f"{data.path} has two vocabularies, but model.embeddings.sharing is all",
                 hint="give model.embeddings.sharing=decoder, or data with a shared vocabulary",
             )
-        check_size(recipe.model, types[1], device, kept=("weights", "gradients"))
-        model = fresh_model(recipe, data).to(device)
-        _train(model, recipe, data, updates)
+        check_model_fits(recipe.model, types[1], device, numbers=2)
+        trainer = Trainer(recipe, data, Ranks(device=device), dtype=torch.float32)
+        _train(trainer, updates)
+        model = trainer.model.requires_grad_(True)
     model.keep("all")  # recomputed activations would not be those that have the gradients
     return Probe(model, [batch.to(device) for batch in batches], recipe, update)
 
@@ -173,35 +172,17 @@ def sentences(corpus: ParallelCorpus, *, tokens: int, seed: int) -> list[Batch]:
     return [collate(corpus, part) for part in cut(longer, chosen, BATCH_TOKENS)]
 
 
-def _train(model: Transformer, recipe: Recipe, data: DataDirectory, updates: int) -> None:
-    """The first `updates` of the recipe's training, in fp32."""
-    device, settings = model.output.weight.device, recipe.training
-    optimizer = make_optimizer(model, settings.optimizer, dtype=torch.float32)
-    scaler = torch.amp.GradScaler(device.type, enabled=False)
+def _train(trainer: Trainer, updates: int) -> None:
+    """The first `updates` of the recipe's training."""
     with tempfile.TemporaryDirectory() as scratch:
-        feed = upcoming(recipe, data, Path(scratch), Progress(), device, ALONE)
+        feed = upcoming(trainer.recipe, trainer.data, Path(scratch), Progress(), trainer.ranks)
         for update, coming in zip(range(1, updates + 1), feed, strict=False):
-            lr = learning_rate(
-                settings.schedule,
-                update,
-                width=recipe.model.width,
-                max_updates=settings.max_updates,
-            )
-            result = train_update(
-                model,
-                optimizer,
-                scaler,
-                coming.share,
-                update=update,
-                lr=lr,
-                settings=settings,
-                dtype=torch.float32,
-            )
+            result = trainer.step.update(coming.share, update, trainer.lr(update))
             if result.skipped:
+                loss = result.loss / result.target_tokens
                 raise DivergenceError(
-                    f"update {update}: the gradient is not finite (loss "
-                    f"{result.loss / result.target_tokens:.3f} per token)",
-                    hint="lower training.schedule.lr, or train fewer updates",
+                    f"update {update} has no finite gradient (loss {loss:.3f} per token)",
+                    hint="lower training.schedule.lr, or measure after fewer updates",
                 )
 
 

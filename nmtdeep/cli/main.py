@@ -135,9 +135,9 @@ def _as_user_error(error: Exception) -> UserError | None:
         hint = f"{_HINTS[error.errno]}, then run the same command again"
         return UserError(str(error.strerror), where=error.filename or "", hint=hint)
     if isinstance(error, MemoryError | RuntimeError):
-        from nmtdeep.training.room import is_about_memory
+        from nmtdeep.training.memory import is_out_of_memory
 
-        if is_about_memory(error):
+        if is_out_of_memory(error):
             hint = "free some, or give a smaller --max-tokens or beam, or a smaller model"
             return UserError("out of memory", hint=hint)
     return None

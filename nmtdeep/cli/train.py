@@ -156,7 +156,7 @@ def train(
     outcome = run_training(resolved, **how, quiet=quiet)
     if outcome.signal:
         raise typer.Exit(128 + outcome.signal)
-    if outcome.reason:  # else one of torchrun's processes, but not the first
+    if outcome.rank == 0:  # of the ranks that torchrun started
         finish(resolved, data=data, run=how["out"], device=device, final_scores=final_scores)
 
 

@@ -22,7 +22,7 @@ from nmtdeep.data.corpus import Longest, ParallelCorpus, longer
 SENTENCES, BLOCK = 1 << 20, 1 << 12
 
 
-class Place(NamedTuple):
+class DataPosition(NamedTuple):
     """A position in the data.
 
     Attributes:
@@ -114,14 +114,15 @@ class Epoch:
             ),
         )
 
-    def turned(self, place: Place, updates: int) -> Place:
-        """`place`, by the name of the next window or epoch if it is the end of one.
+    def turned(self, position: DataPosition, updates: int) -> DataPosition:
+        """`position`, as the start of the next window or epoch if it is the end of one.
 
         Args:
-            updates: of the window that `place` is in.
+            updates: of the window that `position` is in.
         """
-        if place.next_in_epoch < place.before_window + updates:
-            return place
-        if place.window + 1 < len(self):
-            return Place(self.number, place.next_in_epoch, place.window + 1, place.next_in_epoch)
-        return Place(self.number + 1)
+        done = position.next_in_epoch
+        if done < position.before_window + updates:
+            return position
+        if position.window + 1 < len(self):
+            return DataPosition(self.number, done, position.window + 1, done)
+        return DataPosition(self.number + 1)

@@ -14,7 +14,7 @@ from nmtdeep import memory
 from nmtdeep.config import Recipe
 from nmtdeep.devices import cores, native_bf16
 from nmtdeep.model.build import build
-from nmtdeep.training.size import MOMENTS
+from nmtdeep.training.estimate import estimate
 from nmtdeep.units import counted, size
 
 # Seconds of each measurement.
@@ -68,11 +68,10 @@ def planned_bytes(recipe: Recipe, types: tuple[int, int]) -> int:
     """
     with torch.device("meta"):
         model = build(recipe.model, source_types=types[0], target_types=types[1])
-    weights = 4 * sum(parameter.numel() for parameter in model.parameters())
-    moments = weights * len(MOMENTS[recipe.training.optimizer.type])
+    parts = estimate(recipe, model, device="cpu", dtype=torch.float32)
     keep = recipe.training.checkpoints
-    whole = keep.keep_last + keep.keep_best + 1
-    return whole * (weights + moments) + weights * bool(keep.average_last)
+    whole = (keep.keep_last + keep.keep_best + 1) * (parts["weights"] + parts["moments"])
+    return int(whole + parts["weights"] * bool(keep.average_last))
 
 
 def free_bytes(out: Path) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import resource
 import sys
 import time
@@ -26,7 +27,7 @@ from nmtdeep.errors import DivergenceError, UserError
 from nmtdeep.training.divergence import PATIENCE
 from nmtdeep.training.run_directory import LOG, RECORDS, TENSORBOARD, VALIDATIONS
 from nmtdeep.training.state import Progress as TrainingProgress
-from nmtdeep.training.update import UpdateResult
+from nmtdeep.training.step import UpdateResult
 from nmtdeep.training.validation import Validation
 from nmtdeep.units import duration, percent, short, size
 
@@ -115,11 +116,16 @@ class Display:
         run: run directory.
         settings: limits of the training, for the progress bar.
         quiet: show only warnings on the screen.
+        writes: False in ranks other than 0, which show and write nothing.
     """
 
-    def __init__(self, run: Path, settings: Training, *, quiet: bool = False) -> None:
+    def __init__(
+        self, run: Path, settings: Training, *, quiet: bool = False, writes: bool = True
+    ) -> None:
         self.run = run
         self.settings = settings
+        self.writes = writes
+        quiet = quiet or not writes
         self.console = Console(stderr=True, quiet=quiet, soft_wrap=True, highlight=False)
         self.window = Window()
         self.bar = Progress(
@@ -133,11 +139,14 @@ class Display:
             disable=quiet or not self.console.is_terminal,
         )
         self.task = self.bar.add_task("training", total=1.0, figures="")
-        self.tensorboard = _tensorboard(run)
+        self.tensorboard = _tensorboard(run) if writes else None
 
     def __enter__(self) -> Display:
-        self._log = (self.run / LOG).open("a", encoding="utf-8", buffering=1)
-        self._records = (self.run / RECORDS).open("a", encoding="utf-8", buffering=1)
+        log, records = (
+            self.run / name if self.writes else Path(os.devnull) for name in (LOG, RECORDS)
+        )
+        self._log = log.open("a", encoding="utf-8", buffering=1)
+        self._records = records.open("a", encoding="utf-8", buffering=1)
         self.bar.start()
         return self
 
@@ -172,10 +181,10 @@ class Display:
                 f"{result.gradient_norm:.3g}; the weights are unchanged; {PATIENCE} consecutive "
                 "skipped updates end the training"
             )
-        if result.room:
+        if result.max_tokens:
             self.say(
-                f"update {progress.update}: out of memory; recomputed with "
-                f"max_tokens={result.room}, used from now on. Pass --max-tokens {result.room} to "
+                f"update {progress.update}: out of memory; recomputed with max_tokens="
+                f"{result.max_tokens}, used from now on. Pass --max-tokens {result.max_tokens} to "
                 "avoid the retry."
             )
         done = progress.update / self.settings.max_updates

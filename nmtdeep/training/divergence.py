@@ -18,9 +18,9 @@ from nmtdeep.config.training import Noam
 from nmtdeep.errors import DivergenceError
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.tables import as_lines, table
-from nmtdeep.training.distributed import Crew
+from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.sharding import local
-from nmtdeep.training.update import UpdateResult
+from nmtdeep.training.step import UpdateResult
 from nmtdeep.units import percent
 
 # So many consecutive updates without a finite gradient end a training.
@@ -98,19 +98,19 @@ def diagnose(
     *,
     recipe: Recipe,
     history: History,
-    crew: Crew,
+    ranks: Ranks,
     saved: str,
 ) -> DivergenceError:
     """What is wrong after `update`, in which layer, and what to try.
 
-    All processes must call this. The gradients of the update must still be in the model.
+    All ranks must call this. The gradients of the update must still be in the model.
 
     Args:
-        recompute: computes the loss of this process's batches again, forward only.
+        recompute: computes the loss of this rank's batches again, forward only.
         saved: name of the newest checkpoint; empty if there is none.
     """
-    layers = _measure(model, crew, sharded=recipe.training.sharding == "full")
-    origin = _first_forward(model, recompute, crew) or _first_backward(layers)
+    layers = _measure(model, ranks, sharded=recipe.training.sharding == "full")
+    origin = _first_forward(model, recompute, ranks) or _first_backward(layers)
     if result.scale:
         what = f"fp16's loss scale fell to {result.scale:.1e}"
     else:
@@ -172,7 +172,7 @@ class LayerNumbers(NamedTuple):
     bad_weights: int
 
 
-def _measure(model: Transformer, crew: Crew, *, sharded: bool) -> list[LayerNumbers]:
+def _measure(model: Transformer, ranks: Ranks, *, sharded: bool) -> list[LayerNumbers]:
     """Every layer with a gradient, in the order of the model's parameters."""
     layers: dict[str, Tensor] = {}
     for name, parameter in model.named_parameters():
@@ -181,8 +181,8 @@ def _measure(model: Transformer, crew: Crew, *, sharded: bool) -> list[LayerNumb
             layer = match.group() if match else name.rpartition(".")[0]
             sums = torch.cat((_sums(local(parameter.grad)), _sums(local(parameter.detach()))))
             layers[layer] = layers.get(layer, 0) + sums
-    if sharded:  # each process has a part of the gradients
-        crew.add(list(layers.values()))
+    if sharded:  # each rank has a part of the gradients
+        ranks.add(list(layers.values()))
     return [
         LayerNumbers(layer, squares**0.5, bad / count, weights**0.5, int(bad_weights))
         for layer, sums in layers.items()
@@ -197,7 +197,7 @@ def _sums(values: Tensor) -> Tensor:
     return torch.stack((squares, bad.sum().double(), squares.new_tensor(values.numel())))
 
 
-def _first_forward(model: Transformer, recompute: Callable[[], None], crew: Crew) -> str:
+def _first_forward(model: Transformer, recompute: Callable[[], None], ranks: Ranks) -> str:
     """The first sublayer whose output is not finite; empty if all outputs are finite."""
     modules = dict(_sublayers(model))
     bad = torch.zeros(len(modules), device=model.output.weight.device)
@@ -212,7 +212,7 @@ def _first_forward(model: Transformer, recompute: Callable[[], None], crew: Crew
         for index, module in enumerate(modules.values()):
             hooks.callback(module.register_forward_hook(check(index)).remove)
         recompute()
-    crew.add([bad])
+    ranks.add([bad])
     first = next((name for name, count in zip(modules, bad.tolist(), strict=True) if count), "")
     return f"{first} is the first module whose output is not finite" if first else ""
 

@@ -11,12 +11,13 @@ from nmtdeep import checkpoint
 from nmtdeep.config import Recipe
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.model.build import build
+from nmtdeep.training.launch import device_of, own_threads
 from nmtdeep.training.loop import check, finished, nothing_to_do
-from nmtdeep.training.processes import device_of, own_threads
+from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.run_directory import preview_run
 from nmtdeep.training.state import Progress
+from nmtdeep.training.step import resolve_precision
 from nmtdeep.training.summary import opening
-from nmtdeep.training.update import resolve_precision
 
 
 def dry_run(
@@ -41,7 +42,8 @@ def dry_run(
     """
     corpora = DataDirectory.open(data)
     place = device_of(device, rank=0, processes=processes)
-    check(recipe, corpora, place, processes)
+    ranks = Ranks(0, processes, device=place)
+    check(recipe, corpora, ranks)
     progress = Progress()
     changes: tuple[str, ...] = ()
     if out is not None:
@@ -61,9 +63,7 @@ def dry_run(
         )
     dtype = resolve_precision(stage.training.precision, place)
     with own_threads(threads or torch.get_num_threads(), processes):
-        yield opening(
-            stage, corpora, model, place, dtype, progress, whole=recipe, processes=processes
-        )
+        yield opening(stage, corpora, model, ranks, dtype, progress, recipe)
     yield from (f"changed: {change}" for change in changes)
 
 

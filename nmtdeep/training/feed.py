@@ -16,9 +16,9 @@ from nmtdeep.data import batching, bpe_dropout
 from nmtdeep.data.ahead import ahead
 from nmtdeep.data.batching import Indices, Share
 from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
-from nmtdeep.data.windows import Epoch, Place, Window
+from nmtdeep.data.windows import DataPosition, Epoch, Window
 from nmtdeep.errors import UserError
-from nmtdeep.training.distributed import Crew
+from nmtdeep.training.ranks import ALONE, Ranks
 from nmtdeep.training.state import Progress
 
 # Updates that are ready before their turn.
@@ -27,55 +27,53 @@ AHEAD = 8
 
 @dataclass(frozen=True)
 class Upcoming:
-    """This process's share of the next update, the place behind it, and seconds of waiting."""
+    """This rank's share of the next update, the position after it, and seconds of waiting."""
 
     share: Share
-    place: Place
+    position: DataPosition
     waited: float = 0.0
 
 
 def upcoming(
-    recipe: Recipe,
-    data: DataDirectory,
-    run: Path,
-    progress: Progress,
-    device: torch.device,
-    crew: Crew,
+    recipe: Recipe, data: DataDirectory, run: Path, progress: Progress, ranks: Ranks = ALONE
 ) -> Iterator[Upcoming]:
-    """Updates from `progress` on, epoch after epoch, prepared ahead of time; see `ahead`."""
+    """Updates after `progress`, epoch after epoch, prepared by a thread; see `ahead`.
+
+    Args:
+        run: run directory, which gets the segmentations of BPE-dropout.
+    """
     leaving = Event()
 
     def begin() -> None:
-        if device.type == "cuda":  # a thread has its own idea of which one is meant
-            torch.cuda.set_device(device)
+        if ranks.device.type == "cuda":  # the current device belongs to a thread
+            torch.cuda.set_device(ranks.device)
 
-    updates = _updates(recipe, data, run, progress.place, device, crew, leaving)
+    folder = run / "bpe_dropout" / str(ranks.rank)
+    updates = _updates(recipe, data, folder, progress.position, ranks, leaving)
     feed = ahead(updates, depth=AHEAD, begin=begin)
     try:
-        for one, waited in feed:
-            yield replace(one, waited=waited)
+        for update, waited in feed:
+            yield replace(update, waited=waited)
     finally:
-        leaving.set()  # first, for the thread may be in the middle of a long segmentation
+        leaving.set()  # first, because the thread may be in the middle of a long segmentation
         feed.close()
 
 
 def _updates(
     recipe: Recipe,
     data: DataDirectory,
-    run: Path,
-    place: Place,
-    device: torch.device,
-    crew: Crew,
+    folder: Path,
+    position: DataPosition,
+    ranks: Ranks,
     leaving: Event,
 ) -> Iterator[Upcoming]:
     """Window after window, each planned when its turn comes."""
     settings = recipe.training.batches
     while True:
-        directory = run / "bpe_dropout" / str(crew.rank)
-        corpus = _epoch_corpus(recipe, data, directory, place.epoch, leaving)
-        epoch = Epoch(corpus, recipe.training.seed, place.epoch)
-        done, before = place.next_in_epoch, place.before_window
-        for number in range(place.window, len(epoch)):
+        corpus = _epoch_corpus(recipe, data, folder, position.epoch, leaving)
+        epoch = Epoch(corpus, recipe.training.seed, position.epoch)
+        done, before = position.next_in_epoch, position.before_window
+        for number in range(position.window, len(epoch)):
             window = epoch.window(
                 number,
                 group_tokens=settings.group_tokens,
@@ -86,37 +84,32 @@ def _updates(
             for groups in window.updates[done - before :]:
                 done += 1
                 yield Upcoming(
-                    _share(corpus, window, groups, settings.max_tokens, device, crew),
-                    epoch.turned(Place(epoch.number, done, number, before), count),
+                    _share(corpus, window, groups, settings.max_tokens, ranks),
+                    epoch.turned(DataPosition(epoch.number, done, number, before), count),
                 )
             before += count
-        place = Place(epoch.number + 1)
+        position = DataPosition(epoch.number + 1)
 
 
 def _share(
-    corpus: ParallelCorpus,
-    window: Window,
-    groups: list[Indices],
-    max_tokens: int,
-    device: torch.device,
-    crew: Crew,
+    corpus: ParallelCorpus, window: Window, groups: list[Indices], max_tokens: int, ranks: Ranks
 ) -> Share:
-    """Read the batches of an update that are this process's."""
+    """Read the batches of an update that are this rank's."""
     lengths = window.lengths
     batches = list(batching.split(lengths, groups, max_tokens))
     sizes = [len(places) * int(lengths[:, places].max(axis=1).sum()) for places in batches]
-    owners = batching.deal(sizes, crew.size)
+    owners = batching.deal(sizes, ranks.size)
     everything = np.concatenate(batches)
     return Share(
         [
-            (number, batching.collate(corpus, window.indices[places]).to(device))
+            (number, batching.collate(corpus, window.indices[places]).to(ranks.device))
             for number, (places, owner) in enumerate(zip(batches, owners, strict=True))
-            if owner == crew.rank
+            if owner == ranks.rank
         ],
         target_tokens=int(lengths[1, everything].sum()),
         padded_tokens=sum(sizes),
         real_tokens=int(lengths[:, everything].sum()),
-        passes=max(map(owners.count, range(crew.size))),
+        passes=max(map(owners.count, range(ranks.size))),
     )
 
 
@@ -141,43 +134,47 @@ def _epoch_corpus(
     )
 
 
-def check_batches(recipe: Recipe, data: DataDirectory, processes: int) -> None:
-    """Every sentence must fit on a device, and every process have a batch, in every stage.
+def check_batches(recipe: Recipe, data: DataDirectory, ranks: int) -> None:
+    """Check that every sentence fits in a batch, and that every rank has one, in every stage.
 
     Raises:
-        UserError: naming the sentence, or the largest `max_tokens` that gives enough batches.
+        UserError: naming the sentence, or the largest `max_tokens` that makes enough batches.
     """
     longest = data.longest("train")
     for number in range(len(recipe.training.stages) or 1):
         batches = recipe.at_stage(number).training.batches
         batching.check_budget(longest, max_tokens=batches.max_tokens)
         at_once = min(batches.max_tokens, batches.group_tokens, batches.tokens_per_update)
-        if -(-batches.tokens_per_update // at_once) < processes:
+        if -(-batches.tokens_per_update // at_once) < ranks:
             raise UserError(
                 f"updates of {batches.tokens_per_update} tokens in batches of {at_once} leave some "
-                f"of {processes} processes idle: give --max-tokens "
-                f"{-(-batches.tokens_per_update // processes)} or fewer --processes"
+                f"of {ranks} processes idle",
+                hint=f"pass --max-tokens {-(-batches.tokens_per_update // ranks)} or fewer "
+                "--processes",
             )
 
 
 def check_text(recipe: Recipe, data: DataDirectory) -> None:
-    """The corpus must have been made as the recipe says; only how much BPE-dropout is free.
+    """Check that the corpus was made as the recipe says; only the rate of BPE-dropout may differ.
 
     Raises:
         UserError: naming every key that differs.
     """
     if not len(data.corpus("train")):
-        raise UserError(f"{data.path} has no training sentences: preprocess again")
+        raise UserError("no training sentences", where=data.path, hint="preprocess again")
     stored, wanted = data.pipeline.config.model_dump(), recipe.text.model_dump()
     if wanted["bpe"].get("dropout") and not stored["bpe"].get("dropout", 0):
         raise UserError(
-            f"{data.path} was preprocessed without text.bpe.dropout, so that its vocabulary lacks "
-            "pieces: preprocess again with this recipe, or give text.bpe.dropout=0"
+            "was preprocessed without text.bpe.dropout, so that its vocabulary lacks pieces",
+            where=data.path,
+            hint="preprocess again with this recipe, or set text.bpe.dropout=0",
         )
     changes = differences(stored, wanted, "text")
-    changes = [one for one in changes if not one.startswith("text.bpe.dropout:")]
+    changes = [change for change in changes if not change.startswith("text.bpe.dropout:")]
     if changes:
         raise UserError(
-            f"{data.path} was preprocessed with another recipe ({'; '.join(changes)}): preprocess "
-            "again with this recipe, or give the values that the corpus was made with"
+            f"was preprocessed with another recipe ({'; '.join(changes)})",
+            where=data.path,
+            hint="preprocess again with this recipe, or set the values that the corpus was made "
+            "with",
         )

@@ -20,7 +20,7 @@ from nmtdeep.scoring.metrics import label_of
 from nmtdeep.scoring.rendering import score_table
 from nmtdeep.training.run_directory import CANDIDATE, LOG, SCORES
 from nmtdeep.training.state import Progress
-from nmtdeep.training.update import resolve_precision
+from nmtdeep.training.step import resolve_precision
 from nmtdeep.training.validation import Validator
 
 METRICS = ("bleu", "chrf", "ter")

@@ -1,38 +1,35 @@
-"""Training: set the learning rate, train one update, log, validate, save; nothing else."""
+"""The training loop: every rank runs it; rank 0 writes and speaks."""
 
 from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-
-import torch
+from typing import Any
 
 from nmtdeep.config import Recipe
 from nmtdeep.config.training import Linear
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import UserError
-from nmtdeep.model.transformer import Transformer
+from nmtdeep.files import SUMS
 from nmtdeep.scoring.warnings import subword_mark
 from nmtdeep.training import stages
 from nmtdeep.training.display import Display
-from nmtdeep.training.distributed import Crew, Order
+from nmtdeep.training.estimate import check_model_fits
 from nmtdeep.training.feed import check_batches, check_text, upcoming
-from nmtdeep.training.helper import Start, Task, help_train
-from nmtdeep.training.processes import Torchrun, crew_of, device_of, joined, own_threads
-from nmtdeep.training.rehearsal import rehearse
+from nmtdeep.training.launch import is_launched, join_ranks, launch, noted_signals, own_threads
+from nmtdeep.training.memory import check_largest_batch
+from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.run_directory import RunDirectory, open_run
 from nmtdeep.training.sharding import check_sharding
-from nmtdeep.training.signals import noted_signals
-from nmtdeep.training.size import check_training_size
 from nmtdeep.training.state import Progress
+from nmtdeep.training.step import resolve_precision
 from nmtdeep.training.summary import opening
-from nmtdeep.training.trainee import Trainee
-from nmtdeep.training.update import resolve_precision
+from nmtdeep.training.trainer import Trainer
 from nmtdeep.training.validation import Validator
 from nmtdeep.units import counted, percent
 
@@ -42,14 +39,29 @@ class Outcome:
     """How a training ended.
 
     Attributes:
-        reason: in words, for people; empty where a stage ended and the next one begins, and in
-            processes that only helped.
-        signal: number of the signal that asked it to leave, or 0.
+        reason: in words; empty where a stage ended and the next one begins.
+        signal: number of the signal that stopped it, or 0.
+        rank: of the process that says so.
     """
 
     progress: Progress
     reason: str
     signal: int = 0
+    rank: int = 0
+
+
+@dataclass(frozen=True)
+class ResumePoint:
+    """Where a training begins.
+
+    Attributes:
+        checkpoint: name of the checkpoint to resume from; empty: a fresh model.
+        lost: messages about records that were lost.
+    """
+
+    checkpoint: str = ""
+    progress: Progress = field(default_factory=Progress)
+    lost: tuple[str, ...] = ()
 
 
 def train(
@@ -63,225 +75,238 @@ def train(
     quiet: bool = False,
     overwrite: bool = False,
 ) -> Outcome:
-    """Train, or go on training, the model of `recipe` on a preprocessed corpus.
+    """Train the model of `recipe` on a preprocessed corpus, or resume its training.
 
     Args:
-        recipe: the experiment; reopening a run needs the same model, text and batches.
+        recipe: the experiment; a run is resumed with the same model, text and batches.
         data: directory that `preprocess` wrote.
-        out: run directory; an interrupted training there is continued exactly.
+        out: run directory; an interrupted training there is resumed exactly.
         device: auto, cpu, cuda or cuda:N.
-        threads: CPU threads of all processes of this machine; None keeps torch's choice.
-        processes: to be started here, each on its share of the threads or on its own GPU.
-        quiet: no progress on the screen.
-        overwrite: delete what a training left in `out` and start anew.
+        threads: CPU threads of all ranks of this machine; None keeps torch's choice.
+        processes: ranks to start here, each on its share of the threads or on its own GPU.
+        quiet: show no progress on the screen.
+        overwrite: delete what a training left in `out` and start from the beginning.
 
-    Under torchrun this is one of its processes. The first one trains as ever, the others help it
-    and end with an `Outcome` without a reason.
+    In a process that torchrun started, this is one of its ranks.
 
     Raises:
-        UserError: for anything that the user can mend; checkpoints on disk stay whole.
+        UserError: for anything that the user can fix; checkpoints on disk stay intact.
     """
-    told = Torchrun.here()
-    if told and processes > 1:
-        raise UserError(
-            f"torchrun has started {told.size} processes: leave --processes out, or leave torchrun "
-            "out"
-        )
-    if told is None:
-        threads = threads or torch.get_num_threads()
-        task = Task(recipe, data, out, device, threads, processes)
-        place = device_of(device, rank=0, processes=processes)
-        gather = partial(crew_of, processes, place, help_train, task)
-        return _lead(task, place, processes, gather, quiet=quiet, overwrite=overwrite)
-    task = Task(recipe, data, out, device, threads, told.local_size)
-    place = device_of(device, rank=told.local_rank, processes=told.local_size)
-    with joined(told, place) as crew:
-        if crew.rank:
-            help_train(crew, task)
-            return Outcome(Progress(), "")
-        return _lead(
-            task, place, told.size, lambda: nullcontext(crew), quiet=quiet, overwrite=overwrite
-        )
-
-
-def _lead(
-    task: Task,
-    place: torch.device,
-    processes: int,
-    gather: Callable[[], AbstractContextManager[Crew]],
-    *,
-    quiet: bool,
-    overwrite: bool,
-) -> Outcome:
-    """What the first process does; `gather` brings the others, `processes` with this one."""
-    recipe, corpora = task.recipe, DataDirectory.open(task.data)
-    check(recipe, corpora, place, processes)
-    with open_run(task.out, recipe, corpora.pipeline, overwrite=overwrite) as run:
-        newest, progress = run.newest(), run.progress()
-        lost = run.repair(progress)
-        with (
-            Display(task.out, recipe.training, quiet=quiet) as display,
-            noted_signals() as asked,
-            own_threads(task.threads, task.processes),
-            gather() as crew,
-        ):
-            reason = finished(recipe, progress)
-            if reason:
-                crew.tell("")
-                display.say(nothing_to_do(recipe, progress))
-                return Outcome(progress, reason)
-            crew.tell(Start.of(newest, task.data).to_json())
-            trainee = Trainee(recipe.at_stage(progress.stage), corpora, place, newest, crew)
-            display.say(
-                opening(
-                    trainee.recipe,
-                    corpora,
-                    trainee.model,
-                    place,
-                    trainee.dtype,
-                    progress,
-                    whole=recipe,
-                    processes=processes,
-                )
+    options: dict[str, Any] = {
+        "data": data,
+        "out": out,
+        "device": device,
+        "threads": threads,
+        "quiet": quiet,
+        "overwrite": overwrite,
+    }
+    if not is_launched() and processes > 1:
+        with own_threads(threads, 1):
+            return launch(processes, partial(_train_launched, recipe, options))
+    with noted_signals() as signals, join_ranks(device, threads, signals) as ranks:
+        if processes not in (1, ranks.size):
+            raise UserError(
+                f"{processes}, but torchrun has started {ranks.size}",
+                where="--processes",
+                hint="omit --processes or torchrun",
             )
-            for change in run.changes:
-                display.say(f"changed: {change}")
-            if mark := subword_mark(corpora.references("valid")):
-                display.say(
-                    f"warning: there are subwords ({mark}) in the validation text, so that every "
-                    "score of this training counts pieces of words"
-                )
-            for what in lost:
-                display.say(what)
-            run.drop_results()
-            return _stage_by_stage(corpora, run, trainee, progress, display, asked, crew)
+        corpora = DataDirectory.open(data)
+        check(recipe, corpora, ranks)
+        sums = (data / SUMS).read_text(encoding="utf-8")
+        if ranks.tell(sums) != sums:
+            raise UserError(
+                "differs from the corpus of rank 0",
+                where=data,
+                hint="copy the data directory again",
+            )
+        opened: AbstractContextManager[RunDirectory]
+        opened = nullcontext(RunDirectory(out, recipe, corpora.pipeline))
+        if ranks.is_first:
+            opened = open_run(out, recipe, corpora.pipeline, overwrite=overwrite)
+        with opened as run:
+            start = ranks.tell(_resume_point(run) if ranks.is_first else ResumePoint())
+            with Display(out, recipe.training, quiet=quiet, writes=ranks.is_first) as display:
+                return _train_run(run, corpora, start, display, signals, ranks)
 
 
-def _stage_by_stage(
-    data: DataDirectory,
+def _train_launched(recipe: Recipe, options: dict[str, Any]) -> Outcome:
+    """What the processes do that `train` starts; a launcher wants an exit code after a signal."""
+    outcome = train(recipe, **options)
+    if outcome.signal:
+        raise SystemExit(128 + outcome.signal)
+    return outcome
+
+
+def _train_run(
     run: RunDirectory,
-    trainee: Trainee,
-    progress: Progress,
+    data: DataDirectory,
+    start: ResumePoint,
     display: Display,
-    asked: list[int],
-    crew: Crew,
+    signals: Sequence[int],
+    ranks: Ranks,
 ) -> Outcome:
-    """Train until the end, growing in between; one stage is the usual case."""
+    """Train until the end, growing between stages; one stage is the usual case."""
+    recipe, progress = run.recipe, start.progress
+    if reason := finished(recipe, progress):
+        display.say(nothing_to_do(recipe, progress))
+        return Outcome(progress, reason, rank=ranks.rank)
+    path = run.path / start.checkpoint if start.checkpoint else None
+    trainer = Trainer(recipe.at_stage(progress.stage), data, ranks, path)
+    display.say(
+        opening(trainer.recipe, data, trainer.model, ranks, trainer.step.dtype, progress, recipe)
+    )
+    for change in run.changes:
+        display.say(f"changed: {change}")
+    if mark := subword_mark(data.references("valid")):
+        display.say(
+            f"warning: the validation text contains subwords ({mark}), so that every score of this "
+            "training counts pieces of words"
+        )
+    for message in start.lost:
+        display.say(message)
+    if ranks.is_first:
+        run.drop_results()
     while True:
-        if stages.is_over(run.recipe, progress):
-            progress = stages.begin_next(run.recipe, progress)
-            trainee = trainee.deeper(run.recipe.at_stage(progress.stage), data)
-            display.say(stages.announcement(run.recipe, progress))
-        outcome = _train(data, run, trainee, progress, display, asked, crew)
+        if stages.is_over(recipe, progress):
+            progress = stages.begin_next(recipe, progress)
+            trainer = trainer.deeper(recipe.at_stage(progress.stage))
+            display.say(stages.announcement(recipe, progress))
+        outcome = _train(run, trainer, progress, display, signals)
         if outcome.reason:
             return outcome
         progress = outcome.progress
 
 
+def _resume_point(run: RunDirectory) -> ResumePoint:
+    newest, progress = run.newest(), run.progress()
+    return ResumePoint(newest.name if newest else "", progress, tuple(run.repair(progress)))
+
+
 def _train(
-    data: DataDirectory,
     run: RunDirectory,
-    trainee: Trainee,
+    trainer: Trainer,
     progress: Progress,
     display: Display,
-    asked: list[int],
-    crew: Crew,
+    signals: Sequence[int],
 ) -> Outcome:
-    """The loop of one stage."""
-    recipe, settings = run.recipe, run.recipe.training
-    validate = Validator(data, trainee.recipe, dtype=trainee.dtype)
+    """The loop of one stage. All decisions are functions of `progress`, the same in every rank."""
+    recipe, settings, ranks = run.recipe, run.recipe.training, trainer.ranks
+    validator = Validator(trainer.data, trainer.recipe, dtype=trainer.step.dtype)
     started = time.perf_counter() - progress.seconds
-    rehearse(trainee, progress.place)
+    if limit := check_largest_batch(trainer, progress.position):
+        display.say(
+            f"the largest batch does not fit in memory; max_tokens={limit} is used from now on. "
+            f"Pass --max-tokens {limit} to avoid the retry."
+        )
     display.restart()
-    for coming in upcoming(trainee.recipe, data, run.path, progress, trainee.device, crew):
-        result = trainee.train(coming.share, progress)
+    for coming in upcoming(trainer.recipe, trainer.data, run.path, progress, ranks):
+        result = trainer.train(coming.share, progress)
+        # Any rank may have got a signal; time is what rank 0's clock says.
+        seconds = (time.perf_counter() - started) * ranks.is_first
+        stopped, seconds = ranks.maximum(signals[0] if signals else 0, seconds)
         progress = replace(
-            progress.updated(coming.place, bad=result.is_bad),
-            seconds=time.perf_counter() - started,
+            progress.updated(coming.position, bad=result.is_bad),
+            seconds=seconds,
             target_tokens=progress.target_tokens + result.target_tokens,
-            scaler=trainee.scaler.state_dict(),
+            scaler=trainer.step.scaler.state_dict(),
         )
         display.updated(progress, result, waited=coming.waited)
-        if trainee.warning:
-            display.say(trainee.warning)
+        if trainer.warning:
+            display.say(trainer.warning)
         if progress.update % settings.log_every == 0:
-            lr = trainee.lr(progress.update, progress.schedule_offset)
-            display.logged(progress, lr=lr, device=trainee.device)
+            lr = trainer.lr(progress.update, progress.schedule_offset)
+            display.logged(progress, lr=lr, device=ranks.device)
         reason, over = finished(recipe, progress), stages.is_over(recipe, progress)
         if progress.update % settings.validation.every == 0 or reason or over:
-            progress = _validated(validate, trainee.whole(), recipe, progress, display)
-            display.restart()
+            progress = _validated(validator, trainer, progress, display)
             reason = reason or finished(recipe, progress)
-        wanted = [*asked, *crew.asked]  # a signal after this line is for the next update
         planned = progress.update % settings.checkpoints.every == 0
-        # Weights that give no finite numbers do not take the place of good ones.
-        planned = planned and not progress.bad_updates
+        planned = planned and not progress.bad_updates  # never replace a good checkpoint
         planned = planned or progress.is_best or bool(reason) or over
-        if planned or wanted:
-            trainee.save(run, progress, planned=planned)
+        if planned or stopped:
+            _save(run, trainer, progress, planned=planned)
             display.restart()
-        if crew.agree(Order.LEAVE if reason or wanted else Order.GO_ON) == Order.LEAVE:
-            lr = trainee.lr(progress.update, progress.schedule_offset)
-            return _leave(recipe, progress, reason, wanted, lr, display)
+        if reason or stopped:
+            lr = trainer.lr(progress.update, progress.schedule_offset)
+            return _leave(recipe, Outcome(progress, reason, int(stopped), ranks.rank), lr, display)
         if over:
             return Outcome(progress, "")
     raise AssertionError("epochs never end")
 
 
-def _leave(
-    recipe: Recipe, progress: Progress, reason: str, asked: list[int], lr: float, display: Display
-) -> Outcome:
-    """Say why it ends here, and if a linear schedule ends far above zero (`lr`)."""
-    if reason:
-        display.say(f"done after {counted(progress.update, 'update')}: {reason}")
-        schedule = recipe.training.schedule
-        begun = schedule.warmup_updates + progress.schedule_offset
-        falling = begun < progress.update < recipe.training.max_updates
-        if isinstance(schedule, Linear) and falling and lr > schedule.lr / 10:
-            share = percent(lr / schedule.lr, 0)
-            display.say(
-                f"warning: the learning rate was still at {share} of its peak: it falls to zero "
-                f"over {recipe.training.max_updates} updates; a training of this length does "
-                f"better with --max-updates {progress.update}"
-            )
-        return Outcome(progress, reason)
-    reason = f"asked to leave by {signal.Signals(asked[0]).name}"
-    display.say(f"{reason}: saved at update {progress.update}; the same command goes on from there")
-    return Outcome(progress, reason, asked[0])
-
-
 def _validated(
-    validate: Validator, model: Transformer, recipe: Recipe, progress: Progress, display: Display
+    validator: Validator, trainer: Trainer, progress: Progress, display: Display
 ) -> Progress:
-    """Measure, and note whether it is the best so far."""
+    """Validate in rank 0, and note whether it is the best so far."""
     began = time.perf_counter()
-    found = validate(model)
-    progress = progress.validated(found.score(recipe.training.validation.best_by))
+    model = trainer.whole()
+    if not trainer.ranks.is_first:
+        return progress.validated(trainer.ranks.tell(0.0))
+    validation = validator(model)
+    score = validation.score(trainer.recipe.training.validation.best_by)
+    progress = progress.validated(trainer.ranks.tell(score))
     display.validated(
         progress.update,
         progress.current_epoch,
-        found,
+        validation,
         is_best=progress.is_best,
         seconds=time.perf_counter() - began,
     )
+    display.restart()
     return progress
 
 
-def check(recipe: Recipe, data: DataDirectory, place: torch.device, processes: int) -> None:
+def _save(run: RunDirectory, trainer: Trainer, progress: Progress, *, planned: bool) -> None:
+    """Write a checkpoint of weights, moments and progress; see `RunDirectory.save`."""
+    weights, moments = trainer.tensors()
+    if trainer.ranks.is_first:
+        path = run.save(weights, moments, progress, recipe=trainer.recipe, planned=planned)
+        trainer.saved = path.name
+
+
+def _leave(recipe: Recipe, outcome: Outcome, lr: float, display: Display) -> Outcome:
+    """Say why it ends here, and if a linear schedule ends far above zero (`lr`)."""
+    update = outcome.progress.update
+    if not outcome.reason:
+        reason = f"stopped by {signal.Signals(outcome.signal).name}"
+        display.say(f"{reason}, saved at update {update}; run the same command to resume")
+        return replace(outcome, reason=reason)
+    display.say(f"done after {counted(update, 'update')}: {outcome.reason}")
+    schedule = recipe.training.schedule
+    begun = schedule.warmup_updates + outcome.progress.schedule_offset
+    falling = begun < update < recipe.training.max_updates
+    if isinstance(schedule, Linear) and falling and lr > schedule.lr / 10:
+        share = percent(lr / schedule.lr, 0)
+        display.say(
+            f"warning: the learning rate was still at {share} of its peak: it falls to zero "
+            f"over {recipe.training.max_updates} updates; a training of this length does "
+            f"better with --max-updates {update}"
+        )
+    return replace(outcome, signal=0)
+
+
+def check(recipe: Recipe, data: DataDirectory, ranks: Ranks) -> None:
     """Check what can be checked before the run directory is opened.
 
     Raises:
-        UserError: if recipe, corpus, device and number of processes do not go together.
+        UserError: if recipe, corpus, device and number of ranks do not go together.
     """
     check_text(recipe, data)
-    check_batches(recipe, data, processes)
-    check_sharding(recipe, processes)
-    check_training_size(recipe, data, place, processes)
-    resolve_precision(recipe.training.precision, place)
+    check_batches(recipe, data, ranks.size)
+    check_sharding(recipe, ranks.size)
+    sharded = recipe.training.sharding == "full" and ranks.device.type == "cuda"
+    check_model_fits(
+        recipe.model,
+        len(data.pipeline.target.vocabulary),
+        ranks.device,
+        numbers=3 if recipe.training.optimizer.type == "muon" else 4,
+        shards=ranks.size if sharded else 1,
+    )
+    resolve_precision(recipe.training.precision, ranks.device)
 
 
 def nothing_to_do(recipe: Recipe, progress: Progress) -> str:
-    """What a training says whose end was reached before it began."""
+    """The message of a training whose end was reached before it began."""
     total = recipe.training.max_updates
     why = "" if progress.update >= total else f" ({finished(recipe, progress)})"
     return f"already at update {progress.update} of {total}: nothing to do{why}"

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from nmtdeep.config import training as config
 from nmtdeep.data.batching import deal
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.training.distributed import ALONE, Crew
+from nmtdeep.training.ranks import ALONE, Ranks
 
 ADAM_MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 MUON_MOMENTS = ("momentum",)
@@ -26,31 +26,31 @@ def make_optimizer(
     settings: config.Adam | config.Muon,
     *,
     dtype: torch.dtype = torch.float32,
-    crew: Crew = ALONE,
+    ranks: Ranks = ALONE,
 ) -> torch.optim.Optimizer:
     """The optimizer of a recipe; the learning rate is set before each update.
 
-    Parameters that need no gradient (frozen layers) are none of its business.
+    Parameters that need no gradient (frozen layers) are left out.
 
     Each group of parameters names its state in `moments`, so that checkpoints know what to expect.
 
     Args:
         dtype: of the matrix products of training; Muon's own are in bf16 if these are.
-        crew: the processes that share Muon's work.
+        ranks: the ranks that share Muon's work.
     """
     match settings:
         case config.Adam():
             group = {"params": _trained(model.parameters()), "moments": ADAM_MOMENTS}
             return torch.optim.AdamW([group], lr=0.0, fused=True, **_adam(settings))
         case config.Muon():
-            return Muon(model, settings.momentum, dtype=dtype, crew=crew, **_adam(settings))
+            return Muon(model, settings.momentum, dtype=dtype, ranks=ranks, **_adam(settings))
         case _:
             assert_never(settings)
 
 
 def _trained(parameters: Iterable[Tensor]) -> list[Tensor]:
-    """Those that are not frozen."""
-    return [one for one in parameters if one.requires_grad]
+    """The parameters that are not frozen."""
+    return [parameter for parameter in parameters if parameter.requires_grad]
 
 
 def _adam(settings: config.Moments) -> dict[str, Any]:
@@ -76,15 +76,15 @@ class Muon(torch.optim.AdamW):
         model: whose linear maps inside encoder and decoder are the matrices.
         momentum: beta.
         dtype: bf16 makes the products of the iteration bf16; any other fp32.
-        crew: each process iterates over its share of the matrices.
+        ranks: each rank iterates over its share of the matrices.
         adam: betas, eps and weight_decay.
     """
 
     def __init__(
-        self, model: Transformer, momentum: float, *, dtype: torch.dtype, crew: Crew, **adam: Any
+        self, model: Transformer, momentum: float, *, dtype: torch.dtype, ranks: Ranks, **adam: Any
     ) -> None:
         self.momentum = momentum
-        self.crew = crew
+        self.ranks = ranks
         self.dtype = dtype if dtype == torch.bfloat16 else None
         matrices = _trained(linear_maps((model.encoder, model.decoder)))
         chosen = set(map(id, matrices))
@@ -101,7 +101,7 @@ class Muon(torch.optim.AdamW):
     def step(self, closure: Callable[[], float] | None = None) -> Any:
         """Move the matrices, then all else; the matrices' gradients are used up.
 
-        If somebody has set `found_inf` as for torch's fused Adam, and it is 1, nothing moves.
+        If `found_inf` is set as for torch's fused Adam, and it is 1, nothing moves.
         """
         if bool(getattr(self, "found_inf", False)):
             return None
@@ -127,14 +127,14 @@ class Muon(torch.optim.AdamW):
             parameter.add_(direction, alpha=-lr * scale)
 
     def _directions(self, matrices: list[Tensor]) -> list[Tensor]:
-        """Every matrix made orthogonal, each by one process."""
-        owners = deal([min(one.shape) * one.numel() for one in matrices], self.crew.size)
-        own = [place for place, owner in enumerate(owners) if owner == self.crew.rank]
+        """Every matrix made orthogonal, each by one rank."""
+        owners = deal([min(one.shape) * one.numel() for one in matrices], self.ranks.size)
+        own = [place for place, owner in enumerate(owners) if owner == self.ranks.rank]
         done = orthogonalize_all([matrices[place] for place in own], self.dtype)
         directions = [torch.zeros_like(one) for one in matrices]
         for place, direction in zip(own, done, strict=True):
             directions[place].copy_(direction)
-        self.crew.add(directions)
+        self.ranks.add(directions)
         return directions
 
 

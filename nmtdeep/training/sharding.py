@@ -1,8 +1,8 @@
-"""A model spread over the processes (FSDP2), for models that one device does not hold."""
+"""A model spread over the ranks (FSDP2), for models that one device does not hold."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 
 import torch
 import torch.distributed as dist
@@ -17,32 +17,34 @@ from nmtdeep.training.loss import Loss
 
 
 class Shards(nn.Module):
-    """The loss of a batch, by a model of whose parameters each process holds a part.
+    """The loss of a batch, by a model of whose parameters each rank holds a part.
 
-    The parameters of a layer are gathered when it computes and let go afterwards, forward and
+    The parameters of a layer are gathered when it computes and freed afterwards, forward and
     backward; all others (embeddings, output, norms, combinations) for a whole pass. The loss is
     computed in here because it uses the output matrix, which is whole during a pass only.
-    Gradients are sums over the processes, each of which keeps its part of them.
+    Gradients are sums over the ranks, each of which keeps its part of them.
 
-    All processes must compute equally many passes; see `idle`.
+    All ranks must compute equally many passes; see `idle`.
 
     Args:
-        model: whole, the same in every process; it is sharded in place.
+        model: whole, the same in every rank; it is sharded in place.
         loss: `loss(model, batch)` of one batch.
-        device: of this process.
+        device: of this rank.
     """
 
     def __init__(
         self, model: Transformer, loss: Callable[[Transformer, Batch], Loss], device: torch.device
     ) -> None:
-        # Imports that take long, for those who shard.
+        # Slow imports, only for models that are sharded.
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import FSDPModule, fully_shard
 
         super().__init__()
         if not hasattr(FSDPModule, "set_force_sum_reduction_for_comms"):
             raise UserError(
-                f"training.sharding=full needs a newer torch than {torch.__version__}: install one"
+                f"full needs a newer torch than {torch.__version__}",
+                where="training.sharding",
+                hint="install a newer torch",
             )
         self.model = model
         self.loss = loss
@@ -59,32 +61,33 @@ class Shards(nn.Module):
         return self.loss(self.model, batch)
 
 
-def check_sharding(recipe: Recipe, processes: int) -> None:
-    """There must be several processes to spread a model over.
+def check_sharding(recipe: Recipe, ranks: int) -> None:
+    """Check that there are several ranks to spread a model over.
 
     Raises:
         UserError: if there is one.
     """
-    if recipe.training.sharding == "full" and processes == 1:
+    if recipe.training.sharding == "full" and ranks == 1:
         raise UserError(
-            "training.sharding=full spreads a model over several processes: give --processes, "
-            "start it with torchrun, or give training.sharding=none"
+            "full spreads a model over several processes",
+            where="training.sharding",
+            hint="pass --processes, start with torchrun, or set training.sharding=none",
         )
 
 
 def idle(device: torch.device) -> Batch:
-    """The smallest batch, for a process that has none left while others still compute."""
+    """The smallest batch, for a rank that has none left while others still compute."""
     token = torch.full((1, 1), EOS, device=device)
     return Batch(token, token, token, target_tokens=1, padded_tokens=2, real_tokens=2)
 
 
 def local(tensor: Tensor) -> Tensor:
-    """The part of a tensor that this process holds: all of it, if it is not sharded."""
+    """The part of a tensor that this rank holds: all of it, if it is not sharded."""
     return tensor.to_local() if _is_sharded(tensor) else tensor  # type: ignore[attr-defined]
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """A tensor with the parts of all processes, all of which must call this."""
+    """A tensor with the parts of all ranks, all of which must call this."""
     return tensor.full_tensor() if _is_sharded(tensor) else tensor  # type: ignore[attr-defined]
 
 
@@ -96,22 +99,25 @@ def like(tensor: Tensor, pattern: Tensor) -> Tensor:
     from torch.distributed.tensor import distribute_tensor
 
     mesh, placements = pattern.device_mesh, pattern.placements  # type: ignore[attr-defined]
-    # Every process has the same whole: none needs to be sent.
+    # Every rank has the same whole tensor: nothing needs to be sent.
     return distribute_tensor(tensor, mesh, placements, src_data_rank=None)
 
 
 def _is_sharded(tensor: Tensor) -> bool:
-    """Whether it is a DTensor, whose class is imported by none but those who have one."""
+    """Whether it is a DTensor, a class that is slow to import."""
     return hasattr(tensor, "full_tensor")
 
 
-def gathered(tensors: Iterable[tuple[str, Tensor]], *, keep: bool) -> dict[str, Tensor]:
+def gathered(tensors: Mapping[str, Tensor], *, keep: bool) -> dict[str, Tensor]:
     """Whole tensors by name, on the CPU, one after the other through the device.
 
-    All processes must call this; those that do not `keep` get nothing.
+    All ranks must call this.
+
+    Returns:
+        The tensors, none if not `keep`.
     """
     found = {}
-    for name, tensor in tensors:
+    for name, tensor in tensors.items():
         together = whole(tensor.detach())
         if keep:
             found[name] = together.cpu()

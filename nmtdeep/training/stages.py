@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nmtdeep.config import Recipe
-from nmtdeep.data.windows import Place
+from nmtdeep.data.windows import DataPosition
 from nmtdeep.training.state import Progress
 
 
@@ -37,8 +37,8 @@ def begin_next(recipe: Recipe, progress: Progress) -> Progress:
     before, after = (recipe.at_stage(progress.stage + more) for more in (0, 1))
     old, new = before.training.batches, after.training.batches
     same = (old.tokens_per_update, old.group_tokens) == (new.tokens_per_update, new.group_tokens)
-    if not same and progress.next_in_epoch:
-        progress = progress.moved(Place(progress.epoch + 1))
+    if not same and progress.position.next_in_epoch:
+        progress = replace(progress, position=DataPosition(progress.epoch + 1))
     if recipe.training.growth.restart_lr:
         progress = restarted(recipe, progress)
     return replace(

@@ -1,4 +1,4 @@
-"""Where a training stands: everything besides weights and moments that resuming needs."""
+"""The state of a training: everything that resuming needs, except weights and moments."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from torch import Tensor, nn
 
 from nmtdeep import checkpoint
-from nmtdeep.data.windows import Place
+from nmtdeep.data.windows import DataPosition
 from nmtdeep.errors import CheckpointError
 from nmtdeep.training.sharding import like
 
-# Fields that checkpoints of older versions do not have: their epochs had one window, and they
-# ended at the first bad update.
-LATER = {"window": 0, "before_window": 0, "bad_updates": 0}
+START = DataPosition()
 
 
 @dataclass(frozen=True)
@@ -27,10 +25,7 @@ class Progress:
 
     Attributes:
         update: updates done.
-        epoch: epochs done.
-        next_in_epoch: updates of the current epoch that are done.
-        window: windows of the current epoch that are done.
-        before_window: updates of the current epoch that lie in those windows.
+        position: in the data.
         seconds: time spent training, restarts included.
         target_tokens: target tokens trained on.
         best: best validation figure so far, larger is better (a loss is negated).
@@ -42,12 +37,12 @@ class Progress:
         stage_update: updates done when it began.
         stage_epoch: epochs done when it began.
         schedule_offset: updates that the learning-rate schedule does not count.
-        bad_updates: the newest updates, in a row, that changed nothing for want of finite numbers.
+        bad_updates: number of the newest updates, in a row, that changed nothing because loss or
+            gradients were not finite.
     """
 
     update: int = 0
-    epoch: int = 0
-    next_in_epoch: int = 0
+    position: DataPosition = START
     seconds: float = 0.0
     target_tokens: int = 0
     best: float | None = None
@@ -59,36 +54,35 @@ class Progress:
     stage_update: int = 0
     stage_epoch: int = 0
     schedule_offset: int = 0
-    window: int = 0
-    before_window: int = 0
     bad_updates: int = 0
 
     @property
-    def place(self) -> Place:
-        """The position in the data."""
-        return Place(self.epoch, self.next_in_epoch, self.window, self.before_window)
+    def epoch(self) -> int:
+        """Epochs done."""
+        return self.position.epoch
 
     @property
     def current_epoch(self) -> int:
         """The epoch, from 1, that the newest update belongs to."""
-        return self.epoch if self.update and not self.next_in_epoch else self.epoch + 1
+        return self.epoch + (not self.update or self.position.next_in_epoch > 0)
 
     @property
     def is_best(self) -> bool:
         """Whether this very update was validated, and better than all before."""
         return self.score is not None and self.best_update == self.update
 
-    def moved(self, place: Place) -> Progress:
-        """At this place in the data."""
-        return replace(self, **place._asdict())
-
-    def updated(self, place: Place, *, bad: bool = False) -> Progress:
-        """After one more update, `bad` or not, at this place in the data."""
-        row = self.bad_updates + 1 if bad else 0
-        return replace(self.moved(place), update=self.update + 1, score=None, bad_updates=row)
+    def updated(self, position: DataPosition, *, bad: bool = False) -> Progress:
+        """After one more update, `bad` or not, at this position in the data."""
+        return replace(
+            self,
+            update=self.update + 1,
+            position=position,
+            score=None,
+            bad_updates=self.bad_updates + 1 if bad else 0,
+        )
 
     def validated(self, score: float) -> Progress:
-        """After a validation that gave `score`, which counts as no better if it is no number."""
+        """After a validation with this `score`; NaN counts as worse than the best."""
         if math.isnan(score):
             return replace(self, stale=self.stale + 1)
         if self.best is None or score > self.best:
@@ -97,31 +91,36 @@ class Progress:
 
     def to_json(self) -> dict[str, Any]:
         """For `state.json`."""
-        return asdict(self)
+        return {**asdict(self), "position": self.position._asdict()}
 
     @classmethod
     def of(cls, path: Path) -> Progress:
-        """Where the training of a checkpoint stood."""
+        """The progress of the training that wrote a checkpoint."""
         return cls.from_json(checkpoint.read_state(path))
 
     @classmethod
     def from_json(cls, state: dict[str, Any]) -> Progress:
-        """Read back; raises CheckpointError if a field is missing or no such value can be."""
+        """Read back.
+
+        Raises:
+            CheckpointError: if a field is missing or has an impossible value.
+        """
+        fields = {name: state[name] for name in cls.__dataclass_fields__ if name in state}
         try:
-            values = {name: (LATER | state)[name] for name in cls.__dataclass_fields__}
-            found = TypeAdapter(cls).validate_python(values)
-            if any(isinstance(one, int) and one < 0 for one in asdict(found).values()):
-                raise ValueError("a count is negative")
-            return found
-        except ValueError as error:
-            reason = str(error).replace("\n", " ")
+            progress = TypeAdapter(cls).validate_python(fields)
+        except ValidationError as error:
+            wrong = [".".join(map(str, problem["loc"])) for problem in error.errors()]
+        else:
+            counts = {**asdict(progress), **progress.position._asdict()}
+            wrong = [name for name, count in counts.items() if isinstance(count, int) and count < 0]
+        wrong += [name for name in cls.__dataclass_fields__ if name not in state]
+        if wrong:
             raise CheckpointError(
-                f"state.json says no position in a training ({reason}): use another checkpoint"
-            ) from error
-        except KeyError as error:
-            raise CheckpointError(
-                f"state.json has no {error}: this checkpoint cannot be trained on; start a new run"
-            ) from error
+                f"not a valid training state ({', '.join(wrong)})",
+                where=checkpoint.STATE,
+                hint="use another checkpoint, or start a new run with --out",
+            )
+        return progress
 
 
 def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -149,15 +148,17 @@ def restore_optimizer(
     }
     if set(tensors) != {key for keys in wanted.values() for key in keys.values()}:
         raise CheckpointError(
-            "the optimizer's moments belong to another model or optimizer: start a new run with "
-            "--out"
+            "the optimizer's moments belong to another model or optimizer",
+            hint="start a new run with --out",
         )
     for parameter, keys in wanted.items():
         for key in keys.values():
             if tensors[key].shape not in (parameter.shape, torch.Size()):
                 raise CheckpointError(
-                    f"{key} is {tuple(tensors[key].shape)}, its parameter "
-                    f"{tuple(parameter.shape)}: use another checkpoint of the run"
+                    f"has the shape {tuple(tensors[key].shape)}, its parameter "
+                    f"{tuple(parameter.shape)}",
+                    where=key,
+                    hint="use another checkpoint of the run",
                 )
     for parameter, keys in wanted.items():
         # Fused Adam keeps its step counters beside the parameters.

@@ -1,4 +1,4 @@
-"""What a training says of itself before its first update."""
+"""What a training shows before its first update."""
 
 from __future__ import annotations
 
@@ -8,50 +8,41 @@ from nmtdeep.config import Recipe
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.tables import describe
-from nmtdeep.training.footprint import mapped_bytes, memory_parts, product_bytes
+from nmtdeep.training.estimate import estimate
+from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.state import Progress
 from nmtdeep.units import counted, size
 
 PRECISIONS = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 
 
-def parameter_count(model: torch.nn.Module) -> int:
-    """Trainable numbers; a shared table counts once."""
-    return sum(parameter.numel() for parameter in model.parameters())
-
-
 def opening(
     recipe: Recipe,
     data: DataDirectory,
     model: Transformer,
-    device: torch.device,
+    ranks: Ranks,
     dtype: torch.dtype,
     progress: Progress,
-    *,
-    whole: Recipe | None = None,
-    processes: int = 1,
+    whole: Recipe,
 ) -> str:
     """Model, data, device and what was dropped, as a small table.
 
     Args:
         recipe: of the stage that begins.
-        whole: the recipe with all stages, if there are any.
+        dtype: of the matrix products.
+        whole: the recipe with all stages.
     """
+    device = ranks.device
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
-    count = torch.get_num_threads()
-    parts = [f"{processes} processes"] * (processes > 1)
-    parts += [counted(count, "thread")] * (device.type == "cpu")
+    parts = [f"{ranks.size} processes"] * (ranks.size > 1)
+    parts += [counted(torch.get_num_threads(), "thread")] * (device.type == "cpu")
     workers = "".join(f", {part}" for part in [" of ".join(parts)] if part)
-    parameters = parameter_count(model)
-    memory = sum(
-        memory_parts(
-            recipe,
-            model,
-            device=device.type,
-            product=product_bytes(dtype),
-            data=mapped_bytes(data),
-        ).values()
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    corpus = data.corpus("train")
+    mapped = sum(
+        side.tokens.nbytes + side.offsets.nbytes for side in (corpus.source, corpus.target)
     )
+    memory = sum(estimate(recipe, model, device=device.type, dtype=dtype, data=mapped).values())
     batches = recipe.training.batches
     sides = (data.pipeline.source, data.pipeline.target)
     sizes = [f"{len(side.vocabulary):,} {side.language} types" for side in sides]
@@ -66,7 +57,7 @@ def opening(
         ("vocabulary", " and ".join(sizes)),
         (
             "corpus",
-            f"{data.path}: {len(data.corpus('train')):,} training pairs, "
+            f"{data.path}: {len(corpus):,} training pairs, "
             f"{len(data.corpus('valid')):,} for validation",
         ),
         *_dropped(data),
@@ -76,8 +67,8 @@ def opening(
             f"at most {batches.max_tokens:,} at once",
         ),
         ("device", f"{name}{workers}, matrix products in {PRECISIONS[dtype]}"),
-        ("memory", f"about {size(memory)}" + " in each process" * (processes > 1)),
-        *_stages(whole or recipe),
+        ("memory", f"about {size(memory)}" + " in each process" * (ranks.size > 1)),
+        *_stages(whole),
         ("start", f"update {progress.update}" if progress.update else "fresh"),
     ]
     return describe(lines)

@@ -16,7 +16,7 @@ from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.scoring import Score, score_texts
-from nmtdeep.training.update import batch_loss
+from nmtdeep.training.step import batch_loss
 
 # Tokens by which a translation that is made to validate may exceed a multiple of its source.
 LONGEST = 20

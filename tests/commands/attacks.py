@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from time import perf_counter
+from time import perf_counter, sleep
 
 from commands.running import Commands, Finished, Interrupt, Later
 from commands.runs import contents, words
@@ -37,19 +37,19 @@ training:
   schedule: {lr: 0.5}
   validation: {every: 2, patience: 3}
 """
-LOOP, TRAINEE, CHECKPOINT = (
+LOOP, TRAINER, CHECKPOINT = (
     "nmtdeep.training.loop",
-    "nmtdeep.training.trainee",
+    "nmtdeep.training.trainer",
     "nmtdeep.checkpoint",
 )
 # Where a training is hit, and how often it comes by there at most.
 IN_TRAINING = {
-    "nmtdeep.training.update:smoothed_cross_entropy": 32,
+    "nmtdeep.training.step:smoothed_cross_entropy": 32,
     f"{LOOP}:Display.updated": 8,
     f"{LOOP}:Display.validated": 4,
-    f"{TRAINEE}:carry_over": 2,
-    f"{LOOP}:Trainee.deeper": 2,
-    f"{LOOP}:Trainee.save": 4,
+    f"{TRAINER}:carry_over": 2,
+    f"{LOOP}:Trainer.deeper": 2,
+    f"{LOOP}:Trainer.tensors": 4,
     f"{CHECKPOINT}:save_tensors": 9,
     "nmtdeep.files:sync": 5,
     f"{CHECKPOINT}:point": 6,
@@ -73,7 +73,7 @@ IN_TRANSLATION = {
     "nmtdeep.decoding.searcher:Searcher.__call__": 12,
 }
 # Code after a signal, noted or not; 2 where another process of the training was killed.
-CODES = {"kill": {-9}, "term": {-15, 143}, "int": {130}, "child": {2}}
+CODES = {"kill": {-9, 2}, "term": {-15, 143}, "int": {130}, "child": {2}}
 CHUNK = 20
 
 
@@ -116,6 +116,9 @@ class Attack:
         while len(history) < times:
             interrupt = self.moment()
             done = self.nmtdeep(*argv, chunk=self.chunk, interrupt=interrupt)
+            if "another process is training" in done.err:  # ranks save after their launcher's end
+                sleep(0.5)
+                continue
             assert "Traceback" not in done.err, (history, interrupt, done.err)
             if done.code == 0:  # it came too late
                 return history
@@ -126,7 +129,8 @@ class Attack:
             self.hits[f"by {what}"] += 1
             history.append(f"{what} {where}")
             between()
-        done = self.nmtdeep(*argv, chunk=self.chunk)
+        while "another process is training" in (done := self.nmtdeep(*argv, chunk=self.chunk)).err:
+            sleep(0.5)
         assert done.code == 0, (history, done.err)
         return history
 

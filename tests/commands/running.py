@@ -17,6 +17,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,12 +52,14 @@ class Interrupt:
         call: which call, from 1.
         what: kill, term, int: the signal; half: write half of the file, then be killed; full: no
             file may grow beyond `room` bytes from here on, as on a full disk.
+        rank: the rank of a training with several processes in which it happens.
     """
 
     where: str
     call: int = 1
     what: str = "kill"
     room: int = 20_000
+    rank: int = 0
 
     def install(self) -> None:
         """Wrap the function in this process."""
@@ -118,6 +121,24 @@ class Later:
             os.kill(others[-1] if self.child else pid, getattr(signal, f"SIG{self.what.upper()}"))
 
 
+def interrupt_launched(interrupt: Interrupt) -> None:
+    """Let ranks that this process starts install the interrupt."""
+    from nmtdeep.training import loop
+
+    launch = loop.launch
+
+    def start(processes: int, function: Callable[[], Any]) -> Any:
+        return launch(processes, partial(_interrupted, interrupt, function))
+
+    loop.launch = start
+
+
+def _interrupted(interrupt: Interrupt, function: Callable[[], Any]) -> Any:
+    if int(os.environ["RANK"]) == interrupt.rank:
+        interrupt.install()
+    return function()
+
+
 def _spawned(pid: int) -> list[int]:
     """Processes that multiprocessing started for this one, its tracker of resources left out."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
@@ -153,7 +174,7 @@ def _child(
             signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     torch.set_num_threads(1)
-    # A shell starts what it puts into the background deaf to it.
+    # A shell starts background jobs with SIGINT ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.update(environment)
     os.chdir(folder)
@@ -166,6 +187,8 @@ def _child(
     sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
     if isinstance(interrupt, Interrupt):
         interrupt.install()
+        if "--processes" in argv:
+            interrupt_launched(interrupt)
     streams.BUFFER = chunk or streams.BUFFER
     sys.argv = ["nmtdeep", *argv]
     if isinstance(interrupt, Later):

@@ -23,7 +23,7 @@ from nmtdeep.config.decoding import Decoding
 from nmtdeep.data.batching import Batch, pad
 from nmtdeep.errors import UserError
 from nmtdeep.text.vocabulary import EOS
-from nmtdeep.training.update import batch_loss
+from nmtdeep.training.step import batch_loss
 
 pytest.importorskip("ctranslate2")
 CHECK = ("--check", "test.en", "test.de")

@@ -1,4 +1,4 @@
-"""1 process == 2 processes, and two processes resume as one does."""
+"""One process == two processes, and two processes resume as one does."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from commands.running import Interrupt
 from commands.runs import contents, losses, train
 
 pytestmark = pytest.mark.usefixtures("data")
-TRAINEE = "nmtdeep.training.trainee"
+STEP = "nmtdeep.training.step:Step.update"
 SMOOTH = (
     "training.optimizer.epsilon=1e-3",
     "training.precision=fp32",
@@ -29,10 +29,10 @@ def test_one_process_is_two_processes(nmtdeep, tmp_path, optimizer):
     assert "2 processes of 1 thread" in finished.err
     assert losses(one) == pytest.approx(losses(two), rel=2e-5)
     weights = [load_file(run / "checkpoint_last/model.safetensors") for run in (one, two)]
-    for found in weights:
+    for tensors in weights:
         # The bias of keys has gradient zero, and Adam makes steps of what rounding leaves of it.
-        for name in [name for name in found if name.endswith(("qkv.bias", "key_value.bias"))]:
-            del found[name]
+        for name in [name for name in tensors if name.endswith(("qkv.bias", "key_value.bias"))]:
+            del tensors[name]
     assert_close(weights[0], weights[1], rtol=0, atol=2e-4)
 
 
@@ -40,13 +40,15 @@ def test_two_processes_resume_bit_for_bit(nmtdeep, tmp_path):
     choice = ("training.optimizer=muon", "--max-tokens", 200, "--processes", 2)
     whole, run = tmp_path / "whole", tmp_path / "run"
     assert train(nmtdeep, whole, *choice).code == 0
-    for interrupt, code in (
-        (Interrupt(f"{TRAINEE}:train_update", 4, "kill"), -9),
-        (Interrupt("nmtdeep.training.validation:score_texts", 1, "kill"), -9),
-        (Interrupt(f"{TRAINEE}:train_update", 3, "term"), 143),
+    killed = "of 2: was killed by SIGKILL: run the same command to resume from the last checkpoint"
+    for interrupt, code, message in (
+        (Interrupt(STEP, 4, "kill", rank=1), 2, f"rank 1 {killed}"),
+        (Interrupt("nmtdeep.training.validation:score_texts", 1, "kill"), 2, f"rank 0 {killed}"),
+        (Interrupt(STEP, 2, "term", rank=1), 143, "stopped by SIGTERM, saved at update "),
     ):
         ended = train(nmtdeep, run, *choice, interrupt=interrupt)
         assert ended.code == code, ended.err
+        assert message in ended.err and "Traceback" not in ended.err
     resumed = train(nmtdeep, run, *choice)
     assert resumed.code == 0, resumed.err
     assert contents(run) == contents(whole)
@@ -55,7 +57,8 @@ def test_two_processes_resume_bit_for_bit(nmtdeep, tmp_path):
 def test_idle_processes_are_refused(nmtdeep, tmp_path):
     refused = train(nmtdeep, tmp_path / "run", "--processes", 3)
     assert refused.code == 2
-    assert "leave some of 3 processes idle: give --max-tokens 267" in refused.err
+    assert refused.err.count("\n") == 1
+    assert "leave some of 3 processes idle: pass --max-tokens 267" in refused.err
 
 
 def test_another_optimizer_is_another_run(nmtdeep, tmp_path):

@@ -12,22 +12,21 @@ import pytest
 from commands.running import Interrupt
 from commands.runs import contents, losses, records, train
 
-LOOP, UPDATE = "nmtdeep.training.loop", "nmtdeep.training.update"
-TRAINEE = "nmtdeep.training.trainee"
+LOOP, STEP = "nmtdeep.training.loop", "nmtdeep.training.step"
 KILLS = {
-    "before the first checkpoint": Interrupt(f"{UPDATE}:smoothed_cross_entropy", 1),
-    "in the middle of an update": Interrupt(f"{UPDATE}:smoothed_cross_entropy", 12),
+    "before the first checkpoint": Interrupt(f"{STEP}:smoothed_cross_entropy", 1),
+    "in the middle of an update": Interrupt(f"{STEP}:smoothed_cross_entropy", 12),
     "after the step, before the log": Interrupt(f"{LOOP}:Display.updated", 7),
     "in the weights of a checkpoint": Interrupt("nmtdeep.checkpoint:save_tensors", 3, "half"),
     "in the moments of a checkpoint": Interrupt("nmtdeep.checkpoint:save_tensors", 8, "half"),
     "in the first checkpoint": Interrupt("nmtdeep.checkpoint:save_tensors", 2, "half"),
-    "before a checkpoint's rename": Interrupt("nmtdeep.checkpoint:_sync", 3),
+    "before a checkpoint's rename": Interrupt("nmtdeep.files:sync", 3),
     "after a checkpoint's rename": Interrupt("nmtdeep.checkpoint:point", 3),
     "between last and best": Interrupt("nmtdeep.checkpoint:point", 6),
     "in the deletion of a checkpoint": Interrupt("nmtdeep.checkpoint:remove", 1),
     "before the last deletion": Interrupt("nmtdeep.checkpoint:remove", 5),
     "in a validation": Interrupt("nmtdeep.training.validation:score_texts", 2),
-    "between a validation and its checkpoint": Interrupt(f"{LOOP}:Trainee.save", 3),
+    "between a validation and its checkpoint": Interrupt(f"{LOOP}:Trainer.tensors", 3),
     "in the averaging": Interrupt("nmtdeep.averaging:average"),
     "in the last scores": Interrupt("nmtdeep.training.finish:score_split", 2),
 }
@@ -45,7 +44,7 @@ def test_killed_and_resumed_is_the_uninterrupted_run(nmtdeep, whole, tmp_path, p
 def test_killed_again_and_again(nmtdeep, whole, tmp_path):
     run = tmp_path / "run"
     for call in (9, 1, 7, 5, 8):
-        killed = train(nmtdeep, run, interrupt=Interrupt(f"{UPDATE}:smoothed_cross_entropy", call))
+        killed = train(nmtdeep, run, interrupt=Interrupt(f"{STEP}:smoothed_cross_entropy", call))
         assert killed.code == -9
     assert train(nmtdeep, run).code == 0
     assert contents(run) == contents(whole)
@@ -70,12 +69,12 @@ def test_killed_under_bpe_dropout_and_patience(nmtdeep, whole_dropout, tmp_path)
 
 @pytest.mark.parametrize(("name", "code"), [("term", 143), ("int", 130)])
 @pytest.mark.parametrize("update", [9, 11])
-def test_asked_to_leave(nmtdeep, whole, tmp_path, name, code, update):
+def test_a_signal_saves_first(nmtdeep, whole, tmp_path, name, code, update):
     run = tmp_path / "run"
-    asked = train(nmtdeep, run, interrupt=Interrupt(f"{TRAINEE}:train_update", update, name))
+    asked = train(nmtdeep, run, interrupt=Interrupt(f"{STEP}:Step.update", update, name))
     if update < 11:
-        message = f"asked to leave by SIG{name.upper()}: saved at update {update}; "
-        assert message + "the same command goes on from there" in asked.err
+        message = f"stopped by SIG{name.upper()}, saved at update {update}; "
+        assert message + "run the same command to resume" in asked.err
         assert asked.code == code
         assert (run / "checkpoint_last").resolve().name == f"checkpoint_{update}"
         assert train(nmtdeep, run).code == 0
@@ -96,7 +95,7 @@ def test_nothing_to_do_changes_nothing(nmtdeep, whole, tmp_path):
     assert contents(run) == contents(whole)
 
 
-def test_nothing_to_do_says_why(nmtdeep, whole_dropout):
+def test_a_finished_training_says_why(nmtdeep, whole_dropout):
     again = train(nmtdeep, whole_dropout, recipe="dropout.yaml", data="data-dropout")
     assert "of 100: nothing to do (no better validation in 4, best at update" in again.err
 
@@ -153,7 +152,7 @@ def test_more_updates_go_on(nmtdeep, whole, tmp_path):
 def test_smaller_batches_on_the_device_make_the_same_updates(nmtdeep, data, tmp_path):
     exact = ("model.dropout.embedding=0", "model.dropout.residual=0", "training.precision=fp32")
     for name, tokens in (("large", 400), ("small", 100)):
-        stopped = Interrupt(f"{TRAINEE}:train_update", 5, "term")
+        stopped = Interrupt(f"{STEP}:Step.update", 5, "term")
         assert train(nmtdeep, tmp_path / name, *exact, interrupt=stopped).code == 143
         done = train(nmtdeep, tmp_path / name, *exact, "--max-tokens", tokens)
         assert done.code == 0, done.err
@@ -181,7 +180,7 @@ def _checkpoints(run: Path) -> list[str]:
     return sorted(path.name for path in run.glob("checkpoint_*") if not path.is_symlink())
 
 
-def test_bpe_dropout_is_the_recipe_s_and_keeps_one_epoch_on_disk(nmtdeep, dropout_data, tmp_path):
+def test_bpe_dropout_may_change_and_keeps_one_epoch_on_disk(nmtdeep, dropout_data, tmp_path):
     found = {}
     for dropout in (0.1, 0.5):
         run = tmp_path / str(dropout)
@@ -197,10 +196,10 @@ def test_bpe_dropout_is_the_recipe_s_and_keeps_one_epoch_on_disk(nmtdeep, dropou
     assert found[0.5] > found[0.1]  # more pieces make more updates of the same size
 
 
-def test_going_on_drops_what_is_of_fewer_updates(nmtdeep, averaged, tmp_path):
+def test_resuming_deletes_results_of_fewer_updates(nmtdeep, averaged, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(averaged[0], run, symlinks=True)
     assert (run / "checkpoint_average").exists() and (run / "scores.json").exists()
-    interrupt = Interrupt(f"{TRAINEE}:train_update", 1)
+    interrupt = Interrupt(f"{STEP}:Step.update", 1)
     assert train(nmtdeep, run, "--max-updates", 30, interrupt=interrupt).code == -9
     assert not (run / "checkpoint_average").exists() and not (run / "scores.json").exists()

@@ -24,7 +24,7 @@ STAGES = (
     "training.growth.strategy=copy_top_layer",
     "training.max_updates=14",
 )
-LOOP, UPDATE = "nmtdeep.training.loop", "nmtdeep.training.update"
+LOOP, STEP = "nmtdeep.training.loop", "nmtdeep.training.step"
 
 
 @pytest.fixture(scope="module")
@@ -76,9 +76,9 @@ def test_one_run_grows_from_stage_to_stage(nmtdeep, staged):
 @pytest.mark.parametrize(
     "interrupt",
     [
-        Interrupt(f"{UPDATE}:smoothed_cross_entropy", 2),
-        Interrupt("nmtdeep.training.trainee:carry_over", 1),
-        Interrupt("nmtdeep.training.trainee:carry_over", 2),
+        Interrupt(f"{STEP}:smoothed_cross_entropy", 2),
+        Interrupt("nmtdeep.training.trainer:carry_over", 1),
+        Interrupt("nmtdeep.training.trainer:carry_over", 2),
         Interrupt("nmtdeep.checkpoint:_sync", 2),
         Interrupt(f"{LOOP}:Display.updated", 4),
         Interrupt(f"{LOOP}:Display.updated", 9),

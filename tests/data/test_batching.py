@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,7 +24,6 @@ from nmtdeep.data.batching import (
 )
 from nmtdeep.data.corpus import Longest, MonolingualCorpus, ParallelCorpus
 from nmtdeep.errors import UserError
-from nmtdeep.training.distributed import ALONE
 from nmtdeep.training.feed import upcoming
 from nmtdeep.training.state import Progress
 
@@ -116,12 +114,11 @@ def test_resuming_anywhere_gives_the_tail_of_the_whole(tiny_run: Any) -> None:
     recipe = type(tiny_run.recipe).model_validate(values)
 
     def stream(progress: Progress, count: int) -> list[tuple]:
-        cpu = torch.device("cpu")
-        feed = upcoming(recipe, tiny_run.data, tiny_run.path, progress, cpu, ALONE)
+        feed = upcoming(recipe, tiny_run.data, tiny_run.path, progress)
         return [
             (
                 [batch.source.tolist() for _, batch in one.share.batches],
-                one.place,
+                one.position,
             )
             for one in islice(feed, count)
         ]
@@ -129,7 +126,7 @@ def test_resuming_anywhere_gives_the_tail_of_the_whole(tiny_run: Any) -> None:
     whole = stream(Progress(), 12)
     assert whole[-1][1].epoch >= 2
     for done, (_, place) in enumerate(whole, 1):
-        progress = Progress(update=done).moved(place)
+        progress = Progress(update=done, position=place)
         assert stream(progress, 12 - done) == whole[done:]
 
 

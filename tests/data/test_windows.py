@@ -9,18 +9,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmtdeep.data import windows
 from nmtdeep.data.batching import Share, updates
 from nmtdeep.data.corpus import Longest, MonolingualCorpus, ParallelCorpus, longer
-from nmtdeep.data.windows import Epoch, Place
-from nmtdeep.errors import CheckpointError, UserError
+from nmtdeep.data.windows import DataPosition, Epoch
+from nmtdeep.errors import UserError
 from nmtdeep.training import feed
-from nmtdeep.training.distributed import ALONE, Crew
 from nmtdeep.training.feed import Upcoming, upcoming
+from nmtdeep.training.ranks import ALONE, Ranks
 from nmtdeep.training.state import Progress
 
 BUDGETS = {"group_tokens": 40, "tokens_per_update": 90}
@@ -98,10 +97,10 @@ def test_windows_hold_other_blocks_in_other_epochs_and_in_no_order_of_the_corpus
 def test_a_place_at_the_end_of_a_window_is_the_start_of_the_next() -> None:
     epoch = Epoch(corpus(random_lengths(30)), 1, 4, sentences=10, block=5)
     assert len(epoch) == 3
-    assert epoch.turned(Place(4, 6, 0, 0), 7) == Place(4, 6, 0, 0)
-    assert epoch.turned(Place(4, 7, 0, 0), 7) == Place(4, 7, 1, 7)
-    assert epoch.turned(Place(4, 11, 1, 7), 4) == Place(4, 11, 2, 11)
-    assert epoch.turned(Place(4, 12, 2, 11), 1) == Place(5)
+    assert epoch.turned(DataPosition(4, 6, 0, 0), 7) == DataPosition(4, 6, 0, 0)
+    assert epoch.turned(DataPosition(4, 7, 0, 0), 7) == DataPosition(4, 7, 1, 7)
+    assert epoch.turned(DataPosition(4, 11, 1, 7), 4) == DataPosition(4, 11, 2, 11)
+    assert epoch.turned(DataPosition(4, 12, 2, 11), 1) == DataPosition(5)
 
 
 @pytest.fixture
@@ -110,13 +109,13 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Epoch.__init__, "__defaults__", (12, 4))
 
 
-def stream(run: Any, progress: Progress, count: int, crew: Crew = ALONE) -> list[tuple]:
+def stream(run: Any, progress: Progress, count: int, ranks: Ranks = ALONE) -> list[tuple]:
     changes = {"batches": {"tokens_per_update": 300, "group_tokens": 200, "max_tokens": 150}}
     values = {**run.recipe.model_dump(), "training": changes}
     recipe = type(run.recipe).model_validate(values)
-    coming = upcoming(recipe, run.data, run.path, progress, torch.device("cpu"), crew)
+    coming = upcoming(recipe, run.data, run.path, progress, ranks)
     return [
-        ([(number, batch.source.tolist()) for number, batch in one.share.batches], one.place)
+        ([(number, batch.source.tolist()) for number, batch in one.share.batches], one.position)
         for one in islice(coming, count)
     ]
 
@@ -142,7 +141,7 @@ def test_resuming_anywhere_gives_the_tail_and_plans_no_window_before(
 
     monkeypatch.setattr(windows.Epoch, "window", noted)
     for done, place in enumerate(places, 1):
-        state = Progress(update=done).moved(place).to_json()
+        state = Progress(update=done, position=place).to_json()
         planned.clear()
         assert stream(tiny_run, Progress.from_json(state), 40 - done) == whole[done:]
         assert planned[:1] in ([], [(place.epoch, place.window)])
@@ -154,21 +153,11 @@ def test_several_processes_have_the_updates_of_one_and_resume_as_many_or_as_few(
 ) -> None:
     whole = stream(tiny_run, Progress(), 30)
     for size in (2, 3):
-        progress = Progress(update=9).moved(whole[8][1])
-        parts = [stream(tiny_run, progress, 21, Crew(rank, size)) for rank in range(size)]
+        progress = Progress(update=9, position=whole[8][1])
+        parts = [stream(tiny_run, progress, 21, Ranks(rank, size)) for rank in range(size)]
         for shares, (batches, place) in zip(zip(*parts, strict=True), whole[9:], strict=True):
             assert {one for _, one in shares} == {place}
             assert sorted(batch for mine, _ in shares for batch in mine) == sorted(batches)
-
-
-def test_checkpoints_of_older_versions_load() -> None:
-    state = Progress(update=7, epoch=2, next_in_epoch=3).to_json()
-    for name in ("window", "before_window"):
-        del state[name]
-    assert Progress.from_json(state).place == Place(2, 3, 0, 0)
-    del state["epoch"]
-    with pytest.raises(CheckpointError, match="no 'epoch'"):
-        Progress.from_json(state)
 
 
 @pytest.mark.usefixtures("small")
@@ -176,7 +165,7 @@ def test_a_place_without_windows_is_counted_from_the_start_of_the_epoch(tiny_run
     whole = stream(tiny_run, Progress(), 16)
     for done in (1, 6, 11):
         place = whole[done - 1][1]._replace(window=0, before_window=0)
-        assert stream(tiny_run, Progress().moved(place), 16 - done) == whole[done:]
+        assert stream(tiny_run, Progress(position=place), 16 - done) == whole[done:]
 
 
 def test_the_longest_sentence_is_found_in_pieces() -> None:
@@ -195,7 +184,7 @@ def test_a_sentence_too_long_is_named_by_its_number_in_the_corpus(tiny_run: Any)
     changes = {"batches": {"max_tokens": longest.tokens - 1}}
     values = {**tiny_run.recipe.model_dump(), "training": changes}
     recipe = type(tiny_run.recipe).model_validate(values)
-    coming = upcoming(recipe, tiny_run.data, tiny_run.path, Progress(), torch.device("cpu"), ALONE)
+    coming = upcoming(recipe, tiny_run.data, tiny_run.path, Progress())
     with pytest.raises(UserError, match=f"sentence {longest.sentence} has {longest.tokens} tokens"):
         list(islice(coming, 100))
 
@@ -206,13 +195,12 @@ def test_whoever_leaves_waits_for_no_segmentation(
     told, begun = [], Event()
 
     def slow(*arguments: Any) -> Iterator[Upcoming]:
-        yield Upcoming(Share([], 0, 0, 0, 0), Place())
+        yield Upcoming(Share([], 0, 0, 0, 0), DataPosition())
         begun.set()
         told.append(arguments[-1].wait(20))
 
     monkeypatch.setattr(feed, "_updates", slow)
-    cpu = torch.device("cpu")
-    for _ in upcoming(tiny_run.recipe, tiny_run.data, tiny_run.path, Progress(), cpu, ALONE):
+    for _ in upcoming(tiny_run.recipe, tiny_run.data, tiny_run.path, Progress()):
         assert begun.wait(20)
         break
     assert told == [True]

@@ -9,7 +9,7 @@ import torch
 
 from nmtdeep.devices import resolve_device
 from nmtdeep.errors import UserError
-from nmtdeep.training.processes import device_of
+from nmtdeep.training.launch import device_of
 
 
 def test_devices_that_are_not_there() -> None:
@@ -53,7 +53,7 @@ def test_a_gpu_has_an_index_and_is_the_current_one(name: str, index: int, gpus: 
 def test_each_process_opens_its_own_gpu_alone(name: str, gpus: list[int]) -> None:
     assert device_of(name, rank=0, processes=2) == torch.device("cuda", 0)
     assert gpus[1:] == [0]
-    with pytest.raises(UserError, match="3 processes need as many GPUs, here are 2"):
+    with pytest.raises(UserError, match="3 processes need as many GPUs, this machine has 2"):
         device_of(name, rank=0, processes=3)
     with pytest.raises(UserError, match="cuda:1 is one GPU"):
         device_of("cuda:1", rank=0, processes=2)

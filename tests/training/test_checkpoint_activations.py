@@ -13,8 +13,7 @@ from nmtdeep.config.training import InterSimilarity, NoRegularizer, Training
 from nmtdeep.data.batching import Batch, Share
 from nmtdeep.model.layers.context import Sublayer
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.training.optimizer import make_optimizer
-from nmtdeep.training.update import batch_loss, train_update
+from nmtdeep.training.step import Step, batch_loss
 from tests.model.choices import COMBINATIONS, label
 
 SOURCES = [[5, 9, 4, 7, 1], [8, 3, 1], [1]]
@@ -82,17 +81,7 @@ def test_sublayers_run_twice_in_training_and_once_elsewhere(
 
     for module in calls:
         module.register_forward_pre_hook(count)
-    scaler = torch.amp.GradScaler("cpu", enabled=False)
-    train_update(
-        model,
-        make_optimizer(model, settings.optimizer),
-        scaler,
-        Share.whole([batch]),
-        update=1,
-        lr=0.1,
-        settings=settings,
-        dtype=torch.float32,
-    )
+    Step(model, settings).update(Share.whole([batch]), 1, 0.1)
     assert set(calls.values()) == {forwards}
     batch_loss(model.eval(), batch, smoothing=0.1, dtype=torch.float32)
     with torch.no_grad():

@@ -10,8 +10,7 @@ import torch
 from nmtdeep.config.training import Training
 from nmtdeep.data.batching import Batch, Share
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.training.optimizer import make_optimizer
-from nmtdeep.training.update import train_update
+from nmtdeep.training.step import Step
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 SIZES = {"width": 64, "feed_forward": 128, "dropout": 0.1, "dtype": torch.float32}
@@ -29,20 +28,10 @@ def deterministic(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def trained(model: Transformer, batch: Batch, precision: torch.dtype) -> dict[str, torch.Tensor]:
     """The weights after five updates on a GPU."""
     model = model.cuda()
-    settings = Training()
-    optimizer = make_optimizer(model, settings.optimizer)
+    step = Step(model, Training(), dtype=precision)
     share = Share.whole([batch.to(torch.device("cuda"))])
     for update in range(1, 6):
-        train_update(
-            model,
-            optimizer,
-            torch.amp.GradScaler("cuda", enabled=False),
-            share,
-            update=update,
-            lr=1e-3,
-            settings=settings,
-            dtype=precision,
-        )
+        step.update(share, update, 1e-3)
     return {name: value.detach().cpu() for name, value in model.named_parameters()}
 
 

@@ -15,14 +15,12 @@ from nmtdeep.data.batching import Share, collate
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import DivergenceError
 from nmtdeep.training.display import Window
-from nmtdeep.training.distributed import ALONE, Crew
 from nmtdeep.training.divergence import History, suggestions
-from nmtdeep.training.processes import crew_of
+from nmtdeep.training.ranks import ALONE, Ranks
 from nmtdeep.training.state import Progress
-from nmtdeep.training.trainee import Trainee
-from nmtdeep.training.update import UpdateResult
-
-CPU = torch.device("cpu")
+from nmtdeep.training.step import UpdateResult
+from nmtdeep.training.trainer import Trainer
+from training.in_ranks import in_ranks
 
 
 def recipe_of(tiny_run: Any, **training: Any) -> Recipe:
@@ -33,13 +31,13 @@ def recipe_of(tiny_run: Any, **training: Any) -> Recipe:
     )
 
 
-def shares(data: DataDirectory, crew: Crew = ALONE) -> list[Share]:
+def shares(data: DataDirectory, ranks: Ranks = ALONE) -> list[Share]:
     """Updates of two batches; of two processes each has one."""
     corpus = data.corpus("train")
     found = []
     for first in range(0, 48, 8):
         whole = Share.whole([collate(corpus, np.arange(at, at + 4)) for at in (first, first + 4)])
-        own = whole.batches if crew.size == 1 else whole.batches[crew.rank :][:1]
+        own = whole.batches if ranks.size == 1 else whole.batches[ranks.rank :][:1]
         found.append(
             Share(
                 own, whole.target_tokens, whole.padded_tokens, whole.real_tokens,
@@ -49,15 +47,15 @@ def shares(data: DataDirectory, crew: Crew = ALONE) -> list[Share]:
     return found
 
 
-def run(trainee: Trainee, updates: list[Share], progress: Progress) -> Progress:
+def run(trainer: Trainer, updates: list[Share], progress: Progress) -> Progress:
     for share in updates:
-        result = trainee.train(share, progress)
-        progress = progress.updated(progress.place, bad=result.is_bad)
+        result = trainer.train(share, progress)
+        progress = progress.updated(progress.position, bad=result.is_bad)
     return progress
 
 
-def weights(trainee: Trainee) -> list[torch.Tensor]:
-    return [one.detach().clone() for one in trainee.model.parameters()]
+def weights(trainer: Trainer) -> list[torch.Tensor]:
+    return [one.detach().clone() for one in trainer.model.parameters()]
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
@@ -72,12 +70,12 @@ def weights(trainee: Trainee) -> list[torch.Tensor]:
 def test_weights_gone_wrong_are_named_by_layer(
     bad: float, place: str, kind: str, precision: str, tiny_run: Any
 ) -> None:
-    trainee = Trainee(recipe_of(tiny_run, precision=precision), tiny_run.data, CPU, None, ALONE)
-    sublayer = trainee.model.get_submodule(f"{place}.sublayer")
+    trainer = Trainer(recipe_of(tiny_run, precision=precision), tiny_run.data)
+    sublayer = trainer.model.get_submodule(f"{place}.sublayer")
     next(iter(sublayer.parameters())).data[0] = bad
-    before = weights(trainee)
+    before = weights(trainer)
     with pytest.raises(DivergenceError) as caught:
-        run(trainee, shares(tiny_run.data), Progress(update=6))
+        run(trainer, shares(tiny_run.data), Progress(update=6))
     said = str(caught.value)
     assert said.startswith("training diverged at update 9: loss nan per token")
     assert f"{place} ({kind}) is the first module whose output is not finite" in said
@@ -90,26 +88,26 @@ def test_weights_gone_wrong_are_named_by_layer(
         "2. training.schedule.warmup_updates=4 (twice the current value)",
         "3. training.clip_norm=1",
     ]
-    torch.testing.assert_close(weights(trainee), before, rtol=0, atol=0, equal_nan=True)
+    torch.testing.assert_close(weights(trainer), before, rtol=0, atol=0, equal_nan=True)
 
 
 def test_weights_that_relu_hides_are_named(tiny_run: Any) -> None:
     """On a CPU max(NaN, 0) = 0: the forward pass is finite, the gradient is not."""
-    trainee = Trainee(recipe_of(tiny_run), tiny_run.data, CPU, None, ALONE)
-    sublayer = trainee.model.get_submodule("encoder.layers.1.sublayers.1.sublayer")
+    trainer = Trainer(recipe_of(tiny_run), tiny_run.data)
+    sublayer = trainer.model.get_submodule("encoder.layers.1.sublayers.1.sublayer")
     next(iter(sublayer.parameters())).data[0] = math.nan
     with pytest.raises(DivergenceError, match=r"weights of encoder\.layers\.1 are not finite"):
-        run(trainee, shares(tiny_run.data), Progress())
+        run(trainer, shares(tiny_run.data), Progress())
 
 
 def test_gradients_gone_wrong_are_named_by_layer(tiny_run: Any) -> None:
-    trainee = Trainee(recipe_of(tiny_run), tiny_run.data, CPU, tiny_run.newer, ALONE)
+    trainer = Trainer(recipe_of(tiny_run), tiny_run.data, start=tiny_run.newer)
     updates = shares(tiny_run.data)
-    progress = run(trainee, updates[:3], Progress(update=20))
+    progress = run(trainer, updates[:3], Progress(update=20))
     name = "decoder.layers.0.sublayers.2.norm.weight"
-    trainee.model.get_parameter(name).register_hook(lambda gradient: gradient * 0 + math.inf)
+    trainer.model.get_parameter(name).register_hook(lambda gradient: gradient * 0 + math.inf)
     with pytest.raises(DivergenceError) as caught:
-        run(trainee, updates[3:], progress)
+        run(trainer, updates[3:], progress)
     said = str(caught.value)
     assert "update 26" in said and "gradient norm inf" in said
     assert "all outputs are finite, but gradients of 1 layers are not: decoder.layers.0" in said
@@ -118,22 +116,22 @@ def test_gradients_gone_wrong_are_named_by_layer(tiny_run: Any) -> None:
     assert "(medians of 3 updates)" in known
     worst = row.split()
     # One vector of the layer's parameters: its share of all the numbers in the layer.
-    layer = trainee.model.get_submodule("decoder.layers.0")
+    layer = trainer.model.get_submodule("decoder.layers.0")
     share = 16 / sum(one.numel() for one in layer.parameters())
     assert worst[0] == "decoder.layers.0" and worst[2:4] == [f"{100 * share:.1f}", "%"]
 
 
 def test_logits_beyond_bf16_are_named(tiny_run: Any) -> None:
-    trainee = Trainee(recipe_of(tiny_run, precision="bf16"), tiny_run.data, CPU, None, ALONE)
+    trainer = Trainer(recipe_of(tiny_run, precision="bf16"), tiny_run.data)
     with torch.no_grad():
-        trainee.model.decoder.norm.weight.fill_(3e38)
+        trainer.model.decoder.norm.weight.fill_(3e38)
     with pytest.raises(DivergenceError, match=r"decoder\.norm|gradients"):
-        run(trainee, shares(tiny_run.data), Progress())
+        run(trainer, shares(tiny_run.data), Progress())
 
 
 def test_one_bad_update_is_survived_as_if_it_had_not_been(tiny_run: Any) -> None:
     recipe, updates = recipe_of(tiny_run), shares(tiny_run.data)
-    hurt, spared = (Trainee(recipe, tiny_run.data, CPU, None, ALONE) for _ in range(2))
+    hurt, spared = (Trainer(recipe, tiny_run.data) for _ in range(2))
     progress = run(hurt, updates[:2], Progress())
     hook = hurt.model.encoder.norm.weight.register_hook(lambda gradient: gradient * math.nan)
     progress = run(hurt, updates[2:4], progress)
@@ -147,82 +145,77 @@ def test_one_bad_update_is_survived_as_if_it_had_not_been(tiny_run: Any) -> None
 
 
 def test_bad_updates_in_a_row_are_counted_over_a_resumption(tiny_run: Any) -> None:
-    twice = Progress(update=4).updated(Progress().place, bad=True)
-    twice = Progress.from_json(twice.updated(twice.place, bad=True).to_json())
-    trainee = Trainee(recipe_of(tiny_run), tiny_run.data, CPU, None, ALONE)
-    trainee.model.encoder.norm.weight.register_hook(lambda gradient: gradient * math.nan)
+    twice = Progress(update=4).updated(Progress().position, bad=True)
+    twice = Progress.from_json(twice.updated(twice.position, bad=True).to_json())
+    trainer = Trainer(recipe_of(tiny_run), tiny_run.data)
+    trainer.model.encoder.norm.weight.register_hook(lambda gradient: gradient * math.nan)
     with pytest.raises(DivergenceError, match="update 7"):
-        trainee.train(shares(tiny_run.data)[0], twice)
-    assert twice.updated(twice.place).bad_updates == 0
+        trainer.train(shares(tiny_run.data)[0], twice)
+    assert twice.updated(twice.position).bad_updates == 0
 
 
 def test_a_loss_scale_that_collapses_is_named(tiny_run: Any) -> None:
-    trainee = Trainee(recipe_of(tiny_run), tiny_run.data, CPU, None, ALONE)
-    trainee.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**-7)
-    trainee.model.encoder.norm.weight.register_hook(lambda gradient: gradient * math.inf)
+    trainer = Trainer(recipe_of(tiny_run), tiny_run.data)
+    trainer.step.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**-7)
+    trainer.model.encoder.norm.weight.register_hook(lambda gradient: gradient * math.inf)
     # 2^-8, -9, -10 are borne, 2^-11 is not.
     with pytest.raises(DivergenceError, match=r"update 4: fp16's loss scale fell to 4\.9e-04"):
-        run(trainee, shares(tiny_run.data), Progress())
+        run(trainer, shares(tiny_run.data), Progress())
 
 
-def fp16_trainee(tiny_run: Any, scale: float) -> Trainee:
+def fp16_trainer(tiny_run: Any, scale: float) -> Trainer:
     """Real fp16: the program does not offer it on a CPU, where it is too slow."""
-    trainee = Trainee(recipe_of(tiny_run), tiny_run.data, CPU, None, ALONE)
-    trainee.dtype = torch.float16
-    trainee.scaler = torch.amp.GradScaler("cpu", init_scale=scale)
-    return trainee
+    trainer = Trainer(recipe_of(tiny_run), tiny_run.data)
+    trainer.step.dtype = torch.float16
+    trainer.step.scaler = torch.amp.GradScaler("cpu", init_scale=scale)
+    return trainer
 
 
 def test_gradients_beyond_fp16_halve_the_scale_until_they_fit(tiny_run: Any) -> None:
-    trainee = fp16_trainee(tiny_run, 2.0**33)
-    start, share = weights(trainee), shares(tiny_run.data)[0]
-    seen = [trainee.train(share, Progress())]
+    trainer = fp16_trainer(tiny_run, 2.0**33)
+    start, share = weights(trainer), shares(tiny_run.data)[0]
+    seen = [trainer.train(share, Progress())]
     while seen[-1].skipped:
-        assert all(map(torch.equal, weights(trainee), start)) and not seen[-1].is_bad
-        seen.append(trainee.train(share, Progress()))
+        assert all(map(torch.equal, weights(trainer), start)) and not seen[-1].is_bad
+        seen.append(trainer.train(share, Progress()))
     assert len(seen) > 3 and seen[-1].scale == 2.0**33 / 2 ** (len(seen) - 1)
-    exact = Trainee(recipe_of(tiny_run), tiny_run.data, CPU, None, ALONE)
+    exact = Trainer(recipe_of(tiny_run), tiny_run.data)
     right = exact.train(share, Progress())
     assert seen[-1].loss == pytest.approx(right.loss, rel=2e-3)
     assert seen[-1].gradient_norm == pytest.approx(right.gradient_norm, rel=2e-2)
 
 
 def test_outputs_beyond_fp16_are_named_by_layer(tiny_run: Any) -> None:
-    trainee = fp16_trainee(tiny_run, 2.0**16)
-    outer = trainee.model.get_submodule("encoder.layers.1.sublayers.1.sublayer.outer")
+    trainer = fp16_trainer(tiny_run, 2.0**16)
+    outer = trainer.model.get_submodule("encoder.layers.1.sublayers.1.sublayer.outer")
     with torch.no_grad():
         outer.bias.fill_(7e4)  # fp32 and bf16 hold it, fp16 ends at 65,504
     name = r"encoder\.layers\.1\.sublayers\.1 \(FeedForward\) is the first module whose output"
     with pytest.raises(DivergenceError, match=rf"loss scale fell to 4\.9e-04; .*{name}"):
-        run(trainee, shares(tiny_run.data) * 5, Progress())
+        run(trainer, shares(tiny_run.data) * 5, Progress())
 
 
-def go_wrong(crew: Crew, recipes: list[Recipe], data: Path) -> list[str]:
+def go_wrong(ranks: Ranks, recipes: list[Recipe], data: Path) -> list[str]:
     """Only what the second process computes is wrong; what this one says of it."""
-    return [_wrong(crew, recipe, data) for recipe in recipes]
+    return [_wrong(ranks, recipe, data) for recipe in recipes]
 
 
-def _wrong(crew: Crew, recipe: Recipe, data: Path) -> str:
-    trainee = Trainee(recipe, DataDirectory.open(data), CPU, None, crew)
-    if crew.rank:
-        trainee.model.get_submodule("decoder.layers.1.sublayers.0").register_forward_hook(
+def _wrong(ranks: Ranks, recipe: Recipe, data: Path) -> str:
+    trainer = Trainer(recipe, DataDirectory.open(data), ranks)
+    if ranks.rank:
+        trainer.model.get_submodule("decoder.layers.1.sublayers.0").register_forward_hook(
             lambda module, inputs, output: output * math.nan
         )
     try:
-        run(trainee, shares(trainee.data, crew), Progress())
+        run(trainer, shares(trainer.data, ranks), Progress())
     except DivergenceError as error:
         return str(error)
     return ""
 
 
-def help_go_wrong(crew: Crew, *arguments: Any) -> None:
-    go_wrong(crew, *arguments)
-
-
-def test_all_processes_stop_together_and_the_first_knows_the_layer(tiny_run: Any) -> None:
+def test_all_ranks_stop_together_and_the_first_knows_the_layer(tiny_run: Any) -> None:
     recipes = [recipe_of(tiny_run, sharding=sharding) for sharding in ("none", "full")]
-    with crew_of(2, CPU, help_go_wrong, recipes, tiny_run.data.path) as crew:
-        found = go_wrong(crew, recipes, tiny_run.data.path)
+    found = in_ranks(2, go_wrong, recipes, tiny_run.data.path)
     for said in found:
         assert said.startswith("training diverged at update 3")
         assert "decoder.layers.1.sublayers.0 (SelfAttention) is the first module" in said

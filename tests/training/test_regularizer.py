@@ -10,7 +10,7 @@ import torch
 from nmtdeep.config.training import InterSimilarity, NoRegularizer
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.regularizer import inter_similarity, penalty
-from nmtdeep.training.update import batch_loss
+from nmtdeep.training.step import batch_loss
 
 
 def test_inter_similarity_by_the_loop() -> None:

@@ -1,15 +1,13 @@
-"""The same updates however they are spread: 1, 2 or 3 processes, whole or sharded, resumed."""
+"""The same updates however they are spread: 1, 2 or 3 ranks, whole or sharded, resumed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import pytest
-import torch
 from torch import Tensor
 from torch.testing import assert_close
 
@@ -18,15 +16,13 @@ from nmtdeep.config.training import Training
 from nmtdeep.data.batching import Batch, Share, deal
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS
-from nmtdeep.training.distributed import ALONE, Crew
-from nmtdeep.training.optimizer import make_optimizer
-from nmtdeep.training.processes import crew_of
-from nmtdeep.training.sharding import Shards, gathered
+from nmtdeep.training.ranks import ALONE, Ranks
+from nmtdeep.training.sharding import gathered
 from nmtdeep.training.state import optimizer_tensors, restore_optimizer
-from nmtdeep.training.update import batch_loss, train_update
+from nmtdeep.training.step import Step
+from training.in_ranks import in_ranks
 
-CPU = torch.device("cpu")
-# Batches of each update; the third has fewer than there are processes.
+# Batches of each update; the third has fewer than there are ranks.
 BATCHES = (4, 5, 1, 3, 2)
 # Epsilon is large, so that a gradient that is zero by nature (of key biases) stays small as a step.
 SETTINGS = Training.model_validate(
@@ -55,52 +51,35 @@ class Job(NamedTuple):
     keeps: str = "none"
 
 
-def shares(plan: list[list[Batch]], crew: Crew) -> list[Share]:
-    """What this process computes of each update."""
+def shares(plan: list[list[Batch]], ranks: Ranks) -> list[Share]:
+    """What this rank computes of each update."""
     found = []
     for batches in plan:
-        owners = deal([batch.padded_tokens for batch in batches], crew.size)
-        own = [(n, batch) for n, batch in enumerate(batches) if owners[n] == crew.rank]
+        owners = deal([batch.padded_tokens for batch in batches], ranks.size)
+        own = [(n, batch) for n, batch in enumerate(batches) if owners[n] == ranks.rank]
         whole = Share.whole(batches)
-        passes = max(owners.count(rank) for rank in range(crew.size))
+        passes = max(owners.count(rank) for rank in range(ranks.size))
         sums = (whole.target_tokens, whole.padded_tokens, whole.real_tokens)
         found.append(Share(own, *sums, passes))
     return found
 
 
-def work(crew: Crew, model: Transformer, plan: list[list[Batch]], jobs: list[Job]) -> list[State]:
-    """Do every job with the rest of the crew."""
-    return [_work(crew, deepcopy(model), shares(plan, crew), job) for job in jobs]
+def work(ranks: Ranks, model: Transformer, plan: list[list[Batch]], jobs: list[Job]) -> list[State]:
+    """Do every job with the other ranks."""
+    return [_work(ranks, deepcopy(model), shares(plan, ranks), job) for job in jobs]
 
 
-def _work(crew: Crew, model: Transformer, own: list[Share], job: Job) -> State:
+def _work(ranks: Ranks, model: Transformer, own: list[Share], job: Job) -> State:
     if job.start:
         checkpoint.fill(model, job.start.weights, "the test")
-    loss = partial(batch_loss, smoothing=SETTINGS.label_smoothing, dtype=torch.float32)
-    shards = Shards(model, loss, CPU) if job.sharded else None
-    optimizer = make_optimizer(model, SETTINGS.optimizer, crew=crew)
+    changes = {"checkpoint_activations": job.keeps, "sharding": "full" if job.sharded else "none"}
+    step = Step(model, SETTINGS.model_copy(update=changes), ranks=ranks)
     if job.start:
-        restore_optimizer(model, optimizer, deepcopy(job.start.moments))
-    settings = SETTINGS.model_copy(update={"checkpoint_activations": job.keeps})
+        restore_optimizer(model, step.optimizer, deepcopy(job.start.moments))
     for number in range(job.first, job.last):
-        train_update(
-            model,
-            optimizer,
-            torch.amp.GradScaler("cpu", enabled=False),
-            own[number],
-            update=number + 1,
-            lr=0.01,
-            settings=settings,
-            dtype=torch.float32,
-            crew=crew,
-            shards=shards,
-        )
-    parts = checkpoint.weights(model), optimizer_tensors(model, optimizer)
-    return State(*(deepcopy(gathered(part.items(), keep=True)) for part in parts))
-
-
-def help_work(crew: Crew, *arguments: object) -> None:
-    work(crew, *arguments)
+        step.update(own[number], number + 1, 0.01)
+    parts = checkpoint.weights(model), optimizer_tensors(model, step.optimizer)
+    return State(*(deepcopy(gathered(part, keep=True)) for part in parts))
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +107,7 @@ def equal(found: State, expected: State) -> None:
         assert_close(one, other, rtol=0, atol=1e-12)
 
 
-def test_updates_do_not_depend_on_processes(model: Transformer, plan: list[list[Batch]]) -> None:
+def test_updates_do_not_depend_on_ranks(model: Transformer, plan: list[list[Batch]]) -> None:
     every = len(BATCHES)
     (whole,) = work(ALONE, model, plan, [Job(0, every)])
     jobs = [
@@ -138,13 +117,11 @@ def test_updates_do_not_depend_on_processes(model: Transformer, plan: list[list[
         Job(0, 2),
         Job(0, 2, sharded=True),
     ]
-    with crew_of(2, CPU, help_work, model, plan, jobs) as crew:
-        *complete, half, sharded_half = work(crew, model, plan, jobs)
+    *complete, half, sharded_half = in_ranks(2, work, model, plan, jobs)
     for found in complete:
         equal(found, whole)
     equal(sharded_half, half)
     resumed = [Job(2, every, half), Job(2, every, sharded_half, sharded=True)]
     equal(work(ALONE, model, plan, resumed[:1])[0], whole)
-    with crew_of(3, CPU, help_work, model, plan, resumed) as crew:
-        for found in work(crew, model, plan, resumed):
-            equal(found, whole)
+    for state in in_ranks(3, work, model, plan, resumed):
+        equal(state, whole)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from nmtdeep.config import Recipe
+from nmtdeep.data.windows import DataPosition
 from nmtdeep.training.schedule import learning_rate
 from nmtdeep.training.stages import are_done, begin_next, is_over
 from nmtdeep.training.state import Progress
@@ -50,11 +51,12 @@ def test_each_stage_is_a_recipe_without_stages() -> None:
 
 
 def test_a_stage_ends_after_its_epochs_or_updates() -> None:
-    ends = [Progress(update=90, epoch=epoch) for epoch in (0, 1, 2)]
+    ends = [Progress(update=90, position=DataPosition(epoch)) for epoch in (0, 1, 2)]
     assert [is_over(recipe(), one) for one in ends] == [False, False, True]
-    second = [Progress(update=u, epoch=2, stage=1, stage_update=90) for u in (90, 139, 140)]
+    two = DataPosition(2)
+    second = [Progress(u, two, stage=1, stage_update=90) for u in (90, 139, 140)]
     assert [is_over(recipe(), one) for one in second] == [False, False, True]
-    third = Progress(update=10**6, epoch=99, stage=2)
+    third = Progress(update=10**6, position=DataPosition(99), stage=2)
     assert not is_over(recipe(), third)
     assert not are_done(recipe(), third)
     last = recipe([*STAGES[:2], {"updates": 5}])
@@ -65,13 +67,13 @@ def test_a_stage_ends_after_its_epochs_or_updates() -> None:
 
 
 def test_other_batches_begin_an_epoch() -> None:
-    here = Progress(update=140, epoch=4, next_in_epoch=7, stage=1, stale=3)
+    here = Progress(update=140, position=DataPosition(4, 7), stage=1, stale=3)
     moved = begin_next(recipe(), here)
     assert moved.stale == 0
-    assert (moved.epoch, moved.next_in_epoch, moved.stage) == (5, 0, 2)
+    assert (moved.position, moved.stage) == (DataPosition(5), 2)
     assert (moved.stage_update, moved.stage_epoch) == (140, 5)
     same = begin_next(recipe([*STAGES[:2], {}]), here)
-    assert (same.epoch, same.next_in_epoch, same.stage_epoch) == (4, 7, 4)
+    assert (same.position, same.stage_epoch) == (DataPosition(4, 7), 4)
 
 
 @pytest.mark.parametrize(

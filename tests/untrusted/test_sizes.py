@@ -88,13 +88,19 @@ def test_a_state_that_is_none(content: str, theirs: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("update", 1e400), ("epoch", -1), ("seconds", "x"), ("scaler", []), ("stage", None)],
+    [
+        ("update", 1e400),
+        ("position", [-1, 0, 0, 0]),
+        ("seconds", "x"),
+        ("scaler", []),
+        ("stage", None),
+    ],
 )
 def test_a_position_that_cannot_be(name: str, value: Any, tiny_run: Any) -> None:
     from nmtdeep.training.state import Progress
 
     state = checkpoint.read_state(tiny_run.newer)
-    with pytest.raises(CheckpointError, match="says no position in a training"):
+    with pytest.raises(CheckpointError, match="not a valid training state"):
         Progress.from_json(state | {name: value})
 
 

@@ -16,14 +16,7 @@ from nmtdeep.data.batching import Batch, Share
 from nmtdeep.errors import UserError
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS
-from nmtdeep.training.optimizer import make_optimizer
-from nmtdeep.training.update import (
-    UpdateResult,
-    batch_loss,
-    resolve_precision,
-    seed_for,
-    train_update,
-)
+from nmtdeep.training.step import Step, UpdateResult, batch_loss, resolve_precision, seed_for
 
 BETA = 0.9
 # Large, so that a gradient that is zero by nature (of the key biases) stays small as a step.
@@ -57,7 +50,7 @@ def settings(**changes: object) -> Training:
     return Training.model_validate({"label_smoothing": SMOOTHING, **changes})
 
 
-def step(
+def one_update(
     model: Transformer,
     batches: Sequence[Batch],
     *,
@@ -69,19 +62,10 @@ def step(
 ) -> tuple[UpdateResult, dict[str, Tensor]]:
     """One update from scratch, and the gradient it used: Adam's first moment over 1 - beta."""
     optimizer = {"type": "adam", "weight_decay": weight_decay, "epsilon": EPSILON}
-    chosen = settings(optimizer=optimizer, **changes)
-    optimizer = make_optimizer(model, chosen.optimizer)
-    result = train_update(
-        model,
-        optimizer,
-        scaler or torch.amp.GradScaler("cpu", enabled=False),
-        Share.whole(batches),
-        update=update,
-        lr=lr,
-        settings=chosen,
-        dtype=torch.float32,
-    )
-    state = optimizer.state
+    step = Step(model, settings(optimizer=optimizer, **changes))
+    step.scaler = scaler or step.scaler
+    result = step.update(Share.whole(batches), update, lr)
+    state = step.optimizer.state
     gradients = {
         name: state[parameter]["exp_avg"] / (1 - BETA)
         for name, parameter in model.named_parameters()
@@ -116,7 +100,7 @@ def test_gradient_and_step_are_those_of_the_whole(
 ) -> None:
     model = tiny_model(sharing="decoder", bias=True)
     before, expected = values(model), full_gradient(model)
-    result, gradients = step(model, batches(size))
+    result, gradients = one_update(model, batches(size))
     assert_close(gradients, expected, rtol=0, atol=1e-13)
     norm = math.sqrt(sum(float(part.square().sum()) for part in expected.values()))
     assert result.gradient_norm == pytest.approx(norm, rel=1e-12)
@@ -127,14 +111,14 @@ def test_gradient_and_step_are_those_of_the_whole(
     }
     assert_close(values(model), by_hand, rtol=0, atol=1e-12)
     whole = tiny_model(sharing="decoder", bias=True)
-    step(whole, batches(8))
+    one_update(whole, batches(8))
     assert_close(values(model), values(whole), rtol=0, atol=1e-12)
 
 
 def test_sums_are_those_of_all_batches(tiny_model: MakeModel, batches: Callable) -> None:
     model = tiny_model()
     one = batch_loss(model, batches(8)[0], smoothing=SMOOTHING, dtype=torch.float32)
-    result, _ = step(model, batches(3))
+    result, _ = one_update(model, batches(3))
     assert result.loss == pytest.approx(float(one.smoothed.detach()), rel=1e-12)
     assert result.nll == pytest.approx(float(one.nll), rel=1e-12)
     assert result.target_tokens == TOKENS == 40
@@ -147,8 +131,8 @@ def test_sums_are_those_of_all_batches(tiny_model: MakeModel, batches: Callable)
 def test_weight_decay_is_decoupled(tiny_model: MakeModel, batches: Callable) -> None:
     model, plain = tiny_model(), tiny_model()
     before = values(model)
-    step(model, batches(8), weight_decay=0.5, lr=0.01)
-    step(plain, batches(8), weight_decay=0.0, lr=0.01)
+    one_update(model, batches(8), weight_decay=0.5, lr=0.01)
+    one_update(plain, batches(8), weight_decay=0.0, lr=0.01)
     expected = {name: value - 0.01 * 0.5 * before[name] for name, value in values(plain).items()}
     assert_close(values(model), expected, rtol=0, atol=1e-12)
 
@@ -156,13 +140,13 @@ def test_weight_decay_is_decoupled(tiny_model: MakeModel, batches: Callable) -> 
 def test_clipping_scales_the_whole_gradient(tiny_model: MakeModel, batches: Callable) -> None:
     model = tiny_model()
     expected = full_gradient(model)
-    free, _ = step(tiny_model(), batches(4), clip_norm=1e9)
+    free, _ = one_update(tiny_model(), batches(4), clip_norm=1e9)
     limit = free.gradient_norm / 3
-    result, gradients = step(model, batches(4), clip_norm=limit)
+    result, gradients = one_update(model, batches(4), clip_norm=limit)
     assert result.gradient_norm == pytest.approx(free.gradient_norm)
     scaled = {name: value / 3 for name, value in expected.items()}
     assert_close(gradients, scaled, rtol=1e-5, atol=1e-12)
-    _, untouched = step(tiny_model(), batches(4), clip_norm=1e9)
+    _, untouched = one_update(tiny_model(), batches(4), clip_norm=1e9)
     assert_close(untouched, expected, rtol=0, atol=1e-13)
 
 
@@ -181,7 +165,7 @@ def test_randomness_is_a_function_of_seed_update_and_batch(
     def after(update: int, seed: int, noise: int) -> dict[str, Tensor]:
         torch.manual_seed(noise)
         model = tiny_model(dropout=0.3)
-        step(model, batches(4), update=update, seed=seed)
+        one_update(model, batches(4), update=update, seed=seed)
         return values(model)
 
     first = after(5, 1, noise=1)
@@ -200,35 +184,35 @@ def test_a_batch_draws_the_same_wherever_it_is_computed(
         loss = batch_loss(model, batch, smoothing=SMOOTHING, dtype=torch.float32).smoothed
         parts = torch.autograd.grad(loss / TOKENS, list(model.parameters()))
         expected = [total + part for total, part in zip(expected, parts, strict=True)]
-    _, gradients = step(model, batches(3), update=9, seed=1)
+    _, gradients = one_update(model, batches(3), update=9, seed=1)
     assert_close(list(gradients.values()), expected, rtol=0, atol=1e-13)
 
 
-# Numbers that are none
+# Numbers that are not finite
 
 
-# 1e25 is a number, but its square, and so the norm and Adam's second moment, is none in fp32.
+# 1e25 is finite in fp32, but its square (in the norm and in Adam's second moment) is not.
 @pytest.mark.parametrize("bad", [math.nan, math.inf, 1e25])
 @pytest.mark.parametrize("name", ["decoder.layers.1.sublayers.1.norm.bias", "encoder.norm.weight"])
-def test_numbers_that_are_none_are_skipped_and_touch_nothing(
+def test_updates_that_are_not_finite_change_nothing(
     bad: float, name: str, tiny_model: MakeModel, batches: Callable
 ) -> None:
     model = tiny_model(dtype=torch.float32)
     before = values(model)
     model.get_parameter(name).register_hook(lambda gradient: gradient * bad)
-    result, moments = step(model, batches(4), clip_norm=1.0)
+    result, moments = one_update(model, batches(4), clip_norm=1.0)
     assert result.skipped and result.is_bad
     assert all(not moment.any() for moment in moments.values())
     assert all(torch.equal(value, before[key]) for key, value in values(model).items())
 
 
-def test_a_batch_without_targets_is_nothing(tiny_model: MakeModel, batches: Callable) -> None:
+def test_a_batch_without_targets_adds_nothing(tiny_model: MakeModel, batches: Callable) -> None:
     full = batches(4)[0]
     empty = replace(full, target_output=torch.zeros_like(full.target_output), target_tokens=0)
     model = tiny_model()
-    result, gradients = step(model, [*batches(4), empty])
+    result, gradients = one_update(model, [*batches(4), empty])
     assert_close(gradients, full_gradient(tiny_model()), rtol=0, atol=1e-13)
-    result, gradients = step(model, [empty])
+    result, gradients = one_update(model, [empty])
     assert (result.loss, result.gradient_norm, result.skipped) == (0.0, 0.0, False)
     assert all(not gradient.any() for gradient in gradients.values())
 
@@ -240,12 +224,12 @@ def test_a_scaled_overflow_is_skipped_and_halves_the_scale(
     before, exact = values(model), full_gradient(model)
     scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
     hook = model.encoder.norm.weight.register_hook(lambda gradient: gradient * math.inf)
-    result, _ = step(model, batches(4), scaler=scaler)
+    result, _ = one_update(model, batches(4), scaler=scaler)
     assert result.skipped and not result.is_bad
     assert result.scale == scaler.get_scale() == 512.0
     assert all(torch.equal(value, before[key]) for key, value in values(model).items())
     hook.remove()
-    result, gradients = step(model, batches(4), scaler=scaler)
+    result, gradients = one_update(model, batches(4), scaler=scaler)
     assert not result.skipped
     for name, part in gradients.items():
         assert_close(part, exact[name], rtol=0, atol=1e-5)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from nmtdeep.config import Recipe
 from nmtdeep.config import model as config
-from nmtdeep.data.corpus import DataDirectory
+from nmtdeep.config.slots import Relative
+from nmtdeep.errors import UserError
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.loss import CHUNK
 from nmtdeep.training.optimizer import linear_maps
+from nmtdeep.units import size
 
 # Measured on Linux with torch 2.13 for CPUs (docs/log/performance-2026.md): Python
 # with torch, NumPy and this program; and what oneDNN and the allocator keep for the shapes of
@@ -21,6 +25,8 @@ PROGRAM, GENERATED_CODE = 0.35e9, 1.2e9
 # Tokens of a typical sentence, for the attention weights.
 TYPICAL = 30
 EXACT = 4  # bytes of a number in fp32
+# Square matrices of each sublayer, at least; a feed-forward sublayer has two of its own size.
+SQUARES = {"self_attention": 4, "cross_attention": 4, "merged_attention": 3}
 
 
 def kept_bytes(
@@ -63,22 +69,22 @@ def kept_bytes(
     )
 
 
-def memory_parts(
-    recipe: Recipe, model: Transformer, *, device: str, product: int, data: int = 0
+def estimate(
+    recipe: Recipe, model: Transformer, *, device: str, dtype: torch.dtype, data: int = 0
 ) -> dict[str, float]:
-    """Bytes that one process of a training holds at its peak, by what they are for.
+    """Bytes that one rank of a training holds at its peak, by what they are for.
 
     Weights, gradients and moments are in fp32. On a GPU only its own memory counts: neither the
     program nor the data. Some kernels of a GPU keep less than those of a CPU, which are counted.
 
     Args:
         device: its type, cpu or cuda.
-        product: bytes of a number in products of weights: 2 in bf16, 4 in fp32.
-        data: bytes of the training text, which is mapped into memory.
+        dtype: of the products of weights.
+        data: bytes of the training corpus, which is mapped into memory.
     """
-    training, sizes = recipe.training, recipe.model
-    parameters = sum(one.numel() for one in model.parameters())
-    matrices = sum(one.numel() for one in linear_maps((model.encoder, model.decoder)))
+    training, sizes, product = recipe.training, recipe.model, dtype.itemsize
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    matrices = sum(matrix.numel() for matrix in linear_maps((model.encoder, model.decoder)))
     muon = matrices if training.optimizer.type == "muon" else 0
     batches = training.batches
     tokens = min(batches.max_tokens, batches.group_tokens, batches.tokens_per_update)
@@ -111,12 +117,58 @@ def memory_parts(
     return parts
 
 
-def mapped_bytes(data: DataDirectory) -> int:
-    """Bytes of the training corpus's ids and offsets."""
-    corpus = data.corpus("train")
-    return sum(side.tokens.nbytes + side.offsets.nbytes for side in (corpus.source, corpus.target))
+def least_parameters(model: config.Model, types: int) -> int:
+    """Parameters of the matrices that every such model has; computed, not counted.
+
+    Args:
+        types: of the target vocabulary.
+    """
+    total = types * model.width
+    for stack, sublayers in (
+        (model.encoder, ["self_attention", "feed_forward"]),
+        (model.decoder, [part.type for part in model.decoder.sublayers]),
+    ):
+        layer = sum(SQUARES.get(name, 0) for name in sublayers) * model.width**2
+        layer += sublayers.count("feed_forward") * 2 * model.width * stack.feed_forward
+        if isinstance(model.positions, Relative) and "self_attention" in sublayers:
+            layer += (2 * model.positions.clip + 1) * (model.width // stack.heads)
+        total += stack.depth * layer
+    return total
 
 
-def product_bytes(dtype: torch.dtype) -> int:
-    """Of a number in products of weights, when these are computed in `dtype`."""
-    return torch.finfo(dtype).bits // 8
+def check_model_fits(
+    model: config.Model,
+    types: int,
+    device: torch.device,
+    *,
+    numbers: int = 1,
+    shards: int = 1,
+    memory: int | None = None,
+) -> None:
+    """Check, before a model is built, that it takes less than all the memory of its device.
+
+    Args:
+        types: of the target vocabulary.
+        numbers: kept of each parameter: 1 is the weights alone; a training keeps gradients and
+            moments as well.
+        shards: ranks over which they are spread.
+        memory: bytes of the device; None: what it says.
+
+    Raises:
+        UserError: naming both sizes.
+    """
+    if memory is None and device.type == "cuda":
+        memory = int(torch.cuda.get_device_properties(device).total_memory)
+    elif memory is None:
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    parameters = least_parameters(model, types)
+    needed = EXACT * numbers * parameters // shards
+    if needed > memory:
+        name = "this machine" if device.type == "cpu" else "the GPU"
+        raise UserError(
+            f"a model of at least {parameters:,} parameters takes {size(needed)} for "
+            f"{'weights, gradients and moments' if numbers > 1 else 'weights'}, and {name} has "
+            f"{size(memory)}",
+            hint="lower model.width, a depth or feed_forward, or spread the training over more "
+            "GPUs with training.sharding=full",
+        )

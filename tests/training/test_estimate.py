@@ -1,4 +1,4 @@
-"""The memory that a training is said to need, counted by hand and by what autograd keeps."""
+"""The estimate of a training's memory, against a count by hand and what autograd keeps."""
 
 from __future__ import annotations
 
@@ -13,13 +13,17 @@ from torch.autograd.graph import saved_tensors_hooks
 from nmtdeep.checkpoint import load
 from nmtdeep.config import Recipe
 from nmtdeep.config import model as config
+from nmtdeep.errors import UserError
 from nmtdeep.model.build import build
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.training.footprint import kept_bytes, memory_parts
+from nmtdeep.training.estimate import check_model_fits, estimate, kept_bytes, least_parameters
+from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.state import Progress
 from nmtdeep.training.summary import opening
+from tests.model.choices import COMBINATIONS, label
 
 SOURCE, TARGET, TYPES = 9, 7, 20
+CPU, FP32 = torch.device("cpu"), torch.float32
 FILES = ("en.tokens", "en.offsets", "de.tokens", "de.offsets")
 
 
@@ -82,7 +86,9 @@ def test_the_parts_are_those_counted_by_hand(tiny_config: Callable[..., config.M
     norms = 2 * 8 * (2 * 2 + 2 * 3 + 2)  # before each sublayer, and on top of each stack
     parameters = matrices + biases + norms + TYPES * 8
     batches = {"tokens_per_update": 600, "group_tokens": 300, "max_tokens": 400}
-    # Each of 300 tokens a side; 30 to a sentence. See test_rehearsal for the terms.
+    # Each of 300 tokens a side; 30 to a sentence. Encoder: two norms, q, k, v and what was read
+    # of them, two sums. Decoder: three norms, q, k, v and another q, two readings, three sums; k
+    # and v of each source token.
     encoder = 4 * 300 * (8 * 8 + 12 + 2 * 30)
     decoder = 4 * 300 * (12 * 8 + 12 + 2 * 60 + 2 * 8)
     logits = 2 * 4 * 300 * TYPES + 12 * TYPES * 8
@@ -93,33 +99,71 @@ def test_the_parts_are_those_counted_by_hand(tiny_config: Callable[..., config.M
         "batch": 2 * encoder + 2 * decoder + decoder + logits,
     }
     adam = recipe_of(described, batches=batches)
-    assert memory_parts(adam, model, device="cuda", product=4) == expected
-    on_cpu = memory_parts(adam, model, device="cpu", product=4, data=77)
+    assert estimate(adam, model, device="cuda", dtype=FP32) == expected
+    on_cpu = estimate(adam, model, device="cpu", dtype=FP32, data=77)
     assert {name: on_cpu[name] for name in expected} == expected
     assert on_cpu["data"] == 77 and on_cpu["gaps"] == expected["batch"]
     assert 1e8 < on_cpu["program"] < 1e9
     muon = recipe_of(described, batches=batches, optimizer="muon")
-    found = memory_parts(muon, model, device="cuda", product=4)
+    found = estimate(muon, model, device="cuda", dtype=FP32)
     assert found["moments"] == 4 * matrices + 8 * (parameters - matrices)
     again = recipe_of(described, batches=batches, checkpoint_activations="layers")
-    found = memory_parts(again, model, device="cuda", product=4)
+    found = estimate(again, model, device="cuda", dtype=FP32)
     assert found["batch"] == 4 * 300 * 8 * 4 + 2 * decoder + logits
-    halved = memory_parts(adam, model, device="cuda", product=2)
+    halved = estimate(adam, model, device="cuda", dtype=torch.bfloat16)
     assert expected["batch"] / 2 < halved["batch"] < expected["batch"]
 
 
-@pytest.mark.parametrize(("processes", "where"), [(1, ""), (2, " in each process")])
-def test_the_opening_says_it_in_decimal_units(processes: int, where: str, tiny_run: Any) -> None:
-    data, model = tiny_run.data, load(tiny_run.newer).model
-    said = opening(
-        tiny_run.recipe,
-        data,
-        model,
-        torch.device("cpu"),
-        torch.float32,
-        Progress(),
-        processes=processes,
-    )
-    size = sum((data.path / f"train.{name}").stat().st_size for name in FILES)
-    parts = memory_parts(tiny_run.recipe, model, device="cpu", product=4, data=size)
-    assert f"\nmemory      about {sum(parts.values()) / 1e9:.1f} GB{where}\n" in said
+@pytest.mark.parametrize(("size", "where"), [(1, ""), (2, " in each process")])
+def test_the_opening_table_has_the_estimate(size: int, where: str, tiny_run: Any) -> None:
+    data, model, recipe = tiny_run.data, load(tiny_run.newer).model, tiny_run.recipe
+    lines = opening(recipe, data, model, Ranks(0, size), FP32, Progress(), recipe)
+    mapped = sum((data.path / f"train.{name}").stat().st_size for name in FILES)
+    parts = estimate(recipe, model, device="cpu", dtype=FP32, data=mapped)
+    assert f"\nmemory      about {sum(parts.values()) / 1e9:.1f} GB{where}\n" in lines
+
+
+# Models that are too large to be built
+
+
+@pytest.mark.parametrize("choice", COMBINATIONS, ids=label)
+def test_the_least_is_less_than_what_is_built_but_not_by_much(
+    tiny_config: Callable[..., config.Model], choice: dict[str, Any]
+) -> None:
+    described = tiny_config(**choice)
+    model = build(described, source_types=20, target_types=20)
+    built = sum(parameter.numel() for parameter in model.parameters())
+    assert built / 3 < least_parameters(described, 20) <= built
+
+
+def test_the_least_of_a_plain_transformer() -> None:
+    # Vaswani et al. 2017, base: 44.1M in the layers, 37,000 shared types.
+    layers = 6 * (4 * 512**2 + 2 * 512 * 2048) + 6 * (8 * 512**2 + 2 * 512 * 2048)
+    assert least_parameters(Recipe().model, 37_000) == layers + 37_000 * 512 == 62_984_192
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"encoder": {"depth": 10_000}, "width": 4096},
+        {"width": 8 * 10**9},
+        {"decoder": {"feed_forward": 10**15}},
+        {"positions": {"type": "relative", "clip": 10**15}},
+    ],
+    ids=["layers", "width", "feed_forward", "clip"],
+)
+def test_a_model_larger_than_any_memory_is_refused_at_once(changes: dict[str, Any]) -> None:
+    described = Recipe.model_validate({"model": changes}).model
+    message = r"takes [\d,.]+ [GT]B for weights, gradients and moments, .* has \d.*: lower model"
+    with pytest.raises(UserError, match=message):
+        check_model_fits(described, 100, CPU, numbers=4)
+
+
+def test_a_model_is_compared_with_all_the_memory() -> None:
+    needed = 4 * 62_984_192
+    for numbers, shards in ((1, 1), (4, 1), (4, 2)):
+        options = {"numbers": numbers, "shards": shards}
+        memory = needed * numbers // shards
+        check_model_fits(Recipe().model, 37_000, CPU, memory=memory, **options)
+        with pytest.raises(UserError, match="this machine has"):
+            check_model_fits(Recipe().model, 37_000, CPU, memory=memory - 1, **options)

@@ -1,0 +1,267 @@
+"""How the ranks of a training come together: started here by torch's launcher, or by torchrun."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from datetime import timedelta
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn, TypeVar
+from uuid import uuid4
+
+import torch
+import torch.distributed as dist
+
+from nmtdeep.devices import resolve_device
+from nmtdeep.errors import Problem, UserError
+from nmtdeep.training.ranks import LostRankError, Ranks
+
+RESUME = "run the same command to resume from the last checkpoint"
+# Ranks wait for each other as long as rank 0 validates.
+TIMEOUT = timedelta(days=1)
+# Seconds that a rank waits, once another one is lost or may have failed too, to be ended by the
+# launcher, which then names the rank that failed first.
+AFTER_LOSS, AFTER_ERROR = 30.0, 3.0
+# Seconds after which a second signal means: leave at once. A launcher passes on what the terminal
+# has sent to the whole group already.
+IMPATIENCE = 1.0
+T = TypeVar("T")
+
+
+def is_launched() -> bool:
+    """Whether a launcher (torchrun or `launch`) started this process as one of its ranks."""
+    return {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys()
+
+
+def launch(processes: int, function: Callable[[], T]) -> T:
+    """Call `function` in new processes of this machine, the ranks of one training.
+
+    They can find each other by `join_ranks`. If one of them ends with an error, all are ended.
+    SIGTERM and SIGINT are passed on to them.
+
+    Args:
+        function: of a module, or a `partial` of one; it and its result can be pickled.
+
+    Returns:
+        What it returned in rank 0.
+
+    Raises:
+        UserError: the one that was raised in a rank, or that a rank was killed.
+        OSError: raised in a rank.
+        SystemExit: if a rank left with an exit code, or after a signal.
+    """
+    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+    handlers = {number: signal.getsignal(number) for number in numbers}
+    threads = os.environ.get("OMP_NUM_THREADS")
+    os.environ["OMP_NUM_THREADS"] = str(max(1, torch.get_num_threads() // processes))
+    logging.disable(logging.CRITICAL)  # the launcher logs what is raised below
+    with tempfile.TemporaryDirectory(prefix="nmtdeep-") as folder:
+        options: dict[str, Any] = {}
+        if hasattr(LaunchConfig, "signals_to_handle"):  # torch 2.9; SIGHUP is left to nohup
+            options["signals_to_handle"] = "SIGTERM,SIGINT"
+        config = LaunchConfig(
+            min_nodes=1,
+            max_nodes=1,
+            nproc_per_node=processes,
+            run_id=uuid4().hex,
+            rdzv_backend="c10d",
+            rdzv_endpoint="localhost:0",
+            local_addr="127.0.0.1",
+            max_restarts=0,
+            logs_specs=DefaultLogsSpecs(log_dir=folder),
+            **options,
+        )
+        try:
+            returned: T = elastic_launch(config, _rank)(function)[0]
+            return returned
+        except SignalException as stopped:
+            raise SystemExit(128 + stopped.sigval) from stopped
+        except ChildFailedError as failed:
+            rank, failure = failed.get_first_failure()
+            _reraise(failure, f"rank {rank} of {processes}")
+        finally:
+            logging.disable(logging.NOTSET)
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+            if threads is None:
+                del os.environ["OMP_NUM_THREADS"]
+            else:
+                os.environ["OMP_NUM_THREADS"] = threads
+
+
+def _rank(function: Callable[[], T]) -> T:
+    """What a new process does: errors are written to the file that the launcher reads."""
+    try:
+        return function()
+    except UserError as error:
+        _report(2, str(error), problems=[asdict(problem) for problem in error.problems])
+    except OSError as error:
+        arguments = (error.errno, error.strerror, str(error.filename or ""))
+        _report(1, str(error), os_error=arguments)
+    except Exception as error:
+        traceback.print_exc()
+        _report(1, str(error))
+
+
+def _report(code: int, message: str, **fields: Any) -> NoReturn:
+    """Write an error as torch.distributed.elastic wants it, with more fields, and leave."""
+    report = {"message": message, "timestamp": int(time.time()), **fields}
+    Path(os.environ["TORCHELASTIC_ERROR_FILE"]).write_text(json.dumps(report), encoding="utf-8")
+    sys.exit(code)
+
+
+def _reraise(failure: Any, rank: str) -> NoReturn:
+    """Raise here what a rank raised."""
+    if "problems" in failure.error_file_data:
+        raise UserError(
+            problems=[Problem(**problem) for problem in failure.error_file_data["problems"]]
+        )
+    if "os_error" in failure.error_file_data:
+        raise OSError(*failure.error_file_data["os_error"])
+    if failure.exitcode > 0:  # it has said why
+        raise SystemExit(failure.exitcode)
+    raise UserError(f"was killed by {failure.signal_name()}", where=rank, hint=RESUME)
+
+
+@contextmanager
+def join_ranks(device: str, threads: int | None, signals: Sequence[int]) -> Iterator[Ranks]:
+    """This process as one of the ranks that a launcher started, or as the only one.
+
+    Args:
+        device: auto, cpu, cuda or cuda:N.
+        threads: CPU threads of all ranks of this machine; None leaves each those it has.
+        signals: numbers of the signals received so far.
+
+    Raises:
+        UserError: if there is no such device, or the ranks do not find each other.
+        SystemExit: in a rank that the launcher ends because another one failed.
+    """
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+    numbers = [int(os.environ.get(name, "1")) for name in names] if is_launched() else [0, 1, 0, 1]
+    rank, size, local_rank, local_size = numbers
+    place = device_of(device, rank=local_rank, processes=local_size)
+    with own_threads(threads, local_size):
+        if size == 1:
+            yield Ranks(device=place)
+            return
+        _connect(rank, size, place)
+        try:
+            yield Ranks(rank, size, local_size=local_size, device=place)
+        except (LostRankError, dist.DistError):
+            _await_end(signals, AFTER_LOSS)
+            raise
+        except UserError as error:
+            if rank == 0:
+                raise
+            _await_end(signals, AFTER_ERROR)  # all ranks may have met it, and rank 0 says it
+            where = f"rank {rank} of {size}"
+            raise UserError(
+                problems=[
+                    replace(problem, where=": ".join(filter(None, (where, problem.where))))
+                    for problem in error.problems
+                ]
+            ) from error
+        dist.destroy_process_group()
+
+
+def _connect(rank: int, size: int, device: torch.device) -> None:
+    address = os.environ["MASTER_ADDR"]
+    if address == "127.0.0.1":  # nothing outside this machine takes part
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
+    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+    try:
+        dist.init_process_group(backend, timeout=TIMEOUT)
+    except RuntimeError as error:
+        raise UserError(
+            f"rank {rank} of {size} could not join the others ({error})",
+            hint=f"check that every machine reaches {address}:{os.environ['MASTER_PORT']} and "
+            "runs the same command",
+        ) from error
+
+
+def _await_end(signals: Sequence[int], seconds: float) -> None:
+    """Leave without a word if the launcher asks to within so many seconds."""
+    latest = time.monotonic() + seconds
+    while time.monotonic() < latest:
+        if signals:
+            raise SystemExit(2)
+        time.sleep(0.05)
+
+
+def device_of(name: str, *, rank: int, processes: int) -> torch.device:
+    """The device of one rank: with several on GPUs, each has its own, in order.
+
+    Args:
+        rank: among the ranks of this machine.
+        processes: number of ranks of this machine.
+
+    Raises:
+        UserError: if there is no such device, or not one for each rank.
+    """
+    if processes > 1 and name in ("auto", "cuda") and torch.cuda.is_available():
+        count = torch.cuda.device_count()
+        if processes > count:
+            raise UserError(
+                f"{processes} processes need as many GPUs, this machine has {count}",
+                where="--processes",
+                hint="pass fewer, or a smaller --nproc-per-node to torchrun",
+            )
+        return resolve_device(f"cuda:{rank}")
+    device = resolve_device(name)
+    if processes > 1 and device.type == "cuda":
+        raise UserError(
+            f"{name} is one GPU", where="--device", hint="pass cuda for several processes"
+        )
+    return device
+
+
+@contextmanager
+def own_threads(threads: int | None, processes: int) -> Iterator[None]:
+    """Use one rank's share of the CPU threads, and all of them afterwards; None changes nothing."""
+    before = torch.get_num_threads()
+    if threads:
+        torch.set_num_threads(max(1, threads // processes))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads or before)
+
+
+@contextmanager
+def noted_signals() -> Iterator[list[int]]:
+    """Collect SIGINT and SIGTERM instead of ending; a second one, later, ends at once.
+
+    Yields:
+        The list that their numbers are appended to.
+    """
+    signals: list[int] = []
+    first = 0.0
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal first
+        if not signals:
+            first = time.monotonic()
+        elif time.monotonic() > first + IMPATIENCE:
+            raise KeyboardInterrupt
+        signals.append(number)
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield signals
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

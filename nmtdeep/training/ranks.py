@@ -1,0 +1,129 @@
+"""The processes of a training, called ranks as in torch.distributed: what they exchange."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from nmtdeep.errors import UserError
+
+# Numbers that are sent at once.
+BUCKET = 16 * 2**20
+T = TypeVar("T")
+
+
+class LostRankError(UserError):
+    """The connection to another rank is broken."""
+
+
+class Ranks:
+    """The ranks of a training as one of them sees them; by default there is only one.
+
+    Each rank computes its share of an update's batches. After the sum of all gradients each takes
+    the same step, so that all hold the same weights. Rank 0 writes.
+
+    Every method but the properties is a collective: all ranks must call it.
+
+    Args:
+        rank: number of this rank.
+        size: number of ranks.
+        local_size: number of ranks on this machine; None: all of them.
+        device: device of this rank's model.
+
+    Raises (all methods):
+        LostRankError: if the connection to another rank is broken.
+    """
+
+    def __init__(
+        self,
+        rank: int = 0,
+        size: int = 1,
+        *,
+        local_size: int | None = None,
+        device: torch.device | None = None,
+    ) -> None:
+        self.rank = rank
+        self.size = size
+        self.local_size = local_size or size
+        self.device = device or torch.device("cpu")
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is rank 0."""
+        return self.rank == 0
+
+    def add(self, tensors: list[Tensor], *, bucket: int = BUCKET) -> None:
+        """Replace each tensor by its sum over all ranks, the same bits in each of them.
+
+        The tensors have one dtype and device; they travel in buckets of a few million numbers.
+        """
+        self._exchange(tensors, bucket, dist.all_reduce)
+
+    def copy_from_first(self, tensors: list[Tensor]) -> None:
+        """Replace each tensor by that of rank 0."""
+        self._exchange(tensors, BUCKET, dist.broadcast, src=0)
+
+    def tell(self, value: T) -> T:
+        """The value of rank 0."""
+        if self.size == 1:
+            return value
+        values = [value]
+        _connected(dist.broadcast_object_list, values, src=0, device=torch.device("cpu"))
+        return values[0]
+
+    def maximum(self, *numbers: float) -> list[float]:
+        """The largest of each of the numbers over all ranks."""
+        if self.size == 1:
+            return list(numbers)
+        largest = torch.tensor(numbers, dtype=torch.float64)
+        _connected(dist.all_reduce, largest, op=dist.ReduceOp.MAX)
+        return largest.tolist()
+
+    def _exchange(
+        self, tensors: list[Tensor], size: int, operation: Callable[..., Any], **options: Any
+    ) -> None:
+        if self.size == 1:
+            return
+        # All are on their way before the first is unpacked. Activations are gone by then, so that
+        # the copies do not raise the peak of an update's memory.
+        sent = []
+        for bucket in _buckets(tensors, size):
+            alone = len(bucket) == 1 and bucket[0].is_contiguous()
+            flat = bucket[0] if alone else torch.cat([tensor.flatten() for tensor in bucket])
+            sent.append((bucket, flat, _connected(operation, flat, async_op=True, **options)))
+        for bucket, flat, work in sent:
+            _connected(work.wait)
+            if flat is not bucket[0]:
+                parts = torch.split(flat, [tensor.numel() for tensor in bucket])
+                shaped = [part.view(old.shape) for part, old in zip(parts, bucket, strict=True)]
+                torch._foreach_copy_(bucket, shaped)
+
+
+ALONE = Ranks()
+
+
+def _buckets(tensors: list[Tensor], size: int) -> Iterator[list[Tensor]]:
+    bucket: list[Tensor] = []
+    filled = 0
+    for tensor in tensors:
+        if bucket and filled + tensor.numel() > size:
+            yield bucket
+            bucket, filled = [], 0
+        bucket.append(tensor)
+        filled += tensor.numel()
+    if bucket:
+        yield bucket
+
+
+def _connected(operation: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    try:
+        return operation(*arguments, **options)
+    except RuntimeError as error:
+        raise LostRankError(
+            f"lost the connection to another rank ({error})",
+            hint="run the same command to resume from the last checkpoint",
+        ) from error

@@ -1,0 +1,263 @@
+"""One optimizer step: exact gradients, mixed precision, randomness by position."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nmtdeep.config import training as config
+from nmtdeep.data.batching import Batch, Share
+from nmtdeep.devices import native_bf16
+from nmtdeep.errors import UserError
+from nmtdeep.model.transformer import Transformer
+from nmtdeep.training.loss import Loss, smoothed_cross_entropy
+from nmtdeep.training.memory import BatchLimit, release
+from nmtdeep.training.optimizer import make_optimizer
+from nmtdeep.training.ranks import ALONE, Ranks
+from nmtdeep.training.regularizer import penalty
+from nmtdeep.training.sharding import Shards, idle, whole
+
+UNREGULARIZED = config.NoRegularizer()
+
+
+@dataclass(frozen=True)
+class UpdateResult:
+    """What one update saw, sums over its target tokens in nats.
+
+    Attributes:
+        loss: label-smoothed loss, with the regularizer's penalty if there is one.
+        nll: negative log-likelihood.
+        gradient_norm: before clipping.
+        skipped: True if loss or gradients were not finite and nothing was changed.
+        scale: fp16's loss scale after it; 0 in other precisions.
+        max_tokens: if memory ran out, the new limit on the tokens of a batch; else 0.
+    """
+
+    loss: float
+    nll: float
+    target_tokens: int
+    padded_tokens: int
+    real_tokens: int
+    gradient_norm: float
+    skipped: bool
+    scale: float = 0.0
+    max_tokens: int = 0
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether it was skipped without a loss scale that explains it."""
+        return self.skipped and not self.scale
+
+
+def resolve_precision(precision: str, device: torch.device) -> torch.dtype:
+    """dtype of the matrix products for `precision` on `device`.
+
+    Raises:
+        UserError: if the device cannot compute it.
+    """
+    if precision == "auto":
+        precision = "bf16" if native_bf16(device) else "fp32"
+    if precision == "fp16" and device.type == "cpu":
+        raise UserError(
+            "fp16 needs a GPU", where="training.precision", hint="use bf16 or fp32 on a CPU"
+        )
+    return {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
+
+
+def seed_for(seed: int, update: int, batch: int, part: int = 0) -> int:
+    """Seed of the dropout of one batch: a function of its position, so that no state is saved.
+
+    Args:
+        part: number of the part, of a batch that memory did not hold as a whole.
+    """
+    position = (seed, update, batch, part) if part else (seed, update, batch)
+    return int(np.random.SeedSequence(position).generate_state(1, np.uint64)[0] >> 1)
+
+
+class Step:
+    """Forward, backward, sum over the ranks, step: everything that changes a model in training.
+
+    The gradient is that of the smoothed loss summed over all target tokens of an update and divided
+    once by their number, however they are spread over batches and ranks.
+
+    Args:
+        model: to train. With `training.sharding=full` it is sharded in place.
+        settings: the recipe's section `training`.
+        dtype: of the matrix products.
+        ranks: that train together.
+        device: that the model is moved to; None: it is there.
+
+    Attributes:
+        limit: the largest batch that is computed at once.
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        settings: config.Training,
+        *,
+        dtype: torch.dtype = torch.float32,
+        ranks: Ranks = ALONE,
+        device: torch.device | None = None,
+    ) -> None:
+        self.model = model
+        self.settings = settings
+        self.dtype = dtype
+        self.ranks = ranks
+        self.device = device or model.output.weight.device
+        self.shards = None
+        if settings.sharding == "full":
+            self.shards = Shards(model, self._loss, self.device)
+        model.to(self.device)
+        self.optimizer = make_optimizer(model, settings.optimizer, dtype=dtype, ranks=ranks)
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=dtype == torch.float16)
+        self.limit = BatchLimit(ranks, divisible=self.shards is None)
+
+    def loss(self, batch: Batch) -> Loss:
+        """The sums of one batch; all ranks must call this if the model is sharded."""
+        return self.shards(batch) if self.shards else self._loss(self.model, batch)
+
+    def _loss(self, model: Transformer, batch: Batch) -> Loss:
+        settings = self.settings
+        return batch_loss(
+            model,
+            batch,
+            smoothing=settings.label_smoothing,
+            dtype=self.dtype,
+            regularizer=settings.regularizer,
+        )
+
+    def update(self, share: Share, number: int, lr: float) -> UpdateResult:
+        """Train update `number`, of which this rank computes its `share`.
+
+        Nothing here waits for a GPU until the step is on its way (but Muon, which looks before it):
+        what was computed is read once, at the end.
+
+        If loss or gradients are not finite, weights and moments stay as they are; the gradients
+        stay too, until the next update, so that a diagnosis can look at them.
+
+        Raises:
+            OutOfMemoryError: if memory does not hold the smallest batch.
+        """
+        before = self.limit.tokens
+        sums = self.accumulate(share, number)
+        gradients = self._gradients()
+        self.ranks.add([sums])
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        self.scaler.unscale_(self.optimizer)
+        norm = whole(torch.nn.utils.get_total_norm(gradients))
+        overflow = ~(norm.isfinite() & sums[0].isfinite())
+        if self.settings.clip_norm:
+            # A norm that is not finite would spread over all gradients before the diagnosis.
+            limited = norm.masked_fill(overflow, 0.0)
+            parameters = self.model.parameters()
+            torch.nn.utils.clip_grads_with_norm_(parameters, self.settings.clip_norm, limited)
+        self._move(overflow)
+        length, loss, nll = torch.cat((norm.double().view(1), sums)).tolist()
+        fp16 = self.scaler.is_enabled()
+        skipped = not (math.isfinite(length) and (fp16 or math.isfinite(loss)))
+        if not skipped:
+            self.optimizer.zero_grad(set_to_none=True)
+        return UpdateResult(
+            loss=loss,
+            nll=nll,
+            target_tokens=share.target_tokens,
+            padded_tokens=share.padded_tokens,
+            real_tokens=share.real_tokens,
+            gradient_norm=length,
+            skipped=skipped,
+            scale=self.scaler.get_scale() if fp16 else 0.0,
+            max_tokens=self.limit.tokens if self.limit.tokens < before else 0,
+        )
+
+    def accumulate(self, share: Share, number: int) -> Tensor:
+        """Add the gradients of this rank's batches; in smaller parts if memory runs out in a rank.
+
+        All ranks must call this.
+
+        Returns:
+            `(2,)` this rank's sums: smoothed loss and nll.
+        """
+        self.model.train()
+        self.model.keep("all" if self.settings.checkpoint_activations == "none" else "input")
+        tokens = max(share.target_tokens, 1)  # without a target there is nothing to divide
+        while True:
+            sums = torch.zeros(2, dtype=torch.float64, device=self.device)
+            self.optimizer.zero_grad(set_to_none=True)
+            loss: Loss | None = None  # that of a failed pass holds its activations
+            with self.limit:
+                for batch_number, batch in share.batches:
+                    for part, rows in enumerate(self.limit.parts(batch)):
+                        seed = seed_for(self.settings.seed, number, batch_number, part)
+                        torch.manual_seed(seed)
+                        loss = self.loss(rows)
+                        self.scaler.scale(loss.smoothed / tokens).backward()  # type: ignore[no-untyped-call]
+                        sums += torch.stack((loss.smoothed.detach(), loss.nll))
+            if self.limit.sufficed:
+                break
+            loss = None
+            release()
+        if self.shards:  # a rank without a batch takes part in each exchange of parameters
+            for _ in range(share.passes - len(share.batches)):
+                (0.0 * self.loss(idle(self.device)).smoothed).backward()  # type: ignore[no-untyped-call]
+        return sums
+
+    def _gradients(self) -> list[Tensor]:
+        """All gradients, sums over the ranks; a rank without a batch adds zeros."""
+        if self.ranks.size > 1:
+            for parameter in self.model.parameters():
+                if parameter.requires_grad and parameter.grad is None:
+                    parameter.grad = torch.zeros_like(parameter)
+        parameters = self.model.parameters()
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        if not self.shards:
+            self.ranks.add(gradients)
+        return gradients
+
+    def _move(self, overflow: Tensor) -> None:
+        """Step unless gradients overflowed, which the optimizer's kernels see for themselves."""
+        if self.scaler.is_enabled():
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+            return
+        optimizer: Any = self.optimizer
+        optimizer.found_inf = overflow.to(torch.float32)
+        optimizer.step()
+        del optimizer.found_inf
+
+
+def batch_loss(
+    model: Transformer,
+    batch: Batch,
+    *,
+    smoothing: float,
+    dtype: torch.dtype,
+    regularizer: config.Regularizer = UNREGULARIZED,
+) -> Loss:
+    """Summed loss of one batch with matrix products in `dtype`; see `Loss`.
+
+    A regularizer's penalty is part of `smoothed`.
+    """
+    device = batch.source.device
+    mixed = dtype in (torch.bfloat16, torch.float16)
+    with torch.autocast(device.type, dtype=dtype if mixed else torch.bfloat16, enabled=mixed):
+        encoded, outputs = model.encode_deeply(batch.source)
+        hidden = model.decode(batch.target_input, encoded)
+    loss = smoothed_cross_entropy(
+        hidden,
+        model.output.weight,
+        batch.target_output,
+        smoothing=smoothing,
+        pad=model.pad,
+        dtype=dtype if mixed else None,
+        tokens=None if device.type == "cpu" else batch.target_tokens,
+    )
+    target_tokens = (batch.target_output != model.pad).sum(dim=1)
+    extra = penalty(regularizer, outputs, batch.source != model.pad, target_tokens)
+    return loss if extra is None else Loss(loss.smoothed + extra, loss.nll)

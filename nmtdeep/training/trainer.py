@@ -1,0 +1,188 @@
+"""The model in training with everything that moves with it."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nmtdeep import checkpoint
+from nmtdeep.config import Recipe
+from nmtdeep.data.batching import Share, collate
+from nmtdeep.data.corpus import DataDirectory
+from nmtdeep.model.build import build, initialize
+from nmtdeep.model.growth import carry_over, layer_maps
+from nmtdeep.model.initialization import Sample
+from nmtdeep.model.transformer import Transformer
+from nmtdeep.training.divergence import History, diagnose, is_lost
+from nmtdeep.training.ranks import ALONE, Ranks
+from nmtdeep.training.schedule import learning_rate
+from nmtdeep.training.sharding import gathered, idle
+from nmtdeep.training.state import Progress, optimizer_tensors, restore_optimizer
+from nmtdeep.training.step import Step, UpdateResult, resolve_precision, seed_for
+
+# Sentences that an initializer measures on.
+SAMPLE = 128
+
+
+class Trainer:
+    """The model of a recipe in training, the same in every rank.
+
+    Args:
+        recipe: what to train, and how; of one stage, if there are several.
+        data: for its vocabularies, and sentences for an initializer to measure on.
+        ranks: the ranks that train it; the device is theirs.
+        start: checkpoint to resume from; None: a fresh model.
+        dtype: of the matrix products; None: as the recipe says.
+
+    Attributes:
+        step: the optimizer step, with model and optimizer.
+        saved: name of the newest checkpoint; empty if there is none.
+        warning: a warning about the last update; mostly empty.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        data: DataDirectory,
+        ranks: Ranks = ALONE,
+        start: Path | None = None,
+        *,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        self.recipe = recipe
+        self.data = data
+        self.ranks = ranks
+        self.model = fresh_model(recipe, data)
+        if start:
+            model_file = start / checkpoint.MODEL
+            checkpoint.fill(self.model, checkpoint.read_tensors(model_file), model_file)
+            checkpoint.check_finite(self.model, model_file)
+        # Processors of different kinds may have drawn and measured with other roundings.
+        ranks.copy_from_first(list(checkpoint.weights(self.model).values()))
+        for side in ("encoder", "decoder"):
+            for layer in list(getattr(self.model, side))[: getattr(recipe.training.frozen, side)]:
+                layer.requires_grad_(False)
+        dtype = dtype or resolve_precision(recipe.training.precision, ranks.device)
+        self.step = Step(self.model, recipe.training, dtype=dtype, ranks=ranks, device=ranks.device)
+        self.history = History()
+        self.warning = ""
+        self.saved = start.name if start else ""
+        if start:
+            self._restore(start)
+
+    def deeper(self, recipe: Recipe) -> Trainer:
+        """A trainer of the next stage's `recipe`, whose model has learned what this one has.
+
+        The moments of its optimizer and its loss scale start again (Li et al. 2020's release).
+        """
+        grown = Trainer(recipe, self.data, self.ranks)
+        maps = layer_maps(recipe.training.growth.strategy, self.recipe.model, recipe.model)
+        carry_over(self.model, grown.model, **maps)
+        grown.saved = self.saved
+        return grown
+
+    def _restore(self, start: Path) -> None:
+        """Take moments and loss scale from a checkpoint; a grown one has none."""
+        if checkpoint.read_state(start).get("kind") == checkpoint.GROWN:
+            return
+        tensors = checkpoint.read_tensors(start / checkpoint.OPTIMIZER)
+        restore_optimizer(self.model, self.step.optimizer, tensors)
+        scaler = Progress.of(start).scaler
+        if scaler and self.step.scaler.is_enabled():
+            self.step.scaler.load_state_dict(scaler)
+
+    def lr(self, update: int, offset: int = 0) -> float:
+        """The learning rate of update number `update`, if the schedule leaves out `offset`."""
+        return learning_rate(
+            self.recipe.training.schedule,
+            update,
+            width=self.recipe.model.width,
+            max_updates=self.recipe.training.max_updates,
+            offset=offset,
+        )
+
+    def train(self, share: Share, progress: Progress) -> UpdateResult:
+        """Train the update after `progress`, of which this rank computes `share`.
+
+        Raises:
+            DivergenceError: if updates in a row have no finite numbers; the weights are those
+                before them.
+            OutOfMemoryError: if memory does not hold the smallest batch.
+        """
+        update = progress.update + 1
+        result = self.step.update(share, update, self.lr(update, progress.schedule_offset))
+        self.warning = self.history.add(update, result)
+        if is_lost(result, progress.bad_updates):
+            raise diagnose(
+                update,
+                result,
+                self.model,
+                partial(self._look_again, share, update),
+                recipe=self.recipe,
+                history=self.history,
+                ranks=self.ranks,
+                saved=self.saved,
+            )
+        return result
+
+    def _look_again(self, share: Share, update: int) -> None:
+        """Compute the loss of an update's batches again, for those who watch."""
+        for number, batch in share.batches:
+            for part, rows in enumerate(self.step.limit.parts(batch)):
+                torch.manual_seed(seed_for(self.recipe.training.seed, update, number, part))
+                self.step.loss(rows)
+        if self.step.shards:
+            for _ in range(share.passes - len(share.batches)):
+                self.step.loss(idle(self.ranks.device))
+
+    def tensors(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Weights and moments by name; whole in rank 0. All ranks must call this."""
+        moments = optimizer_tensors(self.model, self.step.optimizer)
+        return self._whole(checkpoint.weights(self.model)), self._whole(moments)
+
+    def whole(self) -> Transformer:
+        """The model to validate: itself, or in rank 0 a whole copy of a sharded one.
+
+        All ranks must call this.
+        """
+        if not self.step.shards:
+            return self.model
+        tensors = self._whole(checkpoint.weights(self.model))
+        if not self.ranks.is_first:
+            return self.model
+        copy = built(self.recipe, self.data)
+        checkpoint.fill(copy, tensors, Path("the shards"))
+        return copy.to(self.ranks.device)
+
+    def _whole(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        return gathered(tensors, keep=self.ranks.is_first) if self.step.shards else tensors
+
+
+def fresh_model(recipe: Recipe, data: DataDirectory) -> Transformer:
+    """The recipe's model for this corpus, initialized."""
+    model = built(recipe, data)
+    initialize(model, recipe.model, seed=recipe.training.seed, sample=sample_of(recipe, data))
+    return model
+
+
+def built(recipe: Recipe, data: DataDirectory) -> Transformer:
+    """The recipe's model for this corpus, without values yet."""
+    pipeline = data.pipeline
+    return build(
+        recipe.model,
+        source_types=len(pipeline.source.vocabulary),
+        target_types=len(pipeline.target.vocabulary),
+    )
+
+
+def sample_of(recipe: Recipe, data: DataDirectory) -> Sample:
+    """Training sentences drawn by the recipe's seed, the same for every device and rank."""
+    corpus = data.corpus("train")
+    draw = np.random.default_rng(recipe.training.seed)
+    chosen = np.sort(draw.choice(len(corpus), min(SAMPLE, len(corpus)), replace=False))
+    batch = collate(corpus, chosen)
+    return Sample(batch.source, batch.target_input)

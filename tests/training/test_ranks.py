@@ -1,0 +1,136 @@
+"""Several ranks: sums that all of them have, and a failure of one that ends and names it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from itertools import product
+
+import pytest
+import torch
+
+from nmtdeep.config.training import Muon as MuonConfig
+from nmtdeep.data.batching import deal
+from nmtdeep.errors import UserError
+from nmtdeep.model.transformer import Transformer
+from nmtdeep.training.launch import device_of
+from nmtdeep.training.optimizer import make_optimizer
+from nmtdeep.training.ranks import ALONE, Ranks
+from training.in_ranks import in_ranks
+
+CPU = torch.device("cpu")
+BUCKETS = (1, 7, 1000)
+
+
+def numbers(rank: int) -> list[torch.Tensor]:
+    return [
+        torch.full((2, 3), float(rank)), torch.arange(4.0) * rank, torch.tensor(10.0**rank)
+    ]  # fmt: skip
+
+
+def exchange(ranks: Ranks) -> None:
+    """Each rank checks what it has after every kind of exchange."""
+    assert ranks.is_first == (ranks.rank == 0) and ranks.size == 3
+    expected = [torch.full((2, 3), 3.0), torch.arange(4.0) * 3, torch.tensor(111.0)]
+    for bucket in BUCKETS:
+        values = numbers(ranks.rank)
+        ranks.add(values, bucket=bucket)
+        assert all(map(torch.equal, values, expected))
+    values = numbers(ranks.rank)
+    ranks.copy_from_first(values)
+    assert all(map(torch.equal, values, numbers(0)))
+    assert ranks.tell({"rank": ranks.rank}) == {"rank": 0}
+    assert ranks.maximum(ranks.rank, -ranks.rank, 0.1 * ranks.is_first) == [2.0, 0.0, 0.1]
+
+
+def test_sums_maxima_and_values_of_rank_0_are_in_every_rank() -> None:
+    in_ranks(3, exchange)
+
+
+def fail_in_rank_1(ranks: Ranks, how: str) -> None:
+    ranks.add([torch.zeros(1)])
+    if ranks.rank:
+        match how:
+            case "user error":
+                raise UserError("no such file", where="train.en", hint="copy it")
+            case "system error":
+                raise OSError(28, "No space left on device", "train.log")
+            case "exit":
+                raise SystemExit(7)
+            case "killed":
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "error of all":
+                pass
+    if how == "error of all":
+        raise UserError("diverged")
+    ranks.add([torch.zeros(1)])
+
+
+@pytest.mark.parametrize(
+    ("how", "kind", "message"),
+    [
+        ("user error", UserError, "^rank 1 of 2: train.en: no such file: copy it$"),
+        ("error of all", UserError, "^diverged$"),
+        ("system error", OSError, "No space left on device: 'train.log'"),
+        ("exit", SystemExit, "^7$"),
+        ("killed", UserError, "^rank 1 of 2: was killed by SIGKILL: run the same command to res"),
+    ],
+)
+def test_a_failure_in_one_rank_ends_all_with_its_reason(
+    how: str, kind: type[BaseException], message: str
+) -> None:
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    with pytest.raises(kind, match=message):
+        in_ranks(2, fail_in_rank_1, how)
+    assert before == {number: signal.getsignal(number) for number in before}
+
+
+def test_one_rank_exchanges_nothing() -> None:
+    value = torch.ones(3)
+    ALONE.add([value])
+    assert torch.equal(value, torch.ones(3))
+    assert ALONE.tell("a") == "a" and ALONE.maximum(3, 1.5) == [3, 1.5]
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3])
+def test_batches_are_dealt_once_and_evenly(processes: int) -> None:
+    sizes = [9, 3, 8, 1, 7, 2, 2, 5]
+
+    def largest_load(owners: tuple[int, ...]) -> int:
+        loads = [0] * processes
+        for size, owner in zip(sizes, owners, strict=True):
+            loads[owner] += size
+        assert sum(loads) == sum(sizes)
+        return max(loads)
+
+    best = min(map(largest_load, product(range(processes), repeat=len(sizes))))
+    # Largest first is within 4/3 of the best there is (Graham 1969).
+    assert best <= largest_load(tuple(deal(sizes, processes))) <= 4 / 3 * best
+    assert deal([1], 3) == [0]
+
+
+def step_of_muon(ranks: Ranks, model: Transformer) -> list[torch.Tensor]:
+    optimizer = make_optimizer(model, MuonConfig(), ranks=ranks)
+    generator = torch.Generator().manual_seed(5)
+    for parameter in model.parameters():
+        parameter.grad = torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
+    for group in optimizer.param_groups:
+        group["lr"] = 0.01
+    optimizer.step()
+    return [parameter.detach() for parameter in model.parameters()]
+
+
+def test_muon_in_two_ranks_is_muon_in_one(tiny_model: Callable[..., Transformer]) -> None:
+    alone, together = step_of_muon(ALONE, tiny_model()), in_ranks(2, step_of_muon, tiny_model())
+    torch.testing.assert_close(alone, together, rtol=0, atol=1e-12)
+
+
+def test_each_rank_has_a_device() -> None:
+    assert device_of("cpu", rank=3, processes=4) == CPU
+    if torch.cuda.is_available():
+        count = torch.cuda.device_count()
+        with pytest.raises(UserError, match=f"this machine has {count}"):
+            device_of("cuda", rank=0, processes=count + 1)
+        with pytest.raises(UserError, match="cuda:0 is one GPU"):
+            device_of("cuda:0", rank=0, processes=2)
