@@ -1,4 +1,4 @@
-"""The model written out block by block, and the loss, so that autograd can be asked directly."""
+"""The model written out block by block, and the loss, for autograd.grad."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nmtdeep.model.transformer import Stack, Transformer
 
 
 class Step(NamedTuple):
-    """One residual block: where its identity path starts, the sum, and its norm if there is one."""
+    """One residual block: the start of its identity path, the sum, and its norm if there is one."""
 
     z: Tensor
     r: Tensor
@@ -72,9 +72,9 @@ def write_out(
     decoder, top = run(kind, model.decoder, x, context)
     table = model.output.weight
     loss = torch.zeros((), dtype=top.dtype)
-    for hidden, wanted in zip(top.flatten(0, 1), batch.target_output.flatten(), strict=True):
-        if wanted != model.pad:
+    for hidden, word in zip(top.flatten(0, 1), batch.target_output.flatten(), strict=True):
+        if word != model.pad:
             log_p = (table @ hidden).log_softmax(0)
-            others = log_p.sum() - log_p[wanted]
-            loss = loss - (1 - smoothing) * log_p[wanted] - smoothing / (len(table) - 1) * others
+            others = log_p.sum() - log_p[word]
+            loss = loss - (1 - smoothing) * log_p[word] - smoothing / (len(table) - 1) * others
     return Written(encoder, decoder, loss / tokens)

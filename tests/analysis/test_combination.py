@@ -14,34 +14,34 @@ DLCL = {"type": "dlcl"}
 
 
 def numbers(weights: list[Any], where: str) -> dict[tuple[str, int], float]:
-    return {(one.reader, one.entry): one.weight for one in weights if one.where == where}
+    return {(row.reader, row.entry): row.weight for row in weights if row.where == where}
 
 
 def test_dlcl_weights_are_the_lower_triangle(tiny_model: Callable[..., Any]) -> None:
     model = tiny_model(combinations=(DLCL, "residual"), depth=3)
-    found = combination_weights(model)
+    weights = combination_weights(model)
     square = model.encoder.combination.weight[:, :, 0].tolist()
-    assert numbers(found, "encoder") == {
+    assert numbers(weights, "encoder") == {
         (reader, entry): square[row][entry]
         for row, reader in enumerate(["1", "2", "3", "top"])
         for entry in range(row + 1)
     }
-    assert not numbers(found, "decoder")
+    assert not numbers(weights, "decoder")
 
 
 def test_a_softmax_over_a_window_is_applied(tiny_model: Callable[..., Any]) -> None:
     sharp = DLCL | {"softmax": True, "window": 2, "weights": "scalar_n", "groups": 2}
     model = tiny_model(combinations=("residual", sharp), depth=3)
-    found = [one for one in combination_weights(model) if one.reader == "3"]
+    weights = [row for row in combination_weights(model) if row.reader == "3"]
     raw = model.decoder.combination.weight[2, 1:3].tolist()
     shares = [
         [math.exp(raw[entry][group]) / sum(math.exp(row[group]) for row in raw) for group in (0, 1)]
         for entry in (0, 1)
     ]
-    assert [one.entry for one in found] == [1, 2]
-    for one, share in zip(found, shares, strict=True):
-        assert one.weight == pytest.approx(sum(share) / 2)
-        assert one.deviation == pytest.approx(abs(share[0] - share[1]) / 2)
+    assert [row.entry for row in weights] == [1, 2]
+    for row, share in zip(weights, shares, strict=True):
+        assert row.weight == pytest.approx(sum(share) / 2)
+        assert row.deviation == pytest.approx(abs(share[0] - share[1]) / 2)
 
 
 def test_sparse_blocks_are_read_at_boundaries(tiny_model: Callable[..., Any]) -> None:
@@ -62,11 +62,11 @@ def test_transparent_attention_has_a_row_for_each_decoder_layer(
     tiny_model: Callable[..., Any],
 ) -> None:
     model = tiny_model(bridge="transparent")
-    found = numbers(combination_weights(model), "bridge")
+    weights = numbers(combination_weights(model), "bridge")
     for layer, row in enumerate(model.bridge.weight.tolist(), start=1):
         total = sum(map(math.exp, row))
         for entry, weight in enumerate(row):
-            assert found[str(layer), entry] == pytest.approx(math.exp(weight) / total)
+            assert weights[str(layer), entry] == pytest.approx(math.exp(weight) / total)
 
 
 def test_a_plain_stack_has_no_weights(tiny_model: Callable[..., Any]) -> None:

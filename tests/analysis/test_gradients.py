@@ -29,7 +29,7 @@ def test_norms_equal_those_of_autograd(make_probe: Callable[..., Probe], of: Of)
         write_out("post_norm", probe.model, batch, tokens=tokens, smoothing=0.1)
         for batch in probe.batches
     ]
-    wanted = []
+    expected = []
     for side, stack in probe.stacks():
         for number, layer in enumerate(stack):
             last = (number + 1) * len(layer.sublayers) - 1
@@ -43,9 +43,9 @@ def test_norms_equal_those_of_autograd(make_probe: Callable[..., Probe], of: Of)
                     for run in runs
                 ]
             norm = math.sqrt(sum(float(part.square().sum()) for part in gradients))
-            wanted.append((side, 2, number + 1, pytest.approx(norm, rel=1e-9)))
+            expected.append((side, 2, number + 1, pytest.approx(norm, rel=1e-9)))
     rows = layer_gradients("m", probe, of)
-    assert [(row.side, row.depth, row.layer, row.gradient_norm) for row in rows] == wanted
+    assert [(row.side, row.depth, row.layer, row.gradient_norm) for row in rows] == expected
 
 
 def by_hand(tiny_run, path: Path) -> list[float]:

@@ -50,7 +50,7 @@ def expected(steps: list[Step], gradients: list[list[Any]], real: list[list[int]
             for position in row[:count]:
                 mean = sum(position) / len(position)
                 variances.append(sum((v - mean) ** 2 for v in position) / len(position))
-    z, r, o = ([one[place] for one in gradients] for place in range(3))
+    z, r, o = ([batch[place] for batch in gradients] for place in range(3))
     beta_rc = norm(z, real) / norm(r, real)
     beta_ln = None if o[0] is None else norm(r, real) / norm(o, real)
     gain = steps[0].gain
@@ -71,7 +71,7 @@ def by_hand(kind: str, probe: Probe) -> list[Figures]:
     runs = [
         write_out(kind, probe.model, batch, tokens=tokens, smoothing=0.1) for batch in probe.batches
     ]
-    found = []
+    figures = []
     for side, ids in (("encoder", "source"), ("decoder", "target_input")):
         real = [lengths(getattr(batch, ids)) for batch in probe.batches]
         for steps in zip(*(getattr(run, side) for run in runs), strict=True):
@@ -82,27 +82,27 @@ def by_hand(kind: str, probe: Probe) -> list[Figures]:
                 ]
                 for run, step in zip(runs, steps, strict=True)
             ]
-            found.append(expected(list(steps), gradients, real))
-    return found
+            figures.append(expected(list(steps), gradients, real))
+    return figures
 
 
 def assert_equal(block: Block, figures: Figures) -> None:
     for name in FIGURES:
-        wanted = figures[name]
-        wanted = None if wanted is None else pytest.approx(wanted, rel=1e-9)
-        assert getattr(block, name) == wanted, name
+        figure = figures[name]
+        figure = None if figure is None else pytest.approx(figure, rel=1e-9)
+        assert getattr(block, name) == figure, name
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_figures_equal_those_of_a_plain_loop(make_probe: Callable[..., Probe], kind: str) -> None:
     probe = make_probe(encoder=kind, decoder=kind)
     blocks = residual_blocks(probe)
-    wanted = by_hand(kind, probe)
-    assert len(blocks) == len(wanted) == 2 * 2 + 2 * 3
-    for block, figures in zip(blocks, wanted, strict=True):
+    expected_figures = by_hand(kind, probe)
+    assert len(blocks) == len(expected_figures) == 2 * 2 + 2 * 3
+    for block, figures in zip(blocks, expected_figures, strict=True):
         assert_equal(block, figures)
-    assert (wanted[0]["beta_ln"] is None) == (kind in ("pre_norm", "no_norm"))
-    assert (wanted[0]["w_over_sigma"] is None) == (kind == "no_norm")
+    assert (expected_figures[0]["beta_ln"] is None) == (kind in ("pre_norm", "no_norm"))
+    assert (expected_figures[0]["w_over_sigma"] is None) == (kind == "no_norm")
 
 
 def test_blocks_have_side_layer_and_sublayer(
@@ -143,14 +143,6 @@ def test_dropout_is_on_and_the_same_every_time(
     assert first != residual_blocks(make_probe())
 
 
-def test_the_hooks_are_gone_afterwards(
-    make_probe: Callable[..., Probe],
-) -> None:
-    probe = make_probe()
-    residual_blocks(probe)
-    assert not any(module._forward_hooks for module in probe.model.modules())
-
-
 def test_the_average_is_over_the_layers_that_have_the_figure() -> None:
     def block(layer: int, value: float, beta_ln: float | None) -> Block:
         return Block("encoder", layer, "feed_forward", value, beta_ln, value, value, None)
@@ -169,9 +161,8 @@ def test_sentences_are_as_many_as_the_tokens_need(
     def tokens(batches: list[Batch]) -> int:
         return sum(batch.target_tokens for batch in batches)
 
-    for wanted in (1, 50, 300):
-        drawn = sentences(pairs, tokens=wanted, seed=3)
-        assert wanted <= tokens(drawn) < wanted + 7
+    for count in (1, 50, 300):
+        assert count <= tokens(sentences(pairs, tokens=count, seed=3)) < count + 7
     everything = sentences(pairs, tokens=10_000, seed=3)
     assert tokens(everything) == side.lengths.sum()
     assert sum(len(batch.source) for batch in everything) == 200

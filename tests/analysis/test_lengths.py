@@ -16,14 +16,14 @@ FIRST = ["the cat sat on a mat today", "it was raining all day long in towns", "
 
 def test_each_bucket_is_a_corpus_of_its_own() -> None:
     systems = {"one": FIRST, "two": REFERENCE}
-    found = measure(Text("s", SOURCE), Text("r", REFERENCE), systems, "bleu")
+    measurement = measure(Text("s", SOURCE), Text("r", REFERENCE), systems, "bleu")
     short = corpus_bleu([FIRST[0], FIRST[2]], [[REFERENCE[0], REFERENCE[2]]], force=True).score
     long = corpus_bleu([FIRST[1]], [[REFERENCE[1]]], force=True).score
-    assert [(row.system, row.first, row.last, row.sentences) for row in found.rows] == [
+    assert [(row.system, row.first, row.last, row.sentences) for row in measurement.rows] == [
         ("one", 1, 10, 2), ("one", 11, 20, 1), ("two", 1, 10, 2), ("two", 11, 20, 1),
     ]  # fmt: skip
-    assert [row.score for row in found.rows] == pytest.approx([short, long, 100, 100])
-    assert "tok:13a" in found.signature
+    assert [row.score for row in measurement.rows] == pytest.approx([short, long, 100, 100])
+    assert "tok:13a" in measurement.signature
 
 
 def test_a_system_with_a_line_too_few_is_named() -> None:

@@ -35,38 +35,38 @@ STAGES = ({"encoder": 2, "updates": 5}, {"encoder": 4, "updates": 15}, {"encoder
 
 
 def test_without_stages_it_is_the_schedule() -> None:
-    found = learning_rates("r", recipe())
-    assert [rate.update for rate in found] == list(range(1, 41))
-    assert [rate.lr for rate in found] == pytest.approx([after(n) for n in range(40)])
+    rates = learning_rates("r", recipe())
+    assert [rate.update for rate in rates] == list(range(1, 41))
+    assert [rate.lr for rate in rates] == pytest.approx([after(n) for n in range(40)])
 
 
 def test_a_stage_begins_at_the_peak_or_still_on_its_way_there() -> None:
     """The counter goes back to min(updates, warm-up), as the release of Li et al. 2020 does."""
-    found = learning_rates("r", recipe(*STAGES))
-    wanted = [after(n) for n in range(20)]  # the second stage begins within the warm-up
-    wanted += [after(n) for n in range(WARM, WARM + 20)]
-    assert [rate.lr for rate in found] == pytest.approx(wanted)
-    assert [(rate.stage, rate.encoder) for rate in found] == [(1, 2)] * 5 + [(2, 4)] * 15 + [
+    rates = learning_rates("r", recipe(*STAGES))
+    expected = [after(n) for n in range(20)]  # the second stage begins within the warm-up
+    expected += [after(n) for n in range(WARM, WARM + 20)]
+    assert [rate.lr for rate in rates] == pytest.approx(expected)
+    assert [(rate.stage, rate.encoder) for rate in rates] == [(1, 2)] * 5 + [(2, 4)] * 15 + [
         (3, 6)
     ] * 20
 
 
 def test_without_restart_the_schedule_goes_on() -> None:
-    found = learning_rates("r", recipe(*STAGES, growth={"restart_lr": False}))
-    assert [rate.lr for rate in found] == pytest.approx([after(n) for n in range(40)])
+    rates = learning_rates("r", recipe(*STAGES, growth={"restart_lr": False}))
+    assert [rate.lr for rate in rates] == pytest.approx([after(n) for n in range(40)])
 
 
 def test_epochs_need_their_length() -> None:
     staged = recipe({"encoder": 3, "epochs": 2}, {"encoder": 6}, max_epochs=3)
     with pytest.raises(UserError, match=r"stage 1 lasts 2 epochs.*--updates-per-epoch"):
         learning_rates("r", staged)
-    found = learning_rates("r", staged, 10)
-    assert [rate.stage for rate in found] == [1] * 20 + [2] * 10
+    rates = learning_rates("r", staged, 10)
+    assert [rate.stage for rate in rates] == [1] * 20 + [2] * 10
 
 
 def test_of_many_updates_the_edges_and_the_peak_are_there() -> None:
     staged = recipe({"encoder": 3, "updates": 33_333}, {"encoder": 6}, max_updates=99_999)
-    found = {rate.update: rate.lr for rate in learning_rates("r", staged)}
-    assert {1, 9, 33_333, 33_334, 99_999} <= found.keys()
-    assert found[9] == found[33_334] == PEAK
-    assert 1000 <= len(found) < 1100
+    rates = {rate.update: rate.lr for rate in learning_rates("r", staged)}
+    assert {1, 9, 33_333, 33_334, 99_999} <= rates.keys()
+    assert rates[9] == rates[33_334] == PEAK
+    assert 1000 <= len(rates) < 1100

@@ -37,17 +37,17 @@ def test_all_three_equal_a_slow_loop(
     tiny_model: Callable[..., Any], corpus_of: Callable[..., MonolingualCorpus]
 ) -> None:
     model = tiny_model(combinations=("dlcl", "residual"), depth=3)
-    found = layer_similarities("run", model, corpus_of(SENTENCES))
+    rows = layer_similarities("run", model, corpus_of(SENTENCES))
     alone = [
         [output[0].tolist() for output in model.encode_deeply(torch.tensor([ids]))[1]]
         for ids in SENTENCES
     ]
-    assert [row.layer for row in found] == [0, 1, 2, 3]
-    for row in found:
+    assert [row.layer for row in rows] == [0, 1, 2, 3]
+    for row in rows:
         loop = [of_sentence(outputs, row.layer) for outputs in alone]
-        wanted = [mean(figure) for figure in zip(*loop, strict=True)]
-        assert row.to_embedding == pytest.approx(wanted[0], abs=1e-9)
+        expected = [mean(figure) for figure in zip(*loop, strict=True)]
+        assert row.to_embedding == pytest.approx(expected[0], abs=1e-9)
         if row.layer:
-            assert row.to_previous == pytest.approx(wanted[1], abs=1e-9)
-        assert row.inter == pytest.approx(wanted[2], abs=1e-9)
-    assert found[0].to_previous is None
+            assert row.to_previous == pytest.approx(expected[1], abs=1e-9)
+        assert row.inter == pytest.approx(expected[2], abs=1e-9)
+    assert rows[0].to_previous is None

@@ -85,6 +85,6 @@ def test_table_1(
     initialize(model, recipe.model, seed=1)
     batches = sentences(multi30k, tokens=TOKENS, seed=1)
     blocks = means(residual_blocks(Probe(model, batches, recipe)))
-    for name, wanted in printed.items():
+    for name, expected in printed.items():
         values = [getattr(block, name) for block in blocks]
-        assert values == pytest.approx(wanted, abs=TOLERANCE[name]), name
+        assert values == pytest.approx(expected, abs=TOLERANCE[name]), name

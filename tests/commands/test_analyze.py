@@ -25,33 +25,35 @@ def figures(nmtdeep: Commands, *argv: object) -> Any:
     return json.loads(initialization(nmtdeep, "--json", *argv))
 
 
+def read_csv(nmtdeep: Commands, name: str) -> list[dict[str, str]]:
+    with (nmtdeep.folder / name).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
 def test_initialization_prints_a_row_for_each_kind_of_sublayer(
     nmtdeep: Commands, data: Path
 ) -> None:
     out = initialization(nmtdeep, "model.encoder.residual=post_norm")
     rows = [line.split() for line in out.splitlines()]
-    found = {(row[0], row[1]): row[2:] for row in rows if row and row[0] in ("encoder", "decoder")}
-    assert list(found) == [
+    cells = {(row[0], row[1]): row[2:] for row in rows if row and row[0] in ("encoder", "decoder")}
+    decoder = ("self_attention", "cross_attention", "feed_forward")
+    assert list(cells) == [
         ("encoder", "self_attention"),
         ("encoder", "feed_forward"),
-        ("decoder", "self_attention"),
-        ("decoder", "cross_attention"),
-        ("decoder", "feed_forward"),
+        *(("decoder", sublayer) for sublayer in decoder),
     ]
-    assert "-" not in found["encoder", "feed_forward"]
-    assert found["decoder", "feed_forward"][1] == "-"  # pre-norm has no beta_LN
+    assert "-" not in cells["encoder", "feed_forward"]
+    assert cells["decoder", "feed_forward"][1] == "-"  # pre-norm has no beta_LN
     signature = " ".join(out.split())
     initializer = "glorot gain=1.0 embeddings=normal cross_attention=joint"
     assert f"tiny.yaml: initializer {initializer}, update 0, training sentences" in signature
 
 
-def test_layers_csv_and_json_say_the_same(nmtdeep: Commands, data: Path) -> None:
+def test_layers_csv_and_json_have_the_same_figures(nmtdeep: Commands, data: Path) -> None:
     out = initialization(nmtdeep, "--layers", "--csv", "start.csv")
     everything = figures(nmtdeep)
     assert len(everything["rows"]) == 2 * 2 + 3
-    with (nmtdeep.folder / "start.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    for row, layer in zip(rows, everything["rows"], strict=True):
+    for row, layer in zip(read_csv(nmtdeep, "start.csv"), everything["rows"], strict=True):
         assert f"{layer['variance']:.3f}" in out
         assert {name: value for name, value in row.items() if name not in FIGURES} == {
             "side": layer["side"],
@@ -75,16 +77,6 @@ def test_seed_and_updates_change_the_figures(nmtdeep: Commands, data: Path) -> N
     assert other["rows"] != start["rows"] != trained["rows"]
 
 
-def test_admin_measures_on_the_same_sentences(nmtdeep: Commands, data: Path) -> None:
-    found = figures(
-        nmtdeep,
-        "model.initializer=admin",
-        "model.encoder.residual=admin",
-        "model.decoder.residual=admin",
-    )
-    assert all(layer["beta_ln"] for layer in found["rows"])
-
-
 def test_gradients_of_two_recipes(nmtdeep: Commands, data: Path) -> None:
     (nmtdeep.folder / "scaled.yaml").write_text(
         "extends: tiny.yaml\nmodel: {initializer: {type: depth_scaled, exponent: 0.25}}\n"
@@ -94,8 +86,7 @@ def test_gradients_of_two_recipes(nmtdeep: Commands, data: Path) -> None:
         "--depths", "1,3", "--csv", "g.csv", "--plot", "g.svg", *COMMON,
     )  # fmt: skip
     assert done.code == 0, done.err
-    with (nmtdeep.folder / "g.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv(nmtdeep, "g.csv")
     assert len(rows) == 2 * 2 * (1 + 3)
     assert {row["initializer"].split()[0] for row in rows} == {"glorot", "depth_scaled"}
     assert all(float(row["gradient_norm"]) > 0 for row in rows)
@@ -111,11 +102,6 @@ def test_gradients_of_two_recipes(nmtdeep: Commands, data: Path) -> None:
     assert done.out.count("training sentences") == 2
 
 
-def rows_of(nmtdeep: Commands, name: str) -> list[dict[str, str]]:
-    with (nmtdeep.folder / name).open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def test_a_trained_model_is_measured_as_it_is(
     nmtdeep: Commands, data: Path, averaged: tuple[Path, Finished]
 ) -> None:
@@ -128,7 +114,7 @@ def test_a_trained_model_is_measured_as_it_is(
     assert drawn.count(">β</tspan>") == 2  # of encoder and decoder; beta is beta_RC here
     done = nmtdeep("analyze", "gradients", whole, "--csv", "t.csv", "--plot", "t.svg", *COMMON)
     assert done.code == 0, done.err
-    rows = rows_of(nmtdeep, "t.csv")
+    rows = read_csv(nmtdeep, "t.csv")
     kept = {path.name.rpartition("_")[2] for path in whole.glob("checkpoint_*")}
     assert {row["update"] for row in rows} == {"0", *(name for name in kept if name.isdecimal())}
     assert "top layer" in (nmtdeep.folder / "t.svg").read_text(encoding="utf-8")
@@ -140,19 +126,19 @@ def test_similarity_and_attention_of_a_run(nmtdeep: Commands, data: Path, whole:
         "--csv", "s.csv", "--plot", "s.svg", "--json",
     )  # fmt: skip
     assert done.code == 0, done.err
-    found = json.loads(done.out)
-    assert found["conditions"]["sentences"] == 20
-    rows = rows_of(nmtdeep, "s.csv")
+    everything = json.loads(done.out)
+    assert everything["conditions"]["sentences"] == 20
+    rows = read_csv(nmtdeep, "s.csv")
     assert [row["layer"] for row in rows] == ["0", "1", "2"]
     assert [float(row["inter"]) for row in rows] == pytest.approx(
-        [row["inter"] for row in found["rows"]]
+        [row["inter"] for row in everything["rows"]]
     )
     done = nmtdeep(
         "analyze", "attention", whole, "--source", "Turn $on the [b]light[/b]",
         "--of", "encoder", "--head", "all", "--csv", "a.csv", "--plot", "a.svg",
     )  # fmt: skip
     assert done.code == 0, done.err
-    rows = rows_of(nmtdeep, "a.csv")
+    rows = read_csv(nmtdeep, "a.csv")
     assert {row["head"] for row in rows} == {"1", "2"}
     first = [float(row["weight"]) for row in rows if (row["head"], row["query"]) == ("1", "1")]
     assert sum(first) == pytest.approx(1)
@@ -165,15 +151,15 @@ def test_lengths_and_curves_of_a_run(nmtdeep: Commands, whole: Path) -> None:
         "--reference", "valid.de", "--csv", "l.csv", "--plot", "l.svg",
     )  # fmt: skip
     assert done.code == 0, done.err
-    rows = rows_of(nmtdeep, "l.csv")
+    rows = read_csv(nmtdeep, "l.csv")
     assert sum(int(row["sentences"]) for row in rows if row["system"] == "valid.de") == 20
     assert {row["score"] for row in rows if row["system"] == "valid.de"} == {"100"}
     done = nmtdeep("plot", whole, "--csv", "c.csv", "--plot", "c.svg", "--over", "hours")
     assert done.code == 0, done.err
     records = [json.loads(line) for line in (whole / "train.jsonl").open(encoding="utf-8")]
-    wanted = [one["valid_nll"] for one in records if one["kind"] == "validation"]
-    found = [row for row in rows_of(nmtdeep, "c.csv") if row["figure"] == "valid_nll"]
-    assert [float(row["value"]) for row in found] == pytest.approx(wanted)
+    expected = [record["valid_nll"] for record in records if record["kind"] == "validation"]
+    points = [row for row in read_csv(nmtdeep, "c.csv") if row["figure"] == "valid_nll"]
+    assert [float(row["value"]) for row in points] == pytest.approx(expected)
     assert "hours of training" in (nmtdeep.folder / "c.svg").read_text(encoding="utf-8")
 
 
@@ -194,7 +180,7 @@ def test_lengths_and_curves_of_a_run(nmtdeep: Commands, whole: Path) -> None:
         (("lengths", "valid.de", "--source", "valid.en", "--reference", "test.de"), "test.de has"),
     ],
 )
-def test_what_cannot_be_analyzed_is_said(
+def test_a_wrong_argument_is_an_error(
     nmtdeep: Commands, data: Path, whole: Path, argv: tuple[str, ...], message: str
 ) -> None:
     done = nmtdeep("analyze", *argv)
@@ -213,7 +199,7 @@ def test_what_cannot_be_analyzed_is_said(
         ),
     ],
 )
-def test_what_gradients_cannot_read(
+def test_a_wrong_option_of_gradients_is_an_error(
     nmtdeep: Commands, data: Path, argv: tuple[str, str], message: str
 ) -> None:
     done = nmtdeep("analyze", "gradients", "tiny.yaml", *argv, *COMMON)

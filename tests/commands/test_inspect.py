@@ -19,18 +19,18 @@ SIDES = ("en", "de")
 
 
 def value(screen: str, name: str) -> str:
-    """What stands in a row."""
-    found = re.search(rf"^{name} +(.*)$", screen, re.M)
-    assert found, f"no row {name}:\n{screen}"
-    return found[1]
+    """The value in a row."""
+    match = re.search(rf"^{name} +(.*)$", screen, re.M)
+    assert match, f"no row {name}:\n{screen}"
+    return match[1]
 
 
-def test_a_run_says_what_it_is(nmtdeep: Commands, averaged: tuple[Path, Finished]) -> None:
+def test_inspect_describes_a_run(nmtdeep: Commands, averaged: tuple[Path, Finished]) -> None:
     whole = averaged[0]
     done = nmtdeep("inspect", whole)
     assert done.code == 0, done.err
     tensors = load_file(whole / "checkpoint_11" / "model.safetensors").values()
-    assert f" {sum(one.numel() for one in tensors):,} parameters" in value(done.out, "model")
+    assert f" {sum(tensor.numel() for tensor in tensors):,} parameters" in value(done.out, "model")
     assert value(done.out, "encoder").startswith("2 layers, 2 heads, 32 inside, pre_norm")
     assert value(done.out, "trained").startswith("11 of 11 updates")
     validations = [line.split("\t") for line in (whole / "validations.tsv").read_text().split("\n")]
@@ -39,9 +39,9 @@ def test_a_run_says_what_it_is(nmtdeep: Commands, averaged: tuple[Path, Finished
     scores = json.loads((whole / "scores.json").read_text())["scores"]
     for split, metrics in scores.items():
         row = re.search(rf"^ +{split} +(.*)$", done.out, re.M)
-        assert row and row[1].split() == [f"{one['value']:.2f}" for one in metrics]
-        for one in metrics:
-            assert done.out.count(one["signature"]) == 1
+        assert row and row[1].split() == [f"{score['value']:.2f}" for score in metrics]
+        for score in metrics:
+            assert done.out.count(score["signature"]) == 1
     for path in whole.glob("checkpoint_*[0-9e]"):
         assert path.is_symlink() or path.name in done.out
     assert re.search(r"checkpoint_average .*mean of 3 \(translates\)", done.out)
@@ -49,14 +49,14 @@ def test_a_run_says_what_it_is(nmtdeep: Commands, averaged: tuple[Path, Finished
     assert value(done.out, "integrity").startswith("ok")
 
 
-def test_a_checkpoint_and_a_data_directory_say_what_they_are(
+def test_inspect_describes_a_checkpoint_and_a_data_directory(
     nmtdeep: Commands, averaged: tuple[Path, Finished], data: Path
 ) -> None:
-    one = nmtdeep("inspect", averaged[0] / "checkpoint_average")
-    assert one.code == 0
+    checkpoint = nmtdeep("inspect", averaged[0] / "checkpoint_average")
+    assert checkpoint.code == 0
     kept = sorted(int(path.name.split("_")[1]) for path in averaged[0].glob("checkpoint_[0-9]*"))
     names = ", ".join(f"checkpoint_{update}" for update in kept[-3:])
-    assert value(one.out, "mean of") == names
+    assert value(checkpoint.out, "mean of") == names
     corpus = nmtdeep("inspect", data)
     assert corpus.code == 0
     rows = [line.split()[:2] for line in corpus.out.splitlines()]
@@ -101,7 +101,7 @@ def flip(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["scores.json", "checkpoint_11/state.json"])
-def test_a_strangers_run_neither_waits_nor_leads_elsewhere(
+def test_a_pipe_or_a_link_out_of_a_run_is_an_error(
     nmtdeep: Commands, whole: Path, tmp_path: Path, name: str
 ) -> None:
     for number, make in enumerate((os.mkfifo, lambda path: path.symlink_to(__file__))):
@@ -116,21 +116,21 @@ def test_a_strangers_run_neither_waits_nor_leads_elsewhere(
 @pytest.mark.parametrize(
     "state", [{"update": "x"}, {"update": -1}, {"kind": "average", "inputs": [3, {}]}]
 )
-def test_a_strangers_state_is_no_traceback(
+def test_an_invalid_state_is_described_without_a_traceback(
     nmtdeep: Commands, whole: Path, tmp_path: Path, state: dict[str, object]
 ) -> None:
-    one = shutil.copytree(whole / "checkpoint_11", tmp_path / "one")
-    described = json.loads((one / "state.json").read_text()) | state
-    (one / "state.json").write_text(json.dumps(described))
-    (one / "config.yaml").write_text('description: "\\e[31m [bold]red"\n')
-    write_sums(one)
-    done = nmtdeep("inspect", one)
+    copy = shutil.copytree(whole / "checkpoint_11", tmp_path / "copy")
+    described = json.loads((copy / "state.json").read_text()) | state
+    (copy / "state.json").write_text(json.dumps(described))
+    (copy / "config.yaml").write_text('description: "\\e[31m [bold]red"\n')
+    write_sums(copy)
+    done = nmtdeep("inspect", copy)
     assert done.code in (0, 1)
     assert "Traceback" not in done.err
     assert "\x1b" not in done.out
 
 
-def test_what_is_nothing_of_ours_is_an_error(nmtdeep: Commands, tmp_path: Path) -> None:
+def test_a_directory_of_another_kind_is_an_error(nmtdeep: Commands, tmp_path: Path) -> None:
     done = nmtdeep("inspect", tmp_path)
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith(f"nmtdeep: error: {tmp_path}: no finished checkpoint")

@@ -1,4 +1,4 @@
-"""Real reference text, damaged by a fixed rule, stands in for a system's output."""
+"""Real reference text, damaged by a fixed rule, as the output of a system."""
 
 from __future__ import annotations
 

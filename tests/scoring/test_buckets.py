@@ -1,4 +1,4 @@
-"""Buckets part the sentences: each in one, by its length, and one bucket is the whole."""
+"""Each sentence is in one bucket, by its length; a single bucket is the whole corpus."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_every_sentence_is_in_one_bucket(german: list[str]) -> None:
         assert len(lengths) == bucket.sentences > 0
 
 
-def test_one_bucket_is_the_whole_corpus(german: list[str]) -> None:
+def test_a_single_bucket_is_the_whole_corpus(german: list[str]) -> None:
     damaged = damage(german, every=2)
     metrics = ["bleu", "chrf", "ter", "bleu-compound"]
     (bucket,) = score_by_length(damaged, [german], ["one word"] * len(german), metrics)

@@ -88,7 +88,7 @@ def test_bootstrap_equals_a_slow_one(corpus) -> None:
             score_texts([line], [[right]], ["ter"])[0].details
             for line, right in zip(lines, reference, strict=True)
         ]
-        counts.append(np.array([(one["edits"], one["reference_length"]) for one in per_line]))
+        counts.append(np.array([(line["edits"], line["reference_length"]) for line in per_line]))
     generator = random.Random(0)
     differences = []
     for _ in range(2000):
