@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer import Argument, Option
 
 from nmtdeep.cli import completion
 from nmtdeep.cli.command import Group, add_command
@@ -25,34 +26,28 @@ app = typer.Typer(
     no_args_is_help=True,
     epilog="nmtdeep analyze schedule demo",
 )
-Tokens = Annotated[
-    int, typer.Option(min=1, help="Approximate number of target tokens to measure on.")
-]
+Tokens = Annotated[int, Option(min=1, help="Approximate number of target tokens to measure on.")]
 Seed = Annotated[
-    int | None, typer.Option(help="Random seed for initialization, choice of sentences, dropout.")
+    int | None, Option(help="Random seed for initialization, choice of sentences, dropout.")
 ]
 DEPTHS = "6,12,18,20"
 
 
 @analysis
 def initialization(
-    subject: Annotated[
-        str,
-        typer.Argument(
-            metavar="RECIPE|RUN",
-            help="A recipe, or a trained model.",
-            autocompletion=completion.recipes,
-        ),
-    ],
+    subject: str = Argument(
+        ...,
+        metavar="RECIPE|RUN",
+        help="A recipe, or a trained model.",
+        autocompletion=completion.recipes,
+    ),
     overrides: Overrides = None,
     *,
     data: Data,
     tokens: Tokens = 3000,
     seed: Seed = None,
-    after: Annotated[
-        int, typer.Option(min=0, help="Updates of training before the measurement.")
-    ] = 0,
-    layers: Annotated[bool, typer.Option("--layers", help="Print a row for each layer.")] = False,
+    after: int = Option(0, min=0, help="Updates of training before the measurement."),
+    layers: bool = Option(False, "--layers", help="Print a row for each layer."),
     device: Device = "auto",
     threads: Threads = None,
 ) -> Analysis:
@@ -81,26 +76,22 @@ def initialization(
 
 @analysis
 def gradients(
-    subjects: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="RECIPE|KEY=VALUE|RUN",
-            help="Recipes, and values to change in all of them; or runs or checkpoints.",
-            autocompletion=completion.recipes,
-        ),
-    ],
+    subjects: list[str] = Argument(
+        ...,
+        metavar="RECIPE|KEY=VALUE|RUN",
+        help="Recipes, and values to change in all of them; or runs or checkpoints.",
+        autocompletion=completion.recipes,
+    ),
     *,
     data: Data,
-    depths: Annotated[
-        str | None,
-        typer.Option(
-            help="Numbers of layers; each recipe is measured with each of them.",
-            show_default=DEPTHS,
-        ),
-    ] = None,
-    of: Annotated[
-        Literal["parameters", "output"], typer.Option(help="Quantity that the gradient is for.")
-    ] = "parameters",
+    depths: str | None = Option(
+        None,
+        help="Numbers of layers; each recipe is measured with each of them.",
+        show_default=DEPTHS,
+    ),
+    of: Literal["parameters", "output"] = Option(
+        "parameters", help="Quantity that the gradient is for."
+    ),
     tokens: Tokens = 3000,
     seed: Seed = None,
     device: Device = "auto",
@@ -134,17 +125,15 @@ def gradients(
 
 @analysis
 def schedule(
-    subjects: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="RECIPE|KEY=VALUE",
-            help="Recipes, or runs with theirs, and values to change in all of them.",
-            autocompletion=completion.recipes,
-        ),
-    ],
-    updates_per_epoch: Annotated[
-        int | None, typer.Option(min=1, help="Updates of an epoch, if the recipe counts epochs.")
-    ] = None,
+    subjects: list[str] = Argument(
+        ...,
+        metavar="RECIPE|KEY=VALUE",
+        help="Recipes, or runs with theirs, and values to change in all of them.",
+        autocompletion=completion.recipes,
+    ),
+    updates_per_epoch: int | None = Option(
+        None, min=1, help="Updates of an epoch, if the recipe counts epochs."
+    ),
 ) -> Analysis:
     """Print the learning rates of recipes, stage by stage, as in Figure 5 of Li et al. 2020."""
     from nmtdeep.config.load import load_recipe
@@ -163,14 +152,12 @@ def schedule(
 @analysis
 def combination(
     model: Run,
-    layer: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            help="Layer whose weights along the stack are drawn; 0: the embedding.",
-            show_default="a third of the way up",
-        ),
-    ] = None,
+    layer: int | None = Option(
+        None,
+        min=0,
+        help="Layer whose weights along the stack are drawn; 0: the embedding.",
+        show_default="a third of the way up",
+    ),
 ) -> Analysis:
     """Print the learned weights with which each layer of a trained model reads those below it.
 
@@ -187,7 +174,7 @@ def combination(
 def similarity(
     models: Runs,
     data: Data,
-    split: Annotated[str, typer.Option(help="Set of --data to measure on.")] = "valid",
+    split: str = Option("valid", help="Set of --data to measure on."),
     device: Device = "auto",
     threads: Threads = None,
 ) -> Analysis:
@@ -206,21 +193,18 @@ def similarity(
 @analysis
 def attention(
     model: Run,
-    source: Annotated[str, typer.Option(help="Source sentence.")],
-    target: Annotated[
-        str | None,
-        typer.Option(help="Translation of --source.", show_default="the model's translation"),
-    ] = None,
-    of: Annotated[
-        Literal["cross", "encoder", "decoder"],
-        typer.Option(help="Attention of the decoder to the encoder, or of a stack to itself."),
-    ] = "cross",
-    layer: Annotated[str, typer.Option(help="Number of a layer, from 1; or mean, all.")] = "mean",
-    head: Annotated[str, typer.Option(help="Number of a head, from 1; or mean, all.")] = "mean",
-    input_is: Annotated[
-        Literal["raw", "tokenized", "bpe"] | None,
-        typer.Option(help="Form of the sentences.", show_default="the recipe's"),
-    ] = None,
+    source: str = Option(..., help="Source sentence."),
+    target: str | None = Option(
+        None, help="Translation of --source.", show_default="the model's translation"
+    ),
+    of: Literal["cross", "encoder", "decoder"] = Option(
+        "cross", help="Attention of the decoder to the encoder, or of a stack to itself."
+    ),
+    layer: str = Option("mean", help="Number of a layer, from 1; or mean, all."),
+    head: str = Option("mean", help="Number of a head, from 1; or mean, all."),
+    input_is: Literal["raw", "tokenized", "bpe"] | None = Option(
+        None, help="Form of the sentences.", show_default="the recipe's"
+    ),
     device: Device = "auto",
     threads: Threads = None,
 ) -> Analysis:
@@ -235,18 +219,16 @@ def attention(
 
 @analysis
 def lengths(
-    systems: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="SYSTEM",
-            help="Files with translations of --source, or runs or checkpoints that translate it.",
-        ),
-    ],
-    source: Annotated[Path, typer.Option(help="Source text; .gz allowed.")],
-    reference: Annotated[Path, typer.Option(help="Reference translation of --source.")],
-    metric: Annotated[
-        str, typer.Option(help="Metric of `nmtdeep score`.", autocompletion=completion.metrics)
-    ] = "bleu",
+    systems: list[Path] = Argument(
+        ...,
+        metavar="SYSTEM",
+        help="Files with translations of --source, or runs or checkpoints that translate it.",
+    ),
+    source: Path = Option(..., help="Source text; .gz allowed."),
+    reference: Path = Option(..., help="Reference translation of --source."),
+    metric: str = Option(
+        "bleu", help="Metric of `nmtdeep score`.", autocompletion=completion.metrics
+    ),
     device: Device = "auto",
     threads: Threads = None,
 ) -> Analysis:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from nmtdeep.cli.options import Overwrite
 from nmtdeep.errors import UserError
@@ -13,29 +13,21 @@ from nmtdeep.files import check_place
 
 
 def average_checkpoints(
-    paths: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="RUN|CHECKPOINT",
-            help="A run directory with --last or --best, or the checkpoints themselves.",
-        ),
-    ],
-    last: Annotated[
-        int | None, typer.Option(min=1, help="Number of newest checkpoints to average.")
-    ] = None,
-    best: Annotated[
-        int | None, typer.Option(min=1, help="Number of best validated checkpoints to average.")
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "-o",
-            "--output",
-            "--out",
-            help="Checkpoint to write.",
-            show_default="RUN/checkpoint_average",
-        ),
-    ] = None,
+    paths: list[Path] = Argument(
+        ...,
+        metavar="RUN|CHECKPOINT",
+        help="A run directory with --last or --best, or the checkpoints themselves.",
+    ),
+    last: int | None = Option(None, min=1, help="Number of newest checkpoints to average."),
+    best: int | None = Option(None, min=1, help="Number of best validated checkpoints to average."),
+    output: Path | None = Option(
+        None,
+        "-o",
+        "--output",
+        "--out",
+        help="Checkpoint to write.",
+        show_default="RUN/checkpoint_average",
+    ),
     overwrite: Overwrite = False,
 ) -> None:
     """Average the weights of several checkpoints of one run into a new checkpoint."""

@@ -23,11 +23,12 @@ from nmtdeep.cli.options import option, replace_options
 from nmtdeep.errors import UserError
 
 PACKAGES = ("torch", "numpy", "safetensors", "sacremoses", "subword-nmt", "sacrebleu")
+# What typer takes for the default of an argument that must be given.
+REQUIRED = (..., inspect.Parameter.empty)
 VERBOSE = option(
     "verbose",
     Annotated[
-        bool,
-        typer.Option("-v", "--verbose", help="Print versions, and a traceback with an error."),
+        bool, typer.Option("-v", "--verbose", help="Print versions, and a traceback with an error.")
     ],
     default=False,
 )
@@ -56,7 +57,7 @@ class PlainHelp:
         for name, below in getattr(command, "commands", {}).items():
             text = " ".join((below.help or "").split("\n\n")[0].split())
             sections.setdefault(below.rich_help_panel or "Commands", []).append((name, text))
-        for heading, rows in sections.items():
+        for heading, rows in sorted(sections.items(), key=lambda item: item[0] == "Machine"):
             _write_section(heading, rows, formatter)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
@@ -126,12 +127,12 @@ def add_command(
             raise
 
     replace_options(command, function, add=[VERBOSE])
-    required = inspect.signature(function).parameters.values()
+    defaults = [each.default for each in inspect.signature(function).parameters.values()]
     app.command(
         function.__name__.strip("_").replace("_", "-"),
         cls=Command,
         epilog=example,
-        no_args_is_help=any(each.default is each.empty for each in required),
+        no_args_is_help=any(getattr(each, "default", each) in REQUIRED for each in defaults),
         rich_help_panel=panel,
     )(command)
 

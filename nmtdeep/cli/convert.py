@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import typer
+from typer import Argument, Option
 
 from nmtdeep.cli.command import Group, add_command
 from nmtdeep.cli.options import Overwrite, SourceLanguage, TargetLanguage
@@ -22,33 +23,29 @@ def main() -> None:
 
 
 def fairseq(
-    checkpoint: Annotated[
-        Path, typer.Argument(metavar="CHECKPOINT", help="File of fairseq: checkpoint_best.pt.")
-    ],
-    dictionaries: Annotated[
-        list[Path],
-        typer.Argument(metavar="DICT", help="dict.LANG.txt: one for both, or source, target."),
-    ],
+    checkpoint: Path = Argument(
+        ..., metavar="CHECKPOINT", help="File of fairseq: checkpoint_best.pt."
+    ),
+    dictionaries: list[Path] = Argument(
+        ..., metavar="DICT", help="dict.LANG.txt: one for both, or source, target."
+    ),
     *,
-    output: Annotated[Path, typer.Option("-o", "--output", "--out", help="Checkpoint to write.")],
-    bpe: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="Codes of subword-nmt, twice if source and target have their own; without it the "
-            "input must be split already."
-        ),
-    ] = None,
-    tokenization: Annotated[
-        Literal["moses", "none"],
-        typer.Option(help="Tokenization before --bpe; moses takes raw text."),
-    ] = "moses",
+    output: Path = Option(..., "-o", "--output", "--out", help="Checkpoint to write."),
+    bpe: list[Path] | None = Option(
+        None,
+        help="Codes of subword-nmt, twice if source and target have their own; without it the "
+        "input must be split already.",
+    ),
+    tokenization: Literal["moses", "none"] = Option(
+        "moses", help="Tokenization before --bpe; moses takes raw text."
+    ),
     source_lang: SourceLanguage = None,
     target_lang: TargetLanguage = None,
-    normalize: Annotated[bool, typer.Option(help="Normalize punctuation as Moses does.")] = True,
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="Lower-case the input.")] = False,
-    aggressive_hyphens: Annotated[
-        bool, typer.Option("--aggressive-hyphens", help="Split hyphens, as tokenizer.perl -a.")
-    ] = False,
+    normalize: bool = Option(True, help="Normalize punctuation as Moses does."),
+    lowercase: bool = Option(False, "--lowercase", help="Lower-case the input."),
+    aggressive_hyphens: bool = Option(
+        False, "--aggressive-hyphens", help="Split hyphens, as tokenizer.perl -a."
+    ),
     overwrite: Overwrite = False,
 ) -> None:
     """Convert a checkpoint of a fairseq Transformer, or of the DLCL release.

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+from typer import Option
 
 from nmtdeep.cli.options import Device, Threads
 from nmtdeep.files import check_place
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Directory for data and run.")] = Path("nmtdeep-demo"),
+    out: Path = Option(Path("nmtdeep-demo"), help="Directory for data and run."),
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:

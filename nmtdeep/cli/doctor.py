@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
+from typer import Option
 
 from nmtdeep.cli.command import versions
 from nmtdeep.cli.options import SourceLanguage, TargetLanguage
@@ -14,17 +14,13 @@ from nmtdeep.files import check_place
 
 
 def doctor(
-    data: Annotated[
-        Path | None, typer.Option(help="Directory that `nmtdeep preprocess` wrote.")
-    ] = None,
-    train: Annotated[
-        Path | None, typer.Option(help="Training text: PREFIX of PREFIX.en and PREFIX.de.")
-    ] = None,
-    valid: Annotated[Path | None, typer.Option(help="Validation text: PREFIX.")] = None,
-    test: Annotated[list[Path] | None, typer.Option(help="Test text: PREFIX.")] = None,
+    data: Path | None = Option(None, help="Directory that `nmtdeep preprocess` wrote."),
+    train: Path | None = Option(None, help="Training text: PREFIX of PREFIX.en and PREFIX.de."),
+    valid: Path | None = Option(None, help="Validation text: PREFIX."),
+    test: list[Path] | None = Option(None, help="Test text: PREFIX."),
     source_lang: SourceLanguage = None,
     target_lang: TargetLanguage = None,
-    out: Annotated[Path, typer.Option(help="Directory of the planned run.")] = Path("run"),
+    out: Path = Option(Path("run"), help="Directory of the planned run."),
 ) -> None:
     """Check that this machine and the text are ready for training: speed, disk, suspicious pairs.
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 import typer
+from typer import Option
 
 from nmtdeep.cli.options import Overwrite, Run, Threads, as_typed
 from nmtdeep.errors import UserError
@@ -29,24 +30,19 @@ Quantization = Literal[
 
 def export(
     run: Run,
-    to: Annotated[
-        Literal["ctranslate2", "huggingface"], typer.Option(help="Program that will read it.")
-    ],
-    out: Annotated[Path, typer.Option("-o", "--out", "--output", help="Directory to write.")],
-    quantization: Annotated[
-        Quantization | None,
-        typer.Option(help="ctranslate2: number format of the weights.", show_default="float32"),
-    ] = None,
-    check: Annotated[
-        tuple[Path, Path] | None,
-        typer.Option(
-            metavar="SOURCE REFERENCE",
-            help="ctranslate2: translate with both programs and compare BLEU and speed.",
-        ),
-    ] = None,
-    max_loss: Annotated[
-        float, typer.Option(min=0, help="Largest loss of BLEU in --check; more is exit code 3.")
-    ] = 0.1,
+    to: Literal["ctranslate2", "huggingface"] = Option(..., help="Program that will read it."),
+    out: Path = Option(..., "-o", "--out", "--output", help="Directory to write."),
+    quantization: Quantization | None = Option(
+        None, help="ctranslate2: number format of the weights.", show_default="float32"
+    ),
+    check: tuple[Path, Path] | None = Option(
+        None,
+        metavar="SOURCE REFERENCE",
+        help="ctranslate2: translate with both programs and compare BLEU and speed.",
+    ),
+    max_loss: float = Option(
+        0.1, min=0, help="Largest loss of BLEU in --check; more is exit code 3."
+    ),
     overwrite: Overwrite = False,
     threads: Threads = None,
 ) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 import typer
+from typer import Argument, Option
 
 from nmtdeep.cli.options import DryRun, Quiet
 from nmtdeep.errors import UserError
@@ -27,14 +28,11 @@ Corpus = Literal[
 
 
 def fetch(
-    corpus: Annotated[Corpus, typer.Argument(metavar="CORPUS", help="Corpus to download.")],
-    out: Annotated[Path, typer.Option("-o", "--output", "--out", help="Folder to write to.")],
-    folder: Annotated[
-        Path | None,
-        typer.Option(
-            "--from", help="Folder with archives downloaded by hand, named as --dry-run shows."
-        ),
-    ] = None,
+    corpus: Corpus = Argument(..., metavar="CORPUS", help="Corpus to download."),
+    out: Path = Option(..., "-o", "--output", "--out", help="Folder to write to."),
+    folder: Path | None = Option(
+        None, "--from", help="Folder with archives downloaded by hand, named as --dry-run shows."
+    ),
     dry_run: DryRun = False,
     quiet: Quiet = False,
 ) -> None:

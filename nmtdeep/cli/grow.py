@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import typer
+from typer import Option
 
 from nmtdeep.cli.options import Run, as_typed
 from nmtdeep.errors import UserError
@@ -17,20 +18,20 @@ Strategy = Literal["copy-top-group", "copy-top-layer", "interpolate", "stack-all
 
 def grow(
     source: Run,
-    layers: Annotated[int, typer.Option(min=1, help="Number of layers of the deeper stack.")],
-    out: Annotated[Path, typer.Option(help="Run directory of the deeper model.")],
-    stack: Annotated[
-        Literal["encoder", "decoder", "both"], typer.Option(help="Stack that becomes deeper.")
-    ] = "encoder",
-    strategy: Annotated[
-        Strategy, typer.Option(help="Where the weights of new layers come from.")
-    ] = "copy-top-group",
-    restart_lr: Annotated[
-        bool, typer.Option(help="Start the learning rate from its peak again, or continue it.")
-    ] = True,
-    freeze_copied: Annotated[
-        bool, typer.Option("--freeze-copied", help="Train only the new layers of the stack.")
-    ] = False,
+    layers: int = Option(..., min=1, help="Number of layers of the deeper stack."),
+    out: Path = Option(..., help="Run directory of the deeper model."),
+    stack: Literal["encoder", "decoder", "both"] = Option(
+        "encoder", help="Stack that becomes deeper."
+    ),
+    strategy: Strategy = Option(
+        "copy-top-group", help="Where the weights of new layers come from."
+    ),
+    restart_lr: bool = Option(
+        True, help="Start the learning rate from its peak again, or continue it."
+    ),
+    freeze_copied: bool = Option(
+        False, "--freeze-copied", help="Train only the new layers of the stack."
+    ),
 ) -> None:
     """Make a trained model deeper; the new run can be trained on and translates at once.
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
+from typer import Argument
 
 
 def inspect(
-    path: Annotated[
-        Path,
-        typer.Argument(metavar="PATH", help="Run directory, checkpoint or data directory."),
-    ],
+    path: Path = Argument(..., metavar="PATH", help="Run directory, checkpoint or data directory."),
 ) -> None:
     """Describe a run, a checkpoint or a data directory, and verify its files.
 

@@ -176,8 +176,7 @@ TargetLanguage = Annotated[
     str | None, typer.Option("-t", "--target-lang", help="Target language code, such as de.")
 ]
 Workers = Annotated[
-    int | None,
-    typer.Option(min=1, help="Number of worker processes.", show_default="one per core"),
+    int | None, typer.Option(min=1, help="Number of worker processes.", show_default="one per core")
 ]
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Replace the output of an earlier command.")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import typer
+from typer import Argument, Option
 
 from nmtdeep.cli.options import collected
 from nmtdeep.cli.outputs import OPTIONS, Analysis, Outputs
@@ -17,18 +18,14 @@ CURVES = Path("curves.svg")
 
 @collected("outputs", OPTIONS, lambda given: Outputs(**given))
 def plot(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run directories.")],
-    over: Annotated[
-        Literal["updates", "tokens", "hours"], typer.Option(help="Unit of the x axis.")
-    ] = "updates",
-    figure: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Figure of the log to draw, such as ppl, lr, gradient_norm or valid_chrf.",
-            show_default="nll, valid_nll and valid_bleu",
-        ),
-    ] = None,
+    runs: list[Path] = Argument(..., metavar="RUN", help="Run directories."),
+    over: Literal["updates", "tokens", "hours"] = Option("updates", help="Unit of the x axis."),
+    figure: list[str] | None = Option(
+        None,
+        metavar="NAME",
+        help="Figure of the log to draw, such as ppl, lr, gradient_norm or valid_chrf.",
+        show_default="nll, valid_nll and valid_bleu",
+    ),
     *,
     outputs: Outputs,
 ) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
+from typer import Option
 
 from nmtdeep.cli import options as shared
 from nmtdeep.cli.options import DryRun, Overrides, Overwrite, Quiet, Workers
@@ -19,14 +20,12 @@ def preprocess(
     recipe: shared.Recipe,
     overrides: Overrides = None,
     *,
-    train: Annotated[
-        Path, typer.Option(help="Training text: PREFIX of PREFIX.en and PREFIX.de (or .en.gz).")
-    ],
-    valid: Annotated[Path, typer.Option(help="Validation text: PREFIX.")],
-    test: Annotated[
-        list[Path] | None, typer.Option(help="Test text: PREFIX; its last part names the split.")
-    ] = None,
-    out: Annotated[Path, typer.Option(help="Data directory to write.")],
+    train: Path = Option(..., help="Training text: PREFIX of PREFIX.en and PREFIX.de (or .en.gz)."),
+    valid: Path = Option(..., help="Validation text: PREFIX."),
+    test: list[Path] | None = Option(
+        None, help="Test text: PREFIX; its last part names the split."
+    ),
+    out: Path = Option(..., help="Data directory to write."),
     source_lang: shared.SourceLanguage = None,
     target_lang: shared.TargetLanguage = None,
     workers: Workers = None,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from nmtdeep.cli.command import Group, add_command
 from nmtdeep.cli.options import Overrides, Recipe
@@ -20,10 +20,9 @@ app = typer.Typer(
 
 
 def list_(
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="WORD", help="List only names with each of these, such as sdt 48."),
-    ] = None,
+    words: list[str] | None = Argument(
+        None, metavar="WORD", help="List only names with each of these, such as sdt 48."
+    ),
 ) -> None:
     """Print the name and the description of every recipe; tab-separated when piped."""
     from nmtdeep.config.load import list_recipes
@@ -50,9 +49,7 @@ def list_(
 def show(
     recipe: Recipe,
     overrides: Overrides = None,
-    plain: Annotated[
-        bool, typer.Option("--plain", help="Print the values without their origins.")
-    ] = False,
+    plain: bool = Option(False, "--plain", help="Print the values without their origins."),
 ) -> None:
     """Print a recipe in full, as YAML: each value with the line or the override that sets it."""
     from nmtdeep.config.load import resolve

@@ -4,35 +4,26 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from nmtdeep.cli.options import Device, Threads
 from nmtdeep.errors import UserError
 
 
 def report(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="RUN", help="Run directories; the others are compared with the first."
-        ),
-    ],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Page to write.")] = Path(
-        "report.html"
+    runs: list[Path] = Argument(
+        ..., metavar="RUN", help="Run directories; the others are compared with the first."
     ),
-    data: Annotated[
-        Path | None,
-        typer.Option(help="Data directory: also translate a test set and look into the models."),
-    ] = None,
-    split: Annotated[
-        str | None,
-        typer.Option(
-            help="Set of --data to translate.", show_default="the first test set, or valid"
-        ),
-    ] = None,
-    samples: Annotated[int, typer.Option(min=1, help="Number of translations to show.")] = 10,
+    output: Path = Option(Path("report.html"), "-o", "--output", help="Page to write."),
+    data: Path | None = Option(
+        None, help="Data directory: also translate a test set and look into the models."
+    ),
+    split: str | None = Option(
+        None, help="Set of --data to translate.", show_default="the first test set, or valid"
+    ),
+    samples: int = Option(10, min=1, help="Number of translations to show."),
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 import typer
+from typer import Argument, Option
 
 from nmtdeep.cli import completion
 from nmtdeep.cli.options import decoding
@@ -22,100 +24,77 @@ if TYPE_CHECKING:
     from nmtdeep.scoring.tokenized import MosesPreparation
 
 MODEL, COMPARISON = "With a model", "Comparison"
+METRICS = f"Metric: {', '.join(completion.METRICS)}."
 OF_SEARCHES = ("n_best", "output_is", "sampling", "temperature", "top_k", "top_p", "seed")
 
 
 @decoding(*OF_SEARCHES)
 def score(
     *,
-    files: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="HYP REF",
-            help="The hypotheses (- for stdin), then one reference or more; .gz allowed.",
-            show_default=False,
-        ),
-    ] = None,
-    metric: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help=f"Metric: {', '.join(completion.METRICS)}.",
-            autocompletion=completion.metrics,
-            show_default="bleu, chrf and ter",
-        ),
-    ] = None,
-    buckets: Annotated[
-        bool, typer.Option("--buckets", help="Also score by length: 1-10, 11-20, ... words.")
-    ] = False,
-    tokenize: Annotated[
-        str | None,
-        typer.Option(
-            metavar="LANG",
-            help="Moses-tokenize both sides for bleu-tok, bleu-tok-lc and bleu-compound.",
-        ),
-    ] = None,
-    replace_unicode_punctuation: Annotated[
-        bool,
-        typer.Option(
-            "--replace-unicode-punctuation",
-            help="Replace Unicode punctuation before --tokenize, as the DLCL and SDT papers do.",
-        ),
-    ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print all results as a JSON list.")
-    ] = False,
-    model: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "-m",
-            "--model",
-            help="Run or checkpoint that translates --source; several are an ensemble.",
-            rich_help_panel=MODEL,
-        ),
-    ] = None,
-    source: Annotated[
-        Path | None,
-        typer.Option(
-            help="Source text: translated by --model; its line lengths define --buckets.",
-            rich_help_panel=MODEL,
-        ),
-    ] = None,
-    reference: Annotated[
-        list[Path] | None,
-        typer.Option(help="Reference translation of --source.", rich_help_panel=MODEL),
-    ] = None,
-    target: Annotated[
-        Path | None,
-        typer.Option(help="Translations of --source for --log-prob.", rich_help_panel=MODEL),
-    ] = None,
-    log_prob: Annotated[
-        bool,
-        typer.Option(
-            "--log-prob",
-            help="Print the model's log-probability of each line of --target: sum, number of "
-            "tokens, mean.",
-            rich_help_panel=MODEL,
-        ),
-    ] = False,
-    system: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="Hypotheses of another system, compared with the first.",
-            rich_help_panel=COMPARISON,
-        ),
-    ] = None,
-    paired: Annotated[
-        Literal["bootstrap", "randomization"],
-        typer.Option(help="Significance test for --system.", rich_help_panel=COMPARISON),
-    ] = "bootstrap",
-    trials: Annotated[
-        int,
-        typer.Option(min=1, help="Number of samples for --paired.", rich_help_panel=COMPARISON),
-    ] = 1000,
-    seed: Annotated[
-        int, typer.Option(min=1, help="Random seed for --paired.", rich_help_panel=COMPARISON)
-    ] = 12345,
+    files: list[Path] | None = Argument(
+        None,
+        metavar="HYP REF",
+        help="The hypotheses (- for stdin), then one reference or more; .gz allowed.",
+        show_default=False,
+    ),
+    metric: list[str] | None = Option(
+        None,
+        metavar="NAME",
+        help=METRICS,
+        autocompletion=completion.metrics,
+        show_default="bleu, chrf and ter",
+    ),
+    buckets: bool = Option(
+        False, "--buckets", help="Also score by length: 1-10, 11-20, ... words."
+    ),
+    tokenize: str | None = Option(
+        None,
+        metavar="LANG",
+        help="Moses-tokenize both sides for bleu-tok, bleu-tok-lc and bleu-compound.",
+    ),
+    replace_unicode_punctuation: bool = Option(
+        False,
+        "--replace-unicode-punctuation",
+        help="Replace Unicode punctuation before --tokenize, as the DLCL and SDT papers do.",
+    ),
+    as_json: bool = Option(False, "--json", help="Print all results as a JSON list."),
+    model: list[Path] | None = Option(
+        None,
+        "-m",
+        "--model",
+        help="Run or checkpoint that translates --source; several are an ensemble.",
+        rich_help_panel=MODEL,
+    ),
+    source: Path | None = Option(
+        None,
+        help="Source text: translated by --model; its line lengths define --buckets.",
+        rich_help_panel=MODEL,
+    ),
+    reference: list[Path] | None = Option(
+        None, help="Reference translation of --source.", rich_help_panel=MODEL
+    ),
+    target: Path | None = Option(
+        None, help="Translations of --source for --log-prob.", rich_help_panel=MODEL
+    ),
+    log_prob: bool = Option(
+        False,
+        "--log-prob",
+        help="Print the model's log-probability of each line of --target: sum, number of "
+        "tokens, mean.",
+        rich_help_panel=MODEL,
+    ),
+    system: list[Path] | None = Option(
+        None,
+        help="Hypotheses of another system, compared with the first.",
+        rich_help_panel=COMPARISON,
+    ),
+    paired: Literal["bootstrap", "randomization"] = Option(
+        "bootstrap", help="Significance test for --system.", rich_help_panel=COMPARISON
+    ),
+    trials: int = Option(
+        1000, min=1, help="Number of samples for --paired.", rich_help_panel=COMPARISON
+    ),
+    seed: int = Option(12345, min=1, help="Random seed for --paired.", rich_help_panel=COMPARISON),
     options: DecodingOptions,
 ) -> None:
     """Score translations: BLEU in the kinds that papers report, chrF and TER, with signatures.
@@ -126,21 +105,14 @@ def score(
 
     Log-probabilities of translations: nmtdeep score -m RUN --source S --target T --log-prob
     """
-    given = {
-        "HYP and REF": files,
-        "--model": model,
+    of_model = {
         "--source": source,
         "--reference": reference,
         "--target": target,
         "--log-prob": log_prob,
-        "--metric": metric,
-        "--system": system,
-        "--buckets": buckets,
-        "--tokenize": tokenize,
-        "--replace-unicode-punctuation": replace_unicode_punctuation,
         "options of models": options.model_fields_set,
     }
-    _check_combination({name for name, value in given.items() if value}, len(files or ()))
+    _check_combination(model, files or [], of_model, buckets=buckets)
     if model and source and target:
         _print_log_probabilities(model, options, source, target, as_json=as_json)
         return
@@ -152,7 +124,7 @@ def score(
     from nmtdeep.scoring.warnings import warnings
 
     metrics = list(dict.fromkeys(metric or DEFAULT_METRICS))
-    preparation = _preparation(metrics, tokenize, replace_unicode_punctuation)
+    preparation = _preparation(metrics, tokenize, replace_punctuation=replace_unicode_punctuation)
     if model and source:
         texts = read_texts(source, reference or [], system or [], None)
         texts = _translated(texts, model, options)
@@ -171,53 +143,43 @@ def score(
     _print(report, as_json=as_json)
 
 
-SCORING = {"--metric", "--system", "--buckets", "--tokenize", "--replace-unicode-punctuation"}
-WITH_MODEL = {"--model", "--source", "options of models"}
-
-
-def _check_combination(given: set[str], files: int) -> None:
-    """Refuse options that contradict one another, and files that are missing."""
-    if "--model" in given:
-        needed = "--target" if "--log-prob" in given else "--reference"
-        allowed = {needed, "--log-prob"} if "--log-prob" in given else {needed} | SCORING
-        missing = [name for name in ("--source", needed) if name not in given]
-        if missing:
+def _check_combination(
+    model: object, files: Sequence[Path], of_model: Mapping[str, object], *, buckets: bool
+) -> None:
+    """Refuse what is neither of the three uses."""
+    given = {name for name, value in of_model.items() if value}
+    if model:
+        needed = {"--source", "--target" if "--log-prob" in given else "--reference"}
+        if missing := sorted(needed - given):
             raise UserError(f"also needs {' and '.join(missing)} FILE", where="--model")
-        if extra := sorted(given - allowed - WITH_MODEL):
-            raise UserError(
-                f"cannot be combined with --model and {needed}",
-                where=", ".join(extra),
-                hint="leave it out",
-            )
+        extra = sorted(given & {"--reference", "--target"} - needed) + ["HYP and REF"] * bool(files)
+        if extra:
+            what = f"cannot be combined with --model and {' and '.join(sorted(needed))}"
+            raise UserError(what, where=", ".join(extra), hint="leave it out")
         return
-    of_models = {"--reference", "--target", "--log-prob", "options of models"}
-    if extra := sorted(given & of_models):
+    allowed = {"--source"} if buckets else set()
+    if extra := sorted(given - allowed):
         raise UserError("needs a model", where=", ".join(extra), hint="add --model RUN")
-    if files < 2:
+    if len(files) < 2:
         hint = "give HYP and REF, or --model RUN --source S --reference R"
         raise UserError("there is nothing to score", hint=hint)
-    if "--source" in given and "--buckets" not in given:
-        raise UserError("without --model it only serves --buckets", where="--source", hint="add it")
-    if "--replace-unicode-punctuation" in given and "--tokenize" not in given:
-        where = "--replace-unicode-punctuation"
-        raise UserError("only works with --tokenize LANG", where=where, hint="add that")
 
 
 def _preparation(
-    metrics: list[str], language: str | None, replace_punctuation: bool
+    metrics: list[str], language: str | None, *, replace_punctuation: bool
 ) -> MosesPreparation | None:
     from nmtdeep.scoring.metrics import metric_named
     from nmtdeep.scoring.tokenized import MosesPreparation
 
     wants_tokens = [metric_named(name).tokens for name in metrics]
     if language is None:
+        if replace_punctuation:
+            where = "--replace-unicode-punctuation"
+            raise UserError("needs --tokenize", where=where, hint="add --tokenize LANG")
         return None
     if not any(wants_tokens):
-        raise UserError(
-            "only changes bleu-tok, bleu-tok-lc and bleu-compound",
-            where="--tokenize",
-            hint="add --metric bleu-tok",
-        )
+        what = "only changes bleu-tok, bleu-tok-lc and bleu-compound"
+        raise UserError(what, where="--tokenize", hint="add --metric bleu-tok")
     return MosesPreparation(language, replace_punctuation=replace_punctuation)
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import signal
-from typing import Annotated
 
 import typer
+from typer import Option
 
 from nmtdeep.cli.options import Models, collected, decoding, flag, options_of
 from nmtdeep.config.decoding import DecodingOptions
@@ -21,19 +21,12 @@ from nmtdeep.serving.limits import Limits, limits_of
 def serve(
     *,
     model: Models,
-    host: Annotated[
-        str, typer.Option(help="Address to listen at; 0.0.0.0: every network.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port to listen at; 0: any free one.")
-    ] = 8000,
-    batch_lines: Annotated[
-        int, typer.Option(min=1, help="Most lines, of all requests, translated together.")
-    ] = 128,
-    batch_wait: Annotated[
-        float,
-        typer.Option(min=0, max=1000, help="Milliseconds that a batch waits for more lines."),
-    ] = 5.0,
+    host: str = Option("127.0.0.1", help="Address to listen at; 0.0.0.0: every network."),
+    port: int = Option(8000, min=0, max=65535, help="Port to listen at; 0: any free one."),
+    batch_lines: int = Option(128, min=1, help="Most lines, of all requests, translated together."),
+    batch_wait: float = Option(
+        5.0, min=0, max=1000, help="Milliseconds that a batch waits for more lines."
+    ),
     limits: Limits,
     options: DecodingOptions,
 ) -> None:

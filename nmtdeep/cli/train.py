@@ -6,124 +6,90 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from nmtdeep.cli import completion
-from nmtdeep.cli.options import (
-    Data,
-    Device,
-    Overrides,
-    Quiet,
-    Threads,
-    collected,
-    flag,
-    option,
-)
+from nmtdeep.cli.options import Data, Device, Overrides, Quiet, Threads, collected, flag, option
 from nmtdeep.errors import UserError
 
 if TYPE_CHECKING:
     from nmtdeep.config import Recipe
 
-# Flags for recipe values: each with its key, the name of its value, and its help.
-RECIPE_FLAGS = {
-    "max_updates": ("training.max_updates", "N", "Stop after this many updates."),
-    "max_epochs": ("training.max_epochs", "N", "Stop after this many epochs."),
+# Flags for recipe values: each with its key and its help.
+FLAGS = {
+    "max_updates": ("training.max_updates", "Stop after this many updates."),
+    "max_epochs": ("training.max_epochs", "Stop after this many epochs."),
     "patience": (
         "training.validation.patience",
-        "N",
         "Stop after this many validations without a better one; 0: never.",
     ),
-    "max_tokens": (
-        "training.batches.max_tokens",
-        "N",
-        "Padded tokens that one device holds at once.",
-    ),
+    "max_tokens": ("training.batches.max_tokens", "Padded tokens that one device holds at once."),
     "tokens_per_update": (
         "training.batches.tokens_per_update",
-        "N",
         "Padded tokens of one update, over all devices.",
     ),
-    "lr": ("training.schedule.lr", "NUMBER", "Peak learning rate."),
-    "warmup_updates": ("training.schedule.warmup_updates", "N", "Updates until the peak."),
-    "clip_norm": ("training.clip_norm", "NUMBER", "Largest gradient norm; 0: no clipping."),
+    "lr": ("training.schedule.lr", "Peak learning rate."),
+    "warmup_updates": ("training.schedule.warmup_updates", "Updates until the peak."),
+    "clip_norm": ("training.clip_norm", "Largest gradient norm; 0: no clipping."),
     "label_smoothing": (
         "training.label_smoothing",
-        "NUMBER",
         "Probability taken from the target token and spread over all tokens.",
     ),
-    "seed": (
-        "training.seed",
-        "N",
-        "Random seed for initialization, data order and dropout.",
-    ),
-    "precision": ("training.precision", "NAME", "Number format: auto, bf16, fp16 or fp32."),
-    "log_interval": ("training.log_every", "N", "Updates between log lines."),
+    "seed": ("training.seed", "Random seed for initialization, data order and dropout."),
+    "precision": ("training.precision", "Number format: auto, bf16, fp16 or fp32."),
+    "log_interval": ("training.log_every", "Updates between log lines."),
 }
-
-
-def _flags() -> list[Any]:
-    """An option for each of `RECIPE_FLAGS`; the recipe's models check the values."""
-    panel = "Recipe values"
-    return [
-        option(
-            name,
-            Annotated[
-                str | None,
-                typer.Option(flag(name), metavar=value, help=text, rich_help_panel=panel),
-            ],
-        )
-        for name, (_, value, text) in RECIPE_FLAGS.items()
-    ]
+OPTIONS = [
+    option(
+        name,
+        Annotated[
+            str | None,
+            Option(flag(name), metavar="VALUE", help=text, rich_help_panel="Recipe values"),
+        ],
+    )
+    for name, (_, text) in FLAGS.items()
+]
 
 
 def _overrides(given: dict[str, str | None]) -> list[str]:
     """The values that were given, as overrides of the recipe."""
-    return [
-        f"{RECIPE_FLAGS[name][0]}={value}" for name, value in given.items() if value is not None
-    ]
+    return [f"{FLAGS[name][0]}={value}" for name, value in given.items() if value is not None]
 
 
-@collected("changes", _flags(), _overrides)
+@collected("changes", OPTIONS, _overrides)
 def train(
     *,
-    recipe: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="RECIPE",
-            help="A recipe's name (nmtdeep recipes list) or file; none to resume a run.",
-            autocompletion=completion.recipes,
-        ),
-    ] = None,
+    recipe: str | None = Argument(
+        None,
+        metavar="RECIPE",
+        help="A recipe's name (nmtdeep recipes list) or file; none to resume a run.",
+        autocompletion=completion.recipes,
+    ),
     overrides: Overrides = None,
     data: Data,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Run directory; an interrupted run is resumed.  [required]"),
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print config, parameters and memory; train nothing.")
-    ] = False,
-    overwrite: Annotated[
-        bool,
-        typer.Option("--overwrite", help="Start from the beginning: delete the training in --out."),
-    ] = False,
-    final_scores: Annotated[
-        bool | None,
-        typer.Option(
-            help="Translate and score the validation and test sets after the last update.",
-            show_default="only if the model has learned something",
-        ),
-    ] = None,
+    out: Path | None = Option(
+        None, help="Run directory; an interrupted run is resumed.  [required]"
+    ),
+    dry_run: bool = Option(
+        False, "--dry-run", help="Print config, parameters and memory; train nothing."
+    ),
+    overwrite: bool = Option(
+        False, "--overwrite", help="Start from the beginning: delete the training in --out."
+    ),
+    final_scores: bool | None = Option(
+        None,
+        help="Translate and score the validation and test sets after the last update.",
+        show_default="only if the model has learned something",
+    ),
     quiet: Quiet = False,
     device: Device = "auto",
     threads: Threads = None,
-    processes: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="Number of processes that train together: one per GPU, or sharing CPU threads.",
-            rich_help_panel="Machine",
-        ),
-    ] = 1,
+    processes: int = Option(
+        1,
+        min=1,
+        help="Number of processes that train together: one per GPU, or sharing CPU threads.",
+        rich_help_panel="Machine",
+    ),
     changes: list[str],
 ) -> None:
     """Train a model, or resume an interrupted training.

@@ -6,9 +6,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Literal
+from typing import Literal
 
 import typer
+from typer import Option
 
 from nmtdeep.cli.options import Models, Quiet, decoding
 from nmtdeep.config.decoding import DecodingOptions
@@ -21,18 +22,14 @@ Format = Literal["text", "json", "tsv", "fairseq"]
 def translate(
     *,
     model: Models,
-    source: Annotated[
-        str,
-        typer.Option("-i", "--input", metavar="FILE", help="Text to translate, or .gz; -: stdin."),
-    ] = "-",
-    output: Annotated[
-        str,
-        typer.Option("-o", "--output", metavar="FILE", help="File to write, or .gz; -: stdout."),
-    ] = "-",
-    form: Annotated[Format, typer.Option("--format", help="Output format.")] = "text",
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue --output after its last whole line.")
-    ] = False,
+    source: str = Option(
+        "-", "-i", "--input", metavar="FILE", help="Text to translate, or .gz; -: stdin."
+    ),
+    output: str = Option(
+        "-", "-o", "--output", metavar="FILE", help="File to write, or .gz; -: stdout."
+    ),
+    form: Format = Option("text", "--format", help="Output format."),
+    resume: bool = Option(False, "--resume", help="Continue --output after its last whole line."),
     quiet: Quiet = False,
     options: DecodingOptions,
 ) -> None:
