@@ -140,7 +140,7 @@ def _recipe_and_overrides(
     if out is not None and (out / "config.yaml").is_file():
         return str(out / "config.yaml"), words
     raise UserError(
-        "the recipe is missing",
+        "a recipe is missing",
         hint="give a name (`nmtdeep recipes list`) or a file; only a resumed run needs none",
     )
 

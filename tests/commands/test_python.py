@@ -108,7 +108,7 @@ def test_no_model_and_a_string_in_the_place_of_lines_are_user_errors(whole: Path
 def test_the_line_of_an_error_is_counted_from_the_first_of_the_call(whole: Path) -> None:
     model = package.load(whole, long_lines="error", max_source_tokens=5)
     model.translate(["a", "b"])
-    with pytest.raises(package.UserError, match="line 2 has"):
+    with pytest.raises(package.UserError, match="line 2: "):
         model.translate(["a", "one two three four five six seven eight"])
 
 
