@@ -12,6 +12,8 @@ from nmtdeep import checkpoint, files
 from nmtdeep.config.render import differences
 from nmtdeep.errors import CheckpointError, UserError
 
+ONCE = "name each checkpoint once"
+
 
 def newest(run: Path, count: int) -> list[Path]:
     """The `count` newest checkpoints of a run.
@@ -19,69 +21,73 @@ def newest(run: Path, count: int) -> list[Path]:
     Raises:
         CheckpointError: if there are fewer.
     """
-    return _enough(run, list(_saved(run).values()), count)[-count:]
+    saved = _saved(run)
+    _check_enough(run, saved, count)
+    return saved[-count:]
 
 
 def best(run: Path, count: int) -> list[Path]:
-    """The `count` checkpoints of a run with the best validation figures.
+    """The `count` checkpoints of a run with the best validation scores, the best first.
 
     Raises:
         CheckpointError: if fewer were validated.
     """
-    scores = {
-        path: score
-        for path in _saved(run).values()
-        if (score := checkpoint.read_state(path).get("score")) is not None
-    }
-    ranked = sorted(scores, key=lambda path: scores[path], reverse=True)
-    return _enough(run, ranked, count, "validated ")[:count]
+    states = {path: checkpoint.read_state(path) for path in _saved(run)}
+    validated = [path for path, state in states.items() if state.get("score") is not None]
+    validated.sort(key=lambda path: states[path]["score"], reverse=True)
+    _check_enough(run, validated, count, "validated ")
+    return validated[:count]
 
 
-def _saved(run: Path) -> dict[int, Path]:
+def _saved(run: Path) -> list[Path]:
     if not run.is_dir():
-        raise CheckpointError(f"{run}: no such run directory: check the path")
-    found = checkpoint.saved(run)
-    checkpoint.check_entries(run, found.values())
-    return found
+        raise CheckpointError("no such run directory", where=run, hint="check the path")
+    saved = list(checkpoint.saved(run).values())
+    checkpoint.check_entries(run, saved)
+    return saved
 
 
-def _enough(run: Path, found: list[Path], count: int, kind: str = "") -> list[Path]:
-    if len(found) < count:
+def _check_enough(run: Path, paths: list[Path], count: int, kind: str = "") -> None:
+    if len(paths) < count:
         raise CheckpointError(
-            f"{run} has {len(found)} {kind}checkpoints, {count} are wanted: ask for fewer, or "
-            "train with a larger training.checkpoints.keep_last or keep_best"
+            f"has {len(paths)} {kind}checkpoints, not {count}",
+            where=run,
+            hint="average fewer, or train with more training.checkpoints.keep_last or keep_best",
         )
-    return found
 
 
 def average(inputs: Sequence[Path], out: Path) -> Path:
     """Write the arithmetic mean, computed in float64, of the inputs' weights to `out`.
 
     Raises:
-        CheckpointError: if an input is foreign (another model, vocabulary or run's recipe), broken,
-            or there twice.
+        CheckpointError: if an input is damaged, given twice, or of another model, vocabulary or
+            recipe than the first.
     """
     if not inputs:
-        raise UserError("nothing to average: name at least one checkpoint")
-    _check_distinct(inputs)
+        raise UserError("no checkpoints to average", hint="name at least one")
+    directories: set[Path] = set()
+    for path in inputs:
+        directory = checkpoint.locate(path)
+        if directory in directories:
+            raise CheckpointError("named twice", where=path, hint=ONCE)
+        directories.add(directory)
     first = checkpoint.load(inputs[0])
     sums: dict[str, Tensor] = {}
-    hashes: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for path in inputs:
         loaded = checkpoint.load(path)
         changed = differences(first.recipe.model.model_dump(), loaded.recipe.model.model_dump())
         if changed or loaded.pipeline.fingerprint() != first.pipeline.fingerprint():
             raise CheckpointError(
-                f"{path} is foreign to {inputs[0]} "
-                f"({changed[0] if changed else 'another vocabulary'}): average checkpoints of one "
-                "run"
+                f"not from the same run as {inputs[0]} "
+                f"({changed[0] if changed else 'another vocabulary'})",
+                where=path,
+                hint="average checkpoints of one run",
             )
         digest = files.digest(loaded.path / checkpoint.MODEL)
-        if digest in hashes:
-            raise CheckpointError(
-                f"{path} and {hashes[digest]} hold the same weights: name each checkpoint once"
-            )
-        hashes[digest] = path
+        if digest in paths:
+            raise CheckpointError(f"has the same weights as {paths[digest]}", where=path, hint=ONCE)
+        paths[digest] = path
         for name, tensor in checkpoint.weights(loaded.model).items():
             sums[name] = sums.get(name, torch.zeros((), dtype=torch.float64)) + tensor.double()
     checkpoint.save(
@@ -91,7 +97,7 @@ def average(inputs: Sequence[Path], out: Path) -> Path:
         state={
             "kind": "average",
             "inputs": [
-                {"checkpoint": path.name, "sha256": digest} for digest, path in hashes.items()
+                {"checkpoint": path.name, "sha256": digest} for digest, path in paths.items()
             ],
         },
         recipe=first.recipe,
@@ -101,23 +107,13 @@ def average(inputs: Sequence[Path], out: Path) -> Path:
 
 
 def check_out(out: Path, inputs: Sequence[Path]) -> None:
-    """Refuse to replace an input, or anything that is no checkpoint.
+    """Refuse to replace an input, or anything that is not a checkpoint.
 
     Raises:
         UserError: naming `out`.
     """
-    if not out.exists():
-        return
-    if not (out / checkpoint.STATE).is_file():
-        raise UserError(f"{out} is no checkpoint and is not replaced: choose another --output")
-    if out.resolve() in [checkpoint.locate(path) for path in inputs]:
-        raise UserError(f"{out} is one of the inputs: choose another --output")
-
-
-def _check_distinct(inputs: Sequence[Path]) -> None:
-    seen: set[Path] = set()
-    for path in inputs:
-        place = checkpoint.locate(path)
-        if place in seen:
-            raise CheckpointError(f"{path} is named twice: name each checkpoint once")
-        seen.add(place)
+    hint = "choose another --output"
+    if out.exists() and not (out / checkpoint.STATE).is_file():
+        raise UserError("not a checkpoint, so it is not replaced", where=out, hint=hint)
+    if out.exists() and out.resolve() in [checkpoint.locate(path) for path in inputs]:
+        raise UserError("one of the inputs", where=out, hint=hint)

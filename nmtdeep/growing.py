@@ -21,13 +21,13 @@ from nmtdeep.training.stages import restarted
 from nmtdeep.training.state import Progress
 
 
-class Grown(NamedTuple):
-    """What growth made.
+class GrownRun(NamedTuple):
+    """A run whose model was grown.
 
     Attributes:
-        checkpoint: the deeper model's.
-        source: checkpoint that it was grown from.
-        layers: where each layer of each stack comes from.
+        checkpoint: of the deeper model.
+        source: the checkpoint that it was grown from.
+        layers: for each stack, the source of each layer.
         more: options of `train` that raise the limits which the source's training has reached.
     """
 
@@ -46,7 +46,7 @@ def grow(
     strategy: Strategy = "copy_top_group",
     restart_lr: bool = True,
     freeze_copied: bool = False,
-) -> Grown:
+) -> GrownRun:
     """Write run directory `out` with the model of `source`, deeper; it can be trained on.
 
     Args:
@@ -54,11 +54,11 @@ def grow(
         encoder: layers of the new encoder; None: as many as before.
         decoder: the same of the decoder.
         strategy: where new layers come from; see `layer_map`.
-        restart_lr: the learning-rate schedule goes back to its peak.
-        freeze_copied: the old layers stay as they are, and only the new ones train.
+        restart_lr: set the learning-rate schedule back to its peak.
+        freeze_copied: train only the new layers.
 
     Raises:
-        UserError: if nothing would grow, `out` is a run already or the strategy cannot do it.
+        UserError: if nothing would grow, `out` is a run already or the strategy is impossible.
     """
     old = checkpoint.load(source)
     recipe = _deeper(old.recipe, encoder, decoder, strategy, freeze_copied)
@@ -67,7 +67,7 @@ def grow(
     except ValueError as error:
         raise UserError(str(error)) from error
     if checkpoint.saved(out):
-        raise UserError(f"{out} holds a training already: choose another --out")
+        raise UserError("there is a training already", where=out, hint="choose another --out")
     types = {
         "source_types": len(old.pipeline.source.vocabulary),
         "target_types": len(old.pipeline.target.vocabulary),
@@ -95,7 +95,7 @@ def grow(
             pipeline=old.pipeline,
         )
         checkpoint.point(run.path, checkpoint.LAST, path)
-    return Grown(path, old.path, maps, _more(recipe, progress))
+    return GrownRun(path, old.path, maps, _more(recipe, progress))
 
 
 def _more(recipe: Recipe, progress: Progress) -> str:
@@ -117,57 +117,49 @@ def _deeper(
     freeze_copied: bool,
 ) -> Recipe:
     """The recipe of the grown run."""
-    model, training = recipe.model, recipe.training
-    frozen = training.frozen.model_dump()
+    model, frozen = recipe.model, recipe.training.frozen.model_dump()
     for side, depth in (("encoder", encoder), ("decoder", decoder)):
         stack = getattr(model, side)
         if depth is None or depth == stack.depth:
             continue
         if freeze_copied and strategy in ("interpolate", "random"):
             raise UserError(
-                f"--freeze-copied keeps the old layers at the bottom as they are, which {strategy} "
-                "does not leave there or does not copy: choose copy-top-group or copy-top-layer"
+                f"{strategy} does not keep the old layers at the bottom of the stack",
+                where="--freeze-copied",
+                hint="choose copy-top-group or copy-top-layer",
             )
         if freeze_copied:
             frozen[side] = stack.depth
         model = model.model_copy(update={side: stack.with_depth(depth)})
-    training = training.model_copy(
+    if model == recipe.model:
+        depths = f"{model.encoder.depth}+{model.decoder.depth}"
+        raise UserError(f"the model has {depths} layers already", hint="choose more layers")
+    training = recipe.training.model_copy(
         update={"growth": Growth(strategy=strategy), "frozen": Frozen(**frozen), "stages": ()}
     )
-    if model == recipe.model:
-        raise UserError(
-            f"the model has {model.encoder.depth}+{model.decoder.depth} layers already: ask for "
-            "more"
-        )
-    # Validated anew: the deeper model may be one that cannot be.
+    # Validated again: the deeper model may be an invalid one.
     changed = recipe.model_copy(update={"model": model, "training": training})
     return Recipe.model_validate(changed.model_dump())
 
 
 def _without_sample(model: Model) -> Model:
-    """Admin's omegas are measured on text, which is not here: those of random layers start at 1."""
+    """Admin's omegas are measured on text, which is absent; those of random layers start at 1."""
     if isinstance(model.initializer, slots.AdminProfile):
         return model.model_copy(update={"initializer": slots.Glorot()})
     return model
 
 
 def _progress(old: checkpoint.Loaded, recipe: Recipe, restart_lr: bool) -> Progress:
-    """Where the source's training stood, for an average that of its newest checkpoint."""
+    """The source's position in training; of an average, that of the newest checkpoint beside it."""
     saved = list(checkpoint.saved(old.path.parent).values())
     if "update" in old.state:
         progress = Progress.from_json(old.state)
     else:
         progress = Progress.of(saved[-1]) if saved else Progress()
-    fresh = Progress()
+    fresh, reset = Progress(), ("seconds", "target_tokens", "best", "best_update", "stale")
     progress = replace(
         progress,
-        **{
-            name: getattr(fresh, name)
-            for name in (
-                *("seconds", "target_tokens", "best", "best_update", "stale", "score", "scaler"),
-                "stage",
-            )
-        },
+        **{name: getattr(fresh, name) for name in (*reset, "score", "scaler", "stage")},
         stage_update=progress.update,
         stage_epoch=progress.epoch,
     )

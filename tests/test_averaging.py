@@ -97,15 +97,15 @@ def refused(inputs: list[Path], out: Path) -> str:
 
 
 def test_fewer_than_asked_for(run: Path) -> None:
-    with pytest.raises(CheckpointError, match="has 3 checkpoints, 4 are wanted"):
+    with pytest.raises(CheckpointError, match="has 3 checkpoints, not 4"):
         newest(run, 4)
     edit(run / "checkpoint_15", score=None)
-    with pytest.raises(CheckpointError, match="has 2 validated checkpoints, 3 are wanted"):
+    with pytest.raises(CheckpointError, match="has 2 validated checkpoints, not 3"):
         best(run, 3)
 
 
 def test_nothing_to_average(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="nothing to average"):
+    with pytest.raises(UserError, match="no checkpoints to average"):
         average([], tmp_path / "mean")
 
 
@@ -115,11 +115,11 @@ def test_the_same_checkpoint_twice(run: Path, tmp_path: Path) -> None:
     assert "named twice" in refused([one, run / "checkpoint_last"], out)
     shutil.copytree(one, run / "checkpoint_80")
     message = refused([one, run / "checkpoint_80"], out)
-    assert "hold the same weights" in message
+    assert "has the same weights as" in message
     assert "checkpoint_80" in message
 
 
-def test_another_model_is_foreign(run: Path, tmp_path: Path) -> None:
+def test_another_model_is_refused(run: Path, tmp_path: Path) -> None:
     config = run / "checkpoint_20" / "config.yaml"
     text = config.read_text(encoding="utf-8")
     other, count = re.subn(r"norm_epsilon: \S+", "norm_epsilon: 1e-3", text)
@@ -127,11 +127,11 @@ def test_another_model_is_foreign(run: Path, tmp_path: Path) -> None:
     config.write_text(other, encoding="utf-8")
     files.write_sums(config.parent)
     message = refused([run / "checkpoint_15", run / "checkpoint_20"], tmp_path / "mean")
-    assert "foreign" in message
+    assert "not from the same run as" in message
     assert "norm_epsilon" in message
 
 
-def test_another_vocabulary_is_foreign(run: Path, tmp_path: Path) -> None:
+def test_another_vocabulary_is_refused(run: Path, tmp_path: Path) -> None:
     other = run / "checkpoint_20"
     vocabulary = Vocabulary.load(other / "text" / "vocabulary.tsv")
     tokens = (*vocabulary.tokens[:-1], "another")

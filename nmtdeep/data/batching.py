@@ -205,8 +205,8 @@ def check_budget(longest: Longest, *, max_tokens: int) -> None:
     if longest.tokens > max_tokens:
         raise UserError(
             f"training sentence {longest.sentence} has {longest.tokens} tokens, more than "
-            f"max_tokens {max_tokens}: raise --max-tokens, or lower text.clean.max_length and "
-            "preprocess again"
+            f"max_tokens {max_tokens}",
+            hint="raise --max-tokens, or lower text.clean.max_length and preprocess again",
         )
 
 

@@ -27,7 +27,7 @@ Numbered = tuple[int, list[Ids]]
 
 
 class LeftError(RuntimeError):
-    """Nobody waits for the corpus that is being made."""
+    """The corpus is not needed any more."""
 
 
 def resample(
@@ -42,22 +42,28 @@ def resample(
     leaving: Callable[[], bool] = lambda: False,
     chunk: int = CHUNK,
 ) -> ParallelCorpus:
-    """The corpus, each word segmented anew with BPE-dropout; written under `directory`.
-
-    `dropout` is the probability of skipping a merge; None takes that of the pipeline. Where nobody
-    wants the corpus any more, `leaving` says so, and it stays unfinished: LeftError.
+    """The corpus, each word segmented again with BPE-dropout; written under `directory`.
 
     A sentence's segmentation is a function of (seed, epoch, its number, its side) alone. A sentence
-    keeps its stored ids if it holds `<unk>` (its words are lost) or would grow longer than
-    `text.clean.max_length`; a word keeps its own where a piece is not in the vocabulary.
-    Raises UserError where the pipeline has no BPE of its own.
+    keeps its stored ids if it contains `<unk>` (its words are lost) or would be longer than
+    `text.clean.max_length`; a word keeps its own if a piece is not in the vocabulary.
+
+    Args:
+        dropout: the probability of skipping a merge; None: that of the pipeline.
+        leaving: asked between chunks of sentences; True ends the work.
+
+    Raises:
+        LeftError: if `leaving` returns True.
+        UserError: if the pipeline has no BPE of its own.
     """
     config = pipeline.config.bpe
     directory.mkdir(parents=True, exist_ok=True)
     sides = []
     for side, stored in ((pipeline.source, corpus.source), (pipeline.target, corpus.target)):
         if isinstance(config, NoBpe) or side.bpe is None:
-            raise UserError("BPE-dropout needs BPE: set text.bpe to joint or separate")
+            raise UserError(
+                "BPE-dropout needs BPE", where="text.bpe", hint="set it to joint or separate"
+            )
         stem = directory / f"epoch-{epoch}.{side.language}"
         dtype = stored.tokens.dtype.name
         probability = config.dropout if dropout is None else dropout

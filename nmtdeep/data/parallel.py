@@ -22,14 +22,11 @@ _function: Callable[[Any], Any] = lambda item: item  # noqa: E731  # each worker
 
 
 class Pool(Generic[Item, Result]):
-    """Processes that apply one function, which is pickled once for each of them.
-
-    They are spawned, so that a program with threads may have one.
+    """Spawned processes that apply one function, which is pickled once for each of them.
 
     Args:
-        function: what they apply.
-        workers: how many there are.
-        option: of the command line, that says how many; for the error if one dies.
+        workers: number of processes.
+        option: the command-line option for this number, for the error message.
     """
 
     def __init__(
@@ -42,7 +39,7 @@ class Pool(Generic[Item, Result]):
         self._option = option
 
     def map(self, items: Iterable[Item]) -> Iterator[Result]:
-        """Results in order; at most a few items per worker are on their way at once.
+        """Results in order; at most a few items per worker are in work at once.
 
         Raises:
             UserError: if a worker dies.
@@ -57,11 +54,12 @@ class Pool(Generic[Item, Result]):
                 yield pending.popleft().result()
         except BrokenProcessPool:
             raise UserError(
-                f"a worker process died, probably for want of memory: use fewer {self._option}"
+                "a worker process died, probably for lack of memory",
+                hint=f"use fewer {self._option}",
             ) from None
 
     def close(self) -> None:
-        """End the processes when they have done what they are at."""
+        """End the processes after the items that they are working on."""
         self._pool.shutdown(cancel_futures=True)
 
 
@@ -96,7 +94,7 @@ def _adopt(function: Callable[[Any], Any]) -> None:
 
 
 def _leave_with_parent() -> None:
-    """A worker whose parent was killed would wait for work for ever."""
+    """Without this, a worker whose parent was killed would wait forever."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

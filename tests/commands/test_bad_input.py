@@ -172,7 +172,7 @@ def test_models_that_do_not_go_together(nmtdeep, whole, whole_dropout, tmp_path)
     refused(ensemble, "its text pipeline differs from", "one preprocessed corpus")
     inputs = [run / "checkpoint_best" for run in (whole, whole_dropout)]
     average = nmtdeep("average-checkpoints", *inputs, "-o", tmp_path / "average")
-    refused(average, "is foreign to", "average checkpoints of one run")
+    refused(average, "not from the same run as", "average checkpoints of one run")
     done = train(nmtdeep, whole, data="data-dropout")
     refused(done, "another vocabulary than --data: give the corpus that the run was started with")
 
@@ -181,11 +181,11 @@ def test_an_average_replaces_nothing_but_averages(nmtdeep, averaged, tmp_path):
     run = _copy(averaged[0], tmp_path / "run")
     before = contents(run)
     inputs = [run / "checkpoint_10", run / "checkpoint_11"]
-    for out, said in ((run, "is no checkpoint"), (inputs[0], "is one of the inputs")):
+    for out, said in ((run, "not a checkpoint"), (inputs[0], "one of the inputs")):
         done = nmtdeep("average-checkpoints", *inputs, "-o", out, "--overwrite")
         refused(done, said, "choose another --output")
     refused(nmtdeep("average-checkpoints", run, "--last", 3), "add --overwrite")
-    refused(nmtdeep("average-checkpoints", run, "--last", 9), "ask for fewer")
+    refused(nmtdeep("average-checkpoints", run, "--last", 9), "average fewer")
     refused(nmtdeep("average-checkpoints", "nowhere", "--last", 2), "nowhere: no such run")
     refused(nmtdeep("average-checkpoints", *inputs, inputs[0], "-o", "x"), "named twice")
     assert contents(run) == before

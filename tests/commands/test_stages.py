@@ -214,7 +214,7 @@ def test_frozen_layers_keep_their_weights(nmtdeep, whole, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--layers", 2), "the model has 2+1 layers already: ask for more"),
+        (("--layers", 2), "the model has 2+1 layers already: choose more layers"),
         (("--layers", 1), "encoder: 2 layers cannot grow to 1"),
         (("--layers", 3, "--strategy", "stack-all"), "stack_all repeats all 2 layers"),
         (("--layers", 4, "--strategy", "interpolate", "--freeze-copied"), "--freeze-copied keeps"),
@@ -234,7 +234,7 @@ def test_what_cannot_grow_is_refused(nmtdeep, whole, tmp_path, options, message)
 def test_growth_replaces_nothing(nmtdeep, whole, staged):
     again = grow(nmtdeep, whole, staged, "--layers", 5)
     assert again.code == 2
-    assert "holds a training already: choose another --out" in again.err
+    assert "there is a training already: choose another --out" in again.err
     assert grow(nmtdeep, whole, whole, "--layers", 5).code == 2
 
 
