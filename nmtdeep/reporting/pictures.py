@@ -58,18 +58,17 @@ class Album:
 
 
 def of_training(album: Album, histories: Sequence[RunHistory]) -> None:
-    """Curves of the records, and the learning rates that the recipes plan."""
+    """Curves of the records, and the planned learning rates."""
     runs = {run.name: run.path for run in histories if run.points}
-    if runs:
-        for over in ("updates", "hours"):
-            album.add(
-                f"Training, by {over}",
-                partial(records.measure, runs),
-                partial(records.draw, figures=CURVES, over=over),
-                # The signature of the records names places on this machine.
-                signature="from train.jsonl",
-                folded=over == "hours",
-            )
+    for over in ("updates", "hours") if runs else ():
+        album.add(
+            f"Training, by {over}",
+            partial(records.measure, runs),
+            partial(records.draw, figures=CURVES, over=over),
+            # The signature of the records names paths of this machine.
+            signature="from train.jsonl",
+            folded=over == "hours",
+        )
     recipes = {run.name: run.recipe for run in histories}
     album.add("Learning rate, as planned", partial(schedule.measure, recipes), schedule.draw)
 
@@ -79,8 +78,8 @@ def of_models(
 ) -> None:
     """Weights of layer combinations; with `data` similarities, and gradients over training."""
     runs = {run.name: run.path for run in histories if run.parameters is not None}
-    for name, path in runs.items():
-        loaded = checkpoint.load(path)
+    models = {name: checkpoint.load(path) for name, path in runs.items()}
+    for name, loaded in models.items():
         title = f"What each layer reads, {name}"
         if combination.combination_weights(loaded.model):
             album.add(title, partial(combination.measure, name, loaded), combination.draw)
@@ -89,24 +88,16 @@ def of_models(
     if data is None or not runs:
         return
     album.say("similarity of layers")
-    loaded_models = {name: checkpoint.load(path) for name, path in runs.items()}
-    for loaded in loaded_models.values():
+    for loaded in models.values():
         loaded.model.to(device)
-    album.add(
-        "Similarity of encoder layers",
-        partial(similarity.measure, loaded_models, data, "valid"),
-        similarity.draw,
-    )
+    measure = partial(similarity.measure, models, data, "valid")
+    album.add("Similarity of encoder layers", measure, similarity.draw)
     for name, path in runs.items():
         album.say(f"gradients of the checkpoints of {name}")
         title = f"Gradient norms of first and top layer over training, {name}"
+        subject = [(name, path)]
         measure = partial(
-            gradients.measure,
-            [(name, path)],
-            data,
-            tokens=TOKENS,
-            device=device,
-            most=CHECKPOINTS,
+            gradients.measure, subject, data, tokens=TOKENS, device=device, most=CHECKPOINTS
         )
         album.add(title, measure, gradients.draw)
 
@@ -114,8 +105,5 @@ def of_models(
 def of_lengths(album: Album, held_out: HeldOut) -> None:
     """Scores by the length of the source."""
     texts = Text(held_out.split, list(held_out.sources)), Text("", list(held_out.references))
-    album.add(
-        "BLEU by length",
-        partial(lengths.measure, *texts, held_out.systems, "bleu"),
-        lengths.draw,
-    )
+    measure = partial(lengths.measure, *texts, held_out.systems, "bleu")
+    album.add("BLEU by length", measure, lengths.draw)

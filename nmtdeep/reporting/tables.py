@@ -28,20 +28,17 @@ def overview(histories: Iterable[RunHistory]) -> PageTable:
     headings = ("run", "layers", "width", "parameters", "updates", "hours", "best valid nll")
     rows = []
     for run in histories:
-        model = run.recipe.model
-        layers = f"{model.encoder.depth}+{model.decoder.depth}"
-        best = min(run.values("valid_nll"), default=None)
-        rows.append(
-            [
-                TableCell(run.name),
-                TableCell(layers, model.encoder.depth + model.decoder.depth),
-                TableCell(str(model.width), model.width),
-                number(run.parameters, "{:,.0f}".format),
-                number(run.last("update"), "{:,.0f}".format),
-                number(run.last("hours"), "{:.2f}".format),
-                number(best, "{:.3f}".format),
-            ]
-        )
+        encoder, decoder = run.recipe.model.encoder.depth, run.recipe.model.decoder.depth
+        row = [
+            TableCell(run.name),
+            TableCell(f"{encoder}+{decoder}", encoder + decoder),
+            number(run.recipe.model.width, str),
+            number(run.parameters, "{:,.0f}".format),
+            number(run.last("update"), "{:,.0f}".format),
+            number(run.last("hours"), "{:.2f}".format),
+            number(min(run.values("valid_nll"), default=None), "{:.3f}".format),
+        ]
+        rows.append(row)
     return PageTable(headings, rows)
 
 
@@ -169,17 +166,16 @@ def cost(histories: Iterable[RunHistory]) -> PageTable:
         hours, tokens = run.last("hours"), run.last("tokens")
         sizes = run.values("tokens_per_update")
         per_second = tokens / (hours * 3600) if tokens and hours else None
-        rows.append(
-            [
-                TableCell(run.name),
-                TableCell("; then ".join(run.devices) or "-"),
-                number(hours, lambda hours: duration(hours * 3600)),
-                number(tokens, short),
-                number(per_second, "{:,.0f}".format),
-                number(fmean(sizes) if sizes else None, "{:,.0f}".format),
-                number(max(run.values("memory"), default=None), size),
-            ]
-        )
+        row = [
+            TableCell(run.name),
+            TableCell("; then ".join(run.devices) or "-"),
+            number(hours, lambda hours: duration(hours * 3600)),
+            number(tokens, short),
+            number(per_second, "{:,.0f}".format),
+            number(fmean(sizes) if sizes else None, "{:,.0f}".format),
+            number(max(run.values("memory"), default=None), size),
+        ]
+        rows.append(row)
     return PageTable(headings, rows)
 
 

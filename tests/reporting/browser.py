@@ -1,8 +1,7 @@
-"""A real browser, driven over its debugging pipe: what a page shows, and what it complains of."""
+"""A real browser, driven over its debugging pipe: the values and errors of a page."""
 
 from __future__ import annotations
 
-import base64
 import fcntl
 import json
 import os
@@ -22,7 +21,7 @@ class Tab:
 
     Attributes:
         complaints: errors and violations of the policy, from the console and the log.
-        requests: addresses that it asked for.
+        requests: addresses that it requested.
     """
 
     def __init__(self, out: int, back: int) -> None:
@@ -44,10 +43,11 @@ class Tab:
             message["sessionId"] = self._session
         os.write(self._out, json.dumps(message).encode() + b"\0")
         while True:
-            found = self._next()
-            if found.get("id") == self._number:
-                assert "error" not in found, found
-                return found["result"]
+            answer = self._next()
+            if answer.get("id") == self._number:
+                assert "error" not in answer, answer
+                result: dict[str, Any] = answer["result"]
+                return result
 
     def open(self, page: Path | str) -> None:
         """Load a file or an address to its end."""
@@ -57,13 +57,13 @@ class Tab:
             pass
 
     def value(self, script: str) -> Any:
-        """What an expression is worth in the page."""
-        found = self.call("Runtime.evaluate", expression=script, returnByValue=True)
-        assert "exceptionDetails" not in found, found
-        return found["result"].get("value")
+        """The value of a JavaScript expression in the page."""
+        answer = self.call("Runtime.evaluate", expression=script, returnByValue=True)
+        assert "exceptionDetails" not in answer, answer
+        return answer["result"].get("value")
 
     def look(self, width: int, height: int = 900, scheme: str = "light") -> None:
-        """Be a screen of this size, in a light or dark scheme."""
+        """Set the size of the screen, and a light or dark scheme."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width, height=height, deviceScaleFactor=1, mobile=width < 600,
@@ -71,28 +71,15 @@ class Tab:
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self.call("Emulation.setEmulatedMedia", features=features)
 
-    def shoot(self, path: Path, *, whole: bool = False) -> None:
-        """A picture of the screen, or of the whole page."""
-        found = self.call(
-            "Page.captureScreenshot", captureBeyondViewport=whole, **self._clip(whole)
-        )
-        path.write_bytes(base64.b64decode(found["data"]))
-
-    def _clip(self, whole: bool) -> dict[str, Any]:
-        if not whole:
-            return {}
-        size = self.call("Page.getLayoutMetrics")["cssContentSize"]
-        return {"clip": {**size, "scale": 1}}
-
     def _next(self) -> dict[str, Any]:
         while b"\0" not in self._buffer:
             read = os.read(self._back, 1 << 20)
-            assert read, "the browser has gone"
+            assert read, "the browser has ended"
             self._buffer += read
         message, _, self._buffer = self._buffer.partition(b"\0")
-        found: dict[str, Any] = json.loads(message)
-        given = found.get("params", {})
-        match found.get("method"):
+        event: dict[str, Any] = json.loads(message)
+        given = event.get("params", {})
+        match event.get("method"):
             case "Runtime.exceptionThrown":
                 self.complaints.append(json.dumps(given["exceptionDetails"]))
             case "Runtime.consoleAPICalled" if given["type"] in ("error", "warning", "assert"):
@@ -101,7 +88,7 @@ class Tab:
                 self.complaints.append(given["entry"]["text"])
             case "Network.requestWillBeSent":
                 self.requests.append(given["request"]["url"])
-        return found
+        return event
 
 
 @contextmanager
