@@ -147,7 +147,13 @@ def prepare(
                 hint="give model.embeddings.sharing=decoder, or data with a shared vocabulary",
             )
         check_model_fits(recipe.model, types[1], device, numbers=2)
-        trainer = Trainer(recipe, data, Ranks(device=device), dtype=torch.float32)
+        alone = recipe.training.model_copy(update={"sharding": "none"})  # there is one process
+        trainer = Trainer(
+            recipe.model_copy(update={"training": alone}),
+            data,
+            Ranks(device=device),
+            dtype=torch.float32,
+        )
         _train(trainer, updates)
         model = trainer.model.requires_grad_(True)
     model.keep("all")  # recomputed activations would not be those that have the gradients
@@ -181,7 +187,7 @@ def _train(trainer: Trainer, updates: int) -> None:
             if result.skipped:
                 loss = result.loss / result.target_tokens
                 raise DivergenceError(
-                    f"update {update} has no finite gradient (loss {loss:.3f} per token)",
+                    f"update {update}: the gradient is not finite (loss {loss:.3f} per token)",
                     hint="lower training.schedule.lr, or measure after fewer updates",
                 )
 

@@ -87,6 +87,15 @@ def test_a_checkpoint_is_measured_as_it_is(tiny_run) -> None:
     assert {row.update for row in rows} == {20}
 
 
+def test_a_sharded_recipe_is_measured_in_one_process(tiny_run) -> None:
+    training = tiny_run.recipe.training.model_copy(update={"sharding": "full"})
+    sharded = tiny_run.recipe.model_copy(update={"training": training})
+    rows = [
+        measure([("r", recipe)], tiny_run.data, **HOW).rows for recipe in (sharded, tiny_run.recipe)
+    ]
+    assert rows[0] == rows[1]
+
+
 ROWS = [
     LayerGradient(recipe, initializer, 0, side, depth, layer, norm * layer)
     for recipe, initializer, norm in (("plain", "glorot gain=1.0", 0.5), ("b.yaml", "lipschitz", 2))
