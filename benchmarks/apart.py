@@ -28,7 +28,7 @@ class Apart:
 
     Args:
         make: a function of a module, called there with a stack that closes what it opens, and
-            `arguments`; gives the device and what a turn does. It warms up what needs it.
+            `arguments`; returns the device and what a turn does, after warming up.
         arguments: can be pickled.
 
     Attributes:
@@ -69,5 +69,5 @@ def _serve(connection: Connection, make: Callable[..., Any], *arguments: Any) ->
 def _wanted(connection: Connection) -> bool:
     try:
         return bool(connection.recv())
-    except EOFError:  # whoever asked is gone
+    except EOFError:  # the other process has ended
         return False

@@ -25,7 +25,7 @@ Step = Callable[[Batch], Tensor | float]
 
 
 class Peer(NamedTuple):
-    """Somebody else's model with our weights.
+    """Another program's model with our weights.
 
     Attributes:
         build: `(recipe, ours, dropout=p)` to a module from ids of both sides to logits.

@@ -28,7 +28,7 @@ class Contender(NamedTuple):
     """Something that translates everything once.
 
     Attributes:
-        open: gives it; the stack closes what it opened.
+        open: returns the function that translates; the stack closes what it opened.
         processes: that it starts for the work, if they are more than one.
     """
 
@@ -64,14 +64,14 @@ def contenders(
     task: Task, precisions: Sequence[str], processes: Sequence[int]
 ) -> dict[str, Contender]:
     """By name, nmtdeep first."""
-    found: dict[str, Contender] = {}
+    by_name: dict[str, Contender] = {}
     for precision in precisions:
-        found |= dict(_ours(task, precision, processes))
+        by_name |= dict(_ours(task, precision, processes))
         if installed("transformers") and task.post_norm and precision in DTYPES:
-            found |= dict(_marian(task, precision))
+            by_name |= dict(_marian(task, precision))
         if installed("ctranslate2"):
-            found |= dict(_ctranslate2(task, precision, processes))
-    return found
+            by_name |= dict(_ctranslate2(task, precision, processes))
+    return by_name
 
 
 def _ours(task: Task, precision: str, processes: Sequence[int]) -> Iterator[tuple[str, Contender]]:
@@ -144,8 +144,10 @@ def _ctranslate2(
         )
 
         def run() -> list[Ids]:
-            found = to_ctranslate2.translate(translator, words, task.settings, batch=task.batch)
-            return [(*(ids_of[token] for token in tokens), EOS) for tokens in found]
+            translations = to_ctranslate2.translate(
+                translator, words, task.settings, batch=task.batch
+            )
+            return [(*(ids_of[token] for token in tokens), EOS) for tokens in translations]
 
         return run
 

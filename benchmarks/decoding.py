@@ -85,24 +85,26 @@ def contender(
     """One of them in this process: its device and its turn, the translations."""
     chosen_device(options, keeps_memory=name.startswith(OURS))
     task = make(options)
-    found = contenders(task, options.precisions, options.processes)[name]
-    return task.device, found.open(stack)
+    chosen = contenders(task, options.precisions, options.processes)[name]
+    return task.device, chosen.open(stack)
 
 
 def measure(task: Task, options: argparse.Namespace, apart: type[Apart]) -> Result:
-    """All contenders in turns; `apart` opens one of them."""
-    found = contenders(task, options.precisions, options.processes)
+    """All contenders in turns; `apart` opens candidate of them."""
+    candidates = contenders(task, options.precisions, options.processes)
     if options.only:
-        wanted = (next(iter(found)), *options.only)
-        found = {name: one for name, one in found.items() if name.startswith(wanted)}
+        wanted = (next(iter(candidates)), *options.only)
+        candidates = {
+            name: candidate for name, candidate in candidates.items() if name.startswith(wanted)
+        }
     together: dict[str, list[Ids]] = {}
     runs: dict[str, Callable[[], None]] = {}
     with ExitStack() as stack:
-        for name, one in found.items():
-            if one.processes == 1:
+        for name, candidate in candidates.items():
+            if candidate.processes == 1:
                 runs[name] = stack.enter_context(closing(apart(contender, options, name)))
                 continue
-            run = one.open(stack)  # they are processes of their own already
+            run = candidate.open(stack)  # they are processes of their own already
 
             def turn(name: str = name, run: Decode = run) -> None:
                 together[name] = run()
@@ -125,7 +127,7 @@ def texts(pipeline: TextPipeline, translations: list[Ids]) -> list[str]:
     return [pipeline.target.join(words(ids)) for ids in translations]
 
 
-def report(found: Result, bleu: dict[str, str], title: str, first: str) -> Table:
+def report(result: Result, bleu: dict[str, str], title: str, first: str) -> Table:
     table = Table(
         title=title,
         caption=f"{first} over it: speed ratio within a turn, median (least to most), above 1 "
@@ -136,29 +138,29 @@ def report(found: Result, bleu: dict[str, str], title: str, first: str) -> Table
     headings = ("contender", "sentences/s", "tokens/s", "over it", "MB", "same", "BLEU")
     for heading in headings:
         table.add_column(heading, justify="left" if heading == "contender" else "right")
-    expected = found.translations[first]
-    for name in found.turns.spent:
-        translations = found.translations[name]
-        seconds = found.turns.median(name)
+    expected = result.translations[first]
+    for name in result.turns.spent:
+        translations = result.translations[name]
+        seconds = result.turns.median(name)
         same = sum(a == b for a, b in zip(translations, expected, strict=True)) / len(expected)
         table.add_row(
             name,
             f"{len(translations) / seconds:,.1f}",
             f"{sum(map(len, translations)) / seconds:,.0f}",
-            "" if name == first else spread(found.turns.ratios([name], first)),
-            megabytes(found.memory[name]) if name in found.memory else "",
+            "" if name == first else spread(result.turns.ratios([name], first)),
+            megabytes(result.memory[name]) if name in result.memory else "",
             f"{same:.1%}",
             bleu.get(name, ""),
         )
     return table
 
 
-def scores(task: Task, found: Result, references: list[str]) -> tuple[dict[str, str], str]:
+def scores(task: Task, result: Result, references: list[str]) -> tuple[dict[str, str], str]:
     """BLEU by contender, and its signature."""
     metric = BLEU(lowercase=task.loaded.recipe.text.lowercase)
     each = {
         name: f"{metric.corpus_score(texts(task.loaded.pipeline, ids), [references]).score:.2f}"
-        for name, ids in found.translations.items()
+        for name, ids in result.translations.items()
     }
     return each, str(metric.get_signature())
 
@@ -170,15 +172,15 @@ def main(words: Sequence[str] | None = None, apart: type[Apart] = Apart) -> None
     console.print(machine(device))
     task = make(options)
     settings, sources = task.settings, task.sources
-    found = measure(task, options, apart)
+    result = measure(task, options, apart)
     bleu, signature = {}, ""
     if options.references:
         references = list(islice(read_lines(options.references), options.lines))
-        bleu, signature = scores(task, found, references)
-    first = next(iter(found.translations))
-    lengths = [len(ids) for ids in found.translations[first]]
+        bleu, signature = scores(task, result, references)
+    first = next(iter(result.translations))
+    lengths = [len(ids) for ids in result.translations[first]]
     title = f"decoding, beam {settings.beam}, {len(sources):,} sentences, {options.repeats} turns"
-    console.print(report(found, bleu, title, first))
+    console.print(report(result, bleu, title, first))
     limit = settings.max_length_constant
     cut = sum(length >= limit for length in lengths)
     console.print(f"{cut} of {len(lengths)} translations reached the limit of {limit} tokens")

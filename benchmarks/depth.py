@@ -46,11 +46,14 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
 def variants(depths: list[int]) -> dict[str, tuple[int, list[str]]]:
     """Name to encoder depth and overrides of the recipe; the first of the greatest is plain."""
     deepest = max(depths)
-    found = {f"residual, {depth}": (depth, []) for depth in sorted(depths)}
+    by_name = {f"residual, {depth}": (depth, []) for depth in sorted(depths)}
     for name, combination in COMBINATIONS.items():
-        found[f"{name}, {deepest}"] = (deepest, [f"model.encoder.combination={combination}"])
+        by_name[f"{name}, {deepest}"] = (
+            deepest,
+            [f"model.encoder.combination={combination}"],
+        )
     recomputed = ["training.checkpoint_activations=layers"]
-    return found | {f"residual, {deepest}, recomputed": (deepest, recomputed)}
+    return by_name | {f"residual, {deepest}, recomputed": (deepest, recomputed)}
 
 
 def turn(step: Step, work: Work, device: torch.device) -> Callable[[], None]:

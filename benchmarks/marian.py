@@ -49,15 +49,15 @@ def build(recipe: Recipe, ours: Transformer, *, dropout: float, attention: str) 
     model = MarianMTModel(configuration(recipe, weight.shape[0], dropout, attention))
     model.to(weight.device, weight.dtype)
     made = Marian(model, ours.pad)
-    found = renamed(dict(ours.named_parameters()))
+    ours_renamed = renamed(dict(ours.named_parameters()))
     with torch.no_grad():
         for name, parameter in made.named_parameters():
             if name.endswith("embed_positions.weight"):
                 parameter.copy_(sinusoids(POSITIONS, weight.shape[1]))
             else:
-                parameter.copy_(found.pop(name))
-    if found:
-        raise ValueError(f"MarianMT has no place for {', '.join(found)}")
+                parameter.copy_(ours_renamed.pop(name))
+    if ours_renamed:
+        raise ValueError(f"MarianMT has no place for {', '.join(ours_renamed)}")
     return made
 
 
@@ -94,11 +94,11 @@ def renamed(ours: dict[str, Tensor]) -> dict[str, Tensor]:
     """Our parameters, or their gradients, under MarianMT's names."""
     theirs = {}
     for name, value in plain(ours).items():
-        found = re.fullmatch(r"(encoder|decoder)\.(\d+)\.(\w+)\.(.+)", name)
-        if found is None:
+        match = re.fullmatch(r"(encoder|decoder)\.(\d+)\.(\w+)\.(.+)", name)
+        if match is None:
             theirs[f"model.model.shared.{name.rpartition('.')[2]}"] = value
             continue
-        stack, layer, part, leaf = found.groups()
+        stack, layer, part, leaf = match.groups()
         first, _, kind = leaf.rpartition(".")
         place = f"model.model.{stack}.layers.{layer}"
         if part == "norms":
@@ -124,7 +124,7 @@ def generate(
     """
     device = next(marian.parameters()).device
     order = sorted(range(len(sources)), key=lambda index: len(sources[index]))
-    found: list[tuple[int, ...]] = [()] * len(sources)
+    translations: list[tuple[int, ...]] = [()] * len(sources)
     for first in range(0, len(order), batch):
         chosen = order[first : first + batch]
         longest = max(len(sources[index]) for index in chosen)
@@ -144,5 +144,5 @@ def generate(
             suppress_tokens=[PAD],
         )
         for index, row in zip(chosen, out[:, 1:].tolist(), strict=True):
-            found[index] = tuple(row[: row.index(EOS) + 1] if EOS in row else row)
-    return found
+            translations[index] = tuple(row[: row.index(EOS) + 1] if EOS in row else row)
+    return translations

@@ -56,8 +56,8 @@ def _peak() -> int:
 
 
 def _kilobytes(key: str) -> int:
-    found = re.search(rf"^{key}:\s+(\d+) kB$", STATUS.read_text(encoding="ascii"), re.M)
-    return int(found[1]) if found else 0
+    match = re.search(rf"^{key}:\s+(\d+) kB$", STATUS.read_text(encoding="ascii"), re.M)
+    return int(match[1]) if match else 0
 
 
 def megabytes(size: int) -> str:

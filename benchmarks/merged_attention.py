@@ -177,8 +177,8 @@ def compare(
     return Compared(take_turns(runs, repeats=options.repeats, device=device), memory)
 
 
-def report(found: Compared, lengths: list[int], title: str) -> Table:
-    turns = found.turns
+def report(compared: Compared, lengths: list[int], title: str) -> Table:
+    turns = compared.turns
     first = next(iter(turns.spent))
     table = Table(
         title=title,
@@ -194,7 +194,7 @@ def report(found: Compared, lengths: list[int], title: str) -> Table:
             f"{1000 * seconds / len(lengths):.1f}",
             f"{sum(lengths) / seconds:,.0f}",
             "" if name == first else spread(turns.ratios([first], name)),
-            megabytes(found.memory[name]),
+            megabytes(compared.memory[name]),
         )
     return table
 
@@ -214,8 +214,8 @@ def main(words: Sequence[str] | None = None) -> None:
     )
     for name in options.only:
         for variants in COMPARISONS[name](base, options.depths):
-            found = compare(variants, options, data, sources, device)
-            console.print(report(found, lengths, f"decoding; {options.repeats} turns"))
+            compared = compare(variants, options, data, sources, device)
+            console.print(report(compared, lengths, f"decoding; {options.repeats} turns"))
 
 
 if __name__ == "__main__":

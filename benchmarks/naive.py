@@ -161,7 +161,7 @@ class NaiveTransformer(nn.Module):
         memory = self.encoder_norm(memory)
         x = self.embed(target)
         for layer in self.decoder:
-            # Padding stands at the end, where causality hides it.
+            # Padding is at the end, where causality hides it.
             x = layer(x, None, memory, mask)
         return linear(self.decoder_norm(x), self.embedding.weight)
 
@@ -207,7 +207,7 @@ def train_step(
     smoothing: float,
     bf16: bool,
 ) -> Tensor:
-    """One update; the loss per target token, for which nobody waits."""
+    """One update; the loss per target token, still on the device."""
     model.train()
     optimizer.zero_grad()
     loss = loss_per_token(

@@ -40,7 +40,7 @@ def translate(
     Our rules in its words; its length limit is one for all, that of the longest source.
     """
     longest = max(map(len, sources))
-    found = translator.translate_batch(
+    results = translator.translate_batch(
         list(sources), max_batch_size=batch, **search_options(settings, longest)
     )
-    return [one.hypotheses[0] for one in found]
+    return [result.hypotheses[0] for result in results]

@@ -86,12 +86,12 @@ def renamed(ours: dict[str, Tensor]) -> dict[str, Tensor]:
     """Our parameters, or their gradients, under nn.Transformer's names."""
     theirs = {}
     for name, value in plain(ours).items():
-        found = re.fullmatch(r"(encoder|decoder)\.(\d+)\.(\w+)\.(.+)", name)
-        if found is None:
+        match = re.fullmatch(r"(encoder|decoder)\.(\d+)\.(\w+)\.(.+)", name)
+        if match is None:
             stem = re.sub(r"^(\w+coder)_norm", r"transformer.\1.norm", name)
             theirs[stem] = value
             continue
-        stack, layer, part, leaf = found.groups()
+        stack, layer, part, leaf = match.groups()
         if part in PARTS:
             place = f"{PARTS[part]}.{LEAVES[leaf]}"
         elif part == "norms":

@@ -1,6 +1,6 @@
 """One function for each reader of files from elsewhere: it takes any bytes as the file.
 
-It returns where the reader refused them clearly or kept what it promises, and raises where not.
+It returns if the reader rejected them clearly or kept its promises, and raises otherwise.
 `TARGETS` has them by name; `fuzz/run.py` drives one with atheris, tests/fuzz with the kept seeds.
 """
 
@@ -45,7 +45,7 @@ class BrokenError(Exception):
 
 
 def hold(what: bool, promise: str) -> None:
-    """Raise BrokenError, with the promise, where it does not hold."""
+    """Raise BrokenError, with the promise, if it does not hold."""
     if not what:
         raise BrokenError(promise)
 
@@ -53,7 +53,7 @@ def hold(what: bool, promise: str) -> None:
 def clear(error: UserError, kind: type[UserError]) -> None:
     """A refusal is of the promised kind, and lines that any terminal and log can show."""
     hold(isinstance(error, kind), f"refused by {type(error).__name__}, not {kind.__name__}")
-    hold(bool(str(error)), "a refusal says something")
+    hold(bool(str(error)), "a refusal has a message")
     hold(
         all(line.isprintable() and len(line) < 6000 for line in str(error).split("\n")),
         "a refusal is short lines of characters that show",
@@ -139,64 +139,64 @@ def text(data: bytes) -> None:
     if form == made.config.input:
         hold("\n" not in made.target.reference(line), "a reference stays one line")
     drawn = made.target.vocabulary.words(byte % len(made.target.vocabulary) for byte in data)
-    hold("\n" not in made.target.join(drawn), "whatever a model says is one line")
+    hold("\n" not in made.target.join(drawn), "any output of a model is one line")
 
 
 def lines(data: bytes) -> None:
-    """The first byte says whether the rest is gzip."""
+    """The first byte: whether the rest is gzip."""
     packed = bool(data) and data[0] % 2 == 1
     path = file("text.gz" if packed else "text", data[1:])
     try:
-        found = list(read_lines(path))
+        read = list(read_lines(path))
     except DataError as error:
         clear(error, DataError)
         return
-    hold(all("\n" not in line for line in found), "a line ends at \\n")
+    hold(all("\n" not in line for line in read), "a line ends at \\n")
     if not packed:
         ends = data.count(b"\n", 1) + (not data.endswith(b"\n"))
-        hold(len(found) == ends, "N lines in, N lines out")
-    again = file("again", "".join(f"{line}\n" for line in found).encode())
-    hold(list(read_lines(again)) == found, "lines that are written again are the same")
+        hold(len(read) == ends, "N lines in, N lines out")
+    again = file("again", "".join(f"{line}\n" for line in read).encode())
+    hold(list(read_lines(again)) == read, "lines that are written again are the same")
 
 
 def vocabulary(data: bytes) -> None:
     """A vocabulary file."""
     try:
-        found = Vocabulary.load(file("vocabulary.tsv", data))
+        loaded = Vocabulary.load(file("vocabulary.tsv", data))
     except DataError as error:
         clear(error, DataError)
         return
-    _kept(found)
+    _kept(loaded)
 
 
 def dictionary(data: bytes) -> None:
     """A dictionary of fairseq."""
     try:
-        found = read_dictionary(file("dict.txt", data))
+        loaded = read_dictionary(file("dict.txt", data))
     except DataError as error:
         clear(error, DataError)
         return
-    _kept(found)
+    _kept(loaded)
 
 
-def _kept(found: Vocabulary) -> None:
-    again = Vocabulary.load(file("again.tsv", found.dumps().encode()))
-    hold(again == found, "a vocabulary written again is the same")
-    for id, token in enumerate(found.tokens):
-        hold(found.ids([token]) == [UNK if is_reserved(token) else id], "each type has its id")
-    hold(found.words(range(len(found))) == [], "padding is no word, and EOS ends a sentence")
+def _kept(loaded: Vocabulary) -> None:
+    again = Vocabulary.load(file("again.tsv", loaded.dumps().encode()))
+    hold(again == loaded, "a vocabulary written again is the same")
+    for id, token in enumerate(loaded.tokens):
+        hold(loaded.ids([token]) == [UNK if is_reserved(token) else id], "each type has its id")
+    hold(loaded.words(range(len(loaded))) == [], "padding is not a word, and EOS ends a sentence")
 
 
 def merges(data: bytes) -> None:
     """A codes file."""
     try:
-        found = load_merges(file("bpe.codes", data))
+        codes = load_merges(file("bpe.codes", data))
     except DataError as error:
         clear(error, DataError)
         return
-    bpe = Bpe(found)
-    hold(load_merges(file("again.codes", bpe.dumps().encode())) == found, "codes come back")
-    more = [word for merge in found[:9] for word in (merge.replace(" ", ""), *merge.split())]
+    bpe = Bpe(codes)
+    hold(load_merges(file("again.codes", bpe.dumps().encode())) == codes, "codes come back")
+    more = [word for merge in codes[:9] for word in (merge.replace(" ", ""), *merge.split())]
     for word in [*WORDS, *(word for word in more if word.split() == [word])]:
         hold(join(bpe.word(word)) == [word], "a word's subwords join to the word")
 
@@ -209,18 +209,18 @@ def pipeline(data: bytes) -> None:
         made.save(saved)
     (saved / "text.yaml").write_bytes(data)
     try:
-        found = TextPipeline.load(saved)
+        loaded = TextPipeline.load(saved)
     except UserError as error:
         clear(error, DataError)
         return
-    values = found.config.model_dump_json()
+    values = loaded.config.model_dump_json()
     if values in _seen():
         return
     _seen().add(values)
-    hold(found.source.encode("a cat", "bpe")[-1] == EOS, "what loads encodes")
-    found.save(folder() / "text-again")
+    hold(loaded.source.encode("a cat", "bpe")[-1] == EOS, "what loads encodes")
+    loaded.save(folder() / "text-again")
     again = TextPipeline.load(folder() / "text-again")
-    hold(again.contents() == found.contents(), "a pipeline written again is the same")
+    hold(again.contents() == loaded.contents(), "a pipeline written again is the same")
 
 
 # Recipes
@@ -239,9 +239,9 @@ def overrides(data: bytes) -> None:
     _resolve(base, data.decode("utf-8", "surrogateescape").split("\n")[:20])
 
 
-def _resolve(path: Path, said: list[str]) -> None:
+def _resolve(path: Path, changes: list[str]) -> None:
     try:
-        resolved = resolve(str(path), said)
+        resolved = resolve(str(path), changes)
     except ConfigError as error:
         clear(error, ConfigError)
         return
@@ -281,12 +281,12 @@ def index(data: bytes) -> None:
     (path / "data.json").write_bytes(data.replace(b'"@fingerprint"', fingerprint, 1))
     write_sums(path, "data.json")
     try:
-        found = DataDirectory.open(path)
-        for split in found.splits:
-            _read(found.corpus(split).source)
-            hold(found.longest(split).tokens >= 0, "a length is a number")
-        hold(found.pipeline.fingerprint() == found.fingerprint, "the pipeline is the corpus's")
-        hold(len(found.languages) == 2, "two languages")
+        opened = DataDirectory.open(path)
+        for split in opened.splits:
+            _read(opened.corpus(split).source)
+            hold(opened.longest(split).tokens >= 0, "a length is a number")
+        hold(opened.pipeline.fingerprint() == opened.fingerprint, "the pipeline is the corpus's")
+        hold(len(opened.languages) == 2, "two languages")
     except UserError as error:
         clear(error, DataError)
 
@@ -302,11 +302,14 @@ def corpus(data: bytes) -> None:
         clear(error, DataError)
 
 
-def _read(found: MonolingualCorpus) -> None:
-    sentences = [found[index].tolist() for index in range(len(found))]
-    hold([len(one) for one in sentences] == found.lengths.tolist(), "lengths are the sentences'")
-    hold(sum(map(len, sentences)) == len(found.tokens), "each id is in one sentence")
-    hold(np.all(found.lengths >= 0), "no length is negative")
+def _read(corpus: MonolingualCorpus) -> None:
+    sentences = [corpus[index].tolist() for index in range(len(corpus))]
+    hold(
+        [len(sentence) for sentence in sentences] == corpus.lengths.tolist(),
+        "lengths are the sentences'",
+    )
+    hold(sum(map(len, sentences)) == len(corpus.tokens), "each id is in one sentence")
+    hold(np.all(corpus.lengths >= 0), "no length is negative")
 
 
 def state(data: bytes) -> None:
@@ -316,8 +319,8 @@ def state(data: bytes) -> None:
 
     path = file("checkpoint/state.json", data).parent
     try:
-        found = Progress.of(path)
-        hold(min(found.position) >= 0 and found.update >= 0, "a position is no negative number")
+        progress = Progress.of(path)
+        hold(min(progress.position) >= 0 and progress.update >= 0, "a position is not negative")
         hold(checkpoint.read_state(path)["format"] == checkpoint.FORMAT, "of this format")
     except UserError as error:
         clear(error, CheckpointError)
@@ -330,13 +333,13 @@ def tensors(data: bytes) -> None:
     (folder() / "checkpoint/model.safetensors").unlink(missing_ok=True)  # it may be mapped still
     path = file("checkpoint/model.safetensors", data)
     try:
-        found = checkpoint.read_tensors(path)
+        loaded = checkpoint.read_tensors(path)
     except CheckpointError as error:
         clear(error, CheckpointError)
         return
-    size = sum(one.numel() * one.element_size() for one in found.values())
+    size = sum(tensor.numel() * tensor.element_size() for tensor in loaded.values())
     hold(size <= len(data), "no tensor holds what the file does not")
-    hold(all(one.device.type == "cpu" for one in found.values()), "tensors are on the CPU")
+    hold(all(tensor.device.type == "cpu" for tensor in loaded.values()), "tensors are on the CPU")
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {

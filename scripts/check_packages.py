@@ -108,15 +108,15 @@ def main() -> None:
     parser.add_argument("out", type=Path, help="must not exist; outside of the checkout")
     parser.add_argument("--python", nargs="+", default=[sys.executable], help="interpreters")
     parser.add_argument("--demo", action="store_true", help="run the whole demo too")
-    asked = parser.parse_args()
-    out = asked.out.resolve()
+    options = parser.parse_args()
+    out = options.out.resolve()
     if out.is_relative_to(ROOT):
         raise SystemExit(f"{out} is inside the checkout: choose a folder elsewhere")
     out.mkdir(parents=True)
     archive, wheel = build(ROOT, out, "sdist", "wheel")
     check_source(archive, wheel, out / "source")
     print(f"{archive.name} and {wheel.name}: the one builds the other, byte for byte")
-    for python in asked.python:
+    for python in options.python:
         version = run(python, "-c", "import platform; print(platform.python_version())", folder=out)
         folder = out / version.strip()
         folder.mkdir()
@@ -125,7 +125,7 @@ def main() -> None:
             run(commands / name, *words, folder=folder)
         journey(commands, folder)
         print(f"Python {version.strip()}: installed; {len(COMMANDS)} commands and a short journey")
-        if asked.demo:
+        if options.demo:
             print(f"Python {version.strip()}: {demo(commands, folder)}")
 
 

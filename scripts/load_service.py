@@ -5,7 +5,7 @@
         [--seconds 60] [--lines 1 8]
 
 Each client sends requests one after the other over a connection of its own, each of a random number
-of the lines of FILE. A request that is refused for want of room (429, 503) comes again after the
+of the lines of FILE. A request that the service has no room for (429, 503) is sent again after the
 time that the service asks for. Printed are lines and requests per second, latencies, refusals, and
 how many requests were lost: no answer, another status than 200, or another number of translations
 than lines. Equal lines must have equal translations: how many differ is counted, for a translation
@@ -41,15 +41,15 @@ class Tally:
     known: dict[str, str] = field(default_factory=dict)
     differing: int = 0
 
-    def answered(self, lines: list[str], found: list[str], seconds: float) -> None:
+    def answered(self, lines: list[str], translations: list[str], seconds: float) -> None:
         """Count an answer, or a loss where lines are missing."""
         with self.lock:
-            if len(found) != len(lines):
-                self.lost.append(f"{len(lines)} lines in, {len(found)} out")
+            if len(translations) != len(lines):
+                self.lost.append(f"{len(lines)} lines in, {len(translations)} out")
                 return
             self.latencies.append(seconds)
             self.lines += len(lines)
-            for line, translation in zip(lines, found, strict=True):
+            for line, translation in zip(lines, translations, strict=True):
                 self.differing += self.known.setdefault(line, translation) != translation
 
 
@@ -60,7 +60,7 @@ def ask(connection: http.client.HTTPConnection, lines: list[str], tally: Tally) 
         try:
             connection.request("POST", "/translate", body, {"Content-Type": "application/json"})
             answer = connection.getresponse()
-            told = json.loads(answer.read())
+            reply = json.loads(answer.read())
         except (OSError, http.client.HTTPException, ValueError) as error:
             connection.close()
             with tally.lock:
@@ -73,10 +73,10 @@ def ask(connection: http.client.HTTPConnection, lines: list[str], tally: Tally) 
         time.sleep(float(answer.headers["Retry-After"]))
     if answer.status != 200:
         with tally.lock:
-            tally.lost.append(f"{answer.status} {told}")
+            tally.lost.append(f"{answer.status} {reply}")
         return
-    found = [one["text"] for one in told["translations"]]
-    tally.answered(lines, found, time.perf_counter() - began)
+    translations = [each["text"] for each in reply["translations"]]
+    tally.answered(lines, translations, time.perf_counter() - began)
 
 
 def work(place: str, text: list[str], sizes: list[int], until: float, seed: int, to: Tally) -> None:
@@ -96,11 +96,11 @@ def report(tally: Tally, seconds: float) -> None:
     if count:
         ranked = sorted(tally.latencies)
         shares = {"median": 0.5, "95 %": 0.95, "99 %": 0.99, "longest": 1.0}
-        told = (
+        figures = (
             f"{name} {ranked[int(share * (count - 1))]:.3f} s" for name, share in shares.items()
         )
-        print(f"latency: {', '.join(told)}")
-    print(f"{tally.refused:,} times refused for want of room, and answered later")
+        print(f"latency: {', '.join(figures)}")
+    print(f"{tally.refused:,} times refused for lack of room, and answered later")
     print(f"{tally.differing:,} lines with another translation than the same line before")
     print(f"{len(tally.lost):,} requests lost")
     for one in tally.lost[:10]:
@@ -116,13 +116,13 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--lines", type=int, nargs=2, default=[1, 8], metavar=("LEAST", "MOST"))
     parser.add_argument("--seed", type=int, default=1)
-    asked = parser.parse_args()
-    place, text, tally = urlsplit(asked.url).netloc, list(read_lines(asked.text)), Tally()
+    options = parser.parse_args()
+    place, text, tally = urlsplit(options.url).netloc, list(read_lines(options.text)), Tally()
     began = time.perf_counter()
-    shared = (place, text, asked.lines, began + asked.seconds)
+    shared = (place, text, options.lines, began + options.seconds)
     clients = [
-        threading.Thread(target=work, args=(*shared, 1000 * asked.seed + number, tally))
-        for number in range(asked.clients)
+        threading.Thread(target=work, args=(*shared, 1000 * options.seed + number, tally))
+        for number in range(options.clients)
     ]
     for client in clients:
         client.start()

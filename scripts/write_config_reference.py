@@ -123,14 +123,16 @@ def _plain_kind(annotation: Any, metadata: Any = ()) -> str:
 
 
 def _bounds(metadata: Any) -> str:
-    found = [
+    bounds = [
         text.format(_number(getattr(part, name)))
         for part in metadata
         for name, text in BOUNDS.items()
         if getattr(part, name, None) not in (None, LARGEST)
     ]
     patterns = [part.pattern for part in metadata if getattr(part, "pattern", None)]
-    return " " * bool(found or patterns) + ", ".join([*found, *(f"`{each}`" for each in patterns)])
+    return " " * bool(bounds or patterns) + ", ".join(
+        [*bounds, *(f"`{each}`" for each in patterns)]
+    )
 
 
 def _default(field: FieldInfo) -> str:

@@ -3,12 +3,12 @@
     python scripts/write_locks.py [--torch-cpu WHEEL ...]
 
 Versions are those of constraints.txt. A package that is not pinned there gets the newest version
-that fits, and constraints.txt is written anew with the pins that are used. So a pin is renewed by
+that fits, and constraints.txt is written again with the pins that are used. So a pin is renewed by
 deleting its line. Needs uv (`pip install uv`), and PyPI or a mirror that UV_DEFAULT_INDEX names.
 
 torch comes in two builds of one version: PyPI's, which on Linux needs CUDA's libraries, and the one
-for CPUs, which other indexes have. --torch-cpu takes wheels of that build whose hashes are to stand
-in the lock; without it the lock of that build stays as it is.
+for CPUs, which other indexes have. --torch-cpu takes wheels of that build, whose hashes are
+written into the lock; without it the lock of that build stays as it is.
 """
 
 from __future__ import annotations

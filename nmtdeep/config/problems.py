@@ -22,7 +22,7 @@ MOST = 100
 
 @dataclass(frozen=True)
 class _Place:
-    """What the models say about the location of an error.
+    """A location of pydantic in the models.
 
     Attributes:
         path: the keys as the recipe has them; pydantic adds the tags of the chosen variants.

@@ -98,7 +98,7 @@ def test_a_sentence_does_not_grow_beyond_the_longest_allowed(tmp_path):
 
 def test_needs_bpe(tmp_path):
     trained = data(tmp_path, bpe="none")
-    with pytest.raises(UserError, match="text.bpe: BPE-dropout needs BPE"):
+    with pytest.raises(UserError, match=r"text\.bpe: BPE-dropout needs BPE"):
         resample(
             trained.corpus("train"), trained.pipeline, seed=1, epoch=1, directory=tmp_path / "e"
         )
