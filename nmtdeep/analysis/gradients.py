@@ -20,7 +20,6 @@ from nmtdeep.config import Recipe
 from nmtdeep.config.load import read_config
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.model.initialization import Side
-from nmtdeep.model.transformer import Layer
 from nmtdeep.tables import table
 
 if TYPE_CHECKING:
@@ -141,7 +140,9 @@ def layer_gradients(name: str, probe: Probe, of: Of = "parameters") -> list[Laye
         for layer, side in sides.items():
             squares[layer] += squared_gradient(passages[layer].output, real[side])
     if of == "parameters":
-        squares = {layer: _squared_parameters(layer) for layer in squares}
+        for layer in squares:
+            parts = [weight.grad for weight in layer.parameters() if weight.grad is not None]
+            squares[layer] = float(torch.nn.utils.get_total_norm(parts)) ** 2
     return [
         LayerGradient(
             name,
@@ -155,12 +156,6 @@ def layer_gradients(name: str, probe: Probe, of: Of = "parameters") -> list[Laye
         for side, stack in probe.stacks()
         for number, layer in enumerate(stack, start=1)
     ]
-
-
-def _squared_parameters(layer: Layer) -> float:
-    """Squared 2-norm of the gradients of all parameters of a layer."""
-    gradients = [weight.grad for weight in layer.parameters() if weight.grad is not None]
-    return float(torch.nn.utils.get_total_norm(gradients)) ** 2
 
 
 def _over_training(path: Path, most: int | None) -> Iterator[Recipe | Loaded]:
@@ -178,8 +173,7 @@ def _over_training(path: Path, most: int | None) -> Iterator[Recipe | Loaded]:
         yield recipe.at_stage(0)
     if most is not None and len(saved) > most:
         saved = [saved[len(saved) * place // most - 1] for place in range(1, most + 1)]
-    for one in saved:
-        yield checkpoint.load(one)
+    yield from map(checkpoint.load, saved)
 
 
 def _summary(stack: Sequence[LayerGradient]) -> tuple[object, ...]:

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from nmtdeep.analysis.measurement import Measurement, grouped, versions
 from nmtdeep.analysis.pictures import panels, styles
-from nmtdeep.analysis.probe import Passage, Probe, prepare, squared_gradient
+from nmtdeep.analysis.probe import Passages, Probe, prepare, squared_gradient
 from nmtdeep.checkpoint import Loaded
 from nmtdeep.config import Recipe
 from nmtdeep.data.corpus import DataDirectory
@@ -180,7 +180,7 @@ def means(blocks: Iterable[Block]) -> list[Block]:
     return rows
 
 
-def _ends(wrapper: Residual, passages: Mapping[nn.Module, Passage]) -> tuple[Tensor, Tensor]:
+def _ends(wrapper: Residual, passages: Passages) -> tuple[Tensor, Tensor]:
     """The start of a block's identity path, z, and the sum in which it ends, r.
 
     They are identified by object: in post-norm, r is what the norm read whose output the wrapper

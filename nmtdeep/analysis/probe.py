@@ -38,16 +38,7 @@ class Passage(NamedTuple):
     output: Tensor
 
 
-class Pass(NamedTuple):
-    """One batch forward and backward.
-
-    Attributes:
-        passages: of the watched modules; their tensors have gradients.
-        real: by side, a mask `(sentences, positions)` that is True at real tokens.
-    """
-
-    passages: dict[nn.Module, Passage]
-    real: dict[Side, Tensor]
+Passages = dict[nn.Module, Passage]
 
 
 @dataclass(frozen=True)
@@ -90,10 +81,14 @@ class Probe:
             "seed": self.recipe.training.seed,
         }
 
-    def passes(self, watch: Iterable[nn.Module]) -> Iterator[Pass]:
+    def passes(self, watch: Iterable[nn.Module]) -> Iterator[tuple[Passages, dict[Side, Tensor]]]:
         """Backward passes of the recipe's loss per target token, with the first update's dropout.
 
         The parameters' gradients add up over the batches; earlier gradients are deleted.
+
+        Yields:
+            For each batch the passages of the watched modules, whose tensors have gradients, and by
+            side a mask `(sentences, positions)` that is True at real tokens.
         """
         watch, pad, settings = list(watch), self.model.pad, self.recipe.training
         tokens = sum(batch.target_tokens for batch in self.batches)
@@ -105,11 +100,7 @@ class Probe:
             with watched(watch) as passages:
                 loss = batch_loss(self.model, batch, smoothing=smoothing, dtype=dtype)
             (loss.smoothed / tokens).backward()  # type: ignore[no-untyped-call]
-            real: dict[Side, Tensor] = {
-                "encoder": batch.source != pad,
-                "decoder": batch.target_input != pad,
-            }
-            yield Pass(passages, real)
+            yield passages, {"encoder": batch.source != pad, "decoder": batch.target_input != pad}
 
 
 def prepare(
@@ -193,9 +184,9 @@ def _train(trainer: Trainer, updates: int) -> None:
 
 
 @contextmanager
-def watched(modules: Iterable[nn.Module]) -> Iterator[dict[nn.Module, Passage]]:
+def watched(modules: Iterable[nn.Module]) -> Iterator[Passages]:
     """Record input and output of `modules` within the context; the tensors keep their gradients."""
-    passages: dict[nn.Module, Passage] = {}
+    passages: Passages = {}
 
     def record(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         for tensor in (inputs[0], output):
