@@ -24,9 +24,9 @@ def rows(page: str, section: str) -> list[dict[str, str]]:
     """The table of a section, by its headings."""
     part = page.partition(f'<section id="{section}">')[2].partition("</section>")[0]
     head, _, body = part.partition("<tbody>")
-    names = [html.unescape(one) for one in re.findall(r'<th scope="col">(.*?)</th>', head)]
+    names = [html.unescape(name) for name in re.findall(r'<th scope="col">(.*?)</th>', head)]
     body = body.partition("</tbody>")[0]
-    cells = [html.unescape(one) for one in re.findall(r"<bdi>(.*?)</bdi>", body)]
+    cells = [html.unescape(cell) for cell in re.findall(r"<bdi>(.*?)</bdi>", body)]
     lines = [cells[first : first + len(names)] for first in range(0, len(cells), len(names))]
     return [dict(zip(names, line, strict=True)) for line in lines]
 
@@ -59,20 +59,20 @@ def test_runs_are_compared_as_by_translating_and_scoring(
         assert nmtdeep("translate", "-m", run, "-i", "test.en", "-o", name).code == 0
     by_hand = nmtdeep("score", "a.de", "test.de", "--system", "b.de", "--json")
     wanted = {
-        (one["system"], one["metric"]): one
-        for one in json.loads(by_hand.out)
-        if one["kind"] == "comparison"
+        (record["system"], record["metric"]): record
+        for record in json.loads(by_hand.out)
+        if record["kind"] == "comparison"
     }
-    found = rows(page, "comparison")
-    assert len(found) == len(wanted) == 6
-    for row in found:
+    compared = rows(page, "comparison")
+    assert len(compared) == len(wanted) == 6
+    for row in compared:
         metric = {"BLEU": "bleu", "chrF2": "chrf", "TER": "ter"}[row["metric"].split()[0]]
-        one = wanted["a.de" if row["run"] == "whole" else "b.de", metric]
-        assert page.count(f"<bdi>{row['metric'].split()[0]}: {one['signature']}</bdi>") == 1
+        record = wanted["a.de" if row["run"] == "whole" else "b.de", metric]
+        assert page.count(f"<bdi>{row['metric'].split()[0]}: {record['signature']}</bdi>") == 1
         if row["run"] != "whole":
             assert (row["difference"], row["p"]) == (
-                f"{one['difference']:+.2f}",
-                f"{one['p_value']:.4f}",
+                f"{record['difference']:+.2f}",
+                f"{record['p_value']:.4f}",
             )
 
 
@@ -81,21 +81,21 @@ def test_scores_cost_and_recipe_are_those_of_the_run(whole: Path, page: str) -> 
     shown = [(row["set"], row["metric"].split()[0], row["whole"]) for row in rows(page, "scores")]
     labels = {"bleu": "BLEU", "chrf": "chrF2", "ter": "TER"}
     wanted = [
-        (split, labels[one["metric"]], f"{one['value']:.2f}")
-        for split, found in stored.items()
-        for one in found
+        (split, labels[score["metric"]], f"{score['value']:.2f}")
+        for split, listed in stored.items()
+        for score in listed
     ]
     assert sorted(shown) == sorted(wanted)  # each once, though test was translated again
     below = page.partition('<section id="scores">')[2].partition("<details>")[0]
-    for one in stored["test"]:
-        assert below.count(f"<bdi>{labels[one['metric']]}: {one['signature']}</bdi>") == 1
+    for score in stored["test"]:
+        assert below.count(f"<bdi>{labels[score['metric']]}: {score['signature']}</bdi>") == 1
     (first, second) = rows(page, "cost")
     device = re.search(r"^device +(.*)$", (whole / "train.log").read_text(), re.M)
     assert device
     assert first["device"] == device[1]
     assert second["device"] == device[1].replace("bf16", "fp32")  # as that run asked for
     records = [json.loads(line) for line in (whole / "train.jsonl").read_text().splitlines()]
-    last = [one for one in records if one["kind"] == "train"][-1]
+    last = [record for record in records if record["kind"] == "train"][-1]
     assert rows(page, "overview")[0]["updates"] == str(last["update"])
     assert f"{last['target_tokens'] / 1000:.1f}k" == first["target tokens"]
     recipe = html.unescape(page.partition("<pre")[2].partition("</pre>")[0])
@@ -106,7 +106,7 @@ def test_scores_cost_and_recipe_are_those_of_the_run(whole: Path, page: str) -> 
 def test_sentences_and_every_picture_are_shown(nmtdeep: Commands, page: str) -> None:
     sources = (nmtdeep.folder / "test.en").read_text(encoding="utf-8").splitlines()
     chosen = [
-        html.unescape(one) for one in re.findall(r'line \d+</dt><dd dir="auto">(.*?)</dd>', page)
+        html.unescape(line) for line in re.findall(r'line \d+</dt><dd dir="auto">(.*?)</dd>', page)
     ]
     assert chosen == [sources[0], sources[len(sources) // 3], sources[len(sources) * 2 // 3]]
     titles = re.findall(r"<summary><bdi>(.*?)</bdi></summary>\n<figure>", page)

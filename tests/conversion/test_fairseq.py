@@ -152,28 +152,28 @@ def test_the_meters_of_old_checkpoints_are_ignored(
 
 
 class Exploit:
-    def __init__(self, made: Path) -> None:
-        self.made = made
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
 
     def __reduce__(self) -> Any:
-        return os.mkdir, (str(self.made),)
+        return os.mkdir, (str(self.folder),)
 
 
 @pytest.mark.parametrize("zipped", [True, False])
 @pytest.mark.parametrize("where", ["args", "model", "cfg", "extra_state", "inside args"])
 def test_nothing_in_a_checkpoint_is_run(tmp_path: Path, where: str, zipped: bool) -> None:
-    like, made = FairseqLike(), tmp_path / "made"
+    like, folder = FairseqLike(), tmp_path / "folder"
     _, dictionaries = written(tmp_path, like)
-    content = like.file(**{where: Exploit(made)})
+    content = like.file(**{where: Exploit(folder)})
     if where == "inside args":
-        content = like.file(args=Namespace(**vars(like.args), more=Exploit(made)))
+        content = like.file(args=Namespace(**vars(like.args), more=Exploit(folder)))
     file = tmp_path / "bad.pt"
     torch.save(content, file, _use_new_zipfile_serialization=zipped)
     with pytest.raises(CheckpointError, match=r"posix\.mkdir" if zipped else "without running"):
         convert(file, dictionaries, tmp_path / "out", TextOptions())
-    assert not made.exists()
+    assert not folder.exists()
     torch.load(file, weights_only=False)
-    assert made.exists()  # so the exploit works
+    assert folder.exists()  # so the exploit works
 
 
 def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:

@@ -53,9 +53,9 @@ def test_an_empty_split_has_no_ratio() -> None:
 def test_sides_in_the_other_language_are_reported(source: str, target: str, problem: str) -> None:
     pytest.importorskip("py3langid")
     state = SplitState((1, 1), 1, samples=([source], [target]))
-    found = [str(one) for one in verdicts.problems({"test": state}, ("en", "de"), "letters")]
-    assert len(found) == bool(problem)
-    assert problem in "".join(found)
+    problems = list(verdicts.problems({"test": state}, ("en", "de"), "letters"))
+    assert len(problems) == bool(problem)
+    assert problem in "".join(map(str, problems))
 
 
 def test_the_training_text_of_a_data_directory_is_decoded(tiny_run: Any) -> None:

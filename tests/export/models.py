@@ -41,29 +41,29 @@ def sentences(lengths: list[int], seed: int = 5) -> list[list[int]]:
 SOURCES = sentences([1, 2, 5, 7, 9, 12] * 5 + [40, 90, 140])
 
 
-def trained(model: Model, updates: int = 90) -> Transformer:
+def trained(section: Model, updates: int = 90) -> Transformer:
     """Biases and norms start at values that would hide a mistake, so all weights are moved."""
-    made = build(model, source_types=TYPES, target_types=TYPES)
-    initialize(made, model, seed=1)
+    model = build(section, source_types=TYPES, target_types=TYPES)
+    initialize(model, section, seed=1)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
-        for parameter in made.parameters():
+        for parameter in model.parameters():
             parameter.add_(torch.randn(parameter.shape, generator=generator), alpha=0.05)
-    made.eval()  # no dropout, which would be noise here
-    optimizer = torch.optim.Adam(made.parameters(), lr=5e-3)
+    model.eval()  # no dropout, which would be noise here
+    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
     for seed in range(updates):
         targets = [np.array(ids) for ids in sentences([2, 4, 6, 8, 11] * 3, seed)]
         inputs = pad([np.concatenate(([EOS], target[:-1])) for target in targets])
         batch = Batch(pad(targets), inputs, pad(targets), sum(map(len, targets)), 0, 0)
         optimizer.zero_grad()
-        batch_loss(made, batch, smoothing=0.0, dtype=torch.float32).smoothed.backward()
+        batch_loss(model, batch, smoothing=0.0, dtype=torch.float32).smoothed.backward()
         optimizer.step()
     with torch.no_grad():
         # nmtdeep excludes padding after the softmax, others before: it gets no probability here.
-        hidden = made(batch.source, batch.target_input)
+        hidden = model(batch.source, batch.target_input)
         mean = hidden.mean(dim=(0, 1))
-        made.output.weight[PAD] -= 30 * mean / mean.dot(mean)
-    return made
+        model.output.weight[PAD] -= 30 * mean / mean.dot(mean)
+    return model
 
 
 def best(model: Transformer) -> list[Hypothesis]:

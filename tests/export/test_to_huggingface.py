@@ -26,7 +26,7 @@ KINDS = {
 }
 
 
-def written(folder: Path, made: Transformer, model: Model, target: list[str] = TOKENS) -> None:
+def written(folder: Path, model: Transformer, section: Model, target: list[str] = TOKENS) -> None:
     decoding = {
         "beam": SETTINGS.beam,
         "lenpen": SETTINGS.lenpen,
@@ -36,18 +36,18 @@ def written(folder: Path, made: Transformer, model: Model, target: list[str] = T
     sharing = "shared" if target is TOKENS else "separate"
     text = Text.model_validate({"bpe": "none", "vocabulary": {"sharing": sharing}})
     sides = [Vocabulary(tuple(tokens), (0,) * len(tokens)) for tokens in (TOKENS, target)]
-    recipe = Recipe.model_validate({"model": model, "decoding": decoding, "text": text})
-    to_huggingface.write(folder, made, recipe, TextPipeline.of(text, (None, None), sides))
+    recipe = Recipe.model_validate({"model": section, "decoding": decoding, "text": text})
+    to_huggingface.write(folder, model, recipe, TextPipeline.of(text, (None, None), sides))
 
 
 def loaded(folder: Path) -> Any:
     transformers = pytest.importorskip("transformers")
-    model, about = transformers.AutoModelForSeq2SeqLM.from_pretrained(
+    marian, about = transformers.AutoModelForSeq2SeqLM.from_pretrained(
         folder, output_loading_info=True
     )
-    assert type(model) is transformers.MarianMTModel
+    assert type(marian) is transformers.MarianMTModel
     assert not any(about.values()), "nothing is missing and nothing is left over"
-    return model.eval()
+    return marian.eval()
 
 
 def padded(rows: list[list[int]]) -> torch.Tensor:
@@ -56,10 +56,10 @@ def padded(rows: list[list[int]]) -> torch.Tensor:
 
 
 @torch.inference_mode()
-def largest_difference(theirs: Any, made: Transformer) -> float:
+def largest_difference(theirs: Any, model: Transformer) -> float:
     """Of logits, over sentences of up to 140 tokens on both sides."""
     source, target = padded(SOURCES), padded([[EOS, *ids[:-1]] for ids in SOURCES])
-    ours = made.output(made(source, target))
+    ours = model.output(model(source, target))
     mask = source != PAD
     logits = theirs(input_ids=source, attention_mask=mask, decoder_input_ids=target).logits
     return float((ours - logits)[target != PAD].abs().max())
@@ -67,11 +67,11 @@ def largest_difference(theirs: Any, made: Transformer) -> float:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_marian_computes_and_finds_the_same(kind: str, tmp_path: Path) -> None:
-    made = trained(KINDS[kind])
-    written(tmp_path, made, KINDS[kind])
+    model = trained(KINDS[kind])
+    written(tmp_path, model, KINDS[kind])
     theirs = loaded(tmp_path)
-    assert largest_difference(theirs, made) < 1e-4
-    ours = [hypothesis.tokens for hypothesis in best(made)]
+    assert largest_difference(theirs, model) < 1e-4
+    ours = [hypothesis.tokens for hypothesis in best(model)]
     source = padded(SOURCES)
     rows = theirs.generate(source, attention_mask=source != PAD)[:, 1:].tolist()
     # At the limit, where the end is forced, nmtdeep counts its probability and others do not.
@@ -83,10 +83,10 @@ def test_marian_computes_and_finds_the_same(kind: str, tmp_path: Path) -> None:
 
 
 def test_save_pretrained_saves_a_different_model_as_the_card_warns(tmp_path: Path) -> None:
-    made = trained(KINDS["shared table"], updates=1)
-    written(tmp_path, made, KINDS["shared table"])
+    model = trained(KINDS["shared table"], updates=1)
+    written(tmp_path, model, KINDS["shared table"])
     loaded(tmp_path).save_pretrained(tmp_path / "again")
-    assert largest_difference(loaded(tmp_path / "again"), made) > 1e-2
+    assert largest_difference(loaded(tmp_path / "again"), model) > 1e-2
 
 
 def test_the_tokenizer_returns_our_ids_for_split_text(tmp_path: Path) -> None:

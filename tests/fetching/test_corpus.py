@@ -72,10 +72,10 @@ def test_the_command_that_is_printed_makes_a_data_directory(
     for line in shown:
         done = run(*shlex.split(line)[1:], "--workers", "1")
         assert done.exit_code == 0, done.output
-    made = {path.name for path in out.iterdir() if path.is_file()}
+    written = {path.name for path in out.iterdir() if path.is_file()}
     languages, outputs = CATALOG.datasets[name].languages, list(CATALOG.datasets[name].outputs)
     outputs += ["valid"] * (name == "iwslt14-de-en")
-    assert made == {f"{one}.{code}" for one in outputs for code in languages}
+    assert written == {f"{output}.{code}" for output in outputs for code in languages}
     assert not list(out.glob(".*"))
 
 
@@ -83,7 +83,8 @@ def test_the_corpora_and_recipes_of_the_table_are_there() -> None:
     assert set(get_args(Corpus)) == set(CATALOG.datasets)
     for dataset in CATALOG.datasets.values():
         for command in dataset.commands:
-            held = {one.hold_out.name for one in dataset.outputs.values() if one.hold_out}
+            outputs = dataset.outputs.values()
+            held = {output.hold_out.name for output in outputs if output.hold_out}
             assert {command.train, command.valid, *command.tests} <= set(dataset.outputs) | held
 
 
@@ -115,10 +116,10 @@ def test_training_corpora_are_in_the_papers_order(server: Server, tmp_path: Path
         "training-parallel-commoncrawl.tgz": tar(crawl),
         "training-parallel-nc-v9.tgz": tar(news),
     }
-    made = job(server, "wmt14-en-de", tmp_path, files).run()
+    counts = job(server, "wmt14-en-de", tmp_path, files).run()
     assert lines(tmp_path / "train.en") == ["e1", "c  1", "n1"]
     assert lines(tmp_path / "train.de") == ["E1", "C1", "N1"]
-    assert (made[0].pairs, made[0].dropped) == (3, {"not valid UTF-8": 1})
+    assert (counts[0].pairs, counts[0].dropped) == (3, {"not valid UTF-8": 1})
 
 
 def test_iwslt_is_cleaned_held_out_and_joined_as_fairseq_does(

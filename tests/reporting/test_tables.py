@@ -40,29 +40,29 @@ def test_each_set_and_metric_has_one_row_with_the_best_run_marked() -> None:
     runs = [history("thin", valid=(30.0, 50.0), test=(31.0, 49.0)),
             history("deep", valid=(33.0, 50.0), test=(30.5, 44.0))]  # fmt: skip
     again = {"thin": [Score("bleu", 31.001, "nrefs:1|tok:13a")]}
-    made = score_table(runs, again)
-    assert list(made.headings) == ["set", "metric", "thin", "deep"]
-    assert [[f"{cell.text}{'*' * cell.is_best}" for cell in row] for row in made.rows] == [
+    table = score_table(runs, again)
+    assert list(table.headings) == ["set", "metric", "thin", "deep"]
+    assert [[f"{cell.text}{'*' * cell.is_best}" for cell in row] for row in table.rows] == [
         ["valid", "BLEU ↑", "30.00", "33.00*"],
         ["valid", "TER ↓", "50.00*", "50.00*"],
         ["test", "BLEU ↑", "31.00*", "30.50"],
         ["test", "TER ↓", "49.00", "44.00*"],
     ]
-    assert list(made.notes) == ["BLEU: nrefs:1|tok:13a", "TER: nrefs:1|tok:tercom"]
+    assert list(table.notes) == ["BLEU: nrefs:1|tok:13a", "TER: nrefs:1|tok:tercom"]
 
 
 def test_a_stored_score_that_has_changed_is_mentioned_in_a_note() -> None:
     again = {"thin": [Score("bleu", 20.0, "nrefs:1|tok:13a")]}
-    made = score_table([history("thin", test=(31.0, 49.0))], again)
-    assert [cell.text for cell in made.rows[0]] == ["test", "BLEU ↑", "20.00"]
-    assert not any(cell.is_best for row in made.rows for cell in row)  # of a single run
-    assert made.notes[-1].startswith("thin, test: BLEU was 31.00 after training, checkpoint_")
+    table = score_table([history("thin", test=(31.0, 49.0))], again)
+    assert [cell.text for cell in table.rows[0]] == ["test", "BLEU ↑", "20.00"]
+    assert not any(cell.is_best for row in table.rows for cell in row)  # of a single run
+    assert table.notes[-1].startswith("thin, test: BLEU was 31.00 after training, checkpoint_")
 
 
 def test_scores_of_different_signatures_are_not_compared() -> None:
     again = {"thin": [Score("bleu", 20.0, "nrefs:2|tok:13a")]}
-    made = score_table([history("thin"), history("deep", test=(10.0, 49.0))], again)
-    assert [cell.is_best for cell in made.rows[0]] == [False] * 4
-    assert made.notes[0] == "BLEU (thin, test): nrefs:2|tok:13a"
-    assert made.notes[1] == "BLEU (deep, test): nrefs:1|tok:13a"
-    assert [cell.text for cell in made.rows[1]] == ["test", "TER ↓", "-", "49.00"]
+    table = score_table([history("thin"), history("deep", test=(10.0, 49.0))], again)
+    assert [cell.is_best for cell in table.rows[0]] == [False] * 4
+    assert table.notes[0] == "BLEU (thin, test): nrefs:2|tok:13a"
+    assert table.notes[1] == "BLEU (deep, test): nrefs:1|tok:13a"
+    assert [cell.text for cell in table.rows[1]] == ["test", "TER ↓", "-", "49.00"]
