@@ -12,7 +12,7 @@ from nmtdeep.analysis.measurement import Measurement, grouped
 from nmtdeep.analysis.pictures import BARS, name_ticks, panels, styles
 from nmtdeep.scoring.metrics import METRICS
 from nmtdeep.scoring.report import score_by_length
-from nmtdeep.scoring.texts import Text, check_counts
+from nmtdeep.scoring.texts import NamedText, check_counts
 from nmtdeep.tables import table
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class LengthScore:
 
 
 def measure(
-    source: Text, reference: Text, systems: Mapping[str, Sequence[str]], metric: str
+    source: NamedText, reference: NamedText, systems: Mapping[str, Sequence[str]], metric: str
 ) -> Measurement:
     """The scores of some systems, each bucket as a corpus of its own; see `score_by_length`.
 
@@ -47,7 +47,8 @@ def measure(
     Raises:
         UserError: if the texts have different numbers of lines.
     """
-    check_counts(source, [reference, *(Text(name, list(lines)) for name, lines in systems.items())])
+    translations = [NamedText(name, list(lines)) for name, lines in systems.items()]
+    check_counts(source, [reference, *translations])
     rows, signature = [], ""
     for name, lines in systems.items():
         for bucket in score_by_length(lines, [reference.lines], source.lines, [metric]):

@@ -186,12 +186,12 @@ def _preparation(
 def _translated(texts: Texts, models: list[Path], options: DecodingOptions) -> Texts:
     """The texts with the models' translations of the first one as the hypotheses."""
     from nmtdeep.decoding.translator import Translator
-    from nmtdeep.scoring.texts import Text
+    from nmtdeep.scoring.texts import NamedText
 
     source = texts.hypotheses
     with Translator.load(models, options) as translator:
         lines = [each.text for each in translator.translate(source.lines)]
-    hypotheses = Text("+".join(map(str, models)), lines)
+    hypotheses = NamedText("+".join(map(str, models)), lines)
     return replace(texts, hypotheses=hypotheses, source=source)
 
 

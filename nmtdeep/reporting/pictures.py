@@ -19,7 +19,7 @@ from nmtdeep.errors import UserError
 from nmtdeep.reporting.held_out import HeldOut
 from nmtdeep.reporting.history import RunHistory
 from nmtdeep.reporting.parts import Picture
-from nmtdeep.scoring.texts import Text
+from nmtdeep.scoring.texts import NamedText
 
 CURVES = (*records.USUAL, "gradient_norm", "lr")
 # Gradients are measured on so many tokens of each side, in so many checkpoints.
@@ -104,6 +104,9 @@ def of_models(
 
 def of_lengths(album: Album, held_out: HeldOut) -> None:
     """Scores by the length of the source."""
-    texts = Text(held_out.split, list(held_out.sources)), Text("", list(held_out.references))
+    texts = (
+        NamedText(held_out.split, list(held_out.sources)),
+        NamedText("", list(held_out.references)),
+    )
     measure = partial(lengths.measure, *texts, held_out.systems, "bleu")
     album.add("BLEU by length", measure, lengths.draw)

@@ -12,7 +12,7 @@ from nmtdeep.text.files import read_lines
 
 
 @dataclass(frozen=True)
-class Text:
+class NamedText:
     """Lines and their name in messages and tables."""
 
     name: str
@@ -28,21 +28,21 @@ class Texts:
         source: None if it is not known.
     """
 
-    hypotheses: Text
-    references: list[Text]
-    systems: list[Text]
-    source: Text | None
+    hypotheses: NamedText
+    references: list[NamedText]
+    systems: list[NamedText]
+    source: NamedText | None
 
     def __post_init__(self) -> None:
         others = [*self.references, *self.systems, *([self.source] if self.source else [])]
         check_counts(self.hypotheses, others)
 
 
-def read_text(path: Path) -> Text:
+def read_text(path: Path) -> NamedText:
     """A file's lines, `.gz` allowed; `-` is standard input."""
     if str(path) == "-":
-        return Text("stdin", list(read_lines(sys.stdin.buffer)))
-    return Text(str(path), list(read_lines(path)))
+        return NamedText("stdin", list(read_lines(sys.stdin.buffer)))
+    return NamedText(str(path), list(read_lines(path)))
 
 
 def read_texts(
@@ -64,7 +64,7 @@ def read_texts(
     )
 
 
-def check_counts(first: Text, others: Sequence[Text]) -> None:
+def check_counts(first: NamedText, others: Sequence[NamedText]) -> None:
     """Raise DataError unless all texts have equally many lines, and at least one."""
     if not first.lines:
         raise DataError("the input is empty", where=first.name, hint="give at least one line")

@@ -7,7 +7,7 @@ from sacrebleu import corpus_bleu
 
 from nmtdeep.analysis.lengths import measure
 from nmtdeep.errors import DataError
-from nmtdeep.scoring.texts import Text
+from nmtdeep.scoring.texts import NamedText
 
 SOURCE = ["a short line", "one two three four five six seven eight nine ten eleven", "short again"]
 REFERENCE = ["the cat sat on the mat today", "it was raining all day long in town", "we went home"]
@@ -16,7 +16,7 @@ FIRST = ["the cat sat on a mat today", "it was raining all day long in towns", "
 
 def test_each_bucket_is_a_corpus_of_its_own() -> None:
     systems = {"one": FIRST, "two": REFERENCE}
-    measurement = measure(Text("s", SOURCE), Text("r", REFERENCE), systems, "bleu")
+    measurement = measure(NamedText("s", SOURCE), NamedText("r", REFERENCE), systems, "bleu")
     short = corpus_bleu([FIRST[0], FIRST[2]], [[REFERENCE[0], REFERENCE[2]]], force=True).score
     long = corpus_bleu([FIRST[1]], [[REFERENCE[1]]], force=True).score
     assert [(row.system, row.first, row.last, row.sentences) for row in measurement.rows] == [
@@ -28,4 +28,4 @@ def test_each_bucket_is_a_corpus_of_its_own() -> None:
 
 def test_a_system_with_a_line_too_few_is_named() -> None:
     with pytest.raises(DataError, match="s has 3, two has 2"):
-        measure(Text("s", SOURCE), Text("r", REFERENCE), {"two": FIRST[:2]}, "bleu")
+        measure(NamedText("s", SOURCE), NamedText("r", REFERENCE), {"two": FIRST[:2]}, "bleu")

@@ -49,24 +49,6 @@ def slow_bleu(hypotheses: list[str], references: list[list[str]]) -> float:
     return 100 * precision * min(1, math.exp(1 - reference_length / hypothesis_length))
 
 
-def slow_chrf(hypotheses: list[str], reference: list[str]) -> float:
-    """chrF2 from its definition: mean precision and recall of 1- to 6-grams of letters."""
-    precisions, recalls = [], []
-    for n in range(1, 7):
-        match = ours_total = theirs_total = 0
-        for hypothesis, line in zip(hypotheses, reference, strict=True):
-            letters, others = "".join(hypothesis.split()), "".join(line.split())
-            ours = Counter(letters[i : i + n] for i in range(len(letters) - n + 1))
-            theirs = Counter(others[i : i + n] for i in range(len(others) - n + 1))
-            match += sum((ours & theirs).values())
-            ours_total += sum(ours.values())
-            theirs_total += sum(theirs.values())
-        precisions.append(match / ours_total)
-        recalls.append(match / theirs_total)
-    p, r = sum(precisions) / 6, sum(recalls) / 6
-    return 100 * 5 * p * r / (4 * p + r)
-
-
 @pytest.mark.parametrize(
     ("hypothesis", "references", "expected"),
     [
@@ -140,12 +122,6 @@ def test_moses_tokens_of_raw_text_count_like_tokens(german: list[str]) -> None:
     for metric in ("bleu-tok", "bleu-compound", "bleu-tok-lc"):
         prepared = value(damaged, [german[:200]], metric, preparation=MosesPreparation("de"))
         assert prepared == value(tokenized[0], [tokenized[1]], metric)
-
-
-def test_chrf_equals_the_slow_one(german: list[str]) -> None:
-    damaged = damage(german, every=2)[:300]
-    expected = slow_chrf(damaged, german[:300])
-    assert value(damaged, [german[:300]], "chrf") == pytest.approx(expected, abs=1e-9)
 
 
 def test_scores_and_signatures_equal_those_of_the_sacrebleu_command(
