@@ -21,7 +21,6 @@ from .tables import (
     greedy,
     random_row,
     slow_beam,
-    total,
 )
 
 TYPES = 5
@@ -68,15 +67,6 @@ def test_a_beam_as_wide_as_the_tree_enumerates_it(form: str, seed: int) -> None:
         for one, (_, log_prob, score) in zip(hypotheses, everything, strict=True):
             assert one.log_prob == pytest.approx(log_prob, rel=1e-12)
             assert one.score == pytest.approx(score, rel=1e-12)
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_beam_one_is_the_greedy_loop(seed: int) -> None:
-    limits = [9, 1, 5, 12, 2]
-    found, _ = search(rows(seed), limits, 1)
-    for sentence, ((one,), limit) in enumerate(zip(found, limits, strict=True)):
-        assert one.tokens == greedy(rows(seed), sentence, limit, TYPES)
-        assert one.log_prob == pytest.approx(total(rows(seed), sentence, one.tokens))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 8])

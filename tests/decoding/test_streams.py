@@ -8,7 +8,6 @@ import json
 import math
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -121,33 +120,6 @@ def test_a_fast_pipe_loses_nothing(pipe: io.BufferedWriter) -> None:
     feeder.join()
     assert [line for chunk in found for line in chunk] == lines
     assert max(map(len, found)) <= 3
-
-
-def test_a_slow_reader_holds_the_writer_back(pipe: io.BufferedWriter) -> None:
-    lines, written = [f"{number:0999}" for number in range(400)], 0
-
-    def feed() -> None:
-        nonlocal written
-        with pipe:
-            for line in lines:
-                pipe.write(f"{line}\n".encode())
-                pipe.flush()
-                written += 1
-
-    feeder = threading.Thread(target=feed)
-    feeder.start()
-    arriving = chunks("-", size=3)
-    found = next(arriving)
-    before = -1
-    while written != before:  # until nothing moves
-        before = written
-        time.sleep(0.2)
-    # 64 KiB in the pipe, up to 128 KiB in the reader's buffer, 6 lines in the queue.
-    assert 6 < written < 250
-    for chunk in arriving:
-        found += chunk
-    feeder.join()
-    assert found == lines
 
 
 def test_a_pipe_that_is_not_utf_8_is_an_error(pipe: io.BufferedWriter) -> None:

@@ -57,53 +57,43 @@ def x() -> Tensor:
     return torch.randn(SHAPE, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
 
 
+def formula(made: LinearCombination, x: Tensor) -> list[Tensor]:
+    """x_{l+1} = norm_l(sum_k W_lk norm_k(y_k)), of which the one norm or the other is there."""
+    settings, missing = made.settings, DEPTH + 1 - len(made.norms)
+
+    def norm(place: str, number: int, y: Tensor) -> Tensor:
+        return made.norms[number - missing](y) if place == made.place and number >= missing else y
+
+    outputs, reads = [x], []
+    for row in range(DEPTH + 1):
+        seen = range(max(0, row + 1 - (settings.window or DEPTH + 1)), row + 1)
+        weights = {k: made.weight[row, k].repeat(WIDTH // settings.groups) for k in seen}
+        if settings.softmax:
+            mass = sum(weights[k].exp() for k in seen)
+            weights = {k: weights[k].exp() / mass for k in seen}
+        total = sum(weights[k] * norm("before", k, outputs[k]) for k in seen)
+        reads.append(norm("after", row, total))
+        outputs.append(layer(row)(reads[-1]))
+    return reads
+
+
 @pytest.mark.parametrize("count", [0, DEPTH, DEPTH + 1])
-@pytest.mark.parametrize("groups", [1, 2, WIDTH])
-def test_pre_norm_dlcl_is_equation_8(count: int, groups: int) -> None:
-    made = dlcl("before", count, groups=groups)
-
-    def norm(k: int, y: Tensor) -> Tensor:
-        return made.norms[k - (DEPTH + 1 - count)](y) if k > DEPTH - count else y
-
-    def weight(row: int, k: int) -> Tensor:
-        return torch.stack([made.weight[row, k, feature % groups] for feature in range(WIDTH)])
-
-    outputs = [x()]
-    reads, top = through(made, outputs[0])
-    for number in range(DEPTH + 1):
-        expected = sum(weight(number, k) * norm(k, y) for k, y in enumerate(outputs))
-        assert_close([*reads, top][number], expected)
-        if number < DEPTH:
-            outputs.append(layer(number)(expected))
-
-
-@pytest.mark.parametrize("count", [0, DEPTH, DEPTH + 1])
-def test_post_norm_dlcl_is_equation_9(count: int) -> None:
-    made = dlcl("after", count)
-    outputs = [x()]
-    reads, top = through(made, outputs[0])
-    for number in range(DEPTH + 1):
-        expected = sum(made.weight[number, k, 0] * y for k, y in enumerate(outputs))
-        if number > DEPTH - count:
-            expected = made.norms[number - (DEPTH + 1 - count)](expected)
-        assert_close([*reads, top][number], expected)
-        if number < DEPTH:
-            outputs.append(layer(number)(expected))
-
-
-def test_softmax_and_window_by_hand() -> None:
-    made = dlcl("before", 0, softmax=True, window=2)
-    outputs = [x()]
-    reads, top = through(made, outputs[0])
-    for number in range(DEPTH + 1):
-        seen = [k for k in range(number + 1) if k > number - 2]
-        masses = [made.weight[number, k, 0].exp() for k in seen]
-        expected = sum(
-            mass / sum(masses) * outputs[k] for mass, k in zip(masses, seen, strict=True)
-        )
-        assert_close([*reads, top][number], expected)
-        if number < DEPTH:
-            outputs.append(layer(number)(expected))
+@pytest.mark.parametrize(
+    ("place", "settings"),
+    [
+        ("before", {}),  # Eq. 8 of Wang et al. 2019
+        ("after", {}),  # Eq. 9
+        ("before", {"groups": 2}),
+        ("before", {"groups": WIDTH}),
+        ("before", {"softmax": True, "window": 2}),
+    ],
+    ids=str,
+)
+def test_dlcl_is_the_formula(place: str, settings: dict[str, Any], count: int) -> None:
+    made = dlcl(place, count, **settings)
+    reads, top = through(made, x())
+    for read, expected in zip([*reads, top], formula(made, x()), strict=True):
+        assert_close(read, expected)
 
 
 def sparse(boundaries: tuple[int, ...], count: int = 0) -> LinearCombination:

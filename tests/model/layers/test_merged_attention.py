@@ -101,13 +101,3 @@ def test_both_adds_what_its_parts_say(make) -> None:
     x = random(SENTENCES, TARGET, WIDTH, seed=9)
     assert_close(module(x, context()), first(x, context()) + second(x, context()))
     assert_close(stepwise(module, x), module(x, context()))
-
-
-def test_a_step_keeps_one_sum_whatever_the_length() -> None:
-    module = filled(AverageAttention(WIDTH, gate=False))
-    state = module.start(Context())
-    sizes = set()
-    for place in range(5):
-        module(random(3, 1, WIDTH, seed=place), Context(), state)
-        sizes.add(tuple(state.sum.shape))
-    assert sizes == {(3, 1, WIDTH)}

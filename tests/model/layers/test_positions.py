@@ -9,7 +9,7 @@ import torch
 from torch.testing import assert_close
 
 from nmtdeep.model.kernels.plain_attention import attention_weights, weighted_values
-from nmtdeep.model.layers.positions import NoPositions, RelativePositions, Sinusoidal, sinusoids
+from nmtdeep.model.layers.positions import RelativePositions, Sinusoidal, sinusoids
 
 
 def wave(position: int, place: int, width: int) -> float:
@@ -30,15 +30,6 @@ def test_the_table_is_the_formula(start: int) -> None:
     )
 
 
-def test_rates_run_from_one_to_a_ten_thousandth() -> None:
-    first, last = sinusoids(1, 1, 8)[0, :4].asin().tolist()[::3]
-    assert (first, last) == pytest.approx((1.0, 1e-4))
-
-
-def test_a_width_of_two_has_one_rate() -> None:
-    assert sinusoids(3, 1, 2)[0].tolist() == pytest.approx([math.sin(3), math.cos(3)])
-
-
 def test_the_module_adds_from_the_start_it_is_told_and_grows_its_table() -> None:
     positions = Sinusoidal(6)
     x = torch.zeros(2, 5, 6, dtype=torch.float64)
@@ -54,11 +45,6 @@ def test_the_module_keeps_the_inputs_precision() -> None:
     out = Sinusoidal(6)(x)
     assert out.dtype == torch.bfloat16
     assert torch.equal(out[0], sinusoids(0, 3, 6).to(torch.bfloat16))
-
-
-def test_no_positions_change_nothing() -> None:
-    x = torch.ones(1, 2, 4)
-    assert NoPositions()(x, 3) is x
 
 
 def relative(clip: int, *, values: bool) -> RelativePositions:
