@@ -18,7 +18,7 @@ from nmtdeep.model.layers.average_attention import AverageAttention
 from nmtdeep.model.layers.bridge import Bridge, TopLayer, Transparent
 from nmtdeep.model.layers.combination import Combination, LinearCombination, PlainStack, Weights
 from nmtdeep.model.layers.context import Sublayer
-from nmtdeep.model.layers.embedding import OutputProjection, TokenEmbedding, empty_table
+from nmtdeep.model.layers.embedding import OutputProjection, TokenEmbedding
 from nmtdeep.model.layers.feed_forward import FeedForward
 from nmtdeep.model.layers.merged_attention import Both, MergedAttention
 from nmtdeep.model.layers.positions import NoPositions, RelativePositions, Sinusoidal
@@ -47,15 +47,15 @@ def build(model: Model, *, source_types: int, target_types: int) -> Transformer:
         source_types: size of the source vocabulary.
         target_types: size of the target vocabulary; the same where all embeddings are shared.
     """
-    target_table = empty_table(target_types, model.width)
+    target_table = nn.Parameter(torch.empty(target_types, model.width))
     source_table = target_table
     if model.embeddings.sharing != "all":
-        source_table = empty_table(source_types, model.width)
+        source_table = nn.Parameter(torch.empty(source_types, model.width))
     elif source_types != target_types:
         raise ValueError(f"shared embeddings of {source_types} and {target_types} types")
     output_table = target_table
     if model.embeddings.sharing == "none":
-        output_table = empty_table(target_types, model.width)
+        output_table = nn.Parameter(torch.empty(target_types, model.width))
     bias = nn.Parameter(torch.empty(model.width)) if model.embeddings.bias else None
     dropout = model.dropout.embedding
     return Transformer(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -60,18 +60,6 @@ class Layer(nn.Module):
         return x
 
 
-class StackOutput(NamedTuple):
-    """The result of a stack.
-
-    Attributes:
-        top: the combination after the last layer, normalized.
-        outputs: y_0 (the stack's input) and y_1 ... y_L, raw.
-    """
-
-    top: Tensor
-    outputs: list[Tensor]
-
-
 class Stack(nn.Module):
     """Layers, the combination that feeds them, and the norm on top.
 
@@ -96,15 +84,19 @@ class Stack(nn.Module):
         x: Tensor,
         contexts: Sequence[Context],
         states: Sequence[Sequence[State | None]] | None = None,
-    ) -> StackOutput:
-        """`x` `(sentences, positions, width)` through all layers, with a context for each."""
+    ) -> tuple[Tensor, list[Tensor]]:
+        """`x` `(sentences, positions, width)` through all layers, with a context for each.
+
+        Returns:
+            The combination after the last layer, normalized; and y_0 (`x`) and y_1 ... y_L, raw.
+        """
         outputs = [x]
         history = self.combination.start(x)
         for number, (layer, context) in enumerate(zip(self, contexts, strict=True)):
             read = self.combination.read(history)
             outputs.append(layer(read, context, None if states is None else states[number]))
             history = self.combination.add(history, outputs[-1])
-        return StackOutput(self.norm(self.combination.read(history)), outputs)
+        return self.norm(self.combination.read(history)), outputs
 
 
 @dataclass(frozen=True)
@@ -204,7 +196,7 @@ class Transformer(nn.Module):
         `target` `(sentences, target)` starts with the end-of-sentence id and is padded at the end,
         where causality hides it; hidden states at padded positions are meaningless.
         """
-        return self.decoder(self.target_embedding(target), encoded.contexts()).top  # type: ignore[no-any-return]
+        return self.decoder(self.target_embedding(target), encoded.contexts())[0]  # type: ignore[no-any-return]
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """`decode(target, encode(source))`: hidden states, to be projected by the loss."""
@@ -228,6 +220,6 @@ class Transformer(nn.Module):
         x = x.view(state.index.sentences, -1, x.shape[2])
         state.index.add(x.shape[1])
         contexts = [Context()] * len(self.decoder.layers)
-        top = self.decoder(x, contexts, state.layers).top
+        top, _ = self.decoder(x, contexts, state.layers)
         state.position += 1
         return self.output(top.flatten(0, 1))  # type: ignore[no-any-return]

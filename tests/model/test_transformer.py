@@ -53,7 +53,7 @@ def test_batched_is_alone(model: Transformer) -> None:
         assert_close(together[number, :target], alone[0], **EXACT)
 
 
-def test_what_stands_in_padding_is_never_seen(model: Transformer) -> None:
+def test_padding_is_never_read(model: Transformer) -> None:
     before = model(SOURCE, TARGET)
     with torch.no_grad():
         for table in {model.source_embedding.weight, model.target_embedding.weight}:
@@ -212,7 +212,7 @@ def test_the_whole_is_torchs_transformer(norm: str, tiny_model: Callable[..., Tr
     assert_close(logits(model, SOURCE, TARGET), hidden @ model.output.weight.T, **EXACT)
 
 
-def test_training_goes_on_after_inference(model: Transformer) -> None:
+def test_training_continues_after_inference(model: Transformer) -> None:
     with torch.inference_mode():
         logits(model, SOURCE, TARGET)
     logits(model.train(), SOURCE, TARGET).sum().backward()

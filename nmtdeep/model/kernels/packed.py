@@ -84,14 +84,10 @@ class QuantizedLinear(nn.Module):
     @staticmethod
     def supports(weight: Tensor) -> bool:
         """Whether this torch can do it."""
-        names = ("linear_prepack", "linear_dynamic", "linear_relu_dynamic")
-        return (
-            weight.device.type == "cpu"
-            and weight.dtype == torch.float32
-            and ENGINE in torch.backends.quantized.supported_engines
-            and hasattr(torch, "quantize_per_channel")
-            and all(hasattr(torch.ops.quantized, name) for name in names)
+        available = ENGINE in torch.backends.quantized.supported_engines and hasattr(
+            torch.ops.quantized, "linear_dynamic"
         )
+        return available and weight.device.type == "cpu" and weight.dtype == torch.float32
 
 
 Kind = type[PackedLinear] | type[QuantizedLinear]

@@ -42,7 +42,7 @@ class CacheIndex:
 
     A step adds one entry for each hypothesis of a sentence, and entries never move: a search that
     reorders hypotheses reorders rows of `bias`, which all layers share, and not the keys and values
-    of every layer. A hypothesis gives exactly zero weight to entries that it does not descend from.
+    of every layer. A hypothesis puts exactly zero weight on entries that it does not descend from.
 
     Args:
         like: a tensor of the model's dtype and device; its first dimension counts sentences.

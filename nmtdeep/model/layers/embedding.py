@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -59,8 +58,3 @@ class OutputProjection(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """`(..., width)` to `(..., types)`."""
         return kernels.linear(x, self.weight)
-
-
-def empty_table(types: int, width: int) -> nn.Parameter:
-    """A `(types, width)` table for the initializer to fill."""
-    return nn.Parameter(torch.empty(types, width))

@@ -87,7 +87,7 @@ def test_cross_attention_serves_all_hypotheses_of_a_sentence_from_one_projection
     assert_close(ours(last, Context(), state), alone[1:, [1, 0, 0]], rtol=0, atol=1e-13)
 
 
-def test_cross_attention_without_a_memory_says_so() -> None:
+def test_cross_attention_without_a_memory_is_an_error() -> None:
     with pytest.raises(ValueError, match="memory"):
         CrossAttention(WIDTH, HEADS)(random(1, 1, WIDTH), Context())
 
@@ -115,7 +115,7 @@ def test_self_attention_step_by_step_follows_reordered_hypotheses() -> None:
     assert not torch.allclose(ours(x, Context())[:, 3], parallel[:, 3])
 
 
-def test_self_attention_step_by_step_without_an_index_says_so() -> None:
+def test_self_attention_step_by_step_without_an_index_is_an_error() -> None:
     with pytest.raises(ValueError, match="cache index"):
         SelfAttention(WIDTH, HEADS, causal=True).start(Context())
 

@@ -29,7 +29,7 @@ def test_transparent_attention_is_a_softmax_over_layers() -> None:
     assert not start.any()
 
 
-def test_the_norm_stands_behind_the_sum() -> None:
+def test_the_norm_follows_the_sum() -> None:
     norm = nn.LayerNorm(4).double()
     outputs = [torch.randn(1, 2, 4, dtype=torch.float64) for _ in range(3)]
     bridge = Transparent(2, 1, norm).double()

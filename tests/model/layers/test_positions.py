@@ -30,7 +30,7 @@ def test_the_table_is_the_formula(start: int) -> None:
     )
 
 
-def test_the_module_adds_from_the_start_it_is_told_and_grows_its_table() -> None:
+def test_the_module_adds_from_any_start_and_grows_its_table() -> None:
     positions = Sinusoidal(6)
     x = torch.zeros(2, 5, 6, dtype=torch.float64)
     for start in (0, 4, 300, 7, 1000):  # the table holds 256 positions at first
