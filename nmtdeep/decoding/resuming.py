@@ -91,7 +91,7 @@ def _read(path: Path, form: str, numbered: bool, buffer: int) -> ResumePoint:
             match = pattern.match(raw)
             number = lines if not numbered else int(match[1]) - base if match else -1
             if number < 0 or number not in (lines, lines - 1):
-                what = f"not written by --format {form} (after {lines} lines)"
+                what = f"was not written by --format {form} (after {lines} lines)"
                 raise UserError(what, where=path, hint=HINT)
             if number == lines:
                 lines += 1

@@ -64,7 +64,7 @@ def writable(output: str) -> Iterator[None]:
         raise UserError(
             f"cannot be written: {error.strerror or error}",
             where=output,
-            hint="free some space, or choose another --output",
+            hint="make room or choose another --output",
         ) from error
 
 
@@ -78,13 +78,13 @@ def check(source: str, output: str) -> int:
         UserError: if it is missing or not UTF-8, or if the output would replace it.
     """
     if output != "-" and Path(output).is_dir():
-        raise UserError("a directory", where=output, hint="name a file in it by --output")
+        raise UserError("is a directory", where=output, hint="name a file in it by --output")
     path = Path(source)
     if source == "-" or path.is_fifo() or path.is_char_device():
         return 0
     count = sum(1 for _ in read_lines(path, empty="allow"))
     if output != "-" and Path(output).exists() and path.samefile(output):
-        raise UserError("the input too", where=output, hint="choose another --output")
+        raise UserError("is the input too", where=output, hint="choose another --output")
     return count
 
 

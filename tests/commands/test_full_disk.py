@@ -124,7 +124,7 @@ def test_translate_resumes_when_there_is_space_again(nmtdeep, whole, disk):
     assert nmtdeep(*command, disk.path.parent / "whole", chunk=3).code == 0
     expected = (disk.path.parent / "whole").read_bytes()
     disk.leave(4)
-    fails(nmtdeep(*command, out, chunk=3), f"cannot write {out}: {FULL}: make room")
+    fails(nmtdeep(*command, out, chunk=3), f"{out}: cannot be written: {FULL}: make room")
     there = out.read_bytes()
     assert there and there == expected[: len(there)] != expected
     disk.free()

@@ -61,7 +61,7 @@ def test_a_directory_is_no_output_of_translate(nmtdeep: Commands, whole: Path) -
     done = nmtdeep("translate", "-m", whole, "-i", "test.en", "-o", "data")
     assert (done.code, done.err) == (
         2,
-        "nmtdeep: error: data is a directory: name a file in it by --output\n",
+        "nmtdeep: error: data: is a directory: name a file in it by --output\n",
     )
 
 
