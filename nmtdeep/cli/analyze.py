@@ -12,7 +12,7 @@ from typer import Argument, Option
 
 from nmtdeep.cli import completion
 from nmtdeep.cli.command import Group, add_command
-from nmtdeep.cli.options import Data, Device, Overrides, Run, Runs, Threads
+from nmtdeep.cli.options import Data, Device, Overrides, Run, Runs, Threads, Verify
 from nmtdeep.cli.outputs import Analysis, analysis
 from nmtdeep.config.decoding import decoding_options
 from nmtdeep.errors import UserError
@@ -50,6 +50,7 @@ def initialization(
     layers: bool = Option(False, "--layers", help="Print a row for each layer."),
     device: Device = "auto",
     threads: Threads = None,
+    verify: Verify = True,
 ) -> Analysis:
     """Print Var(r), beta_LN, beta_RC, beta and w/sigma of every kind of sublayer.
 
@@ -69,7 +70,7 @@ def initialization(
     from nmtdeep.data.corpus import DataDirectory
 
     model = recipe or load(Path(subject))
-    corpora, place = DataDirectory.open(data), _device(device, threads)
+    corpora, place = DataDirectory.open(data, verify=verify), _device(device, threads)
     measurement = measure(subject, model, corpora, tokens=tokens, device=place, updates=after)
     return Analysis(measurement, partial(tables, layers=layers), draw)
 
@@ -96,6 +97,7 @@ def gradients(
     seed: Seed = None,
     device: Device = "auto",
     threads: Threads = None,
+    verify: Verify = True,
 ) -> Analysis:
     """Print the gradient norm of every layer, as in Figures 1 and 4 of Zhang et al. 2019.
 
@@ -117,7 +119,7 @@ def gradients(
     from nmtdeep.analysis.gradients import draw, measure, tables
     from nmtdeep.data.corpus import DataDirectory
 
-    corpora, place = DataDirectory.open(data), _device(device, threads)
+    corpora, place = DataDirectory.open(data, verify=verify), _device(device, threads)
     say = partial(typer.echo, err=True)
     measurement = measure(models, corpora, tokens=tokens, device=place, of=of, say=say)
     return Analysis(measurement, tables, draw)
@@ -177,6 +179,7 @@ def similarity(
     split: str = Option("valid", help="Set of --data to measure on."),
     device: Device = "auto",
     threads: Threads = None,
+    verify: Verify = True,
 ) -> Analysis:
     """Print the similarity of each encoder layer's output to the embedding, to the layer below, and
     across positions.
@@ -186,7 +189,7 @@ def similarity(
     from nmtdeep.analysis.similarity import draw, measure, tables
     from nmtdeep.data.corpus import DataDirectory
 
-    corpora = DataDirectory.open(data)
+    corpora = DataDirectory.open(data, verify=verify)
     return Analysis(measure(_loaded(models, device, threads), corpora, split), tables, draw)
 
 

@@ -169,6 +169,14 @@ Overrides = Annotated[
     list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Recipe values to change.")
 ]
 Data = Annotated[Path, typer.Option(help="Directory that `nmtdeep preprocess` wrote.")]
+Verify = Annotated[
+    bool,
+    typer.Option(
+        "--verify/--no-verify",
+        help="Compare token files of --data with their checksums first, about 1 GB a second.",
+        rich_help_panel="Machine",
+    ),
+]
 SourceLanguage = Annotated[
     str | None, typer.Option("-s", "--source-lang", help="Source language code, such as en.")
 ]

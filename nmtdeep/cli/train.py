@@ -9,7 +9,17 @@ import typer
 from typer import Argument, Option
 
 from nmtdeep.cli import completion
-from nmtdeep.cli.options import Data, Device, Overrides, Quiet, Threads, collected, flag, option
+from nmtdeep.cli.options import (
+    Data,
+    Device,
+    Overrides,
+    Quiet,
+    Threads,
+    Verify,
+    collected,
+    flag,
+    option,
+)
 from nmtdeep.errors import UserError
 
 if TYPE_CHECKING:
@@ -84,6 +94,7 @@ def train(
     quiet: Quiet = False,
     device: Device = "auto",
     threads: Threads = None,
+    verify: Verify = True,
     processes: int = Option(
         1,
         min=1,
@@ -108,6 +119,7 @@ def train(
         "threads": threads,
         "processes": processes,
         "overwrite": overwrite,
+        "verify": verify,
     }
     if dry_run:
         from nmtdeep.config.render import dump
@@ -151,7 +163,9 @@ def _with_languages(data: Path, name: str, changes: list[str]) -> Recipe:
     from nmtdeep.data.corpus import DataDirectory
 
     resolved = resolve(name, changes)
-    languages = zip(("source", "target"), DataDirectory.open(data).languages, strict=True)
+    languages = zip(
+        ("source", "target"), DataDirectory.open(data, verify=False).languages, strict=True
+    )
     missing = [
         f"text.{side}={language}"
         for side, language in languages

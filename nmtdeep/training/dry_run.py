@@ -29,6 +29,7 @@ def dry_run(
     threads: int | None = None,
     processes: int = 1,
     overwrite: bool = False,
+    verify: bool = True,
 ) -> Iterator[str]:
     """What `training.loop.train` would say before its first update, for the same arguments.
 
@@ -40,7 +41,7 @@ def dry_run(
     Raises:
         UserError: as `training.loop.train`.
     """
-    corpora = DataDirectory.open(data)
+    corpora = DataDirectory.open(data, verify=verify)
     place = device_of(device, rank=0, processes=processes)
     ranks = Ranks(0, processes, device=place)
     check(recipe, corpora, ranks)

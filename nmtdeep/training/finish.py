@@ -84,7 +84,7 @@ def finish(
             print(printable(text))
             log.write(f"{printable(text)}\n")
 
-        corpora = DataDirectory.open(data)
+        corpora = DataDirectory.open(data, verify=False)  # the training has verified it
         held_out = [split for split in corpora.splits if split != "train"]
         average_last = recipe.training.checkpoints.average_last
         stored = stored_scores(run, checkpoint.locate(run))

@@ -74,6 +74,7 @@ def train(
     processes: int = 1,
     quiet: bool = False,
     overwrite: bool = False,
+    verify: bool = True,
 ) -> Outcome:
     """Train the model of `recipe` on a preprocessed corpus, or resume its training.
 
@@ -86,6 +87,7 @@ def train(
         processes: ranks to start here, each on its share of the threads or on its own GPU.
         quiet: show no progress on the screen.
         overwrite: delete what a training left in `out` and start from the beginning.
+        verify: compare the token files with their checksums, in one rank of each machine.
 
     In a process that torchrun started, this is one of its ranks.
 
@@ -99,6 +101,7 @@ def train(
         "threads": threads,
         "quiet": quiet,
         "overwrite": overwrite,
+        "verify": verify,
     }
     if not is_launched() and processes > 1:
         with own_threads(threads, 1):
@@ -110,7 +113,7 @@ def train(
                 where="--processes",
                 hint="omit --processes or torchrun",
             )
-        corpora = DataDirectory.open(data)
+        corpora = DataDirectory.open(data, verify=verify and ranks.rank % ranks.local_size == 0)
         check(recipe, corpora, ranks)
         sums = (data / SUMS).read_text(encoding="utf-8")
         if ranks.tell(sums) != sums:

@@ -217,10 +217,13 @@ def test_frozen_layers_keep_their_weights(nmtdeep, whole, tmp_path):
         (("--layers", 2), "the model has 2+1 layers already: choose more layers"),
         (("--layers", 1), "encoder: 2 layers cannot grow to 1"),
         (("--layers", 3, "--strategy", "stack-all"), "stack_all repeats all 2 layers"),
-        (("--layers", 4, "--strategy", "interpolate", "--freeze-copied"), "--freeze-copied keeps"),
+        (
+            ("--layers", 4, "--strategy", "interpolate", "--freeze-copied"),
+            "interpolate does not keep",
+        ),
         (
             ("--layers", 4, "--strategy", "copy"),
-            "--strategy must be copy-top-group, copy-top-layer",
+            "--strategy: must be copy-top-group, copy-top-layer",
         ),
     ],
 )
