@@ -70,8 +70,8 @@ def planned_bytes(recipe: Recipe, types: tuple[int, int]) -> int:
         model = build(recipe.model, source_types=types[0], target_types=types[1])
     parts = estimate(recipe, model, device="cpu", dtype=torch.float32)
     keep = recipe.training.checkpoints
-    whole = (keep.keep_last + keep.keep_best + 1) * (parts["weights"] + parts["moments"])
-    return int(whole + parts["weights"] * bool(keep.average_last))
+    total = (keep.keep_last + keep.keep_best + 1) * (parts["weights"] + parts["moments"])
+    return int(total + parts["weights"] * bool(keep.average_last))
 
 
 def free_bytes(out: Path) -> int:

@@ -97,7 +97,7 @@ def test_positions_reach_to_the_last_row_of_the_table(model: Transformer, place:
     assert torch.equal(table[-1], last[0, 0])
 
 
-def test_int8_needs_about_a_third_of_the_bytes_of_a_small_model(model: Transformer, tmp_path: Path) -> None:
+def test_int8_needs_about_a_third_of_the_bytes(model: Transformer, tmp_path: Path) -> None:
     sizes = {}
     for kind in ("float32", "int8"):
         exported(model, KINDS["pre-norm"], tmp_path / kind, quantization=kind, rows=1)
