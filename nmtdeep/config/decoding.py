@@ -53,7 +53,7 @@ class DecodingOptions(Decoding):
     temperature: Positive = Field(1.0, description="softmax temperature for sampling")
     top_k: CountOrZero = Field(0, description="most probable tokens to sample from; 0: all")
     top_p: Annotated[float, Field(gt=0, le=1, strict=True)] = Field(
-        1.0, description="probability of the most probable tokens to sample from together"
+        1.0, description="total probability of the most probable tokens to sample from"
     )
     seed: CountOrZero = Field(1, description="random seed for sampling")
     device: str = Field("auto", description="device: auto, cpu, cuda or cuda:N")

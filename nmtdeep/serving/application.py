@@ -53,28 +53,27 @@ class Service:
     """What is done at each address.
 
     Args:
-        languages: of source and target.
         output: form of the translations.
     """
 
     def __init__(
         self,
+        translator: Translator,
         batcher: Batcher,
         metrics: Metrics,
         limits: Limits,
-        *,
-        languages: tuple[str, str],
-        output: Form = "raw",
+        output: Form,
     ) -> None:
         self.batcher = batcher
         self.metrics = metrics
         self.limits = limits
-        self.languages = languages
         self.output = output
         self.form = request_form(limits)
+        self.source = translator.pipeline.source.language
+        self.target = translator.pipeline.target.language
         self.open = 0
         text = (Path(__file__).parent / "page.html").read_text(encoding="utf-8")
-        source, target = map(html.escape, languages)
+        source, target = map(html.escape, (self.source, self.target))
         self._page = text.replace("SOURCE", source).replace("TARGET", target)
 
     async def translate(self, request: Request) -> Answer:
@@ -138,12 +137,8 @@ class Service:
 
     async def health(self) -> Health:
         """Whether the service translates."""
-        return Health(
-            status="ok",
-            source=self.languages[0],
-            target=self.languages[1],
-            waiting_lines=self.batcher.waiting,
-        )
+        waiting = self.batcher.waiting
+        return Health(status="ok", source=self.source, target=self.target, waiting_lines=waiting)
 
     async def prometheus(self) -> Response:
         """Counts in Prometheus' text format."""
@@ -155,7 +150,7 @@ class Service:
         return HTMLResponse(self._page, headers=headers)
 
 
-def application_of(
+def application(
     translator: Translator,
     limits: Limits,
     *,
@@ -163,33 +158,28 @@ def application_of(
     batch_wait: float,
     output: Form = "raw",
 ) -> FastAPI:
-    """The application that answers with a translator's translations; see `Batcher`."""
-    metrics = Metrics()
+    """The service as an ASGI application, which translates from its startup to its shutdown.
+
+    Args:
+        batch_lines, batch_wait: as in `Batcher`.
+        output: form of the translations.
+    """
+    metrics, most = Metrics(), limits.max_queue
     batcher = Batcher(
-        translator,
-        metrics,
-        batch_lines=batch_lines,
-        batch_wait=batch_wait,
-        max_queue=limits.max_queue,
+        translator, metrics, batch_lines=batch_lines, batch_wait=batch_wait, max_queue=most
     )
     metrics.waiting.set_function(lambda: batcher.waiting)
-    pipeline = translator.pipeline
-    languages = (pipeline.source.language, pipeline.target.language)
-    return application(Service(batcher, metrics, limits, languages=languages, output=output))
-
-
-def application(service: Service) -> FastAPI:
-    """The service as an ASGI application, which translates from its startup to its shutdown."""
+    service = Service(translator, batcher, metrics, limits, output)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with service.batcher.running():
+        async with batcher.running():
             yield
 
     app = FastAPI(
         title="nmtdeep",
         version=__version__,
-        description=f"Translations from {service.languages[0]} to {service.languages[1]}.",
+        description=f"Translations from {service.source} to {service.target}.",
         lifespan=lifespan,
         docs_url=None,  # its page loads scripts from another site
         redoc_url=None,

@@ -43,14 +43,14 @@ def serve(
     try:
         import uvicorn
 
-        from nmtdeep.serving.application import application_of
+        from nmtdeep.serving.application import application
     except ImportError as error:
         hint = 'pip install "nmtdeep[serve]"'
         raise UserError(f"serving needs {error.name}, which is missing", hint=hint) from error
 
     with _listen(host, port) as listening:
         translator = Translator.load(models, options)
-        app = application_of(
+        app = application(
             translator,
             limits,
             batch_lines=batch_lines,

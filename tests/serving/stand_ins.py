@@ -15,7 +15,7 @@ import uvicorn
 
 from nmtdeep.decoding.translator import Candidate, Translation
 from nmtdeep.errors import UserError
-from nmtdeep.serving.application import application_of
+from nmtdeep.serving.application import application
 from nmtdeep.serving.limits import limits_of
 
 SECONDS = 30
@@ -64,9 +64,7 @@ def service(
     translator: Any, *, batch_lines: int = 8, batch_wait: float = 0.0, **limits: Any
 ) -> Iterator[int]:
     """The port of a service on loopback."""
-    app = application_of(
-        translator, limits_of(limits), batch_lines=batch_lines, batch_wait=batch_wait
-    )
+    app = application(translator, limits_of(limits), batch_lines=batch_lines, batch_wait=batch_wait)
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, http="h11"))
     thread = threading.Thread(target=server.run)
     thread.start()
