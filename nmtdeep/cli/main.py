@@ -111,15 +111,18 @@ def run() -> None:
         _discard_output()
         sys.exit(1)
     except Exception as error:
-        problem = _as_user_error(error)
+        problem = as_user_error(error)
         if problem is None:
             raise
         if str(problem):
             typer.echo(f"nmtdeep: error: {problem}", err=True)
+        if isinstance(error, OSError):
+            # What could not be written is still in the buffer and must not be tried again at exit.
+            _discard_output()
         sys.exit(2)
 
 
-def _as_user_error(error: Exception) -> UserError | None:
+def as_user_error(error: Exception) -> UserError | None:
     """What the user can do something about; None: a fault of the program."""
     if isinstance(error, UserError):
         return error
@@ -129,8 +132,6 @@ def _as_user_error(error: Exception) -> UserError | None:
             return UserError()
         return usage_error(error)
     if isinstance(error, OSError) and error.errno in _HINTS:
-        # What could not be written is still in the buffer and must not be tried again at exit.
-        _discard_output()
         hint = f"{_HINTS[error.errno]}, then run the same command again"
         return UserError(str(error.strerror), where=error.filename or "", hint=hint)
     if isinstance(error, MemoryError | RuntimeError):

@@ -1,4 +1,4 @@
-"""The command itself: languages, overrides, dry run, and errors as one line."""
+"""`nmtdeep preprocess`: --quiet and --dry-run."""
 
 from pathlib import Path
 
@@ -7,7 +7,6 @@ import typer
 from typer.testing import CliRunner
 
 from nmtdeep.cli.preprocess import preprocess
-from nmtdeep.data.corpus import DataDirectory
 
 app = typer.Typer()
 app.command()(preprocess)
@@ -29,17 +28,7 @@ def call(files: Path, *more: str):
     return CliRunner().invoke(app, [*arguments, *more])
 
 
-def test_makes_a_data_directory(files):
-    result = call(files, "--test", str(files / "test"), "text.input=tokenized")
-    assert result.exit_code == 0, result.output
-    assert "BPE merges, joint" in result.output
-    data = DataDirectory.open(files / "data")
-    assert data.languages == ("en", "cs")
-    assert data.splits == ["train", "valid", "test"]
-    assert data.pipeline.config.input == "tokenized"
-
-
-def test_quiet_says_nothing(files):
+def test_quiet_prints_nothing(files):
     result = call(files, "-q", "--workers", "1")
     assert (result.exit_code, result.output) == (0, "")
 

@@ -1,9 +1,11 @@
-"""Signals that come where Python drops exceptions."""
+"""Signals that arrive where Python drops exceptions."""
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -20,7 +22,15 @@ class Dropped:
         raise self.error
 
 
-def test_ctrl_c_in_a_destructor_is_heard(monkeypatch):
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Ctrl-C raises, also where this process was started with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_in_a_destructor_is_not_lost(ctrl_c, monkeypatch):
     monkeypatch.setattr(sys, "unraisablehook", reraise_signal)
     with pytest.raises(KeyboardInterrupt):
         Dropped(KeyboardInterrupt)

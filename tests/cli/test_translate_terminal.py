@@ -87,7 +87,7 @@ def test_no_bar_when_quiet_or_between_translations(translate, source: Path, how:
     assert f"/{count(source)}" not in shown.terminal
 
 
-def test_a_terminal_is_told_that_lines_are_awaited(translate) -> None:
+def test_a_terminal_shows_a_prompt(translate) -> None:
     shown = translate(typed="one line\n\x04")
     assert PROMPT in shown.terminal
     assert shown.out.count("\n") == 1

@@ -62,7 +62,7 @@ def test_an_option_given_twice_is_an_error(path: tuple[str, ...], option: Any) -
         LEAVES[path].make_context(" ".join(path), [*words, *twice])
 
 
-def test_the_name_of_an_option_given_twice_is_said() -> None:
+def test_the_error_names_the_option_given_twice() -> None:
     words = ["demo", "--train", "a", "--train", "b", "--valid", "v", "--out", "o"]
     with pytest.raises(UserError, match=r"^--train: is given twice: give it once$"):
         LEAVES["preprocess",].make_context("preprocess", words)

@@ -98,7 +98,7 @@ def test_what_the_command_refuses_is_a_user_error(
         package.load(whole, **keywords)
 
 
-def test_no_model_and_a_string_in_the_place_of_lines_are_user_errors(whole: Path) -> None:
+def test_no_model_and_a_string_instead_of_lines_are_user_errors(whole: Path) -> None:
     with pytest.raises(package.UserError, match="no model"):
         package.load([])
     with pytest.raises(package.UserError, match="takes a list of lines"):

@@ -7,7 +7,6 @@ import io
 import json
 import math
 import re
-import subprocess
 import sys
 import types
 from collections.abc import Iterator
@@ -305,9 +304,3 @@ def test_the_documented_commands_run(model: dict[str, object]) -> None:
 def test_every_metric_is_documented() -> None:
     text = (Path(__file__).parents[2] / "docs" / "scoring.md").read_text(encoding="utf-8")
     assert not [name for name in METRICS if f"| `{name}` |" not in text]
-
-
-def test_importing_the_command_is_light() -> None:
-    code = "import sys, nmtdeep.cli.score; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not {"torch", "numpy", "sacrebleu", "sacremoses"} & set(done.stdout.split())

@@ -37,18 +37,7 @@ def body(*lines: str) -> bytes:
     return json.dumps({"lines": lines}).encode()
 
 
-def test_many_clients_at_once_each_get_their_own_answer_in_order(shouter: Shouter) -> None:
-    asked = [[f"{client}.{number}x" for number in range(client % 9)] for client in range(60)]
-    with (
-        service(shouter, batch_lines=16, batch_wait=0.01) as port,
-        ThreadPoolExecutor(30) as clients,
-    ):
-        found = list(clients.map(lambda lines: translate(port, lines), asked))
-    assert found == [[line.upper() for line in lines] for lines in asked]
-    assert len(shouter.chunks) < len(asked) and max(map(len, shouter.chunks)) <= 16
-
-
-def test_nasty_lines_are_answered_one_by_one(real: int) -> None:
+def test_unusual_lines_have_a_translation_each(real: int) -> None:
     lines = ["", " \t ", "\x00", "a\u2028b\x85c\r", "\ufeff", "👩‍👩‍👧 \u202e abc", "</s> <pad>"]
     lines += ["e\u0301" * 40, "x" * 200, "." * 200]
     found = translate(real, lines)
@@ -83,7 +72,7 @@ def test_nasty_lines_are_answered_one_by_one(real: int) -> None:
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_what_cannot_be_translated_is_refused_with_a_reason(
+def test_an_invalid_request_is_refused_with_a_reason(
     real: int, sent: bytes, status: int, reason: str
 ) -> None:
     answer = ask(real, sent)
@@ -91,24 +80,24 @@ def test_what_cannot_be_translated_is_refused_with_a_reason(
     assert reason in answer.told["reason"] and "\n" not in answer.told["reason"]
 
 
-def test_a_body_of_unsaid_length_is_cut_off_at_the_limit(shouter: Shouter) -> None:
+def test_a_body_of_unknown_length_is_cut_off_at_the_limit(shouter: Shouter) -> None:
     with service(shouter, max_body=100) as port, connected(port) as client:
         client.sendall(head("Transfer-Encoding: chunked") + b"100\r\n" + b"x" * 256 + b"\r\n")
         assert client.recv(12) == b"HTTP/1.1 413"
 
 
-def test_a_body_that_does_not_come_is_not_waited_for(shouter: Shouter) -> None:
+def test_a_body_that_does_not_arrive_times_out(shouter: Shouter) -> None:
     with service(shouter, body_seconds=0.2) as port, connected(port) as client:
         client.sendall(head("Content-Length: 9") + b'{"lines')
         assert client.recv(12) == b"HTTP/1.1 408"
 
 
-def test_a_page_from_elsewhere_cannot_ask_without_leave(real: int) -> None:
+def test_a_page_of_another_site_cannot_send_requests(real: int) -> None:
     assert ask(real, body("a"), kind="text/plain").status == 415
     assert ask(real, body("a"), kind="Application/JSON; charset=utf-8").status == 200
 
 
-def test_other_addresses_say_what_there_is(real: int) -> None:
+def test_an_unknown_address_is_answered_with_the_known_ones(real: int) -> None:
     for path, status in (("/docs", 404), ("/translate", 405), ("/a%1bb", 404)):
         answer = get(real, path)
         assert answer.status == status
@@ -116,7 +105,7 @@ def test_other_addresses_say_what_there_is(real: int) -> None:
         assert "\x1b" not in json.loads(answer.told)["reason"]
 
 
-def test_a_full_queue_refuses_and_says_when_to_come_again(shouter: Shouter) -> None:
+def test_a_full_queue_refuses_with_the_seconds_to_wait(shouter: Shouter) -> None:
     with (
         service(shouter, batch_lines=2, max_queue=4, max_lines=4) as port,
         ThreadPoolExecutor(2) as clients,
@@ -145,7 +134,7 @@ def test_too_many_requests_at_once_are_refused(shouter: Shouter) -> None:
         assert first.result(SECONDS) == ["A"]
 
 
-def test_a_client_that_leaves_takes_its_lines_along(shouter: Shouter) -> None:
+def test_lines_of_a_client_that_leaves_are_dropped(shouter: Shouter) -> None:
     with service(shouter, batch_lines=1) as port, ThreadPoolExecutor(1) as clients:
         shouter.gate.clear()
         first = clients.submit(translate, port, ["a"])
@@ -162,9 +151,7 @@ def test_a_client_that_leaves_takes_its_lines_along(shouter: Shouter) -> None:
     assert shouter.chunks == [["a"], ["b"]]
 
 
-def test_a_fault_is_answered_too_and_said_in_the_log(
-    shouter: Shouter, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_fault_is_answered_and_logged(shouter: Shouter, caplog: pytest.LogCaptureFixture) -> None:
     with service(shouter) as port:
         answer = ask(port, body("fail"))
         assert (answer.status, list(answer.told)) == (500, ["reason"])
@@ -172,7 +159,7 @@ def test_a_fault_is_answered_too_and_said_in_the_log(
     assert "a fault" in caplog.text
 
 
-def test_what_was_asked_is_answered_before_the_end(shouter: Shouter) -> None:
+def test_requests_in_progress_are_answered_before_the_end(shouter: Shouter) -> None:
     shouter.gate.clear()
     with ThreadPoolExecutor(5) as clients:
         with service(shouter, batch_lines=2) as port:
@@ -182,7 +169,7 @@ def test_what_was_asked_is_answered_before_the_end(shouter: Shouter) -> None:
         assert [one.result(SECONDS) for one in found] == [[str(n), "X"] for n in range(5)]
 
 
-def test_metrics_count_requests_lines_and_chunks(shouter: Shouter) -> None:
+def test_metrics_count_requests_lines_and_batches(shouter: Shouter) -> None:
     with service(shouter, batch_lines=2) as port:
         translate(port, ["a", "b", "c"])
         ask(port, b"no JSON")
@@ -203,7 +190,7 @@ def test_metrics_count_requests_lines_and_chunks(shouter: Shouter) -> None:
     assert {name: float(figures[name]) for name in expected} == expected
 
 
-def test_the_page_loads_nothing_from_anywhere(shouter: Shouter) -> None:
+def test_the_page_loads_nothing(shouter: Shouter) -> None:
     with service(shouter) as port:
         page = get(port, "/")
     assert "default-src 'none'" in page.headers["content-security-policy"]
@@ -224,7 +211,7 @@ def test_the_page_calls_languages_by_their_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=str)
-def test_answers_are_what_the_description_says(real: int, mode: GenerationMode) -> None:
+def test_answers_follow_the_openapi_description(real: int, mode: GenerationMode) -> None:
     rejected = {"expected-statuses": [400, 413, 415, 422]}
     checks = {"positive_data_acceptance": {"expected-statuses": [200]}}
     config = Config.from_dict({"checks": checks | {"negative_data_rejection": rejected}})
@@ -244,7 +231,7 @@ def test_answers_are_what_the_description_says(real: int, mode: GenerationMode) 
 
 
 @pytest.mark.parametrize("path", ["/health", "/metrics"])
-def test_the_other_answers_are_so_too(real: int, path: str) -> None:
+def test_the_other_answers_follow_the_openapi_description(real: int, path: str) -> None:
     described = schemathesis.openapi.from_url(f"http://127.0.0.1:{real}/openapi.json")
     described[path]["GET"].Case().call_and_validate()
 

@@ -1,4 +1,4 @@
-"""Chunks of many callers' lines."""
+"""Batches of many callers' lines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from serving.stand_ins import Shouter
 
 
 def run(shouter: Shouter, *asked: list[str], max_queue: int = 100) -> list[Any]:
-    """What callers get who come together; an error in the place of an answer."""
+    """What callers get who come together; an error instead of an answer."""
 
     async def all_of_them() -> list[Any]:
         batcher = Batcher(shouter, Metrics(), batch_lines=4, batch_wait=0.02, max_queue=max_queue)
@@ -35,13 +35,13 @@ def test_each_caller_gets_its_own_lines_in_order() -> None:
     assert run(Shouter(), *asked, max_queue=1000) == expected
 
 
-def test_callers_that_come_together_share_a_chunk_of_limited_size() -> None:
+def test_simultaneous_callers_share_a_batch_of_limited_size() -> None:
     shouter = Shouter()
     run(shouter, ["a"], ["b"], ["c"], ["d"], ["e"], ["f"])
     assert shouter.chunks == [["a", "b", "c", "d"], ["e", "f"]]
 
 
-def test_a_chunk_waits_for_lines_that_come_within_its_patience() -> None:
+def test_a_batch_waits_for_more_lines() -> None:
     shouter = Shouter()
 
     async def late() -> None:
@@ -64,13 +64,13 @@ def test_a_short_request_does_not_wait_for_the_end_of_a_long_one() -> None:
     assert found == [[line.upper() for line in long], ["B"], ["C", "D"]]
 
 
-def test_who_finds_no_room_is_told_so() -> None:
+def test_a_full_queue_is_an_error_with_a_waiting_time() -> None:
     found = run(Shouter(), ["a"] * 3, ["b"] * 3, ["c"], max_queue=5)
     assert found[0] == ["A"] * 3 and found[2] == ["C"]
     assert isinstance(found[1], FullError) and found[1].seconds == 1
 
 
-def test_an_error_is_its_own_callers_alone_and_names_its_line() -> None:
+def test_an_error_reaches_its_own_caller_only_and_names_the_line() -> None:
     bad = ["fine", "fine", "refuse", *["fine"] * 5]
     found = run(Shouter(), ["a"] * 6, bad, ["fail"], ["b"])
     assert found[0] == ["A"] * 6 and found[3] == ["B"]
@@ -110,7 +110,7 @@ def test_lines_of_a_caller_that_leaves_are_not_translated() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.4])
-def test_the_loop_goes_on_while_the_model_works(seconds: float) -> None:
+def test_the_event_loop_runs_while_the_model_works(seconds: float) -> None:
     shouter = Shouter()
 
     async def ticks() -> int:

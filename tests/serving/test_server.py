@@ -1,4 +1,4 @@
-"""Before the service answers: what is missing, taken, or does not go together; and its load."""
+"""Starting the service: missing packages, unavailable addresses, contradicting limits; its load."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_missing_package_is_named_with_its_extra(
         start()
 
 
-def test_an_address_that_cannot_be_had_is_said_before_a_model_is_read() -> None:
+def test_an_unavailable_address_is_an_error_before_a_model_is_read() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(
@@ -56,7 +56,9 @@ def test_an_allowed_request_fits_into_the_queue() -> None:
 
 
 @pytest.mark.parametrize(("words", "code"), [((), 0), (("--lines", "5", "6"), 1)])
-def test_the_load_counts_what_came_back(tmp_path: Path, words: tuple[str, ...], code: int) -> None:
+def test_the_load_generator_counts_answers(
+    tmp_path: Path, words: tuple[str, ...], code: int
+) -> None:
     text = tmp_path / "text.en"
     text.write_text("".join(f"line {number}\n" for number in range(50)), encoding="utf-8")
     shouter = Shouter()

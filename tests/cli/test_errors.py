@@ -1,0 +1,24 @@
+"""Which exceptions become one line, and which are faults of the program."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from nmtdeep.cli.main import as_user_error
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("could not create a primitive")])
+def test_out_of_memory_is_one_line(error: Exception) -> None:
+    assert str(as_user_error(error)).startswith("out of memory: free some")
+
+
+def test_an_error_of_a_file_names_it_with_a_hint() -> None:
+    error = as_user_error(PermissionError(errno.EACCES, "Permission denied", "run"))
+    expected = "run: Permission denied: correct the permissions, then run the same command again"
+    assert str(error) == expected
+
+
+def test_another_error_is_not_hidden() -> None:
+    assert as_user_error(RuntimeError("shapes do not match")) is None
