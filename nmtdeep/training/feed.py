@@ -16,7 +16,7 @@ from nmtdeep.data import batching, bpe_dropout
 from nmtdeep.data.ahead import ahead
 from nmtdeep.data.batching import Indices, Share
 from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
-from nmtdeep.data.windows import DataPosition, Epoch, Window
+from nmtdeep.data.windows import BLOCK, SENTENCES, DataPosition, Epoch, Window
 from nmtdeep.errors import UserError
 from nmtdeep.training.ranks import ALONE, Ranks
 from nmtdeep.training.state import Progress
@@ -35,12 +35,20 @@ class Upcoming:
 
 
 def upcoming(
-    recipe: Recipe, data: DataDirectory, run: Path, progress: Progress, ranks: Ranks = ALONE
+    recipe: Recipe,
+    data: DataDirectory,
+    run: Path,
+    progress: Progress,
+    ranks: Ranks = ALONE,
+    *,
+    window: int = SENTENCES,
+    block: int = BLOCK,
 ) -> Iterator[Upcoming]:
     """Updates after `progress`, epoch after epoch, prepared by a thread; see `ahead`.
 
     Args:
         run: run directory, which gets the segmentations of BPE-dropout.
+        window, block: sentences of each, as of `Epoch`.
     """
     leaving = Event()
 
@@ -49,7 +57,8 @@ def upcoming(
             torch.cuda.set_device(ranks.device)
 
     folder = run / "bpe_dropout" / str(ranks.rank)
-    updates = _updates(recipe, data, folder, progress.position, ranks, leaving)
+    sizes = (window, block)
+    updates = _updates(recipe, data, folder, progress.position, ranks, leaving, sizes)
     feed = ahead(updates, depth=AHEAD, begin=begin)
     try:
         for update, waited in feed:
@@ -66,12 +75,13 @@ def _updates(
     position: DataPosition,
     ranks: Ranks,
     leaving: Event,
+    sizes: tuple[int, int],
 ) -> Iterator[Upcoming]:
     """Window after window, each planned when its turn comes."""
     settings = recipe.training.batches
     while True:
         corpus = _epoch_corpus(recipe, data, folder, position.epoch, leaving)
-        epoch = Epoch(corpus, recipe.training.seed, position.epoch)
+        epoch = Epoch(corpus, recipe.training.seed, position.epoch, *sizes)
         done, before = position.next_in_epoch, position.before_window
         for number in range(position.window, len(epoch)):
             window = epoch.window(

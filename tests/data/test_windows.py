@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import islice, pairwise
-from threading import Event
 from typing import Any
 
 import numpy as np
@@ -12,13 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmtdeep.data import windows
-from nmtdeep.data.batching import Share, updates
+from nmtdeep.data.batching import updates
 from nmtdeep.data.corpus import Longest, MonolingualCorpus, ParallelCorpus, longer
 from nmtdeep.data.windows import DataPosition, Epoch
 from nmtdeep.errors import UserError
-from nmtdeep.training import feed
-from nmtdeep.training.feed import Upcoming, upcoming
+from nmtdeep.training.feed import upcoming
 from nmtdeep.training.ranks import ALONE, Ranks
 from nmtdeep.training.state import Progress
 
@@ -103,51 +99,32 @@ def test_a_place_at_the_end_of_a_window_is_the_start_of_the_next() -> None:
     assert epoch.turned(DataPosition(4, 12, 2, 11), 1) == DataPosition(5)
 
 
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Windows of few sentences; `Epoch` has the defaults that it was defined with."""
-    monkeypatch.setattr(Epoch.__init__, "__defaults__", (12, 4))
+SMALL = {"window": 12, "block": 4}
 
 
 def stream(run: Any, progress: Progress, count: int, ranks: Ranks = ALONE) -> list[tuple]:
     changes = {"batches": {"tokens_per_update": 300, "group_tokens": 200, "max_tokens": 150}}
     values = {**run.recipe.model_dump(), "training": changes}
     recipe = type(run.recipe).model_validate(values)
-    coming = upcoming(recipe, run.data, run.path, progress, ranks)
+    coming = upcoming(recipe, run.data, run.path, progress, ranks, **SMALL)
     return [
         ([(number, batch.source.tolist()) for number, batch in one.share.batches], one.position)
         for one in islice(coming, count)
     ]
 
 
-@pytest.mark.usefixtures("small")
-def test_resuming_anywhere_gives_the_tail_and_plans_no_window_before(
-    tiny_run: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_resuming_anywhere_gives_the_rest_of_the_whole(tiny_run: Any) -> None:
     whole = stream(tiny_run, Progress(), 40)
-    places = [place for _, place in whole]
-    assert {place.window for place in places} == {0, 1, 2, 3, 4}
-    assert places[-1].epoch >= 1
-    for before, after in pairwise(places):
+    positions = [position for _, position in whole]
+    assert {position.window for position in positions} == {0, 1, 2, 3, 4}
+    assert positions[-1].epoch >= 1
+    for before, after in pairwise(positions):
         assert after > before
-    sources = [row for batches, place in whole for _, batch in batches for row in batch]
-    assert len(sources) > 50
-    planned: list[tuple[int, int]] = []
-    original = Epoch.window
-
-    def noted(self: Epoch, number: int, **budgets: int) -> Any:
-        planned.append((self.number, number))
-        return original(self, number, **budgets)
-
-    monkeypatch.setattr(windows.Epoch, "window", noted)
-    for done, place in enumerate(places, 1):
-        state = Progress(update=done, position=place).to_json()
-        planned.clear()
+    for done, position in enumerate(positions, 1):
+        state = Progress(update=done, position=position).to_json()
         assert stream(tiny_run, Progress.from_json(state), 40 - done) == whole[done:]
-        assert planned[:1] in ([], [(place.epoch, place.window)])
 
 
-@pytest.mark.usefixtures("small")
 def test_several_processes_have_the_updates_of_one_and_resume_as_many_or_as_few(
     tiny_run: Any,
 ) -> None:
@@ -160,14 +137,6 @@ def test_several_processes_have_the_updates_of_one_and_resume_as_many_or_as_few(
             assert sorted(batch for mine, _ in shares for batch in mine) == sorted(batches)
 
 
-@pytest.mark.usefixtures("small")
-def test_a_place_without_windows_is_counted_from_the_start_of_the_epoch(tiny_run: Any) -> None:
-    whole = stream(tiny_run, Progress(), 16)
-    for done in (1, 6, 11):
-        place = whole[done - 1][1]._replace(window=0, before_window=0)
-        assert stream(tiny_run, Progress(position=place), 16 - done) == whole[done:]
-
-
 def test_the_longest_sentence_is_found_in_pieces() -> None:
     lengths = np.array([[3, 1, 7, 2, 2, 9, 1], [1, 5, 1, 9, 2, 1, 9]])
     for size in (1, 2, 3, 100):
@@ -178,29 +147,11 @@ def test_the_longest_sentence_is_found_in_pieces() -> None:
     assert longer(Longest(), lengths[:, :0], 0) == Longest(0, 0)
 
 
-@pytest.mark.usefixtures("small")
 def test_a_sentence_too_long_is_named_by_its_number_in_the_corpus(tiny_run: Any) -> None:
     longest = tiny_run.data.longest("train")
     changes = {"batches": {"max_tokens": longest.tokens - 1}}
     values = {**tiny_run.recipe.model_dump(), "training": changes}
     recipe = type(tiny_run.recipe).model_validate(values)
-    coming = upcoming(recipe, tiny_run.data, tiny_run.path, Progress())
+    coming = upcoming(recipe, tiny_run.data, tiny_run.path, Progress(), **SMALL)
     with pytest.raises(UserError, match=f"sentence {longest.sentence} has {longest.tokens} tokens"):
         list(islice(coming, 100))
-
-
-def test_whoever_leaves_waits_for_no_segmentation(
-    tiny_run: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told, begun = [], Event()
-
-    def slow(*arguments: Any) -> Iterator[Upcoming]:
-        yield Upcoming(Share([], 0, 0, 0, 0), DataPosition())
-        begun.set()
-        told.append(arguments[-1].wait(20))
-
-    monkeypatch.setattr(feed, "_updates", slow)
-    for _ in upcoming(tiny_run.recipe, tiny_run.data, tiny_run.path, Progress()):
-        assert begun.wait(20)
-        break
-    assert told == [True]
