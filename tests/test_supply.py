@@ -28,7 +28,7 @@ def normal(name: str) -> str:
 
 
 def names(requirements: list[str]) -> set[str]:
-    return {normal(re.split(r"[<>=~! \[;]", one)[0]) for one in requirements}
+    return {normal(re.split(r"[<>=~! \[;]", each)[0]) for each in requirements}
 
 
 def pins(path: Path) -> set[str]:
@@ -38,19 +38,19 @@ def pins(path: Path) -> set[str]:
 
 def test_the_locks_are_the_constraints_and_what_torch_needs_for_cuda() -> None:
     locked = set().union(*map(pins, LOCKS.glob("*.txt")))
-    builds = {one for one in locked if one.startswith("torch==")}
+    builds = {pin for pin in locked if pin.startswith("torch==")}
     constraints = pins(ROOT / "constraints.txt")
-    assert {one for one in locked - builds if not CUDA.match(one)} == {
-        one for one in constraints if not one.startswith("torch==")
+    assert {pin for pin in locked - builds if not CUDA.match(pin)} == {
+        pin for pin in constraints if not pin.startswith("torch==")
     }
-    assert {one.partition("+")[0] for one in builds} <= constraints
+    assert {pin.partition("+")[0] for pin in builds} <= constraints
 
 
 @pytest.mark.parametrize("lock", sorted(LOCKS.glob("*.txt")), ids=lambda path: path.name)
 def test_every_package_of_a_lock_has_its_hashes(lock: Path) -> None:
     blocks = re.split(r"^(?=[\w.-]+==)", lock.read_text(encoding="utf-8"), flags=re.M)[1:]
     assert blocks
-    assert [one for one in blocks if not re.search(r"--hash=sha256:[0-9a-f]{64}\b", one)] == []
+    assert [pin for pin in blocks if not re.search(r"--hash=sha256:[0-9a-f]{64}\b", pin)] == []
 
 
 def test_the_locks_hold_every_requirement() -> None:
@@ -58,11 +58,11 @@ def test_the_locks_hold_every_requirement() -> None:
     for torch in ("torch.txt", "torch-cpu.txt"):
         locks = (LOCKS / "build.txt", LOCKS / "development.txt", LOCKS / torch)
         together = set().union(*map(pins, locks))
-        assert needed <= {one.partition("==")[0] for one in together}
+        assert needed <= {pin.partition("==")[0] for pin in together}
     assert names(EXTRAS["benchmark"]) <= {
-        one.partition("==")[0] for one in pins(LOCKS / "benchmark.txt")
+        pin.partition("==")[0] for pin in pins(LOCKS / "benchmark.txt")
     }
-    optional = [one for extra in OPTIONAL for one in EXTRAS[extra]]
+    optional = [pin for extra in OPTIONAL for pin in EXTRAS[extra]]
     assert names(optional) <= names(EXTRAS["development"])
 
 
@@ -76,7 +76,7 @@ def test_the_package_imports_what_it_declares_and_nothing_else() -> None:
                 found.add(str(node.module).partition(".")[0])
     owners = packages_distributions()
     foreign = found - set(sys.stdlib_module_names) - {"nmtdeep"}
-    optional = [one for extra in OPTIONAL for one in EXTRAS[extra]]
+    optional = [pin for extra in OPTIONAL for pin in EXTRAS[extra]]
     assert {normal(owner) for name in foreign for owner in owners[name]} == names(
         [*PROJECT["dependencies"], *optional]
     )

@@ -1,4 +1,4 @@
-"""A current directory for each test of the loader."""
+"""Write a recipe, and read what is wrong with it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,24 @@ from pathlib import Path
 
 import pytest
 
+from nmtdeep.config.load import load_recipe
+from nmtdeep.errors import ConfigError
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A current directory, so that messages show short paths."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+def write(name: str, text: str) -> str:
+    Path(name).parent.mkdir(parents=True, exist_ok=True)
+    Path(name).write_text(text, encoding="utf-8")
+    return name
+
+
+def problems(name: str, *overrides: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        load_recipe(name, overrides)
+    return str(caught.value).splitlines()

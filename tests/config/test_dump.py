@@ -13,7 +13,7 @@ from nmtdeep.config.load import from_mapping, load_recipe, read_config
 from nmtdeep.config.render import dump
 from nmtdeep.errors import ConfigError
 
-from .writing import write
+from .conftest import write
 
 
 @given(

@@ -12,7 +12,7 @@ from nmtdeep.config.load import load_recipe, merge, resolve
 from nmtdeep.config.reader import parse
 from nmtdeep.config.source import Origin, Source
 
-from .writing import problems, write
+from .conftest import problems, write
 
 # Values
 
@@ -44,9 +44,9 @@ from .writing import problems, write
     ],
 )
 def test_scalars_are_those_of_yaml_1_2(text: str, value: Any) -> None:
-    found = parse(f"key: {text}\n", "x.yaml").values["key"]
-    assert found == value
-    assert type(found) is type(value)
+    parsed = parse(f"key: {text}\n", "x.yaml").values["key"]
+    assert parsed == value
+    assert type(parsed) is type(value)
 
 
 def test_infinity_and_nan_are_numbers_that_no_key_takes(folder: Path) -> None:

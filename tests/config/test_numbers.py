@@ -38,8 +38,8 @@ def numeric(section: type[Section] = Recipe, at: tuple[str, ...] = ()) -> Iterat
         inner = variants(field.annotation)
         for variant in inner:
             chosen = f"{'.'.join(path)}.type={tag_of(variant)}" if tag_of(variant) else ""
-            for found in numeric(variant, path):
-                yield (*filter(None, (chosen,)), *found)
+            for inner_path in numeric(variant, path):
+                yield (*filter(None, (chosen,)), *inner_path)
         if not inner and {int, float} & set(_plain(field.annotation)):
             yield (".".join(path),)
 
@@ -53,7 +53,7 @@ def _plain(annotation: Any) -> Iterator[Any]:
 
 
 LISTS = ("model.decoder.sublayers", "training.stages")
-FIELDS = [one for one in dict.fromkeys(numeric()) if not one[-1].startswith(LISTS)]
+FIELDS = [path for path in dict.fromkeys(numeric()) if not path[-1].startswith(LISTS)]
 
 
 def test_all_sections_have_numbers() -> None:
@@ -70,7 +70,7 @@ def base(folder: Any) -> str:
 
 
 @pytest.mark.parametrize("path", FIELDS, ids=" ".join)
-def test_a_number_is_finite_or_refused_by_name(base: str, path: tuple[str, ...]) -> None:
+def test_a_number_is_finite_or_rejected_by_name(base: str, path: tuple[str, ...]) -> None:
     *chosen, key = path
     for written, number in WRITTEN.items():
         try:
@@ -85,7 +85,7 @@ def test_a_number_is_finite_or_refused_by_name(base: str, path: tuple[str, ...])
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ("model.encoder.depth=10001", "model.encoder.depth: must be at most 10000, not 10001"),
         ("training.seed=1000000000000001", "training.seed: must be at most 1000000000000000, not"),
@@ -99,7 +99,7 @@ def test_a_number_is_finite_or_refused_by_name(base: str, path: tuple[str, ...])
         ),
     ],
 )
-def test_limits_are_named(base: str, change: str, said: str) -> None:
+def test_limits_are_named(base: str, change: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         resolve(base, [change])
-    assert said in str(caught.value)
+    assert message in str(caught.value)

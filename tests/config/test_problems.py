@@ -11,7 +11,7 @@ import pytest
 from nmtdeep.config.load import from_mapping
 from nmtdeep.errors import ConfigError
 
-from .writing import problems, write
+from .conftest import problems, write
 
 
 def test_every_problem_is_reported_at_once(folder: Path) -> None:
@@ -127,15 +127,15 @@ def test_an_invalid_file(folder: Path, content: bytes, message: str) -> None:
 def test_at_most_100_problems_are_explained(folder: Path) -> None:
     write("x.yaml", "".join(f"model{number}: 1\n" for number in range(3000)))
     start = time.process_time()
-    found = problems("x.yaml")
+    lines = problems("x.yaml")
     assert time.process_time() - start < 20  # 0.3 s; a minute if each were explained
-    assert len(found) == 101
-    assert found[-1] == "x.yaml: and 2900 more problems: fix these first"
+    assert len(lines) == 101
+    assert lines[-1] == "x.yaml: and 2900 more problems: fix these first"
 
 
 def test_a_long_override_is_quoted_in_part(folder: Path) -> None:
-    found = problems(write("x.yaml", "description: x\n"), f"model.width={'9' * 5000}")
-    assert found and max(map(len, found)) < 400
+    lines = problems(write("x.yaml", "description: x\n"), f"model.width={'9' * 5000}")
+    assert lines and max(map(len, lines)) < 400
 
 
 def test_paths_without_a_recipe(folder: Path) -> None:

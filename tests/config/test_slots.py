@@ -1,4 +1,4 @@
-"""Combinations of slots that make no sense are refused with the reason; the rest is let through."""
+"""Combinations of slots that conflict are rejected with the reason; others are accepted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from nmtdeep.config import Recipe
 
 ENCODER, DECODER = "encoder", "decoder"
-SENSELESS: list[tuple[dict[str, Any], str]] = [
+CONFLICTS: list[tuple[dict[str, Any], str]] = [
     (
         {"bridge": "transparent", ENCODER: {"combination": "dlcl"}},
         "the top of encoder.combination: dlcl would never be read: choose one of them",
@@ -64,8 +64,8 @@ SENSELESS: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("model", "message"), SENSELESS, ids=[reason for _, reason in SENSELESS])
-def test_a_senseless_combination_says_why(model: dict[str, Any], message: str) -> None:
+@pytest.mark.parametrize(("model", "message"), CONFLICTS, ids=[reason for _, reason in CONFLICTS])
+def test_a_conflict_is_rejected_with_the_reason(model: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message.replace("(", r"\(")):
         Recipe.model_validate({"model": model})
 
@@ -85,5 +85,5 @@ def test_a_senseless_combination_says_why(model: dict[str, Any], message: str) -
     ],
     ids=str,
 )
-def test_a_sensible_one_is_let_through(model: dict[str, Any]) -> None:
+def test_other_combinations_are_accepted(model: dict[str, Any]) -> None:
     assert Recipe.model_validate({"model": model}).model

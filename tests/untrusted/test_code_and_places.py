@@ -1,4 +1,4 @@
-"""What a stranger's directory tries: each exploit is refused, quickly, and touches nothing outside.
+"""Exploits in a stranger's directory: each is rejected quickly and touches nothing outside.
 
 The stranger writes matching checksums: those are against accidents, not against people.
 """
@@ -105,7 +105,7 @@ def test_a_link_out_of_a_checkpoint_is_not_followed(name: str, theirs: Path, her
 
 
 @pytest.mark.parametrize("name", ["checkpoint_best", "checkpoint_average"])
-def test_a_run_does_not_mean_a_checkpoint_elsewhere(name: str, here: Path) -> None:
+def test_a_run_has_no_checkpoint_elsewhere(name: str, here: Path) -> None:
     shutil.move(here / "run" / "checkpoint_15", here / "elsewhere")
     (here / "run" / name).symlink_to("../elsewhere")
     assert "a link that leads out of" in refused(here / "run")
@@ -150,7 +150,7 @@ def test_a_training_writes_and_deletes_nothing_elsewhere(
 @pytest.mark.parametrize(
     "name", ["model.safetensors", "text/bpe.codes", "state.json", "SHA256SUMS"]
 )
-def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(name: str, theirs: Path) -> None:
+def test_a_pipe_instead_of_a_file_is_not_waited_for(name: str, theirs: Path) -> None:
     (theirs / name).unlink()
     os.mkfifo(theirs / name)
     said: list[str] = []

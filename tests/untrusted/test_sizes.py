@@ -80,7 +80,7 @@ STATES = {
 
 
 @pytest.mark.parametrize("content", STATES.values(), ids=STATES)
-def test_a_state_that_is_none(content: str, theirs: Path) -> None:
+def test_an_invalid_state(content: str, theirs: Path) -> None:
     (theirs / checkpoint.STATE).write_text(content)
     write_sums(theirs)
     assert str(theirs / checkpoint.STATE) in refused(theirs)
@@ -96,7 +96,7 @@ def test_a_state_that_is_none(content: str, theirs: Path) -> None:
         ("stage", None),
     ],
 )
-def test_a_position_that_cannot_be(name: str, value: Any, tiny_run: Any) -> None:
+def test_an_impossible_position(name: str, value: Any, tiny_run: Any) -> None:
     from nmtdeep.training.state import Progress
 
     state = checkpoint.read_state(tiny_run.newer)
@@ -171,7 +171,7 @@ def test_a_forged_corpus_is_an_error(change: Any, said: str, here: Path) -> None
 # Terminals
 
 
-def test_no_message_carries_what_a_terminal_obeys(
+def test_no_message_has_control_characters(
     theirs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rewrite(theirs / "config.yaml", r"(?m)^model:", '"\\\\e]0;owned\\\\a\\\\e[2J": 1\nmodel:')
@@ -187,7 +187,7 @@ def test_no_message_carries_what_a_terminal_obeys(
 # The other ways in
 
 
-def test_growing_and_averaging_go_the_same_way(theirs: Path, here: Path) -> None:
+def test_growing_and_averaging_reject_it_too(theirs: Path, here: Path) -> None:
     rewrite(theirs / "config.yaml", r"(?m)^  width: 16", "  width: 1000000000")
     for procedure in (
         lambda path: average([path], here / "average"),
