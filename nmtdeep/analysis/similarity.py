@@ -29,7 +29,7 @@ from nmtdeep.data.corpus import DataDirectory, MonolingualCorpus
 from nmtdeep.errors import UserError
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.tables import table
-from nmtdeep.training.regularizer import inter_similarity
+from nmtdeep.training.loss import inter_similarity
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

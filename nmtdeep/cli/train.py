@@ -123,7 +123,7 @@ def train(
     }
     if dry_run:
         from nmtdeep.config.render import dump
-        from nmtdeep.training.dry_run import dry_run as plan
+        from nmtdeep.training.opening import dry_run as plan
 
         lines = list(plan(resolved, **how))
         typer.echo("\n".join([dump(resolved), *lines]))

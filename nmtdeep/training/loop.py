@@ -19,16 +19,13 @@ from nmtdeep.files import SUMS
 from nmtdeep.scoring.warnings import subword_mark
 from nmtdeep.training import stages
 from nmtdeep.training.display import Display
-from nmtdeep.training.estimate import check_model_fits
-from nmtdeep.training.feed import check_batches, check_text, upcoming
+from nmtdeep.training.feed import upcoming
 from nmtdeep.training.launch import is_launched, join_ranks, launch, noted_signals, own_threads
 from nmtdeep.training.memory import check_largest_batch
+from nmtdeep.training.opening import check, opening
 from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.run_directory import RunDirectory, open_run
-from nmtdeep.training.sharding import check_sharding
 from nmtdeep.training.state import Progress
-from nmtdeep.training.step import resolve_precision
-from nmtdeep.training.summary import opening
 from nmtdeep.training.trainer import Trainer
 from nmtdeep.training.validation import Validator
 from nmtdeep.units import counted, percent
@@ -150,8 +147,8 @@ def _train_run(
 ) -> Outcome:
     """Train until the end, growing between stages; one stage is the usual case."""
     recipe, progress = run.recipe, start.progress
-    if reason := finished(recipe, progress):
-        display.say(nothing_to_do(recipe, progress))
+    if reason := stages.finished(recipe, progress):
+        display.say(stages.nothing_to_do(recipe, progress))
         return Outcome(progress, reason, rank=ranks.rank)
     path = run.path / start.checkpoint if start.checkpoint else None
     trainer = Trainer(recipe.at_stage(progress.stage), data, ranks, path)
@@ -219,10 +216,10 @@ def _train(
         if progress.update % settings.log_every == 0:
             lr = trainer.lr(progress.update, progress.schedule_offset)
             display.logged(progress, lr=lr, device=ranks.device)
-        reason, over = finished(recipe, progress), stages.is_over(recipe, progress)
+        reason, over = stages.finished(recipe, progress), stages.is_over(recipe, progress)
         if progress.update % settings.validation.every == 0 or reason or over:
             progress = _validated(validator, trainer, progress, display)
-            reason = reason or finished(recipe, progress)
+            reason = reason or stages.finished(recipe, progress)
         planned = progress.update % settings.checkpoints.every == 0
         planned = planned and not progress.bad_updates  # never replace a good checkpoint
         planned = planned or progress.is_best or bool(reason) or over
@@ -286,47 +283,3 @@ def _leave(recipe: Recipe, outcome: Outcome, lr: float, display: Display) -> Out
             f"better with --max-updates {update}"
         )
     return replace(outcome, signal=0)
-
-
-def check(recipe: Recipe, data: DataDirectory, ranks: Ranks) -> None:
-    """Check what can be checked before the run directory is opened.
-
-    Raises:
-        UserError: if recipe, corpus, device and number of ranks do not go together.
-    """
-    check_text(recipe, data)
-    check_batches(recipe, data, ranks.size)
-    check_sharding(recipe, ranks.size)
-    sharded = recipe.training.sharding == "full" and ranks.device.type == "cuda"
-    check_model_fits(
-        recipe.model,
-        len(data.pipeline.target.vocabulary),
-        ranks.device,
-        numbers=3 if recipe.training.optimizer.type == "muon" else 4,
-        shards=ranks.size if sharded else 1,
-    )
-    resolve_precision(recipe.training.precision, ranks.device)
-
-
-def nothing_to_do(recipe: Recipe, progress: Progress) -> str:
-    """The message of a training whose end was reached before it began."""
-    total = recipe.training.max_updates
-    why = "" if progress.update >= total else f" ({finished(recipe, progress)})"
-    return f"already at update {progress.update} of {total}: nothing to do{why}"
-
-
-def finished(recipe: Recipe, progress: Progress) -> str:
-    """Why the training is over; empty if it is not."""
-    settings = recipe.training
-    patience = settings.validation.patience
-    if progress.update >= settings.max_updates:
-        return f"max_updates {settings.max_updates} reached"
-    if settings.max_epochs is not None and progress.epoch >= settings.max_epochs:
-        return f"max_epochs {settings.max_epochs} reached"
-    if stages.are_done(recipe, progress):
-        return f"all {len(settings.stages)} stages done"
-    if settings.max_minutes is not None and progress.seconds >= settings.max_minutes * 60:
-        return f"max_minutes {settings.max_minutes:g} reached"
-    if patience and progress.stale >= patience:
-        return f"no better validation in {patience}, best at update {progress.best_update}"
-    return ""

@@ -1,4 +1,4 @@
-"""Stages of a training from shallow to deep (Li et al. 2020): where one ends and another begins."""
+"""When a training ends, and its stages from shallow to deep (Li et al. 2020)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,37 @@ from nmtdeep.data.windows import DataPosition
 from nmtdeep.training.state import Progress
 
 
+def finished(recipe: Recipe, progress: Progress) -> str:
+    """Why the training is over; empty if it is not."""
+    settings = recipe.training
+    patience = settings.validation.patience
+    if progress.update >= settings.max_updates:
+        return f"max_updates {settings.max_updates} reached"
+    if settings.max_epochs is not None and progress.epoch >= settings.max_epochs:
+        return f"max_epochs {settings.max_epochs} reached"
+    if are_done(recipe, progress):
+        return f"all {len(settings.stages)} stages done"
+    if settings.max_minutes is not None and progress.seconds >= settings.max_minutes * 60:
+        return f"max_minutes {settings.max_minutes:g} reached"
+    if patience and progress.stale >= patience:
+        return f"no better validation in {patience}, best at update {progress.best_update}"
+    return ""
+
+
+def nothing_to_do(recipe: Recipe, progress: Progress) -> str:
+    """The message of a training whose end was reached before it began."""
+    total = recipe.training.max_updates
+    why = "" if progress.update >= total else f" ({finished(recipe, progress)})"
+    return f"already at update {progress.update} of {total}: nothing to do{why}"
+
+
 def is_over(recipe: Recipe, progress: Progress) -> bool:
-    """Whether the stage that `progress` stands in is done and another one follows."""
+    """Whether the current stage is done and another one follows."""
     return progress.stage + 1 < len(recipe.training.stages) and _is_done(recipe, progress)
 
 
 def are_done(recipe: Recipe, progress: Progress) -> bool:
-    """Whether the last stage has an end and has come to it."""
+    """Whether the current stage is the last one, and has an end that is reached."""
     return progress.stage + 1 == len(recipe.training.stages) and _is_done(recipe, progress)
 
 
@@ -29,10 +53,10 @@ def _is_done(recipe: Recipe, progress: Progress) -> bool:
 
 
 def begin_next(recipe: Recipe, progress: Progress) -> Progress:
-    """The position at the start of the next stage.
+    """The progress at the start of the next stage.
 
-    Where updates are made of other sentences from now on, a fresh epoch begins. Patience begins
-    anew, for a model that has just grown is worse for a while.
+    If its updates consist of other sentences, a new epoch begins. Patience starts again, because a
+    model that has just grown is worse for a while.
     """
     before, after = (recipe.at_stage(progress.stage + more) for more in (0, 1))
     old, new = before.training.batches, after.training.batches
@@ -52,11 +76,11 @@ def begin_next(recipe: Recipe, progress: Progress) -> Progress:
 
 
 def restarted(recipe: Recipe, progress: Progress) -> Progress:
-    """With the learning rate back at its peak, or still on its way there.
+    """`progress` with the learning rate back at its peak, or still in its warm-up.
 
-    The schedule counts min(updates, warm-up) updates from here on, as the release of Li et al. 2020
-    does (its paper says: reset the step number). A linear schedule falls to zero over the updates
-    that remain.
+    The schedule continues as if min(updates, warm-up) updates were done, as in the release of Li et
+    al. 2020 (the paper says: reset the step number). A linear schedule falls to zero over the
+    updates that remain.
     """
     warmup = recipe.training.schedule.warmup_updates
     counted = min(progress.update - progress.schedule_offset, warmup)
@@ -64,7 +88,7 @@ def restarted(recipe: Recipe, progress: Progress) -> Progress:
 
 
 def announcement(recipe: Recipe, progress: Progress) -> str:
-    """What a training says when a stage begins."""
+    """The message at the start of a stage."""
     stages = recipe.training.stages
     model = recipe.at_stage(progress.stage).model
     restart = ", learning rate restarted" if recipe.training.growth.restart_lr else ""

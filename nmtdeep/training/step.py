@@ -15,11 +15,10 @@ from nmtdeep.data.batching import Batch, Share
 from nmtdeep.devices import native_bf16
 from nmtdeep.errors import UserError
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.training.loss import Loss, smoothed_cross_entropy
+from nmtdeep.training.loss import Loss, penalty, smoothed_cross_entropy
 from nmtdeep.training.memory import BatchLimit, release
 from nmtdeep.training.optimizer import make_optimizer
 from nmtdeep.training.ranks import ALONE, Ranks
-from nmtdeep.training.regularizer import penalty
 from nmtdeep.training.sharding import Shards, idle, whole
 
 UNREGULARIZED = config.NoRegularizer()

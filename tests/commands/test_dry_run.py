@@ -120,5 +120,5 @@ def test_a_training_on_sentencepieces_is_warned_of(nmtdeep, data, tmp_path):
     run = (tmp_path / "run", *as_they_are, "--max-updates", 1)
     done = train(nmtdeep, *run, data=tmp_path / "data")
     assert done.code == 0, done.err
-    assert "warning: there are subwords (▁) in the validation text" in done.err
+    assert "warning: the validation text contains subwords (▁)" in done.err
     assert "subwords (" not in train(nmtdeep, tmp_path / "raw", "--max-updates", 1).err

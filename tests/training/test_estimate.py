@@ -17,9 +17,9 @@ from nmtdeep.errors import UserError
 from nmtdeep.model.build import build
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.estimate import check_model_fits, estimate, kept_bytes, least_parameters
+from nmtdeep.training.opening import opening
 from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.state import Progress
-from nmtdeep.training.summary import opening
 from tests.model.choices import COMBINATIONS, label
 
 SOURCE, TARGET, TYPES = 9, 7, 20

@@ -9,7 +9,7 @@ import torch
 
 from nmtdeep.config.training import InterSimilarity, NoRegularizer
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.training.regularizer import inter_similarity, penalty
+from nmtdeep.training.loss import inter_similarity, penalty
 from nmtdeep.training.step import batch_loss
 
 

@@ -99,25 +99,25 @@ def test_the_learning_rate_restarts_at_its_peak(done: int, offset: int, counted:
 @pytest.mark.parametrize(
     ("training", "message"),
     [
-        ({"stages": [{"encoder": 6}, {}]}, "stage 1 has no end: give updates or epochs"),
+        ({"stages": [{"encoder": 6}, {}]}, "stage 1 has no end: set its updates or epochs"),
         ({"stages": [{"encoder": 6, "epochs": 1}, {"encoder": 12}]}, r"encoder depths \[6, 12\]"),
         ({"stages": [{"encoder": 24, "epochs": 1}, {}]}, r"must rise to model.encoder.depth 18"),
-        ({"stages": [{"epochs": 1, "updates": 1}, {}]}, "either updates or epochs"),
-        ({"frozen": {"decoder": 7}}, "training.frozen.decoder 7 is more than the 6 layers"),
+        ({"stages": [{"epochs": 1, "updates": 1}, {}]}, "in updates or in epochs, not both"),
+        ({"frozen": {"decoder": 7}}, "decoder 7 is more than the 6 layers"),
         (
             {"stages": [{"encoder": 6, "epochs": 1}, {}], "frozen": {"encoder": 7}},
-            "training.frozen.encoder 7 is more than the 6 layers",
+            "encoder 7 is more than the 6 layers",
         ),
         (
             {
                 "stages": [{"encoder": 4, "epochs": 1}, {}],
                 "growth": {"strategy": "stack_all"},
             },
-            r"stack_all repeats the whole stack, which encoder depths \[4, 18\] do not",
+            r"stack_all repeats the whole stack, but encoder depths are \[4, 18\]",
         ),
     ],
 )
-def test_senseless_stages_are_refused(training: dict[str, Any], message: str) -> None:
+def test_invalid_stages_are_refused(training: dict[str, Any], message: str) -> None:
     stages = training.pop("stages", [])
     with pytest.raises(ValueError, match=message):
         recipe(stages, **training)

@@ -1,0 +1,168 @@
+"""Before the first update: checks, the opening table, and a dry run that does only these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+from nmtdeep import checkpoint, files
+from nmtdeep.config import Recipe
+from nmtdeep.data.corpus import DataDirectory
+from nmtdeep.model.build import build
+from nmtdeep.model.transformer import Transformer
+from nmtdeep.tables import describe
+from nmtdeep.training import stages
+from nmtdeep.training.estimate import check_model_fits, estimate
+from nmtdeep.training.feed import check_batches, check_text
+from nmtdeep.training.launch import device_of, own_threads
+from nmtdeep.training.ranks import Ranks
+from nmtdeep.training.run_directory import preview_run
+from nmtdeep.training.sharding import check_sharding
+from nmtdeep.training.state import Progress
+from nmtdeep.training.step import resolve_precision
+from nmtdeep.units import counted, size
+
+PRECISIONS = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
+
+
+def check(recipe: Recipe, data: DataDirectory, ranks: Ranks) -> None:
+    """Check what is known before the run directory is opened.
+
+    Raises:
+        UserError: if recipe, corpus, device and number of ranks do not go together.
+    """
+    check_text(recipe, data)
+    check_batches(recipe, data, ranks.size)
+    check_sharding(recipe, ranks.size)
+    sharded = recipe.training.sharding == "full" and ranks.device.type == "cuda"
+    check_model_fits(
+        recipe.model,
+        len(data.pipeline.target.vocabulary),
+        ranks.device,
+        numbers=3 if recipe.training.optimizer.type == "muon" else 4,
+        shards=ranks.size if sharded else 1,
+    )
+    resolve_precision(recipe.training.precision, ranks.device)
+
+
+def opening(
+    recipe: Recipe,
+    data: DataDirectory,
+    model: Transformer,
+    ranks: Ranks,
+    dtype: torch.dtype,
+    progress: Progress,
+    whole: Recipe,
+) -> str:
+    """Model, data and device as a small table, the first message of a training.
+
+    Args:
+        recipe: of the stage that begins.
+        dtype: of the matrix products.
+        whole: the recipe with all stages.
+    """
+    device = ranks.device
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+    parts = [f"{ranks.size} processes"] * (ranks.size > 1)
+    parts += [counted(torch.get_num_threads(), "thread")] * (device.type == "cpu")
+    workers = f", {' of '.join(parts)}" if parts else ""
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    corpus = data.corpus("train")
+    mapped = sum(
+        side.tokens.nbytes + side.offsets.nbytes for side in (corpus.source, corpus.target)
+    )
+    memory = sum(estimate(recipe, model, device=device.type, dtype=dtype, data=mapped).values())
+    batches = recipe.training.batches
+    sides = (data.pipeline.source, data.pipeline.target)
+    sizes = [f"{len(side.vocabulary):,} {side.language} types" for side in sides]
+    if recipe.text.vocabulary.sharing == "shared":
+        sizes = [f"{len(sides[0].vocabulary):,} types, shared"]
+    lines = [
+        (
+            "model",
+            f"{recipe.model.encoder.depth}+{recipe.model.decoder.depth} layers, width "
+            f"{recipe.model.width}, {parameters:,} parameters",
+        ),
+        ("vocabulary", " and ".join(sizes)),
+        (
+            "corpus",
+            f"{data.path}: {len(corpus):,} training pairs, "
+            f"{len(data.corpus('valid')):,} for validation",
+        ),
+        *_dropped(data),
+        (
+            "batches",
+            f"{batches.tokens_per_update:,} padded tokens per update, "
+            f"at most {batches.max_tokens:,} at once",
+        ),
+        ("device", f"{name}{workers}, matrix products in {PRECISIONS[dtype]}"),
+        ("memory", f"about {size(memory)}" + " in each process" * (ranks.size > 1)),
+        *_stages(whole),
+        ("start", f"update {progress.update}" if progress.update else "fresh"),
+    ]
+    return describe(lines)
+
+
+def _stages(recipe: Recipe) -> list[tuple[str, str]]:
+    """Depths of all stages."""
+    models = [recipe.at_stage(number).model for number in range(len(recipe.training.stages))]
+    depths = [f"{model.encoder.depth}+{model.decoder.depth}" for model in models]
+    return [("stages", ", ".join(depths) + " layers")] if depths else []
+
+
+def _dropped(data: DataDirectory) -> list[tuple[str, str]]:
+    """Training pairs that preprocessing dropped, by reason."""
+    reasons = data.index["report"]["splits"]["train"]["reasons"]
+    counts = [(name, reason["count"]) for name, reason in reasons.items()]
+    parts = [f"{counted(count, 'pair')} ({name})" for name, count in counts]
+    return [("dropped", ", ".join(parts) or "0 pairs")]
+
+
+def dry_run(
+    recipe: Recipe,
+    *,
+    data: Path,
+    out: Path | None,
+    device: str = "auto",
+    threads: int | None = None,
+    processes: int = 1,
+    overwrite: bool = False,
+    verify: bool = True,
+) -> Iterator[str]:
+    """The messages of `training.loop.train` before its first update, without writing anything.
+
+    The checks are the same, except that the largest batch is not tried and the run is not locked.
+
+    Args:
+        out: run directory; None: a new one.
+
+    Raises:
+        UserError: as `training.loop.train`.
+    """
+    corpora = DataDirectory.open(data, verify=verify)
+    ranks = Ranks(0, processes, device=device_of(device, rank=0, processes=processes))
+    check(recipe, corpora, ranks)
+    progress = Progress()
+    changes: tuple[str, ...] = ()
+    if out is not None:
+        run = preview_run(out, recipe, corpora.pipeline, overwrite=overwrite)
+        if not overwrite:
+            progress, changes = run.progress(), run.changes
+            if newest := run.newest():
+                files.verify(newest, hint=checkpoint.HINT)
+    if stages.finished(recipe, progress):
+        yield stages.nothing_to_do(recipe, progress)
+        return
+    stage = recipe.at_stage(progress.stage)
+    with torch.device("meta"):
+        model = build(
+            stage.model,
+            source_types=len(corpora.pipeline.source.vocabulary),
+            target_types=len(corpora.pipeline.target.vocabulary),
+        )
+    dtype = resolve_precision(stage.training.precision, ranks.device)
+    with own_threads(threads or torch.get_num_threads(), processes):
+        yield opening(stage, corpora, model, ranks, dtype, progress, recipe)
+    yield from (f"changed: {change}" for change in changes)
