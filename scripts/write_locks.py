@@ -28,7 +28,7 @@ OLDEST_PYTHON = "3.11"
 # Each has a lock of its own, for what it adds to that of development.
 EXTRAS = ("benchmark", "fuzz")
 # What users may want, all of it, and nothing of what developers need.
-FOR_USERS = ("chinese", "export", "pictures", "report", "serve", "tensorboard")
+FOR_USERS = ("chinese", "doctor", "export", "pictures", "report", "serve", "tensorboard")
 # Builds what has no wheel; installed before the rest, so that it is hash-checked as well.
 BUILDER = "setuptools"
 TORCH = re.compile(r"torch|triton|nvidia-|cuda-")
