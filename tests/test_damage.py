@@ -116,6 +116,7 @@ def test_every_damage_to_every_file_is_named_or_without_influence(place: tuple[P
     assert not any(wrong), "\n".join(filter(None, wrong))
 
 
+@pytest.mark.slow
 def test_random_bits_flipped_anywhere_are_named_or_without_influence(
     place: tuple[Path, Any],
 ) -> None:

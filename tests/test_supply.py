@@ -108,6 +108,7 @@ def files(folder: str, below: str) -> set[str]:
     }
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_the_package_the_recipes_and_the_licenses(built) -> None:
     about = f"nmtdeep-{PROJECT['version']}.dist-info"
     described = {"METADATA", "WHEEL", "RECORD", "entry_points.txt"}
@@ -122,6 +123,7 @@ def test_the_wheel_holds_the_package_the_recipes_and_the_licenses(built) -> None
             assert wheel.read(f"{about}/licenses/{name}") == (ROOT / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_the_source_archive_holds_what_the_wheel_is_built_from(built) -> None:
     top = f"nmtdeep-{PROJECT['version']}"
     beside = {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "PKG-INFO", ".gitignore"}
@@ -133,6 +135,7 @@ def test_the_source_archive_holds_what_the_wheel_is_built_from(built) -> None:
         )
 
 
+@pytest.mark.slow
 def test_the_source_archive_builds_the_same_wheel_byte_for_byte(built, tmp_path) -> None:
     with tarfile.open(built[0]) as archive:
         archive.extractall(tmp_path, filter="data")

@@ -8,7 +8,7 @@ import pytest
 
 from commands.attacks import attack_preprocessing, attack_training, attack_translation
 
-pytestmark = pytest.mark.usefixtures("data")
+pytestmark = [pytest.mark.usefixtures("data"), pytest.mark.slow]
 
 
 def test_trainings(nmtdeep, tmp_path):

@@ -11,6 +11,8 @@ import pytest
 
 from commands.runs import contents
 
+pytestmark = pytest.mark.slow
+
 SEEDS = ("1", "2")
 
 

@@ -10,6 +10,8 @@ from pages import ROOT, commands_in_blocks
 
 from commands.running import Commands
 
+pytestmark = pytest.mark.slow
+
 SPLITS = {
     "train": ("multi30k/train", "corpus/train"),
     "valid": ("multi30k/val", "corpus/dev"),

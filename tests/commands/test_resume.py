@@ -32,7 +32,14 @@ KILLS = {
 }
 
 
-@pytest.mark.parametrize("place", KILLS)
+# The quick tests have three of the places.
+QUICK = ("in the middle of an update", "between last and best", "in a validation")
+
+
+@pytest.mark.parametrize(
+    "place",
+    [pytest.param(place, marks=() if place in QUICK else pytest.mark.slow) for place in KILLS],
+)
 def test_killed_and_resumed_is_the_uninterrupted_run(nmtdeep, whole, tmp_path, place):
     run = tmp_path / "run"
     assert train(nmtdeep, run, interrupt=KILLS[place]).code == -9
@@ -41,6 +48,7 @@ def test_killed_and_resumed_is_the_uninterrupted_run(nmtdeep, whole, tmp_path, p
     assert contents(run) == contents(whole)
 
 
+@pytest.mark.slow
 def test_killed_again_and_again(nmtdeep, whole, tmp_path):
     run = tmp_path / "run"
     for call in (9, 1, 7, 5, 8):
@@ -50,6 +58,7 @@ def test_killed_again_and_again(nmtdeep, whole, tmp_path):
     assert contents(run) == contents(whole)
 
 
+@pytest.mark.slow
 def test_killed_under_bpe_dropout_and_patience(nmtdeep, whole_dropout, tmp_path):
     end = max(losses(whole_dropout))
     assert 4 <= end < 100

@@ -73,13 +73,14 @@ def test_one_run_grows_from_stage_to_stage(nmtdeep, staged):
     assert len(done.out.splitlines()) == 12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "interrupt",
     [
         Interrupt(f"{STEP}:smoothed_cross_entropy", 2),
         Interrupt("nmtdeep.training.trainer:carry_over", 1),
         Interrupt("nmtdeep.training.trainer:carry_over", 2),
-        Interrupt("nmtdeep.checkpoint:_sync", 2),
+        Interrupt("nmtdeep.files:sync", 2),
         Interrupt(f"{LOOP}:Display.updated", 4),
         Interrupt(f"{LOOP}:Display.updated", 9),
         Interrupt(f"{LOOP}:Display.updated", 3, "term"),
@@ -95,6 +96,7 @@ def test_interrupted_in_any_stage_is_the_uninterrupted_run(nmtdeep, staged, tmp_
     assert contents(run) == contents(staged)
 
 
+@pytest.mark.slow
 def test_two_processes_grow_together(nmtdeep, staged, tmp_path):
     choice = (*STAGES, "--max-tokens", 200, "--processes", 2)
     whole, run = tmp_path / "whole", tmp_path / "run"
@@ -190,6 +192,7 @@ def test_tokens_and_seconds_of_a_grown_run_are_its_own(nmtdeep, whole, tmp_path)
     assert lines[-1]["seconds"] >= busy
 
 
+@pytest.mark.slow
 def test_frozen_layers_keep_their_weights(nmtdeep, whole, tmp_path):
     out = tmp_path / "frozen"
     done = grow(nmtdeep, whole, out, "--layers", 3, "--freeze-copied", "--no-restart-lr")
@@ -241,6 +244,7 @@ def test_growth_replaces_nothing(nmtdeep, whole, staged):
     assert grow(nmtdeep, whole, whole, "--layers", 5).code == 2
 
 
+@pytest.mark.slow
 def test_both_stacks_grow_by_any_strategy(nmtdeep, whole, tmp_path):
     for strategy in ("copy-top-layer", "interpolate", "stack-all", "random"):
         out = tmp_path / strategy

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from commands.running import Commands
 from commands.runs import contents, losses, train, words
 
-pytestmark = pytest.mark.usefixtures("data")
+pytestmark = [pytest.mark.usefixtures("data"), pytest.mark.slow]
 SMALL = ("--max-tokens", 200)
 SMOOTH = (
     "training.optimizer.epsilon=1e-3",

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from pages import ROOT
 
+pytestmark = pytest.mark.slow
+
 
 def run_slice(folder: Path, minutes: float, run: Path, *more: str) -> subprocess.CompletedProcess:
     script = str(ROOT / "scripts/train_slice.py")
