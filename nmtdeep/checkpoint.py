@@ -97,7 +97,7 @@ def save_tensors(
 ) -> None:
     """Write a safetensors file with the permissions of any new file: those that the umask leaves.
 
-    safetensors itself gives its files to their owner alone (mode 0600).
+    safetensors itself lets only the owner read its files (mode 0600).
     """
     path.touch()
     mode = path.stat().st_mode
@@ -117,19 +117,19 @@ def point(run: Path, name: str, target: Path) -> None:
 
 def saved(run: Path) -> dict[int, Path]:
     """Checkpoints of a run by update number, oldest first."""
-    found = {
+    checkpoints = {
         int(match[1]): path
         for path in run.glob("checkpoint_*")
         if (match := re.fullmatch(r"checkpoint_(\d+)", path.name)) and (path / STATE).is_file()
     }
-    return dict(sorted(found.items()))
+    return dict(sorted(checkpoints.items()))
 
 
 def locate(path: Path) -> Path:
     """The checkpoint that `path` means: itself, or a run's averaged, best or last checkpoint.
 
     Raises:
-        CheckpointError: if there is none.
+        CheckpointError: if it means nothing of the kind.
     """
     if not path.exists():
         raise CheckpointError(
@@ -153,7 +153,7 @@ def locate(path: Path) -> Path:
 
 @contextmanager
 def _checkpoint_errors() -> Iterator[None]:
-    """What is wrong with a file of a checkpoint is a CheckpointError."""
+    """Turn every user error, such as a damaged file, into a CheckpointError."""
     try:
         yield
     except UserError as error:
@@ -261,7 +261,7 @@ def load(path: Path) -> Loaded:
 
 
 def discard(path: Path) -> None:
-    """Delete what a kill left half written or half deleted."""
+    """Delete a half-written or half-deleted file or directory."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -269,7 +269,7 @@ def discard(path: Path) -> None:
 
 
 def remove(directory: Path) -> None:
-    """Delete a checkpoint so that a kill on the way leaves nothing that looks like one."""
+    """Delete a checkpoint; a kill in between leaves nothing that looks like a checkpoint."""
     doomed = directory.with_name(f".{directory.name}.old")
     shutil.rmtree(doomed, ignore_errors=True)
     directory.rename(doomed)

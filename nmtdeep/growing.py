@@ -1,4 +1,4 @@
-"""Growing a trained model: a run whose model is deeper than the one it comes from."""
+"""Growing a trained model: a new run with a deeper model."""
 
 from __future__ import annotations
 

@@ -16,9 +16,9 @@ def ahead(
 ) -> Generator[tuple[Item, float], None, None]:
     """`items` in order, each with the seconds that its taker waited for it.
 
-    A thread of its own makes at most `depth` items more than were taken. What it raises is raised
-    here, when the turn of that item comes. The thread ends with this generator: at the end of a
-    `for` loop over it, however that is left.
+    A thread makes at most `depth` items more than were taken. Its errors are raised here, at the
+    position of the item. The thread ends with this generator: at the end of a `for` loop over it,
+    also if the loop ends by `break` or an error.
 
     Args:
         begin: called once in the thread, before the first item.
@@ -36,6 +36,6 @@ def ahead(
             if item is end:
                 return
             pending.append(pool.submit(next, items, end))
-            yield item, waited  # type: ignore[misc]  # the one object that is no item has left
+            yield item, waited  # type: ignore[misc]  # not the end
     finally:
         pool.shutdown(cancel_futures=True)

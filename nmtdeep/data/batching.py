@@ -1,7 +1,7 @@
 """From sentence lengths to the updates of an epoch, by token budgets.
 
 An *update* is one optimizer step: a list of *groups* of sentences of similar length. Which
-sentences form an update depends on the recipe, the seed and the epoch only. How many of a group one
+sentences form an update depends on the recipe, the seed and the epoch only. How many of a group a
 device takes at once (`max_tokens`) splits groups into batches and changes no update.
 """
 
@@ -28,11 +28,11 @@ class Batch:
     Attributes:
         source: `(sentences, source)` ids, each ending in EOS, padded at the end.
         target_input: `(sentences, target)` ids, EOS first (the decoder's start).
-        target_output: `(sentences, target)` ids, EOS last: what is to be predicted.
+        target_output: `(sentences, target)` ids, EOS last: the reference.
         target_tokens: number of real tokens of `target_output`.
         padded_tokens: cells of both sides, padding included.
         real_tokens: real tokens of both sides.
-        indices: `(sentences,)` numbers in the corpus, from 0; empty if they are of none.
+        indices: `(sentences,)` numbers in the corpus, from 0; empty if they are from elsewhere.
     """
 
     source: torch.Tensor
@@ -54,7 +54,7 @@ class Batch:
         return replace(self, source=source, target_input=target_input, target_output=target_output)
 
     def rows(self, first: int, last: int) -> Batch:
-        """Its sentences from number `first` on, before `last`, as far padded as they are here."""
+        """Sentences `first` to `last`, the latter excluded, with the padding of this batch."""
         part = slice(first, last)
         source, output = self.source[part], self.target_output[part]
         target_tokens = int((output != PAD).sum())
@@ -71,14 +71,14 @@ class Batch:
 
 @dataclass(frozen=True)
 class Share:
-    """What one process computes of an update.
+    """The part of an update that one rank computes.
 
     Attributes:
         batches: each with its number within the update.
         target_tokens: of the whole update, over all processes; so are the next two.
         padded_tokens: cells of its batches, both sides.
         real_tokens: of both sides.
-        passes: the most batches that one process has.
+        passes: the largest number of batches of a rank.
     """
 
     batches: list[tuple[int, Batch]]
@@ -89,7 +89,7 @@ class Share:
 
     @classmethod
     def whole(cls, batches: Sequence[Batch]) -> Share:
-        """All batches of an update, for a process that is alone."""
+        """All batches of an update, for a single rank."""
         return cls(
             list(enumerate(batches)),
             sum(batch.target_tokens for batch in batches),
@@ -165,10 +165,10 @@ def updates(
 
 
 def split(lengths: NDArray[np.int32], groups: list[Indices], max_tokens: int) -> Iterator[Indices]:
-    """Divide an update's groups into what one device holds at once, as evenly as may be.
+    """Divide an update's groups into batches that fit on a device, as evenly as possible.
 
-    A group goes into as few batches as the budget allows; the batches then get the smallest budget
-    that does not make them more.
+    A group is divided into as few batches as the budget allows, then with the smallest budget that
+    keeps their number.
     """
     longer = lengths.max(axis=0)
     for group in groups:
@@ -186,7 +186,7 @@ def split(lengths: NDArray[np.int32], groups: list[Indices], max_tokens: int) ->
 
 
 def deal(sizes: Sequence[int], processes: int) -> list[int]:
-    """Which process computes each batch: the largest first, each to the least loaded process."""
+    """The rank of each batch: the largest batch first, each for the rank with the least work."""
     loads = [0] * processes
     owners = [0] * len(sizes)
     for number in sorted(range(len(sizes)), key=lambda number: (-sizes[number], number)):
@@ -197,10 +197,10 @@ def deal(sizes: Sequence[int], processes: int) -> list[int]:
 
 
 def check_budget(longest: Longest, *, max_tokens: int) -> None:
-    """Raise if a sentence is longer than a device may hold.
+    """Check that no sentence is longer than a batch may be.
 
     Raises:
-        UserError: naming the sentence and the hint.
+        UserError: naming the sentence.
     """
     if longest.tokens > max_tokens:
         raise UserError(

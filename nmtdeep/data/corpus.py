@@ -1,8 +1,8 @@
-"""The corpus on disk: sentences of ids behind each other, memory-mapped, and where each starts.
+"""The corpus on disk: the ids of all sentences in a row, memory-mapped, and where each starts.
 
 `train.en.tokens` holds the ids of all sentences (uint16, or uint32 for a large vocabulary),
 `train.en.offsets` the start of each sentence and the end of the last (int64); little-endian.
-`data.json` says what is there and is written last: a directory without it is not complete.
+`data.json` describes the directory.
 """
 
 from __future__ import annotations
@@ -137,17 +137,19 @@ class ParallelCorpus:
         return len(self.source)
 
 
-def longer(found: Longest, lengths: npt.NDArray[np.integer[Any]], first: int) -> Longest:
-    """`found`, or of `lengths` `(2, sentences)`, which begin at number `first` from 0, the longest.
+def longer(before: Longest, lengths: npt.NDArray[np.integer[Any]], first: int) -> Longest:
+    """The longest of `before` and the pairs after it; the earlier if they are equally long.
 
-    The one that stands earlier if they are equally long.
+    Args:
+        lengths: `(2, sentences)` of these pairs.
+        first: number of the first of them, from 0.
     """
     if not lengths.size:
-        return found
+        return before
     sides = lengths.max(axis=0)
     place = int(sides.argmax())
     here = Longest(first + place + 1, int(sides[place]))
-    return here if here.tokens > found.tokens else found
+    return here if here.tokens > before.tokens else before
 
 
 class CorpusWriter:
@@ -171,7 +173,7 @@ class CorpusWriter:
             self.write_flat(np.concatenate(arrays), np.array([len(array) for array in arrays]))
 
     def write_flat(self, tokens: Ids, lengths: npt.NDArray[np.integer[Any]]) -> None:
-        """Append sentences that already stand behind each other, by their lengths."""
+        """Append sentences whose ids are in a row, with their lengths."""
         self._tokens.write(tokens.astype(self.dtype, copy=False).tobytes())
         ends = self.total + np.cumsum(lengths, dtype=np.int64)
         self._offsets.write(ends.astype("<i8").tobytes())
@@ -189,7 +191,7 @@ class CorpusWriter:
 
 @dataclass(frozen=True)
 class DataDirectory:
-    """What `nmtdeep preprocess` left: binary splits, raw evaluation text, the text pipeline."""
+    """A directory from `nmtdeep preprocess`: ids of each split, evaluation text, text pipeline."""
 
     path: Path
     index: dict[str, Any]
@@ -250,7 +252,7 @@ class DataDirectory:
 
     @cached_property
     def pipeline(self) -> TextPipeline:
-        """The text pipeline; DataError if it is not the one that made the ids."""
+        """The text pipeline; DataError if the ids were made with another."""
         pipeline = TextPipeline.load(self.path / TEXT_DIRECTORY)
         if pipeline.fingerprint() != self.fingerprint:
             raise DataError(

@@ -87,7 +87,7 @@ def chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
 
 
 def _adopt(function: Callable[[Any], Any]) -> None:
-    global _function  # noqa: PLW0603  # the one way to hand a pool's worker its state
+    global _function  # noqa: PLW0603  # the only state that a pool's initializer can set
     _function = function
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops its workers
     threading.Thread(target=_leave_with_parent, daemon=True).start()

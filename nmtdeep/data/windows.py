@@ -45,7 +45,7 @@ class Window:
     Attributes:
         indices: `(sentences,)` their numbers in the corpus.
         lengths: `(2, sentences)` of source and target, end of sentence included.
-        updates: as `batching.updates` gives them; sentences by their place in `indices`.
+        updates: of `batching.updates`; sentences by their position in `indices`.
     """
 
     indices: Indices
@@ -55,8 +55,8 @@ class Window:
     @property
     def longest(self) -> Longest:
         """Its longest pair, by the number that it has in the corpus."""
-        found = longer(Longest(), self.lengths, 0)
-        return found._replace(sentence=int(self.indices[found.sentence - 1]) + 1)
+        longest = longer(Longest(), self.lengths, 0)
+        return longest._replace(sentence=int(self.indices[longest.sentence - 1]) + 1)
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ Hashes = npt.NDArray[np.uint64]
 class Tally:
     """How often each word occurs; exact while there are at most `capacity` different ones.
 
-    Beyond that the rarest are forgotten until half of the room is free. A word that is forgotten
-    has fewer occurrences so far than any that stays, and may come again.
+    Beyond that the rarest words are forgotten, until half of the capacity is free. A forgotten
+    word has fewer occurrences so far than any that is kept, and may be counted again.
 
     Attributes:
         counts: of the words that are not forgotten.
@@ -33,7 +33,7 @@ class Tally:
 
     @property
     def forgotten(self) -> int:
-        """Occurrences that are in no count."""
+        """Occurrences that were not counted."""
         return self.total - self.counts.total()
 
     def add(self, counts: Counter[str]) -> None:
@@ -49,7 +49,7 @@ class Tally:
 
 
 def repetitions(train: Path, others: Sequence[Path], *, at_once: int = HASHES) -> list[int]:
-    """Pairs of train that stood there before, then those of each other split that train has too.
+    """Number of pairs of train that are repeated, then those of each other split that are in train.
 
     Args:
         train: file of its pairs' hashes; so are the others. They are looked through several times,
@@ -57,16 +57,16 @@ def repetitions(train: Path, others: Sequence[Path], *, at_once: int = HASHES) -
     """
     size = train.stat().st_size // np.dtype(np.uint64).itemsize
     parts = 1 << (-(-max(size, 1) // at_once) - 1).bit_length()
-    found = [0] * (1 + len(others))
+    counts = [0] * (1 + len(others))
     for part in range(parts):
         mine = np.concatenate([np.empty(0, np.uint64), *_hashes(train, parts, part, at_once)])
         distinct = np.unique(mine)
-        found[0] += len(mine) - len(distinct)
+        counts[0] += len(mine) - len(distinct)
         for place, path in enumerate(others, 1):
-            found[place] += sum(
+            counts[place] += sum(
                 int(np.isin(few, distinct).sum()) for few in _hashes(path, parts, part, at_once)
             )
-    return found
+    return counts
 
 
 def _hashes(path: Path, parts: int, part: int, at_once: int) -> Iterator[Hashes]:

@@ -133,9 +133,9 @@ class PreprocessingReport:
     def _reasons(self) -> RenderableType:
         """Pairs that were dropped from train or would have been elsewhere, by split and reason."""
         rows = [
-            (name, reason, "dropped" if name == "train" else "kept", str(found))
+            (name, reason, "dropped" if name == "train" else "kept", str(pairs))
             for name, split in self.splits.items()
-            for reason, found in sorted(split.reasons.items())
+            for reason, pairs in sorted(split.reasons.items())
         ]
         if not rows:
             return " No pairs were dropped.\n"

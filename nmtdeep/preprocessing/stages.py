@@ -1,4 +1,4 @@
-"""What happens to one chunk of pairs at each stage; these run in worker processes."""
+"""The stages of preprocessing for one chunk of pairs; they run in worker processes."""
 
 from __future__ import annotations
 

@@ -112,13 +112,13 @@ class Bpe:
     def _encode(self, word: str, dropout: float) -> tuple[str, ...]:
         *head, last = (piece for part in _parts(word) for piece in self._segment(part, dropout))
         if last.endswith(SEPARATOR):
-            # A word that itself ends in @@ would be glued to the next one.
+            # A word that itself ends in @@ would be joined with the next word.
             head.append(last[:-1])
             last = last[-1]
         return (*(piece + SEPARATOR for piece in head), last)
 
     def _segment(self, word: str, dropout: float) -> Sequence[str]:
-        # subword-nmt stores what dropout made in its cache, so it never gets to keep one.
+        # subword-nmt would store the result of dropout in its cache, so it gets a new cache.
         pieces: Sequence[str] = apply_bpe.encode(
             word, self._ranks, self._parts, self.allowed, SEPARATOR, (0, 2), {}, None, dropout
         )

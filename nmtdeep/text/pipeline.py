@@ -89,7 +89,7 @@ class Side:
         return _tokenizer(self.config, self.language).detokenize(words)
 
     def reference(self, line: str) -> str:
-        """A line of the data in the spelling `join` gives, to score translations against.
+        """A line of the data in the spelling that `join` returns, to score translations with.
 
         Raw data: lower-cased and normalized as the system learned it. Tokenized and BPE-split data:
         words (so compare with `join(..., "tokenized")`).
@@ -130,9 +130,8 @@ class TextPipeline:
             if side.bpe is not None:
                 contents[names.codes] = side.bpe.dumps()
                 if side.bpe.allowed is not None:
-                    contents[names.allowed] = "".join(
-                        f"{one}\n" for one in sorted(side.bpe.allowed)
-                    )
+                    pieces = sorted(side.bpe.allowed)
+                    contents[names.allowed] = "".join(f"{piece}\n" for piece in pieces)
             contents[names.vocabulary] = side.vocabulary.dumps()
         return contents
 

@@ -65,8 +65,8 @@ def _linear(pattern: str, replacement: str) -> Substitution:
     return re.compile(r'(\.+)(?:"(\s*[^<]))?'), _quote_before_stops
 
 
-def _quote_before_stops(found: re.Match[str]) -> str:
-    return found[0] if found[2] is None else f'"{found[1]}{found[2]}'
+def _quote_before_stops(match: re.Match[str]) -> str:
+    return match[0] if match[2] is None else f'"{match[1]}{match[2]}'
 
 
 class _Tokenizer(MosesTokenizer):  # type: ignore[misc]  # sacremoses has no types
