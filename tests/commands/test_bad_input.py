@@ -95,7 +95,10 @@ def test_data_truncated(nmtdeep, data, tmp_path, name):
 def test_data_of_another_text(nmtdeep, data, tmp_path):
     done = train(nmtdeep, tmp_path / "r", "text.lowercase=true")
     refused(
-        done, "data was preprocessed with", "text.lowercase: false -> true", "preprocess again with"
+        done,
+        "data: was preprocessed with",
+        "text.lowercase: false -> true",
+        "preprocess again with",
     )
     done = train(nmtdeep, tmp_path / "r", "text.bpe.dropout=0.1")
     refused(done, "preprocessed without text.bpe.dropout", "preprocess again with this recipe")
@@ -216,7 +219,7 @@ def test_invalid_recipes_are_refused(nmtdeep, data, tmp_path, change, said):
     [
         (("--device", "tpu"), "unknown device tpu: use auto, cpu, cuda or cuda:N"),
         (("--precision", "fp17"), "fp17"),
-        (("--precision", "fp16", "--device", "cpu"), "fp16 needs a GPU: use --precision bf16"),
+        (("--precision", "fp16", "--device", "cpu"), "fp16 needs a GPU"),
     ],
 )
 def test_devices_and_precisions_that_do_not_exist(nmtdeep, data, whole, tmp_path, options, said):

@@ -35,7 +35,7 @@ def test_a_file_cannot_be_a_directory(
 ) -> None:
     (nmtdeep.folder / "a-file").write_text("mine")
     done = nmtdeep(*command.split(), f"a-file{inside}")
-    said = f"nmtdeep: error: a-file is a file, not a directory: choose another {option}\n"
+    said = f"nmtdeep: error: a-file: is a file, not a directory: choose another {option}\n"
     assert (done.code, done.out, done.err) == (2, "", said)
     assert (nmtdeep.folder / "a-file").read_text() == "mine"
 
@@ -43,12 +43,12 @@ def test_a_file_cannot_be_a_directory(
 @pytest.mark.parametrize(
     ("model", "said"),
     [
-        ("data", "data is a data directory: give the run directory of a model that was trained"),
+        ("data", "data: a data directory: give the run directory of a model that was trained"),
         (
             "whole/checkpoint_11/model.safetensors",
-            "is a file: give the directory that it is in, whole/checkpoint_11",
+            "model.safetensors: a file: give the directory that it is in, whole/checkpoint_11",
         ),
-        ("tiny.yaml", "tiny.yaml is a file: give a run or a checkpoint"),
+        ("tiny.yaml", "tiny.yaml: a file: give a run"),
     ],
 )
 def test_what_is_no_model(nmtdeep: Commands, whole: Path, model: str, said: str) -> None:
@@ -67,18 +67,15 @@ def test_a_directory_is_no_output_of_translate(nmtdeep: Commands, whole: Path) -
 
 def test_a_text_file_is_no_checkpoint_of_fairseq(nmtdeep: Commands, folder: Path) -> None:
     done = nmtdeep("convert", "fairseq", "train.en", "train.de", "-o", "converted")
-    assert (done.code, done.err) == (
-        2,
-        "nmtdeep: error: train.en is no checkpoint of torch: give the file that fairseq saved, "
-        "such as checkpoint_best.pt\n",
-    )
+    assert done.code == 2 and done.err.count("\n") == 1
+    assert done.err.startswith("nmtdeep: error: train.en: not a checkpoint that torch can read")
 
 
 def test_an_export_without_weights_is_no_success(nmtdeep: Commands, whole: Path) -> None:
     done = nmtdeep("export", "whole", "--to", "huggingface", "-o", "card-alone")
     assert done.code == 3 and done.out == "" and done.err.count("\n") == 1
     assert done.err.startswith("nmtdeep: card-alone has only a model card: ")
-    assert f"cannot hold whole/{(whole / 'checkpoint_best').resolve().name} (" in done.err
+    assert f"no class for whole/{(whole / 'checkpoint_best').resolve().name} (" in done.err
     assert not list((nmtdeep.folder / "card-alone").glob("*.safetensors"))
 
 
@@ -114,21 +111,15 @@ def test_ctrl_c_while_the_test_sets_are_scored_says_a_line(nmtdeep: Commands, da
     assert again.code == 0 and again.out.splitlines()[-5].startswith("test ")
 
 
-@pytest.mark.parametrize(
-    ("options", "hint"),
-    [
-        ((), "or give --csv or --json instead"),
-        (("--plot", "a.svg"), "or give --csv or --json instead"),
-        (("--plot", "a.svg", "--json"), "or leave --plot out"),
-    ],
-)
+@pytest.mark.parametrize("options", [(), ("--plot", "a.svg"), ("--plot", "a.svg", "--json")])
 def test_a_plot_without_matplotlib(
-    monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], hint: str
+    monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     done = CliRunner().invoke(app, ["plot", "run", *options])
     assert isinstance(done.exception, UserError)
-    assert str(done.exception).endswith(f'pip install "nmtdeep[pictures]", {hint}')
+    hint = 'pip install "nmtdeep[pictures]", or leave --plot out and give --csv or --json'
+    assert str(done.exception).endswith(hint)
 
 
 def test_the_package_shows_what_is_meant_to_be_used() -> None:
