@@ -29,6 +29,7 @@ from nmtdeep.training.ranks import LostRankError, Ranks
 RESUME = "run the same command to resume from the last checkpoint"
 # Ranks wait for each other as long as rank 0 validates.
 TIMEOUT = timedelta(days=1)
+SECONDS_TO_SAVE = 300
 # Seconds that a rank waits, once another one is lost or may have failed too, to be ended by the
 # launcher, which then names the rank that failed first.
 AFTER_LOSS, AFTER_ERROR = 30.0, 3.0
@@ -70,9 +71,9 @@ def launch(processes: int, function: Callable[[], T]) -> T:
     os.environ["OMP_NUM_THREADS"] = str(max(1, torch.get_num_threads() // processes))
     logging.disable(logging.CRITICAL)  # the launcher logs what is raised below
     with tempfile.TemporaryDirectory(prefix="nmtdeep-") as folder:
-        options: dict[str, Any] = {}
-        if hasattr(LaunchConfig, "signals_to_handle"):  # torch 2.9; SIGHUP is left to nohup
-            options["signals_to_handle"] = "SIGTERM,SIGINT"
+        # SIGHUP is left to nohup; ranks may be validating or saving. Older torches lack these.
+        wanted = {"signals_to_handle": "SIGTERM,SIGINT", "shutdown_timeout": SECONDS_TO_SAVE}
+        options: Any = {key: value for key, value in wanted.items() if hasattr(LaunchConfig, key)}
         config = LaunchConfig(
             min_nodes=1,
             max_nodes=1,
