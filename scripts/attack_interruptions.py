@@ -26,10 +26,10 @@ from commands.running import Commands
 from commands.runs import prepare, preprocess, train
 
 
-def attack(name: str, one: Callable[[], Counter[str]]) -> None:
+def attack(name: str, run: Callable[[], Counter[str]]) -> None:
     """Say what was hit, the most frequent first."""
     began = time.perf_counter()
-    hits = one()
+    hits = run()
     print(f"\n{name}: everything equal, {time.perf_counter() - began:.0f} s")
     for what, count in hits.most_common():
         print(f"{count:6}  {what}", flush=True)

@@ -56,10 +56,10 @@ def nmtdeep_(*words: object, **environment: str) -> None:
 
 def digest(paths: Iterable[Path]) -> str:
     """SHA-256 over the bytes of files, in the order of their names."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in sorted(paths):
-        found.update(path.name.encode() + path.read_bytes())
-    return found.hexdigest()
+        digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()
 
 
 def head(name: str, lines: int, target: Path) -> None:
@@ -121,12 +121,12 @@ def translation(out: Path, model: Path, table: Table, sentences: int) -> None:
             "cpu", *words,
         )  # fmt: skip
         records = [json.loads(line)["translations"][0] for line in target.open(encoding="utf-8")]
-        numbers[way] = [(one["text"], one["log_prob"]) for one in records]
+        numbers[way] = [(record["text"], record["log_prob"]) for record in records]
         texts = hashlib.sha256("\n".join(text for text, _ in numbers[way]).encode())
         table.row("translations", way, texts.hexdigest())
     first = numbers["threads 1"]
-    for way, found in numbers.items():
-        apart = max(abs(one[1] - other[1]) for one, other in zip(first, found, strict=True))
+    for way, others in numbers.items():
+        apart = max(abs(one[1] - other[1]) for one, other in zip(first, others, strict=True))
         print(f"| log-probabilities, {way}: largest difference to threads 1 | {apart:.1e} |")
 
 
@@ -138,14 +138,14 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=60, help="of each training")
     parser.add_argument("--sentences", type=int, default=300, help="translated each time")
     parser.add_argument("--model", type=Path, help="translate with this [default: one trained]")
-    asked = parser.parse_args()
-    asked.out.mkdir(parents=True)
+    options = parser.parse_args()
+    options.out.mkdir(parents=True)
     table = Table()
     print("| what: how | SHA-256 |\n|---|---|")
-    preprocessing(asked.out, table, asked.pairs)
-    training(asked.out, table, asked.updates)
-    model = asked.model or asked.out / "fp32-1-1-1"
-    translation(asked.out, model, table, asked.sentences)
+    preprocessing(options.out, table, options.pairs)
+    training(options.out, table, options.updates)
+    model = options.model or options.out / "fp32-1-1-1"
+    translation(options.out, model, table, options.sentences)
     sys.exit(f"not equal: {table.broken()}" if table.broken() else 0)
 
 

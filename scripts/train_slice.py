@@ -1,6 +1,6 @@
 """Train for some minutes on a machine that is at hand for a short time, and pack the results.
 
-Give the same command again, in the next slice of time, and the training goes on where it stopped;
+Give the same command again, in the next slice of time, and the training is resumed;
 when it is done, its scores are printed and the run's small files are copied to RESULTS:
 
     python scripts/train_slice.py --minutes 9 --results DIR -- RECIPE --data DATA --out RUN
@@ -51,7 +51,7 @@ def machine() -> str:
 
 
 def train(words: list[str], minutes: float) -> int:
-    """`nmtdeep train`, asked to leave by SIGTERM when the time is up; its exit code."""
+    """Exit code of `nmtdeep train`, stopped by SIGTERM when the time is up."""
     command = [sys.executable, "-m", "nmtdeep", "train", *words, "--final-scores"]
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
@@ -66,12 +66,12 @@ def train(words: list[str], minutes: float) -> int:
 def pack(run: Path, results: Path, largest: float) -> None:
     """Copy what is small enough, checkpoints in a folder of their own and its text pipeline."""
     results.mkdir(parents=True, exist_ok=True)
-    found = [(run / name, results / name) for name in SMALL]
+    files = [(run / name, results / name) for name in SMALL]
     best = next((run / name for name in CHECKPOINTS if (run / name).is_dir()), None)
     if best is not None:
-        found += [(best / name, results / "model" / name) for name in MODEL]
-        found += [(path, results / "model/text" / path.name) for path in (best / "text").iterdir()]
-    for source, target in found:
+        files += [(best / name, results / "model" / name) for name in MODEL]
+        files += [(path, results / "model/text" / path.name) for path in (best / "text").iterdir()]
+    for source, target in files:
         if not source.is_file():
             continue
         if source.stat().st_size > largest * 2**20:
@@ -88,7 +88,7 @@ def main() -> None:
     code = train(options.train, options.minutes)
     run = Path(options.train[options.train.index("--out") + 1])
     pack(run, options.results, options.largest)
-    print("done" if code == 0 else f"not done (code {code}): the same command goes on")
+    print("done" if code == 0 else f"not done (code {code}): run the same command to resume")
     sys.exit(code)
 
 

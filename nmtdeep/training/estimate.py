@@ -69,6 +69,18 @@ def kept_bytes(
     )
 
 
+def kept_in_training(
+    recipe: Recipe, cells: NDArray[np.int64], sides: NDArray[np.int32], *, product: int
+) -> NDArray[np.float64]:
+    """`kept_bytes` of a recipe's model, if all is kept or only the inputs of its layers."""
+    model = recipe.model
+    if recipe.training.checkpoint_activations == "none":
+        return kept_bytes(model, cells, sides, product=product)
+    inputs = model.encoder.depth * cells[0] + model.decoder.depth * cells[1]
+    layer = kept_bytes(model, cells, sides, product=product, layers=(0, 1))
+    return np.asarray(EXACT * model.width * inputs + layer)
+
+
 def estimate(
     recipe: Recipe, model: Transformer, *, device: str, dtype: torch.dtype, data: int = 0
 ) -> dict[str, float]:
@@ -91,10 +103,7 @@ def estimate(
     cells, sides = np.full(2, tokens), np.full(2, TYPICAL, dtype=np.int32)
     # While a layer's gradients are computed, about as much again is there as it kept.
     layer = kept_bytes(sizes, cells, sides, product=product, layers=(0, 1))
-    everything = kept_bytes(sizes, cells, sides, product=product)
-    if training.checkpoint_activations == "layers":
-        depth = sizes.encoder.depth + sizes.decoder.depth
-        everything = np.asarray(EXACT * sizes.width * depth * tokens) + layer
+    everything = kept_in_training(recipe, cells, sides, product=product)
     types, width = model.output.weight.shape
     # The logits of a chunk, and again as the gradient's product lays them out; the gradient of the
     # output matrix, the newest chunk's share of it, and its copy on the way back.

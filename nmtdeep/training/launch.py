@@ -176,6 +176,9 @@ def join_ranks(device: str, threads: int | None, signals: Sequence[int]) -> Iter
                     for problem in error.problems
                 ]
             ) from error
+        except Exception:  # FSDP raises a RuntimeError if another rank is lost
+            _await_end(signals, AFTER_ERROR)
+            raise
         dist.destroy_process_group()
 
 

@@ -17,7 +17,7 @@ from nmtdeep.config.model import Model
 from nmtdeep.data.batching import Batch, Indices, Share, collate, split
 from nmtdeep.data.windows import DataPosition, Epoch, Window
 from nmtdeep.errors import OutOfMemoryError
-from nmtdeep.training.estimate import estimate, kept_bytes
+from nmtdeep.training.estimate import estimate, kept_bytes, kept_in_training
 from nmtdeep.training.ranks import ALONE, Ranks
 from nmtdeep.units import size
 
@@ -191,13 +191,16 @@ def check_largest_batch(
 
 
 def _least(step: Step, recipe: Recipe, batch: Batch, tokens: int) -> float:
-    """Bytes needed at once at least: gradients, moments and what a part of `tokens` keeps."""
+    """Bytes needed at once at least: gradients, moments and what a part of `tokens` keeps.
+
+    Of the activations only three quarters count, because the estimate may be a quarter too large.
+    """
     sides = np.array([batch.source.shape[1], batch.target_output.shape[1]], dtype=np.int32)
     sentences = min(len(batch.source), max(tokens // int(sides.max()), 1))
     cells = sentences * sides.astype(np.int64)
-    kept = kept_bytes(recipe.model, cells, sides, product=step.dtype.itemsize)
+    kept = 0.75 * float(kept_in_training(recipe, cells, sides, product=step.dtype.itemsize))
     parts = estimate(recipe, step.model, device="cuda", dtype=step.dtype)
-    return parts["gradients"] + float(kept) + (0.0 if step.optimizer.state else parts["moments"])
+    return parts["gradients"] + kept + (0.0 if step.optimizer.state else parts["moments"])
 
 
 def largest_batch(window: Window, model: Model, max_tokens: int) -> Indices:

@@ -88,7 +88,7 @@ class Muon(torch.optim.AdamW):
         self.dtype = dtype if dtype == torch.bfloat16 else None
         matrices = _trained(linear_maps((model.encoder, model.decoder)))
         chosen = set(map(id, matrices))
-        others = [one for one in _trained(model.parameters()) if id(one) not in chosen]
+        others = [each for each in _trained(model.parameters()) if id(each) not in chosen]
         groups: list[dict[str, Any]] = [
             {"params": others, "moments": ADAM_MOMENTS},
             {"params": matrices, "moments": MUON_MOMENTS},
@@ -106,18 +106,18 @@ class Muon(torch.optim.AdamW):
         if bool(getattr(self, "found_inf", False)):
             return None
         group = self.param_groups[1]
-        parameters = [one for one in group["params"] if one.grad is not None]
+        parameters = [matrix for matrix in group["params"] if matrix.grad is not None]
         if parameters:
             self._move(parameters, group["lr"], group["weight_decay"])
         return super().step(closure)
 
     def _move(self, parameters: list[Tensor], lr: float, weight_decay: float) -> None:
-        gradients = [one.grad for one in parameters if one.grad is not None]
-        for one in parameters:
-            if not self.state[one]:
-                self.state[one]["momentum"] = torch.zeros_like(one)
-            one.grad = None  # Adam's step passes by parameters without a gradient
-        averages = [self.state[one]["momentum"] for one in parameters]
+        gradients = [matrix.grad for matrix in parameters if matrix.grad is not None]
+        for matrix in parameters:
+            if not self.state[matrix]:
+                self.state[matrix]["momentum"] = torch.zeros_like(matrix)
+            matrix.grad = None  # Adam's step ignores parameters without a gradient
+        averages = [self.state[matrix]["momentum"] for matrix in parameters]
         torch._foreach_lerp_(averages, gradients, 1 - self.momentum)
         ahead = list(torch._foreach_lerp(gradients, averages, self.momentum))
         if weight_decay:
@@ -128,10 +128,10 @@ class Muon(torch.optim.AdamW):
 
     def _directions(self, matrices: list[Tensor]) -> list[Tensor]:
         """Every matrix made orthogonal, each by one rank."""
-        owners = deal([min(one.shape) * one.numel() for one in matrices], self.ranks.size)
+        owners = deal([min(each.shape) * each.numel() for each in matrices], self.ranks.size)
         own = [place for place, owner in enumerate(owners) if owner == self.ranks.rank]
         done = orthogonalize_all([matrices[place] for place in own], self.dtype)
-        directions = [torch.zeros_like(one) for one in matrices]
+        directions = list(map(torch.zeros_like, matrices))
         for place, direction in zip(own, done, strict=True):
             directions[place].copy_(direction)
         self.ranks.add(directions)
@@ -140,11 +140,12 @@ class Muon(torch.optim.AdamW):
 
 def linear_maps(parts: Iterable[nn.Module]) -> list[Tensor]:
     """The weights of every `nn.Linear` in `parts`."""
-    return [one.weight for part in parts for one in part.modules() if isinstance(one, nn.Linear)]
+    modules = [module for part in parts for module in part.modules()]
+    return [module.weight for module in modules if isinstance(module, nn.Linear)]
 
 
 def orthogonalize_all(matrices: list[Tensor], dtype: torch.dtype | None) -> list[Tensor]:
-    """`orthogonalize` for matrices of any shapes, those of one shape at once."""
+    """`orthogonalize` for matrices of any shapes; matrices of the same shape are stacked."""
     places: dict[torch.Size, list[int]] = {}
     for place, matrix in enumerate(matrices):
         places.setdefault(matrix.shape, []).append(place)

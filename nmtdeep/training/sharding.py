@@ -116,9 +116,9 @@ def gathered(tensors: Mapping[str, Tensor], *, keep: bool) -> dict[str, Tensor]:
     Returns:
         The tensors, none if not `keep`.
     """
-    found = {}
+    tensors_by_name = {}
     for name, tensor in tensors.items():
         together = whole(tensor.detach())
         if keep:
-            found[name] = together.cpu()
-    return found
+            tensors_by_name[name] = together.cpu()
+    return tensors_by_name

@@ -198,14 +198,13 @@ class Step:
                         loss = self.loss(rows)
                         self.scaler.scale(loss.smoothed / tokens).backward()  # type: ignore[no-untyped-call]
                         sums += torch.stack((loss.smoothed.detach(), loss.nll))
+                if self.shards:  # a rank without a batch takes part in each exchange
+                    for _ in range(share.passes - len(share.batches)):
+                        (0.0 * self.loss(idle(self.device)).smoothed).backward()  # type: ignore[no-untyped-call]
             if self.limit.sufficed:
-                break
+                return sums
             loss = None
             release()
-        if self.shards:  # a rank without a batch takes part in each exchange of parameters
-            for _ in range(share.passes - len(share.batches)):
-                (0.0 * self.loss(idle(self.device)).smoothed).backward()  # type: ignore[no-untyped-call]
-        return sums
 
     def _gradients(self) -> list[Tensor]:
         """All gradients, sums over the ranks; a rank without a batch adds zeros."""

@@ -130,7 +130,7 @@ class Trainer:
         return result
 
     def _look_again(self, share: Share, update: int) -> None:
-        """Compute the loss of an update's batches again, for those who watch."""
+        """Compute the loss of an update's batches again, for a diagnosis with hooks."""
         for number, batch in share.batches:
             for part, rows in enumerate(self.step.limit.parts(batch)):
                 torch.manual_seed(seed_for(self.recipe.training.seed, update, number, part))

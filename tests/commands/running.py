@@ -1,4 +1,4 @@
-"""Run the real command in a process that may be killed, asked to leave or starved of disk.
+"""Run the real command in a process that may be killed, stopped or run out of disk space.
 
 A fork server holds torch and the package, so that a command costs no import of torch. Each command
 is a process of its own: `nmtdeep.cli.main.run` with its own argv, stdin, stdout, stderr and exit
@@ -236,7 +236,7 @@ class Commands:
         log = self.logs / f"{self.count:03}"
         log.with_suffix(".in").write_bytes(stdin)
         log.with_suffix(".out").touch()
-        words = [str(one) for one in argv]
+        words = list(map(str, argv))
         process = self.context.Process(
             target=_child,
             args=(

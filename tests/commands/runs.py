@@ -88,7 +88,7 @@ def train(
 def words(
     run: str, *overrides: object, recipe: str = "tiny.yaml", data: str = "data"
 ) -> list[object]:
-    """What `train` gives to the command; these models learn too little for usual test scores."""
+    """Arguments of `train`; these models learn too little for usual test scores."""
     return [
         "train", recipe, *overrides, "--data", data, "--out", run, "--device", "cpu",
         "--threads", 1, "--final-scores",
@@ -105,15 +105,15 @@ def records(run: Path) -> list[dict[str, Any]]:
 
 def contents(run: Path) -> dict[str, Any]:
     """Everything of a run that must not depend on how often it was interrupted."""
-    found: dict[str, Any] = {"records": records(run)}
+    run_contents: dict[str, Any] = {"records": records(run)}
     for path in sorted(run.iterdir()):
         if path.is_symlink():
-            found[path.name] = f"-> {path.readlink()}"
+            run_contents[path.name] = f"-> {path.readlink()}"
         elif path.name.startswith("checkpoint_"):
-            found[path.name] = _checkpoint(path)
+            run_contents[path.name] = _checkpoint(path)
         elif path.name not in ("train.log", "train.jsonl", "tensorboard", "bpe_dropout"):
-            found[path.name] = None if path.is_dir() else path.read_text()
-    return found
+            run_contents[path.name] = None if path.is_dir() else path.read_text()
+    return run_contents
 
 
 def _checkpoint(path: Path) -> dict[str, Any]:
@@ -126,9 +126,9 @@ def _checkpoint(path: Path) -> dict[str, Any]:
 
 
 def losses(run: Path) -> dict[int, float]:
-    """Training loss by update; each update stands there once."""
-    trained = [one for one in records(run) if one["kind"] == "train"]
-    by_update = {one["update"]: one["loss"] for one in trained}
+    """Training loss by update; each update is there once."""
+    trained = [record for record in records(run) if record["kind"] == "train"]
+    by_update = {record["update"]: record["loss"] for record in trained}
     assert len(by_update) == len(trained)
     return by_update
 

@@ -62,7 +62,7 @@ def test_killed_again_and_again(nmtdeep, whole, tmp_path):
 def test_killed_under_bpe_dropout_and_patience(nmtdeep, whole_dropout, tmp_path):
     end = max(losses(whole_dropout))
     assert 4 <= end < 100
-    assert len({one["epoch"] for one in records(whole_dropout)}) > 1
+    assert len({record["epoch"] for record in records(whole_dropout)}) > 1
     for interrupt in (
         Interrupt(f"{LOOP}:Display.updated", 3),
         Interrupt("nmtdeep.data.bpe_dropout:MonolingualCorpus.open", 3),
@@ -80,15 +80,15 @@ def test_killed_under_bpe_dropout_and_patience(nmtdeep, whole_dropout, tmp_path)
 @pytest.mark.parametrize("update", [9, 11])
 def test_a_signal_saves_first(nmtdeep, whole, tmp_path, name, code, update):
     run = tmp_path / "run"
-    asked = train(nmtdeep, run, interrupt=Interrupt(f"{STEP}:Step.update", update, name))
+    stopped = train(nmtdeep, run, interrupt=Interrupt(f"{STEP}:Step.update", update, name))
     if update < 11:
         message = f"stopped by SIG{name.upper()}, saved at update {update}; "
-        assert message + "run the same command to resume" in asked.err
-        assert asked.code == code
+        assert message + "run the same command to resume" in stopped.err
+        assert stopped.code == code
         assert (run / "checkpoint_last").resolve().name == f"checkpoint_{update}"
         assert train(nmtdeep, run).code == 0
     else:
-        assert asked.code == 0
+        assert stopped.code == 0
     assert contents(run) == contents(whole)
 
 
@@ -165,8 +165,8 @@ def test_smaller_batches_on_the_device_make_the_same_updates(nmtdeep, data, tmp_
         assert train(nmtdeep, tmp_path / name, *exact, interrupt=stopped).code == 143
         done = train(nmtdeep, tmp_path / name, *exact, "--max-tokens", tokens)
         assert done.code == 0, done.err
-    one, other = (records(tmp_path / name) for name in ("large", "small"))
-    assert [r.get("target_tokens") for r in one] == [r.get("target_tokens") for r in other]
+    large, small = (records(tmp_path / name) for name in ("large", "small"))
+    assert [r.get("target_tokens") for r in large] == [r.get("target_tokens") for r in small]
     assert losses(tmp_path / "small") == pytest.approx(losses(tmp_path / "large"), rel=1e-4)
 
 
@@ -190,7 +190,7 @@ def _checkpoints(run: Path) -> list[str]:
 
 
 def test_bpe_dropout_may_change_and_keeps_one_epoch_on_disk(nmtdeep, dropout_data, tmp_path):
-    found = {}
+    updates = {}
     for dropout in (0.1, 0.5):
         run = tmp_path / str(dropout)
         more = ("training.max_updates=12", "training.validation.patience=0")
@@ -200,9 +200,9 @@ def test_bpe_dropout_may_change_and_keeps_one_epoch_on_disk(nmtdeep, dropout_dat
         epochs = {path.name.split(".")[0] for path in (run / "bpe_dropout/0").iterdir()}
         # The thread that prepares batches may be an epoch ahead.
         assert epochs in ({"epoch-1"}, {"epoch-2"})
-        trained = [one for one in records(run) if one["kind"] == "train"]
-        found[dropout] = sum(one["epoch"] == 1 for one in trained)
-    assert found[0.5] > found[0.1]  # more pieces make more updates of the same size
+        trained = [record for record in records(run) if record["kind"] == "train"]
+        updates[dropout] = sum(record["epoch"] == 1 for record in trained)
+    assert updates[0.5] > updates[0.1]  # more pieces make more updates of the same size
 
 
 def test_resuming_deletes_results_of_fewer_updates(nmtdeep, averaged, tmp_path):
