@@ -1,4 +1,4 @@
-"""What is measured on held-out text while training."""
+"""Validation: loss, BLEU and chrF of the validation set during a training."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nmtdeep.model.transformer import Transformer
 from nmtdeep.scoring import Score, score_texts
 from nmtdeep.training.step import batch_loss
 
-# Tokens by which a translation that is made to validate may exceed a multiple of its source.
+# Tokens by which a translation may exceed a multiple of its source while validating.
 LONGEST = 20
 
 
@@ -29,8 +29,8 @@ class Validation:
     Attributes:
         loss: label-smoothed, nats per target token.
         nll: negative log-likelihood, nats per target token.
-        scores: sacreBLEU's `bleu` and `chrf` of real decoding; empty where nothing was translated.
-        sample: a source line and its translation, to look at.
+        scores: sacreBLEU's `bleu` and `chrf` of translations; empty if nothing was translated.
+        sample: a source line and its translation.
     """
 
     loss: float
@@ -44,12 +44,12 @@ class Validation:
         return math.exp(min(self.nll, 700))
 
     def score(self, best_by: str) -> float:
-        """The figure that picks the best checkpoint, larger is better; minus the loss is one."""
+        """The figure that picks the best checkpoint, larger is better: BLEU, chrF or minus loss."""
         return self.scores[best_by].value if best_by in self.scores else -self.loss
 
 
 class Validator:
-    """The validation set, read once, and how the recipe wants it measured."""
+    """Measures models on the validation set, which is read once."""
 
     def __init__(self, data: DataDirectory, recipe: Recipe, *, dtype: torch.dtype) -> None:
         self.recipe = recipe
@@ -63,14 +63,14 @@ class Validator:
         """Measure `model`, which is left in evaluation mode."""
         model.eval()
         loss, nll = corpus_loss(model, self.corpus, self.recipe, dtype=self.dtype)
-        # Numbers that are none give no translations either.
+        # A model without finite numbers cannot translate.
         if not self.recipe.training.validation.bleu or not math.isfinite(loss):
             return Validation(loss, nll, {}, None)
         translations = self._translate(model)
-        found = score_texts(translations, [self.references], ("bleu", "chrf"))
-        place = len(self.sources) // 3
-        sample = (self.sources[place], translations[place])
-        return Validation(loss, nll, {score.metric: score for score in found}, sample)
+        scores = score_texts(translations, [self.references], ("bleu", "chrf"))
+        third = len(self.sources) // 3
+        sample = (self.sources[third], translations[third])
+        return Validation(loss, nll, {score.metric: score for score in scores}, sample)
 
     def _translate(self, model: Transformer) -> Sequence[str]:
         decoding = self.recipe.decoding
@@ -83,14 +83,14 @@ class Validator:
         options = DecodingOptions(**changed).with_recipe(self.recipe)
         translator = Translator([model], self.pipeline, options)
         raw = self.pipeline.reference_form == "raw"
-        return [one.text if raw else one.tokenized for one in translator.translate(self.sources)]
+        return [line.text if raw else line.tokenized for line in translator.translate(self.sources)]
 
 
 def length_limit(factor: float, constant: int) -> tuple[float, int]:
     """a and b of the limit a * source + b on a translation's tokens while validating.
 
-    Limits that hardly depend on the source, such as fairseq's 0 and 200, would let an untrained
-    model, which does not end its sentences, translate for much longer than it trains.
+    An untrained model does not end its sentences. Limits that hardly depend on the source, such as
+    fairseq's 0 and 200, would make its validation much longer than its training.
     """
     return (factor, constant) if constant <= LONGEST else (max(factor, 2.0), LONGEST)
 
