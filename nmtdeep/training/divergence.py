@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -19,7 +18,7 @@ from nmtdeep.errors import DivergenceError
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.tables import as_lines, table
 from nmtdeep.training.ranks import Ranks
-from nmtdeep.training.sharding import local
+from nmtdeep.training.sharding import whole
 from nmtdeep.training.step import UpdateResult
 from nmtdeep.units import percent
 
@@ -32,7 +31,7 @@ LEVEL, REMEMBERED = 25, 100
 # Nats per target token: a healthy training does not rise so far above its lowest level.
 RISE = 1.0
 VANISHED = 1e-7
-# Layers in a report.
+# Parameters in a report.
 WORST = 8
 
 
@@ -109,8 +108,8 @@ def diagnose(
         recompute: computes the loss of this rank's batches again, forward only.
         saved: name of the newest checkpoint; empty if there is none.
     """
-    layers = _measure(model, ranks, sharded=recipe.training.sharding == "full")
-    origin = _first_forward(model, recompute, ranks) or _first_backward(layers)
+    figures = _measure(model)
+    origin = _first_forward(model, recompute, ranks) or _first_backward(figures)
     if result.scale:
         what = f"fp16's loss scale fell to {result.scale:.1e}"
     else:
@@ -120,7 +119,7 @@ def diagnose(
             f"{PATIENCE} consecutive updates"
         )
     first, *_ = advice = suggestions(recipe)
-    report = [str(history), *_table(layers), "what may help, most promising first:"]
+    report = [str(history), *_table(figures), "what may help, most promising first:"]
     report += [f"{number}. {line}" for number, line in enumerate(advice, start=1)]
     kept = f"{saved} is intact, and training resumes from it" if saved else "nothing is saved yet"
     return DivergenceError(
@@ -155,46 +154,34 @@ def suggestions(recipe: Recipe) -> list[str]:
     return lines
 
 
-class LayerNumbers(NamedTuple):
-    """Figures of a layer's parameters. Parameters outside layers go by their module's name.
+class Figures(NamedTuple):
+    """Figures of one parameter; norms are those of the finite numbers.
 
     Attributes:
-        gradient_norm: of the gradients that are finite.
         bad_gradients: share of the gradients that are not finite.
-        weight_norm: of the weights that are finite.
-        bad_weights: number of weights that are not finite.
+        bad_weights: share of the weights that are not finite.
     """
 
-    layer: str
+    parameter: str
     gradient_norm: float
     bad_gradients: float
     weight_norm: float
-    bad_weights: int
+    bad_weights: float
 
 
-def _measure(model: Transformer, ranks: Ranks, *, sharded: bool) -> list[LayerNumbers]:
-    """Every layer with a gradient, in the order of the model's parameters."""
-    layers: dict[str, Tensor] = {}
-    for name, parameter in model.named_parameters():
-        if parameter.grad is not None:
-            match = re.match(r"(?:en|de)coder\.layers\.\d+", name)
-            layer = match.group() if match else name.rpartition(".")[0]
-            sums = torch.cat((_sums(local(parameter.grad)), _sums(local(parameter.detach()))))
-            layers[layer] = layers.get(layer, 0) + sums
-    if sharded:  # each rank has a part of the gradients
-        ranks.add(list(layers.values()))
+def _measure(model: Transformer) -> list[Figures]:
+    """Figures of every parameter with a gradient. All ranks must call this."""
     return [
-        LayerNumbers(layer, squares**0.5, bad / count, weights**0.5, int(bad_weights))
-        for layer, sums in layers.items()
-        for squares, bad, count, weights, bad_weights, _ in [sums.tolist()]
+        Figures(name, *_norm(whole(parameter.grad)), *_norm(whole(parameter.detach())))
+        for name, parameter in model.named_parameters()
+        if parameter.grad is not None
     ]
 
 
-def _sums(values: Tensor) -> Tensor:
-    """`(3,)`: squares of the finite values, number of values not finite, number of values."""
-    bad = ~values.isfinite()
-    squares = values.double().masked_fill(bad, 0.0).square().sum()
-    return torch.stack((squares, bad.sum().double(), squares.new_tensor(values.numel())))
+def _norm(values: Tensor) -> tuple[float, float]:
+    """Norm of the finite values, and the share of the others."""
+    finite = values[values.isfinite()]
+    return float(finite.double().norm()), 1 - finite.numel() / values.numel()
 
 
 def _first_forward(model: Transformer, recompute: Callable[[], None], ranks: Ranks) -> str:
@@ -229,28 +216,23 @@ def _sublayers(model: Transformer) -> Iterator[tuple[str, nn.Module]]:
         yield f"{side}.norm", stack.norm
 
 
-def _first_backward(layers: list[LayerNumbers]) -> str:
-    """What is not finite where all outputs are: weights, gradients or their squares."""
-    for layer in layers:
-        if layer.bad_weights:
-            return f"weights of {layer.layer} are not finite"
-    bad = [layer.layer for layer in layers if layer.bad_gradients]
+def _first_backward(figures: list[Figures]) -> str:
+    """What is not finite if all outputs are finite: weights, gradients or their squares."""
+    for figure in figures:
+        if figure.bad_weights:
+            return f"{figure.parameter} is not finite"
+    bad = [figure.parameter for figure in figures if figure.bad_gradients]
     if bad:
-        return f"all outputs are finite, but gradients of {len(bad)} layers are not: {bad[0]}"
+        return f"all outputs are finite, but gradients of {len(bad)} parameters are not: {bad[0]}"
     return "gradients are finite, but too large for their squares"
 
 
-def _table(layers: list[LayerNumbers]) -> list[str]:
-    """The layers with the most gradients that are not finite, then the largest gradients."""
-    worst = sorted(layers, key=lambda row: (-row.bad_gradients, -row.gradient_norm))[:WORST]
+def _table(figures: list[Figures]) -> list[str]:
+    """The parameters with the most gradients that are not finite, then the largest gradients."""
+    worst = sorted(figures, key=lambda row: (-row.bad_gradients, -row.gradient_norm))[:WORST]
     columns = dict.fromkeys(("gradient norm", "not finite", "weight norm"), "right")
     rows = [
-        (
-            row.layer,
-            f"{row.gradient_norm:.3g}",
-            percent(row.bad_gradients),
-            f"{row.weight_norm:.3g}",
-        )
-        for row in worst
+        (name, f"{norm:.3g}", percent(bad), f"{weights:.3g}")
+        for name, norm, bad, weights, _ in worst
     ]
-    return as_lines(table({"layer": "left"} | columns, rows))
+    return as_lines(table({"parameter": "left"} | columns, rows))

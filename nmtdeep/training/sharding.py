@@ -81,11 +81,6 @@ def idle(device: torch.device) -> Batch:
     return Batch(token, token, token, target_tokens=1, padded_tokens=2, real_tokens=2)
 
 
-def local(tensor: Tensor) -> Tensor:
-    """The part of a tensor that this rank holds: all of it, if it is not sharded."""
-    return tensor.to_local() if _is_sharded(tensor) else tensor  # type: ignore[attr-defined]
-
-
 def whole(tensor: Tensor) -> Tensor:
     """A tensor with the parts of all ranks, all of which must call this."""
     return tensor.full_tensor() if _is_sharded(tensor) else tensor  # type: ignore[attr-defined]
