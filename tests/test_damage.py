@@ -61,7 +61,7 @@ def files_of(directory: Path) -> list[Path]:
 
 
 def judge(path: Path, what: str, answer: Callable[[], Any], expected: Any) -> str | None:
-    """What is wrong with how one damage was taken, or nothing."""
+    """The problem with the reaction to one damage, or None."""
     try:
         found = answer()
     except UserError as error:
@@ -230,7 +230,7 @@ def test_damaged_scores_are_computed_again(
     assert capsys.readouterr().out.startswith("scores of checkpoint_")  # from the file
 
 
-def test_broken_records_are_said_to_be_dropped(
+def test_unreadable_records_are_deleted_with_a_message(
     finished: Path, short: Recipe, tiny_run: Any, tmp_path: Path
 ) -> None:
     run = Path(shutil.copytree(finished, tmp_path / "run", symlinks=True))
@@ -238,4 +238,4 @@ def test_broken_records_are_said_to_be_dropped(
     (run / "train.jsonl").write_text("".join(["{br\n", *records, '{"upda']), encoding="utf-8")
     more(short, tiny_run, run, 4)
     log = (run / "train.log").read_text(encoding="utf-8")
-    assert "train.jsonl: dropped 1 broken lines" in log
+    assert "train.jsonl: deleted 1 unreadable lines" in log
