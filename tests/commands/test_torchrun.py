@@ -115,8 +115,8 @@ def test_shards_resume_as_a_whole_and_the_whole_as_shards(nmtdeep, tmp_path):
 def test_what_does_not_go_with_shards(nmtdeep, tmp_path):
     for choice, why in (
         ((), "full spreads a model over several processes: pass --processes"),
-        (("training.optimizer=muon",), "muon needs whole matrices: set optimizer: adam"),
-        (("--precision", "fp16"), "fp16 scales by what one process sees"),
+        (("training.optimizer=muon",), "muon, which needs whole matrices: set optimizer: adam"),
+        (("--precision", "fp16"), "fp16, whose loss scale is a decision of one process"),
         (("training.stages=[{encoder: 1, updates: 2}, {}]",), "a model that grows must be whole"),
     ):
         refused = train(nmtdeep, tmp_path / "run", "training.sharding=full", *choice)
