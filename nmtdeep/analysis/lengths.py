@@ -47,8 +47,7 @@ def measure(
     Raises:
         UserError: if the texts have different numbers of lines.
     """
-    translations = [NamedText(name, list(lines)) for name, lines in systems.items()]
-    check_counts(source, [reference, *translations])
+    check_counts(source, reference, *systems.items())
     rows, signature = [], ""
     for name, lines in systems.items():
         for bucket in score_by_length(lines, [reference.lines], source.lines, [metric]):

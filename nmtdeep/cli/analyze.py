@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -245,7 +245,7 @@ def lengths(
 
     texts = read_text(source), read_text(reference)
     options = decoding_options({"device": device, "threads": threads})
-    translations = {}
+    translations: dict[str, Sequence[str]] = {}
     for system in _distinct(systems):
         if system.is_dir():
             found = Translator.load([system], options).translate(texts[0].lines)

@@ -19,20 +19,19 @@ def inspect(
 
     from nmtdeep.checkpoint import STATE
     from nmtdeep.data.index import INDEX_FILE
-    from nmtdeep.inspection.data import inspect_data
-    from nmtdeep.inspection.runs import inspect_checkpoint, inspect_run
+    from nmtdeep.inspection import inspect_checkpoint, inspect_data, inspect_run
     from nmtdeep.tables import describe
 
     tables: list[RenderableType] = []
     if (path / INDEX_FILE).is_file():
-        findings, report = inspect_data(path)
+        screen, report = inspect_data(path)
         tables = report.tables()
     elif (path / STATE).is_file():
-        findings = inspect_checkpoint(path)
+        screen = inspect_checkpoint(path)
     else:
-        findings = inspect_run(path)
-    typer.echo(describe(findings.rows))
+        screen = inspect_run(path)
+    typer.echo(describe(screen.rows))
     for table in tables:
         Console().print(table)
-    if findings.problems:
+    if screen.problems:
         raise typer.Exit(1)

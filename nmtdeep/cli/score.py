@@ -119,7 +119,6 @@ def score(
 
     from nmtdeep.scoring.metrics import DEFAULT_METRICS
     from nmtdeep.scoring.report import measure
-    from nmtdeep.scoring.significance import PairedOptions
     from nmtdeep.scoring.texts import read_texts
     from nmtdeep.scoring.warnings import warnings
 
@@ -136,9 +135,11 @@ def score(
     report = measure(
         texts,
         metrics,
-        preparation=preparation,
-        paired=PairedOptions(test=paired, trials=trials, seed=seed),
         buckets=buckets,
+        preparation=preparation,
+        test=paired,
+        trials=trials,
+        seed=seed,
     )
     _print(report, as_json=as_json)
 
@@ -196,7 +197,7 @@ def _translated(texts: Texts, models: list[Path], options: DecodingOptions) -> T
 
 
 def _print(report: Report, *, as_json: bool) -> None:
-    from nmtdeep.scoring.rendering import plain_lines, records, signatures, tables
+    from nmtdeep.scoring.report import plain_lines, records, signatures, tables
 
     if as_json:
         typer.echo(json.dumps(records(report), ensure_ascii=False, indent=1))

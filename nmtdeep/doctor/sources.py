@@ -12,7 +12,7 @@ from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.data.index import TRAIN
 from nmtdeep.doctor.texts import Pair, SplitState, examine
 from nmtdeep.errors import Problem, UserError
-from nmtdeep.inspection.data import report_of
+from nmtdeep.inspection import report_of
 from nmtdeep.text.files import find_side, read_lines
 
 # Pairs of a data directory's training text that are examined: their ids are converted to text.

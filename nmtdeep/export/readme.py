@@ -12,7 +12,7 @@ from nmtdeep.config.text import Text
 from nmtdeep.errors import Problem
 from nmtdeep.export.to_ctranslate2 import search_options
 from nmtdeep.scoring.metrics import heading_of, label_of
-from nmtdeep.scoring.rendering import signed_by
+from nmtdeep.scoring.report import signed_by
 from nmtdeep.training.finish import stored_scores
 
 

@@ -12,7 +12,7 @@ from nmtdeep.analysis.records import Point, read_points
 from nmtdeep.config import Recipe
 from nmtdeep.config.load import read_config
 from nmtdeep.errors import CheckpointError, DataError, UserError
-from nmtdeep.inspection.runs import parameters
+from nmtdeep.inspection import parameters
 from nmtdeep.training.finish import StoredScores, stored_scores
 from nmtdeep.training.run_directory import LOG, SCORES
 

@@ -13,7 +13,7 @@ from nmtdeep.reporting.history import RunHistory
 from nmtdeep.reporting.parts import PageTable, TableCell
 from nmtdeep.scoring import Score
 from nmtdeep.scoring.metrics import METRICS, heading_of, label_of
-from nmtdeep.scoring.rendering import signed_by
+from nmtdeep.scoring.report import signed_by
 from nmtdeep.scoring.significance import Comparison
 from nmtdeep.units import duration, short, size
 

@@ -12,7 +12,8 @@ from sacrebleu.metrics.bleu import BLEU, BLEUScore
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER, TERScore
 
-from nmtdeep.errors import DataError, UserError
+from nmtdeep.errors import UserError
+from nmtdeep.scoring.texts import check_counts
 from nmtdeep.scoring.tokenized import MosesPreparation, TokenizedBLEU
 
 
@@ -30,11 +31,6 @@ class Score:
     value: float
     signature: str
     details: Mapping[str, float | tuple[float, ...]] = field(default_factory=dict)
-
-    @property
-    def label(self) -> str:
-        """The metric's name in papers."""
-        return METRICS[self.metric].label
 
 
 @dataclass(frozen=True)
@@ -107,18 +103,6 @@ def heading_of(metric: str) -> str:
     return f"{METRICS[metric].label} {'↑' if METRICS[metric].higher_is_better else '↓'}"
 
 
-def check_lengths(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
-    """Raise DataError if there is nothing to score, or a reference has fewer or more lines."""
-    if not hypotheses or not references:
-        raise DataError("nothing to score", hint="give at least one line and one reference")
-    for lines in references:
-        if len(lines) != len(hypotheses):
-            raise DataError(
-                f"{len(hypotheses)} hypotheses, but a reference of {len(lines)} lines",
-                hint="give one line per hypothesis",
-            )
-
-
 def score_texts(
     hypotheses: Sequence[str],
     references: Sequence[Sequence[str]],
@@ -138,7 +122,7 @@ def score_texts(
     Raises:
         UserError: if a metric is unknown, or a reference has fewer or more lines than `hypotheses`.
     """
-    check_lengths(hypotheses, references)
+    check_counts(("hypotheses", hypotheses), *(("reference", lines) for lines in references))
     scores = []
     for name in metrics:
         scorer = metric_named(name).build(preparation)

@@ -10,26 +10,11 @@ from typing import Literal
 
 from sacrebleu.significance import PairedTest, Result
 
-from nmtdeep.errors import UserError
-from nmtdeep.scoring.metrics import DEFAULT_METRICS, check_lengths, metric_named
+from nmtdeep.scoring.metrics import DEFAULT_METRICS, metric_named
+from nmtdeep.scoring.texts import check_counts
 from nmtdeep.scoring.tokenized import MosesPreparation
 
 _SACREBLEU_TEST = {"bootstrap": "bs", "randomization": "ar"}
-
-
-@dataclass(frozen=True)
-class PairedOptions:
-    """Test, number of samples and random seed; the defaults are sacreBLEU's."""
-
-    test: Literal["bootstrap", "randomization"] = "bootstrap"
-    trials: int = 1000
-    seed: int = 12345
-
-    def __post_init__(self) -> None:
-        if self.seed < 1:
-            raise UserError(
-                "must be 1 or more: sacreBLEU reads 0 as 'any'", where=f"seed {self.seed}"
-            )
 
 
 @dataclass(frozen=True)
@@ -56,7 +41,9 @@ def compare_systems(
     references: Sequence[Sequence[str]],
     metrics: Sequence[str] = DEFAULT_METRICS,
     *,
-    options: PairedOptions = PairedOptions(),  # frozen
+    test: Literal["bootstrap", "randomization"] = "bootstrap",
+    trials: int = 1000,
+    seed: int = 12345,
     preparation: MosesPreparation | None = None,
 ) -> list[Comparison]:
     """Test each system against the baseline, with sacreBLEU's `PairedTest`.
@@ -68,22 +55,25 @@ def compare_systems(
 
     Where the scores are equal, p is 1: no difference is not significant. (sacreBLEU's strict
     comparison finds no sample beyond 0 for two identical files, and would call them different.)
+
+    Args:
+        trials: number of samples.
+        seed: from 1; sacreBLEU reads 0 as "any".
     """
     named = [baseline, *systems]
-    for _, lines in named:
-        check_lengths(lines, references)
+    check_counts(baseline, *systems, *(("reference", lines) for lines in references))
     comparisons = []
     for metric in metrics:
         # One test per metric: PairedTest knows metrics by sacreBLEU's own names, and every kind of
         # BLEU is "BLEU" to it.
         scorer = metric_named(metric).build(preparation)
-        with _sacrebleu_seed(options.seed):
+        with _sacrebleu_seed(seed):
             paired = PairedTest(
                 named,
                 {metric: scorer},
                 references,
-                test_type=_SACREBLEU_TEST[options.test],
-                n_samples=options.trials,
+                test_type=_SACREBLEU_TEST[test],
+                n_samples=trials,
             )
             signatures, columns = paired()
         ((title, signature),) = signatures.items()

@@ -6,17 +6,17 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from nmtdeep.errors import DataError, UserError
 from nmtdeep.text.files import read_lines
 
 
-@dataclass(frozen=True)
-class NamedText:
+class NamedText(NamedTuple):
     """Lines and their name in messages and tables."""
 
     name: str
-    lines: list[str]
+    lines: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Texts:
     source: NamedText | None
 
     def __post_init__(self) -> None:
-        others = [*self.references, *self.systems, *([self.source] if self.source else [])]
-        check_counts(self.hypotheses, others)
+        others = [*self.references, *self.systems, self.source or self.hypotheses]
+        check_counts(self.hypotheses, *others)
 
 
 def read_text(path: Path) -> NamedText:
@@ -64,17 +64,14 @@ def read_texts(
     )
 
 
-def check_counts(first: NamedText, others: Sequence[NamedText]) -> None:
-    """Raise DataError unless all texts have equally many lines, and at least one."""
-    if not first.lines:
-        raise DataError("the input is empty", where=first.name, hint="give at least one line")
-    counts = [
-        f"{text.name} has {len(text.lines)}"
-        for text in others
-        if len(text.lines) != len(first.lines)
-    ]
+def check_counts(first: tuple[str, Sequence[str]], *others: tuple[str, Sequence[str]]) -> None:
+    """Raise DataError unless all texts, each with its name, have as many lines, at least one."""
+    name, lines = first
+    if not lines:
+        raise DataError("nothing to score: no lines", where=name, hint="give at least one line")
+    counts = [f"{other} has {len(text)}" for other, text in others if len(text) != len(lines)]
     if counts:
         raise DataError(
-            f"different numbers of lines: {first.name} has {len(first.lines)}, {', '.join(counts)}",
+            f"different numbers of lines: {name} has {len(lines)}, {', '.join(counts)}",
             hint="line i of every file must be about the same sentence",
         )

@@ -17,7 +17,7 @@ from nmtdeep.devices import resolve_device
 from nmtdeep.errors import DataError, printable
 from nmtdeep.scoring import Score, score_texts
 from nmtdeep.scoring.metrics import label_of
-from nmtdeep.scoring.rendering import score_table
+from nmtdeep.scoring.report import score_table
 from nmtdeep.training.run_directory import CANDIDATE, LOG, SCORES
 from nmtdeep.training.state import Progress
 from nmtdeep.training.step import resolve_precision

@@ -21,7 +21,7 @@ def test_a_single_bucket_is_the_whole_corpus(german: list[str]) -> None:
     damaged = damage(german, every=2)
     metrics = ["bleu", "chrf", "ter", "bleu-compound"]
     (bucket,) = score_by_length(damaged, [german], ["one word"] * len(german), metrics)
-    assert list(bucket.scores) == score_texts(damaged, [german], metrics)
+    assert bucket.scores == score_texts(damaged, [german], metrics)
 
 
 def test_boundaries_by_hand() -> None:

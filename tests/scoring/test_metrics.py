@@ -15,6 +15,7 @@ import sacrebleu
 from nmtdeep import __version__
 from nmtdeep.errors import DataError, UserError
 from nmtdeep.scoring import METRICS, score_texts
+from nmtdeep.scoring.metrics import label_of
 from nmtdeep.scoring.tokenized import MosesPreparation
 
 from .conftest import damage
@@ -149,7 +150,7 @@ def test_scores_and_signatures_equal_those_of_the_sacrebleu_command(
         ):
             assert score.value == pytest.approx(other["score"], abs=5e-5)
             assert score.signature == other["signature"]
-            assert score.label.startswith(other["name"])
+            assert label_of(score.metric).startswith(other["name"])
 
 
 def test_other_spaces_stay_inside_a_word() -> None:
@@ -203,12 +204,10 @@ def test_details_say_what_the_number_is_made_of() -> None:
 
 
 def test_what_cannot_be_scored_is_said() -> None:
-    with pytest.raises(DataError, match=r"2 hypotheses, .* 1 lines"):
+    with pytest.raises(DataError, match="hypotheses has 2, reference has 1"):
         score_texts(["a", "b"], [["a"]])
     with pytest.raises(DataError, match="nothing to score"):
         score_texts([], [[]])
-    with pytest.raises(DataError, match="nothing to score"):
-        score_texts(["a"], [])
     with pytest.raises(UserError, match=r"unknown metric 'blue' \(did you mean bleu\?\)"):
         score_texts(["a"], [["a"]], ["blue"])
     with pytest.raises(UserError, match="not a language code"):

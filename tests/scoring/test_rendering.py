@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nmtdeep.scoring import Score
-from nmtdeep.scoring.rendering import score_table
+from nmtdeep.scoring.report import score_table
 
 BLEU = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.5.1"
 TER = "nrefs:1|case:lc|tok:tercom|norm:no|punct:yes|asian:no|version:2.5.1"

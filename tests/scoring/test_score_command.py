@@ -22,9 +22,7 @@ from nmtdeep.cli.score import score
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.errors import UserError
 from nmtdeep.scoring import METRICS
-from nmtdeep.scoring.rendering import signatures, tables
-from nmtdeep.scoring.report import measure
-from nmtdeep.scoring.significance import PairedOptions
+from nmtdeep.scoring.report import measure, signatures, tables
 from nmtdeep.scoring.texts import read_texts
 
 REFERENCE = ["Der Hund läuft über die Wiese.", "Eine Frau liest ein Buch im Park.", "Zwei Kinder."]
@@ -110,9 +108,7 @@ def test_plain_comparison_and_buckets(here: Path) -> None:
 def test_tables_for_a_terminal(here: Path) -> None:
     write("[bold]worse", ["Hund.", "Frau.", "Buch."])
     texts = read_texts(Path("hyp"), [Path("ref")], [Path("[bold]worse")], None)
-    report = measure(
-        texts, ["bleu", "ter"], preparation=None, paired=PairedOptions(trials=20), buckets=True
-    )
+    report = measure(texts, ["bleu", "ter"], buckets=True, trials=20)
     console = Console(file=io.StringIO(), width=200)
     for table in tables(report):
         console.print(table)
@@ -186,7 +182,7 @@ def test_bad_files_are_named(here: Path) -> None:
     assert "2" in message
     assert "UTF-8" in message
     result = invoke("-", "ref", stdin=b"")
-    assert "stdin: the input is empty" in str(result.exception)
+    assert "stdin: nothing to score" in str(result.exception)
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import random
 import numpy as np
 import pytest
 
-from nmtdeep.errors import DataError, UserError
+from nmtdeep.errors import DataError
 from nmtdeep.scoring import score_texts
-from nmtdeep.scoring.significance import Comparison, PairedOptions, compare_systems
+from nmtdeep.scoring.significance import Comparison, compare_systems
 
 from .conftest import damage
 
@@ -21,11 +21,7 @@ def compare(
     baseline: list[str], other: list[str], reference: list[str], metric: str = "bleu", **options
 ) -> list[Comparison]:
     return compare_systems(
-        ("first", baseline),
-        [("second", other)],
-        [reference],
-        [metric],
-        options=PairedOptions(**options),
+        ("first", baseline), [("second", other)], [reference], [metric], **options
     )
 
 
@@ -114,5 +110,3 @@ def test_wrong_input_is_named(corpus) -> None:
     better, worse, reference = corpus
     with pytest.raises(DataError, match="299"):
         compare(better, worse[1:], reference)
-    with pytest.raises(UserError, match="seed 0"):
-        PairedOptions(seed=0)

@@ -1,11 +1,14 @@
-"""A run directory or a checkpoint on one screen."""
+"""What a run, a checkpoint or a data directory is, on one screen, and whether it is undamaged."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError, safe_open
 
 from nmtdeep import checkpoint, files
@@ -13,14 +16,18 @@ from nmtdeep.config import Recipe
 from nmtdeep.config.load import read_config
 from nmtdeep.config.model import Stack
 from nmtdeep.config.slots import PlainStack, Sinusoidal, TopLayer
-from nmtdeep.errors import CheckpointError, Problem
-from nmtdeep.inspection.screen import Screen, size_of
-from nmtdeep.scoring.rendering import score_table
+from nmtdeep.config.text import JointBpe, NoBpe
+from nmtdeep.data.index import COPY, INDEX_FILE, RECIPE_FILE, TEXT_DIRECTORY, read_index
+from nmtdeep.errors import CheckpointError, DataError, Problem, UserError, printable
+from nmtdeep.preprocessing.report import PreprocessingReport
+from nmtdeep.scoring.report import score_table
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.training.finish import stored_scores
 from nmtdeep.training.run_directory import SCORES
 from nmtdeep.training.state import Progress
 from nmtdeep.units import counted, duration, short, size
+
+T = TypeVar("T")
 
 HINT = "use another checkpoint of the run, or copy this one again"
 EMBEDDINGS = {
@@ -28,6 +35,34 @@ EMBEDDINGS = {
     "decoder": "one table for target and output, another for the source",
     "none": "separate tables for source, target and output",
 }
+
+
+@dataclass
+class Screen:
+    """Rows, in order, and a problem for each damaged file."""
+
+    rows: list[tuple[str, str]] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+    def add(self, name: str, value: str) -> None:
+        """One more row; a row without a name continues the row above."""
+        self.rows.append((name, printable(value)))
+
+    def read(self, reader: Callable[[], T]) -> T | None:
+        """What `reader` returns; None if it raises, which is a problem of a file."""
+        try:
+            return reader()
+        except UserError as error:
+            known = {problem.where for problem in self.problems}
+            self.problems += [problem for problem in error.problems if problem.where not in known]
+            return None
+
+    def finish(self) -> None:
+        """Add the last rows: whether every file is as it was written."""
+        for number, problem in enumerate(self.problems):
+            self.add("" if number else "DAMAGED", str(problem))
+        if not self.problems:
+            self.add("integrity", "ok: every file is as it was written")
 
 
 def inspect_run(path: Path) -> Screen:
@@ -60,14 +95,11 @@ def inspect_run(path: Path) -> Screen:
             best = f"{best_by} {abs(progress.best):.4f}"
             screen.add("best", f"update {progress.best_update:,} by validation: {best}")
     _add_scores(screen, path, meant)
-    links = {name: (path / name).resolve().name for name in (checkpoint.LAST, checkpoint.BEST)}
     longest = max(len(directory.name) for directory in saved)
     for number, directory in enumerate(saved):
-        notes = [
-            link.removeprefix("checkpoint_")
-            for link, name in links.items()
-            if name == directory.name
-        ]
+        links = (checkpoint.LAST, checkpoint.BEST)
+        notes = [link for link in links if (path / link).resolve() == directory.resolve()]
+        notes = [link.removeprefix("checkpoint_") for link in notes]
         notes += ["translates"] * (directory.resolve() == meant)
         state = _state(screen, directory)
         score = state.get("score")
@@ -75,7 +107,7 @@ def inspect_run(path: Path) -> Screen:
         if state.get("kind") == "average":
             about = f"  mean of {len(_inputs(state))}"
         rest = f" ({', '.join(notes)})" if notes else ""
-        line = f"{directory.name:<{longest}}  {size(size_of(directory)):>8}{about}{rest}"
+        line = f"{directory.name:<{longest}}  {_size_of(directory):>8}{about}{rest}"
         screen.add("" if number else "checkpoints", line)
     screen.finish()
     return screen
@@ -93,9 +125,43 @@ def inspect_checkpoint(path: Path) -> Screen:
         screen.add("trained", f"{counted(progress.update, 'update')}, {_spent(progress)}")
     if state.get("kind") == "average":
         screen.add("mean of", ", ".join(_inputs(state)))
-    screen.add("size", f"{size(size_of(path))} on disk")
+    screen.add("size", f"{_size_of(path)} on disk")
     screen.finish()
     return screen
+
+
+def report_of(path: Path, index: dict[str, Any]) -> PreprocessingReport:
+    """The counts of preprocessing.
+
+    Raises:
+        DataError: if data.json does not contain them.
+    """
+    try:
+        values = {"seconds": {}, **index["report"]}
+        return TypeAdapter(PreprocessingReport).validate_python(values)
+    except (KeyError, TypeError, ValidationError) as error:
+        raise DataError("broken (report)", where=path / INDEX_FILE, hint=COPY) from error
+
+
+def inspect_data(path: Path) -> tuple[Screen, PreprocessingReport]:
+    """Everything about a data directory, and the counts of preprocessing.
+
+    Raises:
+        DataError: if it is not one, its data.json is damaged, or a link leads out of it.
+    """
+    read = (INDEX_FILE, RECIPE_FILE, TEXT_DIRECTORY)
+    files.check_entries(path, [path / name for name in read], hint=COPY)
+    index = read_index(path)
+    screen = Screen(problems=list(files.problems(path, hint=COPY)))
+    screen.add("data", f"{path}, made by nmtdeep {index.get('nmtdeep', '?')}")
+    recipe = screen.read(lambda: read_config(path / RECIPE_FILE))
+    pipeline = _add_text(screen, recipe, path / TEXT_DIRECTORY)
+    if pipeline is not None and pipeline.fingerprint() != index["fingerprint"]:
+        what = "not the text pipeline that made the ids"
+        screen.problems.append(Problem(what, str(path / TEXT_DIRECTORY), COPY))
+    screen.add("size", f"{_size_of(path)} on disk")
+    screen.finish()
+    return screen, report_of(path, index)
 
 
 def parameters(path: Path) -> int:
@@ -131,7 +197,7 @@ def _add_model(screen: Screen, path: Path) -> Recipe | None:
     if not isinstance(model.bridge, TopLayer):
         screen.add("bridge", model.bridge.type)
     screen.add("initializer", model.initializer.type)
-    screen.add_text(recipe, screen.read(lambda: TextPipeline.load(path / checkpoint.TEXT)))
+    _add_text(screen, recipe, path / checkpoint.TEXT)
     if recipe.reference and recipe.reference.scores:
         published = (f"{name} {value:g}" for name, value in recipe.reference.scores.items())
         screen.add("published", ", ".join(published))
@@ -183,3 +249,33 @@ def _add_scores(screen: Screen, path: Path, meant: Path) -> None:
     screen.add("scores", f"of {report.checkpoint}")
     for line in score_table(report.scores):
         screen.add("", line)
+
+
+def _add_text(screen: Screen, recipe: Recipe | None, path: Path) -> TextPipeline | None:
+    """Rows about the text pipeline in `path` and its vocabularies; returns it."""
+    pipeline = screen.read(lambda: TextPipeline.load(path))
+    if recipe is None or pipeline is None:
+        return None
+    text, sides = recipe.text, (pipeline.source, pipeline.target)
+    parts = [f"{text.source} to {text.target}", f"{text.input} text"]
+    parts += ["normalized"] * (text.normalize and text.input == "raw")
+    parts += ["lower-cased"] * text.lowercase
+    merges = [f"{len(side.bpe.merges):,}" for side in sides if side.bpe]
+    if isinstance(text.bpe, NoBpe) or not merges:
+        parts.append("no BPE of its own")
+    else:
+        counts = merges[0] if isinstance(text.bpe, JointBpe) else " and ".join(merges)
+        parts.append(f"{text.bpe.type} BPE of {counts} merges")
+        parts += [f"BPE-dropout {text.bpe.dropout:g}"] * bool(text.bpe.dropout)
+    screen.add("text", ", ".join(parts))
+    types = " and ".join(f"{len(side.vocabulary):,} {side.language} types" for side in sides)
+    if text.vocabulary.sharing == "shared":
+        types = f"{len(sides[0].vocabulary):,} types, shared"
+    screen.add("vocabulary", f"{types}; text pipeline {pipeline.fingerprint()[:16]}")
+    return pipeline
+
+
+def _size_of(directory: Path) -> str:
+    """The size of all files below a directory, without links."""
+    files = (path for path in directory.rglob("*") if path.is_file() and not path.is_symlink())
+    return size(sum(path.stat().st_size for path in files))

@@ -1,1 +1,0 @@
-"""What a run, a checkpoint or a data directory is, and whether it is whole."""
