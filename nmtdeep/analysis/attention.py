@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from itertools import chain
+from typing import Literal, NamedTuple
 
 import torch
 from rich.table import Table
 from torch import Tensor, nn
 
+from nmtdeep.analysis import pictures
 from nmtdeep.analysis.measurement import Measurement, grouped, origin, versions
-from nmtdeep.analysis.pictures import heat_map, heat_map_size
+from nmtdeep.analysis.probe import watched
 from nmtdeep.checkpoint import Loaded
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.text import Form
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.errors import UserError
 from nmtdeep.model.layers.attention import CrossAttention, SelfAttention
-from nmtdeep.model.layers.context import Context
 from nmtdeep.model.layers.merged_attention import Both, MergedAttention
 from nmtdeep.model.transformer import Stack, Transformer
 from nmtdeep.tables import table
 from nmtdeep.text.vocabulary import EOS, SPECIALS
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Of = Literal["cross", "encoder", "decoder"]
 
@@ -138,19 +136,19 @@ def tables(rows: Sequence[AttentionWeight]) -> list[Table]:
     return [table(dict.fromkeys(("position", "token", "reads most"), "left"), lines)]
 
 
-def draw(rows: Sequence[AttentionWeight], figure: Figure) -> None:
+def draw(rows: Sequence[AttentionWeight], figure: pictures.Figure) -> None:
     """A heat map for each layer and head, queries as rows and keys as columns."""
     maps = grouped(rows, "layer", "head")
     queries, keys = grouped(rows, "query", "query_token"), grouped(rows, "key", "key_token")
     row_names, column_names = [token for _, token in queries], [token for _, token in keys]
     columns = min(max(len(grouped(rows, "head")), min(len(maps), 2)), 4)
     lines = -(-len(maps) // columns)
-    width, height = heat_map_size(row_names, column_names)
+    width, height = pictures.heat_map_size(row_names, column_names)
     figure.set_size_inches(width * columns, height * lines)
     for number, ((layer, head), group) in enumerate(maps.items(), start=1):
         weights = {(row.query, row.key): row.weight for row in group}
         axes = figure.add_subplot(lines, columns, number)
-        heat_map(
+        pictures.heat_map(
             axes,
             [[weights.get((query, key)) for key, _ in keys] for query, _ in queries],
             rows=row_names,
@@ -177,19 +175,11 @@ def attention_maps(model: Transformer, source: Tensor, target: Tensor, of: Of) -
     """
     stack = model.encoder if of == "encoder" else model.decoder
     layers = [_attention(stack, number, of) for number in range(len(stack.layers))]
-    inputs: dict[nn.Module, tuple[Tensor, Context]] = {}
-
-    def record(module: nn.Module, given: tuple[Tensor, Context]) -> None:
-        inputs[module] = given[0], given[1]
-
-    handles = [called.register_forward_pre_hook(record) for called, _ in layers]
-    try:
-        model.eval()
+    model.eval()
+    with watched(called for called, _ in layers) as passages:
         model(source[None], target[None])
-    finally:
-        for handle in handles:
-            handle.remove()
-    return torch.cat([attention.weights(*inputs[called]) for called, attention in layers])
+    maps = [attention.weights(*passages[called].inputs[:2]) for called, attention in layers]
+    return torch.cat(maps)
 
 
 def _attention(
@@ -198,7 +188,8 @@ def _attention(
     """The module that is called in a layer, and the attention in it, which reads the same."""
     wanted = CrossAttention if of == "cross" else SelfAttention
     sublayers = [wrapper.sublayer for wrapper in list(stack)[number]]
-    for called in (part for sublayer in sublayers for part in _parts(sublayer)):
+    parts = [[part.first, part.second] if isinstance(part, Both) else [part] for part in sublayers]
+    for called in chain(*parts):
         attention = called.cross if isinstance(called, MergedAttention) else called
         if isinstance(attention, wanted):
             return called, attention
@@ -211,11 +202,6 @@ def _attention(
         )
         hint = "choose --of cross or encoder"
     raise UserError(what, where=f"--of {of}", hint=hint)
-
-
-def _parts(sublayer: nn.Module) -> Iterator[nn.Module]:
-    """A sublayer, or the two whose outputs it adds."""
-    yield from (sublayer.first, sublayer.second) if isinstance(sublayer, Both) else (sublayer,)
 
 
 def _chosen(option: str, wanted: str, count: int) -> list[str]:

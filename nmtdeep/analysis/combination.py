@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from rich.table import Table
 from torch import Tensor
@@ -19,9 +19,6 @@ from nmtdeep.model.layers.combination import LinearCombination
 from nmtdeep.model.transformer import Stack, Transformer
 from nmtdeep.tables import table
 from nmtdeep.units import percent
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SMALL, SHARE = 0.1, 0.05
 COLUMNS = ("reader", "entries", "blank", "sum", "largest", "of", "newest")
@@ -84,7 +81,9 @@ def tables(rows: Sequence[CombinationWeight]) -> list[Table]:
     return [table(columns, map(_summary, grouped(rows, "where", "reader").values()))]
 
 
-def draw(rows: Sequence[CombinationWeight], figure: Figure, *, layer: int | None = None) -> None:
+def draw(
+    rows: Sequence[CombinationWeight], figure: pictures.Figure, *, layer: int | None = None
+) -> None:
     """For each stack the matrix, and the weights of one layer's output along the stack.
 
     Args:

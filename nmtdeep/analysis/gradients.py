@@ -6,14 +6,14 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from rich.table import Table
 
 from nmtdeep import checkpoint
+from nmtdeep.analysis import pictures
 from nmtdeep.analysis.measurement import Measurement, grouped, versions
-from nmtdeep.analysis.pictures import LINES, MARKERS, legend_entry, panels, styles
 from nmtdeep.analysis.probe import Probe, prepare, squared_gradient
 from nmtdeep.checkpoint import Loaded
 from nmtdeep.config import Recipe
@@ -21,9 +21,6 @@ from nmtdeep.config.load import read_config
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.model.initialization import Side
 from nmtdeep.tables import table
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Of = Literal["parameters", "output"]
 SIDES: tuple[Side, Side] = ("encoder", "decoder")
@@ -94,30 +91,29 @@ def measure(
 
 def tables(rows: Sequence[LayerGradient]) -> list[Table]:
     """Every layer of a single model; first, middle and top layer of several, a table a name."""
-    stacks = grouped(rows, "model", "depth", "update", "side")
-    if len(stacks) <= len(SIDES):
+    if len(grouped(rows, "model", "depth", "update", "side")) <= len(SIDES):
         norms = {(row.side, row.layer): f"{row.gradient_norm:.3g}" for row in rows}
         layers = range(1, max(row.layer for row in rows) + 1)
         every = ((layer, *(norms.get((side, layer)) for side in SIDES)) for layer in layers)
         return [table(dict.fromkeys(("layer", *SIDES), "right"), every)]
-    summaries: dict[str, list[tuple[object, ...]]] = {}
-    for (name, *_), stack in stacks.items():
-        summaries.setdefault(name, []).append(_summary(stack))
-    return [table(COLUMNS, lines, title=name) for name, lines in summaries.items()]
+    return [
+        table(COLUMNS, map(_summary, grouped(own, "depth", "update", "side").values()), title=name)
+        for name, own in grouped(rows, "model").items()
+    ]
 
 
-def draw(rows: Sequence[LayerGradient], figure: Figure) -> None:
+def draw(rows: Sequence[LayerGradient], figure: pictures.Figure) -> None:
     """Encoder above, decoder below: first and top layer over the updates, or every layer."""
     over_updates = len(grouped(rows, "model", "update")) > len(grouped(rows, "model"))
-    curves = list(_over_updates(rows) if over_updates else _by_layer(rows))
-    for side, axes in zip(SIDES, panels(figure, 2), strict=True):
-        for style, curve in curves:
+    x = "update" if over_updates else "layer"
+    for side, axes in zip(SIDES, pictures.panels(figure, 2), strict=True):
+        for chosen, curve in _over_updates(rows) if over_updates else _by_layer(rows):
             own = [row for row in curve if row.side == side]
-            x = [(row.update or 0) if over_updates else row.layer for row in own]
-            axes.plot(x, [row.gradient_norm for row in own], **style)
-        axes.set_xlabel("update" if over_updates else "layer")
-        axes.set_ylabel(f"gradient norm, {side}")
-        axes.set_yscale("log")
+            axes.plot(
+                [getattr(row, x) for row in own], [row.gradient_norm for row in own], **chosen
+            )
+        axes.set(xlabel=x, ylabel=f"gradient norm, {side}")
+        pictures.log_scale(axes)
 
 
 def layer_gradients(name: str, probe: Probe, of: Of = "parameters") -> list[LayerGradient]:
@@ -179,8 +175,8 @@ def _over_training(path: Path, most: int | None) -> Iterator[Recipe | Loaded]:
 def _summary(stack: Sequence[LayerGradient]) -> tuple[object, ...]:
     """First, middle and top layer of one side of a model."""
     row, norms = stack[0], [row.gradient_norm for row in stack]
-    first, middle, top = norms[0], norms[(len(norms) - 1) // 2], norms[-1]
-    figures = (first, middle, top, first / top if top else math.inf)
+    first, top = norms[0], norms[-1]
+    figures = (first, norms[(len(norms) - 1) // 2], top, first / top if top else math.inf)
     update = None if row.update is None else f"{row.update:,}"
     return row.depth, update, row.side, *(f"{figure:.3g}" for figure in figures)
 
@@ -194,18 +190,16 @@ def _by_layer(rows: Sequence[LayerGradient]) -> Iterator[Curve]:
     names, depths = list(kinds), list(grouped(rows, "depth"))
     distinct = len(set(kinds.values())) == len(kinds)
     for (name, depth), curve in grouped(rows, "model", "depth").items():
-        style = {
-            **LINES[names.index(name) % len(LINES)],
-            "marker": MARKERS[depths.index(depth) % len(MARKERS)],
-            "label": legend_entry(f"{kinds[name] if distinct else name}, {depth} layers"),
-        }
-        yield style, curve
+        label = f"{kinds[name] if distinct else name}, {depth} layers"
+        yield pictures.style(label, line=names.index(name), marker=depths.index(depth)), curve
 
 
 def _over_updates(rows: Sequence[LayerGradient]) -> Iterator[Curve]:
     """First and top layer of each model, as in Figure 4 of Zhang et al. 2019."""
     models = grouped(rows, "model")
-    style = styles(f"{name}, {layer} layer" for name in models for layer in ("first", "top"))
+    chosen = pictures.styles(
+        f"{name}, {layer} layer" for name in models for layer in ("first", "top")
+    )
     for name, own in models.items():
-        yield style[f"{name}, first layer"], [row for row in own if row.layer == 1]
-        yield style[f"{name}, top layer"], [row for row in own if row.layer == row.depth]
+        yield chosen[f"{name}, first layer"], [row for row in own if row.layer == 1]
+        yield chosen[f"{name}, top layer"], [row for row in own if row.layer == row.depth]

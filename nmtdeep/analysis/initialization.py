@@ -16,16 +16,16 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
 import torch
 from rich.table import Table
 from torch import Tensor, nn
 
-from nmtdeep.analysis.measurement import Measurement, grouped, versions
-from nmtdeep.analysis.pictures import panels, styles
+from nmtdeep.analysis import pictures
+from nmtdeep.analysis.measurement import Measurement, fixed, grouped, versions
 from nmtdeep.analysis.probe import Passages, Probe, prepare, squared_gradient
 from nmtdeep.checkpoint import Loaded
 from nmtdeep.config import Recipe
@@ -34,9 +34,6 @@ from nmtdeep.model.build import ENCODER_SUBLAYERS
 from nmtdeep.model.initialization import Side
 from nmtdeep.model.layers.residual import NormalizedResidual, Normed, Residual
 from nmtdeep.tables import table
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 # The measured figures of a block: the heading of a table's column, and the label of an axis.
 FIGURES = {
@@ -98,37 +95,23 @@ def tables(blocks: Sequence[Block], *, layers: bool = False) -> list[Table]:
     Args:
         layers: whether a table with a row for each layer comes first.
     """
-    headings = [heading for heading, _ in FIGURES.values()]
-    figures = dict.fromkeys(headings, "right")
-    every = [(block.side, block.layer, block.sublayer, *_shown(block)) for block in blocks]
-    mean = [(block.side, block.sublayer, *_shown(block)) for block in means(blocks)]
-    by_layer = table({"side": "left", "layer": "left", "sublayer": "left"} | figures, every)
-    by_kind = table({"side": "left", "sublayer": "left"} | figures, mean)
-    return [by_layer, by_kind] if layers else [by_kind]
+    kinds = _table(means(blocks), "side", "sublayer")
+    return [_table(blocks, "side", "layer", "sublayer"), kinds] if layers else [kinds]
 
 
-def draw(blocks: Sequence[Block], figure: Figure) -> None:
+def draw(blocks: Sequence[Block], figure: pictures.Figure) -> None:
     """A figure in each row of panels, encoder and decoder side by side; a curve for each sublayer.
 
     If no norm is on the identity path, beta is beta_RC and is not drawn twice.
     """
-    style = styles(grouped(blocks, "sublayer"))
-    shown = [
-        name
-        for name in FIGURES
-        if any(getattr(block, name) is not None for block in blocks)
-        and (name != "beta" or any(block.beta_ln is not None for block in blocks))
-    ]
-    axes = iter(panels(figure, 2 * len(shown), columns=2, share_x=False))
-    for name in shown:
-        for side in ("encoder", "decoder"):
-            panel = next(axes)
-            for sublayer, curve in grouped(grouped(blocks, "side")[side], "sublayer").items():
-                values = np.array([getattr(block, name) for block in curve], dtype=float)
-                if not np.isnan(values).all():
-                    panel.plot(range(1, len(values) + 1), values, **style[sublayer])
-            panel.set_xlabel("layer")
-            panel.set_ylabel(f"{FIGURES[name][1]}, {side}", parse_math=True)
+    style = pictures.styles(grouped(blocks, "sublayer"))
+    known = {name for name in FIGURES for block in blocks if getattr(block, name) is not None}
+    shown = [name for name in FIGURES if name in known and (name != "beta" or "beta_ln" in known)]
+    places = list(product(shown, grouped(blocks, "side").items()))
+    for axes, (name, (side, own)) in zip(pictures.panels(figure, len(places)), places, strict=True):
+        pictures.curves(axes, own, "layer", name, by="sublayer", style=style)
+        axes.set_xlabel("layer")
+        axes.set_ylabel(f"{FIGURES[name][1]}, {side}", parse_math=True)
 
 
 def residual_blocks(probe: Probe) -> list[Block]:
@@ -143,7 +126,7 @@ def residual_blocks(probe: Probe) -> list[Block]:
     sums = {wrapper: Counter[str]() for wrapper in wrappers}
     readers: dict[Residual, nn.LayerNorm | None] = {}
     for passages, real in probe.passes([*norms, *wrappers]):
-        read_by = {id(passages[norm].input): norm for norm in norms if norm in passages}
+        read_by = {id(passages[norm].inputs[0]): norm for norm in norms if norm in passages}
         for side, stack in probe.stacks():
             for wrapper in (wrapper for layer in stack for wrapper in layer):
                 z, r = _ends(wrapper, passages)
@@ -171,13 +154,20 @@ def means(blocks: Iterable[Block]) -> list[Block]:
     """
     rows = []
     for (side, sublayer), group in grouped(blocks, "side", "sublayer").items():
-        columns = {
-            name: [getattr(block, name) for block in group if getattr(block, name) is not None]
-            for name in FIGURES
-        }
-        figures = {name: fmean(values) if values else None for name, values in columns.items()}
-        rows.append(Block(side, None, sublayer, **figures))  # type: ignore[arg-type]
+        figures: dict[str, Any] = {}
+        for name in FIGURES:
+            values = [getattr(block, name) for block in group if getattr(block, name) is not None]
+            figures[name] = fmean(values) if values else None
+        rows.append(Block(side, None, sublayer, **figures))
     return rows
+
+
+def _table(blocks: Iterable[Block], *columns: str) -> Table:
+    """Columns of text, then all figures."""
+    alignment = dict.fromkeys(columns, "left")
+    alignment |= {heading: "right" for heading, _ in FIGURES.values()}
+    cells = ([*(getattr(row, name) for name in columns), *fixed(row, FIGURES)] for row in blocks)
+    return table(alignment, cells)
 
 
 def _ends(wrapper: Residual, passages: Passages) -> tuple[Tensor, Tensor]:
@@ -186,12 +176,12 @@ def _ends(wrapper: Residual, passages: Passages) -> tuple[Tensor, Tensor]:
     They are identified by object: in post-norm, r is what the norm read whose output the wrapper
     returned.
     """
-    read, returned = passages[wrapper]
+    read, returned = passages[wrapper].inputs[0], passages[wrapper].output
     if not isinstance(wrapper, Normed):
         return read, returned
     norm = passages[wrapper.norm]
     z = norm.output if isinstance(wrapper, NormalizedResidual) else read
-    return z, norm.input if norm.output is returned else returned
+    return z, norm.inputs[0] if norm.output is returned else returned
 
 
 def _on_identity_path(reader: nn.LayerNorm, wrapper: Residual) -> bool:
@@ -232,8 +222,3 @@ def _figures(sums: Mapping[str, float], reader: nn.LayerNorm | None) -> dict[str
 def _ratio(above: float, below: float) -> float:
     """Ratio of two norms, from their squares."""
     return math.sqrt(above / below) if below else math.nan
-
-
-def _shown(block: Block) -> list[str | None]:
-    values = [getattr(block, name) for name in FIGURES]
-    return [None if value is None else f"{value:.3f}" for value in values]

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from rich.table import Table
 
+from nmtdeep.analysis import pictures
 from nmtdeep.analysis.measurement import Measurement, grouped
-from nmtdeep.analysis.pictures import BARS, name_ticks, panels, styles
-from nmtdeep.scoring.metrics import METRICS
+from nmtdeep.scoring.metrics import label_of
 from nmtdeep.scoring.report import score_by_length
 from nmtdeep.scoring.texts import NamedText, check_counts
 from nmtdeep.tables import table
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -66,16 +62,11 @@ def tables(rows: Sequence[LengthScore]) -> list[Table]:
     return [table(columns, lines)]
 
 
-def draw(rows: Sequence[LengthScore], figure: Figure) -> None:
+def draw(rows: Sequence[LengthScore], figure: pictures.Figure) -> None:
     """Scores above, number of sentences below, which shows how far a score can be trusted."""
     sentences = {row.span: row.sentences for row in rows}
-    systems = grouped(rows, "system")
-    style = styles(systems)
-    scores, counts = panels(figure, 2)
-    for name, curve in systems.items():
-        scores.plot([row.score for row in curve], **style[name])
-    scores.set(xlabel="words of the source", ylabel=METRICS[rows[0].metric].label)
-    counts.bar(range(len(sentences)), list(sentences.values()), **BARS)
+    scores, counts = pictures.panels(figure, 2)
+    pictures.curves(scores, rows, "span", "score", by="system")
+    scores.set(xlabel="words of the source", ylabel=label_of(rows[0].metric))
+    counts.bar(list(sentences), list(sentences.values()), **pictures.BARS)
     counts.set(xlabel="words of the source", ylabel="sentences")
-    for axes in (scores, counts):
-        name_ticks(axes.xaxis, list(sentences))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+from pydantic import BaseModel
 
 from nmtdeep import __version__
 from nmtdeep.checkpoint import Loaded
@@ -17,7 +18,7 @@ from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import UserError
 from nmtdeep.files import replace_file
 
-Row = TypeVar("Row")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Measurement:
             name: value for name, value in self.conditions.items() if isinstance(value, Mapping)
         }
         common = {name: value for name, value in self.conditions.items() if name not in models}
-        lines = [f"{name}: {one_line(value)}" for name, value in models.items()]
+        lines = (f"{name}: {one_line(value)}" for name, value in models.items())
         return "\n".join([*lines, one_line(common)])
 
     def as_json(self) -> dict[str, Any]:
@@ -53,24 +54,38 @@ class Measurement:
             writer = csv.DictWriter(file, list(records[0]), lineterminator="\n")
             writer.writeheader()
             for record in records:
-                writer.writerow({name: _cell(value) for name, value in record.items()})
+                # Nine digits tell any two numbers of 32 bits apart.
+                cells = (f"{v:.9g}" if isinstance(v, float) else v for v in record.values())
+                writer.writerow(dict(zip(record, cells, strict=True)))
 
 
-def grouped(rows: Iterable[Row], *columns: str) -> dict[Any, list[Row]]:
+def grouped(rows: Iterable[T], *columns: str) -> dict[Any, list[T]]:
     """Rows by the value in a column, or by the tuple of values in several; in order."""
-    groups: dict[Any, list[Row]] = {}
+    groups: dict[Any, list[T]] = {}
     for row in rows:
         groups.setdefault(attrgetter(*columns)(row), []).append(row)
     return groups
 
 
+def fixed(row: object, columns: Iterable[str]) -> list[str | None]:
+    """Cells of a table: some columns of a row with three decimals."""
+    values = [getattr(row, column) for column in columns]
+    return [None if value is None else f"{value:.3f}" for value in values]
+
+
 def one_line(conditions: Mapping[str, Any]) -> str:
     """Names and values with commas between them."""
-    shown = {
-        name: f"{value:,}" if isinstance(value, int) else value
+    return ", ".join(
+        f"{name} {value:,}" if isinstance(value, int) else f"{name} {value}"
         for name, value in conditions.items()
-    }
-    return ", ".join(f"{name} {value}" for name, value in shown.items())
+    )
+
+
+def typed(section: BaseModel) -> str:
+    """The type and the settings of a recipe's section that has a type."""
+    settings = section.model_dump()
+    kind = str(settings.pop("type"))
+    return " ".join([kind, *(f"{key}={value}" for key, value in settings.items())])
 
 
 def versions() -> dict[str, str]:
@@ -93,8 +108,3 @@ def check_same_text(loaded: Loaded, data: DataDirectory) -> None:
             where=loaded.path,
             hint="give the data directory that the model was trained on",
         )
-
-
-def _cell(value: Any) -> Any:
-    """Nine digits tell any two numbers of 32 bits apart."""
-    return f"{value:.9g}" if isinstance(value, float) else value

@@ -9,21 +9,23 @@ from __future__ import annotations
 import math
 import textwrap
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from io import BytesIO
-from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nmtdeep.analysis.measurement import grouped
 from nmtdeep.errors import printable
 from nmtdeep.files import replace_file
 
 if TYPE_CHECKING:
+    import matplotlib.figure
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
-    from matplotlib.figure import Figure
+
+    Figure = matplotlib.figure.Figure
 
 STYLE: dict[Any, Any] = {
     "svg.hashsalt": "nmtdeep",  # no random ids: equal rows give an equal file
@@ -51,7 +53,6 @@ MARKERS = ("o", "s", "^", "D", "v", "x", "+", "*")
 BARS: dict[str, Any] = {"color": "0.8", "edgecolor": "0.0", "linewidth": 0.6}
 LETTER = 0.09  # inches
 MINUS = "\N{MINUS SIGN}"
-DENSE = 25  # a curve of more points has about eight markers
 NAMED = 45  # of more rows, columns or bars, not all are named
 
 
@@ -78,44 +79,80 @@ def render(draw: Callable[[Figure], None], form: str) -> bytes:
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure = Figure(layout="constrained")
         draw(figure)
-        for axes in figure.axes:
-            _finish(axes)
         _add_legend(figure)
         buffer = BytesIO()
         figure.savefig(buffer, format=form, metadata=NO_DATE.get(form))
     return buffer.getvalue()
 
 
-def panels(figure: Figure, count: int, *, columns: int = 0, share_x: bool = True) -> list[Axes]:
-    """Axes for curves: up to three below one another, more in two columns.
+def panels(figure: Figure, count: int) -> list[Axes]:
+    """Axes for curves with one range of x: up to three below one another, more in two columns."""
+    columns = 1 if count <= 3 else 2
+    rows = math.ceil(count / columns)
+    figure.set_size_inches(*((8.0, 3.0 * rows) if columns == 1 else (9.2, 2.6 * rows)))
+    first = figure.add_subplot(rows, columns, 1)
+    first.locator_params(axis="x", integer=True)
+    others = range(2, count + 1)
+    return [first, *(figure.add_subplot(rows, columns, n, sharex=first) for n in others)]
+
+
+def curves(
+    axes: Axes,
+    rows: Iterable[Any],
+    x: str,
+    y: str,
+    *,
+    by: str,
+    style: Mapping[str, Any] | None = None,
+) -> None:
+    """A curve for each group of rows, with gaps where `y` is None.
 
     Args:
-        columns: decides this instead.
-        share_x: whether all have one range of x.
+        x: a column of the rows.
+        y: another.
+        by: the column that tells the groups apart.
+        style: of each group; None: `styles`.
     """
-    columns = columns or (1 if count <= 3 else 2)
-    rows = math.ceil(count / columns)
-    figure.set_size_inches(*((8.0, 3.0 * rows) if columns == 1 else (4.6 * columns, 2.6 * rows)))
-    first = figure.add_subplot(rows, columns, 1)
-    others = range(2, count + 1)
-    shared = first if share_x else None
-    return [first, *(figure.add_subplot(rows, columns, n, sharex=shared) for n in others)]
+    groups = grouped(rows, by)
+    style = style or styles(groups)
+    for name, curve in groups.items():
+        places, values = ([getattr(row, column) for row in curve] for column in (x, y))
+        axes.plot(places, values, **style[name])
 
 
 def styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
     """For each name the line style, the marker and the legend's entry of its curves."""
     return {
-        name: {**line, "marker": marker, "label": legend_entry(name)}
-        for name, line, marker in zip(
-            dict.fromkeys(names), cycle(LINES), cycle(MARKERS), strict=False
-        )
+        name: style(name, line=number, marker=number)
+        for number, name in enumerate(dict.fromkeys(names))
     }
 
 
-def legend_entry(name: str) -> str:
-    """A printable label; matplotlib would hide one with a leading underscore."""
-    shown = printable(name)
-    return f"\N{ZERO WIDTH SPACE}{shown}" if shown.startswith("_") else shown
+def style(name: str, *, line: int, marker: int) -> dict[str, Any]:
+    """How a curve is drawn, whose line style and marker have these numbers.
+
+    A curve of many points has a marker on some of them.
+    """
+    label = printable(name)
+    if label.startswith("_"):  # matplotlib would hide it
+        label = f"\N{ZERO WIDTH SPACE}{label}"
+    chosen = LINES[line % len(LINES)], MARKERS[marker % len(MARKERS)]
+    return {**chosen[0], "marker": chosen[1], "markevery": 0.05, "label": label}
+
+
+def log_scale(axes: Axes) -> None:
+    """A logarithmic y axis with plain numbers, where matplotlib writes a formula."""
+    from matplotlib.ticker import LogFormatter
+
+    class Plain(LogFormatter):
+        """0.6 for every place that would have a formula."""
+
+        def __call__(self, x: float, pos: int | None = None) -> str:
+            return f"{x:g}" if super().__call__(x, pos) else ""
+
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(Plain())
+    axes.yaxis.set_minor_formatter(Plain(minor_thresholds=(1, 0.4)))
 
 
 def heat_map(
@@ -171,33 +208,6 @@ def name_ticks(axis: Axis, names: Sequence[str], rotation: float = 0) -> None:
     step = math.ceil(len(names) / NAMED)
     labels = [printable(name) for name in names[::step]]
     axis.set_ticks(range(0, len(names), step), labels, fontsize="small", rotation=rotation)
-
-
-def _finish(axes: Axes) -> None:
-    """Fewer markers on dense curves; plain numbers at the axes."""
-    from matplotlib.ticker import LogFormatter, MaxNLocator
-
-    class Plain(LogFormatter):
-        """0.6, where matplotlib's other formatters for logarithmic axes write a formula."""
-
-        def __call__(self, x: float, pos: int | None = None) -> str:
-            return f"{x:g}".replace("-", MINUS) if super().__call__(x, pos) else ""
-
-    whole = True
-    for number, curve in enumerate(axes.lines):
-        x = np.asarray(curve.get_xdata(), dtype=float)
-        whole &= not np.any(x % 1)
-        if len(x) > DENSE:
-            gap = len(x) // 8
-            curve.set_markevery((number * gap // len(axes.lines), gap))
-            if len(axes.lines) == 1:
-                curve.set_marker("")
-    locator = axes.xaxis.get_major_locator()
-    if whole and isinstance(locator, MaxNLocator):
-        locator.set_params(integer=True)
-    if axes.get_yscale() == "log":
-        axes.yaxis.set_major_formatter(Plain())
-        axes.yaxis.set_minor_formatter(Plain(minor_thresholds=(1, 0.4)))
 
 
 def _add_legend(figure: Figure) -> None:

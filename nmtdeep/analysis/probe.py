@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from nmtdeep.analysis.measurement import check_same_text
+from nmtdeep.analysis.measurement import check_same_text, typed
 from nmtdeep.checkpoint import Loaded
 from nmtdeep.config import Recipe
 from nmtdeep.data.batching import Batch, collate, cut
@@ -32,9 +32,9 @@ BATCH_TOKENS = 1024
 
 
 class Passage(NamedTuple):
-    """Input and output of a module in a forward pass, each `(sentences, positions, width)`."""
+    """Inputs and output of a module in a forward pass; tensors `(sentences, positions, width)`."""
 
-    input: Tensor
+    inputs: tuple[Any, ...]
     output: Tensor
 
 
@@ -59,9 +59,7 @@ class Probe:
     @property
     def initializer(self) -> str:
         """The initializer's type and settings."""
-        settings = self.recipe.model.initializer.model_dump()
-        kind = str(settings.pop("type"))
-        return " ".join([kind, *(f"{key}={value}" for key, value in settings.items())])
+        return typed(self.recipe.model.initializer)
 
     def stacks(self) -> Iterator[tuple[Side, Stack]]:
         """Encoder and decoder."""
@@ -71,10 +69,10 @@ class Probe:
     def conditions(self) -> dict[str, Any]:
         """What a measurement of this model depends on."""
         target_tokens = sum(batch.target_tokens for batch in self.batches)
-        average = {"kind": "average of checkpoints"}
+        average = self.update is None
         return {
             "initializer": self.initializer,
-            **(average if self.update is None else {"update": self.update}),
+            **({"kind": "average of checkpoints"} if average else {"update": self.update}),
             "training sentences": sum(len(batch.source) for batch in self.batches),
             "source tokens": sum(batch.real_tokens for batch in self.batches) - target_tokens,
             "target tokens": target_tokens,
@@ -130,21 +128,16 @@ def prepare(
         check_same_text(subject, data)
         model, update = subject.model.to(device), subject.state.get("update")
     else:
-        pipeline = data.pipeline
-        types = len(pipeline.source.vocabulary), len(pipeline.target.vocabulary)
-        if recipe.model.embeddings.sharing == "all" and types[0] != types[1]:
+        source, target = data.pipeline.source.vocabulary, data.pipeline.target.vocabulary
+        if recipe.model.embeddings.sharing == "all" and len(source) != len(target):
             raise UserError(
                 f"{data.path} has two vocabularies, but model.embeddings.sharing is all",
                 hint="give model.embeddings.sharing=decoder, or data with a shared vocabulary",
             )
-        check_model_fits(recipe.model, types[1], device, numbers=2)
+        check_model_fits(recipe.model, len(target), device, numbers=2)
         alone = recipe.training.model_copy(update={"sharding": "none"})  # there is one process
-        trainer = Trainer(
-            recipe.model_copy(update={"training": alone}),
-            data,
-            Ranks(device=device),
-            dtype=torch.float32,
-        )
+        single = recipe.model_copy(update={"training": alone})
+        trainer = Trainer(single, data, Ranks(device=device), dtype=torch.float32)
         _train(trainer, updates)
         model = trainer.model.requires_grad_(True)
     model.keep("all")  # recomputed activations would not be those that have the gradients
@@ -176,9 +169,8 @@ def _train(trainer: Trainer, updates: int) -> None:
         for update, coming in zip(range(1, updates + 1), feed, strict=False):
             result = trainer.step.update(coming.share, update, trainer.lr(update))
             if result.skipped:
-                loss = result.loss / result.target_tokens
                 raise DivergenceError(
-                    f"update {update}: the gradient is not finite (loss {loss:.3f} per token)",
+                    f"update {update}: the gradient is not finite",
                     hint="lower training.schedule.lr, or measure after fewer updates",
                 )
 
@@ -188,11 +180,11 @@ def watched(modules: Iterable[nn.Module]) -> Iterator[Passages]:
     """Record input and output of `modules` within the context; the tensors keep their gradients."""
     passages: Passages = {}
 
-    def record(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+    def record(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
         for tensor in (inputs[0], output):
             if tensor.requires_grad:
                 tensor.retain_grad()
-        passages[module] = Passage(inputs[0], output)
+        passages[module] = Passage(inputs, output)
 
     handles = [module.register_forward_hook(record) for module in modules]
     try:

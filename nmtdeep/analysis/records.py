@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from rich.table import Table
 
 from nmtdeep import checkpoint, files
+from nmtdeep.analysis import pictures
 from nmtdeep.analysis.measurement import Measurement, grouped
-from nmtdeep.analysis.pictures import panels, styles
-from nmtdeep.errors import CheckpointError, DataError, UserError
+from nmtdeep.errors import CheckpointError, UserError
 from nmtdeep.tables import table
 from nmtdeep.training.run_directory import RECORDS
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Over = Literal["updates", "tokens", "hours"]
 
@@ -47,11 +45,11 @@ FIGURES = TRAINING | VALIDATION
 USUAL = ("nll", "valid_nll", "valid_bleu")
 LOGARITHMIC = ("ppl", "valid_ppl", "gradient_norm")
 COLUMNS = ("updates", "tokens", "hours", "nll", "best valid nll", "BLEU")
-# The x axis: its label, and the place of a point.
-AXES: dict[Over, tuple[str, Callable[[Point], float]]] = {
-    "updates": ("update", lambda point: point.update),
-    "tokens": ("target tokens, millions", lambda point: point.tokens / 1e6),
-    "hours": ("hours of training", lambda point: point.hours),
+# The x axis: the column and its label.
+AXES: dict[Over, tuple[str, str]] = {
+    "updates": ("update", "update"),
+    "tokens": ("millions", "target tokens, millions"),
+    "hours": ("hours", "hours of training"),
 }
 
 
@@ -71,6 +69,11 @@ class Point:
     hours: float
     value: float
 
+    @property
+    def millions(self) -> float:
+        """Of target tokens."""
+        return self.tokens / 1e6
+
 
 def measure(runs: Mapping[str, Path]) -> Measurement:
     """The points of some runs, which are directories by name."""
@@ -86,7 +89,11 @@ def tables(rows: Sequence[Point]) -> list[Table]:
 
 
 def draw(
-    rows: Sequence[Point], figure: Figure, *, figures: Sequence[str] = USUAL, over: Over = "updates"
+    rows: Sequence[Point],
+    figure: pictures.Figure,
+    *,
+    figures: Sequence[str] = USUAL,
+    over: Over = "updates",
 ) -> None:
     """One panel for each figure that a run has, one line style for each run.
 
@@ -101,14 +108,13 @@ def draw(
     shown = [name for name in figures if name in recorded]
     if not shown:
         raise UserError(f"no run recorded {' or '.join(figures)}", hint="choose another --figure")
-    style = styles(grouped(rows, "run"))
-    x_label, place = AXES[over]
-    for axes, name in zip(panels(figure, len(shown)), shown, strict=True):
-        for run, curve in grouped(recorded[name], "run").items():
-            axes.plot([place(row) for row in curve], [row.value for row in curve], **style[run])
-        axes.set(xlabel=x_label, ylabel=FIGURES[name])
+    style = pictures.styles(grouped(rows, "run"))
+    column, label = AXES[over]
+    for axes, name in zip(pictures.panels(figure, len(shown)), shown, strict=True):
+        pictures.curves(axes, recorded[name], column, "value", by="run", style=style)
+        axes.set(xlabel=label, ylabel=FIGURES[name])
         if name in LOGARITHMIC:
-            axes.set_yscale("log")
+            pictures.log_scale(axes)
 
 
 def names(paths: Sequence[Path]) -> dict[str, Path]:
@@ -135,10 +141,9 @@ def read_points(name: str, run: Path) -> list[Point]:
         CheckpointError: if the run has no records.
     """
     records = list(_records(run))
-    logged = [(0.0, 0.0, 0.0)]
+    logged = [[0.0, 0.0, 0.0]]
     for record in records:
-        update, tokens = _number(record, "update"), _number(record, "target_tokens")
-        place = (update, tokens, _number(record, "seconds"))
+        place = [_number(record, name) for name in ("update", "target_tokens", "seconds")]
         if record.get("kind") == "train" and all(map(math.isfinite, place)):
             logged.append(place)
     if len(logged) == 1:
@@ -165,39 +170,32 @@ def _records(run: Path) -> Iterator[dict[str, Any]]:
     if not run.is_dir():
         raise CheckpointError("no such run directory", where=run, hint="check the path")
     checkpoint.check_entries(run, [run / RECORDS])
-    try:
-        content = files.read_limited(run / RECORDS, hint="give the directory of a run")
-    except DataError as error:
-        raise CheckpointError(problems=error.problems) from error
+    content = files.read_limited(run / RECORDS, hint="give the directory of a run")
     for line in content.decode("utf-8", errors="replace").splitlines():
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(record, dict):
-            yield record
+        with suppress(ValueError, RecursionError):
+            record = json.loads(line, parse_int=float)
+            if isinstance(record, dict):
+                yield record
 
 
 def _number(record: Mapping[str, Any], name: str) -> float:
     """NaN for a value that is missing or not a number."""
     value = record.get(name)
-    try:
-        return float(value) if isinstance(value, int | float) else math.nan
-    except OverflowError:
-        return math.nan
+    return value if isinstance(value, float) else math.nan
 
 
 def _summary(rows: Sequence[Point]) -> tuple[object, ...]:
     figures = grouped(rows, "figure")
     last = max(rows, key=lambda row: row.update)
-    nll = min(figures.get("valid_nll", ()), key=lambda row: row.value, default=None)
+    nll = figures["nll"][-1] if "nll" in figures else None
+    best = min(figures.get("valid_nll", ()), key=lambda row: row.value, default=None)
     bleu = max(figures.get("valid_bleu", ()), key=lambda row: row.value, default=None)
     return (
         last.run,
         f"{last.update:,}",
-        f"{last.tokens / 1e6:.1f}M",
+        f"{last.millions:.1f}M",
         f"{last.hours:.2f}",
-        f"{figures['nll'][-1].value:.3f}" if "nll" in figures else None,
-        nll and f"{nll.value:.3f} at {nll.update:,}",
+        nll and f"{nll.value:.3f}",
+        best and f"{best.value:.3f} at {best.update:,}",
         bleu and f"{bleu.value:.2f} at {bleu.update:,}",
     )

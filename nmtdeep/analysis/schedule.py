@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.table import Table
 
-from nmtdeep.analysis.measurement import Measurement, grouped
-from nmtdeep.analysis.pictures import panels, styles
+from nmtdeep.analysis import pictures
+from nmtdeep.analysis.measurement import Measurement, grouped, typed
 from nmtdeep.config import Recipe
 from nmtdeep.errors import UserError
 from nmtdeep.tables import table
 from nmtdeep.training.schedule import learning_rate
 from nmtdeep.training.stages import restarted
 from nmtdeep.training.state import Progress
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 POINTS = 1000  # approximate number of points of a curve
 COLUMNS = ("stage", "layers", "updates", "first lr", "highest", "at update", "last")
@@ -42,25 +39,16 @@ class LearningRate:
     lr: float
 
 
-@dataclass(frozen=True)
-class StageUpdates:
-    """The updates of one stage, `first` to `last`.
-
-    Attributes:
-        offset: updates that the schedule does not count.
-    """
-
-    first: int
-    last: int
-    offset: int
-
-
 def measure(recipes: Mapping[str, Recipe], updates_per_epoch: int | None = None) -> Measurement:
     """The learning rates of some recipes; see `learning_rates`."""
-    rows: list[LearningRate] = []
-    for name, recipe in recipes.items():
-        rows += learning_rates(name, recipe, updates_per_epoch)
-    conditions: dict[str, Any] = {name: _formula(recipe) for name, recipe in recipes.items()}
+    rows = [
+        row
+        for name, recipe in recipes.items()
+        for row in learning_rates(name, recipe, updates_per_epoch)
+    ]
+    conditions: dict[str, Any] = {
+        name: typed(recipe.training.schedule) for name, recipe in recipes.items()
+    }
     if updates_per_epoch:
         conditions["updates per epoch"] = updates_per_epoch
     return Measurement(rows, conditions)
@@ -75,20 +63,19 @@ def tables(rows: Sequence[LearningRate]) -> list[Table]:
     ]
 
 
-def draw(rows: Sequence[LearningRate], figure: Figure) -> None:
+def draw(rows: Sequence[LearningRate], figure: pictures.Figure) -> None:
     """A curve for each recipe; if all have the same stages, the stages' ends are marked."""
-    (axes,) = panels(figure, 1)
-    curves = grouped(rows, "recipe")
-    style = styles(curves)
-    ends = set()
-    for name, curve in curves.items():
-        axes.plot([row.update for row in curve], [row.lr for row in curve], **style[name])
-        ends.add(tuple(stage[-1].update for stage in list(grouped(curve, "stage").values())[:-1]))
+    (axes,) = pictures.panels(figure, 1)
+    recipes = grouped(rows, "recipe")
+    pictures.curves(axes, rows, "update", "lr", by="recipe")
+    ends = {
+        tuple(stage[-1].update for stage in list(grouped(curve, "stage").values())[:-1])
+        for curve in recipes.values()
+    }
     if len(ends) == 1:
         axes.set_xticks(ends.pop(), minor=True)
         axes.grid(which="minor", color="0.75")
-    axes.set_xlabel("update")
-    axes.set_ylabel("learning rate")
+    axes.set(xlabel="update", ylabel="learning rate")
 
 
 def learning_rates(
@@ -100,29 +87,30 @@ def learning_rates(
         UserError: if a stage's length is given in epochs and `updates_per_epoch` is None.
     """
     stages = stage_updates(recipe, updates_per_epoch)
-    step = max(1, stages[-1].last // POINTS)
+    step = max(1, stages[-1][0][-1] // POINTS)
     rows = []
-    for number, stage in enumerate(stages):
+    for number, (updates, offset) in enumerate(stages):
         model = recipe.at_stage(number).model
         # The peak is where the warm-up ends, or one update later.
-        warm = stage.offset + recipe.training.schedule.warmup_updates
-        peaks = {peak for peak in (warm, warm + 1) if stage.first <= peak <= stage.last}
-        chosen = {stage.first, stage.last, *range(stage.first, stage.last + 1, step)} | peaks
+        warm = offset + recipe.training.schedule.warmup_updates
+        chosen = {*updates[::step], updates[-1], *({warm, warm + 1}.intersection(updates))}
         for update in sorted(chosen):
             lr = learning_rate(
                 recipe.training.schedule,
                 update,
                 width=recipe.model.width,
                 max_updates=recipe.training.max_updates,
-                offset=stage.offset,
+                offset=offset,
             )
             depths = model.encoder.depth, model.decoder.depth
             rows.append(LearningRate(name, number + 1, *depths, update, lr))
     return rows
 
 
-def stage_updates(recipe: Recipe, updates_per_epoch: int | None) -> list[StageUpdates]:
-    """The updates of each stage; of the whole training, if it has no stages.
+def stage_updates(recipe: Recipe, updates_per_epoch: int | None) -> list[tuple[range, int]]:
+    """The updates of each stage, and how many updates its schedule does not count.
+
+    There is one stage if the training has no stages.
 
     Raises:
         UserError: if a length is given in epochs and `updates_per_epoch` is None.
@@ -135,39 +123,24 @@ def stage_updates(recipe: Recipe, updates_per_epoch: int | None) -> list[StageUp
     for number, stage in enumerate(training.stages or (None,)):
         if number and training.growth.restart_lr:
             progress = restarted(recipe, progress)
-        last = end
-        if stage is not None and stage.updates is not None:
-            last = min(end, progress.update + stage.updates)
-        elif stage is not None and stage.epochs is not None:
+        length = None if stage is None else stage.updates
+        if stage is not None and stage.epochs is not None:
             if not updates_per_epoch:
                 raise UserError(
                     f"stage {number + 1} lasts {stage.epochs} epochs, and the number of updates in "
                     "an epoch depends on the corpus",
                     hint="give --updates-per-epoch N",
                 )
-            last = min(end, progress.update + stage.epochs * updates_per_epoch)
+            length = stage.epochs * updates_per_epoch
+        last = end if length is None else min(end, progress.update + length)
         if last > progress.update:
-            stages.append(StageUpdates(progress.update + 1, last, progress.schedule_offset))
+            stages.append((range(progress.update + 1, last + 1), progress.schedule_offset))
         progress = Progress(update=last, schedule_offset=progress.schedule_offset)
     return stages
 
 
-def _formula(recipe: Recipe) -> str:
-    """The schedule with its numbers."""
-    settings = recipe.training.schedule.model_dump()
-    kind = str(settings.pop("type"))
-    return " ".join([kind, *(f"{key}={value:g}" for key, value in settings.items())])
-
-
 def _summary(stage: Sequence[LearningRate]) -> tuple[object, ...]:
-    first, last = stage[0], stage[-1]
-    highest = max(stage, key=lambda row: row.lr)
-    return (
-        first.stage,
-        f"{first.encoder}+{first.decoder}",
-        f"{first.update:,}-{last.update:,}",
-        f"{first.lr:.3e}",
-        f"{highest.lr:.3e}",
-        f"{highest.update:,}",
-        f"{last.lr:.3e}",
-    )
+    first, last, highest = stage[0], stage[-1], max(stage, key=lambda row: row.lr)
+    updates = f"{first.update:,}-{last.update:,}"
+    rates = f"{first.lr:.3e}", f"{highest.lr:.3e}", f"{highest.update:,}", f"{last.lr:.3e}"
+    return first.stage, f"{first.encoder}+{first.decoder}", updates, *rates

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -21,8 +20,15 @@ import torch.nn.functional as F
 from rich.table import Table
 from torch import Tensor
 
-from nmtdeep.analysis.measurement import Measurement, check_same_text, grouped, origin, versions
-from nmtdeep.analysis.pictures import panels, styles
+from nmtdeep.analysis import pictures
+from nmtdeep.analysis.measurement import (
+    Measurement,
+    check_same_text,
+    fixed,
+    grouped,
+    origin,
+    versions,
+)
 from nmtdeep.checkpoint import Loaded
 from nmtdeep.data.batching import cut, pad, sort_by_length
 from nmtdeep.data.corpus import DataDirectory, MonolingualCorpus
@@ -31,17 +37,13 @@ from nmtdeep.model.transformer import Transformer
 from nmtdeep.tables import table
 from nmtdeep.training.loss import inter_similarity
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 BATCH_TOKENS = 4096
-COLUMNS = ("layer", "to embedding", "to layer below", "inter-similarity")
-# Panels (a), (b) and (c) of the paper's Figure 2: the column, and the first layer.
-PANELS = {
-    "similarity to the embedding": ("to_embedding", 0),
-    "similarity to the layer below": ("to_previous", 2),
-    "inter-similarity": ("inter", 0),
-}
+# Panels (a), (b) and (c) of the paper's Figure 2: heading, column, first layer, and label.
+FIGURES = (
+    ("to embedding", "to_embedding", 0, "similarity to the embedding"),
+    ("to layer below", "to_previous", 2, "similarity to the layer below"),
+    ("inter-similarity", "inter", 0, "inter-similarity"),
+)
 
 
 @dataclass(frozen=True)
@@ -71,9 +73,11 @@ def measure(models: Mapping[str, Loaded], data: DataDirectory, split: str) -> Me
     corpus = data.corpus(split).source
     for loaded in models.values():
         check_same_text(loaded, data)
-    rows: list[LayerSimilarity] = []
-    for name, loaded in models.items():
-        rows += layer_similarities(name, loaded.model, corpus)
+    rows = [
+        row
+        for name, loaded in models.items()
+        for row in layer_similarities(name, loaded.model, corpus)
+    ]
     origins = {name: origin(loaded) for name, loaded in models.items()}
     text = {"sentences": len(corpus), "split": split, "numbers": "fp32"}
     return Measurement(rows, {**origins, **text, **versions()})
@@ -81,27 +85,21 @@ def measure(models: Mapping[str, Loaded], data: DataDirectory, split: str) -> Me
 
 def tables(rows: Sequence[LayerSimilarity]) -> list[Table]:
     """A table for each model."""
-    columns = dict.fromkeys(COLUMNS, "right")
+    columns = dict.fromkeys(("layer", *(heading for heading, *_ in FIGURES)), "right")
+    names = [name for _, name, *_ in FIGURES]
     return [
-        table(columns, map(_shown, group), title=name)
+        table(columns, ([row.layer, *fixed(row, names)] for row in group), title=name)
         for name, group in grouped(rows, "model").items()
     ]
 
 
-def _shown(row: LayerSimilarity) -> tuple[object, ...]:
-    figures = (row.to_embedding, row.to_previous, row.inter)
-    return row.layer, *(None if figure is None else f"{figure:.3f}" for figure in figures)
-
-
-def draw(rows: Sequence[LayerSimilarity], figure: Figure) -> None:
+def draw(rows: Sequence[LayerSimilarity], figure: pictures.Figure) -> None:
     """Three panels with a curve for each model."""
-    models = grouped(rows, "model")
-    style = styles(models)
-    axes = panels(figure, len(PANELS))
-    for panel, (label, (column, first)) in zip(axes, PANELS.items(), strict=True):
-        for name, curve in models.items():
-            values = [getattr(row, column) for row in curve[first:]]
-            panel.plot(range(first, len(curve)), values, **style[name])
+    style = pictures.styles(grouped(rows, "model"))
+    axes = pictures.panels(figure, len(FIGURES))
+    for panel, (_, column, first, label) in zip(axes, FIGURES, strict=True):
+        shown = [row for row in rows if row.layer >= first]
+        pictures.curves(panel, shown, "layer", column, by="model", style=style)
         panel.set(xlabel="encoder layer (0: embedding)", ylabel=label)
 
 
@@ -122,28 +120,21 @@ def layer_similarities(
         raise UserError("the split has no sentences", hint="choose another --split")
     lengths = corpus.lengths
     device = model.output.weight.device
-    sums = torch.zeros(len(model.encoder.layers) + 1, 3, dtype=torch.float64)
+    sums = torch.zeros(3, len(model.encoder.layers) + 1, dtype=torch.float64)
     for indices in cut(lengths, sort_by_length(lengths[None]), BATCH_TOKENS):
         source = pad([np.asarray(corpus[int(index)], np.int64) for index in indices]).to(device)
-        sums += _sums(model.encode_deeply(source)[1], source != model.pad)
+        outputs, mask = model.encode_deeply(source)[1], source != model.pad
+        figures = (
+            [_cosine(output, outputs[0], mask) for output in outputs],
+            [_cosine(*pair, mask) for pair in zip(outputs, [outputs[0], *outputs], strict=False)],
+            [inter_similarity(output, mask) for output in outputs],
+        )
+        totals = [[float(cosines.double().sum()) for cosines in layers] for layers in figures]
+        sums += torch.tensor(totals, dtype=torch.float64)
     return [
         LayerSimilarity(name, layer, to_embedding, to_previous if layer else None, inter)
-        for layer, (to_embedding, to_previous, inter) in enumerate((sums / len(corpus)).tolist())
+        for layer, (to_embedding, to_previous, inter) in enumerate((sums / len(corpus)).T.tolist())
     ]
-
-
-def _sums(outputs: Sequence[Tensor], mask: Tensor) -> Tensor:
-    """`(layers + 1, 3)`: the three similarities, summed over the sentences of a batch."""
-    rows = [
-        (
-            _cosine(output, outputs[0], mask),
-            _cosine(output, outputs[max(layer - 1, 0)], mask),
-            inter_similarity(output, mask),
-        )
-        for layer, output in enumerate(outputs)
-    ]
-    sums = [[float(figure.double().sum()) for figure in figures] for figures in rows]
-    return torch.tensor(sums, dtype=torch.float64)
 
 
 def _cosine(first: Tensor, second: Tensor, mask: Tensor) -> Tensor:

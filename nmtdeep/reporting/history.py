@@ -65,7 +65,7 @@ def read(name: str, path: Path) -> RunHistory:
     points: list[Point] = []
     try:
         points = read_points(name, path)
-    except CheckpointError:
+    except UserError:
         omissions.append(f"{name}: no records of a training (train.jsonl): no curves, no cost")
     count = scores = None
     try:

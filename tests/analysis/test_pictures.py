@@ -13,18 +13,19 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 from numpy.typing import NDArray
 
-from nmtdeep.analysis.pictures import heat_map, name_ticks, panels, render, styles
+from nmtdeep.analysis.pictures import heat_map, log_scale, name_ticks, panels, render, styles
 
 MATRIX = [[0.5, None], [nan, -0.25]]
 
 
 def draw(figure: Figure, y: tuple[float, ...] = (1.0, 10.0, 0.1)) -> None:
     """Two curves and a heat map, whose names are formulas, markup and control characters."""
-    curves, cells = panels(figure, 2, share_x=False)
+    curves, cells = figure.subplots(2)
     style = styles(["_run $1$", "b\x1b[31m"])
     curves.plot([1, 2, 3], y, **style["_run $1$"])
     curves.plot([1, 2], [3.0, 4.0], **style["b\x1b[31m"])
-    curves.set(xlabel="layer", ylabel="$norm$", yscale="log")
+    curves.set(xlabel="layer", ylabel="$norm$")
+    log_scale(curves)
     heat_map(cells, MATRIX, rows=["$a$", "<b>"], columns=["x&y", "</s>"], title="weights")
 
 
@@ -32,7 +33,7 @@ def curve(figure: Figure, y: tuple[float, ...] = (0.45, 0.7, 0.9)) -> None:
     """One curve, with a formula at its axis."""
     (axes,) = panels(figure, 1)
     axes.plot([1, 2, 3], y, **styles(["the only one"])["the only one"])
-    axes.set_yscale("log")
+    log_scale(axes)
     axes.set_ylabel(r"$\beta_\mathrm{LN}$, encoder", parse_math=True)
 
 

@@ -9,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from nmtdeep.analysis.records import Point, draw, read_points
-from nmtdeep.errors import CheckpointError
+from nmtdeep.errors import UserError
 
 
 def train(update: int, tokens: int, seconds: float, nll: float | None) -> str:
@@ -58,5 +58,5 @@ def test_the_x_axis_counts_updates_tokens_or_hours(run: Path, over, places: list
 def test_a_directory_without_records_is_named(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "train.jsonl").write_text(content)
-    with pytest.raises(CheckpointError, match=r"train\.jsonl.*give the directory of a run"):
+    with pytest.raises(UserError, match=r"train\.jsonl.*give the directory of a run"):
         read_points("r", tmp_path)
