@@ -23,7 +23,7 @@ from nmtdeep.config.render import annotated, dump
 from nmtdeep.config.text import Form, Text
 from nmtdeep.conversion.fairseq_dictionary import read_dictionary
 from nmtdeep.data.corpus import CorpusWriter, DataDirectory, MonolingualCorpus
-from nmtdeep.errors import CheckpointError, ConfigError, DataError, UserError
+from nmtdeep.errors import ConfigError, DataError, UserError
 from nmtdeep.files import write_sums
 from nmtdeep.text.bpe import Bpe, join, learn, load_merges
 from nmtdeep.text.files import read_lines
@@ -323,7 +323,7 @@ def state(data: bytes) -> None:
         hold(min(progress.position) >= 0 and progress.update >= 0, "a position is not negative")
         hold(checkpoint.read_state(path)["format"] == checkpoint.FORMAT, "of this format")
     except UserError as error:
-        clear(error, CheckpointError)
+        clear(error, UserError)
 
 
 def tensors(data: bytes) -> None:
@@ -334,8 +334,8 @@ def tensors(data: bytes) -> None:
     path = file("checkpoint/model.safetensors", data)
     try:
         loaded = checkpoint.read_tensors(path)
-    except CheckpointError as error:
-        clear(error, CheckpointError)
+    except UserError as error:
+        clear(error, UserError)
         return
     size = sum(tensor.numel() * tensor.element_size() for tensor in loaded.values())
     hold(size <= len(data), "no tensor holds what the file does not")

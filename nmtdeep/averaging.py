@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,65 +13,57 @@ from nmtdeep import checkpoint, files
 from nmtdeep.config.render import differences
 from nmtdeep.errors import CheckpointError, UserError
 
-ONCE = "name each checkpoint once"
-
 
 def newest(run: Path, count: int) -> list[Path]:
     """The `count` newest checkpoints of a run.
 
     Raises:
-        CheckpointError: if there are fewer.
+        UserError: if there are fewer.
     """
-    saved = _saved(run)
-    _check_enough(run, saved, count)
-    return saved[-count:]
+    return _enough(run, _saved(run), count, "checkpoints")[-count:]
 
 
 def best(run: Path, count: int) -> list[Path]:
     """The `count` checkpoints of a run with the best validation scores, the best first.
 
     Raises:
-        CheckpointError: if fewer were validated.
+        UserError: if fewer were validated.
     """
-    states = {path: checkpoint.read_state(path) for path in _saved(run)}
-    validated = [path for path, state in states.items() if state.get("score") is not None]
-    validated.sort(key=lambda path: states[path]["score"], reverse=True)
-    _check_enough(run, validated, count, "validated ")
-    return validated[:count]
+    scores: dict[Path, Any] = {
+        path: checkpoint.read_state(path).get("score") for path in _saved(run)
+    }
+    validated = [path for path, score in scores.items() if score is not None]
+    validated.sort(key=lambda path: scores[path], reverse=True)
+    return _enough(run, validated, count, "validated checkpoints")[:count]
 
 
 def _saved(run: Path) -> list[Path]:
     if not run.is_dir():
         raise CheckpointError("no such run directory", where=run, hint="check the path")
     saved = list(checkpoint.saved(run).values())
-    checkpoint.check_entries(run, saved)
+    files.check_entries(run, saved)
     return saved
 
 
-def _check_enough(run: Path, paths: list[Path], count: int, kind: str = "") -> None:
+def _enough(run: Path, paths: list[Path], count: int, kind: str) -> list[Path]:
     if len(paths) < count:
         raise CheckpointError(
-            f"has {len(paths)} {kind}checkpoints, not {count}",
+            f"has {len(paths)} {kind}, not {count}",
             where=run,
             hint="average fewer, or train with more training.checkpoints.keep_last or keep_best",
         )
+    return paths
 
 
 def average(inputs: Sequence[Path], out: Path) -> Path:
     """Write the arithmetic mean, computed in float64, of the inputs' weights to `out`.
 
     Raises:
-        CheckpointError: if an input is damaged, given twice, or of another model, vocabulary or
-            recipe than the first.
+        UserError: if an input is damaged, has the weights of another, or is of another model,
+            vocabulary or recipe than the first.
     """
     if not inputs:
         raise UserError("no checkpoints to average", hint="name at least one")
-    directories: set[Path] = set()
-    for path in inputs:
-        directory = checkpoint.locate(path)
-        if directory in directories:
-            raise CheckpointError("named twice", where=path, hint=ONCE)
-        directories.add(directory)
     first = checkpoint.load(inputs[0])
     sums: dict[str, Tensor] = {}
     paths: dict[str, Path] = {}
@@ -86,7 +79,11 @@ def average(inputs: Sequence[Path], out: Path) -> Path:
             )
         digest = files.digest(loaded.path / checkpoint.MODEL)
         if digest in paths:
-            raise CheckpointError(f"has the same weights as {paths[digest]}", where=path, hint=ONCE)
+            raise CheckpointError(
+                f"has the same weights as {paths[digest]}",
+                where=path,
+                hint="name each checkpoint once",
+            )
         paths[digest] = path
         for name, tensor in checkpoint.weights(loaded.model).items():
             sums[name] = sums.get(name, torch.zeros((), dtype=torch.float64)) + tensor.double()

@@ -12,8 +12,7 @@ import json
 import re
 import shutil
 import stat
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ from nmtdeep.config import Recipe
 from nmtdeep.config.load import read_config
 from nmtdeep.config.render import dump
 from nmtdeep.data.index import INDEX_FILE
-from nmtdeep.errors import CheckpointError, UserError
+from nmtdeep.errors import CheckpointError
 from nmtdeep.model.fit import build_filled, check_fit
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.pipeline import TextPipeline
@@ -129,7 +128,7 @@ def locate(path: Path) -> Path:
     """The checkpoint that `path` means: itself, or a run's averaged, best or last checkpoint.
 
     Raises:
-        CheckpointError: if it means nothing of the kind.
+        UserError: if it means nothing of the kind, or a link leads out of the run.
     """
     if not path.exists():
         raise CheckpointError(
@@ -137,7 +136,7 @@ def locate(path: Path) -> Path:
         )
     for candidate in (path, path / AVERAGE, path / BEST, path / LAST):
         if (candidate / STATE).is_file():
-            check_entries(path, [candidate])
+            files.check_entries(path, [candidate])
             return candidate.resolve()
     if path.is_dir() and (checkpoints := saved(path)):
         return checkpoints[max(checkpoints)].resolve()
@@ -151,31 +150,11 @@ def locate(path: Path) -> Path:
     raise CheckpointError(what, where=path, hint=hint)
 
 
-@contextmanager
-def _checkpoint_errors() -> Iterator[None]:
-    """Turn every user error, such as a damaged file, into a CheckpointError."""
-    try:
-        yield
-    except UserError as error:
-        raise CheckpointError(problems=error.problems) from error
-
-
-@_checkpoint_errors()
-def check_entries(run: Path, entries: Iterable[Path]) -> None:
-    """Check that these files and folders of a run lie inside it; see `files.check_entries`.
-
-    Raises:
-        CheckpointError: naming the link, pipe or device.
-    """
-    files.check_entries(run, entries, hint="put the file itself there, or delete it")
-
-
-@_checkpoint_errors()
 def read_state(directory: Path) -> dict[str, Any]:
     """Contents of a checkpoint's `state.json`.
 
     Raises:
-        CheckpointError: if it is missing, damaged or of another program.
+        UserError: if it is missing, damaged or of another program.
     """
     path = directory / STATE
     files.verify(directory, STATE, hint=HINT)
@@ -187,18 +166,13 @@ def read_state(directory: Path) -> dict[str, Any]:
     return state
 
 
-@_checkpoint_errors()
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """Tensors of a checkpoint's safetensors file, on the CPU.
 
     Raises:
-        CheckpointError: if it is missing, damaged or something else.
+        UserError: if it is missing, damaged or something else.
     """
     files.verify(path.parent, path.name, hint=HINT)
-    return _read_tensors(path)
-
-
-def _read_tensors(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path)
     except (OSError, SafetensorError, ValueError) as error:
@@ -230,15 +204,14 @@ def check_finite(model: Transformer, path: Path) -> None:
             raise CheckpointError(f"{name} has numbers that are not finite", where=path, hint=HINT)
 
 
-@_checkpoint_errors()
 def load(path: Path) -> Loaded:
     """Read the model that a run directory or checkpoint holds.
 
     Raises:
-        CheckpointError: if anything of it is missing, damaged or does not fit together.
+        UserError: if anything of it is missing, damaged or does not fit together.
     """
     directory = locate(path)
-    files.verify(directory, STATE, CONFIG, f"{TEXT}/", MODEL, hint=HINT)
+    files.verify(directory, CONFIG, f"{TEXT}/", hint=HINT)
     state = read_state(directory)
     recipe = read_config(directory / CONFIG)
     pipeline = TextPipeline.load(directory / TEXT)
@@ -250,7 +223,7 @@ def load(path: Path) -> Loaded:
         )
     file = directory / MODEL
     model = build_filled(
-        _read_tensors(file),
+        read_tensors(file),
         recipe.model,
         source_types=len(pipeline.source.vocabulary),
         target_types=len(pipeline.target.vocabulary),

@@ -58,11 +58,11 @@ class UserError(Exception):
 
 def printable(text: str) -> str:
     """Text for one line: newlines, terminal codes and other invisible characters as escapes."""
-    return "".join(one if one.isprintable() else _escaped(one) for one in text)
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
+    escape = "unicode_escape"
+    return "".join(
+        character if character.isprintable() else character.encode(escape).decode("ascii")
+        for character in text
+    )
 
 
 class ConfigError(UserError):

@@ -118,7 +118,9 @@ def is_inside(name: str) -> bool:
     return "\0" not in name and not {"", ".", ".."} & set(name.split("/"))
 
 
-def check_entries(root: Path, entries: Iterable[Path], *, hint: str) -> None:
+def check_entries(
+    root: Path, entries: Iterable[Path], *, hint: str = "put the file itself there, or delete it"
+) -> None:
     """Check that `entries` of `root`, and all below them, are files and folders inside it.
 
     A link may lead elsewhere inside `root`. So what is opened afterwards does not wait for another
@@ -193,7 +195,12 @@ def replace_directory(directory: Path) -> Iterator[Path]:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         yield partial
-        sync(partial)
+        for path in [*partial.rglob("*"), partial]:  # flush all to the disk
+            handle = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
         shutil.rmtree(old, ignore_errors=True)
         if place.exists():
             place.rename(old)
@@ -206,16 +213,6 @@ def replace_directory(directory: Path) -> Iterator[Path]:
         if isinstance(error, OSError):
             raise _cannot_write(directory, error) from error
         raise
-
-
-def sync(directory: Path) -> None:
-    """Flush all files of a directory, and the directory itself, to the disk."""
-    for path in [*directory.rglob("*"), directory]:
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 @contextmanager

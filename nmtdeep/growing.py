@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -77,20 +76,14 @@ def grow(
     initialize(model, _without_sample(recipe.model), seed=recipe.training.seed)
     carry_over(old.model, model, **maps)
     progress = _progress(old, recipe, restart_lr)
+    kind = {"kind": checkpoint.GROWN, "source": str(old.path), **maps, "planned": True}
     with open_run(out, recipe, old.pipeline) as run:
         path = run.path / f"checkpoint_{progress.update}"
-        state = {
-            **progress.to_json(),
-            "kind": checkpoint.GROWN,
-            "source": str(old.path),
-            **maps,
-            "planned": True,
-        }
         checkpoint.save(
             path,
             tensors=checkpoint.weights(model),
             optimizer=None,
-            state=state,
+            state=progress.to_json() | kind,
             recipe=recipe,
             pipeline=old.pipeline,
         )
@@ -153,14 +146,14 @@ def _progress(old: checkpoint.Loaded, recipe: Recipe, restart_lr: bool) -> Progr
     """The source's position in training; of an average, that of the newest checkpoint beside it."""
     saved = list(checkpoint.saved(old.path.parent).values())
     if "update" in old.state:
-        progress = Progress.from_json(old.state)
+        before = Progress.from_json(old.state)
     else:
-        progress = Progress.of(saved[-1]) if saved else Progress()
-    fresh, reset = Progress(), ("seconds", "target_tokens", "best", "best_update", "stale")
-    progress = replace(
-        progress,
-        **{name: getattr(fresh, name) for name in (*reset, "score", "scaler", "stage")},
-        stage_update=progress.update,
-        stage_epoch=progress.epoch,
+        before = Progress.of(saved[-1]) if saved else Progress()
+    progress = Progress(
+        update=before.update,
+        position=before.position,
+        stage_update=before.update,
+        stage_epoch=before.epoch,
+        schedule_offset=before.schedule_offset,
     )
     return restarted(recipe, progress) if restart_lr else progress

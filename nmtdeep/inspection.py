@@ -72,7 +72,7 @@ def inspect_run(path: Path) -> Screen:
         CheckpointError: if there is no checkpoint in it, or a link leads out of it.
     """
     read = (path / checkpoint.CONFIG, path / SCORES)
-    checkpoint.check_entries(path, [*read, *path.glob("checkpoint_*")])
+    files.check_entries(path, [*read, *path.glob("checkpoint_*")])
     meant = checkpoint.locate(path)
     numbered = list(checkpoint.saved(path).values())
     average = path / checkpoint.AVERAGE
@@ -115,7 +115,7 @@ def inspect_run(path: Path) -> Screen:
 
 def inspect_checkpoint(path: Path) -> Screen:
     """Everything about one checkpoint."""
-    checkpoint.check_entries(path, [path])
+    files.check_entries(path, [path])
     screen = Screen(problems=list(files.problems(path, hint=HINT)))
     screen.add("checkpoint", str(path))
     _add_model(screen, path)

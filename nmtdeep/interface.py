@@ -68,8 +68,8 @@ def load(model: PathLike | Sequence[PathLike], **options: Any) -> Model:
             `threads` is set for all of this process.
 
     Raises:
-        CheckpointError: if a model cannot be read, or the text pipelines of an ensemble differ.
-        UserError: if an option is unknown, has no such value, or is not available on this machine.
+        UserError: if a model cannot be read, the text pipelines of an ensemble differ, or an option
+            is unknown, has no such value, or is not available on this machine.
     """
     checked = decoding_options(options)
     models = [model] if isinstance(model, str | Path) else model

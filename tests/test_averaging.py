@@ -15,7 +15,7 @@ from safetensors.numpy import load_file, save_file
 
 from nmtdeep import checkpoint, files
 from nmtdeep.averaging import average, best, newest
-from nmtdeep.errors import CheckpointError, UserError
+from nmtdeep.errors import UserError
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.vocabulary import Vocabulary
 
@@ -90,17 +90,17 @@ def test_newest_and_best(run: Path) -> None:
 
 
 def refused(inputs: list[Path], out: Path) -> str:
-    with pytest.raises(CheckpointError) as caught:
+    with pytest.raises(UserError) as caught:
         average(inputs, out)
     assert not out.exists()
     return str(caught.value)
 
 
 def test_fewer_than_asked_for(run: Path) -> None:
-    with pytest.raises(CheckpointError, match="has 3 checkpoints, not 4"):
+    with pytest.raises(UserError, match="has 3 checkpoints, not 4"):
         newest(run, 4)
     edit(run / "checkpoint_15", score=None)
-    with pytest.raises(CheckpointError, match="has 2 validated checkpoints, not 3"):
+    with pytest.raises(UserError, match="has 2 validated checkpoints, not 3"):
         best(run, 3)
 
 
@@ -111,12 +111,9 @@ def test_nothing_to_average(tmp_path: Path) -> None:
 
 def test_the_same_checkpoint_twice(run: Path, tmp_path: Path) -> None:
     one, out = run / "checkpoint_20", tmp_path / "mean"
-    assert "named twice" in refused([one, one], out)
-    assert "named twice" in refused([one, run / "checkpoint_last"], out)
     shutil.copytree(one, run / "checkpoint_80")
-    message = refused([one, run / "checkpoint_80"], out)
-    assert "has the same weights as" in message
-    assert "checkpoint_80" in message
+    for again in (one, run / "checkpoint_last", run / "checkpoint_80"):
+        assert f"{again}: has the same weights as {one}" in refused([one, again], out)
 
 
 def test_another_model_is_refused(run: Path, tmp_path: Path) -> None:
@@ -135,7 +132,8 @@ def test_another_vocabulary_is_refused(run: Path, tmp_path: Path) -> None:
     other = run / "checkpoint_20"
     vocabulary = Vocabulary.load(other / "text" / "vocabulary.tsv")
     tokens = (*vocabulary.tokens[:-1], "another")
-    Vocabulary(tokens, vocabulary.counts).save(other / "text" / "vocabulary.tsv")
+    content = Vocabulary(tokens, vocabulary.counts).dumps()
+    (other / "text" / "vocabulary.tsv").write_text(content, encoding="utf-8")
     state = json.loads((other / "state.json").read_text(encoding="utf-8"))
     state["text"] = TextPipeline.load(other / "text").fingerprint()
     (other / "state.json").write_text(json.dumps(state), encoding="utf-8")

@@ -60,7 +60,6 @@ def test_the_rarest_words_are_forgotten_and_nothing_in_silence() -> None:
     tally.add(Counter({"d": 1}))
     assert tally.counts["d"] == 1
     assert tally.forgotten == 6
-    # Words come in any number: no more than there is room for are ever held.
     many = tallied([f"w{random.Random(3).randrange(40) + place % 7}" for place in range(300)], 6)
     assert many.total == 300
     assert many.forgotten == 300 - many.counts.total()

@@ -15,11 +15,11 @@ def report(**seconds: float) -> PreprocessingReport:
     """Five splits, of which train is as large as WMT's English-German."""
     splits = {
         "train": SplitReport(
-            4_500_966, 4_499_000, {}, 12_345, 116_000_000, 110_000_000,
-            source_tokens=140_000_000, target_tokens=140_000_000, source_unknown=14_000,
+            4_500_966, 4_499_000, {}, 12_345, (116_000_000, 110_000_000),
+            tokens=(140_000_000, 140_000_000), unknown=(14_000, 0),
         ),
         **{
-            name: SplitReport(1000, 1000, {}, 0, 12_968, 12_103, source_tokens=1, target_tokens=1)
+            name: SplitReport(1000, 1000, {}, 0, (12_968, 12_103), tokens=(1, 1))
             for name in ("valid", *TESTS)
         },
     }  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from rich.table import Table
 
-from nmtdeep import checkpoint
+from nmtdeep import checkpoint, files
 from nmtdeep.analysis import pictures
 from nmtdeep.analysis.measurement import Measurement, grouped, versions
 from nmtdeep.analysis.probe import Probe, prepare, squared_gradient
@@ -163,7 +163,7 @@ def _over_training(path: Path, most: int | None) -> Iterator[Recipe | Loaded]:
         yield checkpoint.load(checkpoint.locate(path))
         return
     saved = list(checkpoint.saved(path).values())
-    checkpoint.check_entries(path, saved)
+    files.check_entries(path, saved)
     recipe = read_config(path / checkpoint.CONFIG)
     if recipe.training.stages or not checkpoint.read_state(saved[0]).get("stage_update"):
         yield recipe.at_stage(0)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from rich.table import Table
 
-from nmtdeep import checkpoint, files
+from nmtdeep import files
 from nmtdeep.analysis import pictures
 from nmtdeep.analysis.measurement import Measurement, grouped
 from nmtdeep.errors import CheckpointError, UserError
@@ -169,7 +169,7 @@ def _records(run: Path) -> Iterator[dict[str, Any]]:
     """The objects of `train.jsonl`, except lines that an interrupted training left incomplete."""
     if not run.is_dir():
         raise CheckpointError("no such run directory", where=run, hint="check the path")
-    checkpoint.check_entries(run, [run / RECORDS])
+    files.check_entries(run, [run / RECORDS])
     content = files.read_limited(run / RECORDS, hint="give the directory of a run")
     for line in content.decode("utf-8", errors="replace").splitlines():
         with suppress(ValueError, RecursionError):

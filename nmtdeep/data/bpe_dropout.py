@@ -10,12 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nmtdeep.config.text import NoBpe
-from nmtdeep.data.corpus import (
-    CorpusWriter,
-    Ids,
-    MonolingualCorpus,
-    ParallelCorpus,
-)
+from nmtdeep.data.corpus import CorpusWriter, Ids, MonolingualCorpus, ParallelCorpus
 from nmtdeep.data.parallel import ordered_map
 from nmtdeep.errors import UserError
 from nmtdeep.text.bpe import Bpe, join

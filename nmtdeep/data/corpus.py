@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -23,6 +22,7 @@ from nmtdeep.text.files import read_lines
 from nmtdeep.text.pipeline import TextPipeline
 
 Ids = npt.NDArray[np.unsignedinteger[Any]]
+Chosen = slice | npt.NDArray[np.int64]
 
 
 class Longest(NamedTuple):
@@ -59,37 +59,31 @@ class MonolingualCorpus:
         """Ids of one sentence, EOS last; a view of the file, not to be written to."""
         if not 0 <= index < len(self):
             raise IndexError(f"sentence {index} of {len(self)}")
-        (start,), (length,) = self.places(np.array([index]))
+        (start,), (length,) = self.places(slice(index, index + 1))
         return self.ids(slice(int(start), int(start + length)))
 
     @cached_property
     def lengths(self) -> npt.NDArray[np.int32]:
         """Tokens of each sentence, EOS counted."""
-        return self.lengths_of(0, len(self)).astype(np.int32)
+        return self.places(slice(None))[1].astype(np.int32)
 
-    def lengths_of(self, first: int, last: int) -> npt.NDArray[np.int64]:
-        """Tokens of sentences from `first` to `last`, the latter excluded, EOS counted.
-
-        Raises:
-            DataError: if the offsets cannot be right.
-        """
-        if first == last:
-            return np.zeros(0, np.int64)
-        offsets = self.offsets[first : last + 1]
-        return self._lengths(offsets[:-1], offsets[1:])
-
-    def places(
-        self, indices: npt.NDArray[np.int64]
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Where the named sentences start in `tokens`, and their lengths.
+    def places(self, chosen: Chosen) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Where these sentences start in `tokens`, and their lengths, EOS counted.
 
         Raises:
             DataError: if the offsets cannot be right.
         """
-        starts = self.offsets[indices]
-        return starts, self._lengths(starts, self.offsets[indices + 1])
+        starts, ends = self.offsets[:-1][chosen], self.offsets[1:][chosen]
+        inside = starts.min(initial=0) >= 0 and ends.max(initial=0) <= len(self.tokens)
+        if not inside or (ends <= starts).any():
+            raise DataError(
+                "these offsets are not the starts of sentences",
+                where=_file(self.stem, "offsets"),
+                hint=COPY,
+            )
+        return starts, ends - starts
 
-    def ids(self, chosen: slice | npt.NDArray[np.int64]) -> Ids:
+    def ids(self, chosen: Chosen) -> Ids:
         """`tokens[chosen]`.
 
         Raises:
@@ -103,17 +97,6 @@ class MonolingualCorpus:
                 hint=COPY,
             )
         return ids
-
-    def _lengths(
-        self, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.int64]:
-        if starts.min() < 0 or ends.max() > len(self.tokens) or (ends <= starts).any():
-            raise DataError(
-                "these offsets are not the starts of sentences",
-                where=_file(self.stem, "offsets"),
-                hint=COPY,
-            )
-        return ends - starts
 
     @classmethod
     def open(cls, stem: Path, dtype: str, *, types: int | None = None) -> MonolingualCorpus:
@@ -179,12 +162,7 @@ class CorpusWriter:
         self._offsets.write(ends.astype("<i8").tobytes())
         self.total += len(tokens)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._tokens.close()
         self._offsets.close()
 

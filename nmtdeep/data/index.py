@@ -40,18 +40,12 @@ class _Split(_Strict):
     longest: _Longest
 
 
-class _Types(_Strict):
-    source: Literal["uint16", "uint32"]
-    target: Literal["uint16", "uint32"]
-
-
 class _Index(_Strict):
     """What data.json must contain before a path is made of it."""
 
-    format: Literal[1]
     source: Language
     target: Language
-    dtype: _Types
+    dtype: dict[Literal["source", "target"], Literal["uint16", "uint32"]] = Field(min_length=2)
     fingerprint: str
     splits: dict[Annotated[str, AfterValidator(_part)], _Split] = Field(min_length=1)
 

@@ -99,7 +99,7 @@ class Epoch:
         spans = [(first, min(first + self.block, len(self.corpus))) for first in firsts.tolist()]
         lengths = np.empty((2, sum(last - first for first, last in spans)), np.int32)
         for side, sentences in enumerate((self.corpus.source, self.corpus.target)):
-            parts = [sentences.lengths_of(first, last) for first, last in spans]
+            parts = [sentences.places(slice(first, last))[1] for first, last in spans]
             np.concatenate(parts, out=lengths[side], casting="same_kind")
         return Window(
             np.concatenate([np.arange(first, last) for first, last in spans]),

@@ -53,20 +53,19 @@ def find_inputs(
                 where="--test",
                 hint="rename the files; the last component of the path is the name of the split",
             )
-    return [_open(name, prefix, config) for name, prefix in prefixes]
-
-
-def _open(split: str, prefix: Path, config: Text) -> ParallelFiles:
-    source, target = (find_side(prefix, language) for language in (config.source, config.target))
-    lines, others = (sum(1 for _ in read_lines(path)) for path in (source, target))
-    if lines != others:
-        raise DataError(
-            f"{lines:,} lines, but {target} has {others:,}",
-            where=source,
-            hint="line i of one must translate line i of the other; create them again from their "
-            "common source",
-        )
-    return ParallelFiles(split, source, target, lines)
+    inputs = []
+    for name, prefix in prefixes:
+        source, target = find_side(prefix, config.source), find_side(prefix, config.target)
+        lines, others = (sum(1 for _ in read_lines(path)) for path in (source, target))
+        if lines != others:
+            raise DataError(
+                f"{lines:,} lines, but {target} has {others:,}",
+                where=source,
+                hint="line i of one must translate line i of the other; create them again from "
+                "their common source",
+            )
+        inputs.append(ParallelFiles(name, source, target, lines))
+    return inputs
 
 
 def check_free(out: Path, *, overwrite: bool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -23,7 +22,7 @@ from nmtdeep.errors import DataError
 from nmtdeep.preprocessing.counting import WORDS, Tally, repetitions
 from nmtdeep.preprocessing.inputs import ParallelFiles, check_free, find_inputs
 from nmtdeep.preprocessing.progress import Progress
-from nmtdeep.preprocessing.report import PreprocessingReport, SplitReport
+from nmtdeep.preprocessing.report import PreprocessingReport, Reason, SplitReport
 from nmtdeep.preprocessing.stages import Binarize, Pair, Segment, Tokenize
 from nmtdeep.text.bpe import Bpe, learn
 from nmtdeep.text.pipeline import TextPipeline
@@ -115,8 +114,8 @@ class _Run:
                 hashes.write(chunk.hashes.tobytes())
                 for tally, counts in zip(words, chunk.counts, strict=True):
                     tally.add(counts)
-        report.source_words, report.target_words = (tally.total for tally in words)
-        report.source_forgotten, report.target_forgotten = (tally.forgotten for tally in words)
+        report.words = (words[0].total, words[1].total)
+        report.forgotten = (words[0].forgotten, words[1].forgotten)
         return words
 
     def copied(self, texts: ParallelFiles) -> Iterator[Pair]:
@@ -146,13 +145,13 @@ class _Run:
         texts = [sides[0] + sides[1]] if joint else sides
         with self.progress.step("learn BPE", bpe.merges * len(texts)) as advance:
             merges = [learn(text, bpe.merges, report=lambda _: advance(1)) for text in texts]
-        source, target = (Bpe(each) for each in (merges * 2 if joint else merges))
-        if not bpe.vocabulary_threshold:
-            return source, source if joint else target
-        return (
-            _restrict(source, sides[0], bpe.vocabulary_threshold),
-            _restrict(target, sides[1], bpe.vocabulary_threshold),
-        )
+        codes = [Bpe(each) for each in merges] * (2 if joint else 1)
+        if bpe.vocabulary_threshold:
+            for side, counts in enumerate(sides):
+                pieces = codes[side].count(counts).items()
+                allowed = (piece for piece, number in pieces if number >= bpe.vocabulary_threshold)
+                codes[side] = Bpe(codes[side].merges, frozenset(allowed))
+        return codes[0], codes[1]
 
     def segment(self, split: str, codes: Codes) -> Tallies:
         """Words to subwords (in another temporary file); drops what cleaning drops from train."""
@@ -163,12 +162,13 @@ class _Run:
             for chunk in self.through("apply BPE", split, stage, _pairs(tokenized)):
                 out.write(_lines(chunk.pairs))
                 report.kept += len(chunk.pairs)
-                report.add_reasons((first + index, reason) for index, reason in chunk.unusual)
+                for index, reason in chunk.unusual:
+                    report.reasons.setdefault(reason, Reason()).add(first + index)
                 first += self.chunk
                 for tally, counts in zip(totals, chunk.counts, strict=True):
                     tally.add(counts)
         tokenized.unlink()
-        report.source_tokens, report.target_tokens = (tally.total for tally in totals)
+        report.tokens = (totals[0].total, totals[1].total)
         if split == TRAIN and not report.kept:
             reasons = "; ".join(f"{name}: {lines}" for name, lines in report.reasons.items())
             raise DataError(
@@ -200,8 +200,10 @@ class _Run:
             for sides in self.through("binarize", split, stage, _pairs(segmented)):
                 for writer, ids in zip((source, target), sides, strict=True):
                     writer.write_flat(ids.tokens, ids.lengths)
-                report.source_unknown += sides[0].unknown
-                report.target_unknown += sides[1].unknown
+                report.unknown = (
+                    report.unknown[0] + sides[0].unknown,
+                    report.unknown[1] + sides[1].unknown,
+                )
                 lengths = np.stack([ids.lengths for ids in sides])
                 longest = longer(longest, lengths, first)
                 first += lengths.shape[1]
@@ -230,9 +232,6 @@ class _Run:
             "splits": {
                 name: {
                     "pairs": split.kept,
-                    # On disk every sentence has its end of sentence.
-                    "source_tokens": split.source_tokens + split.kept,
-                    "target_tokens": split.target_tokens + split.kept,
                     # The pair with the longest side, and how long that is on disk.
                     "longest": self.longest[name]._asdict(),
                 }
@@ -265,11 +264,6 @@ class _Run:
             for result, start in zip(results, count(0, self.chunk), strict=False):
                 yield result
                 advance(min(self.chunk, total - start))
-
-
-def _restrict(bpe: Bpe, words: Counter[str], threshold: int) -> Bpe:
-    frequent = (piece for piece, count in bpe.count(words).items() if count >= threshold)
-    return Bpe(bpe.merges, frozenset(frequent))
 
 
 def _lines(pairs: Sequence[Pair]) -> bytes:

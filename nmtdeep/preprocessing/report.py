@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -35,33 +34,32 @@ class Reason:
 
 @dataclass
 class SplitReport:
-    """Counts of one split: pairs that were read, kept, dropped or are unusual."""
+    """Counts of one split; those with two numbers are of source and target.
+
+    Attributes:
+        read: pairs; so is `kept`.
+        reasons: pairs that were dropped from train, or would have been, by reason.
+        repeated: pairs of train that occur before; pairs of another split that occur in train.
+        words: of the pairs read.
+        forgotten: of these words, rare ones that were not counted.
+        tokens: subwords of the pairs kept.
+        unknown: of these subwords, `<unk>`.
+    """
 
     read: int
     kept: int = 0
     reasons: dict[str, Reason] = field(default_factory=dict)
-    repeated: int = 0  # train: pairs that occurred before; else: pairs that occur in train
-    source_words: int = 0
-    target_words: int = 0
-    source_forgotten: int = 0  # of these words: rare ones that were not counted
-    target_forgotten: int = 0
-    source_tokens: int = 0
-    target_tokens: int = 0
-    source_unknown: int = 0
-    target_unknown: int = 0
-
-    def add_reasons(self, pairs: Iterable[tuple[int, str]]) -> None:
-        """Count pairs by reason, and note their line numbers."""
-        for line, reason in pairs:
-            self.reasons.setdefault(reason, Reason()).add(line)
+    repeated: int = 0
+    words: tuple[int, int] = (0, 0)
+    forgotten: tuple[int, int] = (0, 0)
+    tokens: tuple[int, int] = (0, 0)
+    unknown: tuple[int, int] = (0, 0)
 
     @property
     def unknown_rates(self) -> tuple[float, float]:
         """Share of `<unk>` among the subwords of source and target."""
-        return (
-            self.source_unknown / max(self.source_tokens, 1),
-            self.target_unknown / max(self.target_tokens, 1),
-        )
+        source, target = (max(tokens, 1) for tokens in self.tokens)
+        return self.unknown[0] / source, self.unknown[1] / target
 
 
 @dataclass
@@ -93,14 +91,8 @@ class PreprocessingReport:
         source, target = self.languages
         columns = ("read", "kept", "repeated*", f"{source} words", f"{target} words")
         rows = [
-            (
-                name,
-                *map(
-                    "{:,}".format,
-                    (one.read, one.kept, one.repeated, one.source_words, one.target_words),
-                ),
-            )
-            for name, one in self.splits.items()
+            (name, *map("{:,}".format, (split.read, split.kept, split.repeated, *split.words)))
+            for name, split in self.splits.items()
         ]
         return table(
             {"split": "left", **dict.fromkeys(columns, "right")},
@@ -111,16 +103,14 @@ class PreprocessingReport:
 
     def _subwords(self) -> Table:
         """Subwords of the pairs that were kept; rare words only where some were not counted."""
-        rare = any(one.source_forgotten or one.target_forgotten for one in self.splits.values())
+        rare = any(any(split.forgotten) for split in self.splits.values())
         columns = ["subwords", "unknown"] + ["rare*"] * rare
         rows = []
-        for name, one in self.splits.items():
-            tokens = (one.source_tokens, one.target_tokens)
-            forgotten = (one.source_forgotten, one.target_forgotten)
+        for name, split in self.splits.items():
             cells = [name]
-            for side, rate in enumerate(one.unknown_rates):
-                cells += [f"{tokens[side]:,}", percent(rate, 3)]
-                cells += [f"{forgotten[side]:,}"] * rare
+            for side, rate in enumerate(split.unknown_rates):
+                cells += [f"{split.tokens[side]:,}", percent(rate, 3)]
+                cells += [f"{split.forgotten[side]:,}"] * rare
             rows.append(cells)
         headings = [f"{language} {column}" for language in self.languages for column in columns]
         return table(

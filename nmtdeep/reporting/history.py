@@ -59,7 +59,7 @@ def read(name: str, path: Path) -> RunHistory:
     if (path / checkpoint.STATE).is_file() or not (config.is_file() or checkpoint.saved(path)):
         hint = "pass the --out directory of nmtdeep train"
         raise CheckpointError("not a run directory", where=path, hint=hint)
-    checkpoint.check_entries(path, [path / file for file in (checkpoint.CONFIG, LOG, SCORES)])
+    files.check_entries(path, [path / file for file in (checkpoint.CONFIG, LOG, SCORES)])
     omissions: list[str] = []
     recipe = read_config(config if config.is_file() else checkpoint.locate(path))
     points: list[Point] = []

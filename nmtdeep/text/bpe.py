@@ -110,23 +110,23 @@ class Bpe:
         return pieces
 
     def _encode(self, word: str, dropout: float) -> tuple[str, ...]:
-        *head, last = (piece for part in _parts(word) for piece in self._segment(part, dropout))
+        *head, last = (
+            piece
+            for part in _parts(word)
+            # subword-nmt would store the result of dropout in its cache, so it gets a new cache.
+            for piece in apply_bpe.encode(
+                part, self._ranks, self._parts, self.allowed, SEPARATOR, (0, 2), {}, None, dropout
+            )
+        )
         if last.endswith(SEPARATOR):
             # A word that itself ends in @@ would be joined with the next word.
             head.append(last[:-1])
             last = last[-1]
         return (*(piece + SEPARATOR for piece in head), last)
 
-    def _segment(self, word: str, dropout: float) -> Sequence[str]:
-        # subword-nmt would store the result of dropout in its cache, so it gets a new cache.
-        pieces: Sequence[str] = apply_bpe.encode(
-            word, self._ranks, self._parts, self.allowed, SEPARATOR, (0, 2), {}, None, dropout
-        )
-        return pieces
-
-    def split(self, words: Iterable[str], *, dropout: float = 0.0) -> list[str]:
+    def split(self, words: Iterable[str]) -> list[str]:
         """Subwords of a sentence."""
-        return [piece for word in words for piece in self.word(word, dropout=dropout)]
+        return [piece for word in words for piece in self.word(word)]
 
     def count(self, words: Mapping[str, int]) -> Counter[str]:
         """How often each subword occurs in a text with these word counts."""

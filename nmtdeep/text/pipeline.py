@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from pydantic import ValidationError
 
@@ -126,13 +126,13 @@ class TextPipeline:
         """Every file of the saved pipeline: name and content."""
         contents = {CONFIG_FILE: to_yaml(self.config.model_dump(mode="json"))}
         for side in (self.source, self.target):
-            names = _FileNames.of(self.config, side.language)
+            codes, allowed, vocabulary = _file_names(self.config, side.language)
             if side.bpe is not None:
-                contents[names.codes] = side.bpe.dumps()
+                contents[codes] = side.bpe.dumps()
                 if side.bpe.allowed is not None:
                     pieces = sorted(side.bpe.allowed)
-                    contents[names.allowed] = "".join(f"{piece}\n" for piece in pieces)
-            contents[names.vocabulary] = side.vocabulary.dumps()
+                    contents[allowed] = "".join(f"{piece}\n" for piece in pieces)
+            contents[vocabulary] = side.vocabulary.dumps()
         return contents
 
     def fingerprint(self) -> str:
@@ -155,28 +155,26 @@ class TextPipeline:
         for path in directory.glob("*"):
             files.check_size(path, hint=HINT)
         config = _load_config(directory / CONFIG_FILE)
-        names = [_FileNames.of(config, language) for language in (config.source, config.target)]
-        vocabularies = {name: Vocabulary.load(directory / name) for _, _, name in names}
-        source, target = (_load_bpe(directory, config, of) for of in names)
-        return cls.of(config, (source, target), [vocabularies[of.vocabulary] for of in names])
+        names = [_file_names(config, language) for language in (config.source, config.target)]
+        loaded = {name: Vocabulary.load(directory / name) for _, _, name in names}
+        bpe: list[Bpe | None] = [None, None]
+        if not isinstance(config.bpe, NoBpe):
+            for side, (codes, subwords, _) in enumerate(names):
+                allowed = None
+                if config.bpe.vocabulary_threshold:
+                    allowed = frozenset(read_lines(directory / subwords, empty="allow"))
+                bpe[side] = Bpe(load_merges(directory / codes), allowed)
+        return cls.of(config, (bpe[0], bpe[1]), [loaded[name] for _, _, name in names])
 
 
-class _FileNames(NamedTuple):
-    """Files of one side in the directory of a pipeline."""
-
-    codes: str
-    allowed: str
-    vocabulary: str
-
-    @classmethod
-    def of(cls, config: Text, language: str) -> _FileNames:
-        return cls(
-            "bpe.codes" if config.bpe.type == "joint" else f"bpe.{language}.codes",
-            f"bpe.{language}.allowed",
-            "vocabulary.tsv"
-            if config.vocabulary.sharing == "shared"
-            else f"vocabulary.{language}.tsv",
-        )
+def _file_names(config: Text, language: str) -> tuple[str, str, str]:
+    """Files of one side in a pipeline's directory: BPE codes, allowed subwords, vocabulary."""
+    joint, shared = config.bpe.type == "joint", config.vocabulary.sharing == "shared"
+    return (
+        "bpe.codes" if joint else f"bpe.{language}.codes",
+        f"bpe.{language}.allowed",
+        "vocabulary.tsv" if shared else f"vocabulary.{language}.tsv",
+    )
 
 
 def _load_config(path: Path) -> Text:
@@ -191,12 +189,3 @@ def _load_config(path: Path) -> Text:
         first = error.errors(include_url=False)[0]
         what = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
     raise DataError(f"not a text pipeline ({what})", where=path, hint=HINT)
-
-
-def _load_bpe(directory: Path, config: Text, names: _FileNames) -> Bpe | None:
-    if isinstance(config.bpe, NoBpe):
-        return None
-    allowed = None
-    if config.bpe.vocabulary_threshold:
-        allowed = frozenset(read_lines(directory / names.allowed, empty="allow"))
-    return Bpe(load_merges(directory / names.codes), allowed)

@@ -81,10 +81,6 @@ class Vocabulary:
         pairs = zip(self.tokens, self.counts, strict=True)
         return "".join(f"{token}\t{count}\n" for token, count in pairs)
 
-    def save(self, path: Path) -> None:
-        """Write the file that `load` reads."""
-        path.write_bytes(self.dumps().encode("utf-8"))
-
     @classmethod
     def load(cls, path: Path) -> Vocabulary:
         """Read a vocabulary file; DataError names the file and line that is wrong."""

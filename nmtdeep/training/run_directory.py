@@ -276,7 +276,7 @@ def _check_entries(path: Path) -> None:
     entries = [path / name for name in (*names, files.SUMS, LOCK, DROPOUT)]
     for pattern in ("checkpoint_*", ".*.partial", ".*.old"):
         entries += path.glob(pattern)
-    checkpoint.check_entries(path, entries)
+    files.check_entries(path, entries)
 
 
 def _write_config(path: Path, recipe: Recipe) -> None:

@@ -190,7 +190,7 @@ def test_an_average_replaces_nothing_but_averages(nmtdeep, averaged, tmp_path):
     refused(nmtdeep("average-checkpoints", run, "--last", 3), "add --overwrite")
     refused(nmtdeep("average-checkpoints", run, "--last", 9), "average fewer")
     refused(nmtdeep("average-checkpoints", "nowhere", "--last", 2), "nowhere: no such run")
-    refused(nmtdeep("average-checkpoints", *inputs, inputs[0], "-o", "x"), "named twice")
+    refused(nmtdeep("average-checkpoints", *inputs, inputs[0], "-o", "x"), "has the same weights")
     assert contents(run) == before
 
 

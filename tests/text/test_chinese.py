@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmtdeep.config.text import Form, Text
+from nmtdeep.config.text import Text
 from nmtdeep.errors import UserError
 from nmtdeep.text import chinese
 from nmtdeep.text.bpe import Bpe, learn
+from nmtdeep.text.bpe import join as bpe_join
 from nmtdeep.text.pipeline import TextPipeline, words_of
 from nmtdeep.text.vocabulary import shared_or_separate
 
@@ -27,14 +28,10 @@ def join(words: list[str]) -> str:
     return chinese.jieba().detokenize(words)
 
 
-def test_words_are_jiebas() -> None:
+def test_chinese_is_split_by_jieba_and_the_rest_by_moses() -> None:
     # The first example of jieba's own README, in its accurate mode.
     assert split("我来到北京清华大学") == ["我", "来到", "北京", "清华大学"]
-
-
-def test_what_is_not_chinese_is_moses_own() -> None:
-    line = "他说：“I don't know”，然后看了3.5小时NLP。"
-    words = split(line)
+    words = split("他说：“I don't know”，然后看了3.5小时NLP。")
     assert words[words.index("don") : words.index("don") + 2] == ["don", "'t"]
     assert {"3.5", "NLP", "，", "。"} <= set(words)
 
@@ -54,23 +51,21 @@ def test_what_is_not_chinese_is_moses_own() -> None:
 )
 def test_lines_come_back_as_they_were(line: str) -> None:
     assert join(split(line)) == line
+    spaced = "我 爱　你 and you too 吗"  # spaces between Chinese words are lost
+    assert join(split(spaced)) == "我爱你and you too吗"
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.text("我们在北京大学学习，。！？“”（）、０１ａ", max_size=40))
-def test_no_space_is_made_and_nothing_lost_in_chinese(line: str) -> None:
+def test_chinese_text_comes_back_without_new_spaces(line: str) -> None:
     words = split(line)
     assert join(words) == "".join(words) == line
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=30))
-def test_words_hold_no_white_space_whatever_stands_there(line: str) -> None:
+def test_words_never_contain_white_space(line: str) -> None:
     assert all(word and word.split() == [word] for word in split(line))
-
-
-def test_spaces_between_chinese_words_vanish_and_between_others_stay() -> None:
-    assert join(split("我 爱　你 and you too 吗")) == "我爱你and you too吗"
 
 
 def test_time_grows_with_the_length_and_no_faster() -> None:
@@ -80,37 +75,18 @@ def test_time_grows_with_the_length_and_no_faster() -> None:
     assert time.process_time() - began < 3
 
 
-def pipeline(**more: object) -> TextPipeline:
-    config = Text.model_validate(
-        {"source": "zh", "target": "zh", "chinese": "jieba", "bpe": "none", **more}
-    )
-    counts = dict.fromkeys(words_of("我来到北京清华大学", config, "zh", "raw"), 1)
-    return TextPipeline.of(
-        config, (None, None), shared_or_separate(counts, counts, config.vocabulary)
-    )
-
-
 def test_a_pipeline_goes_from_raw_chinese_to_raw_chinese(tmp_path: Path) -> None:
-    pipeline().save(tmp_path)
-    loaded = TextPipeline.load(tmp_path)
-    words = loaded.source.split("我来到北京清华大学")
-    assert words == ["我", "来到", "北京", "清华大学"]
-    assert loaded.target.join(words) == "我来到北京清华大学"
-    form: Form = "tokenized"
-    assert loaded.source.split("我来 到北京", form) == ["我来", "到北京"]
-
-
-def test_subwords_come_back_too() -> None:
-    config = Text.model_validate({"source": "zh", "target": "zh", "chinese": "jieba"})
+    config = Text(source="zh", target="zh", chinese="jieba")
     line = "我来到北京清华大学"
     bpe = Bpe(learn(dict.fromkeys(split(line), 2), 1))
     counts = bpe.count(dict.fromkeys(split(line), 1))
-    made = TextPipeline.of(
-        config, (bpe, bpe), shared_or_separate(counts, counts, config.vocabulary)
-    )
-    pieces = made.target.split(line)
-    assert len(pieces) > 4
-    assert made.target.join(pieces) == line
+    vocabularies = shared_or_separate(counts, counts, config.vocabulary)
+    TextPipeline.of(config, (bpe, bpe), vocabularies).save(tmp_path)
+    loaded = TextPipeline.load(tmp_path)
+    pieces = loaded.source.split(line)
+    assert len(pieces) > len(split(line)) == 4
+    assert loaded.target.join(pieces) == line
+    assert bpe_join(loaded.source.split("我来 到北京", "tokenized")) == ["我来", "到北京"]
 
 
 def test_other_languages_stay_with_moses() -> None:

@@ -56,10 +56,6 @@ def test_invalid_utf8_names_file_line_byte_and_column(tmp_path):
         f"{path}:2: not valid UTF-8 (byte 0xff at column 3): convert the file, e.g. "
         "iconv -f latin1 -t utf-8"
     )
-
-
-def test_utf16_is_named(tmp_path):
-    path = tmp_path / "a.en"
     path.write_text("hello\n", encoding="utf-16")
     assert "iconv -f utf-16" in message_of(path)
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from sacremoses import MosesPunctNormalizer
 
@@ -17,26 +17,15 @@ needs_newstest = pytest.mark.skipif(not (DATA / "newstest").exists(), reason="no
 
 
 @needs_multi30k
-@pytest.mark.parametrize(
-    ("language", "split", "different"),
-    [
-        ("en", "val", 0),
-        ("de", "val", 0),
-        ("en", "test_2016_flickr", 0),
-        ("de", "test_2016_flickr", 0),
-    ],
-)
-def test_multi30k_comes_out_as_its_authors_made_it(language, split, different):
+@pytest.mark.parametrize("language", ["en", "de"])
+@pytest.mark.parametrize("split", ["val", "test_2016_flickr"])
+def test_multi30k_is_tokenized_as_its_authors_did(language, split):
     raw = read_lines(MULTI30K / f"{split}.{language}")
     theirs = read_lines(MULTI30K / f"tok/{split}.lc.norm.tok.{language}")
     tokenizer = moses(language)
-    wrong = [
-        line
-        for line, expected in zip(raw, theirs, strict=True)
-        if " ".join(tokenizer.tokenize(tokenizer.normalize(line.lower())))
-        != expected.replace("&apos;", "'").replace("&quot;", '"')
-    ]
-    assert len(wrong) == different
+    for line, expected in zip(raw, theirs, strict=True):
+        words = tokenizer.tokenize(tokenizer.normalize(line.lower()))
+        assert " ".join(words) == expected.replace("&apos;", "'").replace("&quot;", '"')
 
 
 @pytest.mark.parametrize("language", ["en", "de", "fr", "cs", "fi", "zh"])
@@ -91,14 +80,11 @@ sentence = st.builds(
 
 
 @given(sentence, st.sampled_from(["en", "de"]))
+@example("It's Peter's, isn't it?", "en")
+@example("The dogs' bowls weren't full.", "en")
 def test_ordinary_sentences_come_back_exactly(line, language):
     tokenizer = moses(language)
     assert tokenizer.detokenize(tokenizer.tokenize(line)) == line
-
-
-@pytest.mark.parametrize("line", ["It's Peter's, isn't it?", "The dogs' bowls weren't full."])
-def test_english_contractions_come_back_exactly(line):
-    assert moses("en").detokenize(moses("en").tokenize(line)) == line
 
 
 # Where Moses does not round-trip, one line per class; docs/preprocessing.md explains them.

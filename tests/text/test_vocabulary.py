@@ -13,23 +13,12 @@ COUNTS = {"the": 5, "b": 2, "a": 2, "rare": 1, "</s>": 9, "<filler0>": 9}
 
 def test_order_is_count_then_code_point_and_size_a_multiple():
     vocabulary = Vocabulary.build(COUNTS, Config(min_count=2, multiple=8))
-    assert vocabulary.tokens == (
-        "<pad>",
-        "</s>",
-        "<unk>",
-        "the",
-        "a",
-        "b",
-        "<filler0>",
-        "<filler1>",
-    )
+    words, fillers = ("the", "a", "b"), ("<filler0>", "<filler1>")
+    assert vocabulary.tokens == ("<pad>", "</s>", "<unk>", *words, *fillers)
     assert (PAD, EOS, UNK) == (0, 1, 2)
     assert len(vocabulary) == 8
-
-
-def test_max_size_keeps_the_most_frequent():
-    vocabulary = Vocabulary.build(COUNTS, Config(max_size=1, multiple=1))
-    assert vocabulary.tokens[3:] == ("the",)
+    small = Vocabulary.build(COUNTS, Config(max_size=1, multiple=1))
+    assert small.tokens[3:] == ("the",)
 
 
 def test_specials_and_fillers_in_text_are_unknown():
@@ -50,18 +39,13 @@ words = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(
 
 
 @given(st.dictionaries(words, st.integers(1, 9), max_size=20))
-def test_known_words_round_trip(counts):
+def test_known_words_and_the_saved_vocabulary_come_back(tmp_path_factory, counts):
+    path = tmp_path_factory.mktemp("vocabulary") / "v.tsv"
     vocabulary = Vocabulary.build(counts, Config())
     known = [word for word in counts if word in vocabulary]
     assert vocabulary.words(vocabulary.ids(known)) == known
     assert len(vocabulary) % 8 == 0
-
-
-@given(st.dictionaries(words, st.integers(1, 9), max_size=20))
-def test_saved_vocabulary_comes_back(tmp_path_factory, counts):
-    path = tmp_path_factory.mktemp("vocabulary") / "v.tsv"
-    vocabulary = Vocabulary.build(counts, Config())
-    vocabulary.save(path)
+    path.write_bytes(vocabulary.dumps().encode())
     assert Vocabulary.load(path) == vocabulary
 
 
@@ -81,10 +65,6 @@ def test_broken_file_names_file_and_line(tmp_path, content, line):
     path.write_text(content, encoding="utf-8")
     with pytest.raises(DataError, match=rf"v\.tsv:{line}: "):
         Vocabulary.load(path)
-
-
-def test_short_file(tmp_path):
-    path = tmp_path / "v.tsv"
     path.write_text("<pad>\t0\n")
     with pytest.raises(DataError, match="only 1 lines"):
         Vocabulary.load(path)

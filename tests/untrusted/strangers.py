@@ -12,15 +12,13 @@ from typing import Any
 import pytest
 
 from nmtdeep import checkpoint
-from nmtdeep.errors import CheckpointError, UserError
+from nmtdeep.errors import UserError
 from nmtdeep.files import write_sums
 
 SECRET = "root:x:0:0\n"
 
 
-def refused(
-    path: Path, kind: type[UserError] = CheckpointError, load: Any = checkpoint.load
-) -> str:
+def refused(path: Path, kind: type[UserError] = UserError, load: Any = checkpoint.load) -> str:
     """The message of the refusal, which must not take more than 1 GiB of memory."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(kind) as caught:

@@ -23,7 +23,7 @@ from nmtdeep import checkpoint
 from nmtdeep.averaging import newest
 from nmtdeep.config.load import load_recipe
 from nmtdeep.data.corpus import DataDirectory
-from nmtdeep.errors import CheckpointError, ConfigError, DataError, UserError
+from nmtdeep.errors import ConfigError, DataError, UserError
 from nmtdeep.files import write_sums
 from nmtdeep.preprocessing.inputs import check_free
 from nmtdeep.training.run_directory import open_run
@@ -139,7 +139,7 @@ def test_a_training_writes_and_deletes_nothing_elsewhere(
     (run / name).unlink(missing_ok=True)
     (run / name).symlink_to(target)
     with (
-        pytest.raises(CheckpointError, match="leads out of"),
+        pytest.raises(DataError, match="leads out of"),
         open_run(run, tiny_run.recipe, tiny_run.pipeline),
     ):
         pass
