@@ -9,7 +9,6 @@ import torch
 
 from nmtdeep import checkpoint
 from nmtdeep.config import Recipe, slots
-from nmtdeep.config.model import Model
 from nmtdeep.config.training import Frozen, Growth, Strategy
 from nmtdeep.errors import UserError
 from nmtdeep.model.build import build, initialize
@@ -67,13 +66,17 @@ def grow(
         raise UserError(str(error)) from error
     if checkpoint.saved(out):
         raise UserError("there is a training already", where=out, hint="choose another --out")
-    types = {
-        "source_types": len(old.pipeline.source.vocabulary),
-        "target_types": len(old.pipeline.target.vocabulary),
-    }
-    check_model_fits(recipe.model, types["target_types"], torch.device("cpu"))
-    model = build(recipe.model, **types)
-    initialize(model, _without_sample(recipe.model), seed=recipe.training.seed)
+    source_types, target_types = (
+        len(side.vocabulary) for side in (old.pipeline.source, old.pipeline.target)
+    )
+    check_model_fits(recipe.model, target_types, torch.device("cpu"))
+    model = build(recipe.model, source_types=source_types, target_types=target_types)
+    initializer = recipe.model.initializer
+    if isinstance(initializer, slots.AdminProfile):
+        # Admin's omegas are measured on text, which is absent; those of random layers start at 1.
+        initializer = slots.Glorot()
+    initial = recipe.model.model_copy(update={"initializer": initializer})
+    initialize(model, initial, seed=recipe.training.seed)
     carry_over(old.model, model, **maps)
     progress = _progress(old, recipe, restart_lr)
     kind = {"kind": checkpoint.GROWN, "source": str(old.path), **maps, "planned": True}
@@ -133,13 +136,6 @@ def _deeper(
     # Validated again: the deeper model may be an invalid one.
     changed = recipe.model_copy(update={"model": model, "training": training})
     return Recipe.model_validate(changed.model_dump())
-
-
-def _without_sample(model: Model) -> Model:
-    """Admin's omegas are measured on text, which is absent; those of random layers start at 1."""
-    if isinstance(model.initializer, slots.AdminProfile):
-        return model.model_copy(update={"initializer": slots.Glorot()})
-    return model
 
 
 def _progress(old: checkpoint.Loaded, recipe: Recipe, restart_lr: bool) -> Progress:

@@ -17,7 +17,6 @@ from safetensors.torch import load_file, save_file
 
 from nmtdeep import checkpoint, files
 from nmtdeep.errors import UserError
-from nmtdeep.text.vocabulary import Vocabulary
 from nmtdeep.training.optimizer import make_optimizer
 from nmtdeep.training.state import Progress, optimizer_tensors, restore_optimizer
 from nmtdeep.training.trainer import Trainer
@@ -25,7 +24,7 @@ from nmtdeep.training.trainer import Trainer
 
 @pytest.fixture
 def copy(tiny_run: Any, tmp_path: Path) -> Path:
-    """A run of one's own, to be damaged."""
+    """A copy of the run, to be damaged."""
     return Path(shutil.copytree(tiny_run.path, tmp_path / "run", symlinks=True))
 
 
@@ -64,7 +63,7 @@ def test_a_model_comes_back_exactly(
 
 
 @pytest.mark.parametrize("bad", ["nan", "inf"])
-def test_weights_that_are_no_finite_numbers_are_named(bad: str, copy: Path, tiny_run: Any) -> None:
+def test_weights_that_are_not_finite_are_named(bad: str, copy: Path, tiny_run: Any) -> None:
     file = checkpoint.locate(copy) / checkpoint.MODEL
     tensors = load_file(file)
     name = "decoder.layers.0.sublayers.2.sublayer.inner.bias"
@@ -113,9 +112,6 @@ def test_progress_comes_back(tiny_run: Any) -> None:
     del state["position"]
     with pytest.raises(UserError, match="position"):
         Progress.from_json(state)
-
-
-# What is damaged is named
 
 
 def halve(path: Path) -> None:
@@ -179,26 +175,18 @@ def test_sha256sum_agrees(copy: Path) -> None:
     )
 
 
-def test_a_vocabulary_of_another_size_is_refused(copy: Path) -> None:
+@pytest.mark.parametrize("change", ["one more type", "another order"])
+def test_another_vocabulary_is_refused(change: str, copy: Path) -> None:
     file = copy / "checkpoint_20" / "text" / "vocabulary.tsv"
-    file.write_text(file.read_text(encoding="utf-8") + "onemore\t1\n", encoding="utf-8")
+    lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+    if change == "one more type":
+        lines.append("one-more\t1\n")
+    else:
+        lines[5], lines[6] = lines[6], lines[5]
+    file.write_text("".join(lines), encoding="utf-8")
     files.write_sums(copy / "checkpoint_20")
     with pytest.raises(UserError, match="checkpoint_20/text: not the text pipeline"):
         checkpoint.load(copy)
-
-
-def test_a_vocabulary_of_the_same_size_in_another_order_is_refused(
-    copy: Path, tiny_run: Any
-) -> None:
-    side = tiny_run.pipeline.source
-    tokens = list(side.vocabulary.tokens)
-    tokens[5], tokens[6] = tokens[6], tokens[5]
-    swapped = Vocabulary(tuple(tokens), side.vocabulary.counts)
-    file = copy / "checkpoint_20" / "text" / "vocabulary.tsv"
-    file.write_text(swapped.dumps(), encoding="utf-8")
-    files.write_sums(copy / "checkpoint_20")
-    with pytest.raises(UserError, match="checkpoint_20/text: not the text pipeline"):
-        checkpoint.load(copy / "checkpoint_20")
 
 
 def test_a_tensor_of_another_shape_is_named(
@@ -208,22 +196,16 @@ def test_a_tensor_of_another_shape_is_named(
     path = copy / "checkpoint_20" / "model.safetensors"
     save_file(checkpoint.weights(other.float()), path)
     files.write_sums(path.parent)
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UserError, match=f"{path}: .*source_embedding.weight"):
         checkpoint.load(copy)
-    assert str(path) in str(caught.value)
-    assert "source_embedding.weight" in str(caught.value)
 
 
 def test_foreign_and_missing_directories_are_named(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "model.bin").write_bytes(b"something else")
     for name, why in (("home", "no finished checkpoint"), ("away", "does not exist")):
-        with pytest.raises(UserError, match=why) as caught:
+        with pytest.raises(UserError, match=f"{tmp_path / name}: {why}"):
             checkpoint.load(tmp_path / name)
-        assert str(tmp_path / name) in str(caught.value)
-
-
-# Writing
 
 
 class Full(dict[str, Any]):
@@ -252,21 +234,15 @@ def test_a_failed_write_leaves_what_was_there(broken: str, copy: Path, tiny_run:
     assert list(checkpoint.saved(copy)) == [15, 20]
 
 
-def test_replacing_swaps_a_whole_directory(tmp_path: Path) -> None:
-    place = tmp_path / "place"
-    for content in ("first", "second"):
+def test_replacing_swaps_a_whole_directory_or_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, real = tmp_path / "place", Path.rename
+    for content in ("zeroth", "first"):
         with files.replace_directory(place) as partial:
             assert list(partial.iterdir()) == []
             (partial / content).write_text(content, encoding="utf-8")
         assert bytes_of(tmp_path) == {f"place/{content}": content.encode()}
-
-
-def test_a_failed_swap_puts_the_old_directory_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place, real = tmp_path / "place", Path.rename
-    with files.replace_directory(place) as partial:
-        (partial / "first").write_text("first", encoding="utf-8")
 
     def fail(path: Path, target: Path) -> Path:
         if path.name.endswith(".partial"):
@@ -279,9 +255,7 @@ def test_a_failed_swap_puts_the_old_directory_back(
     assert bytes_of(tmp_path) == {"place/first": b"first"}
 
 
-def test_what_a_killed_write_left_is_no_checkpoint_and_is_overwritten(
-    copy: Path, tiny_run: Any
-) -> None:
+def test_a_killed_write_leaves_no_checkpoint_and_is_overwritten(copy: Path, tiny_run: Any) -> None:
     left = copy / ".checkpoint_70.partial"
     left.mkdir()
     (left / "model.safetensors").write_bytes(b"half of it")
@@ -292,20 +266,14 @@ def test_what_a_killed_write_left_is_no_checkpoint_and_is_overwritten(
     checkpoint.load(copy / "checkpoint_70")
 
 
-# Finding
-
-
 def test_a_run_means_its_average_then_its_best_then_its_last(copy: Path) -> None:
-    def found() -> str:
-        return checkpoint.locate(copy).name
-
-    assert found() == "checkpoint_20"
+    assert checkpoint.locate(copy).name == "checkpoint_20"
     checkpoint.point(copy, checkpoint.LAST, copy / "checkpoint_15")
-    assert found() == "checkpoint_15"
+    assert checkpoint.locate(copy).name == "checkpoint_15"
     checkpoint.point(copy, checkpoint.BEST, copy / "checkpoint_20")
-    assert found() == "checkpoint_20"
+    assert checkpoint.locate(copy).name == "checkpoint_20"
     shutil.copytree(copy / "checkpoint_15", copy / checkpoint.AVERAGE)
-    assert found() == "checkpoint_average"
+    assert checkpoint.locate(copy).name == "checkpoint_average"
     assert checkpoint.locate(copy / "checkpoint_15").name == "checkpoint_15"
     assert checkpoint.locate(copy / checkpoint.BEST).name == "checkpoint_20"
 

@@ -1,4 +1,4 @@
-"""Counts of preprocessing: exact where there is room, bounded where there is none."""
+"""Counts of preprocessing: exact up to a capacity, and bounded by it."""
 
 from __future__ import annotations
 
@@ -13,26 +13,8 @@ from nmtdeep.preprocessing.counting import WORDS as WORDS_COUNTED
 from nmtdeep.preprocessing.counting import Tally, repetitions
 from nmtdeep.text.bpe import Bpe
 
-WORDS = [
-    "to",
-    "be",
-    "or",
-    "not",
-    "to",
-    "be",
-    "that",
-    "is",
-    "the",
-    "question",
-    "whether",
-    "tis",
-    "nobler",
-    "in",
-    "the",
-    "mind",
-    "to",
-    "suffer",
-]
+TEXT = "to be or not to be that is the question whether tis nobler in the mind to suffer"
+WORDS = TEXT.split()
 
 
 def tallied(words: list[str], capacity: int = WORDS_COUNTED) -> Tally:
@@ -43,17 +25,17 @@ def tallied(words: list[str], capacity: int = WORDS_COUNTED) -> Tally:
     return tally
 
 
-def test_counts_are_exact_as_long_as_all_words_have_room() -> None:
+def test_counts_are_exact_up_to_the_capacity() -> None:
     tally = tallied(WORDS)
     assert tally.counts == Counter(WORDS)
     assert (tally.total, tally.forgotten) == (len(WORDS), 0)
 
 
-def test_the_rarest_words_are_forgotten_and_nothing_in_silence() -> None:
+def test_the_rarest_words_are_forgotten_and_counted_as_forgotten() -> None:
     tally = Tally(6)
     tally.add(Counter({"a": 5, "b": 4, "c": 3, "d": 2, "e": 1, "f": 1}))
     assert tally.forgotten == 0
-    # The seventh leaves room for the three most frequent, "d" not being among them.
+    # The seventh word leaves the three most frequent; "d" is not among them.
     tally.add(Counter({"g": 2, "c": 1}))
     assert tally.counts == {"a": 5, "b": 4, "c": 4}
     assert (tally.total, tally.forgotten) == (19, 6)

@@ -1,4 +1,4 @@
-"""Damage to any file: its name in an error, or the answer of the untouched directory; no third way.
+"""Damage to any file is named in an error, or does not change the answer.
 
 `NMTDEEP_DAMAGES=500 pytest tests/test_damage.py -k random` damages more often than the suite does.
 """
@@ -63,12 +63,12 @@ def files_of(directory: Path) -> list[Path]:
 def judge(path: Path, what: str, answer: Callable[[], Any], expected: Any) -> str | None:
     """The problem with the reaction to one damage, or None."""
     try:
-        found = answer()
+        given = answer()
     except UserError as error:
         return None if str(path) in str(error) else f"{path} {what}: says {error}"
     except Exception as error:
         return f"{path} {what}: crashed with {error!r}"
-    return None if found == expected else f"{path} {what}: another answer, silently"
+    return None if given == expected else f"{path} {what}: another answer, silently"
 
 
 def of_checkpoint(directory: Path) -> str:
@@ -99,7 +99,7 @@ def of_data(directory: Path) -> str:
 
 @pytest.fixture(params=["checkpoint", "data"])
 def place(request: pytest.FixtureRequest, tiny_run: Any, tmp_path: Path) -> tuple[Path, Any]:
-    """A directory of one's own, and the function that learns all of it."""
+    """A copy of a directory, and the function that reads all of it."""
     if request.param == "checkpoint":
         return Path(shutil.copytree(tiny_run.newer, tmp_path / "c")), of_checkpoint
     return Path(shutil.copytree(tiny_run.data.path, tmp_path / "d")), of_data

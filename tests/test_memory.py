@@ -1,4 +1,4 @@
-"""Freed memory is used again: counted in the pages that the system had to hand out anew."""
+"""Freed memory is used again, counted in the pages that the system had to provide."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def new_pages(how: str, **environment: str) -> int:
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library")
-def test_memory_is_cleared_once_and_used_again() -> None:
-    # By default most tensors are given back and asked for again.
+def test_freed_memory_is_used_again() -> None:
+    # By default most tensors are returned to the system and allocated again.
     assert new_pages("keep") < new_pages("leave") / 3
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library")
-def test_what_the_user_has_set_stays() -> None:
+def test_settings_of_the_user_stay() -> None:
     kept = new_pages("keep", MALLOC_TRIM_THRESHOLD_="0", MALLOC_MMAP_THRESHOLD_="65536")
     assert kept > 5 * 8 * 24 * 2**20 // (2 * 2**20)  # each page or each huge page, every time
 

@@ -1,4 +1,4 @@
-"""Files of weights can be read by whom the umask lets read."""
+"""Files of weights have the permissions that the umask leaves."""
 
 from __future__ import annotations
 

@@ -205,7 +205,12 @@ class DataDirectory:
 
     def corpus(self, split: str) -> ParallelCorpus:
         """The ids of a split; DataError if there is no such split."""
-        self._known(split)
+        if split not in self.index["splits"]:
+            raise DataError(
+                f"no split {split!r}, only {', '.join(self.splits)}",
+                where=self.path,
+                hint="run nmtdeep preprocess with --test",
+            )
         sides = {"source": self.pipeline.source, "target": self.pipeline.target}
         source, target = (
             MonolingualCorpus.open(
@@ -225,7 +230,6 @@ class DataDirectory:
 
     def longest(self, split: str) -> Longest:
         """The longest pair of a split."""
-        self._known(split)
         return Longest(**self.index["splits"][split]["longest"])
 
     @cached_property
@@ -242,27 +246,15 @@ class DataDirectory:
 
     def sources(self, split: str) -> list[str]:
         """Source lines of valid or a test as they came in."""
-        return self._lines(split, self.languages[0])
+        return list(read_lines(self.path / f"{split}.{self.languages[0]}"))
 
     def references(self, split: str) -> list[str]:
         """Target lines of valid or a test, in the spelling of the pipeline.
 
         Compare with `pipeline.target.join(tokens, pipeline.reference_form)`.
         """
-        reference = self.pipeline.target.reference
-        return [reference(line) for line in self._lines(split, self.languages[1])]
-
-    def _lines(self, split: str, language: str) -> list[str]:
-        self._known(split)
-        return list(read_lines(self.path / f"{split}.{language}"))
-
-    def _known(self, split: str) -> None:
-        if split not in self.index["splits"]:
-            raise DataError(
-                f"no split {split!r}, only {', '.join(self.splits)}",
-                where=self.path,
-                hint="run nmtdeep preprocess with --test",
-            )
+        lines = read_lines(self.path / f"{split}.{self.languages[1]}")
+        return list(map(self.pipeline.target.reference, lines))
 
 
 def _map(path: Path, dtype: str) -> Any:

@@ -71,13 +71,19 @@ class Segment:
         """One chunk."""
         result = Segmented([], (Counter(), Counter()), [])
         for index, pair in enumerate(pairs):
-            words = [line.split() for line in pair]
-            source, target = (
-                side if bpe is None else bpe.split(side)
-                for side, bpe in zip(words, self.bpe, strict=True)
-            )
-            reason = _too_many_words(len(words[0]), len(words[1]), self.clean)
-            reason = reason or reason_to_drop(len(source), len(target), self.clean)
+            source, target = words = [line.split() for line in pair]
+            if self.bpe[0] is not None:
+                source = self.bpe[0].split(source)
+            if self.bpe[1] is not None:
+                target = self.bpe[1].split(target)
+            reason: str | None
+            most = self.clean.max_words
+            if most is not None and max(map(len, words)) > most:
+                reason = (
+                    f"{'source' if len(words[0]) > most else 'target'} longer than {most} words"
+                )
+            else:
+                reason = reason_to_drop(len(source), len(target), self.clean)
             if reason:
                 result.unusual.append((index, reason))
                 if not self.keep:
@@ -99,13 +105,6 @@ def reason_to_drop(source: int, target: int, clean: Clean, *, unit: str = "subwo
             return f"{side} longer than {clean.max_length} {unit}"
     if clean.max_ratio is not None and max(source, target) > clean.max_ratio * min(source, target):
         return f"one side more than {clean.max_ratio:g} times the other"
-    return None
-
-
-def _too_many_words(source: int, target: int, clean: Clean) -> str | None:
-    for side, length in (("source", source), ("target", target)):
-        if clean.max_words is not None and length > clean.max_words:
-            return f"{side} longer than {clean.max_words} words"
     return None
 
 

@@ -57,20 +57,20 @@ def open_binary(path: Path) -> Iterator[BinaryIO]:
         else:
             with path.open("rb") as plain:
                 yield plain
-    except FileNotFoundError:
-        raise DataError("no such file", where=path, hint="check the path") from None
-    except IsADirectoryError:
-        raise DataError("is a directory", where=path, hint="give a text file") from None
-    except PermissionError:
-        raise DataError(
-            "no permission to read it", where=path, hint=f"try chmod +r {path}"
-        ) from None
-    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise DataError(
-            f"damaged or truncated gzip file ({error})",
-            where=path,
-            hint="copy it again, or drop the .gz from its name if it is plain text",
-        ) from None
+    except (OSError, zlib.error, EOFError) as error:
+        match error:
+            case FileNotFoundError():
+                what, hint = "no such file", "check the path"
+            case IsADirectoryError():
+                what, hint = "is a directory", "give a text file"
+            case PermissionError():
+                what, hint = "no permission to read it", f"try chmod +r {path}"
+            case gzip.BadGzipFile() | zlib.error() | EOFError():
+                what = f"damaged or truncated gzip file ({error})"
+                hint = "copy it again, or drop the .gz from its name if it is plain text"
+            case _:
+                raise
+        raise DataError(what, where=path, hint=hint) from None
 
 
 def _decode(stream: BinaryIO, name: str) -> Iterator[str]:

@@ -84,22 +84,19 @@ def test_waiting_is_what_the_taker_waits() -> None:
     feed.close()
 
 
-def leave_by_break() -> None:
+def leave(error: type[Exception] | None) -> None:
     for _ in ahead(count(), depth=2):
         assert threads()
+        if error:
+            raise error
         break
 
 
-def leave_by_error() -> None:
-    for _ in ahead(count(), depth=2):
-        raise KeyError
-
-
 def test_the_thread_ends_however_the_loop_is_left() -> None:
-    leave_by_break()
+    leave(None)
     assert threads() == []
     try:
-        leave_by_error()
+        leave(KeyError)
     except KeyError:
         # The traceback still holds the frame of the loop.
         assert threads() == []
@@ -109,12 +106,8 @@ def test_the_thread_ends_however_the_loop_is_left() -> None:
     assert threads() == []
 
 
-def test_the_thread_is_prepared_before_the_first_item() -> None:
+def test_begin_is_called_before_the_first_item() -> None:
     order: list[str] = []
-
-    def items() -> Iterator[None]:
-        order.append("item")
-        yield
-
-    list(ahead(items(), depth=1, begin=lambda: order.append("begin")))
-    assert order == ["begin", "item"]
+    items = (order.append(name) for name in ("first", "second"))
+    list(ahead(items, depth=1, begin=lambda: order.append("begin")))
+    assert order == ["begin", "first", "second"]

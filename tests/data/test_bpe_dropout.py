@@ -1,6 +1,7 @@
 """Another segmentation each epoch, of the same words, whatever the order or the workers."""
 
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -39,12 +40,14 @@ def trained(tmp_path) -> DataDirectory:
     return data(tmp_path, bpe={"type": "joint", "merges": 30, "dropout": 0.4})
 
 
+def resampled(data: DataDirectory, folder: Path, **settings) -> ParallelCorpus:
+    settings = {"seed": 1, "epoch": 1, "directory": folder / "epochs", **settings}
+    return resample(data.corpus("train"), data.pipeline, **settings)
+
+
 def test_words_stay_and_segmentations_differ(trained, tmp_path):
     corpus, vocabulary = trained.corpus("train"), trained.pipeline.source.vocabulary
-    epochs = [
-        resample(corpus, trained.pipeline, seed=1, epoch=epoch, directory=tmp_path / "epochs")
-        for epoch in (1, 2)
-    ]
+    epochs = [resampled(trained, tmp_path, epoch=epoch) for epoch in (1, 2)]
     stored, first, second = (sentences(made) for made in (corpus, *epochs))
     assert first != second != stored != first
     for made in (first, second):
@@ -54,12 +57,7 @@ def test_words_stay_and_segmentations_differ(trained, tmp_path):
         assert not any(2 in ids for ids, kept in zip(made, stored, strict=True) if 2 not in kept)
 
 
-def test_sentences_with_unknown_words_keep_their_ids(tmp_path):
-    trained = data(
-        tmp_path,
-        bpe={"type": "joint", "merges": 30, "dropout": 0.4},
-        vocabulary={"min_count": 1},
-    )
+def test_sentences_with_unknown_words_keep_their_ids(trained, tmp_path):
     corpus = trained.corpus("train")
     source = corpus.source.tokens.copy()
     source[corpus.source.offsets[0]] = 2
@@ -69,51 +67,31 @@ def test_sentences_with_unknown_words_keep_their_ids(tmp_path):
 
 
 def test_depends_on_seed_epoch_and_number_only(trained, tmp_path):
-    corpus = trained.corpus("train")
     random.seed(3)
     before = random.getstate()
-    made = resample(corpus, trained.pipeline, seed=7, epoch=3, directory=tmp_path / "a")
+    made = resampled(trained, tmp_path / "a", seed=7, epoch=3)
     assert random.getstate() == before
     random.seed(99)
-    again = resample(
-        corpus, trained.pipeline, seed=7, epoch=3, directory=tmp_path / "b", workers=2, chunk=7
-    )
-    other = resample(corpus, trained.pipeline, seed=8, epoch=3, directory=tmp_path / "c")
+    again = resampled(trained, tmp_path / "b", seed=7, epoch=3, workers=2, chunk=7)
+    other = resampled(trained, tmp_path / "c", seed=8, epoch=3)
     assert sentences(made) == sentences(again) != sentences(other)
     assert np.array_equal(made.source.lengths, again.source.lengths)
 
 
 def test_a_sentence_does_not_grow_beyond_the_longest_allowed(tmp_path):
     longest = 12
-    trained = data(
-        tmp_path,
-        bpe={"type": "joint", "merges": 30, "dropout": 0.9},
-        clean={"max_length": longest},
-    )
-    made = resample(
-        trained.corpus("train"), trained.pipeline, seed=1, epoch=1, directory=tmp_path / "e"
-    )
+    bpe = {"type": "joint", "merges": 30, "dropout": 0.9}
+    made = resampled(data(tmp_path, bpe=bpe, clean={"max_length": longest}), tmp_path)
     assert made.source.lengths.max() <= longest + 1
 
 
 def test_needs_bpe(tmp_path):
-    trained = data(tmp_path, bpe="none")
     with pytest.raises(UserError, match=r"text\.bpe: BPE-dropout needs BPE"):
-        resample(
-            trained.corpus("train"), trained.pipeline, seed=1, epoch=1, directory=tmp_path / "e"
-        )
+        resampled(data(tmp_path, bpe="none"), tmp_path)
 
 
-def test_stops_where_nobody_waits_any_more(trained, tmp_path):
-    asked = iter([False, False, True])
+def test_the_work_ends_when_it_is_not_needed_any_more(trained, tmp_path):
+    answers = iter([False, False, True])
     with pytest.raises(LeftError):
-        resample(
-            trained.corpus("train"),
-            trained.pipeline,
-            seed=1,
-            epoch=1,
-            directory=tmp_path / "e",
-            leaving=lambda: next(asked),
-            chunk=7,
-        )
-    assert next(asked, None) is None
+        resampled(trained, tmp_path, leaving=lambda: next(answers), chunk=7)
+    assert next(answers, None) is None

@@ -1,6 +1,5 @@
 """What was written is read; what was cut off is named."""
 
-import ast
 import json
 from pathlib import Path
 
@@ -9,14 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import nmtdeep.data.corpus as module
 from nmtdeep.config import Recipe
-from nmtdeep.data.corpus import (
-    CorpusWriter,
-    DataDirectory,
-    MonolingualCorpus,
-    id_type,
-)
+from nmtdeep.data.corpus import CorpusWriter, DataDirectory, MonolingualCorpus, id_type
 from nmtdeep.errors import DataError
 from nmtdeep.files import write_sums
 from nmtdeep.preprocessing.preprocess import preprocess
@@ -65,23 +58,20 @@ def test_id_type_holds_the_largest_id():
 
 def test_a_data_directory_opens(directory):
     data = DataDirectory.open(directory)
-    corpus = DataDirectory.open(directory).corpus("train")
+    corpus = data.corpus("train")
     assert data.splits == ["train", "valid"]
     assert data.languages == ("en", "de")
     assert len(corpus) == len(PAIRS)
     words = [data.pipeline.target.vocabulary.words(corpus.target[index]) for index in range(3)]
     assert [" ".join(sentence) for sentence in words] == [pair[1] for pair in PAIRS[:3]]
-
-
-def test_sources_are_raw_and_references_as_the_system_spells(directory):
-    data = DataDirectory.open(directory)
+    # Sources are raw, and references are spelled as the system spells.
     assert data.sources("valid")[2:] == ["", "A Zebra."]
     assert data.references("valid")[2:] == ["", '"ja".']
     assert len(data.corpus("valid")) == 4
     assert data.corpus("valid").source[2].tolist() == [1]
 
 
-def test_truncated_file_is_named_with_its_cure(directory):
+def test_a_truncated_file_is_named_with_a_hint(directory):
     file = directory / "train.de.tokens"
     file.write_bytes(file.read_bytes()[:-2])
     with pytest.raises(DataError, match=r"train\.de\.tokens: damaged .*--overwrite"):
@@ -98,14 +88,15 @@ def test_incomplete_missing_and_foreign_directories(directory, tmp_path):
         DataDirectory.open(directory).corpus("test")
     index = directory / "data.json"
     content = json.loads(index.read_text())
-    index.write_text(json.dumps({**content, "format": 99}))
-    write_sums(directory, "data.json")
-    with pytest.raises(DataError, match="format 99"):
-        DataDirectory.open(directory)
-    index.write_text("{")
-    write_sums(directory, "data.json")
-    with pytest.raises(DataError, match="cannot be read"):
-        DataDirectory.open(directory)
+    for text, message in (
+        (json.dumps({**content, "format": 99}), "format 99"),
+        ("{", "cannot be read"),
+        (json.dumps({**content, "dtype": {"source": "uint16"}}), "dtype"),
+    ):
+        index.write_text(text)
+        write_sums(directory, "data.json")
+        with pytest.raises(DataError, match=message):
+            DataDirectory.open(directory)
     index.unlink()
     with pytest.raises(DataError, match="not a complete data directory"):
         DataDirectory.open(directory)
@@ -126,11 +117,3 @@ def test_a_changed_pipeline_is_noticed(directory):
     write_sums(directory, "data.json")
     with pytest.raises(DataError, match="not the text pipeline"):
         _ = DataDirectory.open(directory).pipeline
-
-
-def test_no_torch_on_this_floor():
-    tree = ast.parse(Path(module.__file__).read_text())
-    imported = {
-        name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names
-    }
-    assert "torch" not in imported
