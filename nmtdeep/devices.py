@@ -44,7 +44,7 @@ def resolve_device(device: str) -> torch.device:
     if place.type == "cuda":
         index = torch.cuda.current_device() if place.index is None else place.index
         place = torch.device("cuda", index)
-        torch.cuda.set_device(place)
+        torch.cuda.set_device(index)
         # From Hopper on torch prefers cuDNN's attention (check_prefer_cudnn_attention in its
         # sdp_utils.cpp), which builds a plan for every new shape and keeps it (cudnn/MHA.cpp).
         # Batches of sentences have thousands of shapes; torch's own kernels need no plan.

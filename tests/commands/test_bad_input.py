@@ -249,7 +249,7 @@ def test_paths_that_cannot_be_written_to(nmtdeep, data, whole, tmp_path):
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk_at_the_end_of_a_translation(nmtdeep, whole):
-    refused(nmtdeep("translate", "-m", whole, "-o", "/dev/full", stdin=b"x\n"), "free some space")
+    refused(nmtdeep("translate", "-m", whole, "-o", "/dev/full", stdin=b"x\n"), "make room")
 
 
 def test_a_full_disk_while_preprocessing(nmtdeep, tmp_path):
