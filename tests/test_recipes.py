@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 from typer.testing import CliRunner
 
-from nmtdeep.cli.recipes import app
+from nmtdeep.cli.main import app
 from nmtdeep.config import names, slots
 from nmtdeep.config.load import list_recipes, load_recipe, resolve
 from nmtdeep.errors import ConfigError, UserError
@@ -32,7 +32,7 @@ COUNTED = {
 
 
 def invoke(*arguments: str) -> str:
-    result = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+    result = CliRunner().invoke(app, ["recipes", *arguments], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.stdout
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -10,44 +10,41 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
-from nmtdeep.cli import completion
-from nmtdeep.cli.command import Group, add_command
-from nmtdeep.cli.options import Data, Device, Overrides, Run, Runs, Threads, Verify
-from nmtdeep.cli.outputs import Analysis, analysis
+from nmtdeep.cli.options import (
+    METRIC,
+    Data,
+    Device,
+    Overrides,
+    Run,
+    Runs,
+    Threads,
+    Verify,
+    Whole,
+    recipe_argument,
+)
+from nmtdeep.cli.outputs import Analysis, written
 from nmtdeep.config.decoding import decoding_options
+from nmtdeep.config.text import Form
 from nmtdeep.errors import UserError
 
 if TYPE_CHECKING:
     from nmtdeep.checkpoint import Loaded
 
-app = typer.Typer(
-    cls=Group,
-    help="Measure a model: initialization, gradients, layers, attention, learning rates, scores.",
-    no_args_is_help=True,
-    epilog="nmtdeep analyze schedule demo",
-)
 Tokens = Annotated[int, Option(min=1, help="Approximate number of target tokens to measure on.")]
 Seed = Annotated[
     int | None, Option(help="Random seed for initialization, choice of sentences, dropout.")
 ]
-DEPTHS = "6,12,18,20"
 
 
-@analysis
 def initialization(
-    subject: str = Argument(
-        ...,
-        metavar="RECIPE|RUN",
-        help="A recipe, or a trained model.",
-        autocompletion=completion.recipes,
-    ),
+    subject: Annotated[str, recipe_argument("RECIPE|RUN")],
     overrides: Overrides = None,
     *,
     data: Data,
     tokens: Tokens = 3000,
     seed: Seed = None,
-    after: int = Option(0, min=0, help="Updates of training before the measurement."),
-    layers: bool = Option(False, "--layers", help="Print a row for each layer."),
+    after: Annotated[int, Option(min=0)] = 0,
+    layers: bool = False,
     device: Device = "auto",
     threads: Threads = None,
     verify: Verify = True,
@@ -56,43 +53,33 @@ def initialization(
 
     The figures of Table 1 of Zhang et al. 2019 and Table 2 of Xu et al. 2020, in one pass over real
     sentences of the training corpus.
-    """
-    from nmtdeep.config.load import load_recipe
 
-    changes = [*(overrides or []), *_seed(seed)]
-    recipe = None
-    if Path(subject).is_dir():
-        _refuse_changes(subject, changes, {"--after": after})
-    else:
-        recipe = load_recipe(subject, changes)
+    Args:
+        subject: A recipe, or a trained model.
+        after: Updates of training before the measurement.
+        layers: Print a row for each layer.
+    """
     from nmtdeep.analysis.initialization import draw, measure, tables
     from nmtdeep.checkpoint import load
+    from nmtdeep.config.load import load_recipe
     from nmtdeep.data.corpus import DataDirectory
 
-    model = recipe or load(Path(subject))
+    changes = [*(overrides or []), *_seed(seed)]
+    is_run = Path(subject).is_dir()
+    if is_run:
+        _refuse_changes(subject, changes, after=after)
+    model = load(Path(subject)) if is_run else load_recipe(subject, changes)
     corpora, place = DataDirectory.open(data, verify=verify), _device(device, threads)
     measurement = measure(subject, model, corpora, tokens=tokens, device=place, updates=after)
     return Analysis(measurement, partial(tables, layers=layers), draw)
 
 
-@analysis
 def gradients(
-    subjects: list[str] = Argument(
-        ...,
-        metavar="RECIPE|KEY=VALUE|RUN",
-        help="Recipes, and values to change in all of them; or runs or checkpoints.",
-        autocompletion=completion.recipes,
-    ),
+    subjects: Annotated[list[str], recipe_argument("RECIPE|KEY=VALUE|RUN")],
     *,
     data: Data,
-    depths: str | None = Option(
-        None,
-        help="Numbers of layers; each recipe is measured with each of them.",
-        show_default=DEPTHS,
-    ),
-    of: Literal["parameters", "output"] = Option(
-        "parameters", help="Quantity that the gradient is for."
-    ),
+    depths: str | None = None,
+    of: Literal["parameters", "output"] = "parameters",
     tokens: Tokens = 3000,
     seed: Seed = None,
     device: Device = "auto",
@@ -103,41 +90,45 @@ def gradients(
 
     Of a recipe: at its initialization, for several depths. Of a run: at its initialization and at
     every checkpoint that it kept. Of a checkpoint: as it is.
+
+    Args:
+        subjects: Recipes, and values to change in all of them; or runs or checkpoints.
+        depths: Numbers of layers; each recipe is measured with each of them. Default: 6,12,18,20.
+        of: Quantity that the gradient is for.
     """
+    from nmtdeep.analysis.gradients import draw, measure, tables
+    from nmtdeep.data.corpus import DataDirectory
+
     names = [word for word in subjects if "=" not in word or Path(word).is_dir()]
     changes = [word for word in subjects if word not in names] + _seed(seed)
     runs = [name for name in names if Path(name).is_dir()]
     models: list[tuple[str, Any]] = [(run, Path(run)) for run in runs]
     if not runs:
-        models = _at_depths(names, changes, depths or DEPTHS)
+        models = _at_depths(names, changes, depths or "6,12,18,20")
     elif len(runs) < len(names):
         other = next(name for name in names if name not in runs)
         hint = "give either runs or recipes, not both"
         raise UserError("is not a run directory", where=other, hint=hint)
     else:
-        _refuse_changes(names[0], changes, {"--depths": depths})
-    from nmtdeep.analysis.gradients import draw, measure, tables
-    from nmtdeep.data.corpus import DataDirectory
-
+        _refuse_changes(names[0], changes, depths=depths)
     corpora, place = DataDirectory.open(data, verify=verify), _device(device, threads)
     say = partial(typer.echo, err=True)
     measurement = measure(models, corpora, tokens=tokens, device=place, of=of, say=say)
     return Analysis(measurement, tables, draw)
 
 
-@analysis
 def schedule(
-    subjects: list[str] = Argument(
-        ...,
-        metavar="RECIPE|KEY=VALUE",
-        help="Recipes, or runs with theirs, and values to change in all of them.",
-        autocompletion=completion.recipes,
-    ),
-    updates_per_epoch: int | None = Option(
-        None, min=1, help="Updates of an epoch, if the recipe counts epochs."
-    ),
+    subjects: Annotated[list[str], recipe_argument("RECIPE|KEY=VALUE")],
+    *,
+    updates_per_epoch: Whole | None = None,
 ) -> Analysis:
-    """Print the learning rates of recipes, stage by stage, as in Figure 5 of Li et al. 2020."""
+    """Print the learning rates of recipes, stage by stage, as in Figure 5 of Li et al. 2020.
+
+    Args:
+        subjects: Recipes, or runs with theirs, and values to change in all of them.
+        updates_per_epoch: Updates of an epoch, if the recipe counts epochs.
+    """
+    from nmtdeep.analysis.schedule import draw, measure, tables
     from nmtdeep.config.load import load_recipe
 
     names = [word for word in subjects if "=" not in word]
@@ -146,25 +137,18 @@ def schedule(
     if not names:
         raise UserError("no recipe given", hint="name one, such as multi30k-en-de")
     recipes = {name: load_recipe(file, changes) for name, file in files.items()}
-    from nmtdeep.analysis.schedule import draw, measure, tables
-
     return Analysis(measure(recipes, updates_per_epoch), tables, draw)
 
 
-@analysis
-def combination(
-    model: Run,
-    layer: int | None = Option(
-        None,
-        min=0,
-        help="Layer whose weights along the stack are drawn; 0: the embedding.",
-        show_default="a third of the way up",
-    ),
-) -> Analysis:
+def combination(model: Run, *, layer: Annotated[int | None, Option(min=0)] = None) -> Analysis:
     """Print the learned weights with which each layer of a trained model reads those below it.
 
     Those of DLCL, dense and sparse connections and of transparent attention, as in Figure 5 of Wang
     et al. 2019.
+
+    Args:
+        layer: Layer whose weights along the stack are drawn; 0: the embedding. Default: a third of
+            the way up.
     """
     from nmtdeep.analysis.combination import draw, measure, tables
     from nmtdeep.checkpoint import load
@@ -172,11 +156,11 @@ def combination(
     return Analysis(measure(str(model), load(model), layer), tables, partial(draw, layer=layer))
 
 
-@analysis
 def similarity(
     models: Runs,
+    *,
     data: Data,
-    split: str = Option("valid", help="Set of --data to measure on."),
+    split: str = "valid",
     device: Device = "auto",
     threads: Threads = None,
     verify: Verify = True,
@@ -185,6 +169,9 @@ def similarity(
     across positions.
 
     Figures 2, 7 and 8 of Li et al. 2020, over a validation set.
+
+    Args:
+        split: Set of --data to measure on.
     """
     from nmtdeep.analysis.similarity import draw, measure, tables
     from nmtdeep.data.corpus import DataDirectory
@@ -193,25 +180,28 @@ def similarity(
     return Analysis(measure(_loaded(models, device, threads), corpora, split), tables, draw)
 
 
-@analysis
 def attention(
     model: Run,
-    source: str = Option(..., help="Source sentence."),
-    target: str | None = Option(
-        None, help="Translation of --source.", show_default="the model's translation"
-    ),
-    of: Literal["cross", "encoder", "decoder"] = Option(
-        "cross", help="Attention of the decoder to the encoder, or of a stack to itself."
-    ),
-    layer: str = Option("mean", help="Number of a layer, from 1; or mean, all."),
-    head: str = Option("mean", help="Number of a head, from 1; or mean, all."),
-    input_is: Literal["raw", "tokenized", "bpe"] | None = Option(
-        None, help="Form of the sentences.", show_default="the recipe's"
-    ),
+    *,
+    source: str,
+    target: str | None = None,
+    of: Literal["cross", "encoder", "decoder"] = "cross",
+    layer: str = "mean",
+    head: str = "mean",
+    input_is: Form | None = None,
     device: Device = "auto",
     threads: Threads = None,
 ) -> Analysis:
-    """Print the attention of a model in a sentence pair, subword by subword."""
+    """Print the attention of a model in a sentence pair, subword by subword.
+
+    Args:
+        source: Source sentence.
+        target: Translation of --source. Default: the model's translation.
+        of: Attention of the decoder to the encoder, or of a stack to itself.
+        layer: Number of a layer, from 1; or mean, all.
+        head: Number of a head, from 1; or mean, all.
+        input_is: Form of the sentences. Default: the recipe's.
+    """
     from nmtdeep.analysis.attention import draw, measure, sentence_pair, tables
 
     loaded = _loaded([model], device, threads)[str(model)]
@@ -220,22 +210,23 @@ def attention(
     return Analysis(measurement, tables, draw)
 
 
-@analysis
 def lengths(
-    systems: list[Path] = Argument(
-        ...,
-        metavar="SYSTEM",
-        help="Files with translations of --source, or runs or checkpoints that translate it.",
-    ),
-    source: Path = Option(..., help="Source text; .gz allowed."),
-    reference: Path = Option(..., help="Reference translation of --source."),
-    metric: str = Option(
-        "bleu", help="Metric of `nmtdeep score`.", autocompletion=completion.metrics
-    ),
+    systems: Annotated[list[Path], Argument(metavar="SYSTEM")],
+    *,
+    source: Path,
+    reference: Path,
+    metric: Annotated[str, METRIC] = "bleu",
     device: Device = "auto",
     threads: Threads = None,
 ) -> Analysis:
-    """Print scores by the length of the source: 1-10, 11-20, ... words."""
+    """Print scores by the length of the source: 1-10, 11-20, ... words.
+
+    Args:
+        systems: Files with translations of --source, or runs or checkpoints that translate it.
+        source: Source text; .gz allowed.
+        reference: Reference translation of --source.
+        metric: Metric of `nmtdeep score`.
+    """
     from nmtdeep.scoring.metrics import metric_named
 
     metric_named(metric)
@@ -248,11 +239,26 @@ def lengths(
     translations: dict[str, Sequence[str]] = {}
     for system in _distinct(systems):
         if system.is_dir():
-            found = Translator.load([system], options).translate(texts[0].lines)
-            translations[str(system)] = [each.text for each in found]
+            lines = Translator.load([system], options).translate(texts[0].lines)
+            translations[str(system)] = [line.text for line in lines]
         else:
             translations[str(system)] = read_text(system).lines
     return Analysis(measure(*texts, translations, metric), tables, draw)
+
+
+ANALYSES: dict[Callable[..., Analysis], str] = {
+    schedule: "demo training.schedule.lr=0.002",
+    initialization: "demo --data data",
+    gradients: "demo --data data --depths 6,12",
+    combination: "run --plot weights.svg",
+    similarity: "run other-run --data data",
+    attention: 'run --source "Two men play the guitar."',
+    lengths: "run --source test.en --reference test.de",
+}
+COMMANDS = {
+    written(analysis): f"nmtdeep analyze {analysis.__name__} {words}"
+    for analysis, words in ANALYSES.items()
+}
 
 
 def _at_depths(names: Iterable[str], changes: list[str], depths: str) -> list[tuple[str, Any]]:
@@ -263,24 +269,19 @@ def _at_depths(names: Iterable[str], changes: list[str], depths: str) -> list[tu
     if not all(number.isdecimal() and int(number) for number in numbers):
         hint = "separate numbers by commas, such as 6,12,18"
         raise UserError("not a list of numbers", where=f"--depths {depths}", hint=hint)
+    keys = ("model.encoder.depth", "model.decoder.depth")
     return [
-        (
-            name,
-            load_recipe(name, [*changes, f"model.encoder.depth={n}", f"model.decoder.depth={n}"]),
-        )
+        (name, load_recipe(name, [*changes, *(f"{key}={int(number)}" for key in keys)]))
         for name in names
-        for n in map(int, numbers)
+        for number in numbers
     ]
 
 
-def _refuse_changes(name: str, changes: list[str], options: Mapping[str, object]) -> None:
+def _refuse_changes(name: str, changes: list[str], **options: object) -> None:
     """A trained model is measured as it is."""
-    if given := [*changes, *(option for option, value in options.items() if value)]:
-        raise UserError(
-            f"a trained model cannot be changed by {', '.join(given)}",
-            where=name,
-            hint="leave it out, or give a recipe",
-        )
+    if given := [*changes, *(f"--{option}" for option, value in options.items() if value)]:
+        what = f"a trained model cannot be changed by {', '.join(given)}"
+        raise UserError(what, where=name, hint="leave it out, or give a recipe")
 
 
 def _seed(seed: int | None) -> list[str]:
@@ -313,15 +314,3 @@ def _distinct(paths: Iterable[Path]) -> list[Path]:
         if paths.count(path) > 1:
             raise UserError("is named twice", where=path, hint="name each once")
     return paths
-
-
-for command, example in {
-    initialization: "nmtdeep analyze initialization demo --data data",
-    gradients: "nmtdeep analyze gradients demo --data data --depths 6,12",
-    schedule: "nmtdeep analyze schedule demo training.schedule.lr=0.002",
-    combination: "nmtdeep analyze combination run --plot weights.svg",
-    similarity: "nmtdeep analyze similarity run other-run --data data",
-    attention: 'nmtdeep analyze attention run --source "Two men play the guitar."',
-    lengths: "nmtdeep analyze lengths run --source test.en --reference test.de",
-}.items():
-    add_command(app, command, example)

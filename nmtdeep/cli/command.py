@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import platform
 import signal
 import textwrap
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
 from typer.core import TyperCommand, TyperGroup
 
 from nmtdeep import __version__
-from nmtdeep.cli.options import option, replace_options
+from nmtdeep.cli.options import documented, option, parameters_of
 from nmtdeep.errors import UserError
 
+Function = Callable[..., Any]
 PACKAGES = ("torch", "numpy", "safetensors", "sacremoses", "subword-nmt", "sacrebleu")
-# What typer takes for the default of an argument that must be given.
-REQUIRED = (..., inspect.Parameter.empty)
 VERBOSE = option(
     "verbose",
     Annotated[
@@ -32,8 +29,6 @@ VERBOSE = option(
     ],
     default=False,
 )
-# The name of a value in the help, by its type; a name from a list is NAME.
-VALUES: dict[Any, str] = {int: "N", float: "NUMBER", str: "TEXT", Path: "PATH"}
 NAMES_WIDTH = 28
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -53,7 +48,9 @@ class PlainHelp:
             if not parameter.hidden:
                 is_argument = parameter.param_type_name == "argument"
                 heading = parameter.rich_help_panel or ("Arguments" if is_argument else "Options")
-                sections.setdefault(heading, []).append(_row(parameter, ctx))
+                names, text = parameter.get_help_record(ctx)
+                names = parameter.metavar if is_argument else names
+                sections.setdefault(heading, []).append((names, text))
         for name, below in getattr(command, "commands", {}).items():
             text = " ".join((below.help or "").split("\n\n")[0].split())
             sections.setdefault(below.rich_help_panel or "Commands", []).append((name, text))
@@ -106,7 +103,7 @@ class Group(PlainHelp, TyperGroup):
 
 
 def add_command(
-    app: typer.Typer, function: Callable[..., None], example: str, panel: str | None = None
+    app: typer.Typer, function: Function, example: str, panel: str | None = None
 ) -> None:
     """Make a function a command of `app`, with the option --verbose.
 
@@ -114,129 +111,89 @@ def add_command(
         example: a command line that works.
         panel: the heading of the command in the help of `app`.
     """
+    parameters, bundles = parameters_of(function)
 
-    @functools.wraps(function)
     def command(*, verbose: bool, **values: Any) -> None:
         if verbose:
             typer.echo(", ".join(map(" ".join, versions().items())), err=True)
         try:
+            for name, (options, collect) in bundles.items():
+                values[name] = collect({each.name: values.pop(each.name) for each in options})
             function(**values)
         except UserError:
             if verbose:
                 traceback.print_exc()
             raise
 
-    replace_options(command, function, add=[VERBOSE])
-    defaults = [each.default for each in inspect.signature(function).parameters.values()]
+    command.__signature__ = inspect.Signature([*parameters, VERBOSE])  # type: ignore[attr-defined]
+    command.__annotations__ = {}
     app.command(
         function.__name__.strip("_").replace("_", "-"),
         cls=Command,
+        help=documented(function)[0],
         epilog=example,
-        no_args_is_help=any(getattr(each, "default", each) in REQUIRED for each in defaults),
+        no_args_is_help=any(each.default is inspect.Parameter.empty for each in parameters),
         rich_help_panel=panel,
     )(command)
 
 
+def add_group(
+    app: typer.Typer, name: str, text: str, commands: Mapping[Function, str], panel: str
+) -> None:
+    """Make functions the commands of a group of `app`, such as `recipes list`.
+
+    Args:
+        text: the help of the group.
+        commands: an example for each function; the first is also the group's.
+        panel: the heading of the group in the help of `app`.
+    """
+    group = typer.Typer(
+        cls=Group, help=text, no_args_is_help=True, epilog=next(iter(commands.values()))
+    )
+    group.callback()(lambda: None)  # a group of one command is a group
+    for function, example in commands.items():
+        add_command(group, function, example)
+    app.add_typer(group, name=name, rich_help_panel=panel)
+
+
 def versions() -> dict[str, str]:
     """The packages that a report of a fault should name, with their versions."""
-    found = {"nmtdeep": __version__, "Python": platform.python_version()}
+    versions = {"nmtdeep": __version__, "Python": platform.python_version()}
     for name in PACKAGES:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "missing"
-    return found
+            versions[name] = "missing"
+    return versions
 
 
 def usage_error(error: typer.TyperException) -> UserError:
-    """What typer refused, in our words.
+    """What typer refused, as one line with a hint.
 
-    typer exports only the base class of its errors, so the kind is recognized by its name.
+    typer exports only the base class of its errors, so the kind is recognized by its attributes.
     """
-    detail: Any = error
     ctx: Any = getattr(error, "ctx", None)
     parameter: Any = getattr(error, "param", None)
     see = f"see `{ctx.command_path} --help`" if ctx else ""
-    match type(error).__name__:
-        case "NoSuchOption":
-            near = " or ".join(sorted(detail.possibilities or ()))
-            hint = f"did you mean {near}?" if near else see
-            return UserError(f"there is no option {detail.option_name}", hint=hint)
-        case "BadOptionUsage":
-            options = (each for each in ctx.command.params if detail.option_name in each.opts)
-            option: Any = next(options, None)
-            needs = f"needs {option.nargs} values" if option and option.nargs > 1 else ""
-            takes_none = option and getattr(option, "is_flag", False)
-            what = "takes no value" if takes_none else needs or "needs a value"
-            return UserError(what, where=detail.option_name, hint=see)
-        case "MissingParameter":
-            names = _choices(parameter)
-            meaning = ", ".join(names) or str(parameter.help or "").rstrip(".")
-            given = " ".join(dict.fromkeys((_name(parameter), _value(parameter))))
-            return UserError(
-                "is missing", where=_name(parameter), hint=f"give {given} ({meaning}); {see}"
-            )
-        case "BadParameter" if isinstance(error.__cause__, ValidationError):
-            from nmtdeep.config.values import value_problem
+    if isinstance(error.__cause__, ValidationError):
+        from nmtdeep.config.values import value_problem
 
-            (first, *_) = error.__cause__.errors(include_url=False)
-            problem = value_problem(first, _choices(parameter))
-            return UserError(problem.what, where=_name(parameter), hint=problem.hint)
-        case "BadParameter":
-            return UserError(error.message, where=_name(parameter), hint=see)
-    return UserError(error.message.rstrip("."), hint=see)
+        (first, *_) = error.__cause__.errors(include_url=False)
+        problem = value_problem(first, list(map(str, parameter.type_descriptor.choices or ())))
+        return UserError(problem.what, where=_name(parameter), hint=problem.hint)
+    if parameter and not error.message:
+        given = " ".join(dict.fromkeys((_name(parameter), str(parameter.metavar))))
+        hint = f"give {given} ({str(parameter.help).rstrip('.')}); {see}"
+        return UserError("is missing", where=_name(parameter), hint=hint)
+    what = error.format_message() if hasattr(error, "format_message") else error.message
+    return UserError(what.rstrip("."), where=_name(parameter) if parameter else "", hint=see)
 
 
 def _name(parameter: Any) -> str:
     """The first long name of an option, such as `--beam`; `RUN` for an argument."""
     if parameter.param_type_name == "argument":
-        return _value(parameter)
+        return str(parameter.metavar)
     return str(next((name for name in parameter.opts if name.startswith("--")), parameter.opts[0]))
-
-
-def _value(parameter: Any) -> str:
-    """The name of an option's value in the help; empty for a flag."""
-    if getattr(parameter, "is_flag", False):
-        return ""
-    descriptor = parameter.type_descriptor
-    kind = get_args(descriptor.annotation)[0] if descriptor.is_list else descriptor.annotation
-    return str(parameter.metavar or VALUES.get(kind, "NAME"))
-
-
-def _choices(parameter: Any) -> list[str]:
-    """The values that an option or argument may have, if they are names."""
-    return list(map(str, parameter.type_descriptor.choices or ()))
-
-
-def _row(parameter: Any, ctx: Any) -> tuple[str, str]:
-    """Names and value of a parameter; its help, choices and default."""
-    names = _value(parameter)
-    if parameter.param_type_name == "option":
-        short_first = sorted(parameter.opts, key=lambda name: name.startswith("--"))
-        pair = "".join(f" / {name}" for name in parameter.secondary_opts)
-        names = f"{', '.join(short_first)}{pair} {names}".rstrip()
-    default = _default(parameter, ctx)
-    facts = [
-        ", ".join(_choices(parameter)),
-        f"default: {default}" if default else "",
-        "can be repeated" if parameter.multiple else "",
-        "required" if parameter.required else "",
-    ]
-    shown = "; ".join(filter(None, facts))
-    return names, f"{parameter.help or ''}{f'  [{shown}]' if shown else ''}".strip()
-
-
-def _default(parameter: Any, ctx: Any) -> str:
-    """The value of an option that is not given, as it would be typed; may be empty."""
-    if isinstance(parameter.show_default, str):
-        return parameter.show_default
-    value = parameter.get_default(ctx, call=False)
-    if not parameter.show_default or value is None:
-        return ""
-    if getattr(parameter, "is_flag", False):
-        names = parameter.secondary_opts and (parameter.secondary_opts, parameter.opts)[bool(value)]
-        return names[0] if names else ""
-    return str(value)
 
 
 def _write_section(heading: str, rows: list[tuple[str, str]], formatter: Any) -> None:

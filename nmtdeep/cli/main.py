@@ -10,57 +10,41 @@ import sys
 from collections.abc import Callable
 from threading import Timer
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from nmtdeep import __version__
-from nmtdeep.cli import (
-    analyze,
-    average,
-    convert,
-    demo,
-    doctor,
-    export,
-    fetch,
-    grow,
-    inspect,
-    plot,
-    preprocess,
-    recipes,
-    report,
-    score,
-    serve,
-    train,
-    translate,
-)
-from nmtdeep.cli.command import HELP, Group, add_command, usage_error
+from nmtdeep.cli import analyze, corpora, exchange, look, train
+from nmtdeep.cli.command import HELP, Group, add_command, add_group, usage_error
+from nmtdeep.cli.score import score
+from nmtdeep.cli.translate import serve, translate
 from nmtdeep.errors import UserError
 from nmtdeep.memory import keep_memory
 
 TRAIN, LOOK, EXCHANGE = "Train and translate", "Look inside", "Exchange and serve"
-COMMANDS: dict[str, dict[Callable[..., None], str]] = {
+COMMANDS: dict[str, dict[Callable[..., Any], str]] = {
     TRAIN: {
-        demo.demo: "nmtdeep demo --out nmtdeep-demo",
-        fetch.fetch: "nmtdeep fetch multi30k-en-de --out corpus",
-        preprocess.preprocess: (
+        train.demo: "nmtdeep demo --out nmtdeep-demo",
+        corpora.fetch: "nmtdeep fetch multi30k-en-de --out corpus",
+        corpora.preprocess: (
             "nmtdeep preprocess demo --train corpus/train --valid corpus/dev --out data"
         ),
         train.train: "nmtdeep train demo --data data --out run",
-        grow.grow: "nmtdeep grow run --layers 12 --out run-12",
-        average.average_checkpoints: "nmtdeep average-checkpoints run --last 5 --overwrite",
-        translate.translate: "nmtdeep translate -m run -i test.en -o test.de",
-        score.score: "nmtdeep score hypotheses.de reference.de --metric bleu",
+        train.grow: "nmtdeep grow run --layers 12 --out run-12",
+        train.average_checkpoints: "nmtdeep average-checkpoints run --last 5 --overwrite",
+        translate: "nmtdeep translate -m run -i test.en -o test.de",
+        score: "nmtdeep score hypotheses.de reference.de --metric bleu",
     },
     LOOK: {
-        inspect.inspect: "nmtdeep inspect run",
-        plot.plot: "nmtdeep plot run other-run --plot curves.svg",
-        report.report: "nmtdeep report run other-run --data data -o report.html",
-        doctor.doctor: "nmtdeep doctor --data data --out run",
+        look.inspect: "nmtdeep inspect run",
+        look.plot: "nmtdeep plot run other-run --plot curves.svg",
+        look.report: "nmtdeep report run other-run --data data -o report.html",
+        look.doctor: "nmtdeep doctor --data data --out run",
     },
     EXCHANGE: {
-        export.export: "nmtdeep export run --to ctranslate2 --out exported",
-        serve.serve: "nmtdeep serve -m run --port 8000",
+        exchange.export: "nmtdeep export run --to ctranslate2 --out exported",
+        serve: "nmtdeep serve -m run --port 8000",
     },
 }
 app = typer.Typer(
@@ -75,9 +59,30 @@ app = typer.Typer(
 for panel, commands in COMMANDS.items():
     for command, example in commands.items():
         add_command(app, command, example, panel)
-app.add_typer(recipes.app, name="recipes", rich_help_panel=TRAIN)
-app.add_typer(analyze.app, name="analyze", rich_help_panel=LOOK)
-app.add_typer(convert.app, name="convert", rich_help_panel=EXCHANGE)
+RECIPES: dict[Callable[..., Any], str] = {
+    look.list_: "nmtdeep recipes list sdt 48",
+    look.show: "nmtdeep recipes show demo model.encoder.depth=12",
+}
+CONVERSIONS: dict[Callable[..., Any], str] = {
+    exchange.fairseq: (
+        "nmtdeep convert fairseq checkpoint_best.pt dict.en.txt dict.de.txt -o model"
+    ),
+}
+add_group(app, "recipes", "List the shipped recipes, or print one in full.", RECIPES, TRAIN)
+add_group(
+    app,
+    "analyze",
+    "Measure a model: initialization, gradients, layers, attention, learning rates, scores.",
+    analyze.COMMANDS,
+    LOOK,
+)
+add_group(
+    app,
+    "convert",
+    "Convert models of other toolkits to checkpoints that translate here.",
+    CONVERSIONS,
+    EXCHANGE,
+)
 
 
 def _version(show: bool) -> None:

@@ -1,21 +1,29 @@
-"""Options that several commands share, each declared once."""
+"""Options of commands, of which those that several commands share are declared here once.
+
+A command's arguments and options are the parameters of its function: those before the `*` are
+arguments. Their help is in the function's docstring, under `Args:`.
+"""
 
 from __future__ import annotations
 
-import functools
 import inspect
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Sequence
+from copy import copy
+from inspect import Parameter
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
-import typer
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from typer import Argument, Option
+from typer.models import OptionInfo
 
-from nmtdeep.cli import completion
 from nmtdeep.config.decoding import Decoding, DecodingOptions, decoding_options
 
-Command = Callable[..., None]
+# The name of a value in the help, by its type; a name from a list is NAME.
+VALUES: dict[Any, str] = {int: "N", float: "NUMBER", str: "TEXT", Path: "PATH", bool: ""}
 # Options in the help under a heading of their own.
 PANELS = {
     "Search": (
@@ -28,7 +36,7 @@ PANELS = {
     ),
     "Text": ("input_is", "output_is", "max_source_tokens", "long_lines"),
     "Sampling": ("sampling", "temperature", "top_k", "top_p", "seed"),
-    "Machine": ("device", "precision", "quantize", "max_tokens", "threads", "processes"),
+    "Machine": ("device", "precision", "quantize", "max_tokens", "threads", "processes", "verify"),
 }
 # Spellings of other toolkits.
 ALIASES = {
@@ -38,161 +46,206 @@ ALIASES = {
 }
 
 
+class Bundle(NamedTuple):
+    """Options that a command's function receives as one argument.
+
+    Attributes:
+        options: parameters, one for each option.
+        collect: makes the argument of the options' values by name.
+    """
+
+    options: Sequence[Parameter]
+    collect: Callable[[dict[str, Any]], Any]
+
+
 def flag(name: str) -> str:
     """`--max-tokens` for `max_tokens`."""
     return f"--{name.replace('_', '-')}"
 
 
-def options_of(
-    model: type[BaseModel], *, omit: Iterable[str] = (), panel: str = "Options", **defaults: str
-) -> list[inspect.Parameter]:
-    """An option for each field of a model, which says its type, meaning and default.
+def documented(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
+    """The docstring without its section of arguments, and that section: texts by name."""
+    text, _, arguments = (inspect.getdoc(function) or "").partition("\n\nArgs:\n")
+    entries = re.findall(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", arguments, re.MULTILINE)
+    return text, {name: " ".join(entry.split()) for name, entry in entries}
 
-    The model checks the values, of which None means that an option was not given.
+
+def parameters_of(function: Callable[..., Any]) -> tuple[list[Parameter], dict[str, Bundle]]:
+    """The parameters of a command for typer, and the bundles of options among its arguments.
+
+    A switch that is off by default has no `--no-...`.
+    """
+    parameters: list[Parameter] = []
+    bundles = {}
+    _, texts = documented(function)
+    for parameter in inspect.signature(function, eval_str=True).parameters.values():
+        name, default = parameter.name, parameter.default
+        kind, info = _split(parameter.annotation)
+        if isinstance(info, Bundle):
+            bundles[name] = info
+            parameters += info.options
+            continue
+        is_option = parameter.kind is Parameter.KEYWORD_ONLY
+        info = copy(info) or (Option() if is_option else Argument(metavar=name.upper()))
+        if kind is bool and default is False and info.default is ...:
+            info.default = flag(name)
+        info.rich_help_panel = info.rich_help_panel or (
+            "Machine" if name in PANELS["Machine"] else None
+        )
+        _describe(info, kind, info.help or texts[name])
+        parameters.append(option(name, Annotated[kind, info], default))
+    return parameters, bundles
+
+
+def _describe(info: Any, kind: Any, text: str) -> None:
+    """Set the help of an option or argument, and the name of its value."""
+    origins = {get_origin(part): part for part in (kind, *get_args(kind))}
+    if Literal in origins:
+        text += f" One of: {', '.join(map(str, get_args(origins[Literal])))}."
+    if list in origins and isinstance(info, OptionInfo):
+        text += " Can be repeated."
+    info.help = text
+    plain = {kind, *get_args(kind), *get_args(origins.get(list))}
+    info.metavar = info.metavar or next((VALUES[each] for each in VALUES if each in plain), "NAME")
+
+
+def _split(annotation: Any) -> tuple[Any, Any]:
+    """A type and what it is annotated with: `int | None` and its option."""
+    if get_origin(annotation) is Annotated:
+        kind, info = get_args(annotation)
+        return kind, info
+    if get_origin(annotation) in (Union, UnionType):
+        parts = [_split(part) for part in get_args(annotation)]
+        return Union[tuple(kind for kind, _ in parts)], next((i for _, i in parts if i), None)  # noqa: UP007
+    return annotation, None
+
+
+def option(name: str, annotation: Any, default: Any = None) -> Parameter:
+    """An option of a command, as a parameter of its function."""
+    kind = Parameter.KEYWORD_ONLY
+    return Parameter(name, kind, default=default, annotation=annotation)
+
+
+def option_of(
+    name: str,
+    field: FieldInfo,
+    *,
+    kind: Any = None,
+    panel: str | None = None,
+    default: str = "",
+    metavar: str | None = None,
+) -> Parameter:
+    """An option for a field of a model, which says its type, meaning and default.
+
+    The model checks the value, of which None means that the option was not given.
 
     Args:
-        panel: heading of the options that `PANELS` does not name.
+        kind: type of the option; None: the field's.
+        panel: heading of the option; None: that in `PANELS`.
+        default: what the help says is the default.
+    """
+    kind = kind or _split(field.annotation)[0]
+    panel = panel or next((key for key, names in PANELS.items() if name in names), None)
+    info = Option(flag(name), *ALIASES.get(name, ()), rich_help_panel=panel, metavar=metavar)
+    _describe(info, kind, sentence(field) + (default and f" Default: {default}."))
+    if kind is bool:
+        return option(name, Annotated[bool, info], default=False)
+    return option(name, Annotated[kind | None, info])
+
+
+def sentence(field: FieldInfo) -> str:
+    """The description of a field as a sentence."""
+    text = str(field.description)
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def options_of(
+    model: type[BaseModel], omit: Iterable[str] = (), panel: str | None = None, **defaults: str
+) -> list[Parameter]:
+    """An option for each field of a model.
+
+    Args:
+        panel: as in `option_of`.
         defaults: what the help shows instead of a field's default.
     """
-    found = []
+    options = []
     for name, field in model.model_fields.items():
-        if name in omit:
-            continue
-        is_flag = field.annotation is bool
-        shown = defaults.get(name) or ("" if field.default is None else str(field.default))
-        text = str(field.description)
-        info = typer.Option(
-            flag(name),
-            *ALIASES.get(name, ()),
-            help=f"{text[0].upper()}{text[1:]}.",
-            show_default=False if is_flag else shown or False,
-            rich_help_panel=next((key for key, names in PANELS.items() if name in names), panel),
-        )
-        kind = bool if is_flag else _plain(field.annotation) | None
-        found.append(option(name, Annotated[kind, info], False if is_flag else None))
-    return found
+        if name not in omit:
+            plain = "" if field.default is None or field.default is False else str(field.default)
+            default = defaults.get(name, plain)
+            options.append(option_of(name, field, panel=panel, default=default))
+    return options
 
 
-def _plain(annotation: Any) -> Any:
-    """A field's type without None and without constraints, which the model checks."""
-    if get_origin(annotation) in (Union, UnionType):
-        annotation = get_args(annotation)[0]
-    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
-
-
-def option(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
-    """An option of a command, as a parameter of its function."""
-    kind = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, kind, default=default, annotation=annotation)
-
-
-def replace_options(
-    command: Command,
-    function: Callable[..., Any],
-    *,
-    add: Iterable[inspect.Parameter],
-    drop: str = "",
-) -> None:
-    """Give a wrapper the options of the function it wraps, but for `drop`, and those of `add`."""
-    own = inspect.signature(function, eval_str=True).parameters.values()
-    kept = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own if each.name != drop]
-    command.__signature__ = inspect.Signature([*kept, *add])  # type: ignore[attr-defined]
-    command.__annotations__ = {}
-
-
-def collected(
-    argument: str,
-    options: Iterable[inspect.Parameter],
-    collect: Callable[[dict[str, Any]], Any],
-    *,
-    like: Callable[..., Any] | None = None,
-) -> Callable[[Command], Command]:
-    """A decorator: the command has `options` instead of an argument of its function.
-
-    Args:
-        argument: name; its value is what `collect` makes of the options' values by name.
-        like: the function whose name, help and other options the command has; None: its own.
-    """
-    options = list(options)
-
-    def decorate(function: Command) -> Command:
-        shown = like or function
-
-        @functools.wraps(shown)
-        def command(**values: Any) -> None:
-            given = {option.name: values.pop(option.name) for option in options}
-            function(**values, **{argument: collect(given)})
-
-        replace_options(command, shown, add=options, drop=argument)
-        return command
-
-    return decorate
-
-
-def decoding(*omit: str, **defaults: str) -> Callable[[Command], Command]:
-    """A decorator: `options` of the command's function are checked `DecodingOptions`.
+def decoding(*omit: str, **defaults: str) -> Bundle:
+    """The options for translating, which a command receives as checked `DecodingOptions`.
 
     Args:
         omit: fields that the command does not have.
         defaults: as in `options_of`.
     """
     recipe = dict.fromkeys((*Decoding.model_fields, "input_is"), "the recipe's")
-    options = options_of(DecodingOptions, omit=omit, **recipe | defaults)
-    return collected("options", options, lambda given: decoding_options(given, flag))
+    options = options_of(DecodingOptions, omit, **recipe | defaults)
+    return Bundle(options, lambda given: decoding_options(given, flag))
 
 
-def _meaning(name: str) -> str:
-    """The help text of a field of `DecodingOptions`."""
-    text = str(DecodingOptions.model_fields[name].description)
-    return f"{text[0].upper()}{text[1:]}."
+def complete_recipe(incomplete: str) -> list[str]:
+    """Shipped recipes and recipe files whose names begin so."""
+    from nmtdeep.config.names import names
+
+    folder, slash, _ = incomplete.rpartition("/")
+    paths = sorted(Path(folder or slash or ".").glob("*.yaml"))
+    files = [f"{folder}{slash}{path.name}" for path in paths]
+    return [name for name in [*names(), *files] if name.startswith(incomplete)]
 
 
-Device = Annotated[str, typer.Option(help=_meaning("device"), rich_help_panel="Machine")]
+def complete_metric(incomplete: str) -> list[str]:
+    """Metrics of `nmtdeep score` whose names begin so."""
+    from nmtdeep.scoring import METRICS
+
+    return [name for name in METRICS if name.startswith(incomplete)]
+
+
+def recipe_argument(metavar: str) -> Any:
+    """An argument that is completed to names of recipes."""
+    return Argument(metavar=metavar, autocompletion=complete_recipe)
+
+
+Whole = Annotated[int, Option(min=1)]
+Device = Annotated[str, Option(help=sentence(DecodingOptions.model_fields["device"]))]
 Threads = Annotated[
-    int | None, typer.Option(min=1, help=_meaning("threads"), rich_help_panel="Machine")
+    int | None, Option(min=1, help=sentence(DecodingOptions.model_fields["threads"]))
 ]
 Models = Annotated[
     list[Path],
-    typer.Option("-m", "--model", "--path", help="Run or checkpoint; several are an ensemble."),
+    Option("-m", "--model", "--path", help="Run or checkpoint; several are an ensemble."),
 ]
-Run = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory or checkpoint.")]
-Runs = Annotated[list[Path], typer.Argument(metavar="RUN", help="Run directories or checkpoints.")]
+METRIC = Option(metavar="NAME", autocompletion=complete_metric)
+Run = Annotated[Path, Argument(metavar="RUN", help="Run directory or checkpoint.")]
+Runs = Annotated[list[Path], Argument(metavar="RUN", help="Run directories or checkpoints.")]
+RECIPE_HELP = "A recipe's name (nmtdeep recipes list) or file."
 Recipe = Annotated[
-    str,
-    typer.Argument(
-        metavar="RECIPE",
-        help="A recipe's name (nmtdeep recipes list) or file.",
-        autocompletion=completion.recipes,
-    ),
+    str, Argument(metavar="RECIPE", help=RECIPE_HELP, autocompletion=complete_recipe)
 ]
 Overrides = Annotated[
-    list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Recipe values to change.")
+    list[str] | None, Argument(metavar="KEY=VALUE", help="Recipe values to change.")
 ]
-Data = Annotated[Path, typer.Option(help="Directory that `nmtdeep preprocess` wrote.")]
+Data = Annotated[Path, Option(help="Directory that `nmtdeep preprocess` wrote.")]
+Out = Annotated[Path, Option("-o", "--out", "--output")]
 Verify = Annotated[
     bool,
-    typer.Option(
-        "--verify/--no-verify",
-        help="Compare token files of --data with their checksums first, about 1 GB a second.",
-        rich_help_panel="Machine",
-    ),
+    Option(help="Compare token files of --data with their checksums first, about 1 GB a second."),
 ]
 SourceLanguage = Annotated[
-    str | None, typer.Option("-s", "--source-lang", help="Source language code, such as en.")
+    str | None, Option("-s", "--source-lang", help="Source language code, such as en.")
 ]
 TargetLanguage = Annotated[
-    str | None, typer.Option("-t", "--target-lang", help="Target language code, such as de.")
+    str | None, Option("-t", "--target-lang", help="Target language code, such as de.")
 ]
-Workers = Annotated[
-    int | None, typer.Option(min=1, help="Number of worker processes.", show_default="one per core")
-]
-Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Replace the output of an earlier command.")
-]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Check the input and show what would be done, only.")
-]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print no progress, tables or summary.")]
+Json = Annotated[bool, Option("--json", help="Print all numbers as JSON.")]
+Overwrite = Annotated[bool, Option(help="Replace the output of an earlier command.")]
+DryRun = Annotated[bool, Option(help="Check the input and show what would be done, only.")]
+Quiet = Annotated[bool, Option("-q", "--quiet", help="Print no progress, tables or summary.")]
 
 
 def as_typed(typed: Path, checkpoint: Path) -> Path:

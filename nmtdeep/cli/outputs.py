@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, wraps
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from nmtdeep.cli.options import Command, collected, option
+from nmtdeep.cli.options import Bundle, Json, option, parameters_of
 from nmtdeep.errors import UserError
 
 if TYPE_CHECKING:
@@ -23,22 +24,6 @@ if TYPE_CHECKING:
 
     from nmtdeep.analysis.measurement import Measurement
 
-PICTURES = (".svg", ".png", ".pdf")
-OPTIONS = [
-    option("csv", Annotated[Path | None, typer.Option(help="Write every row to this file.")]),
-    option(
-        "plot",
-        Annotated[
-            Path | None, typer.Option(help="Draw a picture into this file: .svg, .png or .pdf.")
-        ],
-    ),
-    option(
-        "as_json",
-        Annotated[bool, typer.Option("--json", help="Print all numbers as one JSON object.")],
-        default=False,
-    ),
-]
-
 
 class Analysis(NamedTuple):
     """Rows, and the functions that make tables and a picture of them."""
@@ -48,22 +33,22 @@ class Analysis(NamedTuple):
     draw: Callable[[Sequence[Any], Figure], None]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Outputs:
-    """The files that are wanted, and whether JSON is printed instead of tables."""
+    """Where the results of an analysis go.
 
-    csv: Path | None
-    plot: Path | None
-    as_json: bool
+    Args:
+        csv: Write every row to this file.
+        plot: Draw a picture into this file: .svg, .png or .pdf.
+    """
 
-    def check(self) -> None:
-        """Refuse a picture that cannot be drawn, before any work.
+    csv: Path | None = None
+    plot: Path | None = None
+    as_json: Json = False
 
-        Raises:
-            UserError: if the file's type is unknown or matplotlib is missing.
-        """
+    def __post_init__(self) -> None:
         where = f"--plot {self.plot}"
-        if self.plot and self.plot.suffix not in PICTURES:
+        if self.plot and self.plot.suffix not in (".svg", ".png", ".pdf"):
             hint = "give a file that ends in .svg, .png or .pdf"
             raise UserError("not a picture", where=where, hint=hint)
         if self.plot and find_spec("matplotlib") is None:
@@ -89,11 +74,17 @@ class Outputs:
         typer.echo(measurement.signature)
 
 
-def analysis(measure: Callable[..., Analysis]) -> Command:
-    """A decorator: a command of a function that returns an analysis, with --csv, --plot, --json."""
+WrittenTo = Annotated[Outputs, Bundle(parameters_of(Outputs)[0], lambda given: Outputs(**given))]
 
+
+def written(measure: Callable[..., Analysis]) -> Callable[..., None]:
+    """A command that writes the analysis that a function returns, with --csv, --plot, --json."""
+
+    @wraps(measure)
     def command(*, outputs: Outputs, **values: Any) -> None:
-        outputs.check()
         outputs.write(measure(**values))
 
-    return collected("outputs", OPTIONS, lambda given: Outputs(**given), like=measure)(command)
+    own = inspect.signature(measure, eval_str=True).parameters.values()
+    outputs = option("outputs", WrittenTo)
+    command.__signature__ = inspect.Signature([*own, outputs])  # type: ignore[attr-defined]
+    return command

@@ -8,13 +8,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from typer import Argument, Option
 
-from nmtdeep.cli import completion
-from nmtdeep.cli.options import decoding
+from nmtdeep.cli.options import METRIC, Json, decoding
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.errors import UserError
 
@@ -23,79 +22,32 @@ if TYPE_CHECKING:
     from nmtdeep.scoring.texts import Texts
     from nmtdeep.scoring.tokenized import MosesPreparation
 
-MODEL, COMPARISON = "With a model", "Comparison"
-METRICS = f"Metric: {', '.join(completion.METRICS)}."
+OF_MODEL = Option(rich_help_panel="With a model")
+COMPARISON = Option(rich_help_panel="Comparison")
+AT_LEAST_1 = Option(min=1, rich_help_panel="Comparison")
 OF_SEARCHES = ("n_best", "output_is", "sampling", "temperature", "top_k", "top_p", "seed")
 
 
-@decoding(*OF_SEARCHES)
 def score(
+    files: Annotated[list[Path] | None, Argument(metavar="HYP REF")] = None,
     *,
-    files: list[Path] | None = Argument(
-        None,
-        metavar="HYP REF",
-        help="The hypotheses (- for stdin), then one reference or more; .gz allowed.",
-        show_default=False,
-    ),
-    metric: list[str] | None = Option(
-        None,
-        metavar="NAME",
-        help=METRICS,
-        autocompletion=completion.metrics,
-        show_default="bleu, chrf and ter",
-    ),
-    buckets: bool = Option(
-        False, "--buckets", help="Also score by length: 1-10, 11-20, ... words."
-    ),
-    tokenize: str | None = Option(
-        None,
-        metavar="LANG",
-        help="Moses-tokenize both sides for bleu-tok, bleu-tok-lc and bleu-compound.",
-    ),
-    replace_unicode_punctuation: bool = Option(
-        False,
-        "--replace-unicode-punctuation",
-        help="Replace Unicode punctuation before --tokenize, as the DLCL and SDT papers do.",
-    ),
-    as_json: bool = Option(False, "--json", help="Print all results as a JSON list."),
-    model: list[Path] | None = Option(
-        None,
-        "-m",
-        "--model",
-        help="Run or checkpoint that translates --source; several are an ensemble.",
-        rich_help_panel=MODEL,
-    ),
-    source: Path | None = Option(
-        None,
-        help="Source text: translated by --model; its line lengths define --buckets.",
-        rich_help_panel=MODEL,
-    ),
-    reference: list[Path] | None = Option(
-        None, help="Reference translation of --source.", rich_help_panel=MODEL
-    ),
-    target: Path | None = Option(
-        None, help="Translations of --source for --log-prob.", rich_help_panel=MODEL
-    ),
-    log_prob: bool = Option(
-        False,
-        "--log-prob",
-        help="Print the model's log-probability of each line of --target: sum, number of "
-        "tokens, mean.",
-        rich_help_panel=MODEL,
-    ),
-    system: list[Path] | None = Option(
-        None,
-        help="Hypotheses of another system, compared with the first.",
-        rich_help_panel=COMPARISON,
-    ),
-    paired: Literal["bootstrap", "randomization"] = Option(
-        "bootstrap", help="Significance test for --system.", rich_help_panel=COMPARISON
-    ),
-    trials: int = Option(
-        1000, min=1, help="Number of samples for --paired.", rich_help_panel=COMPARISON
-    ),
-    seed: int = Option(12345, min=1, help="Random seed for --paired.", rich_help_panel=COMPARISON),
-    options: DecodingOptions,
+    metric: Annotated[list[str] | None, METRIC] = None,
+    buckets: bool = False,
+    tokenize: Annotated[str | None, Option(metavar="LANG")] = None,
+    replace_unicode_punctuation: bool = False,
+    as_json: Json = False,
+    model: Annotated[
+        list[Path] | None, Option("-m", "--model", rich_help_panel="With a model")
+    ] = None,
+    source: Annotated[Path | None, OF_MODEL] = None,
+    reference: Annotated[list[Path] | None, OF_MODEL] = None,
+    target: Annotated[Path | None, OF_MODEL] = None,
+    log_prob: Annotated[bool, OF_MODEL] = False,
+    system: Annotated[list[Path] | None, COMPARISON] = None,
+    paired: Annotated[Literal["bootstrap", "randomization"], COMPARISON] = "bootstrap",
+    trials: Annotated[int, AT_LEAST_1] = 1000,
+    seed: Annotated[int, AT_LEAST_1] = 12345,
+    options: Annotated[DecodingOptions, decoding(*OF_SEARCHES)],
 ) -> None:
     """Score translations: BLEU in the kinds that papers report, chrF and TER, with signatures.
 
@@ -104,6 +56,25 @@ def score(
     What a model translates: nmtdeep score -m RUN --source S --reference R
 
     Log-probabilities of translations: nmtdeep score -m RUN --source S --target T --log-prob
+
+    Args:
+        files: The hypotheses (- for stdin), then one reference or more; .gz allowed.
+        metric: Metric: bleu, bleu-lc, bleu-intl, bleu-intl-lc, bleu-zh, bleu-tok, bleu-tok-lc,
+            bleu-compound, chrf, chrf++, ter. Default: bleu, chrf and ter.
+        buckets: Also score by length: 1-10, 11-20, ... words.
+        tokenize: Moses-tokenize both sides for bleu-tok, bleu-tok-lc and bleu-compound.
+        replace_unicode_punctuation: Replace Unicode punctuation before --tokenize, as the DLCL and
+            SDT papers do.
+        model: Run or checkpoint that translates --source; several are an ensemble.
+        source: Source text: translated by --model; its line lengths define --buckets.
+        reference: Reference translation of --source.
+        target: Translations of --source for --log-prob.
+        log_prob: Print the model's log-probability of each line of --target: sum, number of tokens,
+            mean.
+        system: Hypotheses of another system, compared with the first.
+        paired: Significance test for --system.
+        trials: Number of samples for --paired.
+        seed: Random seed for --paired.
     """
     of_model = {
         "--source": source,
@@ -224,27 +195,25 @@ def _print_log_probabilities(
     texts = read_texts(source, [target], [], None)
     with Translator.load(models, options) as translator:
         pairs = texts.hypotheses.lines, texts.references[0].lines
-        found = list(log_probabilities(translator, *pairs))
+        forced = list(log_probabilities(translator, *pairs))
     rows = [
         {
-            "log_prob": forced.log_prob,
-            "tokens": len(forced.tokens),
-            "per_token": forced.log_prob / len(forced.tokens),
-            "each": forced.tokens,
+            "log_prob": line.log_prob,
+            "tokens": len(line.tokens),
+            "per_token": line.log_prob / len(line.tokens),
+            "each": line.tokens,
         }
-        for forced in found
+        for line in forced
     ]
     if as_json:
         typer.echo(json.dumps(rows))
     else:
         for row in rows:
             typer.echo("{log_prob:.4f}\t{tokens}\t{per_token:.4f}".format_map(row))
-    count, total = (
-        sum(len(forced.tokens) for forced in found),
-        math.fsum(t for forced in found for t in forced.tokens),
-    )
+    tokens = [token for line in forced for token in line.tokens]
+    total = math.fsum(tokens)
     typer.echo(
-        f"{len(rows)} sentences, {count} tokens, log-probability {total:.2f}, "
-        f"perplexity {math.exp(-total / count):.3f}",
+        f"{len(rows)} sentences, {len(tokens)} tokens, log-probability {total:.2f}, "
+        f"perplexity {math.exp(-total / len(tokens)):.3f}",
         err=True,
     )

@@ -1,41 +1,44 @@
-"""`nmtdeep translate`."""
+"""`nmtdeep translate` and `nmtdeep serve`."""
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Literal
+from typing import Annotated, Literal
 
 import typer
 from typer import Option
 
-from nmtdeep.cli.options import Models, Quiet, decoding
+from nmtdeep.cli.options import Bundle, Models, Quiet, Whole, decoding, flag, options_of
 from nmtdeep.config.decoding import DecodingOptions
+from nmtdeep.serving.limits import Limits, limits_of
 from nmtdeep.units import counted
 
 Format = Literal["text", "json", "tsv", "fairseq"]
 
 
-@decoding(processes="one per core for a long file")
 def translate(
     *,
     model: Models,
-    source: str = Option(
-        "-", "-i", "--input", metavar="FILE", help="Text to translate, or .gz; -: stdin."
-    ),
-    output: str = Option(
-        "-", "-o", "--output", metavar="FILE", help="File to write, or .gz; -: stdout."
-    ),
-    form: Format = Option("text", "--format", help="Output format."),
-    resume: bool = Option(False, "--resume", help="Continue --output after its last whole line."),
+    source: Annotated[str, Option("-i", "--input", metavar="FILE")] = "-",
+    output: Annotated[str, Option("-o", "--output", metavar="FILE")] = "-",
+    form: Annotated[Format, Option("--format")] = "text",
+    resume: bool = False,
     quiet: Quiet = False,
-    options: DecodingOptions,
+    options: Annotated[DecodingOptions, decoding(processes="one per core for a long file")],
 ) -> None:
     """Translate raw text, line by line: N lines in, N lines out, in order.
 
     A line ends at a newline and nothing else; a blank line stays blank.
+
+    Args:
+        source: Text to translate, or .gz; -: stdin.
+        output: File to write, or .gz; -: stdout.
+        form: Output format.
+        resume: Continue --output after its last whole line.
     """
     from nmtdeep.decoding import resuming, streams
     from nmtdeep.decoding.translator import Translator
@@ -101,3 +104,45 @@ def _progress(
             bar.update(task, rate=f"{done / seconds:.1f} lines/s")
 
         yield advance
+
+
+LIMITS = Bundle(
+    options_of(Limits, omit=["body_seconds"], panel="Limits"), lambda given: limits_of(given, flag)
+)
+
+
+def serve(
+    *,
+    model: Models,
+    host: str = "127.0.0.1",
+    port: Annotated[int, Option(min=0, max=65535)] = 8000,
+    batch_lines: Whole = 128,
+    batch_wait: Annotated[float, Option(min=0, max=1000)] = 5.0,
+    limits: Annotated[Limits, LIMITS],
+    options: Annotated[DecodingOptions, decoding("processes")],
+) -> None:
+    """Translate over HTTP: a page to type into, and POST /translate for programs.
+
+    SIGTERM or Ctrl-C: no new requests are accepted, those in progress are answered, then it ends.
+
+    Args:
+        host: Address to listen at; 0.0.0.0: every network.
+        port: Port to listen at; 0: any free one.
+        batch_lines: Most lines, of all requests, translated together.
+        batch_wait: Milliseconds that a batch waits for more lines.
+    """
+    from nmtdeep.serving.server import serve as serve_models
+
+    try:
+        serve_models(
+            model,
+            options,
+            limits,
+            host=host,
+            port=port,
+            batch_lines=batch_lines,
+            batch_wait=batch_wait / 1000,
+            announce=lambda address: typer.echo(f"{address}: {', '.join(map(str, model))}"),
+        )
+    except KeyboardInterrupt:  # the usual end of a service, after every request was answered
+        raise typer.Exit(128 + signal.SIGINT) from None

@@ -1,21 +1,17 @@
 """Pictures need matplotlib, which not every installation has."""
 
 import sys
-from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from nmtdeep.cli.analyze import gradients
-from nmtdeep.errors import UserError
+from nmtdeep.cli.main import app
 
 
-def test_a_picture_without_matplotlib_is_refused_before_any_work(monkeypatch) -> None:
+def test_a_picture_without_matplotlib_is_refused_before_any_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(UserError, match=r"needs matplotlib.*leave --plot out"):
-        gradients(
-            subjects=["demo"],
-            data=Path("absent"),
-            csv=None,
-            plot=Path("curves.svg"),
-            as_json=False,
-        )
+    words = ["analyze", "gradients", "demo", "--data", "absent", "--plot", "curves.svg"]
+    error = str(CliRunner().invoke(app, words).exception)
+    assert "needs matplotlib" in error and "leave --plot out" in error

@@ -3,13 +3,10 @@
 from pathlib import Path
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
-from nmtdeep.cli.preprocess import preprocess
+from nmtdeep.cli.main import app
 
-app = typer.Typer()
-app.command()(preprocess)
 RECIPE = "text:\n  bpe: {type: joint, merges: 30}\n"
 
 
@@ -23,7 +20,7 @@ def files(tmp_path) -> Path:
 
 
 def call(files: Path, *more: str):
-    arguments = [str(files / "recipe.yaml"), "--train", str(files / "train")]
+    arguments = ["preprocess", str(files / "recipe.yaml"), "--train", str(files / "train")]
     arguments += ["--valid", str(files / "dev"), "--out", str(files / "data"), "-t", "cs"]
     return CliRunner().invoke(app, [*arguments, *more])
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from fetching.archives import sgm, small, tar, xml
 from fetching.server import Server
-from nmtdeep.cli.fetch import Corpus
+from nmtdeep.cli.corpora import Corpus
 from nmtdeep.cli.main import app
 from nmtdeep.errors import DataError, UserError
 from nmtdeep.fetching.catalog import Catalog, Source, load_catalog, split_member

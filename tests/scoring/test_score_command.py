@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import typer
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from nmtdeep.cli.score import score
+from nmtdeep.cli.main import app
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.errors import UserError
 from nmtdeep.scoring import METRICS
@@ -27,9 +26,6 @@ from nmtdeep.scoring.texts import read_texts
 
 REFERENCE = ["Der Hund läuft über die Wiese.", "Eine Frau liest ein Buch im Park.", "Zwei Kinder."]
 HYPOTHESES = ["Der Hund rennt über die Wiese.", "Eine Frau liest ein Buch im Park.", "Kinder."]
-
-app = typer.Typer()
-app.command()(score)
 
 
 @pytest.fixture
@@ -45,7 +41,7 @@ def write(name: str, lines: list[str]) -> None:
 
 
 def invoke(*arguments: str, stdin: bytes | None = None) -> Result:
-    return CliRunner().invoke(app, arguments, input=stdin)
+    return CliRunner().invoke(app, ["score", *arguments], input=stdin)
 
 
 def printed(*arguments: str, stdin: bytes | None = None) -> list[str]:

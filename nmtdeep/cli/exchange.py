@@ -1,15 +1,24 @@
-"""`nmtdeep export`."""
+"""`nmtdeep export` and `nmtdeep convert`: models for other programs and from them."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from typer import Option
+from typer import Argument, Option
 
-from nmtdeep.cli.options import Overwrite, Run, Threads, as_typed
+from nmtdeep.cli.options import (
+    Out,
+    Overwrite,
+    Run,
+    SourceLanguage,
+    TargetLanguage,
+    Threads,
+    as_typed,
+)
 from nmtdeep.errors import UserError
+from nmtdeep.files import check_place
 
 if TYPE_CHECKING:
     from nmtdeep.export.comparison import ExportCheck
@@ -30,25 +39,25 @@ Quantization = Literal[
 
 def export(
     run: Run,
-    to: Literal["ctranslate2", "huggingface"] = Option(..., help="Program that will read it."),
-    out: Path = Option(..., "-o", "--out", "--output", help="Directory to write."),
-    quantization: Quantization | None = Option(
-        None, help="ctranslate2: number format of the weights.", show_default="float32"
-    ),
-    check: tuple[Path, Path] | None = Option(
-        None,
-        metavar="SOURCE REFERENCE",
-        help="ctranslate2: translate with both programs and compare BLEU and speed.",
-    ),
-    max_loss: float = Option(
-        0.1, min=0, help="Largest loss of BLEU in --check; more is exit code 3."
-    ),
+    *,
+    to: Literal["ctranslate2", "huggingface"],
+    out: Out,
+    quantization: Quantization | None = None,
+    check: Annotated[tuple[Path, Path] | None, Option(metavar="SOURCE REFERENCE")] = None,
+    max_loss: Annotated[float, Option(min=0)] = 0.1,
     overwrite: Overwrite = False,
     threads: Threads = None,
 ) -> None:
     """Write a model for another program: CTranslate2, or Hugging Face's transformers.
 
     The directory also has the text pipeline and a README.md that says how to use them.
+
+    Args:
+        to: Program that will read it.
+        out: Directory to write.
+        quantization: ctranslate2: number format of the weights. Default: float32.
+        check: ctranslate2: translate with both programs and compare BLEU and speed.
+        max_loss: Largest loss of BLEU in --check; more is exit code 3.
     """
     if to == "huggingface":
         given = {"--quantization": quantization, "--check": check, "--threads": threads}
@@ -114,10 +123,63 @@ def _show(comparison: ExportCheck) -> None:
     Console().print(table(columns, rows))
     lines = len(comparison.before.lines)
     typer.echo(
-        f"equal translations: {comparison.equal} of {lines} ({percent(comparison.equal / lines)})"
-    )
-    typer.echo(f"BLEU: {comparison.before.score.signature}")
-    typer.echo(
+        f"equal translations: {comparison.equal} of {lines} ({percent(comparison.equal / lines)})\n"
+        f"BLEU: {comparison.before.score.signature}\n"
         f"sentences/s: from text to text on the CPU, threads: {comparison.threads}, "
         f"beam {comparison.beam}, one program after the other, with the same batches"
+    )
+
+
+def fairseq(
+    checkpoint: Path,
+    dictionaries: Annotated[list[Path], Argument(metavar="DICT")],
+    *,
+    output: Out,
+    bpe: list[Path] | None = None,
+    tokenization: Literal["moses", "none"] = "moses",
+    source_lang: SourceLanguage = None,
+    target_lang: TargetLanguage = None,
+    normalize: bool = True,
+    lowercase: bool = False,
+    aggressive_hyphens: bool = False,
+    overwrite: Overwrite = False,
+) -> None:
+    """Convert a checkpoint of a fairseq Transformer, or of the DLCL release.
+
+    No code in the file is executed. An unsupported model is rejected with every reason listed.
+
+    Args:
+        checkpoint: File of fairseq: checkpoint_best.pt.
+        dictionaries: dict.LANG.txt: one for both, or source, target.
+        output: Checkpoint to write.
+        bpe: Codes of subword-nmt, twice if source and target have their own; without it the input
+            must be split already.
+        tokenization: Tokenization before --bpe; moses takes raw text.
+        normalize: Normalize punctuation as Moses does.
+        lowercase: Lower-case the input.
+        aggressive_hyphens: Split hyphens, as tokenizer.perl -a.
+    """
+    from nmtdeep.checkpoint import STATE
+    from nmtdeep.conversion.fairseq import TextOptions, convert
+
+    check_place(output, "--output")
+    if output.exists() and not (overwrite and (output / STATE).is_file()):
+        choice = "add --overwrite, or choose" if (output / STATE).is_file() else "choose"
+        raise UserError("exists", where=output, hint=f"{choice} another --output")
+    choices = TextOptions(
+        tuple(bpe or ()),
+        tokenization,
+        source_lang,
+        target_lang,
+        normalize=normalize,
+        lowercase=lowercase,
+        aggressive_hyphens=aggressive_hyphens,
+    )
+    recipe, pipeline = convert(checkpoint, dictionaries, output, choices)
+    model, text = recipe.model, recipe.text
+    typer.echo(
+        f"{output}: {model.encoder.depth}+{model.decoder.depth} layers, width {model.width}, "
+        f"{len(pipeline.source.vocabulary):,} and {len(pipeline.target.vocabulary):,} types, "
+        f"{text.source} to {text.target}, {text.input} text\n"
+        f"translate with: nmtdeep translate -m {output}"
     )

@@ -1,0 +1,167 @@
+"""`nmtdeep fetch` and `nmtdeep preprocess`: from public corpora to a data directory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+from typer import Option
+
+from nmtdeep.cli import options
+from nmtdeep.cli.options import DryRun, Out, Overrides, Overwrite, Quiet, Whole
+from nmtdeep.errors import UserError
+from nmtdeep.files import check_place
+
+if TYPE_CHECKING:
+    from nmtdeep.config import Recipe
+    from nmtdeep.fetching.corpus import Fetch, OutputCounts
+
+Corpus = Literal[
+    "wmt14-en-de",
+    "wmt16-en-de-google",
+    "wmt14-en-fr",
+    "wmt15-cs-en",
+    "wmt18-en-fi",
+    "wmt18-zh-en",
+    "iwslt14-de-en",
+    "multi30k-en-de",
+]
+
+
+def fetch(
+    corpus: Corpus,
+    *,
+    out: Out,
+    folder: Annotated[Path | None, Option("--from")] = None,
+    dry_run: DryRun = False,
+    quiet: Quiet = False,
+) -> None:
+    """Download a public corpus and prepare it as the papers did.
+
+    After an interruption, run it again: complete downloads are kept. At the end it prints the
+    command that preprocesses the corpus.
+
+    Args:
+        corpus: Corpus to download.
+        out: Folder to write to.
+        folder: Folder with archives downloaded by hand, named as --dry-run shows.
+    """
+    from nmtdeep.fetching.catalog import load_catalog
+    from nmtdeep.fetching.corpus import Fetch
+    from nmtdeep.preprocessing.progress import Progress
+
+    if folder is not None and not folder.is_dir():
+        hint = "give a folder with downloaded archives"
+        raise UserError("not a folder", where=f"--from {folder}", hint=hint)
+    check_place(out, "--output")
+    catalog = load_catalog()
+    job = Fetch(
+        corpus,
+        catalog.datasets[corpus],
+        catalog.sources,
+        out,
+        folder,
+        progress=Progress("none" if quiet else "auto"),
+        say=(lambda _: None) if quiet else lambda line: typer.echo(line, err=True),
+    )
+    if dry_run or not quiet:
+        typer.echo("\n".join(_plan(job)))
+    if dry_run:
+        typer.echo("nothing was fetched")
+        return
+    outputs = job.run()
+    if not quiet:
+        typer.echo("\n".join(line for output in outputs for line in _counts(output)))
+    typer.echo("\n  ".join(["next:", *job.commands()]))
+
+
+def _plan(job: Fetch) -> Iterator[str]:
+    yield f"{job.name}: {job.dataset.description}"
+    for name in job.dataset.sources:
+        source = job.sources[name]
+        yield f"  {source.file}: {source.license}"
+        yield from (f"    {url}" for url in source.urls)
+
+
+def _counts(output: OutputCounts) -> Iterator[str]:
+    yield f"{output.name}: {output.pairs:,} pairs"
+    if output.expected not in (None, output.pairs):
+        cause = "the data or a tool has another version, or a file is damaged"
+        yield f"  published: {output.expected:,}: {cause}"
+    yield from (f"  {count:,} dropped: {why}" for why, count in sorted(output.dropped.items()))
+
+
+def preprocess(
+    recipe: options.Recipe,
+    overrides: Overrides = None,
+    *,
+    train: Path,
+    valid: Path,
+    test: list[Path] | None = None,
+    out: Out,
+    source_lang: options.SourceLanguage = None,
+    target_lang: options.TargetLanguage = None,
+    workers: Whole | None = None,
+    overwrite: Overwrite = False,
+    dry_run: DryRun = False,
+    quiet: Quiet = False,
+) -> None:
+    """Make a data directory: normalize, tokenize, learn BPE, clean, binarize.
+
+    Prints how many pairs were dropped, by reason. Validation and test files keep every line.
+
+    Args:
+        train: Training text: PREFIX of PREFIX.en and PREFIX.de (or .en.gz).
+        valid: Validation text: PREFIX.
+        test: Test text: PREFIX; its last part names the split.
+        out: Data directory to write.
+        workers: Number of worker processes. Default: one per core.
+    """
+    from nmtdeep.config.load import load_recipe
+    from nmtdeep.devices import cores
+    from nmtdeep.preprocessing.preprocess import preprocess as run
+    from nmtdeep.preprocessing.progress import Progress
+
+    languages = {"source": source_lang, "target": target_lang}
+    codes = [f"text.{side}={code}" for side, code in languages.items() if code is not None]
+    resolved = load_recipe(recipe, [*(overrides or ()), *codes])
+    tests = test or []
+    if dry_run:
+        _dry_run(resolved, train=train, valid=valid, tests=tests, out=out, overwrite=overwrite)
+        return
+    report = run(
+        resolved,
+        train=train,
+        valid=valid,
+        tests=tests,
+        out=out,
+        workers=workers or cores(),
+        overwrite=overwrite,
+        progress=Progress("none" if quiet else "auto"),
+    )
+    if not quiet:
+        from rich.console import Console
+
+        report.show(Console())
+        typer.echo(f"data directory: {out}")
+
+
+def _dry_run(
+    recipe: Recipe, *, train: Path, valid: Path, tests: list[Path], out: Path, overwrite: bool
+) -> None:
+    """Print the resolved text section, the files with their lines, and three tokenized pairs."""
+    from nmtdeep.config.render import to_yaml
+    from nmtdeep.preprocessing.inputs import check_free, find_inputs
+    from nmtdeep.preprocessing.stages import Tokenize
+
+    check_free(out, overwrite=overwrite)
+    inputs = find_inputs(recipe.text, train=train, valid=valid, tests=tests)
+    typer.echo(to_yaml({"text": recipe.text.model_dump(mode="json")}), nl=False)
+    for files in inputs:
+        typer.echo(f"{files.split}: {files.lines:,} pairs of {files.source} and {files.target}")
+    for source, target in Tokenize(recipe.text)(list(islice(inputs[0].pairs(), 3))).pairs:
+        typer.echo(f"{recipe.text.source}: {source}\n{recipe.text.target}: {target}")
+    typer.echo(f"would write {out}; nothing was written")

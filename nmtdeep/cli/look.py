@@ -1,0 +1,225 @@
+"""Commands that show what is there: recipes, runs, data, the machine."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from typer import Argument, Option
+
+from nmtdeep.cli.command import versions
+from nmtdeep.cli.options import (
+    Device,
+    Out,
+    Overrides,
+    Recipe,
+    SourceLanguage,
+    TargetLanguage,
+    Threads,
+    Whole,
+)
+from nmtdeep.cli.outputs import Analysis, Outputs, WrittenTo
+from nmtdeep.errors import UserError, printable
+from nmtdeep.files import check_place
+
+CURVES = Path("curves.svg")
+
+
+def list_(words: Annotated[list[str] | None, Argument(metavar="WORD")] = None) -> None:
+    """Print the name and the description of every recipe; tab-separated when piped.
+
+    Args:
+        words: List only names with each of these, such as sdt 48.
+    """
+    from nmtdeep.config.load import list_recipes
+
+    wanted = words or ()
+    entries = [entry for entry in list_recipes() if all(word in entry.name for word in wanted)]
+    if not entries:
+        raise UserError(f"no recipe's name has {' and '.join(wanted)}", hint="leave out a word")
+    if not sys.stdout.isatty():
+        for entry in entries:
+            typer.echo(f"{entry.name}\t{entry.description}")
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    from nmtdeep.tables import table
+
+    rows = [(Text(entry.name, style="bold", no_wrap=True), entry.description) for entry in entries]
+    console = Console()
+    console.print(table({"name": "left", "description": "left"}, rows))
+    console.print("nmtdeep recipes show NAME prints one in full.", style="dim")
+
+
+def show(recipe: Recipe, overrides: Overrides = None, *, plain: bool = False) -> None:
+    """Print a recipe in full, as YAML: each value with the line or the override that sets it.
+
+    Args:
+        plain: Print the values without their origins.
+    """
+    from nmtdeep.config.load import resolve
+    from nmtdeep.config.render import annotated, dump
+
+    resolved = resolve(recipe, overrides or ())
+    text = dump(resolved.recipe) if plain else annotated(resolved.recipe, resolved.origin)
+    typer.echo(text, nl=False)
+
+
+def inspect(path: Path) -> None:
+    """Describe a run, a checkpoint or a data directory, and verify its files.
+
+    Every file is read and compared with its checksum. With a damaged file, the exit code is 1.
+
+    Args:
+        path: Run directory, checkpoint or data directory.
+    """
+    from rich.console import Console, RenderableType
+
+    from nmtdeep.checkpoint import STATE
+    from nmtdeep.data.index import INDEX_FILE
+    from nmtdeep.inspection import inspect_checkpoint, inspect_data, inspect_run
+    from nmtdeep.tables import describe
+
+    tables: list[RenderableType] = []
+    if (path / INDEX_FILE).is_file():
+        screen, report = inspect_data(path)
+        tables = report.tables()
+    elif (path / STATE).is_file():
+        screen = inspect_checkpoint(path)
+    else:
+        screen = inspect_run(path)
+    typer.echo(describe(screen.rows))
+    for table in tables:
+        Console().print(table)
+    if screen.problems:
+        raise typer.Exit(1)
+
+
+def plot(
+    runs: Annotated[list[Path], Argument(metavar="RUN")],
+    *,
+    over: Literal["updates", "tokens", "hours"] = "updates",
+    figure: Annotated[list[str] | None, Option(metavar="NAME")] = None,
+    outputs: WrittenTo,
+) -> None:
+    """Draw the training and validation curves of runs, and print their latest values.
+
+    Without --plot, --csv or --json the picture is curves.svg.
+
+    Args:
+        runs: Run directories.
+        over: Unit of the x axis.
+        figure: Figure of the log to draw, such as lr or valid_chrf. Default: nll, valid_nll and
+            valid_bleu.
+    """
+    from nmtdeep.analysis import records
+
+    usual = outputs == Outputs()
+    if usual:
+        outputs = Outputs(plot=CURVES)
+    figures = list(dict.fromkeys(figure or records.USUAL))
+    if unknown := [name for name in figures if name not in records.FIGURES]:
+        hint = f"choose from {', '.join(records.FIGURES)}"
+        raise UserError(f"no such figure: {', '.join(unknown)}", where="--figure", hint=hint)
+    draw = partial(records.draw, figures=figures, over=over)
+    outputs.write(Analysis(records.measure(records.names(runs)), records.tables, draw))
+    if usual:
+        typer.echo(f"picture: {CURVES}")
+
+
+def report(
+    runs: Annotated[list[Path], Argument(metavar="RUN")],
+    *,
+    output: Out = Path("report.html"),
+    data: Path | None = None,
+    split: str | None = None,
+    samples: Whole = 10,
+    device: Device = "auto",
+    threads: Threads = None,
+) -> None:
+    """Write one page about runs that any browser shows: scores, curves, translations, pictures.
+
+    The page loads nothing from the network, so it can be sent and kept as it is.
+
+    Args:
+        runs: Run directories; the others are compared with the first.
+        output: Page to write.
+        data: Data directory: also translate a test set and look into the models.
+        split: Set of --data to translate. Default: the first test set, or valid.
+        samples: Number of translations to show.
+    """
+    if split and not data:
+        raise UserError("needs a data directory", where=f"--split {split}", hint="add --data")
+    where = f"--output {output}"
+    if output.is_dir():
+        raise UserError("is a directory", where=where, hint="name a file, such as report.html")
+    if not output.parent.is_dir():
+        raise UserError(f"there is no directory {output.parent}", where=where, hint="create it")
+    missing = [name for name in ("jinja2", "matplotlib") if find_spec(name) is None]
+    if missing:
+        hint = 'pip install "nmtdeep[report]"'
+        raise UserError(f"a report needs {' and '.join(missing)}: not installed", hint=hint)
+    import torch
+
+    from nmtdeep.reporting import run_report
+    from nmtdeep.units import size
+
+    torch.set_num_threads(threads or torch.get_num_threads())
+    say = partial(typer.echo, err=True)
+    run_report.report(runs, output, data=data, split=split, samples=samples, device=device, say=say)
+    typer.echo(f"{output}: {size(output.stat().st_size)}; open it in a browser")
+
+
+def doctor(
+    *,
+    data: Path | None = None,
+    train: Path | None = None,
+    valid: Path | None = None,
+    test: list[Path] | None = None,
+    source_lang: SourceLanguage = None,
+    target_lang: TargetLanguage = None,
+    out: Out = Path("run"),
+) -> None:
+    """Check that this machine and the text are ready for training: speed, disk, suspicious pairs.
+
+    The last lines name the problems; with any, the exit code is 1.
+
+    Args:
+        data: Directory that `nmtdeep preprocess` wrote.
+        train: Training text: PREFIX of PREFIX.en and PREFIX.de.
+        valid: Validation text: PREFIX.
+        test: Test text: PREFIX.
+        out: Directory of the planned run.
+    """
+    from rich.console import Console
+
+    from nmtdeep.doctor.examination import Examination
+    from nmtdeep.tables import describe
+
+    check_place(out, "--out")
+    named = [("train", train), ("valid", valid), *((path.name, path) for path in test or ())]
+    given = [(name, path) for name, path in named if path is not None]
+    if len(dict(given)) < len(given):
+        hint = "rename the --test files; the last part of a path names the split"
+        raise UserError("two splits have the same name", hint=hint)
+    if given and not (source_lang and target_lang):
+        raise UserError("plain text needs its languages", hint="add -s and -t, such as -s en -t de")
+    examination = Examination()
+    examination.machine(versions())
+    planned = examination.data(data) if data else None
+    if given:
+        examination.files(dict(given), (str(source_lang), str(target_lang)))
+    examination.disk(out, planned)
+    typer.echo(describe([(name, printable(value)) for name, value in examination.rows]))
+    for table in examination.tables:
+        Console().print(table)
+    for problem in examination.problems:
+        typer.echo(f"PROBLEM  {problem}")
+    if examination.problems:
+        raise typer.Exit(1)
+    typer.echo("no problems found")
