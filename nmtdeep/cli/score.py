@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
@@ -95,23 +95,14 @@ def score(
 
     metrics = list(dict.fromkeys(metric or DEFAULT_METRICS))
     preparation = _preparation(metrics, tokenize, replace_punctuation=replace_unicode_punctuation)
-    if model and source:
-        texts = read_texts(source, reference or [], system or [], None)
+    hypotheses, *references = files or [Path(source or ""), *(reference or [])]
+    texts = read_texts(hypotheses, references, system or [], None if model else source)
+    if model:
         texts = _translated(texts, model, options)
-    else:
-        hypotheses, *references = files or []
-        texts = read_texts(hypotheses, references, system or [], source)
     for warning in warnings(texts, metrics, prepared=preparation is not None):
         typer.echo(f"nmtdeep: warning: {warning}", err=True)
-    report = measure(
-        texts,
-        metrics,
-        buckets=buckets,
-        preparation=preparation,
-        test=paired,
-        trials=trials,
-        seed=seed,
-    )
+    settings: dict[str, Any] = {"test": paired, "trials": trials, "seed": seed}
+    report = measure(texts, metrics, buckets=buckets, preparation=preparation, **settings)
     _print(report, as_json=as_json)
 
 

@@ -72,9 +72,6 @@ class Service:
         self.source = translator.pipeline.source.language
         self.target = translator.pipeline.target.language
         self.open = 0
-        text = (Path(__file__).parent / "page.html").read_text(encoding="utf-8")
-        source, target = map(html.escape, (self.source, self.target))
-        self._page = text.replace("SOURCE", source).replace("TARGET", target)
 
     async def translate(self, request: Request) -> Answer:
         """Translate lines: as many translations as lines, in order."""
@@ -92,7 +89,8 @@ class Service:
         finally:
             self.open -= 1
             self.metrics.open.set(self.open)
-            self.metrics.answered(status, time.perf_counter() - start)
+            self.metrics.requests.labels(str(status)).inc()
+            self.metrics.latency.observe(time.perf_counter() - start)
 
     async def _translate(self, request: Request) -> list[Translation]:
         if self.open > self.limits.max_requests:
@@ -146,8 +144,11 @@ class Service:
 
     async def page(self) -> HTMLResponse:
         """A page to type into."""
+        text = (Path(__file__).parent / "page.html").read_text(encoding="utf-8")
+        source, target = map(html.escape, (self.source, self.target))
         headers = {"Content-Security-Policy": PAGE_POLICY, "X-Content-Type-Options": "nosniff"}
-        return HTMLResponse(self._page, headers=headers)
+        text = text.replace("SOURCE", source).replace("TARGET", target)
+        return HTMLResponse(text, headers=headers)
 
 
 def application(
@@ -211,8 +212,12 @@ async def _unless_disconnected(
     request: Request, work: Coroutine[Any, Any, list[Translation]]
 ) -> list[Translation]:
     """The result of the work, which is canceled when the client leaves."""
-    doing = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(_disconnect(request))
+
+    async def disconnect() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    doing, leaving = asyncio.ensure_future(work), asyncio.ensure_future(disconnect())
     try:
         await asyncio.wait((doing, leaving), return_when=asyncio.FIRST_COMPLETED)
         if doing.done():
@@ -221,11 +226,6 @@ async def _unless_disconnected(
     finally:
         doing.cancel()
         leaving.cancel()
-
-
-async def _disconnect(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 async def _refuse(_: Request, refusal: Any) -> JSONResponse:

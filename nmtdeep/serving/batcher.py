@@ -145,7 +145,10 @@ class Batcher:
             seconds = time.perf_counter() - began
             lines = sum(len(part.lines) for part in parts)
             self._seconds_per_line = seconds / lines
-            self._metrics.translated(requests=len(parts), lines=lines, seconds=seconds)
+            self._metrics.lines.inc(lines)
+            self._metrics.batch_lines.observe(lines)
+            self._metrics.batch_requests.observe(len(parts))
+            self._metrics.batch_seconds.observe(seconds)
             for part, answer in zip(parts, answers, strict=True):
                 self._deliver(part.job, answer)
 

@@ -97,20 +97,18 @@ def read(form: type[Lines], body: bytes) -> list[str]:
     """The lines of a request.
 
     Raises:
-        RefusedError: if it is not JSON, or not of that form.
+        RefusedError: the first problem, if it is not JSON, or not of that form.
     """
     try:
         return form.model_validate_json(body).lines
     except ValidationError as error:
-        raise refusal(error) from None
+        problem = error.errors(include_url=False, include_input=False)[0]
+        raise _refusal(problem["loc"], problem["type"], problem.get("ctx", {})) from None
 
 
-def refusal(error: ValidationError) -> RefusedError:
-    """The first problem of a request."""
-    first: Any = error.errors(include_url=False, include_input=False)[0]
-    where, context = first["loc"], first.get("ctx", {})
+def _refusal(where: tuple[Any, ...], kind: str, context: dict[str, Any]) -> RefusedError:
     line = f"line {where[1] + 1}" if len(where) > 1 else ""
-    match first["type"]:
+    match kind:
         case "json_invalid":
             reason = f"invalid JSON: {context['error']}: send UTF-8 text without lone surrogates"
             return RefusedError(400, reason)

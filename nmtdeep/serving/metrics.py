@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 LINES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -12,38 +14,19 @@ class Metrics:
     """Counts of one service since its start."""
 
     def __init__(self) -> None:
-        self.registry = registry = CollectorRegistry()
-        ProcessCollector(registry=registry)
-        self.requests = Counter(
-            "nmtdeep_requests", "Requests to translate, by status.", ["status"], registry=registry
-        )
-        self.lines = Counter("nmtdeep_lines", "Lines translated.", registry=registry)
-        self.open = Gauge("nmtdeep_open_requests", "Requests in progress.", registry=registry)
-        self.waiting = Gauge("nmtdeep_waiting_lines", "Waiting lines.", registry=registry)
-        self.latency = Histogram(
-            "nmtdeep_request_seconds",
-            "Seconds from a request's header to its answer.",
-            registry=registry,
-            buckets=SECONDS,
-        )
-        self.batch_lines = Histogram(
-            "nmtdeep_batch_lines", "Lines of a batch.", registry=registry, buckets=LINES
-        )
-        self.batch_requests = Histogram(
-            "nmtdeep_batch_requests", "Requests of a batch.", registry=registry, buckets=LINES
-        )
-        self.batch_seconds = Histogram(
-            "nmtdeep_batch_seconds", "Seconds of a batch.", registry=registry, buckets=SECONDS
-        )
-
-    def answered(self, status: int, seconds: float) -> None:
-        """Count a request that was answered."""
-        self.requests.labels(str(status)).inc()
-        self.latency.observe(seconds)
-
-    def translated(self, *, requests: int, lines: int, seconds: float) -> None:
-        """Count a batch that went through the model."""
-        self.lines.inc(lines)
-        self.batch_lines.observe(lines)
-        self.batch_requests.observe(requests)
-        self.batch_seconds.observe(seconds)
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        counter = partial(Counter, registry=self.registry)
+        gauge = partial(Gauge, registry=self.registry)
+        histogram = partial(Histogram, registry=self.registry)
+        self.requests = counter("nmtdeep_requests", "Requests to translate, by status.", ["status"])
+        self.lines = counter("nmtdeep_lines", "Lines translated.")
+        self.open = gauge("nmtdeep_open_requests", "Requests in progress.")
+        self.waiting = gauge("nmtdeep_waiting_lines", "Waiting lines.")
+        text = "Seconds from a request's header to its answer."
+        self.latency = histogram("nmtdeep_request_seconds", text, buckets=SECONDS)
+        self.batch_lines = histogram("nmtdeep_batch_lines", "Lines of a batch.", buckets=LINES)
+        text = "Requests of a batch."
+        self.batch_requests = histogram("nmtdeep_batch_requests", text, buckets=LINES)
+        text = "Seconds of a batch."
+        self.batch_seconds = histogram("nmtdeep_batch_seconds", text, buckets=SECONDS)
