@@ -110,15 +110,13 @@ def measure(
     queries = [*(pair.source if of == "encoder" else pair.target), end]
     keys = [end, *pair.target] if of == "decoder" else [*pair.source, end]
     rows: list[AttentionWeight] = []
-    for chosen_layer in _chosen("--layer", layer, maps.shape[0]):
-        heads = maps.mean(dim=0) if chosen_layer == "mean" else maps[int(chosen_layer) - 1]
-        for chosen_head in _chosen("--head", head, maps.shape[1]):
-            weights = heads.mean(dim=0) if chosen_head == "mean" else heads[int(chosen_head) - 1]
+    for layer_name, heads in _chosen("--layer", layer, maps):
+        for head_name, weights in _chosen("--head", head, heads):
             for query, query_token in enumerate(queries, start=1):
                 # A decoder does not read what it has not predicted yet.
                 seen = keys[:query] if of == "decoder" else keys
                 for key, key_token in enumerate(seen, start=1):
-                    place = (of, chosen_layer, chosen_head, query, query_token, key, key_token)
+                    place = (of, layer_name, head_name, query, query_token, key, key_token)
                     rows.append(AttentionWeight(*place, float(weights[query - 1, key - 1])))
     chosen = {"attention": of, "layer": layer, "head": head}
     return Measurement(rows, {name: origin(loaded), **chosen, **versions()})
@@ -204,16 +202,13 @@ def _attention(
     raise UserError(what, where=f"--of {of}", hint=hint)
 
 
-def _chosen(option: str, wanted: str, count: int) -> list[str]:
-    """`mean`, one number or all of them."""
+def _chosen(option: str, wanted: str, maps: Tensor) -> list[tuple[str, Tensor]]:
+    """The mean over the first dimension, one entry or all of them, each with its name."""
+    entries = {str(number): entry for number, entry in enumerate(maps, start=1)}
     if wanted == "all":
-        return [str(number) for number in range(1, count + 1)]
-    if wanted == "mean":
-        return [wanted]
-    if wanted.isdecimal() and 1 <= int(wanted) <= count:
-        return [str(int(wanted))]
-    raise UserError(
-        "there is no such number",
-        where=f"{option} {wanted}",
-        hint=f"give a number from 1 to {count}, mean or all",
-    )
+        return list(entries.items())
+    entries["mean"] = maps.mean(dim=0)
+    if wanted not in entries:
+        hint = f"give a number from 1 to {len(maps)}, mean or all"
+        raise UserError("there is no such number", where=f"{option} {wanted}", hint=hint)
+    return [(wanted, entries[wanted])]

@@ -62,8 +62,7 @@ def measure(name: str, loaded: Loaded, layer: int | None = None) -> Measurement:
         raise UserError(
             "every layer of this model reads only the layer below it, without weights",
             where=name,
-            hint="give a model with combination dlcl, dense or sparse_blocks, or with bridge "
-            "transparent",
+            hint="give one with combination dlcl, dense or sparse_blocks, or bridge transparent",
         )
     entries = sorted({row.entry for row in rows})
     if layer is not None and layer not in entries:
@@ -158,14 +157,7 @@ def _names(stack: Sequence[CombinationWeight]) -> tuple[list[str], list[str]]:
 
 
 def _summary(row: Sequence[CombinationWeight]) -> tuple[object, ...]:
-    largest = max(row, key=lambda weight: abs(weight.weight))
-    return (
-        row[0].where,
-        row[0].reader,
-        len(row),
-        sum(weight.masked for weight in row),
-        f"{math.fsum(weight.weight for weight in row):.3f}",
-        f"{largest.weight:.3f}",
-        f"y{largest.entry}",
-        f"{row[-1].weight:.3f}",
-    )
+    largest, total = max(row, key=lambda cell: abs(cell.weight)), sum(cell.weight for cell in row)
+    counts = row[0].where, row[0].reader, len(row), sum(cell.masked for cell in row)
+    weights = f"{total:.3f}", f"{largest.weight:.3f}", f"y{largest.entry}", f"{row[-1].weight:.3f}"
+    return *counts, *weights

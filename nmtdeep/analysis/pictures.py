@@ -121,11 +121,11 @@ def curves(
 
 
 def styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """For each name the line style, the marker and the legend's entry of its curves."""
-    return {
-        name: style(name, line=number, marker=number)
-        for number, name in enumerate(dict.fromkeys(names))
-    }
+    """For each name the line style, the marker and the legend's entry; of one, no marker."""
+    distinct = list(dict.fromkeys(names))
+    if len(distinct) == 1:
+        return {distinct[0]: style(distinct[0], line=0, marker=0) | {"marker": ""}}
+    return {name: style(name, line=place, marker=place) for place, name in enumerate(distinct)}
 
 
 def style(name: str, *, line: int, marker: int) -> dict[str, Any]:
@@ -137,7 +137,7 @@ def style(name: str, *, line: int, marker: int) -> dict[str, Any]:
     if label.startswith("_"):  # matplotlib would hide it
         label = f"\N{ZERO WIDTH SPACE}{label}"
     chosen = LINES[line % len(LINES)], MARKERS[marker % len(MARKERS)]
-    return {**chosen[0], "marker": chosen[1], "markevery": 0.05, "label": label}
+    return {**chosen[0], "marker": chosen[1], "markevery": 0.03, "label": label}
 
 
 def log_scale(axes: Axes) -> None:

@@ -127,9 +127,8 @@ def names(paths: Sequence[Path]) -> dict[str, Path]:
     for place, path in zip(places, paths, strict=True):
         if places.count(place) > 1:
             raise UserError("named twice", where=path, hint="name each run once")
-    short = [place.name for place in places]
-    distinct = len(set(short)) == len(short) and all(short)
-    return dict(zip(short if distinct else map(str, paths), paths, strict=True))
+    by_name = {place.name: path for place, path in zip(places, paths, strict=True)}
+    return by_name if len(by_name) == len(paths) else {str(path): path for path in paths}
 
 
 def read_points(name: str, run: Path) -> list[Point]:

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 from numpy.typing import NDArray
 
-from nmtdeep.analysis.pictures import heat_map, log_scale, name_ticks, panels, render, styles
+from nmtdeep.analysis.pictures import heat_map, log_scale, panels, render, styles
 
 MATRIX = [[0.5, None], [nan, -0.25]]
 
@@ -85,23 +85,3 @@ def test_pictures_have_no_colors() -> None:
     picture = pixels(render(draw, "png"))
     assert (picture.max(axis=2) - picture.min(axis=2)).max() < 0.02
     assert picture.min() < 0.1
-
-
-def test_a_cell_of_a_small_heat_map_below_a_large_one_is_a_square() -> None:
-    def squares(figure: Figure) -> None:
-        figure.set_size_inches(8, 8)
-        both = figure.subplots(2, 1, height_ratios=(30, 2))
-        for axes, size in zip(both, (30, 2), strict=True):
-            names = [str(number) for number in range(size)]
-            heat_map(axes, [[1.0] * size] * size, rows=names, columns=names, title="title")
-
-    blank = (pixels(render(squares, "png")) > 0.999).all(axis=2)
-    assert not blank[: len(blank) // 2, blank.shape[1] // 2 :].all()
-    assert blank[-len(blank) // 10 :, blank.shape[1] // 2 :].all()
-    assert not blank[-len(blank) // 10 :, : blank.shape[1] // 2].all()
-
-
-def test_of_many_names_every_second_or_third_is_shown() -> None:
-    axes = Figure().subplots()
-    name_ticks(axes.xaxis, [f"y{number}" for number in range(100)])
-    assert [label.get_text() for label in axes.get_xticklabels()][:2] == ["y0", "y3"]

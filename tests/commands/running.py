@@ -11,6 +11,7 @@ import contextlib
 import importlib
 import multiprocessing
 import os
+import re
 import resource
 import signal
 import sys
@@ -266,3 +267,10 @@ class Commands:
             return Finished(process.exitcode, out, err)
 
         return finish
+
+
+def value(screen: str, name: str) -> str:
+    """The value in a row of a screen of names and values."""
+    match = re.search(rf"^{name} +(.*)$", screen, re.M)
+    assert match, f"no row {name}:\n{screen}"
+    return match[1]

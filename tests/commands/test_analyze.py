@@ -176,6 +176,8 @@ def test_lengths_and_curves_of_a_run(nmtdeep: Commands, whole: Path) -> None:
             "cannot be changed by model.width=8",
         ),
         (("gradients", "whole", "absent", "--data", "data"), "absent: is not a run directory"),
+        (("gradients", "tiny.yaml", "--data", "data", "--depths", "6,x"), "not a list of numbers"),
+        (("gradients", "tiny.yaml", "--data", "data", "--plot", "g.doc"), "not a picture: give a"),
         (("schedule", "model.width=8"), "no recipe given"),
         (("lengths", "valid.de", "--source", "valid.en", "--reference", "test.de"), "test.de has"),
     ],
@@ -187,21 +189,3 @@ def test_a_wrong_argument_is_an_error(
     assert done.code == 2, done.out
     assert message in done.err
     assert len(done.err.splitlines()) == 1
-
-
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        (("--depths", "6,x"), "--depths 6,x: not a list of numbers"),
-        (
-            ("--plot", "g.doc"),
-            "--plot g.doc: not a picture: give a file",
-        ),
-    ],
-)
-def test_a_wrong_option_of_gradients_is_an_error(
-    nmtdeep: Commands, data: Path, argv: tuple[str, str], message: str
-) -> None:
-    done = nmtdeep("analyze", "gradients", "tiny.yaml", *argv, *COMMON)
-    assert done.code == 2
-    assert message in done.err

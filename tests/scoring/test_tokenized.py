@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-
 import pytest
 
 from nmtdeep.scoring.tokenized import MosesPreparation, compound_split
@@ -29,19 +26,6 @@ MARK = "##AT##-##AT##"
 )
 def test_compound_split_by_hand(line: str, expected: str) -> None:
     assert compound_split(line) == expected
-
-
-@pytest.mark.skipif(shutil.which("perl") is None, reason="no perl")
-def test_compound_split_equals_the_perl_substitution(german: list[str]) -> None:
-    done = subprocess.run(
-        ["perl", "-CSD", "-pe", r"s{([^ \t\n\r\f\x0b])-([^ \t\n\r\f\x0b])}{$1 ##AT##-##AT## $2}g"],
-        input="\n".join(german) + "\n",
-        capture_output=True,
-        encoding="utf-8",
-        check=True,
-    )
-    expected = done.stdout.split("\n")[:-1]
-    assert [compound_split(line) for line in german] == expected
 
 
 def test_moses_preparation_by_hand() -> None:
