@@ -56,7 +56,7 @@ def test_repetitions_are_those_of_a_dictionary(room: int, tmp_path: Path) -> Non
     for path, hashes in zip(paths, [train, *others], strict=True):
         path.write_bytes(hashes.tobytes())
     known = set(train.tolist())
-    expected = [60 - len(known), *(sum(one in known for one in few.tolist()) for few in others)]
+    expected = [60 - len(known), *(sum(value in known for value in few.tolist()) for few in others)]
     assert repetitions(paths[0], paths[1:], at_once=room) == expected
     paths[0].write_bytes(b"")
     assert repetitions(paths[0], paths[1:], at_once=room) == [0, 0, 0, 0]

@@ -92,7 +92,7 @@ def test_words_are_counted_before_bpe_and_a_pair_at_the_limit_is_kept(files):
     write(files / "train", ["unseen words split", "one two three"], ["a b c", "a b c d"])
     report = run(files, bpe={"type": "joint", "merges": 1}, clean={"max_words": 3})
     reasons = report.splits["train"].reasons
-    assert {name: one.examples for name, one in reasons.items()} == {
+    assert {name: reason.examples for name, reason in reasons.items()} == {
         "target longer than 3 words": [2]
     }
 

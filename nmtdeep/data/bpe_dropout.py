@@ -45,7 +45,7 @@ def resample(
 
     Args:
         dropout: the probability of skipping a merge; None: that of the pipeline.
-        leaving: asked between chunks of sentences; True ends the work.
+        leaving: called between chunks of sentences; if it returns True, the work ends.
 
     Raises:
         LeftError: if `leaving` returns True.
@@ -115,7 +115,7 @@ class _Resample:
 
 @contextmanager
 def _own_random() -> Iterator[None]:
-    """Python's global generator, which subword-nmt draws from, given back as it was."""
+    """Restore Python's global generator, which subword-nmt draws from, at the end."""
     state = random.getstate()
     try:
         yield

@@ -13,7 +13,7 @@ from nmtdeep.data.ahead import ahead
 
 
 def threads() -> list[str]:
-    return [one.name for one in threading.enumerate() if one.name.startswith("ahead")]
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("ahead")]
 
 
 def test_in_order_to_the_end_and_by_another_thread() -> None:
@@ -24,7 +24,7 @@ def test_in_order_to_the_end_and_by_another_thread() -> None:
             makers.add(threading.current_thread())
             yield number
 
-    assert [one for one, _ in ahead(items(), depth=3)] == list(range(20))
+    assert [item for item, _ in ahead(items(), depth=3)] == list(range(20))
     assert len(makers) == 1
     assert threading.current_thread() not in makers
     assert threads() == []
@@ -58,8 +58,8 @@ def test_an_error_comes_when_it_is_its_turn() -> None:
 
     taken = []
     with pytest.raises(ValueError, match="the third"):
-        for one, _ in ahead(items(), depth=5):
-            taken.append(one)
+        for item, _ in ahead(items(), depth=5):
+            taken.append(item)
     assert taken == [0, 1]
     assert threads() == []
 

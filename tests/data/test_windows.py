@@ -42,11 +42,11 @@ def test_each_sentence_once_an_epoch(count: int, block: int, size: int, number: 
         window = epoch.window(place, **BUDGETS)
         assert np.array_equal(window.lengths, lengths[:, window.indices])
         assert len(window.indices) < size + 2 * block
-        flat = [one for update in window.updates for group in update for one in group.tolist()]
+        flat = [index for update in window.updates for group in update for index in group.tolist()]
         assert sorted(flat) == list(range(len(window.indices)))
-        # Blocks are whole: whoever is in the window brings the whole block.
-        blocks = {one // block for one in window.indices.tolist()}
-        whole = [one for one in range(count) if one // block in blocks]
+        # Blocks are whole: a sentence is in the window with all of its block.
+        blocks = {index // block for index in window.indices.tolist()}
+        whole = [index for index in range(count) if index // block in blocks]
         assert window.indices.tolist() == whole
         longest = window.indices[lengths[:, window.indices].max(axis=0).argmax()]
         assert window.longest == (longest + 1, lengths[:, longest].max())
@@ -75,7 +75,9 @@ def plain(plan: Any) -> list[list[list[int]]]:
 
 
 def test_windows_hold_other_blocks_in_other_epochs_and_in_no_order_of_the_corpus() -> None:
-    epochs = [Epoch(corpus(random_lengths(400)), 1, one, sentences=100, block=5) for one in (0, 1)]
+    epochs = [
+        Epoch(corpus(random_lengths(400)), 1, number, sentences=100, block=5) for number in (0, 1)
+    ]
     sets = []
     for epoch in epochs:
         found = [epoch.window(number, **BUDGETS) for number in range(len(epoch))]
@@ -108,8 +110,8 @@ def stream(run: Any, progress: Progress, count: int, ranks: Ranks = ALONE) -> li
     recipe = type(run.recipe).model_validate(values)
     coming = upcoming(recipe, run.data, run.path, progress, ranks, **SMALL)
     return [
-        ([(number, batch.source.tolist()) for number, batch in one.share.batches], one.position)
-        for one in islice(coming, count)
+        ([(number, batch.source.tolist()) for number, batch in item.share.batches], item.position)
+        for item in islice(coming, count)
     ]
 
 
@@ -133,7 +135,7 @@ def test_several_processes_have_the_updates_of_one_and_resume_as_many_or_as_few(
         progress = Progress(update=9, position=whole[8][1])
         parts = [stream(tiny_run, progress, 21, Ranks(rank, size)) for rank in range(size)]
         for shares, (batches, place) in zip(zip(*parts, strict=True), whole[9:], strict=True):
-            assert {one for _, one in shares} == {place}
+            assert {position for _, position in shares} == {place}
             assert sorted(batch for mine, _ in shares for batch in mine) == sorted(batches)
 
 
