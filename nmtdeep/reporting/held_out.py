@@ -14,7 +14,8 @@ from nmtdeep.reporting.history import RunHistory
 from nmtdeep.reporting.parts import TranslatedLine
 from nmtdeep.scoring import Score, score_texts
 from nmtdeep.scoring.significance import Comparison, compare_systems
-from nmtdeep.training.finish import METRICS, translated
+from nmtdeep.training.finish import METRICS
+from nmtdeep.training.validation import translated
 
 
 @dataclass(frozen=True)

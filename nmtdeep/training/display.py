@@ -8,8 +8,9 @@ import os
 import resource
 import sys
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -31,49 +32,39 @@ from nmtdeep.training.step import UpdateResult
 from nmtdeep.training.validation import Validation
 from nmtdeep.units import duration, percent, short, size
 
-# A log line has at most so many columns. The last of these parts is left out first.
-COLUMNS, LEAVE_OUT = 120, ("epoch", "wait", "padding", "memory")
 # Log lines show larger shares of padding, and of time spent waiting for data.
 PADDING, WAIT = 0.10, 0.01
 
 
-class Window:
-    """The updates since the last log line."""
+def figures(
+    results: Sequence[UpdateResult], *, seconds: float, waited: float = 0.0
+) -> dict[str, float]:
+    """Means and rates of some updates; losses per target token in nats.
 
-    def __init__(self) -> None:
-        self.results: list[UpdateResult] = []
-        self.waited = 0.0
-        self.since = time.perf_counter()
+    Loss and gradient norm are those of updates that were not skipped; NaN if all were.
 
-    def add(self, result: UpdateResult, waited: float) -> None:
-        """Count one update, and the seconds that it waited for its data."""
-        self.results.append(result)
-        self.waited += waited
-
-    def figures(self) -> dict[str, float]:
-        """Means and rates of the window; losses per target token in nats.
-
-        Loss and gradient norm are those of updates that were not skipped; NaN if all were.
-        """
-        seconds = max(time.perf_counter() - self.since, 1e-9)
-        done = [result for result in self.results if not result.skipped]
-        learned = sum(result.target_tokens for result in done) or math.nan
-        tokens = sum(result.target_tokens for result in self.results)
-        padded = sum(result.padded_tokens for result in self.results)
-        real = sum(result.real_tokens for result in self.results)
-        nll = sum(result.nll for result in done) / learned
-        return {
-            "loss": sum(result.loss for result in done) / learned,
-            "nll": nll,
-            "ppl": math.exp(min(nll, 700)),
-            "tokens_per_second": tokens / seconds,
-            "updates_per_second": len(self.results) / seconds,
-            "tokens_per_update": tokens / len(self.results),
-            "padding": 1 - real / padded,
-            "wait": self.waited / seconds,
-            "gradient_norm": sum(result.gradient_norm for result in done) / (len(done) or math.nan),
-            "skipped": len(self.results) - len(done),
-        }
+    Args:
+        seconds: that the updates took.
+        waited: seconds of these that were spent waiting for data.
+    """
+    done = [result for result in results if not result.skipped]
+    learned = sum(result.target_tokens for result in done) or math.nan
+    tokens = sum(result.target_tokens for result in results)
+    padded = sum(result.padded_tokens for result in results)
+    real = sum(result.real_tokens for result in results)
+    nll = sum(result.nll for result in done) / learned
+    return {
+        "loss": sum(result.loss for result in done) / learned,
+        "nll": nll,
+        "ppl": math.exp(min(nll, 700)),
+        "tokens_per_second": tokens / seconds,
+        "updates_per_second": len(results) / seconds,
+        "tokens_per_update": tokens / len(results),
+        "padding": 1 - real / padded,
+        "wait": waited / seconds,
+        "gradient_norm": sum(result.gradient_norm for result in done) / (len(done) or math.nan),
+        "skipped": len(results) - len(done),
+    }
 
 
 def peak_memory(device: torch.device) -> int:
@@ -85,28 +76,25 @@ def peak_memory(device: torch.device) -> int:
 
 
 def log_line(record: dict[str, Any]) -> str:
-    """One line of `train.log` from one record of `train.jsonl`, at most 120 columns.
+    """One line of `train.log` from one record of `train.jsonl`.
 
-    Padding and waiting are shown where they are large. `train.jsonl` has everything.
+    Padding and waiting are shown if they are large, skipped updates if there are any.
     """
-    parts = {
-        "stage": f"stage {record['stage']}" if "stage" in record else "",
-        "epoch": f"epoch {record['epoch']}",
-        "update": f"update {record['update']}/{record['max_updates']}",
-        "nll": f"nll {record['nll']:.3f}",
-        "tokens": f"tok/s {short(record['tokens_per_second'])}",
-        "padding": f"pad {percent(record['padding'])}" if record["padding"] > PADDING else "",
-        "wait": f"wait {percent(record['wait'])}" if record["wait"] > WAIT else "",
-        "lr": f"lr {record['lr']:.2e}",
-        "gradient": f"gnorm {record['gradient_norm']:#.3g}",
-        "skipped": f"skipped {record['skipped']}" if record["skipped"] else "",
-        "memory": f"mem {size(record['memory'])}",
-        "eta": f"eta {duration(record['eta'])}",
-    }
-    spare = list(LEAVE_OUT)
-    while len(line := " | ".join(filter(None, parts.values()))) > COLUMNS and spare:
-        parts.pop(spare.pop())
-    return line
+    parts = [
+        f"stage {record['stage']}" if "stage" in record else "",
+        f"epoch {record['epoch']}",
+        f"update {record['update']}/{record['max_updates']}",
+        f"nll {record['nll']:.3f}",
+        f"tok/s {short(record['tokens_per_second'])}",
+        f"pad {percent(record['padding'])}" if record["padding"] > PADDING else "",
+        f"wait {percent(record['wait'])}" if record["wait"] > WAIT else "",
+        f"lr {record['lr']:.2e}",
+        f"gnorm {record['gradient_norm']:#.3g}",
+        f"skipped {record['skipped']}" if record["skipped"] else "",
+        f"mem {size(record['memory'])}",
+        f"eta {duration(record['eta'])}",
+    ]
+    return " | ".join(filter(None, parts))
 
 
 class Display:
@@ -124,10 +112,8 @@ class Display:
     ) -> None:
         self.run = run
         self.settings = settings
-        self.writes = writes
         quiet = quiet or not writes
         self.console = Console(stderr=True, quiet=quiet, soft_wrap=True, highlight=False)
-        self.window = Window()
         self.bar = Progress(
             TextColumn("[bold]{task.description}"),
             BarColumn(bar_width=None),
@@ -139,23 +125,21 @@ class Display:
             disable=quiet or not self.console.is_terminal,
         )
         self.task = self.bar.add_task("training", total=1.0, figures="")
-        self.tensorboard = _tensorboard(run) if writes else None
-
-    def __enter__(self) -> Display:
-        log, records = (
-            self.run / name if self.writes else Path(os.devnull) for name in (LOG, RECORDS)
-        )
+        log, records = (run / name if writes else Path(os.devnull) for name in (LOG, RECORDS))
         self._log = log.open("a", encoding="utf-8", buffering=1)
         self._records = records.open("a", encoding="utf-8", buffering=1)
+        self._tensorboard: Any = None
+        with suppress(ImportError):
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._tensorboard = SummaryWriter(str(run / TENSORBOARD)) if writes else None
+        self.restart()
+
+    def __enter__(self) -> Display:
         self.bar.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         self.bar.stop()
         if isinstance(error, DivergenceError) and error.report:
             self.say(error.report)
@@ -163,8 +147,8 @@ class Display:
             self._log.write(f"{error}\n")
         self._log.close()
         self._records.close()
-        if self.tensorboard is not None:
-            self.tensorboard.close()
+        if self._tensorboard is not None:
+            self._tensorboard.close()
 
     def say(self, text: str) -> None:
         """Print a message and write it to the log."""
@@ -173,7 +157,8 @@ class Display:
 
     def updated(self, progress: TrainingProgress, result: UpdateResult, *, waited: float) -> None:
         """Count one update, report its problems, and move the bar."""
-        self.window.add(result, waited)
+        self._results.append(result)
+        self._waited += waited
         loss = result.loss / result.target_tokens
         if progress.bad_updates:
             self.say(
@@ -190,14 +175,15 @@ class Display:
         done = progress.update / self.settings.max_updates
         if self.settings.max_minutes is not None:
             done = max(done, progress.seconds / (60 * self.settings.max_minutes))
-        figures = f"update {progress.update} loss {loss:.3f} gnorm {result.gradient_norm:.2f}"
-        self.bar.update(self.task, completed=min(done, 1.0), figures=figures)
+        text = f"update {progress.update} loss {loss:.3f} gnorm {result.gradient_norm:.2f}"
+        self.bar.update(self.task, completed=min(done, 1.0), figures=text)
 
     def logged(self, progress: TrainingProgress, *, lr: float, device: torch.device) -> None:
-        """Write the window's figures and start a new window."""
+        """Write the figures of the updates since the last line or `restart`."""
         settings = self.settings
-        figures = self.window.figures()
-        left = (settings.max_updates - progress.update) / figures["updates_per_second"]
+        seconds = max(time.perf_counter() - self._since, 1e-9)
+        means = figures(self._results, seconds=seconds, waited=self._waited)
+        left = (settings.max_updates - progress.update) / means["updates_per_second"]
         if settings.max_minutes is not None:
             left = min(left, settings.max_minutes * 60 - progress.seconds)
         record = {
@@ -206,7 +192,7 @@ class Display:
             "max_updates": settings.max_updates,
             **({"stage": progress.stage + 1} if settings.stages else {}),
             "epoch": progress.current_epoch,
-            **figures,
+            **means,
             "lr": lr,
             "memory": peak_memory(device),
             "target_tokens": progress.target_tokens,
@@ -218,13 +204,16 @@ class Display:
         self.restart()
 
     def restart(self) -> None:
-        """Start a new window: time spent on validating and saving is not training time."""
-        self.window = Window()
+        """Forget the updates so far: time spent on validating and saving is not training time."""
+        self._results: list[UpdateResult] = []
+        self._waited = 0.0
+        self._since = time.perf_counter()
 
     def validated(
-        self, update: int, epoch: int, validation: Validation, *, is_best: bool, seconds: float
+        self, progress: TrainingProgress, validation: Validation, *, seconds: float
     ) -> None:
-        """Write a validation's figures."""
+        """Write the figures of the validation after `progress`, which took `seconds`."""
+        update, epoch = progress.update, progress.current_epoch
         scores = {name: score.value for name, score in validation.scores.items()}
         bleu, chrf = (f"{scores[name]:.2f}" if scores else "" for name in ("bleu", "chrf"))
         loss, nll, perplexity = validation.loss, validation.nll, validation.perplexity
@@ -246,28 +235,19 @@ class Display:
         with (self.run / VALIDATIONS).open("a", encoding="utf-8") as file:
             if not file.tell():
                 file.write("update\tepoch\tloss\tnll\tppl\tbleu\tchrf\tbest\n")
-            print(*row, "*" if is_best else "", sep="\t", file=file)
-        parts = ["validation", f"update {update}", f"loss {loss:.3f}", f"nll {nll:.3f}"]
-        parts += [f"ppl {perplexity:.2f}", *([f"bleu {bleu}", f"chrf {chrf}"] if scores else [])]
-        parts += [f"{seconds:.1f} s", *(["best so far"] if is_best else [])]
-        self.say(" | ".join(parts))
+            print(*row, "*" if progress.is_best else "", sep="\t", file=file)
+        line = f"validation | update {update} | loss {loss:.3f} | nll {nll:.3f}"
+        line += f" | ppl {perplexity:.2f}"
+        line += f" | bleu {bleu} | chrf {chrf}" if scores else ""
+        self.say(f"{line} | {seconds:.1f} s" + " | best so far" * progress.is_best)
         if validation.sample is not None:
-            self.say(f"  {validation.sample[0]}\n  -> {validation.sample[1]}")
+            self.say("  {}\n  -> {}".format(*validation.sample))
 
     def _record(self, record: dict[str, Any]) -> None:
         numbers = {name: value for name, value in record.items() if isinstance(value, float)}
         # JSON has no NaN and no infinity.
         absent = {name: None for name, value in numbers.items() if not math.isfinite(value)}
         self._records.write(json.dumps(record | absent) + "\n")
-        if self.tensorboard is not None:
+        if self._tensorboard is not None:
             for name, value in numbers.items():
-                self.tensorboard.add_scalar(f"{record['kind']}/{name}", value, record["update"])
-
-
-def _tensorboard(run: Path) -> Any:
-    """A TensorBoard writer if its package is installed, else None."""
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        return None
-    return SummaryWriter(str(run / TENSORBOARD))
+                self._tensorboard.add_scalar(f"{record['kind']}/{name}", value, record["update"])

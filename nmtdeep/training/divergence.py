@@ -20,7 +20,7 @@ from nmtdeep.tables import as_lines, table
 from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.sharding import whole
 from nmtdeep.training.step import UpdateResult
-from nmtdeep.units import percent
+from nmtdeep.units import counted, percent
 
 # So many consecutive updates without a finite gradient end a training.
 PATIENCE = 3
@@ -45,7 +45,7 @@ class History:
         self._warned = False
 
     def add(self, update: int, result: UpdateResult) -> str:
-        """Count one update; returns a warning where a problem begins, else an empty string."""
+        """Count one update; returns a warning if a problem begins, else an empty string."""
         if result.skipped:
             return ""
         self.losses.append(result.nll / max(result.target_tokens, 1))
@@ -56,22 +56,24 @@ class History:
         if level < self._lowest:
             self._lowest, self._lowest_at = level, update
         # A warning is repeated only after the loss has fallen by half of the rise.
-        vanished, rise = norm < VANISHED, RISE / 2 if self._warned else RISE
-        before, self._warned = self._warned, vanished or level > self._lowest + rise
-        if before or not self._warned:
+        rise = RISE / 2 if self._warned else RISE
+        problem = ""
+        if norm < VANISHED:
+            problem = f"gradient norm {norm:.1e}: the gradients have vanished"
+        elif level > self._lowest + rise:
+            problem = (
+                f"nll {level:.3f}, up from {self._lowest:.3f} at update {self._lowest_at}: the "
+                "training may be diverging; if it does not recover, resume from an earlier "
+                "checkpoint with a lower --lr"
+            )
+        before, self._warned = self._warned, bool(problem)
+        if before or not problem:
             return ""
-        medians = f"warning: update {update}, median of the last {LEVEL} updates: "
-        if vanished:
-            return f"{medians}gradient norm {norm:.1e}: the gradients have vanished"
-        return (
-            f"{medians}nll {level:.3f}, up from {self._lowest:.3f} at update {self._lowest_at}: "
-            "the training may be diverging; if it does not recover, resume from an earlier "
-            "checkpoint with a lower --lr"
-        )
+        return f"warning: update {update}, median of the last {LEVEL} updates: {problem}"
 
     def __str__(self) -> str:
         if not self.losses:
-            return "before: no update with finite numbers"
+            return "before: no update had finite numbers"
         last = ", ".join(f"{norm:.3g}" for norm in list(self.norms)[-3:])
         return (
             f"before: nll {median(self.losses):.3f} and gradient norm {median(self.norms):.3g} "
@@ -118,14 +120,14 @@ def diagnose(
             f"loss {loss:.3f} per token, gradient norm {result.gradient_norm:.3g}, not finite in "
             f"{PATIENCE} consecutive updates"
         )
-    first, *_ = advice = suggestions(recipe)
-    report = [str(history), *_table(figures), "what may help, most promising first:"]
-    report += [f"{number}. {line}" for number, line in enumerate(advice, start=1)]
+    advice = suggestions(recipe)
+    numbered = [f"{number}. {line}" for number, line in enumerate(advice, start=1)]
+    heading = "what may help, most promising first:"
     kept = f"{saved} is intact, and training resumes from it" if saved else "nothing is saved yet"
     return DivergenceError(
         f"training diverged at update {update}: {what}; {origin}",
-        "\n".join(report),
-        hint=f"{kept}; try {first}",
+        "\n".join([str(history), *_table(figures), heading, *numbered]),
+        hint=f"{kept}; try {advice[0]}",
     )
 
 
@@ -155,12 +157,7 @@ def suggestions(recipe: Recipe) -> list[str]:
 
 
 class Figures(NamedTuple):
-    """Figures of one parameter; norms are those of the finite numbers.
-
-    Attributes:
-        bad_gradients: share of the gradients that are not finite.
-        bad_weights: share of the weights that are not finite.
-    """
+    """Norms of the finite numbers of one parameter, and the share of the others."""
 
     parameter: str
     gradient_norm: float
@@ -171,17 +168,16 @@ class Figures(NamedTuple):
 
 def _measure(model: Transformer) -> list[Figures]:
     """Figures of every parameter with a gradient. All ranks must call this."""
+
+    def norm(values: Tensor) -> tuple[float, float]:
+        finite = values[values.isfinite()]
+        return float(finite.double().norm()), 1 - finite.numel() / values.numel()
+
     return [
-        Figures(name, *_norm(whole(parameter.grad)), *_norm(whole(parameter.detach())))
+        Figures(name, *norm(whole(parameter.grad)), *norm(whole(parameter.detach())))
         for name, parameter in model.named_parameters()
         if parameter.grad is not None
     ]
-
-
-def _norm(values: Tensor) -> tuple[float, float]:
-    """Norm of the finite values, and the share of the others."""
-    finite = values[values.isfinite()]
-    return float(finite.double().norm()), 1 - finite.numel() / values.numel()
 
 
 def _first_forward(model: Transformer, recompute: Callable[[], None], ranks: Ranks) -> str:
@@ -223,8 +219,11 @@ def _first_backward(figures: list[Figures]) -> str:
             return f"{figure.parameter} is not finite"
     bad = [figure.parameter for figure in figures if figure.bad_gradients]
     if bad:
-        return f"all outputs are finite, but gradients of {len(bad)} parameters are not: {bad[0]}"
-    return "gradients are finite, but too large for their squares"
+        return (
+            f"all outputs are finite, but the gradients of {counted(len(bad), 'parameter')} are "
+            f"not, the first is {bad[0]}"
+        )
+    return "all gradients are finite, but the sum of their squares is not"
 
 
 def _table(figures: list[Figures]) -> list[str]:

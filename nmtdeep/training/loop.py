@@ -152,9 +152,7 @@ def _train_run(
         return Outcome(progress, reason, rank=ranks.rank)
     path = run.path / start.checkpoint if start.checkpoint else None
     trainer = Trainer(recipe.at_stage(progress.stage), data, ranks, path)
-    display.say(
-        opening(trainer.recipe, data, trainer.model, ranks, trainer.step.dtype, progress, recipe)
-    )
+    display.say(opening(recipe, data, trainer.model, ranks, trainer.step.dtype, progress))
     for change in run.changes:
         display.say(f"changed: {change}")
     if mark := subword_mark(data.references("valid")):
@@ -245,13 +243,7 @@ def _validated(
     validation = validator(model)
     score = validation.score(trainer.recipe.training.validation.best_by)
     progress = progress.validated(trainer.ranks.tell(score))
-    display.validated(
-        progress.update,
-        progress.current_epoch,
-        validation,
-        is_best=progress.is_best,
-        seconds=time.perf_counter() - began,
-    )
+    display.validated(progress, validation, seconds=time.perf_counter() - began)
     display.restart()
     return progress
 
@@ -260,7 +252,7 @@ def _save(run: RunDirectory, trainer: Trainer, progress: Progress, *, planned: b
     """Write a checkpoint of weights, moments and progress; see `RunDirectory.save`."""
     weights, moments = trainer.tensors()
     if trainer.ranks.is_first:
-        path = run.save(weights, moments, progress, recipe=trainer.recipe, planned=planned)
+        path = run.save(weights, moments, progress, planned=planned)
         trainer.saved = path.name
 
 

@@ -10,7 +10,6 @@ import torch
 from nmtdeep import checkpoint, files
 from nmtdeep.config import Recipe
 from nmtdeep.data.corpus import DataDirectory
-from nmtdeep.model.build import build
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.tables import describe
 from nmtdeep.training import stages
@@ -18,10 +17,11 @@ from nmtdeep.training.estimate import check_model_fits, estimate
 from nmtdeep.training.feed import check_batches, check_text
 from nmtdeep.training.launch import device_of, own_threads
 from nmtdeep.training.ranks import Ranks
-from nmtdeep.training.run_directory import preview_run
+from nmtdeep.training.run_directory import open_run
 from nmtdeep.training.sharding import check_sharding
 from nmtdeep.training.state import Progress
 from nmtdeep.training.step import resolve_precision
+from nmtdeep.training.trainer import built
 from nmtdeep.units import counted, size
 
 PRECISIONS = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
@@ -54,70 +54,57 @@ def opening(
     ranks: Ranks,
     dtype: torch.dtype,
     progress: Progress,
-    whole: Recipe,
 ) -> str:
     """Model, data and device as a small table, the first message of a training.
 
     Args:
-        recipe: of the stage that begins.
+        recipe: with all stages.
+        model: of the stage that begins.
         dtype: of the matrix products.
-        whole: the recipe with all stages.
     """
-    device = ranks.device
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
-    parts = [f"{ranks.size} processes"] * (ranks.size > 1)
-    parts += [counted(torch.get_num_threads(), "thread")] * (device.type == "cpu")
-    workers = f", {' of '.join(parts)}" if parts else ""
-    parameters = sum(parameter.numel() for parameter in model.parameters())
-    corpus = data.corpus("train")
-    mapped = sum(
-        side.tokens.nbytes + side.offsets.nbytes for side in (corpus.source, corpus.target)
-    )
-    memory = sum(estimate(recipe, model, device=device.type, dtype=dtype, data=mapped).values())
-    batches = recipe.training.batches
+    stage, device = recipe.at_stage(progress.stage), ranks.device
+    corpus, batches = data.corpus("train"), stage.training.batches
     sides = (data.pipeline.source, data.pipeline.target)
     sizes = [f"{len(side.vocabulary):,} {side.language} types" for side in sides]
     if recipe.text.vocabulary.sharing == "shared":
         sizes = [f"{len(sides[0].vocabulary):,} types, shared"]
-    lines = [
-        (
-            "model",
-            f"{recipe.model.encoder.depth}+{recipe.model.decoder.depth} layers, width "
-            f"{recipe.model.width}, {parameters:,} parameters",
-        ),
-        ("vocabulary", " and ".join(sizes)),
-        (
-            "corpus",
-            f"{data.path}: {len(corpus):,} training pairs, "
-            f"{len(data.corpus('valid')):,} for validation",
-        ),
-        *_dropped(data),
-        (
-            "batches",
-            f"{batches.tokens_per_update:,} padded tokens per update, "
-            f"at most {batches.max_tokens:,} at once",
-        ),
-        ("device", f"{name}{workers}, matrix products in {PRECISIONS[dtype]}"),
-        ("memory", f"about {size(memory)}" + " in each process" * (ranks.size > 1)),
-        *_stages(whole),
-        ("start", f"update {progress.update}" if progress.update else "fresh"),
+    dropped = [
+        f"{counted(reason['count'], 'pair')} ({name})"
+        for name, reason in data.index["report"]["splits"]["train"]["reasons"].items()
     ]
-    return describe(lines)
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+    workers = [f"{ranks.size} processes"] * (ranks.size > 1)
+    workers += [counted(torch.get_num_threads(), "thread")] * (device.type == "cpu")
+    hardware = f"{name}, {' of '.join(workers)}" if workers else name
+    mapped = sum(
+        side.tokens.nbytes + side.offsets.nbytes for side in (corpus.source, corpus.target)
+    )
+    memory = sum(estimate(stage, model, device=device.type, dtype=dtype, data=mapped).values())
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    depths = [_depths(recipe.at_stage(number)) for number in range(len(recipe.training.stages))]
+    update = progress.update
+    rows = {
+        "model": f"{_depths(stage)} layers, width {stage.model.width}, {parameters:,} parameters",
+        "vocabulary": " and ".join(sizes),
+        "corpus": (
+            f"{data.path}: {len(corpus):,} training pairs, "
+            f"{len(data.corpus('valid')):,} for validation"
+        ),
+        "dropped": ", ".join(dropped) or "0 pairs",
+        "batches": (
+            f"{batches.tokens_per_update:,} padded tokens per update, "
+            f"at most {batches.max_tokens:,} at once"
+        ),
+        "device": f"{hardware}, matrix products in {PRECISIONS[dtype]}",
+        "memory": f"about {size(memory)}" + " in each process" * (ranks.size > 1),
+        "stages": ", ".join(depths) + " layers" * bool(depths),
+        "start": f"resumed after update {update}" if update else "new training",
+    }
+    return describe([(name, value) for name, value in rows.items() if value])
 
 
-def _stages(recipe: Recipe) -> list[tuple[str, str]]:
-    """Depths of all stages."""
-    models = [recipe.at_stage(number).model for number in range(len(recipe.training.stages))]
-    depths = [f"{model.encoder.depth}+{model.decoder.depth}" for model in models]
-    return [("stages", ", ".join(depths) + " layers")] if depths else []
-
-
-def _dropped(data: DataDirectory) -> list[tuple[str, str]]:
-    """Training pairs that preprocessing dropped, by reason."""
-    reasons = data.index["report"]["splits"]["train"]["reasons"]
-    counts = [(name, reason["count"]) for name, reason in reasons.items()]
-    parts = [f"{counted(count, 'pair')} ({name})" for name, count in counts]
-    return [("dropped", ", ".join(parts) or "0 pairs")]
+def _depths(recipe: Recipe) -> str:
+    return f"{recipe.model.encoder.depth}+{recipe.model.decoder.depth}"
 
 
 def dry_run(
@@ -133,7 +120,7 @@ def dry_run(
 ) -> Iterator[str]:
     """The messages of `training.loop.train` before its first update, without writing anything.
 
-    The checks are the same, except that the largest batch is not tried and the run is not locked.
+    The checks are the same, except that the largest batch is not tried.
 
     Args:
         out: run directory; None: a new one.
@@ -147,22 +134,18 @@ def dry_run(
     progress = Progress()
     changes: tuple[str, ...] = ()
     if out is not None:
-        run = preview_run(out, recipe, corpora.pipeline, overwrite=overwrite)
-        if not overwrite:
-            progress, changes = run.progress(), run.changes
-            if newest := run.newest():
+        with open_run(out, recipe, corpora.pipeline, overwrite=overwrite, dry_run=True) as run:
+            changes = run.changes
+            if not overwrite and (newest := run.newest()):
+                progress = run.progress()
                 files.verify(newest, hint=checkpoint.HINT)
     if stages.finished(recipe, progress):
         yield stages.nothing_to_do(recipe, progress)
         return
     stage = recipe.at_stage(progress.stage)
     with torch.device("meta"):
-        model = build(
-            stage.model,
-            source_types=len(corpora.pipeline.source.vocabulary),
-            target_types=len(corpora.pipeline.target.vocabulary),
-        )
+        model = built(stage, corpora)
     dtype = resolve_precision(stage.training.precision, ranks.device)
     with own_threads(threads or torch.get_num_threads(), processes):
-        yield opening(stage, corpora, model, ranks, dtype, progress, recipe)
+        yield opening(recipe, corpora, model, ranks, dtype, progress)
     yield from (f"changed: {change}" for change in changes)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from nmtdeep import checkpoint, files
 from nmtdeep.config import Recipe
@@ -20,10 +19,13 @@ from nmtdeep.data.index import INDEX_FILE
 from nmtdeep.errors import CheckpointError, UserError
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.training.state import Progress
+from nmtdeep.units import counted
 
 LOG, RECORDS, VALIDATIONS = "train.log", "train.jsonl", "validations.tsv"
 SCORES = "scores.json"
 TENSORBOARD, DROPOUT = "tensorboard", "bpe_dropout"
+# What a training writes beside its checkpoints.
+OUTPUTS = (LOG, RECORDS, VALIDATIONS, SCORES, TENSORBOARD, DROPOUT)
 LOCK = ".lock"
 # An average that is not yet known to be better than the best checkpoint.
 CANDIDATE = "checkpoint_candidate"
@@ -41,6 +43,7 @@ FIXED = (
 )
 FREE = "training.batches.max_tokens"
 OTHER_OUT = "choose another --out"
+UNWRITABLE = f"change its permissions, or {OTHER_OUT}"
 
 
 @dataclass(frozen=True)
@@ -57,16 +60,16 @@ class RunDirectory:
     changes: tuple[str, ...] = ()
 
     def newest(self) -> Path | None:
-        """The checkpoint to resume from.
+        """The checkpoint to resume from; None if there is none.
 
         Raises:
             CheckpointError: if a newer one is damaged: resuming from an older one deletes records.
         """
         saved = checkpoint.saved(self.path)
         last = max(saved, default=0)
-        for path in sorted(self.path.glob("checkpoint_*")):
-            match = re.fullmatch(r"checkpoint_(\d+)", path.name)
-            if match and int(match[1]) > last and not (path / checkpoint.STATE).is_file():
+        for path in self.path.glob("checkpoint_*"):
+            update = path.name.removeprefix("checkpoint_")
+            if update.isdecimal() and int(update) > last:
                 start = f"update {last}" if saved else "the start"
                 raise CheckpointError(
                     f"is damaged (no {checkpoint.STATE})",
@@ -76,35 +79,14 @@ class RunDirectory:
         return saved[last] if saved else None
 
     def progress(self) -> Progress:
-        """How far its training is.
-
-        Raises:
-            CheckpointError: if the newest checkpoint is damaged or in a stage of another recipe.
-        """
+        """How far its training is."""
         newest = self.newest()
-        progress = Progress.of(newest) if newest else Progress()
-        stages = max(len(self.recipe.training.stages), 1)
-        if progress.stage >= stages:
-            raise CheckpointError(
-                f"is in stage {progress.stage + 1}, but the recipe has only {stages}",
-                where=self.path,
-                hint="give the recipe that the run was started with",
-            )
-        return progress
+        return Progress.of(newest) if newest else Progress()
 
-    def save(
-        self,
-        tensors: Any,
-        optimizer: Any,
-        progress: Progress,
-        *,
-        recipe: Recipe,
-        planned: bool,
-    ) -> Path:
+    def save(self, tensors: Any, optimizer: Any, progress: Progress, *, planned: bool) -> Path:
         """Write `checkpoint_<update>`, move the links, delete checkpoints that are not kept.
 
         Args:
-            recipe: of the current stage; it describes these weights.
             planned: False if a signal requested this checkpoint. The next one replaces it, so that
                 what is kept and averaged does not depend on interruptions.
         """
@@ -114,7 +96,7 @@ class RunDirectory:
             tensors=tensors,
             optimizer=optimizer,
             state={**progress.to_json(), "planned": planned},
-            recipe=recipe,
+            recipe=self.recipe.at_stage(progress.stage),
             pipeline=self.pipeline,
         )
         self.link(progress)
@@ -155,113 +137,114 @@ class RunDirectory:
             checkpoint.discard(path)
         self.link(progress)
         self.prune()
-        return self.drop_records_after(progress.update)
+        records = (self.path / RECORDS, self.path / VALIDATIONS)
+        messages = [drop_records_after(progress.update, path) for path in records]
+        return [message for message in messages if message]
 
     def drop_results(self) -> None:
         """Delete average and scores: they belong to fewer updates than the run will have."""
         (self.path / SCORES).unlink(missing_ok=True)
         checkpoint.discard(self.path / checkpoint.AVERAGE)
 
-    def drop_records_after(self, update: int) -> list[str]:
-        """Delete records of later updates, which will be done again, and unreadable records.
 
-        Returns:
-            a message for each file with unreadable records, except its last line: a kill or a
-            crash may leave that incomplete.
-        """
+def drop_records_after(last: int, path: Path) -> str:
+    """Delete the lines of updates after `last`, which will be done again, and unreadable lines.
 
-        def of_json(line: str) -> int:
-            return int(json.loads(line)["update"])
-
-        def of_table(line: str) -> int:
-            return 0 if line.startswith("update\t") else int(line.partition("\t")[0])
-
-        messages = []
-        for name, update_of in ((RECORDS, of_json), (VALIDATIONS, of_table)):
-            broken = _filter(self.path / name, update_of, update)
-            messages += [f"{name}: deleted {broken} unreadable lines"] if broken else []
-        return messages
-
-
-def _filter(path: Path, update_of: Callable[[str], int], last: int) -> int:
-    """Keep the lines of updates up to `last`; returns how many others than the last are broken."""
+    Returns:
+        a message if lines are unreadable. A kill or a crash may leave the last one incomplete.
+    """
     if not path.exists():
-        return 0
-    text = path.read_text(encoding="utf-8", errors="replace")
-    lines, kept, broken = text.splitlines(keepends=True), [], 0
+        return ""
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+    kept, unreadable = [], 0
     for number, line in enumerate(lines, start=1):
         try:
-            if line.endswith("\n") and update_of(line) <= last:
+            if line.endswith("\n") and _update_of(line) <= last:
                 kept.append(line)
         except (ValueError, KeyError, TypeError, RecursionError):
-            broken += number < len(lines)
+            unreadable += number < len(lines)
     if len(kept) < len(lines):
         with files.replace_file(path) as partial:
             partial.write_text("".join(kept), encoding="utf-8")
-    return broken
+    return f"{path.name}: deleted {counted(unreadable, 'unreadable line')}" if unreadable else ""
+
+
+def _update_of(line: str) -> int:
+    """The update of a record or of a row of the table; 0 for the table's heading."""
+    if line.startswith("update\t"):
+        return 0
+    return int(json.loads(line)["update"] if line.startswith("{") else line.partition("\t")[0])
 
 
 @contextmanager
 def open_run(
-    path: Path, recipe: Recipe, pipeline: TextPipeline, *, overwrite: bool = False
+    path: Path,
+    recipe: Recipe,
+    pipeline: TextPipeline,
+    *,
+    overwrite: bool = False,
+    dry_run: bool = False,
 ) -> Iterator[RunDirectory]:
     """Create or reopen a run; the recipe of a reopened run must describe the same model and text.
 
-    With `overwrite`, what a training left there is deleted first.
+    Args:
+        overwrite: delete first what a training left there.
+        dry_run: make all checks, but write nothing.
 
     Raises:
         UserError: if another process trains there, the path is a data directory, the recipe or
             corpus is another, or something in the run is outside of it.
     """
     _check_entries(path)
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        lock = (path / LOCK).open("w")
-    except OSError as error:
-        raise _cannot_write(path, error.strerror or str(error)) from error
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            what, hint = "another process is training there", f"wait until it ends, or {OTHER_OUT}"
-            raise UserError(what, where=path, hint=hint) from error
-        if overwrite:
-            _clear(path)
-        changes = _check_same(path, recipe, pipeline)
-        _write_config(path, recipe)
-        pipeline.save(path / checkpoint.TEXT)
+    with ExitStack() as held:
+        if not dry_run:
+            held.enter_context(_lock(path))
+        elif (path / LOCK).exists():
+            _lock(path).close()
+        else:
+            existing = next(parent for parent in path.absolute().parents if parent.exists())
+            if not os.access(path if path.exists() else existing, os.W_OK):
+                raise UserError("cannot be written to", where=path, hint=UNWRITABLE)
+        changes = () if overwrite else _check_same(path, recipe, pipeline)
+        if not dry_run:
+            if overwrite:
+                _clear(path)
+            _write_config(path, recipe)
+            pipeline.save(path / checkpoint.TEXT)
         yield RunDirectory(path, recipe, pipeline, changes)
 
 
-def preview_run(
-    path: Path, recipe: Recipe, pipeline: TextPipeline, *, overwrite: bool = False
-) -> RunDirectory:
-    """The run that `open_run` would open, after the same checks except its lock; writes nothing.
+def _lock(path: Path) -> TextIO:
+    """Lock a run, which is made if it does not exist, until the returned file is closed.
 
     Raises:
-        UserError: as `open_run`.
+        UserError: if another process trains there, or the run cannot be written to.
     """
-    _check_entries(path)
-    existing = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
-    if not os.access(existing, os.W_OK | os.X_OK):
-        raise _cannot_write(existing, "Permission denied")
-    changes = () if overwrite else _check_same(path, recipe, pipeline)
-    return RunDirectory(path, recipe, pipeline, changes)
-
-
-def _cannot_write(path: Path, reason: str) -> UserError:
-    return UserError(
-        f"cannot be written to ({reason})",
-        where=path,
-        hint=f"change its permissions, or {OTHER_OUT}",
-    )
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        lock = (path / LOCK).open("a")
+    except OSError as error:
+        raise UserError(
+            f"cannot be written to ({error.strerror or error})",
+            where=path,
+            hint=UNWRITABLE,
+        ) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        lock.close()
+        raise UserError(
+            "another process is training there",
+            where=path,
+            hint=f"wait until it ends, or {OTHER_OUT}",
+        ) from error
+    return lock
 
 
 def _clear(path: Path) -> None:
     """Delete checkpoints and records, and no other files."""
-    names = (LOG, RECORDS, VALIDATIONS, SCORES, TENSORBOARD, DROPOUT)
-    entries = [path / name for name in names]
-    for entry in (*entries, *path.glob("checkpoint_*"), *path.glob(".checkpoint_*")):
+    outputs = (path / name for name in OUTPUTS)
+    for entry in (*outputs, *path.glob("checkpoint_*"), *path.glob(".checkpoint_*")):
         checkpoint.discard(entry)
 
 
@@ -269,11 +252,14 @@ def _check_entries(path: Path) -> None:
     """Check that the path may be a run, and that what a training opens there is inside it.
 
     Raises:
-        UserError: if it is a file, or an entry is a pipe, a device or a link that leads out.
+        UserError: if it is a file or a data directory, or an entry is a pipe, a device or a link
+            that leads out.
     """
     files.check_place(path, "--out")
-    names = (checkpoint.CONFIG, checkpoint.TEXT, LOG, RECORDS, VALIDATIONS, SCORES, TENSORBOARD)
-    entries = [path / name for name in (*names, files.SUMS, LOCK, DROPOUT)]
+    if (path / INDEX_FILE).exists():
+        raise UserError("is a data directory", where=path, hint=f"{OTHER_OUT} for the run")
+    names = (*OUTPUTS, checkpoint.CONFIG, checkpoint.TEXT, files.SUMS, LOCK)
+    entries = [path / name for name in names]
     for pattern in ("checkpoint_*", ".*.partial", ".*.old"):
         entries += path.glob(pattern)
     files.check_entries(path, entries)
@@ -297,11 +283,9 @@ def _check_same(path: Path, recipe: Recipe, pipeline: TextPipeline) -> tuple[str
     """Changes of the recipe, which a run accepts; none where it has no checkpoint yet.
 
     Raises:
-        UserError: if it is a data directory, or a run of another model or text.
+        UserError: if the run has another model or text.
     """
     config, saved = path / checkpoint.CONFIG, checkpoint.saved(path)
-    if (path / INDEX_FILE).exists():
-        raise UserError("is a data directory", where=path, hint=f"{OTHER_OUT} for the run")
     if not config.exists() and any(path.glob("checkpoint_*")):
         raise CheckpointError(
             f"has checkpoints but no {checkpoint.CONFIG}",

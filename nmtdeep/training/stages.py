@@ -12,38 +12,27 @@ from nmtdeep.training.state import Progress
 def finished(recipe: Recipe, progress: Progress) -> str:
     """Why the training is over; empty if it is not."""
     settings = recipe.training
-    patience = settings.validation.patience
+    stages, patience = settings.stages, settings.validation.patience
     if progress.update >= settings.max_updates:
         return f"max_updates {settings.max_updates} reached"
     if settings.max_epochs is not None and progress.epoch >= settings.max_epochs:
         return f"max_epochs {settings.max_epochs} reached"
-    if are_done(recipe, progress):
-        return f"all {len(settings.stages)} stages done"
+    if progress.stage + 1 == len(stages) and _reached_end(recipe, progress):
+        return f"all {len(stages)} stages are complete"
     if settings.max_minutes is not None and progress.seconds >= settings.max_minutes * 60:
         return f"max_minutes {settings.max_minutes:g} reached"
     if patience and progress.stale >= patience:
-        return f"no better validation in {patience}, best at update {progress.best_update}"
+        return f"no better validation in the last {patience}, best at update {progress.best_update}"
     return ""
 
 
-def nothing_to_do(recipe: Recipe, progress: Progress) -> str:
-    """The message of a training whose end was reached before it began."""
-    total = recipe.training.max_updates
-    why = "" if progress.update >= total else f" ({finished(recipe, progress)})"
-    return f"already at update {progress.update} of {total}: nothing to do{why}"
-
-
 def is_over(recipe: Recipe, progress: Progress) -> bool:
-    """Whether the current stage is done and another one follows."""
-    return progress.stage + 1 < len(recipe.training.stages) and _is_done(recipe, progress)
+    """Whether the current stage is complete and another one follows."""
+    return progress.stage + 1 < len(recipe.training.stages) and _reached_end(recipe, progress)
 
 
-def are_done(recipe: Recipe, progress: Progress) -> bool:
-    """Whether the current stage is the last one, and has an end that is reached."""
-    return progress.stage + 1 == len(recipe.training.stages) and _is_done(recipe, progress)
-
-
-def _is_done(recipe: Recipe, progress: Progress) -> bool:
+def _reached_end(recipe: Recipe, progress: Progress) -> bool:
+    """Whether the current stage has an end that is reached."""
     stage = recipe.training.stages[progress.stage]
     if stage.updates is not None:
         return progress.update - progress.stage_update >= stage.updates
@@ -89,11 +78,16 @@ def restarted(recipe: Recipe, progress: Progress) -> Progress:
 
 def announcement(recipe: Recipe, progress: Progress) -> str:
     """The message at the start of a stage."""
-    stages = recipe.training.stages
-    model = recipe.at_stage(progress.stage).model
-    restart = ", learning rate restarted" if recipe.training.growth.restart_lr else ""
+    growth, model = recipe.training.growth, recipe.at_stage(progress.stage).model
+    restart = ", learning rate restarted" if growth.restart_lr else ""
     return (
-        f"stage {progress.stage + 1} of {len(stages)} | update {progress.update} | "
-        f"{model.encoder.depth}+{model.decoder.depth} layers by {recipe.training.growth.strategy}"
-        f"{restart}"
+        f"stage {progress.stage + 1} of {len(recipe.training.stages)} | update {progress.update} | "
+        f"{model.encoder.depth}+{model.decoder.depth} layers by {growth.strategy}{restart}"
     )
+
+
+def nothing_to_do(recipe: Recipe, progress: Progress) -> str:
+    """The message of a training whose end was reached before it began."""
+    total = recipe.training.max_updates
+    reason = "" if progress.update >= total else f" ({finished(recipe, progress)})"
+    return f"already at update {progress.update} of {total}: nothing to do{reason}"

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 
 from nmtdeep.config import Recipe
 from nmtdeep.config.decoding import DecodingOptions
-from nmtdeep.data.batching import Batch, collate, cut, sort_by_length
+from nmtdeep.data.batching import collate, cut, sort_by_length
 from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.model.transformer import Transformer
@@ -49,15 +50,13 @@ class Validation:
 
 
 class Validator:
-    """Measures models on the validation set, which is read once."""
+    """Measures models on the validation set."""
 
     def __init__(self, data: DataDirectory, recipe: Recipe, *, dtype: torch.dtype) -> None:
+        self.data = data
         self.recipe = recipe
         self.dtype = dtype
-        self.pipeline = data.pipeline
         self.corpus = data.corpus("valid")
-        self.sources = data.sources("valid")
-        self.references = data.references("valid")
 
     def __call__(self, model: Transformer) -> Validation:
         """Measure `model`, which is left in evaluation mode."""
@@ -66,33 +65,35 @@ class Validator:
         # A model without finite numbers cannot translate.
         if not self.recipe.training.validation.bleu or not math.isfinite(loss):
             return Validation(loss, nll, {}, None)
-        translations = self._translate(model)
-        scores = score_texts(translations, [self.references], ("bleu", "chrf"))
-        third = len(self.sources) // 3
-        sample = (self.sources[third], translations[third])
+        options = _options(self.recipe)
+        translator = Translator([model], self.data.pipeline, options)
+        translations = translated(translator, self.data, "valid")
+        scores = score_texts(translations, [self.data.references("valid")], ("bleu", "chrf"))
+        third = len(translations) // 3
+        sample = (self.data.sources("valid")[third], translations[third])
         return Validation(loss, nll, {score.metric: score for score in scores}, sample)
 
-    def _translate(self, model: Transformer) -> Sequence[str]:
-        decoding = self.recipe.decoding
-        factor, constant = length_limit(decoding.max_length_factor, decoding.max_length_constant)
-        changed = {
-            "beam": self.recipe.training.validation.beam,
-            "max_length_factor": factor,
-            "max_length_constant": constant,
-        }
-        options = DecodingOptions(**changed).with_recipe(self.recipe)
-        translator = Translator([model], self.pipeline, options)
-        raw = self.pipeline.reference_form == "raw"
-        return [line.text if raw else line.tokenized for line in translator.translate(self.sources)]
 
-
-def length_limit(factor: float, constant: int) -> tuple[float, int]:
-    """a and b of the limit a * source + b on a translation's tokens while validating.
+def _options(recipe: Recipe) -> DecodingOptions:
+    """The recipe's options with the beam of a validation, and a limit on the length.
 
     An untrained model does not end its sentences. Limits that hardly depend on the source, such as
     fairseq's 0 and 200, would make its validation much longer than its training.
     """
-    return (factor, constant) if constant <= LONGEST else (max(factor, 2.0), LONGEST)
+    options: dict[str, Any] = {"beam": recipe.training.validation.beam}
+    if recipe.decoding.max_length_constant > LONGEST:
+        options["max_length_factor"] = max(recipe.decoding.max_length_factor, 2.0)
+        options["max_length_constant"] = LONGEST
+    return DecodingOptions(**options).with_recipe(recipe)
+
+
+def translated(
+    translator: Translator, data: DataDirectory, split: str, *, first: int | None = None
+) -> list[str]:
+    """Translations of a split, or of its `first` lines, in the form of its references."""
+    raw = data.pipeline.reference_form == "raw"
+    sources = data.sources(split)[:first]
+    return [line.text if raw else line.tokenized for line in translator.translate(sources)]
 
 
 @torch.inference_mode()
@@ -104,7 +105,7 @@ def corpus_loss(
     tokens, smoothed, nll = 0, 0.0, 0.0
     budget = recipe.training.batches.max_tokens
     for indices in cut(lengths.max(axis=0), sort_by_length(lengths), budget):
-        batch: Batch = collate(corpus, indices).to(model.output.weight.device)
+        batch = collate(corpus, indices).to(model.output.weight.device)
         sums = batch_loss(model, batch, smoothing=recipe.training.label_smoothing, dtype=dtype)
         smoothed += float(sums.smoothed)
         nll += float(sums.nll)

@@ -40,7 +40,7 @@ def test_it_knows_a_run_that_has_ended(nmtdeep, whole):
 def test_it_says_what_would_change_in_a_run_that_goes_on(nmtdeep, whole):
     done = nmtdeep(*words("whole", "--max-updates", 13), "--dry-run")
     assert done.code == 0
-    assert re.search(r"^start +update 11$", done.out, re.M)
+    assert re.search(r"^start +resumed after update 11$", done.out, re.M)
     assert "changed: training.max_updates: 11 -> 13\n" in done.out
 
 

@@ -68,7 +68,7 @@ def test_a_run_means_its_best_checkpoint_if_the_average_is_worse(nmtdeep, unsmoo
     done = train(nmtdeep, run, *PLAIN)
     assert done.code == 0, done.err
     found = re.search(
-        r"translates with checkpoint_best, which is (.*): loss (\S+) on valid; the mean of .* has "
+        r"translates with checkpoint_best \((\S+)\): loss (\S+) on valid; the mean of .* has "
         r"loss (\S+) and was removed\n",
         done.out,
     )
@@ -128,7 +128,7 @@ def test_a_model_that_has_learned_little_is_not_scored(nmtdeep, data, tmp_path):
     short = words(tmp_path / "short", "--max-updates", 1)[:-1]
     done = nmtdeep(*short)
     assert done.code == 0, done.err
-    assert "no set is scored" in done.out
+    assert "too little to be scored" in done.out
     assert not (tmp_path / "short" / "scores.json").exists()
     forced = nmtdeep(*short, "--final-scores")
     assert forced.code == 0, forced.err

@@ -106,7 +106,7 @@ def test_nothing_to_do_changes_nothing(nmtdeep, whole, tmp_path):
 
 def test_a_finished_training_says_why(nmtdeep, whole_dropout):
     again = train(nmtdeep, whole_dropout, recipe="dropout.yaml", data="data-dropout")
-    assert "of 100: nothing to do (no better validation in 4, best at update" in again.err
+    assert "of 100: nothing to do (no better validation in the last 4, best at update" in again.err
 
 
 def test_a_second_training_is_refused(nmtdeep, whole, tmp_path):

@@ -17,7 +17,6 @@ def history(name: str, **scores: tuple[float, float]) -> RunHistory:
     stored = StoredScores(
         checkpoint="checkpoint_average",
         weights="",
-        average_last=0,
         trained_to="checkpoint_9",
         averaged=[],
         scores={

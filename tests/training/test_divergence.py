@@ -14,7 +14,7 @@ from nmtdeep.config import Recipe
 from nmtdeep.data.batching import Share, collate
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import DivergenceError
-from nmtdeep.training.display import Window
+from nmtdeep.training.display import figures
 from nmtdeep.training.divergence import History, suggestions
 from nmtdeep.training.ranks import ALONE, Ranks
 from nmtdeep.training.state import Progress
@@ -81,7 +81,7 @@ def test_weights_gone_wrong_are_named_by_layer(
     assert f"{place} ({kind}) is the first module whose output is not finite" in said
     assert said.endswith("nothing is saved yet; try --lr 0.005 (half the current value)")
     before_it, heads, *_ = report = caught.value.report.splitlines()
-    assert before_it == "before: no update with finite numbers"
+    assert before_it == "before: no update had finite numbers"
     assert heads.split() == ["parameter", "gradient", "norm", "not", "finite", "weight", "norm"]
     assert report[-3:] == [
         "1. --lr 0.005 (half the current value)",
@@ -112,7 +112,10 @@ def test_gradients_gone_wrong_are_named_by_layer(tiny_run: Any) -> None:
         run(trainer, updates[3:], progress)
     said = str(caught.value)
     assert "update 26" in said and "gradient norm inf" in said
-    assert f"all outputs are finite, but gradients of 1 parameters are not: {name}" in said
+    assert (
+        f"all outputs are finite, but the gradients of 1 parameter are not, the first is {name}"
+        in said
+    )
     assert "checkpoint_20 is intact, and training resumes from it" in said
     known, _, _, row, *_ = caught.value.report.splitlines()
     assert "(medians of 3 updates)" in known
@@ -252,12 +255,11 @@ def test_a_gradient_that_vanishes_is_said() -> None:
 
 
 def test_means_leave_out_what_was_skipped() -> None:
-    window = Window()
-    window.add(UpdateResult(20.0, 10.0, 10, 20, 20, 3.0, skipped=False), 0.0)
-    window.add(UpdateResult(math.nan, math.nan, 90, 20, 20, math.inf, skipped=True), 0.0)
-    figures = window.figures()
-    assert (figures["loss"], figures["nll"], figures["gradient_norm"]) == (2.0, 1.0, 3.0)
-    assert figures["skipped"] == 1 and figures["tokens_per_update"] == 50
+    done = UpdateResult(20.0, 10.0, 10, 20, 20, 3.0, skipped=False)
+    skipped = UpdateResult(math.nan, math.nan, 90, 20, 20, math.inf, skipped=True)
+    means = figures([done, skipped], seconds=4.0, waited=1.0)
+    assert (means["loss"], means["nll"], means["gradient_norm"]) == (2.0, 1.0, 3.0)
+    assert (means["skipped"], means["tokens_per_update"], means["wait"]) == (1, 50, 0.25)
 
 
 def test_cures_are_those_that_a_recipe_lacks() -> None:

@@ -117,7 +117,7 @@ def test_the_parts_are_those_counted_by_hand(tiny_config: Callable[..., config.M
 @pytest.mark.parametrize(("size", "where"), [(1, ""), (2, " in each process")])
 def test_the_opening_table_has_the_estimate(size: int, where: str, tiny_run: Any) -> None:
     data, model, recipe = tiny_run.data, load(tiny_run.newer).model, tiny_run.recipe
-    lines = opening(recipe, data, model, Ranks(0, size), FP32, Progress(), recipe)
+    lines = opening(recipe, data, model, Ranks(0, size), FP32, Progress())
     mapped = sum((data.path / f"train.{name}").stat().st_size for name in FILES)
     parts = estimate(recipe, model, device="cpu", dtype=FP32, data=mapped)
     assert f"\nmemory      about {sum(parts.values()) / 1e9:.1f} GB{where}\n" in lines

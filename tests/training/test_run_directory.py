@@ -13,7 +13,13 @@ from nmtdeep import checkpoint
 from nmtdeep.config import Recipe
 from nmtdeep.config.render import differences
 from nmtdeep.errors import CheckpointError, UserError
-from nmtdeep.training.run_directory import RunDirectory, open_run
+from nmtdeep.training.run_directory import (
+    RECORDS,
+    VALIDATIONS,
+    RunDirectory,
+    drop_records_after,
+    open_run,
+)
 from nmtdeep.training.state import Progress
 
 LAST_2_BEST_1 = {"training": {"checkpoints": {"keep_last": 2, "keep_best": 1}}}
@@ -27,7 +33,7 @@ def run(tmp_path: Path, tiny_run) -> RunDirectory:
 
 
 def save(run: RunDirectory, progress: Progress, *, planned: bool = True) -> Progress:
-    run.save({"weight": torch.zeros(2)}, {}, progress, recipe=run.recipe, planned=planned)
+    run.save({"weight": torch.zeros(2)}, {}, progress, planned=planned)
     return progress
 
 
@@ -95,7 +101,8 @@ def test_forgets_later_and_broken_records(run):
     (run.path / "train.jsonl").write_text("".join(whole + broken))
     table = ["update\tepoch\tloss\n", "2\t0\t1.5\n", "4\t0\t1.2\n", "2"]
     (run.path / "validations.tsv").write_text("".join(table))
-    run.drop_records_after(2)
+    messages = [drop_records_after(2, run.path / name) for name in (RECORDS, VALIDATIONS)]
+    assert messages == ["train.jsonl: deleted 3 unreadable lines", ""]
     assert (run.path / "train.jsonl").read_text() == "".join(whole[:2])
     assert (run.path / "validations.tsv").read_text() == "".join(table[:2])
 
@@ -104,7 +111,7 @@ def test_forgetting_nothing_writes_nothing(run):
     file = run.path / "train.jsonl"
     file.write_text('{"update": 1}\n')
     before = file.stat()
-    run.drop_records_after(1)
+    drop_records_after(1, file)
     assert (file.stat().st_ino, file.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
@@ -117,15 +124,24 @@ def test_a_damaged_newest_checkpoint_is_named(run):
     assert run.newest() == run.path / "checkpoint_1"
 
 
-def test_one_training_at_a_time(run):
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_one_training_at_a_time(run, dry_run):
     with (
         open_run(run.path, run.recipe, run.pipeline),
-        pytest.raises(UserError, match="another process is training there"),
-        open_run(run.path, run.recipe, run.pipeline),
+        pytest.raises(UserError, match="another process is training there: wait until it ends"),
+        open_run(run.path, run.recipe, run.pipeline, dry_run=dry_run),
     ):
         pass
-    with open_run(run.path, run.recipe, run.pipeline) as again:
+    with open_run(run.path, run.recipe, run.pipeline, dry_run=dry_run) as again:
         assert again.newest() is None
+
+
+def test_a_dry_run_leaves_no_lock_and_no_files(run):
+    with (
+        open_run(run.path, run.recipe, run.pipeline, dry_run=True),
+        open_run(run.path, run.recipe, run.pipeline, dry_run=True),
+    ):
+        assert list(run.path.iterdir()) == []
 
 
 def test_a_run_without_its_config(run):

@@ -9,7 +9,7 @@ import pytest
 from nmtdeep.config import Recipe
 from nmtdeep.data.windows import DataPosition
 from nmtdeep.training.schedule import learning_rate
-from nmtdeep.training.stages import are_done, begin_next, is_over
+from nmtdeep.training.stages import begin_next, finished, is_over
 from nmtdeep.training.state import Progress
 
 STAGES = [
@@ -58,12 +58,13 @@ def test_a_stage_ends_after_its_epochs_or_updates() -> None:
     assert [is_over(recipe(), one) for one in second] == [False, False, True]
     third = Progress(update=10**6, position=DataPosition(99), stage=2)
     assert not is_over(recipe(), third)
-    assert not are_done(recipe(), third)
+    assert not finished(recipe(max_updates=10**7), third)
     last = recipe([*STAGES[:2], {"updates": 5}])
-    assert are_done(last, Progress(update=145, stage=2, stage_update=140))
-    assert not is_over(last, Progress(update=145, stage=2, stage_update=140))
-    assert not is_over(Recipe(), Progress(update=10**6))
-    assert not are_done(Recipe(), Progress(update=10**6))
+    at_end = Progress(update=145, stage=2, stage_update=140)
+    assert finished(last, at_end) == "all 3 stages are complete"
+    assert not is_over(last, at_end)
+    assert not is_over(Recipe(), Progress(update=10**4))
+    assert not finished(Recipe(), Progress(update=10**4))
 
 
 def test_other_batches_begin_an_epoch() -> None:
