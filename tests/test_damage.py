@@ -238,4 +238,4 @@ def test_unreadable_records_are_deleted_with_a_message(
     (run / "train.jsonl").write_text("".join(["{br\n", *records, '{"upda']), encoding="utf-8")
     more(short, tiny_run, run, 4)
     log = (run / "train.log").read_text(encoding="utf-8")
-    assert "train.jsonl: deleted 1 unreadable lines" in log
+    assert "train.jsonl: deleted 1 unreadable line\n" in log

@@ -1,1 +1,1 @@
-"""The embedded first look: a small corpus and the whole road on it."""
+"""The demo: a small corpus that ships with the package, and every step on it."""

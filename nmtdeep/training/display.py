@@ -103,7 +103,7 @@ class Display:
     Args:
         run: run directory.
         settings: limits of the training, for the progress bar.
-        quiet: show only warnings on the screen.
+        quiet: show nothing on the screen.
         writes: False in ranks other than 0, which show and write nothing.
     """
 

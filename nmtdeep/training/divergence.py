@@ -6,6 +6,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -26,8 +27,8 @@ from nmtdeep.units import counted, percent
 PATIENCE = 3
 # fp16: a training ends when the loss scale falls below this.
 SMALLEST_SCALE = 2.0**-10
-# A warning compares medians of the last LEVEL updates; a report has medians of REMEMBERED.
-LEVEL, REMEMBERED = 25, 100
+# Warnings and reports have medians of so many updates.
+LEVEL = 25
 # Nats per target token: a healthy training does not rise so far above its lowest level.
 RISE = 1.0
 VANISHED = 1e-7
@@ -39,8 +40,8 @@ class History:
     """Loss and gradient norm of the last updates, for warnings and reports only."""
 
     def __init__(self) -> None:
-        self.losses: deque[float] = deque(maxlen=REMEMBERED)
-        self.norms: deque[float] = deque(maxlen=REMEMBERED)
+        self.losses: deque[float] = deque(maxlen=LEVEL)
+        self.norms: deque[float] = deque(maxlen=LEVEL)
         self._lowest, self._lowest_at = math.inf, 0
         self._warned = False
 
@@ -52,7 +53,7 @@ class History:
         self.norms.append(result.gradient_norm)
         if len(self.losses) < LEVEL:
             return ""
-        level, norm = median(list(self.losses)[-LEVEL:]), median(list(self.norms)[-LEVEL:])
+        level, norm = median(self.losses), median(self.norms)
         if level < self._lowest:
             self._lowest, self._lowest_at = level, update
         # A warning is repeated only after the loss has fallen by half of the rise.
@@ -82,11 +83,7 @@ class History:
 
 
 def is_lost(result: UpdateResult, bad_before: int) -> bool:
-    """Whether the training must end after this update.
-
-    Args:
-        bad_before: consecutive updates without finite numbers just before it.
-    """
+    """Whether the training must end after this update, with `bad_before` bad ones before it."""
     too_small = 0 < result.scale < SMALLEST_SCALE
     return too_small or (result.is_bad and bad_before + 1 >= PATIENCE)
 
@@ -136,24 +133,22 @@ def suggestions(recipe: Recipe) -> list[str]:
     training, schedule = recipe.training, recipe.training.schedule
     stacks = (recipe.model.encoder, recipe.model.decoder)
     post_norm = any(isinstance(stack.residual, slots.PostNorm) for stack in stacks)
-    lines = []
-    if post_norm and isinstance(recipe.model.initializer, slots.Glorot):
-        lines.append(
-            "a new run with model.initializer=depth_scaled, or with residual: pre_norm in both "
-            "stacks, because deep post-norm models rarely train from glorot"
-        )
     if isinstance(schedule, Noam):
-        lines.append(f"training.schedule.scale={schedule.scale / 2:g} (half the current value)")
+        peak = f"training.schedule.scale={schedule.scale / 2:g}"
     else:
-        lines.append(f"--lr {schedule.lr / 2:g} (half the current value)")
-    lines.append(
-        f"training.schedule.warmup_updates={2 * schedule.warmup_updates} (twice the current value)"
-    )
-    if not training.clip_norm:
-        lines.append("training.clip_norm=1")
-    if training.precision == "fp16":
-        lines.append("--precision bf16 or fp32")
-    return lines
+        peak = f"--lr {schedule.lr / 2:g}"
+    warmup = f"training.schedule.warmup_updates={2 * schedule.warmup_updates}"
+    changes = {
+        "a new run with model.initializer=depth_scaled, or with residual: pre_norm in both "
+        "stacks, because deep post-norm models rarely train from glorot": (
+            post_norm and isinstance(recipe.model.initializer, slots.Glorot)
+        ),
+        f"{peak} (half the current value)": True,
+        f"{warmup} (twice the current value)": True,
+        "training.clip_norm=1": not training.clip_norm,
+        "--precision bf16 or fp32": training.precision == "fp16",
+    }
+    return [change for change, helps in changes.items() if helps]
 
 
 class Figures(NamedTuple):
@@ -185,19 +180,16 @@ def _first_forward(model: Transformer, recompute: Callable[[], None], ranks: Ran
     modules = dict(_sublayers(model))
     bad = torch.zeros(len(modules), device=model.output.weight.device)
 
-    def check(index: int) -> Callable[[nn.Module, Any, Tensor], None]:
-        def hook(_module: nn.Module, _inputs: Any, output: Tensor) -> None:
-            bad[index] += (~output.isfinite()).any()
-
-        return hook
+    def check(index: int, _module: nn.Module, _inputs: Any, output: Tensor) -> None:
+        bad[index] += (~output.isfinite()).any()
 
     with ExitStack() as hooks, torch.no_grad():
         for index, module in enumerate(modules.values()):
-            hooks.callback(module.register_forward_hook(check(index)).remove)
+            hooks.callback(module.register_forward_hook(partial(check, index)).remove)
         recompute()
     ranks.add([bad])
-    first = next((name for name, count in zip(modules, bad.tolist(), strict=True) if count), "")
-    return f"{first} is the first module whose output is not finite" if first else ""
+    names = [name for name, count in zip(modules, bad.tolist(), strict=True) if count]
+    return f"{names[0]} is the first module whose output is not finite" if names else ""
 
 
 def _sublayers(model: Transformer) -> Iterator[tuple[str, nn.Module]]:

@@ -159,7 +159,7 @@ def test_the_best_checkpoint_can_be_picked_by_chrf(nmtdeep, data, tmp_path):
     expected = sacrebleu.corpus_chrf(made.out.splitlines(), [references]).score
     assert rows[-1]["update"] == "11"
     assert float(rows[-1]["chrf"]) == pytest.approx(expected, abs=0.006)
-    assert re.search(r"translates with checkpoint_\w+, .*chrF2", done.out)
+    assert re.search(r"translates with checkpoint_\w+.*chrF2 on valid", done.out)
 
 
 def test_a_linear_schedule_that_ends_too_early_is_said(nmtdeep, data, tmp_path):

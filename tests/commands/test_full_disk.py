@@ -66,7 +66,7 @@ def test_preprocess(nmtdeep, disk, kilobytes):
     assert nmtdeep("preprocess", "dropout.yaml", *PREPROCESS, out).code == 0
     old = files(out)
     disk.leave(kilobytes)
-    fails(nmtdeep("preprocess", "tiny.yaml", *PREPROCESS, out), FULL, "make room")
+    fails(nmtdeep("preprocess", "tiny.yaml", *PREPROCESS, out), FULL)
     assert files(out) == old
     disk.free()
     assert nmtdeep("preprocess", "tiny.yaml", *PREPROCESS, out).code == 0
@@ -79,7 +79,7 @@ def test_train(nmtdeep, whole, disk, kilobytes):
     leave = Interrupt("nmtdeep.training.step:Step.update", 4, "term")
     assert train(nmtdeep, run, interrupt=leave).code == 143
     disk.leave(kilobytes)
-    fails(train(nmtdeep, run), FULL, "make room")
+    fails(train(nmtdeep, run), FULL)
     assert nmtdeep("translate", "-m", run / "checkpoint_last", stdin=b"x\n").code == 0
     disk.free()
     assert train(nmtdeep, run).code == 0
@@ -89,32 +89,47 @@ def test_train(nmtdeep, whole, disk, kilobytes):
 def test_train_while_an_epoch_is_segmented(nmtdeep, dropout_data, whole_dropout, disk):
     run, choice = disk.path / "run", {"recipe": "dropout.yaml", "data": "data-dropout"}
     disk.leave(40)
-    fails(train(nmtdeep, run, **choice), FULL, "make room")
+    fails(train(nmtdeep, run, **choice), FULL)
     disk.free()
     assert train(nmtdeep, run, **choice).code == 0
     assert contents(run) == contents(whole_dropout)
 
 
-def test_grow(nmtdeep, whole, disk):
-    out = disk.path / "grown"
-    disk.leave(60)
-    fails(nmtdeep("grow", whole, "--out", out, "--layers", 3), FULL, "make room")
-    assert not list(out.glob("checkpoint_*"))
-    disk.free()
-    assert nmtdeep("grow", whole, "--out", out, "--layers", 3).code == 0
+ANALYZE = ("analyze", "gradients", "tiny.yaml", "--data", "data", "--tokens", 50, "--depths")
 
 
-def test_average(nmtdeep, whole, disk):
-    out, inputs = disk.path / "average", sorted(whole.glob("checkpoint_[0-9]*"))
-    command = ("average-checkpoints", *inputs[:2], "-o", out, "--overwrite")
-    assert nmtdeep("average-checkpoints", *inputs[1:3], "-o", out).code == 0
-    before = {path.name: path.read_bytes() for path in out.glob("*.*")}
-    disk.leave(20)
-    fails(nmtdeep(*command), FULL, "what was saved before is whole: make room")
-    assert {path.name: path.read_bytes() for path in out.glob("*.*")} == before
+@pytest.mark.parametrize(
+    ("first", "second", "name"),
+    [
+        ((), ("grow", "whole", "--layers", 3, "--out"), "grown"),
+        (
+            ("average-checkpoints", "whole", "--last", 1, "-o"),
+            ("average-checkpoints", "whole", "--last", 2, "--overwrite", "-o"),
+            "average",
+        ),
+        ((*ANALYZE, "1", "--csv"), (*ANALYZE, "1,2", "--csv"), "out.csv"),
+        ((*ANALYZE, "1", "--plot"), (*ANALYZE, "1,2", "--plot"), "out.png"),
+    ],
+    ids=["grow", "average", "csv", "plot"],
+)
+def test_what_is_replaced_stays_whole(nmtdeep, whole, disk, first, second, name):
+    out = disk.path / name
+    if first:
+        assert nmtdeep(*first, out).code == 0
+    before = saved(out)
+    disk.leave(0 if out.is_file() else 20)
+    fails(nmtdeep(*second, out), FULL)
+    assert saved(out) == before
     disk.free()
-    assert nmtdeep(*command).code == 0
-    assert (out / "model.safetensors").read_bytes() != before["model.safetensors"]
+    assert nmtdeep(*second, out).code == 0
+    assert saved(out) != before
+    assert list(disk.path.iterdir()) == [out]
+
+
+def saved(out: Path) -> dict[Path, bytes]:
+    """A file, or the files of checkpoints below a directory."""
+    paths = [out] if out.is_file() else out.rglob("*.safetensors")
+    return {path: path.read_bytes() for path in paths}
 
 
 def test_translate_resumes_when_there_is_space_again(nmtdeep, whole, disk):
@@ -124,7 +139,7 @@ def test_translate_resumes_when_there_is_space_again(nmtdeep, whole, disk):
     assert nmtdeep(*command, disk.path.parent / "whole", chunk=3).code == 0
     expected = (disk.path.parent / "whole").read_bytes()
     disk.leave(4)
-    fails(nmtdeep(*command, out, chunk=3), f"{out}: cannot be written: {FULL}: make room")
+    fails(nmtdeep(*command, out, chunk=3), f"{out}: cannot be written: {FULL}")
     there = out.read_bytes()
     assert there and there == expected[: len(there)] != expected
     disk.free()
@@ -142,21 +157,7 @@ def test_printing(nmtdeep, whole, disk):
         ("translate", "-m", whole, "-i", "test.en"),
         ("analyze", "initialization", "tiny.yaml", "--data", "data", "--tokens", 50, "--json"),
     ):
-        fails(nmtdeep(*command, stdout=disk.path / "out"), FULL, "make room")
-
-
-@pytest.mark.parametrize("option", ["--csv", "--plot"])
-def test_figures_on_disk(nmtdeep, disk, option):
-    out = disk.path / ("out.csv" if option == "--csv" else "out.png")
-    command = ("analyze", "gradients", "tiny.yaml", "--data", "data", "--tokens", 50, "--depths")
-    assert nmtdeep(*command, "1", option, out).code == 0
-    before = out.read_bytes()
-    disk.leave(0)
-    fails(nmtdeep(*command, "1,2", option, out), f"{out}: cannot be written ({FULL})")
-    assert out.read_bytes() == before
-    disk.free()
-    assert nmtdeep(*command, "1,2", option, out).code == 0
-    assert out.read_bytes() != before and sorted(disk.path.iterdir()) == [out]
+        fails(nmtdeep(*command, stdout=disk.path / "out"), FULL)
 
 
 def test_a_read_only_file_system(nmtdeep, whole, disk):
@@ -164,13 +165,11 @@ def test_a_read_only_file_system(nmtdeep, whole, disk):
     shutil.copytree(whole, run, symlinks=True)
     shutil.copytree(nmtdeep.folder / "data", data)
     assert disk.mount("remount,ro")
-    fails(
-        nmtdeep("preprocess", "tiny.yaml", *PREPROCESS, data), "Read-only", "choose another --out"
-    )
+    fails(nmtdeep("preprocess", "tiny.yaml", *PREPROCESS, data), "Read-only")
     fails(nmtdeep(*words(str(run))), "Read-only", "choose another --out")
     fails(nmtdeep("grow", whole, "--out", out, "--layers", 3), "Read-only", "choose another --out")
     average = ("average-checkpoints", run, "--last", 2, "--overwrite")
-    fails(nmtdeep(*average), "Read-only", "mend the permissions")
+    fails(nmtdeep(*average), "Read-only", "fix the permissions")
     translate = ("translate", "-m", run, "-i", "test.en")
     fails(nmtdeep(*translate, "-o", out), "Read-only", "choose another --output")
     assert nmtdeep(*translate).code == 0

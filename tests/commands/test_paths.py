@@ -19,7 +19,7 @@ NASTY = {
 
 
 @pytest.mark.parametrize("name", NASTY.values(), ids=NASTY)
-def test_the_whole_road_in_a_folder_of_that_name(nmtdeep, tmp_path, name):
+def test_all_steps_in_a_folder_of_that_name(nmtdeep, tmp_path, name):
     place = tmp_path / name
     place.mkdir()
     for file in ("train.en", "train.de", "valid.en", "valid.de", "tiny.yaml"):
@@ -27,7 +27,7 @@ def test_the_whole_road_in_a_folder_of_that_name(nmtdeep, tmp_path, name):
     here = Commands(place, nmtdeep.logs)
     here.count = 1000 + 100 * list(NASTY.values()).index(name)
     recipe, run = place / "-tiny.yaml", place / name
-    road = [
+    steps = [
         ("preprocess", recipe, "--train", place / "-train", "--valid", place / "-valid",
          "--out", place / "data", "--workers", 1),
         ("train", recipe, "training.max_updates=2", "--data", place / "data", "--out", run,
@@ -35,7 +35,7 @@ def test_the_whole_road_in_a_folder_of_that_name(nmtdeep, tmp_path, name):
         ("translate", "-m", run, "-i", place / "-valid.en", "-o", place / "-out.de"),
         ("score", "--", "-out.de", "-valid.de"),
     ]  # fmt: skip
-    for words in road:
+    for words in steps:
         done = here(*words)
         assert done.code == 0, done.err
     assert done.out.startswith("BLEU")

@@ -43,8 +43,8 @@ def staged(nmtdeep, data):
 def depth(checkpoint: Path) -> tuple[int, int]:
     """Layers of encoder and decoder that a checkpoint holds."""
     names = load_file(checkpoint / "model.safetensors")
-    found = [{name.split(".")[2] for name in names if name.startswith(s)} for s in SIDES]
-    return len(found[0]), len(found[1])
+    layers = [{name.split(".")[2] for name in names if name.startswith(s)} for s in SIDES]
+    return len(layers[0]), len(layers[1])
 
 
 SIDES = ("encoder.layers.", "decoder.layers.")

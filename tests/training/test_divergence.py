@@ -123,14 +123,6 @@ def test_gradients_gone_wrong_are_named_by_layer(tiny_run: Any) -> None:
     assert worst[0] == name and worst[2:4] == ["100.0", "%"]
 
 
-def test_logits_beyond_bf16_are_named(tiny_run: Any) -> None:
-    trainer = Trainer(recipe_of(tiny_run, precision="bf16"), tiny_run.data)
-    with torch.no_grad():
-        trainer.model.decoder.norm.weight.fill_(3e38)
-    with pytest.raises(DivergenceError, match=r"decoder\.norm|gradients"):
-        run(trainer, shares(tiny_run.data), Progress())
-
-
 def test_one_bad_update_is_survived_as_if_it_had_not_been(tiny_run: Any) -> None:
     recipe, updates = recipe_of(tiny_run), shares(tiny_run.data)
     hurt, spared = (Trainer(recipe, tiny_run.data) for _ in range(2))
@@ -262,7 +254,7 @@ def test_means_leave_out_what_was_skipped() -> None:
     assert (means["skipped"], means["tokens_per_update"], means["wait"]) == (1, 50, 0.25)
 
 
-def test_cures_are_those_that_a_recipe_lacks() -> None:
+def test_suggestions_are_what_a_recipe_lacks() -> None:
     deep = {"depth": 20, "residual": "post_norm"}
     model = {"encoder": deep, "decoder": deep}
     first, *others = suggestions(Recipe.model_validate({"model": model}))
@@ -280,7 +272,7 @@ def test_cures_are_those_that_a_recipe_lacks() -> None:
     ]
 
 
-def test_a_validation_that_is_no_number_is_no_best() -> None:
+def test_a_validation_with_a_score_of_nan_is_not_the_best() -> None:
     found = Progress(update=3).validated(math.nan)
     assert (found.best, found.score, found.is_best, found.stale) == (None, None, False, 1)
     assert found.validated(-5.0).best == -5.0
