@@ -79,9 +79,20 @@ class RunDirectory:
         return saved[last] if saved else None
 
     def progress(self) -> Progress:
-        """How far its training is."""
+        """How far its training is.
+
+        Raises:
+            CheckpointError: if the newest checkpoint is damaged or of another recipe.
+        """
         newest = self.newest()
-        return Progress.of(newest) if newest else Progress()
+        progress = Progress.of(newest) if newest else Progress()
+        if progress.stage >= max(len(self.recipe.training.stages), 1):
+            raise CheckpointError(
+                f"is in stage {progress.stage + 1}, which the recipe does not have",
+                where=newest,
+                hint=checkpoint.HINT,
+            )
+        return progress
 
     def save(self, tensors: Any, optimizer: Any, progress: Progress, *, planned: bool) -> Path:
         """Write `checkpoint_<update>`, move the links, delete checkpoints that are not kept.

@@ -41,34 +41,30 @@ def test_a_file_cannot_be_a_directory(
 
 
 @pytest.mark.parametrize(
-    ("model", "said"),
+    ("command", "message"),
     [
-        ("data", "data: a data directory: give the run directory of a model that was trained"),
         (
-            "whole/checkpoint_11/model.safetensors",
+            "translate -i test.en -m data",
+            "data: a data directory: give the run directory of a model that was trained",
+        ),
+        (
+            "translate -i test.en -m whole/checkpoint_11/model.safetensors",
             "model.safetensors: a file: give the directory that it is in, whole/checkpoint_11",
         ),
-        ("tiny.yaml", "tiny.yaml: a file: give a run"),
+        ("translate -i test.en -m tiny.yaml", "tiny.yaml: a file: give a run"),
+        ("translate -i test.en -m whole -o data", "data: is a directory: name a file in it by"),
+        (
+            "convert fairseq train.en train.de -o converted",
+            "train.en: not a checkpoint that torch can read",
+        ),
     ],
 )
-def test_what_is_no_model(nmtdeep: Commands, whole: Path, model: str, said: str) -> None:
-    done = nmtdeep("translate", "-m", model, "-i", "test.en")
+def test_a_path_of_another_kind(
+    nmtdeep: Commands, data: Path, whole: Path, command: str, message: str
+) -> None:
+    done = nmtdeep(*command.split())
     assert done.code == 2 and done.err.count("\n") == 1
-    assert said in done.err
-
-
-def test_a_directory_is_no_output_of_translate(nmtdeep: Commands, whole: Path) -> None:
-    done = nmtdeep("translate", "-m", whole, "-i", "test.en", "-o", "data")
-    assert (done.code, done.err) == (
-        2,
-        "nmtdeep: error: data: is a directory: name a file in it by --output\n",
-    )
-
-
-def test_a_text_file_is_no_checkpoint_of_fairseq(nmtdeep: Commands, folder: Path) -> None:
-    done = nmtdeep("convert", "fairseq", "train.en", "train.de", "-o", "converted")
-    assert done.code == 2 and done.err.count("\n") == 1
-    assert done.err.startswith("nmtdeep: error: train.en: not a checkpoint that torch can read")
+    assert message in done.err
 
 
 def test_an_export_without_weights_is_no_success(nmtdeep: Commands, whole: Path) -> None:

@@ -194,18 +194,14 @@ def test_tokens_and_seconds_of_a_grown_run_are_its_own(nmtdeep, whole, tmp_path)
 
 @pytest.mark.slow
 def test_frozen_layers_keep_their_weights(nmtdeep, whole, tmp_path):
-    out = tmp_path / "frozen"
-    done = grow(nmtdeep, whole, out, "--layers", 3, "--freeze-copied", "--no-restart-lr")
-    assert done.code == 0, done.err
-    (start,) = out.glob("checkpoint_[0-9]*")
-    before = load_file(start / "model.safetensors")
-    config = str(out / "config.yaml")
     for processes in (1, 2):
         run = tmp_path / f"run{processes}"
-        copied = grow(nmtdeep, whole, run, "--layers", 3, "--freeze-copied", "--no-restart-lr")
-        assert copied.code == 0
-        more = ("--processes", processes, "--max-tokens", 200)
-        trained = train(nmtdeep, run, "training.max_updates=13", *more, recipe=config)
+        done = grow(nmtdeep, whole, run, "--layers", 3, "--freeze-copied", "--no-restart-lr")
+        assert done.code == 0, done.err
+        (start,) = run.glob("checkpoint_[0-9]*")
+        before = load_file(start / "model.safetensors")
+        more = ("--processes", processes, "--max-tokens", 200, "training.max_updates=13")
+        trained = train(nmtdeep, run, *more, recipe=str(run / "config.yaml"))
         assert trained.code == 0, trained.err
         after = load_file(run / "checkpoint_last" / "model.safetensors")
         kept = {name for name in before if torch.equal(before[name], after[name])}
@@ -242,13 +238,3 @@ def test_growth_replaces_nothing(nmtdeep, whole, staged):
     assert again.code == 2
     assert "there is a training already: choose another --out" in again.err
     assert grow(nmtdeep, whole, whole, "--layers", 5).code == 2
-
-
-@pytest.mark.slow
-def test_both_stacks_grow_by_any_strategy(nmtdeep, whole, tmp_path):
-    for strategy in ("copy-top-layer", "interpolate", "stack-all", "random"):
-        out = tmp_path / strategy
-        done = grow(nmtdeep, whole, out, "--layers", 4, "--stack", "both", "--strategy", strategy)
-        assert done.code == 0, done.err
-        assert depth(out / "checkpoint_last") == (4, 4)
-        assert nmtdeep("translate", "-m", out, "-i", "test.en", "--beam", 1).code == 0
