@@ -17,7 +17,8 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from nmtdeep.config import Recipe
-from nmtdeep.config.load import list_recipes, load_recipe
+from nmtdeep.config.load import load_recipe
+from nmtdeep.config.names import list_recipes
 from nmtdeep.config.section import LARGEST, Section, tag_of, variants
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -39,9 +40,9 @@ def config_reference() -> str:
 def recipe_reference() -> str:
     """The tables of docs/recipes.md."""
     parts = []
-    entries = list_recipes()
-    for folder, members in groupby(entries, key=lambda entry: entry.name.rpartition("/")[0]):
-        rows = [_recipe_row(entry.name, entry.description) for entry in members]
+    recipes = list_recipes()
+    for folder, names in groupby(recipes, key=lambda name: name.rpartition("/")[0]):
+        rows = [_recipe_row(name, recipes[name]) for name in names]
         parts.append(f"### {folder}\n" if folder else "### On their own\n")
         parts.append(_markdown(("recipe", "what", "parameters", "published scores"), rows))
     return "\n".join(parts)

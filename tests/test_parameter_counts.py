@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from nmtdeep.config import Recipe
-from nmtdeep.config.load import list_recipes, load_recipe
+from nmtdeep.config.load import load_recipe
+from nmtdeep.config.names import list_recipes
 from nmtdeep.model.build import build
 from tests.papers import li_2020, wang_2019, zhang_2019
 from tests.papers.terms import BASE, BIG, Size, decoder_layer, encoder_layer
@@ -31,13 +32,11 @@ def rounded(count: int, printed: str) -> str:
 
 
 def test_every_published_count_is_checked() -> None:
-    printed = {
-        entry.name for entry in list_recipes() if load_recipe(entry.name).reference.parameters
-    }
+    printed = {name for name in list_recipes() if load_recipe(name).reference.parameters}
     assert printed == set(COUNTS)
 
 
-@pytest.mark.parametrize("name", [entry.name for entry in list_recipes()])
+@pytest.mark.parametrize("name", list_recipes())
 def test_every_recipe_builds(name: str) -> None:
     model = load_recipe(name).model
     source, target = (1000, 1000) if model.embeddings.sharing == "all" else (1000, 904)

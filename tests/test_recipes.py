@@ -14,12 +14,13 @@ from typer.testing import CliRunner
 
 from nmtdeep.cli.main import app
 from nmtdeep.config import names, slots
-from nmtdeep.config.load import list_recipes, load_recipe, resolve
+from nmtdeep.config.load import load_recipe, resolve
+from nmtdeep.config.names import list_recipes
 from nmtdeep.errors import ConfigError, UserError
 
 ROOT = Path(__file__).parent.parent
-ENTRIES = list_recipes()
-NAMES = [entry.name for entry in ENTRIES]
+DESCRIPTIONS = list_recipes()
+NAMES = list(DESCRIPTIONS)
 PAPERS = ("wang-2019", "li-2020", "zhang-2019", "xu-2020")
 PUBLISHED = [name for name in NAMES if name.startswith(PAPERS)]
 # The tables that print how many parameters a model has, where its training did not fail.
@@ -61,8 +62,7 @@ def test_every_file_is_listed_once() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_recipe_loads_and_describes_itself(name: str) -> None:
     recipe = load_recipe(name)
-    (entry,) = (entry for entry in ENTRIES if entry.name == name)
-    assert recipe.description == entry.description
+    assert recipe.description == DESCRIPTIONS[name]
     assert 10 < len(recipe.description) <= 90
     assert recipe.training.checkpoints.every <= recipe.training.max_updates
 
@@ -253,7 +253,7 @@ def test_an_installed_package_finds_its_own_recipes(tmp_path: Path) -> None:
 
 def test_list_prints_names_and_descriptions() -> None:
     lines = [line.split("\t") for line in invoke("list").splitlines()]
-    assert lines == [[entry.name, entry.description] for entry in ENTRIES]
+    assert lines == [list(entry) for entry in DESCRIPTIONS.items()]
 
 
 @pytest.mark.parametrize("name", NAMES[::8])

@@ -35,22 +35,22 @@ def list_(words: Annotated[list[str] | None, Argument(metavar="WORD")] = None) -
     Args:
         words: List only names with each of these, such as sdt 48.
     """
-    from nmtdeep.config.load import list_recipes
+    from nmtdeep.config.names import list_recipes
 
     wanted = words or ()
-    entries = [entry for entry in list_recipes() if all(word in entry.name for word in wanted)]
+    entries = [each for each in list_recipes().items() if all(word in each[0] for word in wanted)]
     if not entries:
         raise UserError(f"no recipe's name has {' and '.join(wanted)}", hint="leave out a word")
     if not sys.stdout.isatty():
         for entry in entries:
-            typer.echo(f"{entry.name}\t{entry.description}")
+            typer.echo("\t".join(entry))
         return
     from rich.console import Console
     from rich.text import Text
 
     from nmtdeep.tables import table
 
-    rows = [(Text(entry.name, style="bold", no_wrap=True), entry.description) for entry in entries]
+    rows = [(Text(name, style="bold", no_wrap=True), description) for name, description in entries]
     console = Console()
     console.print(table({"name": "left", "description": "left"}, rows))
     console.print("nmtdeep recipes show NAME prints one in full.", style="dim")

@@ -15,9 +15,8 @@ from pydantic import ValidationError
 
 from nmtdeep.config import names
 from nmtdeep.config.problems import explain
-from nmtdeep.config.reader import parse_override, read_file
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.config.source import KeyPath, Origin, RecipeProblem, Source, config_error
+from nmtdeep.config.source import KeyPath, Origin, Source, parse_override, read_file
 from nmtdeep.errors import ConfigError
 
 _OF_ONE_RECIPE = ("description", "reference")
@@ -40,15 +39,6 @@ class ResolvedRecipe:
         return "override" if origin.is_override else str(origin)
 
 
-@dataclass(frozen=True)
-class RecipeEntry:
-    """A shipped recipe, as `recipes list` shows it."""
-
-    name: str
-    description: str
-    path: Path
-
-
 def load_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> Recipe:
     """The recipe of that name or file, with `key.path=value` overrides on top."""
     return resolve(name_or_path, overrides).recipe
@@ -57,10 +47,10 @@ def load_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> Recipe:
 def resolve(name_or_path: str, overrides: Sequence[str] = ()) -> ResolvedRecipe:
     """As `load_recipe`, with the origin of each value."""
     file = names.find(name_or_path)
-    source = _read_chain(file, ())
+    source = _read_chain(file)
     for text in overrides:
         source = merge(source, parse_override(text))
-    return _check(source, file.label)
+    return _check(source, names.label(file))
 
 
 def read_config(path: Path) -> Recipe:
@@ -75,17 +65,6 @@ def read_config(path: Path) -> Recipe:
 def from_mapping(values: Mapping[str, Any], label: str = "recipe") -> Recipe:
     """Check values that do not come from a file."""
     return _check(merge(_defaults(), Source(values=dict(values))), label).recipe
-
-
-def list_recipes() -> list[RecipeEntry]:
-    """All shipped recipes by name."""
-    root = names.recipes_root()
-    entries = []
-    for name in names.names():
-        path = root / f"{name}.yaml"
-        source = read_file(path, f"recipes/{name}.yaml")
-        entries.append(RecipeEntry(name, str(source.values.get("description", "")), path))
-    return entries
 
 
 def merge(below: Source, above: Source) -> Source:
@@ -126,47 +105,42 @@ def _defaults() -> Source:
     return Source(values=Recipe().model_dump(mode="json"))
 
 
-def _read_chain(file: names.RecipeFile, below: tuple[str, ...]) -> Source:
+def _read_chain(file: Path, below: tuple[Path, ...] = ()) -> Source:
     """The file's values laid over those of the recipes that it extends.
 
     Args:
         file: a recipe.
-        below: the files that lead to this one, by identity.
+        below: the files that lead to this one.
     """
-    source = read_file(file.path, file.label)
+    source = read_file(file, names.label(file))
     parent = source.values.pop("extends", None)
     origin = source.origins.pop(("extends",), None)
     if origin is None:
         return merge(_defaults(), source)
-    if not isinstance(parent, str) or not parent.strip():
-        what = "must be the name or file of one recipe"
-        source.problems.append(RecipeProblem(origin, ("extends",), what))
-        return merge(_defaults(), source)
     where = f"{origin}: extends"
+    if not isinstance(parent, str):
+        raise ConfigError("must be the name or file of one recipe", where=where)
     try:
-        above = file.parent(parent)
+        above = names.find(parent, file.parent)
     except ConfigError as error:
         (problem,) = error.problems
+        where = ": ".join(filter(None, (where, problem.where)))
         raise ConfigError(problem.what, where=where, hint=problem.hint) from None
-    below = (*below, file.identity)
-    if above.identity in below:
+    below = (*below, file.resolve())
+    if above.resolve() in below:
         what = f"{parent} extends this recipe in turn"
         raise ConfigError(what, where=where, hint="break the circle")
-    if not above.path.is_file():
-        raise ConfigError(f"no such file {above.label}", where=where, hint="check the name")
-    inherited = _read_chain(above, below)
+    inherited, defaults = _read_chain(above, below), _defaults()
     for name in _OF_ONE_RECIPE:
-        inherited.values[name] = _defaults().values[name]
+        inherited.values[name] = defaults.values[name]
     origins = {key: each for key, each in inherited.origins.items() if key[0] not in _OF_ONE_RECIPE}
     return merge(Source(inherited.values, origins, inherited.problems), source)
 
 
 def _check(source: Source, label: str) -> ResolvedRecipe:
-    problems = list(source.problems)
     try:
         recipe = Recipe.model_validate(source.values)
     except ValidationError as error:
-        raise config_error(problems + explain(error, source, label)) from None
-    if problems:
-        raise config_error(problems)
+        explain(error, source, label)
+    source.check()
     return ResolvedRecipe(recipe, source.origins)

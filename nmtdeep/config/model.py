@@ -42,7 +42,6 @@ class Decoder(Stack):
 
     sublayers: tuple[slots.DecoderSublayer, ...] = Field(
         (slots.SelfAttention(), slots.CrossAttention(), slots.FeedForward()),
-        min_length=1,
         max_length=16,
         description="the sublayers of each layer, in order",
     )

@@ -4,34 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from difflib import get_close_matches
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
+from nmtdeep.config.source import description
 from nmtdeep.errors import ConfigError
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-_SUFFIXES = (".yaml", ".yml")
-
-
-@dataclass(frozen=True)
-class RecipeFile:
-    """A recipe on disk, and its name in messages."""
-
-    path: Path
-    label: str
-
-    @property
-    def identity(self) -> str:
-        """Equal for two ways of writing one file's path."""
-        return os.path.realpath(self.path)
-
-    def parent(self, name: str) -> RecipeFile:
-        """The recipe that this one extends: a path relative to it, or a name."""
-        if name.endswith(_SUFFIXES):
-            label = os.path.normpath(PurePosixPath(self.label).parent / name)
-            return RecipeFile(self.path.parent / name, label)
-        return find(name)
 
 
 def recipes_root(package: Path = _PACKAGE) -> Path:
@@ -47,26 +26,38 @@ def names() -> list[str]:
     return sorted(paths, key=lambda name: ("/" in name, _natural(name)))
 
 
-def find(name: str) -> RecipeFile:
-    """The file that a recipe's name, or a path, means."""
-    path, known = Path(name), names()
-    if name.endswith(_SUFFIXES):
-        if not _exists(path):
-            raise ConfigError("no such file", where=name, hint=_near(name, known))
-        return RecipeFile(path, name)
+def list_recipes() -> dict[str, str]:
+    """The descriptions of all shipped recipes by name."""
+    root = recipes_root()
+    return {name: description(root / f"{name}.yaml") for name in names()}
+
+
+def label(path: Path) -> str:
+    """A recipe's name in messages: a shipped one's begins with `recipes/`."""
+    root = recipes_root()
+    return os.path.normpath(path.relative_to(root.parent) if path.is_relative_to(root) else path)
+
+
+def find(name: str, folder: Path = Path()) -> Path:
+    """The file that a recipe's name, or a path relative to `folder`, means."""
+    path, known = folder / name, names()
+    if name.endswith((".yaml", ".yml")):
+        if not os.path.isfile(path):  # noqa: PTH113 -- False also for a name that is too long
+            raise ConfigError("no such file", where=label(path), hint=_near(name, known))
+        return path
     matches = [each for each in known if each == name]
     matches = matches or [each for each in known if each.rpartition("/")[2] == name]
     if len(matches) == 1:
-        return RecipeFile(recipes_root() / f"{matches[0]}.yaml", f"recipes/{matches[0]}.yaml")
+        return recipes_root() / f"{matches[0]}.yaml"
     matches = matches or [each for each in known if each.startswith(f"{name.rstrip('/')}/")]
     if matches:
         hint = f"choose {' or '.join(matches)}"
         raise ConfigError(f"{len(matches)} recipes match this name", where=name, hint=hint)
-    if not name or not _exists(path):
+    if not name or not os.path.exists(path):  # noqa: PTH110
         raise ConfigError(f"no recipe {name!r}", hint=_near(name, known))
     if path.is_dir():
         raise ConfigError("is a directory", where=name, hint="name a recipe or a recipe file")
-    return RecipeFile(path, name)
+    return path
 
 
 def _natural(name: str) -> list[tuple[str, int]]:
@@ -74,18 +65,11 @@ def _natural(name: str) -> list[tuple[str, int]]:
     return [(word, int(number or 0)) for word, number in re.findall(r"([^0-9]*)([0-9]*)", name)]
 
 
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:  # such as a name that is too long for the file system
-        return False
-
-
 def _near(name: str, known: list[str]) -> str:
     stem = name.removesuffix(".yml").removesuffix(".yaml")
-    by_tail = {each.rpartition("/")[2]: each for each in known}
-    tails = get_close_matches(stem.rpartition("/")[2], by_tail, n=3, cutoff=0.6)
-    near = [*get_close_matches(stem, known, n=3, cutoff=0.6), *(by_tail[tail] for tail in tails)]
+    spelled = {each.rpartition("/")[2]: each for each in known} | {each: each for each in known}
+    words = (stem, stem.rpartition("/")[2])
+    near = [spelled[match] for word in words for match in get_close_matches(word, spelled)]
     if near:
         return f"did you mean {' or '.join(list(dict.fromkeys(near))[:3])}?"
     return "`nmtdeep recipes list` prints the names; a file's name ends in .yaml"

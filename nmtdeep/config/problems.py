@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from typing import Any
@@ -12,86 +11,45 @@ from pydantic import ValidationError
 
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.section import ConflictError, Section, choices_of, tag_of, variants
-from nmtdeep.config.source import KeyPath, Origin, RecipeProblem, Source
-from nmtdeep.config.values import listed, near, shown, value_problem
+from nmtdeep.config.source import KeyPath, Origin, Source
+from nmtdeep.config.values import near, value_problem
 from nmtdeep.errors import Problem
 
 # Each takes about a millisecond to explain, and no reader needs more.
 MOST = 100
 
 
-@dataclass(frozen=True)
-class _Place:
-    """A location of pydantic in the models.
-
-    Attributes:
-        path: the keys as the recipe has them; pydantic adds the tags of the chosen variants.
-        section: the model with the last key of the path.
-        annotation: the type of that key; None for an unknown one.
-    """
-
-    path: KeyPath
-    section: type[Section]
-    annotation: Any
-
-
-def explain(error: ValidationError, source: Source, label: str) -> list[RecipeProblem]:
-    """One problem for each thing that pydantic rejected."""
+def explain(error: ValidationError, source: Source, label: str) -> None:
+    """Report to `source` each thing that pydantic rejected."""
     details: list[Any] = list(error.errors(include_url=False))
-    problems = []
     for detail in details[:MOST]:
-        place = _place(detail["loc"], source.values)
-        if detail["type"] == "too_short" and any(
-            other["loc"][: len(detail["loc"])] == detail["loc"] and other is not detail
-            for other in details
-        ):
-            continue  # pydantic counts only the valid items of a list
-        problem = _explained(detail, place)
-        path = place.path
+        path, section = _place(detail["loc"], source.values)
+        problem: Problem | ConflictError
         if isinstance(conflict := detail.get("ctx", {}).get("error"), ConflictError):
             path = _culprit([(*path, *below) for below in conflict.paths], source.origins)
+            problem = conflict
+        elif detail["type"] == "extra_forbidden":
+            problem = _unknown_key(path, section)
+        else:
+            (*_, key) = (part for part in path if isinstance(part, str))
+            field = section.model_fields.get(key)
+            problem = value_problem(detail, choices_of(field.annotation) if field else ())
         origin = _locate(path, source.origins) or Origin(label)
-        problems.append(RecipeProblem(origin, path, problem.what, problem.hint))
+        source.report(origin, path, problem.what, problem.hint)
     if len(details) > MOST:
         what = f"and {len(details) - MOST} more problems"
-        problems.append(RecipeProblem(Origin(label), (), what, "fix these first"))
-    return problems
+        source.report(Origin(label), (), what, "fix these first")
 
 
-def _explained(detail: Any, place: _Place) -> Problem:
-    kind, context, value = detail["type"], detail.get("ctx", {}), detail["input"]
-    choices = choices_of(place.annotation)
-    if isinstance(conflict := context.get("error"), ConflictError):
-        return Problem(conflict.what, "", conflict.hint)
-    match kind:
-        case "extra_forbidden":
-            return _unknown_key(place)
-        case "union_tag_not_found":
-            return Problem("has no type", "", f"choose {listed(choices)}")
-        case "union_tag_invalid" | "literal_error":
-            value = value.get("type") if isinstance(value, dict) else value
-            noun = "type" if kind == "union_tag_invalid" else "choice"
-            hint = " ".join(filter(None, (near(value, choices), f"choose {listed(choices)}")))
-            return Problem(f"{shown(value)} is not a {noun} here", "", hint)
-        case "string_pattern_mismatch":
-            return Problem(
-                f"must have the form {context['pattern'].strip('^$')}, not {shown(value)}"
-            )
-        case "missing":
-            return Problem("is missing", "", "write a value")
-        case _:
-            return value_problem(detail)
-
-
-def _unknown_key(place: _Place) -> Problem:
-    *above, key = (part for part in place.path if isinstance(part, str))
+def _unknown_key(path: KeyPath, section: type[Section]) -> Problem:
+    *above, key = (part for part in path if isinstance(part, str))
     if key == "extends":
         what = "only a recipe file can extend another, on its top level"
         return Problem(what, "", "delete this")
-    siblings = [name for name in place.section.model_fields if name != "type"]
+    siblings = [name for name in section.model_fields if name != "type"]
     owners = [tag for path, tag in _keys() if path == (*above, key) and tag]
     if owners:
-        what = f"unknown key of type {tag_of(place.section)}"
+        what = f"unknown key of type {tag_of(section)}"
         return Problem(what, "", f"it belongs to type {' and '.join(owners)}")
     similar = get_close_matches(key, [path[-1] for path, _ in _keys()], n=1, cutoff=0.8)
     hint = (
@@ -128,30 +86,27 @@ def _keys() -> tuple[tuple[tuple[str, ...], str | None], ...]:
     return tuple(below(Recipe, ()))
 
 
-def _place(location: KeyPath, values: Any) -> _Place:
-    """Follow a location of pydantic through the models."""
+def _place(location: KeyPath, values: Any) -> tuple[KeyPath, type[Section]]:
+    """The keys of a location of pydantic, and the model with the last one.
+
+    pydantic's locations also have the tags of chosen variants and the types of a union.
+    """
+    path: KeyPath = ()
     section: type[Section] = Recipe
-    options: tuple[type[Section], ...] = (Recipe,)
-    annotation: Any = None
-    path: list[str | int] = []
+    options: tuple[type[Section], ...] = ()
     for part in location:
-        if isinstance(part, str) and options:
-            chosen = [option for option in options if tag_of(option) == part]
-            if len(options) > 1 and chosen:
-                options = tuple(chosen)
-                continue
-            section = options[0]
+        inner = dict(enumerate(values)) if isinstance(values, list | tuple) else values
+        inner = inner if isinstance(inner, dict) else {}
+        if isinstance(part, str) and part not in inner:
+            continue
+        if options and isinstance(values, dict):
+            chosen = (option for option in options if tag_of(option) == values.get("type"))
+            section = next(chosen, options[0])
+        if isinstance(part, str):
             field = section.model_fields.get(part)
-            annotation = None if field is None else field.annotation
-            options = variants(annotation)
-        elif isinstance(part, str) and not isinstance(values, dict):
-            continue  # the name of one type of a union
-        path.append(part)
-        try:
-            values = values[part]
-        except (KeyError, IndexError, TypeError):
-            values = None
-    return _Place(tuple(path), section, annotation)
+            options = variants(field.annotation) if field else ()
+        path, values = (*path, part), inner.get(part)
+    return path, section
 
 
 def _culprit(keys: Sequence[KeyPath], origins: Mapping[KeyPath, Origin]) -> KeyPath:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field
 
 
 class Section(BaseModel):
@@ -31,6 +31,11 @@ class ConflictError(ValueError):
 def tagged(value: Any) -> Any:
     """Let `pre_norm` stand for `{type: pre_norm}` where a variant needs no fields."""
     return {"type": value} if isinstance(value, str) else value
+
+
+Variants = TypeVar("Variants")
+# A slot, whose variants have a `type` each.
+OneOf = Annotated[Variants, Discriminator("type"), BeforeValidator(tagged)]
 
 
 def variants(annotation: Any) -> tuple[type[Section], ...]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, model_validator
+from pydantic import Field, model_validator
 
-from nmtdeep.config.section import ConflictError, Count, Positive, Probability, Section, tagged
+from nmtdeep.config.section import ConflictError, Count, OneOf, Positive, Probability, Section
 
 # Residual wrapper
 
@@ -54,11 +54,7 @@ class NoNorm(Section):
     type: Literal["no_norm"] = "no_norm"
 
 
-Residual = Annotated[
-    PreNorm | PostNorm | NormalizedResidual | Admin | DeepNorm | ReZero | NoNorm,
-    Discriminator("type"),
-    BeforeValidator(tagged),
-]
+Residual = OneOf[PreNorm | PostNorm | NormalizedResidual | Admin | DeepNorm | ReZero | NoNorm]
 
 # Layer combination
 
@@ -145,11 +141,7 @@ class SparseBlocks(Learned):
         return self
 
 
-Combination = Annotated[
-    PlainStack | Dense | DynamicLinear | SparseBlocks,
-    Discriminator("type"),
-    BeforeValidator(tagged),
-]
+Combination = OneOf[PlainStack | Dense | DynamicLinear | SparseBlocks]
 
 # Sublayer
 
@@ -191,10 +183,8 @@ class MergedAttention(Section):
     )
 
 
-DecoderSublayer = Annotated[
-    SelfAttention | CrossAttention | FeedForward | AverageAttention | MergedAttention,
-    Discriminator("type"),
-    BeforeValidator(tagged),
+DecoderSublayer = OneOf[
+    SelfAttention | CrossAttention | FeedForward | AverageAttention | MergedAttention
 ]
 
 # Bridge
@@ -213,7 +203,7 @@ class Transparent(Section):
     dropout: Probability = Field(0.0, description="on the weights of the means")
 
 
-Bridge = Annotated[TopLayer | Transparent, Discriminator("type"), BeforeValidator(tagged)]
+Bridge = OneOf[TopLayer | Transparent]
 
 # Positions
 
@@ -236,7 +226,7 @@ class Relative(Section):
     sinusoids: bool = Field(True, description="sinusoids are added to the embeddings as well")
 
 
-Positions = Annotated[Sinusoidal | Relative, Discriminator("type"), BeforeValidator(tagged)]
+Positions = OneOf[Sinusoidal | Relative]
 
 # Initializer
 
@@ -302,8 +292,4 @@ class TFixup(Section):
     type: Literal["t_fixup"] = "t_fixup"
 
 
-Initializer = Annotated[
-    Glorot | Lipschitz | DepthScaled | AdminProfile | DeepNormBeta | TFixup,
-    Discriminator("type"),
-    BeforeValidator(tagged),
-]
+Initializer = OneOf[Glorot | Lipschitz | DepthScaled | AdminProfile | DeepNormBeta | TFixup]

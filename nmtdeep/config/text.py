@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import BeforeValidator, Discriminator, Field
+from pydantic import Field
 
 from nmtdeep.config.section import (
     Count,
     CountOrZero,
     Language,
     Multiple,
+    OneOf,
     Positive,
     Probability,
     Section,
-    tagged,
 )
 
 Form = Literal["raw", "tokenized", "bpe"]
@@ -48,7 +48,7 @@ class NoBpe(Section):
     type: Literal["none"] = "none"
 
 
-Bpe = Annotated[JointBpe | SeparateBpe | NoBpe, Discriminator("type"), BeforeValidator(tagged)]
+Bpe = OneOf[JointBpe | SeparateBpe | NoBpe]
 
 
 class Vocabulary(Section):

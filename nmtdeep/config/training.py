@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, model_validator
+from pydantic import Field, model_validator
 
 from nmtdeep.config.section import (
     Beam,
@@ -13,10 +13,10 @@ from nmtdeep.config.section import (
     CountOrZero,
     Depth,
     NotNegative,
+    OneOf,
     Positive,
     Probability,
     Section,
-    tagged,
 )
 
 
@@ -41,7 +41,7 @@ class Muon(Moments):
     momentum: Probability = Field(0.95, description="decay rate of the matrices' momentum")
 
 
-Optimizer = Annotated[Adam | Muon, Discriminator("type"), BeforeValidator(tagged)]
+Optimizer = OneOf[Adam | Muon]
 
 
 class InverseSquareRoot(Section):
@@ -69,9 +69,7 @@ class Linear(Section):
     warmup_updates: Count = Field(4000, description="updates until the peak")
 
 
-Schedule = Annotated[
-    InverseSquareRoot | Noam | Linear, Discriminator("type"), BeforeValidator(tagged)
-]
+Schedule = OneOf[InverseSquareRoot | Noam | Linear]
 
 
 class Batches(Section):
@@ -196,9 +194,7 @@ class InterSimilarity(Section):
     weight: Positive = Field(1.0, description="times the loss of a target token")
 
 
-Regularizer = Annotated[
-    NoRegularizer | InterSimilarity, Discriminator("type"), BeforeValidator(tagged)
-]
+Regularizer = OneOf[NoRegularizer | InterSimilarity]
 
 
 class Training(Section):

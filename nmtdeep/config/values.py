@@ -11,27 +11,26 @@ from pydantic import ValidationError
 from nmtdeep.config.section import Section, choices_of
 from nmtdeep.errors import Problem, UserError
 
-_KINDS = {
+# What a value must be, by pydantic's type of error; in braces, what pydantic says about it.
+_ALLOWED = {
     "int_type": "a whole number",
     "int_from_float": "a whole number",
     "int_parsing": "a whole number",
     "float_type": "a number",
     "float_parsing": "a number",
+    "finite_number": "a finite number",
     "bool_type": "true or false",
     "bool_parsing": "true or false",
     "string_type": "text",
+    "string_pattern_mismatch": "text of the form {pattern}",
     "tuple_type": "a list",
     "dict_type": "a mapping of names to values",
-    "finite_number": "a finite number",
     "model_type": "a section",
     "model_attributes_type": "a section",
-}
-_BOUNDS = {
     "greater_than": "more than {gt}",
     "greater_than_equal": "at least {ge}",
     "less_than": "less than {lt}",
     "less_than_equal": "at most {le}",
-    "too_short": "a list of at least {min_length}",
     "too_long": "a list of at most {max_length}",
 }
 _HINTS = {
@@ -40,7 +39,7 @@ _HINTS = {
     "model_type": "put its keys on the lines below it",
     "model_attributes_type": "put its keys on the lines below it",
 }
-
+_OF_CHOICES = ("literal_error", "union_tag_invalid", "union_tag_not_found", "value_error")
 
 Checked = TypeVar("Checked", bound=Section)
 
@@ -82,19 +81,18 @@ def value_problem(detail: Any, choices: Sequence[str] = ()) -> Problem:
     """
     kind, context, value = detail["type"], detail.get("ctx", {}), detail["input"]
     hint = _HINTS.get(kind, "")
-    if choices and kind in ("literal_error", "value_error"):
+    if choices and kind in _OF_CHOICES:
+        value = value.get("type") if isinstance(value, dict) else value
         return Problem(f"must be {listed(choices)}, not {shown(value)}", "", near(value, choices))
+    if kind == "missing":
+        return Problem("is missing", "", "write a value")
     if kind == "value_error":
         return Problem(f"{context['error']}, not {shown(value)}")
-    if kind in _BOUNDS:
-        bound = _BOUNDS[kind].format_map(context)
-        given = value if isinstance(value, str) else shown(value)
-        return Problem(f"must be {bound}, not {given}")
-    if kind not in _KINDS:
+    if kind not in _ALLOWED:
         return Problem(f"{detail['msg']}, not {shown(value)}")
-    if isinstance(value, float) and value.is_integer() and kind.startswith("int"):
+    if kind == "int_type" and isinstance(value, float) and value.is_integer():
         hint = f"write {int(value)}"
-    return Problem(f"must be {_KINDS[kind]}, not {shown(value)}", "", hint)
+    return Problem(f"must be {_ALLOWED[kind].format_map(context)}, not {shown(value)}", "", hint)
 
 
 def near(word: Any, words: Sequence[str]) -> str:

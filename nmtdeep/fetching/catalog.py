@@ -12,8 +12,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from nmtdeep.config.reader import read_mapping
 from nmtdeep.config.section import Count, CountOrZero, Language, Section
+from nmtdeep.config.source import read_mapping
 from nmtdeep.config.text import Clean
 
 Step = Literal[

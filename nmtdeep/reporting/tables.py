@@ -7,7 +7,8 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from nmtdeep.config import Recipe
-from nmtdeep.config.load import list_recipes, load_recipe
+from nmtdeep.config.load import load_recipe
+from nmtdeep.config.names import list_recipes
 from nmtdeep.config.render import differences, dump
 from nmtdeep.reporting.history import RunHistory
 from nmtdeep.reporting.parts import PageTable, TableCell
@@ -184,7 +185,7 @@ def recipes(histories: Sequence[RunHistory]) -> list[dict[str, Any]]:
 
     It is compared with the first run's, the shipped one of the same description, and the defaults.
     """
-    shipped = {entry.description: entry.name for entry in list_recipes() if entry.description}
+    shipped = {description: name for name, description in list_recipes().items()}
     sections = []
     for run in histories:
         others: list[tuple[str, Recipe]] = []

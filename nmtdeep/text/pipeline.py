@@ -11,9 +11,8 @@ from typing import Literal
 from pydantic import ValidationError
 
 from nmtdeep import files
-from nmtdeep.config.reader import read_file
 from nmtdeep.config.render import to_yaml
-from nmtdeep.config.source import config_error
+from nmtdeep.config.source import read_file
 from nmtdeep.config.text import Form, NoBpe, Text
 from nmtdeep.errors import ConfigError, DataError, UserError
 from nmtdeep.text.bpe import Bpe, join, load_merges
@@ -180,8 +179,7 @@ def _file_names(config: Text, language: str) -> tuple[str, str, str]:
 def _load_config(path: Path) -> Text:
     try:
         source = read_file(path, str(path))
-        if source.problems:
-            raise config_error(source.problems)
+        source.check()
         return Text.model_validate(source.values)
     except ConfigError as error:
         what = error.problems[0].what

@@ -9,8 +9,7 @@ import pytest
 
 from nmtdeep.config import Recipe
 from nmtdeep.config.load import load_recipe, merge, resolve
-from nmtdeep.config.reader import parse
-from nmtdeep.config.source import Origin, Source
+from nmtdeep.config.source import Origin, Source, parse
 
 from .conftest import problems, write
 
@@ -166,7 +165,7 @@ def test_lists_are_replaced(folder: Path) -> None:
         ),
         (
             {"a": "extends: gone.yaml\n"},
-            "a.yaml:1: extends: no such file gone.yaml: check the name",
+            "a.yaml:1: extends: gone.yaml: no such file: `nmtdeep recipes list`",
         ),
         (
             {"a": "extends: multi30k\n"},

@@ -45,29 +45,28 @@ color: {red: 1}
         "unknown key of type inverse_square_root: it belongs to type noam",
         "unknown key: choose from description, reference, text, model, training, decoding",
         "did you mean model.encoder.depth or model.decoder.depth?",
-        "'cros_attention' is not a type here: did you mean cross_attention? choose self_attention, "
-        "cross_attention, feed_forward, average_attention or merged_attention",
+        "must be self_attention, cross_attention, feed_forward, average_attention or "
+        "merged_attention, not 'cros_attention': did you mean cross_attention?",
     )
     assert problems(write("recipe.yaml", text), "trainning.seed=1") == [
         "recipe.yaml:2: model.width: must be a whole number, not 'wide'",
-        "recipe.yaml:3: model.width: written twice (also on line 2): keep one",
+        "recipe.yaml:3: model.width: written twice (also at recipe.yaml:2): keep one",
         "recipe.yaml:5: model.encoder.dept: unknown key: did you mean depth?",
-        "recipe.yaml:6: model.encoder.residual: 'prenorm' is not a type here: did you mean "
-        "pre_norm? choose pre_norm, post_norm, normalized, admin, deep_norm, rezero or no_norm",
+        "recipe.yaml:6: model.encoder.residual: must be pre_norm, post_norm, normalized, "
+        "admin, deep_norm, rezero or no_norm, not 'prenorm': did you mean pre_norm?",
         "recipe.yaml:7: model.encoder.heads: must be a whole number, not true",
         f"recipe.yaml:9: model.decoder.sublayers[1]: {lengthy[5]}",
         "recipe.yaml:9: model.decoder.sublayers[2].size: unknown key: delete it",
         f"recipe.yaml:10: model.depth: unknown key: {lengthy[4]}",
         "recipe.yaml:11: model.initializer.gian: unknown key: did you mean gain?",
-        "recipe.yaml:12: model.bridge: 'top' is not a type here: choose top_layer or transparent",
+        "recipe.yaml:12: model.bridge: must be top_layer or transparent, not 'top'",
         f"recipe.yaml:14: training.schedule.scale: {lengthy[2]}",
         "recipe.yaml:15: training.label_smoothing: must be less than 1.0, not 1.5",
         "recipe.yaml:16: training.optimizer.betas[1]: is missing: write a value",
         f"recipe.yaml:17: training.validation: {lengthy[0]}",
         f"recipe.yaml:19: training.checkpoints.average_last: {lengthy[1]}",
-        "recipe.yaml:20: text.source: must have the form [a-z]{2,3}, not 'English'",
-        "recipe.yaml:20: text.input: 'raww' is not a choice here: did you mean raw? choose raw, "
-        "tokenized or bpe",
+        "recipe.yaml:20: text.source: must be text of the form ^[a-z]{2,3}$, not 'English'",
+        "recipe.yaml:20: text.input: must be raw, tokenized or bpe, not 'raww': did you mean raw?",
         "recipe.yaml:20: text.lowercase: must be true or false, not 'maybe'",
         "recipe.yaml:21: reference.row: must be text, not 3: put it in quotes",
         "recipe.yaml:21: reference.scores: must be a mapping of names to values, not a list of 1",
@@ -100,18 +99,21 @@ def test_a_conflict_points_at_the_key_that_a_file_sets(folder: Path) -> None:
         (b"a: [1,\nb: 2\n", "x.yaml:1: a bracket or quote is never closed: close it"),
         (b"\na: 'it\nb: 2\n", "x.yaml:2: a bracket or quote is never closed"),
         (b"a: 1\n b: 2\n", "x.yaml:2: not YAML: mapping values are not allowed here"),
-        (b"a: \x07\n", "x.yaml:1: a control character (U+0007): delete it"),
-        (b"[" * 200_000, "x.yaml: nested too deeply: is this really a recipe?"),
+        (b"a: \x07\n", "x.yaml:1: not YAML: special characters are not allowed"),
+        (b"[" * 200_000, "x.yaml: nested too deeply: use fewer levels"),
         (b"a: " + b"{a: " * 40 + b"1" + b"}" * 40, "x.yaml: nested too deeply"),
         (b"2019: 1\n", "x.yaml:1: a key must be text: put it in quotes"),
         (b"? [a]\n: 1\n", "x.yaml:1: a key must be text: put it in quotes"),
         (b"model: !!python/tuple [1]\n", "x.yaml:1: model: the tag tag:yaml.org,2002:python/tuple"),
         (b"model: {width: " + b"9" * 5000 + b"}", "x.yaml:1: model.width: '99999999999999999999'"),
-        (b'reference: {note: "\\ud800"}\n', "x.yaml:1: reference.note: half a character"),
-        (b'reference: {scores: {"\\udfff": 1}}\n', "x.yaml:1: reference.scores: a key with half"),
+        (b'reference: {note: "\\ud800"}\n', "x.yaml:1: reference.note: '\\ud800' cannot be read"),
+        (
+            b'reference: {scores: {"\\udfff": 1}}\n',
+            "x.yaml:1: reference.scores: '\\udfff'",
+        ),
         (b'"a\\nb\\e[31m": 1\n', r"x.yaml:1: a\nb\x1b[31m: unknown key"),
         (b"model: &m {width: 64}\n<<: *m\n", "x.yaml:1: model: anchors and aliases"),
-        (b"<<: {model: {width: 64}}\n", "x.yaml:1: a key must be text"),
+        (b"<<: {model: {width: 64}}\n", "x.yaml:1: the tag tag:yaml.org,2002:merge is not allowed"),
         (
             b"a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\n",
             "x.yaml:1: a: anchors and aliases are not",
@@ -141,9 +143,7 @@ def test_a_long_override_is_quoted_in_part(folder: Path) -> None:
 def test_paths_without_a_recipe(folder: Path) -> None:
     Path("folder.yaml").mkdir()
     Path("closed.yaml").touch(mode=0)
-    assert problems("folder.yaml") == [
-        "folder.yaml: cannot be read (Is a directory): check its name and mode",
-    ]
+    assert problems("folder.yaml")[0].startswith("folder.yaml: no such file: ")
     assert problems("gone/multi30k-en-de.yaml")[0].startswith(
         "gone/multi30k-en-de.yaml: no such file: did you mean multi30k-en-de"
     )
@@ -163,11 +163,11 @@ def test_invalid_names(name: str) -> None:
     ("text", "hint"),
     [
         ("model: {initialiser: glorot}", "did you mean initializer?"),
-        ("model: {encoder: {residual: normalised}}", "did you mean normalized? choose pre_norm, "),
+        ("model: {encoder: {residual: normalised}}", "did you mean normalized?"),
         ("training: {optimiser: adam}", "did you mean optimizer?"),
         ("training: {regulariser: none}", "did you mean regularizer?"),
         ("text: {normalise: true}", "did you mean normalize?"),
-        ("text: {input: tokenised}", "did you mean tokenized? choose raw, tokenized or bpe"),
+        ("text: {input: tokenised}", "did you mean tokenized?"),
     ],
 )
 def test_an_old_british_key_gets_the_american_one(folder: Path, text: str, hint: str) -> None:
