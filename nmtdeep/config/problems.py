@@ -31,8 +31,8 @@ def explain(error: ValidationError, source: Source, label: str) -> None:
         elif detail["type"] == "extra_forbidden":
             problem = _unknown_key(path, section)
         else:
-            (*_, key) = (part for part in path if isinstance(part, str))
-            field = section.model_fields.get(key)
+            names = ["", *(part for part in path if isinstance(part, str))]
+            field = section.model_fields.get(names[-1])
             problem = value_problem(detail, choices_of(field.annotation) if field else ())
         origin = _locate(path, source.origins) or Origin(label)
         source.report(origin, path, problem.what, problem.hint)
