@@ -29,8 +29,8 @@ from sacrebleu.metrics import BLEU
 from turns import Turns, spread, take_turns
 
 from nmtdeep.checkpoint import load
-from nmtdeep.config import Recipe
 from nmtdeep.config.decoding import DecodingOptions
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.devices import resolve_device
 from nmtdeep.text.files import read_lines
 from nmtdeep.text.pipeline import TextPipeline

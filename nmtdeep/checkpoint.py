@@ -23,8 +23,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from nmtdeep import files
-from nmtdeep.config import Recipe
 from nmtdeep.config.load import read_config
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.render import dump
 from nmtdeep.data.index import INDEX_FILE
 from nmtdeep.errors import CheckpointError

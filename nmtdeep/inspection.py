@@ -12,9 +12,9 @@ from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError, safe_open
 
 from nmtdeep import checkpoint, files
-from nmtdeep.config import Recipe
 from nmtdeep.config.load import read_config
 from nmtdeep.config.model import Stack
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.slots import PlainStack, Sinusoidal, TopLayer
 from nmtdeep.config.text import JointBpe, NoBpe
 from nmtdeep.data.index import COPY, INDEX_FILE, RECIPE_FILE, TEXT_DIRECTORY, read_index

@@ -16,9 +16,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from nmtdeep.config import Recipe
 from nmtdeep.config.load import load_recipe
 from nmtdeep.config.names import list_recipes
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.section import LARGEST, Section, tag_of, variants
 
 DOCS = Path(__file__).parent.parent / "docs"

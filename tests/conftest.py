@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from nmtdeep import checkpoint
-from nmtdeep.config import Recipe
 from nmtdeep.config import model as config
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.batching import Batch, Share, collate
 from nmtdeep.data.corpus import DataDirectory, MonolingualCorpus, ParallelCorpus
 from nmtdeep.model.build import build, initialize

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from nmtdeep import checkpoint
-from nmtdeep.config import Recipe
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.render import dump
 from nmtdeep.data.batching import collate
 from nmtdeep.data.corpus import DataDirectory

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from nmtdeep.config import Recipe
 from nmtdeep.config.load import load_recipe
 from nmtdeep.config.names import list_recipes
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.model.build import build
 from tests.papers import li_2020, wang_2019, zhang_2019
 from tests.papers.terms import BASE, BIG, Size, decoder_layer, encoder_layer

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from nmtdeep.config import Recipe
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.text import Clean
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import DataError, UserError

@@ -16,8 +16,8 @@ from nmtdeep.analysis import pictures
 from nmtdeep.analysis.measurement import Measurement, grouped, versions
 from nmtdeep.analysis.probe import Probe, prepare, squared_gradient
 from nmtdeep.checkpoint import Loaded
-from nmtdeep.config import Recipe
 from nmtdeep.config.load import read_config
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.model.initialization import Side
 from nmtdeep.tables import table

@@ -28,7 +28,7 @@ from nmtdeep.analysis import pictures
 from nmtdeep.analysis.measurement import Measurement, fixed, grouped, versions
 from nmtdeep.analysis.probe import Passages, Probe, prepare, squared_gradient
 from nmtdeep.checkpoint import Loaded
-from nmtdeep.config import Recipe
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.model.build import ENCODER_SUBLAYERS
 from nmtdeep.model.initialization import Side

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from nmtdeep.analysis.measurement import check_same_text, typed
 from nmtdeep.checkpoint import Loaded
-from nmtdeep.config import Recipe
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.batching import Batch, collate, cut
 from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
 from nmtdeep.errors import DivergenceError, UserError

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from nmtdeep.analysis import pictures
 from nmtdeep.analysis.measurement import Measurement, grouped, typed
-from nmtdeep.config import Recipe
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.errors import UserError
 from nmtdeep.tables import table
 from nmtdeep.training.schedule import learning_rate

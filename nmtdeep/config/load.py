@@ -98,7 +98,7 @@ def merge(below: Source, above: Source) -> Source:
         if not any(key[:length] in replaced for length in range(len(key) + 1))
     }
     types = {(*path, "type"): above.origins[path] for path in shorthand if path in above.origins}
-    return Source(values, {**kept, **above.origins, **types}, below.problems + above.problems)
+    return Source(values, {**kept, **above.origins, **types})
 
 
 def _defaults() -> Source:
@@ -134,13 +134,11 @@ def _read_chain(file: Path, below: tuple[Path, ...] = ()) -> Source:
     for name in _OF_ONE_RECIPE:
         inherited.values[name] = defaults.values[name]
     origins = {key: each for key, each in inherited.origins.items() if key[0] not in _OF_ONE_RECIPE}
-    return merge(Source(inherited.values, origins, inherited.problems), source)
+    return merge(Source(inherited.values, origins), source)
 
 
 def _check(source: Source, label: str) -> ResolvedRecipe:
     try:
-        recipe = Recipe.model_validate(source.values)
+        return ResolvedRecipe(Recipe.model_validate(source.values), source.origins)
     except ValidationError as error:
-        explain(error, source, label)
-    source.check()
-    return ResolvedRecipe(recipe, source.origins)
+        raise explain(error, source, label) from None

@@ -11,16 +11,17 @@ from pydantic import ValidationError
 
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.section import ConflictError, Section, choices_of, tag_of, variants
-from nmtdeep.config.source import KeyPath, Origin, Source
+from nmtdeep.config.source import KeyPath, Origin, Source, dotted
 from nmtdeep.config.values import near, value_problem
-from nmtdeep.errors import Problem
+from nmtdeep.errors import ConfigError, Problem
 
 # Each takes about a millisecond to explain, and no reader needs more.
 MOST = 100
 
 
-def explain(error: ValidationError, source: Source, label: str) -> None:
-    """Report to `source` each thing that pydantic rejected."""
+def explain(error: ValidationError, source: Source, label: str) -> ConfigError:
+    """All problems as one error, in the order of the lines; overrides come last."""
+    problems: list[tuple[Origin, Problem]] = []
     details: list[Any] = list(error.errors(include_url=False))
     for detail in details[:MOST]:
         path, section = _place(detail["loc"], source.values)
@@ -35,10 +36,13 @@ def explain(error: ValidationError, source: Source, label: str) -> None:
             field = section.model_fields.get(names[-1])
             problem = value_problem(detail, choices_of(field.annotation) if field else ())
         origin = _locate(path, source.origins) or Origin(label)
-        source.report(origin, path, problem.what, problem.hint)
+        where = f"{origin}: {dotted(path)}" if path else str(origin)
+        problems.append((origin, Problem(problem.what, where, problem.hint)))
+    problems.sort(key=lambda entry: (entry[0].is_override, entry[0].place, entry[0].line or 0))
     if len(details) > MOST:
         what = f"and {len(details) - MOST} more problems"
-        source.report(Origin(label), (), what, "fix these first")
+        problems.append((Origin(label), Problem(what, label, "fix these first")))
+    return ConfigError(problems=dict.fromkeys(problem for _, problem in problems))
 
 
 def _unknown_key(path: KeyPath, section: type[Section]) -> Problem:
@@ -47,43 +51,38 @@ def _unknown_key(path: KeyPath, section: type[Section]) -> Problem:
         what = "only a recipe file can extend another, on its top level"
         return Problem(what, "", "delete this")
     siblings = [name for name in section.model_fields if name != "type"]
-    owners = [tag for path, tag in _keys() if path == (*above, key) and tag]
-    if owners:
-        what = f"unknown key of type {tag_of(section)}"
-        return Problem(what, "", f"it belongs to type {' and '.join(owners)}")
-    similar = get_close_matches(key, [path[-1] for path, _ in _keys()], n=1, cutoff=0.8)
+    similar = get_close_matches(key, [path[-1] for path in _keys()], n=1, cutoff=0.8)
     hint = (
         _elsewhere(key, above)
         or near(key, siblings)
         or _elsewhere("".join(similar), above)
         or (f"choose from {', '.join(siblings)}" if siblings else "delete it")
     )
+    if (*above, key) in _keys():
+        hint = f"type {tag_of(section)} does not have it"
     return Problem("unknown key", "", hint)
 
 
 def _elsewhere(key: str, above: Sequence[str]) -> str:
     """Where a key of this name may be, those of the same top section first."""
-    places = [path for path, _ in _keys() if path[-1] == key]
+    places = [path for path in _keys() if path[-1] == key]
     places = [path for path in places if path[:1] == tuple(above[:1])] or places
-    names = list(dict.fromkeys(map(".".join, places)))[:3]
+    names = list(map(".".join, places))[:3]
     return f"did you mean {' or '.join(names)}?" if names else ""
 
 
 @cache
-def _keys() -> tuple[tuple[tuple[str, ...], str | None], ...]:
-    """Every key that a recipe may have, and the variant that it belongs to; outer keys first."""
+def _keys() -> tuple[tuple[str, ...], ...]:
+    """The path of every key that a recipe may have, outer keys first."""
 
-    def below(
-        section: type[Section], above: tuple[str, ...]
-    ) -> Iterator[tuple[tuple[str, ...], str | None]]:
+    def below(section: type[Section], above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         for name, field in section.model_fields.items():
             path = (*above, name)
-            if name != "type":
-                yield path, tag_of(section)
+            yield path
             for variant in variants(field.annotation):
                 yield from below(variant, path)
 
-    return tuple(below(Recipe, ()))
+    return tuple(dict.fromkeys(below(Recipe, ())))
 
 
 def _place(location: KeyPath, values: Any) -> tuple[KeyPath, type[Section]]:

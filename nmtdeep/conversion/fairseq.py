@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nmtdeep import checkpoint, files
-from nmtdeep.config import Recipe
 from nmtdeep.config.load import from_mapping
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.conversion.fairseq_dictionary import read_dictionary
 from nmtdeep.conversion.fairseq_file import read_checkpoint
 from nmtdeep.conversion.fairseq_model import Conversion, decoding

@@ -11,9 +11,9 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from nmtdeep.config import Recipe
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.load import load_recipe
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.data.index import INDEX_FILE
 from nmtdeep.decoding.translator import Translator

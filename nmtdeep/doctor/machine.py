@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from nmtdeep import memory
-from nmtdeep.config import Recipe
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.devices import cores, native_bf16
 from nmtdeep.model.build import build
 from nmtdeep.training.estimate import estimate

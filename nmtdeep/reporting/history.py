@@ -9,8 +9,8 @@ from pathlib import Path
 
 from nmtdeep import checkpoint, files
 from nmtdeep.analysis.records import Point, read_points
-from nmtdeep.config import Recipe
 from nmtdeep.config.load import read_config
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.errors import CheckpointError, DataError, UserError
 from nmtdeep.inspection import parameters
 from nmtdeep.training.finish import StoredScores, stored_scores

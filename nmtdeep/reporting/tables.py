@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from nmtdeep.config import Recipe
 from nmtdeep.config.load import load_recipe
 from nmtdeep.config.names import list_recipes
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.render import differences, dump
 from nmtdeep.reporting.history import RunHistory
 from nmtdeep.reporting.parts import PageTable, TableCell

@@ -178,9 +178,7 @@ def _file_names(config: Text, language: str) -> tuple[str, str, str]:
 
 def _load_config(path: Path) -> Text:
     try:
-        source = read_file(path, str(path))
-        source.check()
-        return Text.model_validate(source.values)
+        return Text.model_validate(read_file(path, str(path)).values)
     except ConfigError as error:
         what = error.problems[0].what
     except ValidationError as error:

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from nmtdeep.config import Recipe, slots
+from nmtdeep.config import slots
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.training import Noam
 from nmtdeep.errors import DivergenceError
 from nmtdeep.model.transformer import Transformer

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from nmtdeep.config import Recipe
 from nmtdeep.config import model as config
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.slots import Relative
 from nmtdeep.errors import UserError
 from nmtdeep.model.transformer import Transformer

@@ -10,7 +10,7 @@ from threading import Event
 import numpy as np
 import torch
 
-from nmtdeep.config import Recipe
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.render import differences
 from nmtdeep.data import batching, bpe_dropout
 from nmtdeep.data.ahead import ahead

@@ -9,8 +9,8 @@ from pathlib import Path
 from pydantic import BaseModel, ValidationError
 
 from nmtdeep import averaging, checkpoint, files
-from nmtdeep.config import Recipe
 from nmtdeep.config.decoding import DecodingOptions
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.devices import resolve_device

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nmtdeep.config import Recipe
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.training import Linear
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import UserError

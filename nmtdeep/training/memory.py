@@ -12,8 +12,8 @@ import numpy as np
 import torch
 
 from nmtdeep import memory
-from nmtdeep.config import Recipe
 from nmtdeep.config.model import Model
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.batching import Batch, Indices, Share, collate, split
 from nmtdeep.data.windows import DataPosition, Epoch, Window
 from nmtdeep.errors import OutOfMemoryError

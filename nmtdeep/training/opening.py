@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from nmtdeep import checkpoint, files
-from nmtdeep.config import Recipe
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.tables import describe

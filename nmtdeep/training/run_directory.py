@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from nmtdeep import checkpoint, files
-from nmtdeep.config import Recipe
 from nmtdeep.config.load import read_config
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.render import differences, dump
 from nmtdeep.data.index import INDEX_FILE
 from nmtdeep.errors import CheckpointError, UserError

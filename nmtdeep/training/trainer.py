@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from nmtdeep import checkpoint
-from nmtdeep.config import Recipe
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.batching import Share, collate
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.model.build import build, initialize

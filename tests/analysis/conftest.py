@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nmtdeep.analysis.probe import Probe
-from nmtdeep.config import Recipe
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.batching import Batch
 from nmtdeep.data.corpus import MonolingualCorpus
 

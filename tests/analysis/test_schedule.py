@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nmtdeep.analysis.schedule import learning_rates
-from nmtdeep.config import Recipe
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.errors import UserError
 
 PEAK, WARM = 2e-3, 8

@@ -11,7 +11,7 @@ import pytest
 
 from nmtdeep.analysis.initialization import means, residual_blocks
 from nmtdeep.analysis.probe import Probe, sentences
-from nmtdeep.config import Recipe
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.corpus import MonolingualCorpus, ParallelCorpus
 from nmtdeep.model.build import build, initialize
 

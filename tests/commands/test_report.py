@@ -13,7 +13,7 @@ import pytest
 from reporting.browser import CHROMIUM, browser
 
 from commands.running import Commands, Finished
-from nmtdeep.config import Recipe
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.errors import UserError
 from nmtdeep.reporting.held_out import check_languages
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from nmtdeep.config import Recipe
+from nmtdeep.config.recipe import Recipe
 
 ENCODER, DECODER = "encoder", "decoder"
 CONFLICTS: list[tuple[dict[str, Any], str]] = [

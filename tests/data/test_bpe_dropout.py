@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmtdeep.config import Recipe
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.bpe_dropout import LeftError, resample
 from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
 from nmtdeep.errors import UserError

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nmtdeep.config import Recipe
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.decoding.streams import check, translate, writer
 from nmtdeep.preprocessing.preprocess import preprocess

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nmtdeep.config import Recipe
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.doctor import machine, sources, verdicts
 from nmtdeep.doctor.texts import SplitState, examine
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nmtdeep.config import Recipe
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.reporting import tables
 from nmtdeep.reporting.history import RunHistory
 from nmtdeep.reporting.parts import PageTable

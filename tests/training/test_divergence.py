@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from nmtdeep.config import Recipe
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.batching import Share, collate
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import DivergenceError

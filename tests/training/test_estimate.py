@@ -11,8 +11,8 @@ import torch
 from torch.autograd.graph import saved_tensors_hooks
 
 from nmtdeep.checkpoint import load
-from nmtdeep.config import Recipe
 from nmtdeep.config import model as config
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.errors import UserError
 from nmtdeep.model.build import build
 from nmtdeep.model.transformer import Transformer

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from nmtdeep.config import Recipe
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.training import Training
 from nmtdeep.data.batching import Batch, Share, split
 from nmtdeep.data.corpus import MonolingualCorpus, ParallelCorpus

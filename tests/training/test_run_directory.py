@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from nmtdeep import checkpoint
-from nmtdeep.config import Recipe
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.render import differences
 from nmtdeep.errors import CheckpointError, UserError
 from nmtdeep.training.run_directory import (

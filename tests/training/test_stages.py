@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nmtdeep.config import Recipe
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.windows import DataPosition
 from nmtdeep.training.schedule import learning_rate
 from nmtdeep.training.stages import begin_next, finished, is_over
