@@ -1,8 +1,8 @@
 """YAML text to plain values that remember the line each key was written on.
 
 ruamel.yaml parses it as YAML 1.2: `1e-4` is a number, `no` is a language and not a boolean.
-Anchors, unknown tags and deep or large files are rejected: a recipe from the internet can neither
-grow nor build objects. The first such problem is reported alone.
+Anchors, merge keys, unknown tags and deep or large files are rejected: a recipe from the internet
+can neither grow nor build objects. The first such problem is reported alone.
 """
 
 from __future__ import annotations
@@ -129,8 +129,9 @@ def _load(text: str, label: str) -> tuple[Any, dict[KeyPath, int]]:
 
     def note(node: Node, path: KeyPath) -> None:
         mark = node.start_mark
-        if node.anchor:
-            raise MarkedYAMLError(problem="anchors and aliases are not allowed", problem_mark=mark)
+        if node.anchor or str(node.tag).endswith(":merge"):
+            what = "anchors, aliases and merge keys are not allowed"
+            raise MarkedYAMLError(problem=what, problem_mark=mark)
         if path:
             lines.setdefault(path, mark.line + 1)
         match node:
