@@ -4,7 +4,7 @@ What one does to its process, such as where its memory comes from, is then nothi
 """
 
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
@@ -60,14 +60,8 @@ def _serve(connection: Connection, make: Callable[..., Any], *arguments: Any) ->
     with ExitStack() as stack:  # a process of multiprocessing never comes to its atexit
         device, turn = make(stack, *arguments)
         connection.send(peak_increase(turn, device))
-        while _wanted(connection):
-            started = clocks(device)
-            result = turn()
-            connection.send(Done(since(started, device=device), result))
-
-
-def _wanted(connection: Connection) -> bool:
-    try:
-        return bool(connection.recv())
-    except EOFError:  # the other process has ended
-        return False
+        with suppress(EOFError):  # the other process has ended
+            while connection.recv():
+                started = clocks(device)
+                result = turn()
+                connection.send(Done(since(started, device=device), result))

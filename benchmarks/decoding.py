@@ -21,7 +21,7 @@ from typing import NamedTuple
 import torch
 from apart import Apart
 from decoders import OURS, Decode, Ids, Task, contenders
-from machine import add_options, chosen_device, machine
+from machine import add_options, chosen_device, empty_table, machine
 from memory import megabytes
 from rich.console import Console
 from rich.table import Table
@@ -46,12 +46,10 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--beam", type=int, default=4)
     parser.add_argument("--lenpen", type=float, default=0.6, help="a of len^a, in all")
     parser.add_argument("--batch", type=int, default=64, help="sentences at once in the peers")
-    parser.add_argument("--batch-tokens", type=int, help="of nmtdeep (default: its own)")
     parser.add_argument(
         "--precisions", nargs="+", choices=("fp32", "bf16", "int8"), default=["fp32"]
     )
     parser.add_argument("--processes", type=int, nargs="+", default=[1])
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="contenders that begin so")
     add_options(parser, repeats=3)
     return parser.parse_args(words)
 
@@ -90,13 +88,8 @@ def contender(
 
 
 def measure(task: Task, options: argparse.Namespace, apart: type[Apart]) -> Result:
-    """All contenders in turns; `apart` opens candidate of them."""
+    """All contenders in turns; `apart` opens one of them."""
     candidates = contenders(task, options.precisions, options.processes)
-    if options.only:
-        wanted = (next(iter(candidates)), *options.only)
-        candidates = {
-            name: candidate for name, candidate in candidates.items() if name.startswith(wanted)
-        }
     together: dict[str, list[Ids]] = {}
     runs: dict[str, Callable[[], None]] = {}
     with ExitStack() as stack:
@@ -128,16 +121,14 @@ def texts(pipeline: TextPipeline, translations: list[Ids]) -> list[str]:
 
 
 def report(result: Result, bleu: dict[str, str], title: str, first: str) -> Table:
-    table = Table(
-        title=title,
-        caption=f"{first} over it: speed ratio within a turn, median (least to most), above 1 "
+    table = empty_table(
+        title,
+        f"{first} over it: speed ratio within a turn, median (least to most), above 1 "
         f"where {first} is faster;\nMB: at the peak, beyond what was held before (of this process "
         "alone);\nsame: translations identical to those of "
         f"{first}",
+        ("contender", "sentences/s", "tokens/s", "over it", "MB", "same", "BLEU"),
     )
-    headings = ("contender", "sentences/s", "tokens/s", "over it", "MB", "same", "BLEU")
-    for heading in headings:
-        table.add_column(heading, justify="left" if heading == "contender" else "right")
     expected = result.translations[first]
     for name in result.turns.spent:
         translations = result.translations[name]
@@ -201,8 +192,6 @@ def decoding_settings(recipe: Recipe, options: argparse.Namespace, longest: int)
         "max_length_factor": 0.0,
         "max_length_constant": int(1.5 * longest) + 20,
     }
-    if options.batch_tokens:
-        changes["max_tokens"] = options.batch_tokens
     return DecodingOptions(**changes).with_recipe(recipe)
 
 

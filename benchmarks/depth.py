@@ -17,7 +17,7 @@ from pathlib import Path
 import naive
 import torch
 from contenders import Step, adapt, build_ours, our_step
-from machine import add_options, opening
+from machine import add_options, empty_table, opening
 from memory import megabytes, peak_increase
 from rich.table import Table
 from turns import Turns, spread, take_turns
@@ -87,21 +87,19 @@ def measure(
 def report(turns: Turns, memory: dict[str, int], title: str, tokens: int) -> Table:
     plain = [name for name in turns.spent if re.fullmatch(r"residual, \d+", name)]
     shallow, deep = plain[0], plain[-1]
-    table = Table(
-        title=title,
-        caption="times: seconds of a turn over those of the same turn, median (least to most);\n"
+    table = empty_table(
+        title,
+        "times: seconds of a turn over those of the same turn, median (least to most);\n"
         "MB: at the peak, beyond what is held between updates",
+        (
+            "encoder",
+            "tokens/s",
+            "s / turn",
+            f"times {shallow}",
+            f"times {deep}",
+            "MB",
+        ),
     )
-    headings = (
-        "encoder",
-        "tokens/s",
-        "s / turn",
-        f"times {shallow}",
-        f"times {deep}",
-        "MB",
-    )
-    for heading in headings:
-        table.add_column(heading, justify="left" if heading == "encoder" else "right")
     for name in turns.spent:
         seconds = turns.median(name)
         table.add_row(

@@ -5,6 +5,7 @@ import os
 import platform
 import re
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from rich.console import Console
+from rich.table import Table
 
 import nmtdeep
 from nmtdeep.devices import resolve_device
@@ -76,6 +78,14 @@ def chosen_device(options: argparse.Namespace, *, keeps_memory: bool = True) -> 
         return resolve_device(options.device)
     except UserError as error:
         sys.exit(str(error))
+
+
+def empty_table(title: str, caption: str, headings: Sequence[str]) -> Table:
+    """An empty table: names to the left, numbers to the right."""
+    table = Table(title=title, caption=caption)
+    for number, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if number else "left")
+    return table
 
 
 def opening(options: argparse.Namespace) -> tuple[torch.device, Console]:

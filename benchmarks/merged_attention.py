@@ -1,23 +1,21 @@
-"""What merged attention, a deep encoder and a deep decoder cost a translation.
+"""What merged attention and a deep encoder cost a translation.
 
     python benchmarks/merged_attention.py --data DIR [--width 256] [--beam 4] [--batch 32]
 
 Random weights; every model translates the same sentences of the validation set, each translation
 being as long as its source, so that all produce the same number of tokens and only speed differs.
-Three comparisons, each in turns of its own:
+Two comparisons, each in turns of its own:
 
 * self-attention against average attention (AAN) and merged attention (MAtt) in the decoder, both
   stacks 6, 12 and 20 layers deep. Zhang et al. 2019, Table 3: MAtt decodes 1.54, 1.53 and 1.45
   times as fast as self-attention (beam 4, batch 32).
 * 30 encoder layers at base width, DLCL in both stacks, against 6 at twice the width, feed-forward
   width and heads (big). Wang et al. 2019: 10 % faster.
-* 4, 6 and 8 decoder layers over 6 encoder layers. Wang et al. 2019, Table 5: 3,088, 2,589 and
-  2,110 tokens/s.
 """
 
 import argparse
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -25,7 +23,7 @@ from typing import NamedTuple
 import naive
 import torch
 from contenders import adapt, build_ours
-from machine import add_options, opening
+from machine import add_options, empty_table, opening
 from memory import megabytes, peak_increase
 from rich.table import Table
 from torch import Tensor, nn
@@ -46,15 +44,7 @@ DECODERS = {
 NEVER = -1e4  # a logit that no other is below
 
 
-class Compared(NamedTuple):
-    """Turns, and bytes at the peak beyond those held between turns."""
-
-    turns: Turns
-    memory: dict[str, int]
-
-
-@dataclass(frozen=True)
-class Variant:
+class Variant(NamedTuple):
     """One model of a comparison."""
 
     shape: naive.Shape
@@ -103,12 +93,7 @@ def deep_or_wide(base: naive.Shape, depths: list[int]) -> list[dict[str, Variant
     return [{"big, 6+6": Variant(big), "base with DLCL, 30+6": deep}]
 
 
-def decoders(base: naive.Shape, depths: list[int]) -> list[dict[str, Variant]]:
-    """Decoders of several depths."""
-    return [{f"base, 6+{depth}": Variant(replace(base, decoder=depth)) for depth in (6, 4, 8)}]
-
-
-COMPARISONS = {"attention": attentions, "deep-or-wide": deep_or_wide, "decoder": decoders}
+COMPARISONS = {"attention": attentions, "deep-or-wide": deep_or_wide}
 
 
 def as_long_as_the_source(loaded: Loaded, options: argparse.Namespace, longest: int) -> Translator:
@@ -153,8 +138,8 @@ def compare(
     data: DataDirectory,
     sources: list[list[int]],
     device: torch.device,
-) -> Compared:
-    """One comparison, each model having translated everything once before."""
+) -> tuple[Turns, dict[str, int]]:
+    """Turns, and bytes at the peak beyond those held between turns, by variant."""
     runs: dict[str, Callable[[], int]] = {}
     memory = {}
     lengths = [len(source) for source in sources]
@@ -174,19 +159,17 @@ def compare(
         memory[name] = peak_increase(runs[name], device)
         if produced != sum(lengths):
             raise RuntimeError(f"{name} produced {produced} tokens instead of {sum(lengths)}")
-    return Compared(take_turns(runs, repeats=options.repeats, device=device), memory)
+    return take_turns(runs, repeats=options.repeats, device=device), memory
 
 
-def report(compared: Compared, lengths: list[int], title: str) -> Table:
-    turns = compared.turns
+def report(turns: Turns, memory: dict[str, int], lengths: list[int], title: str) -> Table:
     first = next(iter(turns.spent))
-    table = Table(
-        title=title,
-        caption=f"speed: seconds of {first} over its own in the same turn, median (least to most);"
+    table = empty_table(
+        title,
+        f"speed: seconds of {first} over its own in the same turn, median (least to most);"
         "\nMB: at the peak, beyond what is held between turns",
+        ("model", "ms / sentence", "tokens/s", "speed", "MB"),
     )
-    for heading in ("model", "ms / sentence", "tokens/s", "speed", "MB"):
-        table.add_column(heading, justify="left" if heading == "model" else "right")
     for name in turns.spent:
         seconds = turns.median(name)
         table.add_row(
@@ -194,7 +177,7 @@ def report(compared: Compared, lengths: list[int], title: str) -> Table:
             f"{1000 * seconds / len(lengths):.1f}",
             f"{sum(lengths) / seconds:,.0f}",
             "" if name == first else spread(turns.ratios([first], name)),
-            megabytes(compared.memory[name]),
+            megabytes(memory[name]),
         )
     return table
 
@@ -214,8 +197,9 @@ def main(words: Sequence[str] | None = None) -> None:
     )
     for name in options.only:
         for variants in COMPARISONS[name](base, options.depths):
-            compared = compare(variants, options, data, sources, device)
-            console.print(report(compared, lengths, f"decoding; {options.repeats} turns"))
+            turns, memory = compare(variants, options, data, sources, device)
+            title = f"decoding; {options.repeats} turns"
+            console.print(report(turns, memory, lengths, title))
 
 
 if __name__ == "__main__":

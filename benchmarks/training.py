@@ -39,7 +39,7 @@ from contenders import (
     peer_step,
     peers,
 )
-from machine import add_options, chosen_device, machine
+from machine import add_options, chosen_device, empty_table, machine
 from memory import megabytes
 from rich.console import Console
 from rich.table import Table
@@ -70,7 +70,6 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--processes", type=int, default=1, help="also time nmtdeep train with this many processes"
     )
-    parser.add_argument("--only", nargs="+", metavar="PEER", help="these peers (default: all)")
     add_options(parser, repeats=5)
     return parser.parse_args(words)
 
@@ -141,13 +140,12 @@ def measure(
 
 def report(measured: Measured, work: Work, title: str) -> Table:
     turns = measured.turns
-    table = Table(
-        title=title,
-        caption="nmtdeep over it: speed ratio within a turn, median (least to most), above 1 where "
+    table = empty_table(
+        title,
+        "nmtdeep over it: speed ratio within a turn, median (least to most), above 1 where "
         "nmtdeep is faster;\nMB: at the peak, beyond what is held between updates",
+        ("contender", "target tokens/s", "nmtdeep over it", "by CPU time", "MB", "loss"),
     )
-    for heading in ("contender", "target tokens/s", "nmtdeep over it", "by CPU time", "MB", "loss"):
-        table.add_column(heading, justify="left" if heading == "contender" else "right")
     for name in turns.spent:
         ratios = ("", "")
         if name != OURS:
@@ -228,8 +226,6 @@ def main(words: Sequence[str] | None = None, apart: type[Apart] = Apart) -> None
     data = DataDirectory.open(options.data)
     recipe = our_recipe(options)
     others = peers(recipe)
-    if options.only:
-        others = {name: peer for name, peer in others.items() if name in options.only}
     types = len(data.pipeline.target.vocabulary)
     work = Work.choose(data.corpus("train"), tokens=options.tokens, updates=options.updates)
     model = build_ours(recipe, types, device)

@@ -38,6 +38,8 @@ SENTENCES = (
 LANGUAGES = ("en de", "fr cs", "fi ko")
 FORMS: tuple[Form, ...] = ("raw", "tokenized", "bpe")
 WORDS = ("the", "cats", "@@", "a@@", "ça", "é\u0301", "猫" * 3, "x" * 600)
+# Values that were checked before.
+_SEEN: set[str] = set()
 
 
 class BrokenError(Exception):
@@ -75,11 +77,6 @@ def file(name: str, content: bytes) -> Path:
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(content)
     return path
-
-
-@cache
-def _seen() -> set[str]:
-    return set()
 
 
 # Text
@@ -214,9 +211,9 @@ def pipeline(data: bytes) -> None:
         clear(error, DataError)
         return
     values = loaded.config.model_dump_json()
-    if values in _seen():
+    if values in _SEEN:
         return
-    _seen().add(values)
+    _SEEN.add(values)
     hold(loaded.source.encode("a cat", "bpe")[-1] == EOS, "what loads encodes")
     loaded.save(folder() / "text-again")
     again = TextPipeline.load(folder() / "text-again")
@@ -247,9 +244,9 @@ def _resolve(path: Path, changes: list[str]) -> None:
         return
     made = resolved.recipe
     values = made.model_dump_json()
-    if values in _seen():  # the way back takes 100 times as long as a refusal
+    if values in _SEEN:  # the way back takes 100 times as long as a refusal
         return
-    _seen().add(values)
+    _SEEN.add(values)
     hold(bool(annotated(made, resolved.origin)), "origins can be shown")
     written = dump(made)
     back = resolve(str(file("dumped.yaml", written.encode()))).recipe

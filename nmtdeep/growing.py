@@ -8,7 +8,8 @@ from typing import NamedTuple
 import torch
 
 from nmtdeep import checkpoint
-from nmtdeep.config import Recipe, slots
+from nmtdeep.config import slots
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.training import Frozen, Growth, Strategy
 from nmtdeep.errors import UserError
 from nmtdeep.model.build import build, initialize

@@ -23,12 +23,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-COMMANDS = (
-    ("nmtdeep", "--version"),
-    ("nmtdeep", "recipes", "list"),
-    ("nmtdeep", "recipes", "show", "multi30k-en-de-deep"),
-    ("nmtdeep", "demo", "--help"),
-)
+COMMANDS = ("--version", "recipes list", "recipes show multi30k-en-de-deep", "demo --help")
 
 
 def run(*command: str | Path, folder: Path) -> str:
@@ -121,8 +116,8 @@ def main() -> None:
         folder = out / version.strip()
         folder.mkdir()
         commands = install(python, wheel, folder)
-        for name, *words in COMMANDS:
-            run(commands / name, *words, folder=folder)
+        for words in COMMANDS:
+            run(commands / "nmtdeep", *words.split(), folder=folder)
         journey(commands, folder)
         print(f"Python {version.strip()}: installed; {len(COMMANDS)} commands and a short journey")
         if options.demo:

@@ -103,8 +103,8 @@ def report(tally: Tally, seconds: float) -> None:
     print(f"{tally.refused:,} times refused for lack of room, and answered later")
     print(f"{tally.differing:,} lines with another translation than the same line before")
     print(f"{len(tally.lost):,} requests lost")
-    for one in tally.lost[:10]:
-        print(f"  {one}")
+    for reason in tally.lost[:10]:
+        print(f"  {reason}")
 
 
 def main() -> int:

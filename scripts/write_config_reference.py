@@ -42,7 +42,11 @@ def recipe_reference() -> str:
     parts = []
     recipes = list_recipes()
     for folder, names in groupby(recipes, key=lambda name: name.rpartition("/")[0]):
-        rows = [_recipe_row(name, recipes[name]) for name in names]
+        rows = []
+        for name in names:
+            reference = load_recipe(name).reference
+            scores = "; ".join(f"{key} {score:g}" for key, score in reference.scores.items())
+            rows.append((f"`{name}`", recipes[name], reference.parameters, scores))
         parts.append(f"### {folder}\n" if folder else "### On their own\n")
         parts.append(_markdown(("recipe", "what", "parameters", "published scores"), rows))
     return "\n".join(parts)
@@ -58,7 +62,7 @@ def _sections(
     tagged = tag_of(options[0]) is not None
     yield f"## `{path}`\n"
     if options in seen:
-        yield f"As [`{seen[options]}`](#{_anchor(seen[options])}).\n"
+        yield f"As [`{seen[options]}`](#{seen[options].replace('.', '')}).\n"
         return
     seen[options] = path
     for section in options:
@@ -125,7 +129,7 @@ def _plain_kind(annotation: Any, metadata: Any = ()) -> str:
 
 def _bounds(metadata: Any) -> str:
     bounds = [
-        text.format(_number(getattr(part, name)))
+        text.format(f"{getattr(part, name):g}")
         for part in metadata
         for name, text in BOUNDS.items()
         if getattr(part, name, None) not in (None, LARGEST)
@@ -149,24 +153,10 @@ def _default(field: FieldInfo) -> str:
     return f"`{json.dumps(value) if not isinstance(value, str) or not value else value}`"
 
 
-def _number(value: float) -> str:
-    return f"{value:g}"
-
-
-def _recipe_row(name: str, description: str) -> tuple[str, ...]:
-    reference = load_recipe(name).reference
-    scores = "; ".join(f"{key} {score:g}" for key, score in reference.scores.items())
-    return (f"`{name}`", description, reference.parameters, scores)
-
-
 def _markdown(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     lines = [head, tuple("---" for _ in head), *rows]
     cells = [" | ".join(cell.replace("|", "\\|") for cell in line) for line in lines]
     return "".join(f"| {line} |\n" for line in cells)
-
-
-def _anchor(path: str) -> str:
-    return path.replace(".", "")
 
 
 def with_tables(page: Path, tables: str) -> str:

@@ -16,7 +16,7 @@ from nmtdeep.errors import UserError
 from nmtdeep.files import check_place
 
 if TYPE_CHECKING:
-    from nmtdeep.config import Recipe
+    from nmtdeep.config.recipe import Recipe
     from nmtdeep.fetching.corpus import Fetch, OutputCounts
 
 Corpus = Literal[

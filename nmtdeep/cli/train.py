@@ -33,7 +33,7 @@ from nmtdeep.units import counted
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
-    from nmtdeep.config import Recipe
+    from nmtdeep.config.recipe import Recipe
 
 # Keys of the section `training` that have a flag of the same name.
 FLAGS = {

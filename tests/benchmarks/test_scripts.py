@@ -94,11 +94,6 @@ def test_decoding(run: Run, tiny_run: Any, tmp_path: Path) -> None:
     assert "BLEU: nrefs:1" in printed
 
 
-def test_an_unknown_device_is_named(run: Run, tiny_run: Any) -> None:
-    with pytest.raises(SystemExit, match="unknown device toaster"):
-        run("depth", "--data", tiny_run.data.path, "--device", "toaster")
-
-
 def test_ratios_are_formed_within_a_turn(load: Load) -> None:
     turns = load("turns")
     spent = {

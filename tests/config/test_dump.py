@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from nmtdeep.config.load import from_mapping, load_recipe, read_config
 from nmtdeep.config.render import dump
-from nmtdeep.errors import ConfigError
 
 from .conftest import write
 
@@ -51,8 +50,3 @@ def test_read_config_takes_a_run_directory_or_its_file(folder: Path) -> None:
     recipe = load_recipe("multi30k-en-de", ["training.seed=7"])
     write("run/config.yaml", dump(recipe))
     assert read_config(Path("run")) == read_config(Path("run/config.yaml")) == recipe
-
-
-def test_read_config_of_a_folder_without_one(folder: Path) -> None:
-    with pytest.raises(ConfigError, match=r"config\.yaml: no such file: check the name"):
-        read_config(folder)

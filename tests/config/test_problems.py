@@ -140,11 +140,6 @@ def test_at_most_100_problems_are_explained(folder: Path) -> None:
     assert lines[-1] == "x.yaml: and 2900 more problems: fix these first"
 
 
-def test_a_long_override_is_quoted_in_part(folder: Path) -> None:
-    lines = problems(write("x.yaml", "description: x\n"), f"model.width={'9' * 5000}")
-    assert lines and max(map(len, lines)) < 500
-
-
 def test_paths_without_a_recipe(folder: Path) -> None:
     Path("folder.yaml").mkdir()
     Path("closed.yaml").touch(mode=0)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmtdeep.config import Recipe
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.corpus import CorpusWriter, DataDirectory, MonolingualCorpus, id_type
 from nmtdeep.errors import DataError
 from nmtdeep.files import write_sums

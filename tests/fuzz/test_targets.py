@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,15 +13,8 @@ from hypothesis import strategies as st
 FUZZ = Path(__file__).parents[2] / "fuzz"
 
 
-def _targets():
-    spec = importlib.util.spec_from_file_location("fuzz_targets", FUZZ / "targets.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-MODULE = _targets()
-TARGETS = MODULE.TARGETS
+sys.path.insert(0, str(FUZZ))
+TARGETS = importlib.import_module("targets").TARGETS
 SEEDS = {
     name: [path.read_bytes() for path in sorted((FUZZ / "seeds" / name).iterdir())]
     for name in TARGETS
