@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from nmtdeep.config import Recipe
 from nmtdeep.config.decoding import DecodingOptions
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.batching import collate, cut, sort_by_length
 from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
 from nmtdeep.decoding.translator import Translator
