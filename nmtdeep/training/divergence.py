@@ -93,7 +93,7 @@ def diagnose(
     update: int,
     result: UpdateResult,
     model: Transformer,
-    recompute: Callable[[], None],
+    recompute: Callable[[], object],
     *,
     recipe: Recipe,
     history: History,
@@ -105,7 +105,7 @@ def diagnose(
     All ranks must call this. The gradients of the update must still be in the model.
 
     Args:
-        recompute: computes the loss of this rank's batches again, forward only.
+        recompute: computes this rank's batches again, and may replace the gradients.
         saved: name of the newest checkpoint; empty if there is none.
     """
     figures = _measure(model)
@@ -176,7 +176,7 @@ def _measure(model: Transformer) -> list[Figures]:
     ]
 
 
-def _first_forward(model: Transformer, recompute: Callable[[], None], ranks: Ranks) -> str:
+def _first_forward(model: Transformer, recompute: Callable[[], object], ranks: Ranks) -> str:
     """The first sublayer whose output is not finite; empty if all outputs are finite."""
     modules = dict(_sublayers(model))
     bad = torch.zeros(len(modules), device=model.output.weight.device)
@@ -184,7 +184,7 @@ def _first_forward(model: Transformer, recompute: Callable[[], None], ranks: Ran
     def check(index: int, _module: nn.Module, _inputs: Any, output: Tensor) -> None:
         bad[index] += (~output.isfinite()).any()
 
-    with ExitStack() as hooks, torch.no_grad():
+    with ExitStack() as hooks:
         for index, module in enumerate(modules.values()):
             hooks.callback(module.register_forward_hook(partial(check, index)).remove)
         recompute()

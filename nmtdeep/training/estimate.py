@@ -25,7 +25,7 @@ PROGRAM, GENERATED_CODE = 0.35e9, 1.2e9
 # Tokens of a typical sentence, for the attention weights.
 TYPICAL = 30
 EXACT = 4  # bytes of a number in fp32
-# Square matrices of each sublayer, at least; a feed-forward sublayer has two of its own size.
+# Square matrices of each sublayer, at least.
 SQUARES = {"self_attention": 4, "cross_attention": 4, "merged_attention": 3}
 
 
@@ -36,6 +36,7 @@ def kept_bytes(
     *,
     product: int = EXACT,
     layers: tuple[int, int] | None = None,
+    recomputed: bool = False,
 ) -> NDArray[np.float64]:
     """About how many bytes a forward pass keeps for the backward pass on a CPU.
 
@@ -48,7 +49,12 @@ def kept_bytes(
         sides: `(2, ...)` the longest source and target.
         product: bytes of a number in products of weights: 2 in bf16, 4 in fp32.
         layers: of encoder and decoder; None: all of them.
+        recomputed: whether only inputs of layers are kept, and one layer while it is recomputed.
     """
+    if recomputed:
+        inputs = model.encoder.depth * cells[0] + model.decoder.depth * cells[1]
+        layer = kept_bytes(model, cells, sides, product=product, layers=(0, 1))
+        return np.asarray(EXACT * model.width * inputs + layer)
     source, target = sides.astype(np.float64)
     encoder, decoder, width, drop = model.encoder, model.decoder, model.width, model.dropout
     masks = 1 if drop.residual else 0
@@ -67,18 +73,6 @@ def kept_bytes(
     return np.asarray(
         (below * own + above * memory + sums[0]) * cells[0] + (above * upper + sums[1]) * cells[1]
     )
-
-
-def kept_in_training(
-    recipe: Recipe, cells: NDArray[np.int64], sides: NDArray[np.int32], *, product: int
-) -> NDArray[np.float64]:
-    """`kept_bytes` of a recipe's model, if all is kept or only the inputs of its layers."""
-    model = recipe.model
-    if recipe.training.checkpoint_activations == "none":
-        return kept_bytes(model, cells, sides, product=product)
-    inputs = model.encoder.depth * cells[0] + model.decoder.depth * cells[1]
-    layer = kept_bytes(model, cells, sides, product=product, layers=(0, 1))
-    return np.asarray(EXACT * model.width * inputs + layer)
 
 
 def estimate(
@@ -103,7 +97,8 @@ def estimate(
     cells, sides = np.full(2, tokens), np.full(2, TYPICAL, dtype=np.int32)
     # While a layer's gradients are computed, about as much again is there as it kept.
     layer = kept_bytes(sizes, cells, sides, product=product, layers=(0, 1))
-    everything = kept_in_training(recipe, cells, sides, product=product)
+    recomputed = training.checkpoint_activations != "none"
+    everything = kept_bytes(sizes, cells, sides, product=product, recomputed=recomputed)
     types, width = model.output.weight.shape
     # The logits of a chunk, and again as the gradient's product lays them out; the gradient of the
     # output matrix, the newest chunk's share of it, and its copy on the way back.
@@ -133,9 +128,10 @@ def least_parameters(model: config.Model, types: int) -> int:
         types: of the target vocabulary.
     """
     total = types * model.width
+    decoder = [part.type for part in model.decoder.sublayers]
     for stack, sublayers in (
         (model.encoder, ["self_attention", "feed_forward"]),
-        (model.decoder, [part.type for part in model.decoder.sublayers]),
+        (model.decoder, decoder),
     ):
         layer = sum(SQUARES.get(name, 0) for name in sublayers) * model.width**2
         layer += sublayers.count("feed_forward") * 2 * model.width * stack.feed_forward

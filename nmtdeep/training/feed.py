@@ -148,8 +148,15 @@ def check_batches(recipe: Recipe, data: DataDirectory, ranks: int) -> None:
     """Check that every sentence fits in a batch, and that every rank has one, in every stage.
 
     Raises:
-        UserError: naming the sentence, or the largest `max_tokens` that makes enough batches.
+        UserError: naming the sentence, or the largest `max_tokens` that makes enough batches; or if
+            one rank is to share a model.
     """
+    if recipe.training.sharding == "full" and ranks == 1:
+        raise UserError(
+            "full spreads a model over several processes",
+            where="training.sharding",
+            hint="pass --processes, start with torchrun, or set training.sharding=none",
+        )
     longest = data.longest("train")
     for number in range(len(recipe.training.stages) or 1):
         batches = recipe.at_stage(number).training.batches
@@ -165,7 +172,9 @@ def check_batches(recipe: Recipe, data: DataDirectory, ranks: int) -> None:
 
 
 def check_text(recipe: Recipe, data: DataDirectory) -> None:
-    """Check that the corpus was made as the recipe says; only the rate of BPE-dropout may differ.
+    """Check that the corpus was made as the recipe says.
+
+    Only the rate of BPE-dropout may differ. Without any, the vocabulary would lack pieces.
 
     Raises:
         UserError: naming every key that differs.
@@ -173,14 +182,8 @@ def check_text(recipe: Recipe, data: DataDirectory) -> None:
     if not len(data.corpus("train")):
         raise UserError("no training sentences", where=data.path, hint="preprocess again")
     stored, wanted = data.pipeline.config.model_dump(), recipe.text.model_dump()
-    if wanted["bpe"].get("dropout") and not stored["bpe"].get("dropout", 0):
-        raise UserError(
-            "was preprocessed without text.bpe.dropout, so that its vocabulary lacks pieces",
-            where=data.path,
-            hint="preprocess again with this recipe, or set text.bpe.dropout=0",
-        )
-    changes = differences(stored, wanted, "text")
-    changes = [change for change in changes if not change.startswith("text.bpe.dropout:")]
+    free = "text.bpe.dropout:" if stored["bpe"].get("dropout") else ()
+    changes = [key for key in differences(stored, wanted, "text") if not key.startswith(free)]
     if changes:
         raise UserError(
             f"was preprocessed with another recipe ({'; '.join(changes)})",

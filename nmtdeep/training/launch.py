@@ -16,7 +16,7 @@ from dataclasses import asdict, replace
 from datetime import timedelta
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import torch
@@ -30,9 +30,9 @@ RESUME = "run the same command to resume from the last checkpoint"
 # Ranks wait for each other as long as rank 0 validates.
 TIMEOUT = timedelta(days=1)
 SECONDS_TO_SAVE = 300
-# Seconds that a rank waits, once another one is lost or may have failed too, to be ended by the
-# launcher, which then names the rank that failed first.
-AFTER_LOSS, AFTER_ERROR = 30.0, 3.0
+# Seconds that a rank waits after an error to be ended by the launcher: another rank may have failed
+# first, which the launcher then names.
+GRACE = 5.0
 # Seconds after which a second signal means: leave at once. A launcher passes on what the terminal
 # has sent to the whole group already.
 IMPATIENCE = 1.0
@@ -67,8 +67,6 @@ def launch(processes: int, function: Callable[[], T]) -> T:
 
     numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
     handlers = {number: signal.getsignal(number) for number in numbers}
-    threads = os.environ.get("OMP_NUM_THREADS")
-    os.environ["OMP_NUM_THREADS"] = str(max(1, torch.get_num_threads() // processes))
     logging.disable(logging.CRITICAL)  # the launcher logs what is raised below
     with tempfile.TemporaryDirectory(prefix="nmtdeep-") as folder:
         # SIGHUP is left to nohup; ranks may be validating or saving. Older torches lack these.
@@ -93,49 +91,36 @@ def launch(processes: int, function: Callable[[], T]) -> T:
             raise SystemExit(128 + stopped.sigval) from stopped
         except ChildFailedError as failed:
             rank, failure = failed.get_first_failure()
-            _reraise(failure, f"rank {rank} of {processes}")
+            report = failure.error_file_data
+            if "problems" in report:
+                problems = [Problem(**problem) for problem in report["problems"]]
+                raise UserError(problems=problems) from failed
+            if "os_error" in report:
+                raise OSError(*report["os_error"]) from failed
+            if failure.exitcode > 0:  # the rank has printed why
+                raise SystemExit(failure.exitcode) from failed
+            what, where = f"was killed by {failure.signal_name()}", f"rank {rank} of {processes}"
+            raise UserError(what, where=where, hint=RESUME) from failed
         finally:
             logging.disable(logging.NOTSET)
             for number, handler in handlers.items():
                 signal.signal(number, handler)
-            if threads is None:
-                del os.environ["OMP_NUM_THREADS"]
-            else:
-                os.environ["OMP_NUM_THREADS"] = threads
 
 
 def _rank(function: Callable[[], T]) -> T:
-    """What a new process does: errors are written to the file that the launcher reads."""
+    """What a new process does: it writes an error to the file that the launcher reads."""
+    report: dict[str, Any] = {"message": "", "timestamp": int(time.time())}
     try:
         return function()
     except UserError as error:
-        _report(2, str(error), problems=[asdict(problem) for problem in error.problems])
+        report["problems"] = [asdict(problem) for problem in error.problems]
     except OSError as error:
-        arguments = (error.errno, error.strerror, str(error.filename or ""))
-        _report(1, str(error), os_error=arguments)
-    except Exception as error:
+        report["os_error"] = (error.errno, error.strerror, str(error.filename or ""))
+    except Exception:
         traceback.print_exc()
-        _report(1, str(error))
-
-
-def _report(code: int, message: str, **fields: Any) -> NoReturn:
-    """Write an error as torch.distributed.elastic wants it, with more fields, and leave."""
-    report = {"message": message, "timestamp": int(time.time()), **fields}
+        sys.exit(1)
     Path(os.environ["TORCHELASTIC_ERROR_FILE"]).write_text(json.dumps(report), encoding="utf-8")
-    sys.exit(code)
-
-
-def _reraise(failure: Any, rank: str) -> NoReturn:
-    """Raise here what a rank raised."""
-    if "problems" in failure.error_file_data:
-        raise UserError(
-            problems=[Problem(**problem) for problem in failure.error_file_data["problems"]]
-        )
-    if "os_error" in failure.error_file_data:
-        raise OSError(*failure.error_file_data["os_error"])
-    if failure.exitcode > 0:  # it has said why
-        raise SystemExit(failure.exitcode)
-    raise UserError(f"was killed by {failure.signal_name()}", where=rank, hint=RESUME)
+    sys.exit(2)
 
 
 @contextmanager
@@ -162,13 +147,12 @@ def join_ranks(device: str, threads: int | None, signals: Sequence[int]) -> Iter
         _connect(rank, size, place)
         try:
             yield Ranks(rank, size, local_size=local_size, device=place)
-        except (LostRankError, dist.DistError):
-            _await_end(signals, AFTER_LOSS)
-            raise
-        except UserError as error:
-            if rank == 0:
+        except Exception as error:
+            # FSDP raises a RuntimeError if another rank is lost. What all ranks met, rank 0 says.
+            if rank > 0 or isinstance(error, LostRankError | RuntimeError):
+                _await_end(signals, GRACE)
+            if rank == 0 or not isinstance(error, UserError):
                 raise
-            _await_end(signals, AFTER_ERROR)  # all ranks may have met it, and rank 0 says it
             where = f"rank {rank} of {size}"
             raise UserError(
                 problems=[
@@ -176,9 +160,6 @@ def join_ranks(device: str, threads: int | None, signals: Sequence[int]) -> Iter
                     for problem in error.problems
                 ]
             ) from error
-        except Exception:  # FSDP raises a RuntimeError if another rank is lost
-            _await_end(signals, AFTER_ERROR)
-            raise
         dist.destroy_process_group()
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import torch
 
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.training import Linear
@@ -47,18 +49,12 @@ class Outcome:
     rank: int = 0
 
 
-@dataclass(frozen=True)
-class ResumePoint:
-    """Where a training begins.
+class ResumePoint(NamedTuple):
+    """Where a training begins: an empty `checkpoint` means a fresh model."""
 
-    Attributes:
-        checkpoint: name of the checkpoint to resume from; empty: a fresh model.
-        lost: messages about records that were lost.
-    """
-
-    checkpoint: str = ""
-    progress: Progress = field(default_factory=Progress)
-    lost: tuple[str, ...] = ()
+    checkpoint: str
+    progress: Progress
+    messages: Sequence[str]
 
 
 def train(
@@ -91,18 +87,11 @@ def train(
     Raises:
         UserError: for anything that the user can fix; checkpoints on disk stay intact.
     """
-    options: dict[str, Any] = {
-        "data": data,
-        "out": out,
-        "device": device,
-        "threads": threads,
-        "quiet": quiet,
-        "overwrite": overwrite,
-        "verify": verify,
-    }
     if not is_launched() and processes > 1:
         with own_threads(threads, 1):
-            return launch(processes, partial(_train_launched, recipe, options))
+            options: dict[str, Any] = {"overwrite": overwrite, "verify": verify, "quiet": quiet}
+            options |= {"device": device, "threads": torch.get_num_threads()}
+            return launch(processes, partial(train, recipe, data=data, out=out, **options))
     with noted_signals() as signals, join_ranks(device, threads, signals) as ranks:
         if processes not in (1, ranks.size):
             raise UserError(
@@ -119,22 +108,19 @@ def train(
                 where=data,
                 hint="copy the data directory again",
             )
-        opened: AbstractContextManager[RunDirectory]
-        opened = nullcontext(RunDirectory(out, recipe, corpora.pipeline))
-        if ranks.is_first:
-            opened = open_run(out, recipe, corpora.pipeline, overwrite=overwrite)
-        with opened as run:
-            start = ranks.tell(_resume_point(run) if ranks.is_first else ResumePoint())
+        with ExitStack() as opened:
+            run = RunDirectory(out, recipe, corpora.pipeline)
+            start = ResumePoint("", Progress(), ())
+            if ranks.is_first:
+                run = opened.enter_context(
+                    open_run(out, recipe, corpora.pipeline, overwrite=overwrite)
+                )
+                newest, progress = run.newest(), run.progress()
+                messages = run.repair(progress)
+                start = ResumePoint(newest.name if newest else "", progress, messages)
+            start = ranks.tell(start)
             with Display(out, recipe.training, quiet=quiet, writes=ranks.is_first) as display:
                 return _train_run(run, corpora, start, display, signals, ranks)
-
-
-def _train_launched(recipe: Recipe, options: dict[str, Any]) -> Outcome:
-    """What the processes do that `train` starts; a launcher wants an exit code after a signal."""
-    outcome = train(recipe, **options)
-    if outcome.signal:
-        raise SystemExit(128 + outcome.signal)
-    return outcome
 
 
 def _train_run(
@@ -160,7 +146,7 @@ def _train_run(
             f"warning: the validation text contains subwords ({mark}), so that every score of this "
             "training counts pieces of words"
         )
-    for message in start.lost:
+    for message in start.messages:
         display.say(message)
     if ranks.is_first:
         run.drop_results()
@@ -173,11 +159,6 @@ def _train_run(
         if outcome.reason:
             return outcome
         progress = outcome.progress
-
-
-def _resume_point(run: RunDirectory) -> ResumePoint:
-    newest, progress = run.newest(), run.progress()
-    return ResumePoint(newest.name if newest else "", progress, tuple(run.repair(progress)))
 
 
 def _train(

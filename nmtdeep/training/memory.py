@@ -5,24 +5,21 @@ from __future__ import annotations
 import gc
 import re
 from collections.abc import Iterator
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from nmtdeep import memory
-from nmtdeep.config.model import Model
-from nmtdeep.config.recipe import Recipe
+from nmtdeep.config import model as config
 from nmtdeep.data.batching import Batch, Indices, Share, collate, split
 from nmtdeep.data.windows import DataPosition, Epoch, Window
 from nmtdeep.errors import OutOfMemoryError
-from nmtdeep.training.estimate import estimate, kept_bytes, kept_in_training
+from nmtdeep.training.estimate import estimate, kept_bytes
 from nmtdeep.training.ranks import ALONE, Ranks
 from nmtdeep.units import size
 
 if TYPE_CHECKING:
-    from nmtdeep.training.step import Step
     from nmtdeep.training.trainer import Trainer
 
 # Out of memory as allocators say it, apart from torch.OutOfMemoryError: torch's and oneDNN's on a
@@ -57,23 +54,18 @@ def is_out_of_memory(error: BaseException) -> bool:
 class BatchLimit:
     """The largest batch that is computed at once: smaller after memory has run out in any rank.
 
-    It is a context manager for the forward and backward passes of an update, in all ranks. If
-    memory runs out inside, the limit falls in all of them, and `sufficed` is False afterwards.
-
     Args:
         divisible: whether a batch may be computed in parts. All ranks of a sharded model must
             compute the same passes, so that there it may not.
 
     Attributes:
         tokens: sentences times longer side, at most.
-        sufficed: whether memory sufficed in all ranks the last time.
     """
 
     def __init__(self, ranks: Ranks = ALONE, *, divisible: bool = True) -> None:
         self.ranks = ranks
         self.divisible = divisible
         self.tokens = UNLIMITED
-        self.sufficed = True
         self._part: Batch | None = None
 
     def parts(self, batch: Batch) -> Iterator[Batch]:
@@ -84,48 +76,39 @@ class BatchLimit:
             self._part = batch if most >= count else batch.rows(first, first + most)
             yield self._part
 
-    def __enter__(self) -> None:
-        self._part = None
+    def reduce(self, tokens: int) -> bool:
+        """Take the smallest limit that any rank asks for; all ranks must call this.
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool:
-        tokens = self.tokens
-        if error is not None:
-            if self._part is None or not is_out_of_memory(error):
-                return False
-            tokens = self._half(self._part, error)
-        self.reduce(tokens)
-        return True
+        Returns:
+            Whether it is smaller than before.
+        """
+        before, self.tokens = self.tokens, -int(self.ranks.maximum(-tokens)[0])
+        return self.tokens < before
 
-    def reduce(self, tokens: int) -> None:
-        """Take the smallest limit that any rank asks for; all ranks must call this."""
-        least = -int(self.ranks.maximum(-tokens)[0])
-        self.sufficed = least == self.tokens
-        self.tokens = least
+    def half(self, error: Exception) -> int:
+        """Half of the part that was computed last, if `error` says that memory ran out.
 
-    def _half(self, part: Batch, error: BaseException) -> int:
+        Raises:
+            OutOfMemoryError: if that part cannot be divided.
+            Exception: any other `error`.
+        """
+        part = self._part
+        if part is None or not is_out_of_memory(error):
+            raise error
         tokens = len(part.source) * longer_side(part)
-        where = described(part)
+        what, hint = "out of memory", SMALLER
         if not self.divisible:
-            raise OutOfMemoryError(
-                "out of memory, and the batches of a sharded model cannot be divided",
-                where=where,
-                hint=f"pass --max-tokens {max(tokens // 2, 1)}",
-            ) from error
-        if len(part.source) == 1:
-            raise OutOfMemoryError("out of memory", where=where, hint=SMALLER) from error
+            what += ", and the batches of a sharded model cannot be divided"
+            hint = f"pass --max-tokens {max(tokens // 2, 1)}"
+        if not self.divisible or len(part.source) == 1:
+            raise OutOfMemoryError(what, where=described(part), hint=hint) from error
         return tokens // 2
 
 
 def release() -> None:
     """Free what is not used any more, in Python and on a GPU."""
     gc.collect()
-    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        torch.cuda.empty_cache()
+    torch.cuda.empty_cache()
 
 
 def longer_side(batch: Batch) -> int:
@@ -174,7 +157,7 @@ def check_largest_batch(
     if device.type == "cpu" and limit.divisible:
         free = memory.available() if free is None else free
         share = UNLIMITED if free is None else free // trainer.ranks.local_size
-        while _least(step, recipe, batch, tokens) > share:
+        while _least(trainer, batch, tokens) > share:
             tokens = min(tokens, batches.max_tokens) // 2
             if tokens < longer_side(batch):
                 raise OutOfMemoryError(
@@ -190,20 +173,24 @@ def check_largest_batch(
     return limit.tokens if limit.tokens < before else 0
 
 
-def _least(step: Step, recipe: Recipe, batch: Batch, tokens: int) -> float:
+def _least(trainer: Trainer, batch: Batch, tokens: int) -> float:
     """Bytes needed at once at least: gradients, moments and what a part of `tokens` keeps.
 
     Of the activations only three quarters count, because the estimate may be a quarter too large.
     """
+    recipe, step = trainer.recipe, trainer.step
     sides = np.array([batch.source.shape[1], batch.target_output.shape[1]], dtype=np.int32)
-    sentences = min(len(batch.source), max(tokens // int(sides.max()), 1))
-    cells = sentences * sides.astype(np.int64)
-    kept = 0.75 * float(kept_in_training(recipe, cells, sides, product=step.dtype.itemsize))
+    cells = min(len(batch.source), max(tokens // longer_side(batch), 1)) * sides.astype(np.int64)
+    recomputed = recipe.training.checkpoint_activations != "none"
+    kept = kept_bytes(
+        recipe.model, cells, sides, product=step.dtype.itemsize, recomputed=recomputed
+    )
     parts = estimate(recipe, step.model, device="cuda", dtype=step.dtype)
-    return parts["gradients"] + kept + (0.0 if step.optimizer.state else parts["moments"])
+    moments = 0.0 if step.optimizer.state else parts["moments"]
+    return parts["gradients"] + moments + 0.75 * float(kept)
 
 
-def largest_batch(window: Window, model: Model, max_tokens: int) -> Indices:
+def largest_batch(window: Window, model: config.Model, max_tokens: int) -> Indices:
     """The batch that keeps most between forward and backward; sentences by place in the window.
 
     It is one of the groups that may have the largest batches.

@@ -18,7 +18,6 @@ from nmtdeep.training.feed import check_batches, check_text
 from nmtdeep.training.launch import device_of, own_threads
 from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.run_directory import open_run
-from nmtdeep.training.sharding import check_sharding
 from nmtdeep.training.state import Progress
 from nmtdeep.training.step import resolve_precision
 from nmtdeep.training.trainer import built
@@ -35,7 +34,6 @@ def check(recipe: Recipe, data: DataDirectory, ranks: Ranks) -> None:
     """
     check_text(recipe, data)
     check_batches(recipe, data, ranks.size)
-    check_sharding(recipe, ranks.size)
     sharded = recipe.training.sharding == "full" and ranks.device.type == "cuda"
     check_model_fits(
         recipe.model,

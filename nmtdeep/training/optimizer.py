@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, assert_never
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -38,27 +38,17 @@ def make_optimizer(
         dtype: of the matrix products of training; Muon's own are in bf16 if these are.
         ranks: the ranks that share Muon's work.
     """
-    match settings:
-        case config.Adam():
-            group = {"params": _trained(model.parameters()), "moments": ADAM_MOMENTS}
-            return torch.optim.AdamW([group], lr=0.0, fused=True, **_adam(settings))
-        case config.Muon():
-            return Muon(model, settings.momentum, dtype=dtype, ranks=ranks, **_adam(settings))
-        case _:
-            assert_never(settings)
-
-
-def _trained(parameters: Iterable[Tensor]) -> list[Tensor]:
-    """The parameters that are not frozen."""
-    return [parameter for parameter in parameters if parameter.requires_grad]
-
-
-def _adam(settings: config.Moments) -> dict[str, Any]:
-    return {
+    adam: dict[str, Any] = {
+        "lr": 0.0,
+        "fused": True,
         "betas": settings.betas,
         "eps": settings.epsilon,
         "weight_decay": settings.weight_decay,
     }
+    if isinstance(settings, config.Muon):
+        return Muon(model, settings.momentum, dtype=dtype, ranks=ranks, **adam)
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    return torch.optim.AdamW([{"params": trained, "moments": ADAM_MOMENTS}], **adam)
 
 
 class Muon(torch.optim.AdamW):
@@ -77,7 +67,7 @@ class Muon(torch.optim.AdamW):
         momentum: beta.
         dtype: bf16 makes the products of the iteration bf16; any other fp32.
         ranks: each rank iterates over its share of the matrices.
-        adam: betas, eps and weight_decay.
+        adam: options of `torch.optim.AdamW`.
     """
 
     def __init__(
@@ -86,14 +76,15 @@ class Muon(torch.optim.AdamW):
         self.momentum = momentum
         self.ranks = ranks
         self.dtype = dtype if dtype == torch.bfloat16 else None
-        matrices = _trained(linear_maps((model.encoder, model.decoder)))
-        chosen = set(map(id, matrices))
-        others = [each for each in _trained(model.parameters()) if id(each) not in chosen]
+        maps = linear_maps((model.encoder, model.decoder))
+        matrices = [matrix for matrix in maps if matrix.requires_grad]
+        trained = [each for each in model.parameters() if each.requires_grad]
+        others = [each for each in trained if each not in set(maps)]
         groups: list[dict[str, Any]] = [
             {"params": others, "moments": ADAM_MOMENTS},
             {"params": matrices, "moments": MUON_MOMENTS},
         ]
-        super().__init__(groups, lr=0.0, fused=True, **adam)
+        super().__init__(groups, **adam)
         # An overflow in fp16 must skip the matrices too, so the scaler decides for the whole step.
         self._step_supports_amp_scaling = False
 
@@ -129,11 +120,15 @@ class Muon(torch.optim.AdamW):
     def _directions(self, matrices: list[Tensor]) -> list[Tensor]:
         """Every matrix made orthogonal, each by one rank."""
         owners = deal([min(each.shape) * each.numel() for each in matrices], self.ranks.size)
-        own = [place for place, owner in enumerate(owners) if owner == self.ranks.rank]
-        done = orthogonalize_all([matrices[place] for place in own], self.dtype)
+        own: dict[torch.Size, list[int]] = {}
+        for place, owner in enumerate(owners):
+            if owner == self.ranks.rank:
+                own.setdefault(matrices[place].shape, []).append(place)
         directions = list(map(torch.zeros_like, matrices))
-        for place, direction in zip(own, done, strict=True):
-            directions[place].copy_(direction)
+        for places in own.values():  # matrices of one shape are stacked
+            stacked = torch.stack([matrices[place] for place in places])
+            for place, direction in zip(places, orthogonalize(stacked, self.dtype), strict=True):
+                directions[place].copy_(direction)
         self.ranks.add(directions)
         return directions
 
@@ -142,18 +137,6 @@ def linear_maps(parts: Iterable[nn.Module]) -> list[Tensor]:
     """The weights of every `nn.Linear` in `parts`."""
     modules = [module for part in parts for module in part.modules()]
     return [module.weight for module in modules if isinstance(module, nn.Linear)]
-
-
-def orthogonalize_all(matrices: list[Tensor], dtype: torch.dtype | None) -> list[Tensor]:
-    """`orthogonalize` for matrices of any shapes; matrices of the same shape are stacked."""
-    places: dict[torch.Size, list[int]] = {}
-    for place, matrix in enumerate(matrices):
-        places.setdefault(matrix.shape, []).append(place)
-    done: dict[int, Tensor] = {}
-    for same in places.values():
-        stacked = torch.stack([matrices[place] for place in same])
-        done.update(zip(same, orthogonalize(stacked, dtype), strict=True))
-    return [done[place] for place in range(len(matrices))]
 
 
 def orthogonalize(matrices: Tensor, dtype: torch.dtype | None = None) -> Tensor:

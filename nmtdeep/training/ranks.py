@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import torch
@@ -11,8 +11,6 @@ from torch import Tensor
 
 from nmtdeep.errors import UserError
 
-# Numbers that are sent at once.
-BUCKET = 16 * 2**20
 T = TypeVar("T")
 
 
@@ -56,16 +54,16 @@ class Ranks:
         """Whether this is rank 0."""
         return self.rank == 0
 
-    def add(self, tensors: list[Tensor], *, bucket: int = BUCKET) -> None:
+    def add(self, tensors: list[Tensor]) -> None:
         """Replace each tensor by its sum over all ranks, the same bits in each of them.
 
-        The tensors have one dtype and device; they travel in buckets of a few million numbers.
+        The tensors have one dtype and device.
         """
-        self._exchange(tensors, bucket, dist.all_reduce)
+        self._exchange(tensors, dist.all_reduce)
 
     def copy_from_first(self, tensors: list[Tensor]) -> None:
         """Replace each tensor by that of rank 0."""
-        self._exchange(tensors, BUCKET, dist.broadcast, src=0)
+        self._exchange(tensors, dist.broadcast, src=0)
 
     def tell(self, value: T) -> T:
         """The value of rank 0."""
@@ -84,39 +82,19 @@ class Ranks:
         return largest.tolist()
 
     def _exchange(
-        self, tensors: list[Tensor], size: int, operation: Callable[..., Any], **options: Any
+        self, tensors: list[Tensor], operation: Callable[..., Any], **options: Any
     ) -> None:
-        if self.size == 1:
+        if self.size == 1 or not tensors:
             return
-        # All are on their way before the first is unpacked. Activations are gone by then, so that
-        # the copies do not raise the peak of an update's memory.
-        sent = []
-        for bucket in _buckets(tensors, size):
-            alone = len(bucket) == 1 and bucket[0].is_contiguous()
-            flat = bucket[0] if alone else torch.cat([tensor.flatten() for tensor in bucket])
-            sent.append((bucket, flat, _connected(operation, flat, async_op=True, **options)))
-        for bucket, flat, work in sent:
-            _connected(work.wait)
-            if flat is not bucket[0]:
-                parts = torch.split(flat, [tensor.numel() for tensor in bucket])
-                shaped = [part.view(old.shape) for part, old in zip(parts, bucket, strict=True)]
-                torch._foreach_copy_(bucket, shaped)
+        # Activations are gone by then, so that the copy does not raise an update's peak of memory.
+        flat = torch.cat([tensor.flatten() for tensor in tensors])
+        _connected(operation, flat, **options)
+        parts = torch.split(flat, [tensor.numel() for tensor in tensors])
+        shaped = [part.view(old.shape) for part, old in zip(parts, tensors, strict=True)]
+        torch._foreach_copy_(tensors, shaped)
 
 
 ALONE = Ranks()
-
-
-def _buckets(tensors: list[Tensor], size: int) -> Iterator[list[Tensor]]:
-    bucket: list[Tensor] = []
-    filled = 0
-    for tensor in tensors:
-        if bucket and filled + tensor.numel() > size:
-            yield bucket
-            bucket, filled = [], 0
-        bucket.append(tensor)
-        filled += tensor.numel()
-    if bucket:
-        yield bucket
 
 
 def _connected(operation: Callable[..., Any], *arguments: Any, **options: Any) -> Any:

@@ -8,7 +8,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.batching import Batch
 from nmtdeep.errors import UserError
 from nmtdeep.model.transformer import Transformer
@@ -61,20 +60,6 @@ class Shards(nn.Module):
         return self.loss(self.model, batch)
 
 
-def check_sharding(recipe: Recipe, ranks: int) -> None:
-    """Check that there are several ranks to spread a model over.
-
-    Raises:
-        UserError: if there is one.
-    """
-    if recipe.training.sharding == "full" and ranks == 1:
-        raise UserError(
-            "full spreads a model over several processes",
-            where="training.sharding",
-            hint="pass --processes, start with torchrun, or set training.sharding=none",
-        )
-
-
 def idle(device: torch.device) -> Batch:
     """The smallest batch, for a rank that has none left while others still compute."""
     token = torch.full((1, 1), EOS, device=device)
@@ -83,24 +68,20 @@ def idle(device: torch.device) -> Batch:
 
 def whole(tensor: Tensor) -> Tensor:
     """A tensor with the parts of all ranks, all of which must call this."""
-    return tensor.full_tensor() if _is_sharded(tensor) else tensor  # type: ignore[attr-defined]
+    # Shards are DTensors, a class that is slow to import.
+    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
 def like(tensor: Tensor, pattern: Tensor) -> Tensor:
     """A whole tensor's part that belongs to the sharded `pattern`, or all of it, on its device."""
     tensor = tensor.to(pattern.device)
-    if not _is_sharded(pattern) or tensor.shape != pattern.shape:
+    if not hasattr(pattern, "placements") or tensor.shape != pattern.shape:
         return tensor
     from torch.distributed.tensor import distribute_tensor
 
-    mesh, placements = pattern.device_mesh, pattern.placements  # type: ignore[attr-defined]
     # Every rank has the same whole tensor: nothing needs to be sent.
-    return distribute_tensor(tensor, mesh, placements, src_data_rank=None)
-
-
-def _is_sharded(tensor: Tensor) -> bool:
-    """Whether it is a DTensor, a class that is slow to import."""
-    return hasattr(tensor, "full_tensor")
+    mesh = pattern.device_mesh  # type: ignore[attr-defined]
+    return distribute_tensor(tensor, mesh, pattern.placements, src_data_rank=None)
 
 
 def gathered(tensors: Mapping[str, Tensor], *, keep: bool) -> dict[str, Tensor]:

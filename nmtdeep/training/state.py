@@ -142,26 +142,19 @@ def restore_optimizer(
     """
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     wanted = {
-        parameter: {moment: f"{moment}/{names[id(parameter)]}" for moment in group["moments"]}
+        f"{moment}/{names[id(parameter)]}": (parameter, moment)
         for group in optimizer.param_groups
         for parameter in group["params"]
+        for moment in group["moments"]
     }
-    if set(tensors) != {key for keys in wanted.values() for key in keys.values()}:
+    if tensors.keys() != wanted.keys() or any(
+        tensors[key].shape not in (parameter.shape, torch.Size())
+        for key, (parameter, _) in wanted.items()
+    ):
         raise CheckpointError(
             "the optimizer's moments belong to another model or optimizer",
             hint="start a new run with --out",
         )
-    for parameter, keys in wanted.items():
-        for key in keys.values():
-            if tensors[key].shape not in (parameter.shape, torch.Size()):
-                raise CheckpointError(
-                    f"has the shape {tuple(tensors[key].shape)}, its parameter "
-                    f"{tuple(parameter.shape)}",
-                    where=key,
-                    hint="use another checkpoint of the run",
-                )
-    for parameter, keys in wanted.items():
+    for key, (parameter, moment) in wanted.items():
         # Fused Adam keeps its step counters beside the parameters.
-        optimizer.state[parameter] = {
-            moment: like(tensors[key], parameter) for moment, key in keys.items()
-        }
+        optimizer.state[parameter][moment] = like(tensors[key], parameter)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -109,6 +110,12 @@ class Step:
         self.dtype = dtype
         self.ranks = ranks
         self.device = device or model.output.weight.device
+        self._loss = partial(
+            batch_loss,
+            smoothing=settings.label_smoothing,
+            dtype=dtype,
+            regularizer=settings.regularizer,
+        )
         self.shards = None
         if settings.sharding == "full":
             self.shards = Shards(model, self._loss, self.device)
@@ -120,16 +127,6 @@ class Step:
     def loss(self, batch: Batch) -> Loss:
         """The sums of one batch; all ranks must call this if the model is sharded."""
         return self.shards(batch) if self.shards else self._loss(self.model, batch)
-
-    def _loss(self, model: Transformer, batch: Batch) -> Loss:
-        settings = self.settings
-        return batch_loss(
-            model,
-            batch,
-            smoothing=settings.label_smoothing,
-            dtype=self.dtype,
-            regularizer=settings.regularizer,
-        )
 
     def update(self, share: Share, number: int, lr: float) -> UpdateResult:
         """Train update `number`, of which this rank computes its `share`.
@@ -188,9 +185,10 @@ class Step:
         tokens = max(share.target_tokens, 1)  # without a target there is nothing to divide
         while True:
             sums = torch.zeros(2, dtype=torch.float64, device=self.device)
+            limit = self.limit.tokens
             self.optimizer.zero_grad(set_to_none=True)
             loss: Loss | None = None  # that of a failed pass holds its activations
-            with self.limit:
+            try:
                 for batch_number, batch in share.batches:
                     for part, rows in enumerate(self.limit.parts(batch)):
                         seed = seed_for(self.settings.seed, number, batch_number, part)
@@ -201,7 +199,9 @@ class Step:
                 if self.shards:  # a rank without a batch takes part in each exchange
                     for _ in range(share.passes - len(share.batches)):
                         (0.0 * self.loss(idle(self.device)).smoothed).backward()  # type: ignore[no-untyped-call]
-            if self.limit.sufficed:
+            except Exception as error:
+                limit = self.limit.half(error)
+            if not self.limit.reduce(limit):
                 return sums
             loss = None
             release()

@@ -20,9 +20,9 @@ from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.divergence import History, diagnose, is_lost
 from nmtdeep.training.ranks import ALONE, Ranks
 from nmtdeep.training.schedule import learning_rate
-from nmtdeep.training.sharding import gathered, idle
+from nmtdeep.training.sharding import gathered
 from nmtdeep.training.state import Progress, optimizer_tensors, restore_optimizer
-from nmtdeep.training.step import Step, UpdateResult, resolve_precision, seed_for
+from nmtdeep.training.step import Step, UpdateResult, resolve_precision
 
 # Sentences that an initializer measures on.
 SAMPLE = 128
@@ -121,23 +121,13 @@ class Trainer:
                 update,
                 result,
                 self.model,
-                partial(self._look_again, share, update),
+                partial(self.step.accumulate, share, update),
                 recipe=self.recipe,
                 history=self.history,
                 ranks=self.ranks,
                 saved=self.saved,
             )
         return result
-
-    def _look_again(self, share: Share, update: int) -> None:
-        """Compute the loss of an update's batches again, for a diagnosis with hooks."""
-        for number, batch in share.batches:
-            for part, rows in enumerate(self.step.limit.parts(batch)):
-                torch.manual_seed(seed_for(self.recipe.training.seed, update, number, part))
-                self.step.loss(rows)
-        if self.step.shards:
-            for _ in range(share.passes - len(share.batches)):
-                self.step.loss(idle(self.ranks.device))
 
     def tensors(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Weights and moments by name; whole in rank 0. All ranks must call this."""
@@ -163,9 +153,16 @@ class Trainer:
 
 
 def fresh_model(recipe: Recipe, data: DataDirectory) -> Transformer:
-    """The recipe's model for this corpus, initialized."""
-    model = built(recipe, data)
-    initialize(model, recipe.model, seed=recipe.training.seed, sample=sample_of(recipe, data))
+    """The recipe's model for this corpus, initialized.
+
+    An initializer measures on training sentences drawn by the recipe's seed, which are the same for
+    every device and rank.
+    """
+    model, corpus, seed = built(recipe, data), data.corpus("train"), recipe.training.seed
+    draw = np.random.default_rng(seed)
+    chosen = np.sort(draw.choice(len(corpus), min(SAMPLE, len(corpus)), replace=False))
+    batch = collate(corpus, chosen)
+    initialize(model, recipe.model, seed=seed, sample=Sample(batch.source, batch.target_input))
     return model
 
 
@@ -177,12 +174,3 @@ def built(recipe: Recipe, data: DataDirectory) -> Transformer:
         source_types=len(pipeline.source.vocabulary),
         target_types=len(pipeline.target.vocabulary),
     )
-
-
-def sample_of(recipe: Recipe, data: DataDirectory) -> Sample:
-    """Training sentences drawn by the recipe's seed, the same for every device and rank."""
-    corpus = data.corpus("train")
-    draw = np.random.default_rng(recipe.training.seed)
-    chosen = np.sort(draw.choice(len(corpus), min(SAMPLE, len(corpus)), replace=False))
-    batch = collate(corpus, chosen)
-    return Sample(batch.source, batch.target_input)

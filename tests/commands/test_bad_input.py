@@ -81,7 +81,7 @@ def test_data_of_another_text(nmtdeep, data, tmp_path):
         "preprocess again with",
     )
     done = train(nmtdeep, tmp_path / "r", "text.bpe.dropout=0.1")
-    refused(done, "preprocessed without text.bpe.dropout", "preprocess again with this recipe")
+    refused(done, "text.bpe.dropout: ", "preprocess again with this recipe")
 
 
 def test_a_run_without_a_finished_checkpoint_starts_from_the_beginning(nmtdeep, whole, tmp_path):

@@ -156,7 +156,7 @@ def test_a_pair_that_does_not_fit_is_named(tiny_model: Any, batches: list[Batch]
 def test_parts_keep_every_sentence_once_in_order(batches: list[Batch]) -> None:
     limit = BatchLimit()
     assert list(limit.parts(batches[0])) == [batches[0]]
-    limit.reduce(20)
+    assert limit.reduce(20) and not limit.reduce(20)
     parts = list(limit.parts(batches[0]))
     assert [len(part.source) for part in parts] == [3, 3, 2]
     for name in ("source", "target_input", "target_output"):

@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 from nmtdeep.config.training import Muon as MuonConfig
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.training.optimizer import Muon, make_optimizer, orthogonalize, orthogonalize_all
+from nmtdeep.training.optimizer import Muon, make_optimizer, orthogonalize
 
 MakeModel = Callable[..., Transformer]
 MOMENTUM, LR, EPSILON = 0.9, 0.01, 1e-3
@@ -47,12 +47,6 @@ def test_orthogonalize_is_nearly_orthogonal_and_blind_to_scale() -> None:
     assert rough.dtype == torch.float32
     assert 0 < float((rough - orthogonalize(matrices)).norm() / rough.norm()) < 0.05
     assert not orthogonalize(torch.zeros(1, 4, 4)).any()
-
-
-def test_order_survives_grouping_by_shape() -> None:
-    matrices = [torch.randn(shape) for shape in ((3, 5), (4, 4), (3, 5), (5, 3), (4, 4))]
-    for one, other in zip(orthogonalize_all(matrices, None), matrices, strict=True):
-        assert_close(one, orthogonalize(other[None])[0])
 
 
 def maps_of_layers(model: Transformer) -> dict[str, Tensor]:

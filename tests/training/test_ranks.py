@@ -20,7 +20,6 @@ from nmtdeep.training.ranks import ALONE, Ranks
 from training.in_ranks import in_ranks
 
 CPU = torch.device("cpu")
-BUCKETS = (1, 7, 1000)
 
 
 def numbers(rank: int) -> list[torch.Tensor]:
@@ -33,10 +32,9 @@ def exchange(ranks: Ranks) -> None:
     """Each rank checks what it has after every kind of exchange."""
     assert ranks.is_first == (ranks.rank == 0) and ranks.size == 3
     expected = [torch.full((2, 3), 3.0), torch.arange(4.0) * 3, torch.tensor(111.0)]
-    for bucket in BUCKETS:
-        values = numbers(ranks.rank)
-        ranks.add(values, bucket=bucket)
-        assert all(map(torch.equal, values, expected))
+    values = numbers(ranks.rank)
+    ranks.add(values)
+    assert all(map(torch.equal, values, expected))
     values = numbers(ranks.rank)
     ranks.copy_from_first(values)
     assert all(map(torch.equal, values, numbers(0)))
