@@ -7,16 +7,10 @@ from safetensors.torch import load_file
 from torch.testing import assert_close
 
 from commands.running import Interrupt
-from commands.runs import contents, losses, train
+from commands.runs import SMOOTH, contents, losses, train
 
 pytestmark = pytest.mark.usefixtures("data")
 STEP = "nmtdeep.training.step:Step.update"
-SMOOTH = (
-    "training.optimizer.epsilon=1e-3",
-    "training.precision=fp32",
-    "training.schedule.lr=5e-3",
-    "model.dropout.residual=0.2",
-)
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "muon"])
@@ -59,10 +53,3 @@ def test_idle_processes_are_refused(nmtdeep, tmp_path):
     assert refused.code == 2
     assert refused.err.count("\n") == 1
     assert "leave some of 3 processes idle: pass --max-tokens 267" in refused.err
-
-
-def test_another_optimizer_is_another_run(nmtdeep, tmp_path):
-    assert train(nmtdeep, tmp_path / "run", "--max-updates", 2).code == 0
-    refused = train(nmtdeep, tmp_path / "run", "training.optimizer=muon")
-    assert refused.code == 2
-    assert "training.optimizer.type: adam -> muon" in refused.err

@@ -49,16 +49,6 @@ def test_killed_and_resumed_is_the_uninterrupted_run(nmtdeep, whole, tmp_path, p
 
 
 @pytest.mark.slow
-def test_killed_again_and_again(nmtdeep, whole, tmp_path):
-    run = tmp_path / "run"
-    for call in (9, 1, 7, 5, 8):
-        killed = train(nmtdeep, run, interrupt=Interrupt(f"{STEP}:smoothed_cross_entropy", call))
-        assert killed.code == -9
-    assert train(nmtdeep, run).code == 0
-    assert contents(run) == contents(whole)
-
-
-@pytest.mark.slow
 def test_killed_under_bpe_dropout_and_patience(nmtdeep, whole_dropout, tmp_path):
     end = max(losses(whole_dropout))
     assert 4 <= end < 100
@@ -132,6 +122,7 @@ def test_a_second_training_is_refused(nmtdeep, whole, tmp_path):
             "training.batches.tokens_per_update=900",
             "training.batches.tokens_per_update: 800 -> 900",
         ),
+        ("training.optimizer=muon", "training.optimizer.type: adam -> muon"),
         ("training.validation.best_by=bleu", "training.validation.best_by: loss -> bleu"),
     ],
 )

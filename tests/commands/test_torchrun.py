@@ -12,16 +12,10 @@ import torch
 from safetensors.torch import load_file
 
 from commands.running import Commands
-from commands.runs import contents, losses, train, words
+from commands.runs import SMOOTH, contents, losses, train, words
 
 pytestmark = [pytest.mark.usefixtures("data"), pytest.mark.slow]
 SMALL = ("--max-tokens", 200)
-SMOOTH = (
-    "training.optimizer.epsilon=1e-3",
-    "training.precision=fp32",
-    "training.schedule.lr=5e-3",
-    "model.dropout.residual=0.2",
-)
 
 
 @pytest.fixture(scope="module")

@@ -48,20 +48,11 @@ def test_gradients_are_those_without(
     batch = make_batch(SOURCES, TARGETS)
     loss, gradients = passes(model, batch, dtype, regularizer)
     model.keep("input")
+    assert not torch.equal(passes(model, batch, dtype, regularizer, seed=4)[0], loss)  # dropout
     again, recomputed = passes(model, batch, dtype, regularizer)
     assert torch.equal(again, loss)
     for name, gradient in gradients.items():
         assert torch.equal(recomputed[name], gradient), name
-
-
-def test_dropout_is_at_work_in_these_passes(
-    tiny_model: Callable[..., Transformer], make_batch: Callable[..., Batch]
-) -> None:
-    model, batch = tiny_model(dropout=0.3), make_batch(SOURCES, TARGETS)
-    model.keep("input")
-    losses = [passes(model, batch, torch.float64, NoRegularizer(), seed)[0] for seed in (3, 4, 3)]
-    assert losses[0] != losses[1]
-    assert losses[0] == losses[2]
 
 
 @pytest.mark.parametrize(("key", "forwards"), [("none", 1), ("layers", 2)])
