@@ -159,8 +159,7 @@ def test_a_loss_scale_that_collapses_is_named(tiny_run: Any) -> None:
 
 def fp16_trainer(tiny_run: Any, scale: float) -> Trainer:
     """Real fp16: the program does not offer it on a CPU, where it is too slow."""
-    trainer = Trainer(recipe_of(tiny_run), tiny_run.data)
-    trainer.step.dtype = torch.float16
+    trainer = Trainer(recipe_of(tiny_run), tiny_run.data, dtype=torch.float16)
     trainer.step.scaler = torch.amp.GradScaler("cpu", init_scale=scale)
     return trainer
 
