@@ -34,6 +34,7 @@ from nmtdeep.units import duration, percent, short, size
 
 # Log lines show larger shares of padding, and of time spent waiting for data.
 PADDING, WAIT = 0.10, 0.01
+COLUMNS = 120
 
 
 def figures(
@@ -76,25 +77,34 @@ def peak_memory(device: torch.device) -> int:
 
 
 def log_line(record: dict[str, Any]) -> str:
-    """One line of `train.log` from one record of `train.jsonl`.
+    """One line of `train.log` from one record of `train.jsonl`, at most 120 columns.
 
-    Padding and waiting are shown if they are large, skipped updates if there are any.
+    Padding and waiting are shown if they are large, skipped updates if there are any; memory,
+    padding, waiting and epoch only if there is room, in this order.
     """
+    memory = f"mem {size(record['memory'])}"
+    padding = f"pad {percent(record['padding'])}" if record["padding"] > PADDING else ""
+    wait = f"wait {percent(record['wait'])}" if record["wait"] > WAIT else ""
+    epoch = f"epoch {record['epoch']}"
     parts = [
         f"stage {record['stage']}" if "stage" in record else "",
-        f"epoch {record['epoch']}",
+        epoch,
         f"update {record['update']}/{record['max_updates']}",
         f"nll {record['nll']:.3f}",
         f"tok/s {short(record['tokens_per_second'])}",
-        f"pad {percent(record['padding'])}" if record["padding"] > PADDING else "",
-        f"wait {percent(record['wait'])}" if record["wait"] > WAIT else "",
+        padding,
+        wait,
         f"lr {record['lr']:.2e}",
         f"gnorm {record['gradient_norm']:#.3g}",
         f"skipped {record['skipped']}" if record["skipped"] else "",
-        f"mem {size(record['memory'])}",
+        memory,
         f"eta {duration(record['eta'])}",
     ]
-    return " | ".join(filter(None, parts))
+    parts = [part for part in parts if part]
+    for spare in filter(None, (memory, padding, wait, epoch)):
+        if len(" | ".join(parts)) > COLUMNS:
+            parts.remove(spare)
+    return " | ".join(parts)
 
 
 class Display:
