@@ -195,12 +195,7 @@ def replace_directory(directory: Path) -> Iterator[Path]:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         yield partial
-        for path in [*partial.rglob("*"), partial]:  # flush all to the disk
-            handle = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+        sync(partial)
         shutil.rmtree(old, ignore_errors=True)
         if place.exists():
             place.rename(old)
@@ -213,6 +208,16 @@ def replace_directory(directory: Path) -> Iterator[Path]:
         if isinstance(error, OSError):
             raise _cannot_write(directory, error) from error
         raise
+
+
+def sync(directory: Path) -> None:
+    """Flush a directory and all files in it to the disk."""
+    for path in [*directory.rglob("*"), directory]:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 @contextmanager
