@@ -28,8 +28,8 @@ def test_the_doctor_of_a_data_directory_counts_what_preprocessing_counted(
     splits = json.loads((data / "data.json").read_text())["report"]["splits"]
     for name, one in splits.items():
         rates = [
-            f"{100 * one[f'{side}_unknown'] / one[f'{side}_tokens']:.3f} %"
-            for side in ("source", "target")
+            f"{100 * unknown / tokens:.3f} %"
+            for unknown, tokens in zip(one["unknown"], one["tokens"], strict=True)
         ]
         assert re.search(rf"^ {name} .* {' +'.join(rates)}", done.out, re.M)
     problems = [line for line in done.out.splitlines() if line.startswith("PROBLEM")]

@@ -29,9 +29,7 @@ def test_more_layers_than_ten_thousand_are_refused(nmtdeep):
 def test_ten_thousand_wide_layers_are_refused_with_what_they_take(nmtdeep, data, tmp_path):
     dry = nmtdeep("train", "tiny.yaml", WIDE, "--data", "data", "--dry-run", "--device", "cpu")
     # 10,000 layers of 4 * 4096^2 + 2 * 4096 * 32 numbers and the rest, 16 bytes each: 10.8 TB
-    _refused(
-        dry, " TB for weights, gradients, first moments and second moments, and this machine has "
-    )
+    _refused(dry, " TB for weights, gradients and moments, and this machine has ")
     assert "takes 10.8 TB for" in dry.err
     _refused(train(nmtdeep, tmp_path / "run", WIDE), "lower model.width, a depth or feed_forward")
     assert not (tmp_path / "run").exists()
