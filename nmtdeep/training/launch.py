@@ -21,6 +21,8 @@ from uuid import uuid4
 
 import torch
 import torch.distributed as dist
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 
 from nmtdeep.devices import resolve_device
 from nmtdeep.errors import Problem, UserError
@@ -169,11 +171,11 @@ def _connect(rank: int, size: int, device: torch.device) -> None:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     try:
-        shared, _, _ = next(dist.rendezvous("env://", timeout=TIMEOUT))
+        shared, _, _ = next(rendezvous("env://", timeout=TIMEOUT))
         # Ranks that torchrun restarts may share the store with those before them, whose addresses
         # are still in it.
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-        store = dist.PrefixStore(f"attempt {attempt}", shared)
+        store = PrefixStore(f"attempt {attempt}", shared)
         dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=TIMEOUT)
     except RuntimeError as error:
         raise UserError(
