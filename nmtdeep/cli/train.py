@@ -61,7 +61,7 @@ def _field(key: str) -> FieldInfo:
     section: Any = Training
     for part in path:
         section = variants(section.model_fields[part].annotation)[0]
-    return section.model_fields[name]  # type: ignore[no-any-return]
+    return section.model_fields[name]
 
 
 Changes = Annotated[

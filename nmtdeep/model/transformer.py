@@ -49,7 +49,7 @@ class Layer(nn.Module):
         """`(sentences, positions, width)` to the same."""
         if self.keeps == "input" and self.training and torch.is_grad_enabled():
             # Dropout draws from torch's generator alone, whose state is kept with the input.
-            return checkpoint(self._through, x, context, states, use_reentrant=False)  # type: ignore[no-any-return]
+            return checkpoint(self._through, x, context, states, use_reentrant=False)
         return self._through(x, context, states)
 
     def _through(
@@ -196,7 +196,7 @@ class Transformer(nn.Module):
         `target` `(sentences, target)` starts with the end-of-sentence id and is padded at the end,
         where causality hides it; hidden states at padded positions are meaningless.
         """
-        return self.decoder(self.target_embedding(target), encoded.contexts())[0]  # type: ignore[no-any-return]
+        return self.decoder(self.target_embedding(target), encoded.contexts())[0]
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """`decode(target, encode(source))`: hidden states, to be projected by the loss."""
@@ -222,4 +222,4 @@ class Transformer(nn.Module):
         contexts = [Context()] * len(self.decoder.layers)
         top, _ = self.decoder(x, contexts, state.layers)
         state.position += 1
-        return self.output(top.flatten(0, 1))  # type: ignore[no-any-return]
+        return self.output(top.flatten(0, 1))

@@ -18,12 +18,12 @@ def inverse_square_root(
     done = update - 1
     if done < warmup_updates:
         return warmup_init + done * (peak - warmup_init) / warmup_updates
-    return peak * (warmup_updates / done) ** 0.5  # type: ignore[no-any-return]
+    return peak * (warmup_updates / done) ** 0.5
 
 
 def noam(update: int, *, scale: float, warmup_updates: int, width: int) -> float:
     """scale d^-0.5 min(t^-0.5, t W^-1.5) (Vaswani et al. 2017, Eq. 3)."""
-    return scale * width**-0.5 * min(update**-0.5, update * warmup_updates**-1.5)  # type: ignore[no-any-return]
+    return scale * width**-0.5 * min(update**-0.5, update * warmup_updates**-1.5)
 
 
 def linear(update: int, *, peak: float, warmup_updates: int, max_updates: int) -> float:

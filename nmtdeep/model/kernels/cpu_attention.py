@@ -29,7 +29,7 @@ def attention(*packed: Tensor, heads: int, bias: Tensor | None, dropout_p: float
         `(sentences, queries, width)` in the dtype of `packed`, computed in `exact` of it.
     """
     with torch.autocast("cpu", enabled=False):
-        return _Attention.apply(heads, bias, dropout_p, *packed)  # type: ignore[no-any-return,no-untyped-call]
+        return _Attention.apply(heads, bias, dropout_p, *packed)  # type: ignore[no-untyped-call]
 
 
 def exact(dtype: torch.dtype) -> torch.dtype:

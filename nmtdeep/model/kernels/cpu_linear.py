@@ -32,14 +32,12 @@ def linear(
 ) -> Tensor:
     """x W^T + b in `dtype`, and max(0, .) of it if `relu`; gradients in the dtype of each input."""
     rows = _OneDnnLinear.apply(x.reshape(-1, x.shape[-1]), weight, bias, relu, dtype)  # type: ignore[no-untyped-call]
-    return rows.view(*x.shape[:-1], len(weight))  # type: ignore[no-any-return]
+    return rows.view(*x.shape[:-1], len(weight))
 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None, *, relu: bool = False) -> Tensor:
     """The product itself, without a gradient; the weight may be in oneDNN's own layout."""
-    return torch.ops.mkldnn._linear_pointwise(  # type: ignore[no-any-return]
-        x, weight, bias, "relu" if relu else "none", [], ""
-    )
+    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "relu" if relu else "none", [], "")
 
 
 class _OneDnnLinear(torch.autograd.Function):

@@ -79,7 +79,7 @@ class QuantizedLinear(nn.Module):
         """`(..., inputs)` to `(..., outputs)`."""
         ops = torch.ops.quantized
         product = ops.linear_relu_dynamic if self.relu else ops.linear_dynamic
-        return product(x, self.packed, self.reduced)  # type: ignore[no-any-return]
+        return product(x, self.packed, self.reduced)
 
     @staticmethod
     def supports(weight: Tensor) -> bool:

@@ -40,7 +40,7 @@ class Sums:
 
     def add(self, output: Tensor, token: Tensor) -> Tensor:
         """Append an output; the token that includes it."""
-        return _Add.apply(output, token, self)  # type: ignore[no-any-return,no-untyped-call]
+        return _Add.apply(output, token, self)  # type: ignore[no-untyped-call]
 
     def read(self, weights: Tensor, token: Tensor) -> Tensor:
         """sum_k weights_k output_k over the last `len(weights)` outputs.
@@ -50,7 +50,7 @@ class Sums:
             token: of the last output.
         """
         with torch.autocast(self.values.device.type, enabled=False):
-            return _Read.apply(weights, token, self)  # type: ignore[no-any-return,no-untyped-call]
+            return _Read.apply(weights, token, self)  # type: ignore[no-untyped-call]
 
     def gradient_of(self, number: int) -> Tensor:
         """sum over readers l of weights_l,number gradient_l, when all of them have a gradient."""

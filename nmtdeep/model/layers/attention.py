@@ -77,7 +77,7 @@ class SelfAttention(Sublayer):
             dropout_p=self.dropout if self.training else 0.0,
             relative=self._vectors(x.shape[1]),
         )
-        return self.output(attended)  # type: ignore[no-any-return]
+        return self.output(attended)
 
     def weights(self, x: Tensor, context: Context) -> Tensor:
         """The weights of `forward` without dropout, `(sentences, heads, queries, keys)`."""
@@ -96,7 +96,7 @@ class SelfAttention(Sublayer):
         index = state.index
         relative = None if self.relative is None else self.relative.at(index.offsets)
         attended = kernels.attention_step(q, keys, values, bias=index.bias, relative=relative)
-        return self.output(join_heads(attended))  # type: ignore[no-any-return]
+        return self.output(join_heads(attended))
 
 
 class CrossAttention(Sublayer):
@@ -129,7 +129,7 @@ class CrossAttention(Sublayer):
 
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
         """Attend from every position of `x` to the memory; with a state, from the newest."""
-        return self.output(self.attended(x, context, state))  # type: ignore[no-any-return]
+        return self.output(self.attended(x, context, state))
 
     def attended(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
         """What `forward` computes, before the output projection."""

@@ -82,4 +82,4 @@ class AverageAttention(Sublayer):
         if self.gate is None:
             return average
         keep, take = self.gate(torch.cat((x, average), dim=2)).sigmoid().chunk(2, dim=2)
-        return keep * x + take * average  # type: ignore[no-any-return]
+        return keep * x + take * average

@@ -154,7 +154,7 @@ class LinearCombination(Combination):
         read = history.sums.read(weights, history.token)
         if self.place == "after":
             read = self._norm(row, read)
-        return self.dropout(read)  # type: ignore[no-any-return]
+        return self.dropout(read)
 
     def shares(self, row: int, device: torch.device | None = None) -> Tensor:
         """Weights of the last entries up to `row`, which row `row` reads: `(entries, groups)`."""

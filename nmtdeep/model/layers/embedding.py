@@ -41,7 +41,7 @@ class TokenEmbedding(nn.Module):
         x = F.embedding(ids, self.weight) * self.scale
         if self.bias is not None:
             x = x + self.bias
-        return self.dropout(self.positions(x, start))  # type: ignore[no-any-return]
+        return self.dropout(self.positions(x, start))
 
 
 class OutputProjection(nn.Module):

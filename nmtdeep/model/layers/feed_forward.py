@@ -35,4 +35,4 @@ class FeedForward(Sublayer):
 
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
         """Apply both maps at each position."""
-        return self.outer(self.dropout(self.inner(x)))  # type: ignore[no-any-return]
+        return self.outer(self.dropout(self.inner(x)))

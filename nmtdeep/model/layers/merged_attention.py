@@ -51,7 +51,7 @@ class MergedAttention(Sublayer):
         values = kernels.linear(x, *self.value_map()) if self.value is None else self.value(x)
         average = cumulative_mean(values, running if isinstance(running, RunningSum) else None)
         merged = self.cross.attended(x, context, memory) + average
-        return self.cross.output(merged.to(x.dtype))  # type: ignore[no-any-return]
+        return self.cross.output(merged.to(x.dtype))
 
 
 class Both(Sublayer):
@@ -79,4 +79,4 @@ class Both(Sublayer):
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
         """Apply both to the same input and add."""
         first, second = state.parts if isinstance(state, States) else (None, None)
-        return self.first(x, context, first) + self.second(x, context, second)  # type: ignore[no-any-return]
+        return self.first(x, context, first) + self.second(x, context, second)

@@ -37,7 +37,7 @@ class NoNorm(Residual):
 
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
         """Sublayer, add."""
-        return x + self.dropout(self.sublayer(x, context, state))  # type: ignore[no-any-return]
+        return x + self.dropout(self.sublayer(x, context, state))
 
 
 class ReZero(Residual):
@@ -53,7 +53,7 @@ class ReZero(Residual):
 
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
         """Sublayer, scale, add."""
-        return x + self.alpha * self.dropout(self.sublayer(x, context, state))  # type: ignore[no-any-return]
+        return x + self.alpha * self.dropout(self.sublayer(x, context, state))
 
 
 class Normed(Residual):
@@ -75,7 +75,7 @@ class PreNorm(Normed):
 
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
         """Norm, sublayer, add."""
-        return x + self.dropout(self.sublayer(self.norm(x), context, state))  # type: ignore[no-any-return]
+        return x + self.dropout(self.sublayer(self.norm(x), context, state))
 
 
 class PostNorm(Normed):
@@ -83,7 +83,7 @@ class PostNorm(Normed):
 
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
         """Sublayer, add, norm."""
-        return self.norm(x + self.dropout(self.sublayer(x, context, state)))  # type: ignore[no-any-return]
+        return self.norm(x + self.dropout(self.sublayer(x, context, state)))
 
 
 class NormalizedResidual(Normed):
@@ -95,7 +95,7 @@ class NormalizedResidual(Normed):
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
         """Norm, sublayer, add to the normalized input."""
         x = self.norm(x)
-        return x + self.dropout(self.sublayer(x, context, state))  # type: ignore[no-any-return]
+        return x + self.dropout(self.sublayer(x, context, state))
 
 
 class Admin(Normed):
@@ -111,7 +111,7 @@ class Admin(Normed):
 
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
         """Sublayer, weigh the input, add, norm."""
-        return self.norm(x * self.omega + self.dropout(self.sublayer(x, context, state)))  # type: ignore[no-any-return]
+        return self.norm(x * self.omega + self.dropout(self.sublayer(x, context, state)))
 
 
 class DeepNorm(Normed):
@@ -132,7 +132,7 @@ class DeepNorm(Normed):
 
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
         """Sublayer, add to the weighted input, norm."""
-        return self.norm(x * self.alpha + self.dropout(self.sublayer(x, context, state)))  # type: ignore[no-any-return]
+        return self.norm(x * self.alpha + self.dropout(self.sublayer(x, context, state)))
 
 
 class DeepNormScales(NamedTuple):
