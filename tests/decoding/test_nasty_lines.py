@@ -12,7 +12,6 @@ from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.decoding.streams import check, translate, writer
 from nmtdeep.preprocessing.preprocess import preprocess
 from nmtdeep.preprocessing.progress import Progress
-from nmtdeep.scoring import score_texts
 
 # A megabyte in one word; a hundred thousand words; and what is no letter.
 LINES = [
@@ -61,13 +60,3 @@ def test_as_many_translations_as_lines(text: Path, tmp_path: Path, translator: A
         count = translate(made, source, write, form="text")
     assert count == Path(out).read_bytes().count(b"\n") == len(LINES)
     assert Path(out).read_text(encoding="utf-8").split("\n")[8] == ""
-
-
-def test_lone_surrogates_are_unknown(translator: Any) -> None:
-    (found,) = translator(beam=1).translate(["\ud800 \udcff"])
-    assert found.candidates and "\n" not in found.text
-
-
-def test_every_line_is_scored() -> None:
-    scores = score_texts(LINES[1:], [LINES[1:]], ["bleu", "chrf"])
-    assert [round(score.value, 6) for score in scores] == [100.0, 100.0]

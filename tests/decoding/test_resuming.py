@@ -51,15 +51,7 @@ def test_cut_off_anywhere(
             for first in range(found.first, 9, CHUNK):
                 write(known[first])
         assert (tmp_path / "out").read_bytes() == whole
-
-
-def test_only_what_is_missing_is_translated(
-    translator: Callable[..., Translator], source: Path, tmp_path: Path
-) -> None:
-    written: list[str] = []
-    how: Any = {"form": "json", "buffer": CHUNK}
-    streams.translate(translator(), str(source), written.append, **how)
-    made, rest = translator(), list[str]()
+    rest: list[str] = []
     assert streams.translate(made, str(source), rest.append, **how, first=6) == 9
     assert rest == written[2:]
 

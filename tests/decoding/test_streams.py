@@ -73,10 +73,6 @@ def test_free_memory_is_released_every_so_many_lines(tmp_path: Path) -> None:
     assert places == [2, 4]  # after 6 and 12 lines, in chunks of 3
 
 
-def test_a_line_ends_at_a_line_feed_only(tmp_path: Path) -> None:
-    assert list(chunks(str(write(tmp_path / "in", NASTY)))) == [NASTY]
-
-
 def test_stdin_from_a_file_is_read_as_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

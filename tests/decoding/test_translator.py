@@ -43,21 +43,17 @@ def alike(one: Translation, other: Translation) -> bool:
     )
 
 
-def test_every_line_is_translated_in_order(translator: Make) -> None:
-    found = list(translator().translate(LINES))
-    assert [one.source for one in found] == LINES
-    for line, one in zip(LINES, found, strict=True):
-        assert len(one.candidates) == 1
-        assert (one.text == "") == (not line.strip())
-        assert "\n" not in one.text
-
-
-def test_a_blank_line_stays_blank(translator: Make) -> None:
-    for settings in ({}, {"n_best": 3}, {"sampling": True, "n_best": 2}):
-        (one,) = translator(**settings).translate([" \t"])
-        assert set(one.candidates) == {Candidate("", "", (), 0.0, 0.0)}
-        assert len(one.candidates) == settings.get("n_best", 1)
-    assert list(translator().translate([])) == []
+@pytest.mark.parametrize("settings", [{}, {"n_best": 3}, {"sampling": True, "n_best": 2}])
+def test_every_line_is_translated_in_order_and_blank_lines_stay_blank(
+    settings: dict[str, Any], translator: Make
+) -> None:
+    translations = list(translator(**settings).translate(LINES))
+    assert [translation.source for translation in translations] == LINES
+    for line, translation in zip(LINES, translations, strict=True):
+        assert len(translation.candidates) == settings.get("n_best", 1)
+        assert "\n" not in translation.text
+        if not line.strip():
+            assert set(translation.candidates) == {Candidate("", "", (), 0.0, 0.0)}
 
 
 @pytest.mark.parametrize("settings", [{"max_tokens": 1}, {"max_tokens": 90}, {"beam": 1}])
@@ -124,12 +120,6 @@ def test_beam_one_is_greedy_search_by_the_whole_model(translator: Make, tiny_run
                 break
         words = tiny_run.pipeline.target.vocabulary.words(target[1:])
         assert found.candidates[0].subwords == tuple(words)
-
-
-def test_the_same_model_twice_is_the_model(translator: Make, tiny_run: Any) -> None:
-    once = translator(n_best=3).translate(tiny_run.sources)
-    twice = translator(tiny_run.newer, tiny_run.newer, n_best=3).translate(tiny_run.sources)
-    assert all(map(alike, once, twice))
 
 
 def test_an_ensemble_averages_probabilities(translator: Make, tiny_run: Any) -> None:
