@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,10 +10,11 @@ from rich.table import Table
 
 from nmtdeep.analysis import pictures
 from nmtdeep.analysis.measurement import Measurement, grouped
-from nmtdeep.scoring.metrics import label_of
-from nmtdeep.scoring.report import score_by_length
+from nmtdeep.scoring.metrics import label_of, score_texts
 from nmtdeep.scoring.texts import NamedText, check_counts
 from nmtdeep.tables import table
+
+WIDTH = 10  # words
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,7 @@ class LengthScore:
     """The score of one system's sentences whose sources have `first` to `last` words.
 
     Attributes:
-        span: these words as they are printed: `11-20`.
+        span: these words as they are printed: `11-20`; `0` for empty lines.
     """
 
     system: str
@@ -35,7 +37,9 @@ class LengthScore:
 def measure(
     source: NamedText, reference: NamedText, systems: Mapping[str, Sequence[str]], metric: str
 ) -> Measurement:
-    """The scores of some systems, each bucket as a corpus of its own; see `score_by_length`.
+    """The scores of some systems, sentences of 0, 1-10, 11-20, ... words each as a corpus.
+
+    Words are separated by white space. Lengths that no sentence has are omitted.
 
     Args:
         systems: translations by name.
@@ -44,12 +48,18 @@ def measure(
         UserError: if the texts have different numbers of lines.
     """
     check_counts(source, reference, *systems.items())
+    buckets: dict[int, list[int]] = defaultdict(list)
+    for number, line in enumerate(source.lines):
+        buckets[-(-len(line.split()) // WIDTH) * WIDTH].append(number)
     rows, signature = [], ""
-    for name, lines in systems.items():
-        for bucket in score_by_length(lines, [reference.lines], source.lines, [metric]):
-            (score,) = bucket.scores
-            place = (bucket.span, bucket.first, bucket.last, bucket.sentences)
-            rows.append(LengthScore(name, *place, metric, score.value))
+    for system, lines in systems.items():
+        for last, numbers in sorted(buckets.items()):
+            hypotheses = [lines[number] for number in numbers]
+            references = [[reference.lines[number] for number in numbers]]
+            (score,) = score_texts(hypotheses, references, [metric])
+            first = max(last - WIDTH + 1, 0)
+            span = f"{first}-{last}" if last else "0"
+            rows.append(LengthScore(system, span, first, last, len(numbers), metric, score.value))
             signature = score.signature
     return Measurement(rows, {"lengths": f"words of {source.name}", metric: signature})
 

@@ -70,7 +70,7 @@ def export(
     from nmtdeep.scoring.texts import read_texts
     from nmtdeep.units import size
 
-    texts = read_texts(check[0], [check[1]], [], None) if check else None
+    texts = read_texts(check[0], [check[1]]) if check else None
     done = export_ctranslate2(run, out, quantization=quantization, overwrite=overwrite)
     typer.echo(
         f"{out}: {as_typed(run, done.checkpoint)} for CTranslate2, {quantization or 'float32'}, "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,6 @@ from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.errors import UserError
 
 if TYPE_CHECKING:
-    from nmtdeep.scoring.report import Report
     from nmtdeep.scoring.texts import Texts
     from nmtdeep.scoring.tokenized import MosesPreparation
 
@@ -32,7 +30,6 @@ def score(
     files: Annotated[list[Path] | None, Argument(metavar="HYP REF")] = None,
     *,
     metric: Annotated[list[str] | None, METRIC] = None,
-    buckets: bool = False,
     tokenize: Annotated[str | None, Option(metavar="LANG")] = None,
     replace_unicode_punctuation: bool = False,
     as_json: Json = False,
@@ -61,12 +58,11 @@ def score(
         files: The hypotheses (- for stdin), then one reference or more; .gz allowed.
         metric: Metric: bleu, bleu-lc, bleu-intl, bleu-intl-lc, bleu-zh, bleu-tok, bleu-tok-lc,
             bleu-compound, chrf, chrf++, ter. Default: bleu, chrf and ter.
-        buckets: Also score by length: 1-10, 11-20, ... words.
         tokenize: Moses-tokenize both sides for bleu-tok, bleu-tok-lc and bleu-compound.
         replace_unicode_punctuation: Replace Unicode punctuation before --tokenize, as the DLCL and
             SDT papers do.
         model: Run or checkpoint that translates --source; several are an ensemble.
-        source: Source text: translated by --model; its line lengths define --buckets.
+        source: Source text for --model.
         reference: Reference translation of --source.
         target: Translations of --source for --log-prob.
         log_prob: Print the model's log-probability of each line of --target: sum, number of tokens,
@@ -83,31 +79,34 @@ def score(
         "--log-prob": log_prob,
         "options of models": options.model_fields_set,
     }
-    _check_combination(model, files or [], of_model, buckets=buckets)
+    _check_combination(model, files or [], of_model)
     if model and source and target:
         _print_log_probabilities(model, options, source, target, as_json=as_json)
         return
 
     from nmtdeep.scoring.metrics import DEFAULT_METRICS
-    from nmtdeep.scoring.report import measure
+    from nmtdeep.scoring.report import measure, plain_lines, records
     from nmtdeep.scoring.texts import read_texts
     from nmtdeep.scoring.warnings import warnings
 
     metrics = list(dict.fromkeys(metric or DEFAULT_METRICS))
     preparation = _preparation(metrics, tokenize, replace_punctuation=replace_unicode_punctuation)
     hypotheses, *references = files or [Path(source or ""), *(reference or [])]
-    texts = read_texts(hypotheses, references, system or [], None if model else source)
+    texts = read_texts(hypotheses, references, system or [])
     if model:
         texts = _translated(texts, model, options)
     for warning in warnings(texts, metrics, prepared=preparation is not None):
         typer.echo(f"nmtdeep: warning: {warning}", err=True)
     settings: dict[str, Any] = {"test": paired, "trials": trials, "seed": seed}
-    report = measure(texts, metrics, buckets=buckets, preparation=preparation, **settings)
-    _print(report, as_json=as_json)
+    rows = measure(texts, metrics, preparation=preparation, **settings)
+    if as_json:
+        typer.echo(json.dumps(records(texts.hypotheses.name, rows), ensure_ascii=False, indent=1))
+    else:
+        typer.echo("\n".join(plain_lines(rows)))
 
 
 def _check_combination(
-    model: object, files: Sequence[Path], of_model: Mapping[str, object], *, buckets: bool
+    model: object, files: Sequence[Path], of_model: Mapping[str, object]
 ) -> None:
     """Refuse what is neither of the three uses."""
     given = {name for name, value in of_model.items() if value}
@@ -120,9 +119,8 @@ def _check_combination(
             what = f"cannot be combined with --model and {' and '.join(sorted(needed))}"
             raise UserError(what, where=", ".join(extra), hint="leave it out")
         return
-    allowed = {"--source"} if buckets else set()
-    if extra := sorted(given - allowed):
-        raise UserError("needs a model", where=", ".join(extra), hint="add --model RUN")
+    if given:
+        raise UserError("needs a model", where=", ".join(sorted(given)), hint="add --model RUN")
     if len(files) < 2:
         hint = "give HYP and REF, or --model RUN --source S --reference R"
         raise UserError("there is nothing to score", hint=hint)
@@ -155,24 +153,7 @@ def _translated(texts: Texts, models: list[Path], options: DecodingOptions) -> T
     with Translator.load(models, options) as translator:
         lines = [each.text for each in translator.translate(source.lines)]
     hypotheses = NamedText("+".join(map(str, models)), lines)
-    return replace(texts, hypotheses=hypotheses, source=source)
-
-
-def _print(report: Report, *, as_json: bool) -> None:
-    from nmtdeep.scoring.report import plain_lines, records, signatures, tables
-
-    if as_json:
-        typer.echo(json.dumps(records(report), ensure_ascii=False, indent=1))
-    elif sys.stdout.isatty():
-        from rich.console import Console
-
-        for table in tables(report):
-            Console().print(table)
-        for signature in signatures(report):
-            typer.echo(signature)
-    else:
-        for line in plain_lines(report):
-            typer.echo(line)
+    return replace(texts, hypotheses=hypotheses)
 
 
 def _print_log_probabilities(
@@ -183,7 +164,7 @@ def _print_log_probabilities(
     from nmtdeep.decoding.translator import Translator
     from nmtdeep.scoring.texts import read_texts
 
-    texts = read_texts(source, [target], [], None)
+    texts = read_texts(source, [target])
     with Translator.load(models, options) as translator:
         pairs = texts.hypotheses.lines, texts.references[0].lines
         forced = list(log_probabilities(translator, *pairs))

@@ -25,17 +25,14 @@ class Texts:
 
     Attributes:
         systems: hypotheses that are compared with `hypotheses`.
-        source: None if it is not known.
     """
 
     hypotheses: NamedText
     references: list[NamedText]
     systems: list[NamedText]
-    source: NamedText | None
 
     def __post_init__(self) -> None:
-        others = [*self.references, *self.systems, self.source or self.hypotheses]
-        check_counts(self.hypotheses, *others)
+        check_counts(self.hypotheses, *self.references, *self.systems)
 
 
 def read_text(path: Path) -> NamedText:
@@ -45,22 +42,18 @@ def read_text(path: Path) -> NamedText:
     return NamedText(str(path), list(read_lines(path)))
 
 
-def read_texts(
-    hypotheses: Path, references: Sequence[Path], systems: Sequence[Path], source: Path | None
-) -> Texts:
+def read_texts(hypotheses: Path, references: Sequence[Path], systems: Sequence[Path] = ()) -> Texts:
     """Read all files of a scoring.
 
     Raises:
         UserError: if a file cannot be read, or numbers of lines differ.
     """
-    paths = [hypotheses, *references, *systems, *([source] if source else [])]
-    if [str(path) for path in paths].count("-") > 1:
+    if [hypotheses, *references, *systems].count(Path("-")) > 1:
         raise UserError("standard input can be read only once", where="-", hint="give files")
     return Texts(
-        hypotheses=read_text(hypotheses),
+        read_text(hypotheses),
         references=[read_text(path) for path in references],
         systems=[read_text(path) for path in systems],
-        source=read_text(source) if source else None,
     )
 
 

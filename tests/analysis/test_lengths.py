@@ -26,6 +26,14 @@ def test_each_bucket_is_a_corpus_of_its_own() -> None:
     assert "tok:13a" in measurement.signature
 
 
+def test_the_boundaries_of_buckets() -> None:
+    lines = NamedText("s", [" ".join(["w"] * words) for words in (0, 1, 10, 11, 20, 21, 95)])
+    rows = measure(lines, lines, {"s": lines.lines}, "bleu-tok").rows
+    assert [(row.span, row.sentences) for row in rows] == [
+        ("0", 1), ("1-10", 2), ("11-20", 2), ("21-30", 1), ("91-100", 1),
+    ]  # fmt: skip
+
+
 def test_a_system_with_a_line_too_few_is_named() -> None:
     with pytest.raises(DataError, match="s has 3, two has 2"):
         measure(NamedText("s", SOURCE), NamedText("r", REFERENCE), {"two": FIRST[:2]}, "bleu")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import math
 import re
@@ -14,15 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from nmtdeep.cli.main import app
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.errors import UserError
 from nmtdeep.scoring import METRICS
-from nmtdeep.scoring.report import measure, signatures, tables
-from nmtdeep.scoring.texts import read_texts
 
 REFERENCE = ["Der Hund läuft über die Wiese.", "Eine Frau liest ein Buch im Park.", "Zwei Kinder."]
 HYPOTHESES = ["Der Hund rennt über die Wiese.", "Eine Frau liest ein Buch im Park.", "Kinder."]
@@ -63,6 +59,7 @@ def test_plain_lines(here: Path) -> None:
     precisions = 16 / 17 * 12 / 14 * 8 / 11 * 6 / 9
     expected = 100 * precisions**0.25 * math.exp(1 - 18 / 17)
     assert bleu.startswith(f"BLEU {expected:.2f} nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|")
+    assert ", brevity penalty 0.943, " in bleu
     assert chrf.startswith("chrF2 ")
     assert ter.startswith("TER 13.33 ")  # one word changed and one missing, of 15
 
@@ -77,41 +74,27 @@ def test_stdin_gzip_and_several_references(here: Path) -> None:
 
 def test_json_has_everything(here: Path) -> None:
     write("worse", ["Hund.", "Frau.", "Buch."])
-    arguments = ("--system", "worse", "--buckets", "--trials", "20", "--json", "--metric", "bleu")
+    arguments = ("--system", "worse", "--trials", "20", "--json", "--metric", "bleu")
     entries = json.loads("\n".join(printed("hyp", "ref", *arguments)))
-    assert [entry["kind"] for entry in entries] == ["score", "comparison", "comparison", "bucket"]
-    whole, baseline, other, bucket = entries
+    assert [entry["kind"] for entry in entries] == ["score", "comparison", "comparison"]
+    whole, baseline, other = entries
     assert (whole["system"], whole["metric"], len(whole["details"]["precisions"])) == (
         ("hyp", "bleu", 4)
     )
     assert (baseline["p_value"], other["system"]) == (None, "worse")
-    assert bucket["value"] == whole["value"] == baseline["value"]
-    assert (bucket["first"], bucket["last"], bucket["sentences"]) == (1, 10, 3)
+    assert whole["value"] == baseline["value"]
     assert all("version:" in entry["signature"] for entry in entries)
 
 
-def test_plain_comparison_and_buckets(here: Path) -> None:
-    write("src", ["one", "two words", "three " * 15])
-    arguments = ("--system", "hyp", "--paired", "randomization", "--trials", "50", "--seed", "3")
-    lines = printed("hyp", "ref", *arguments, "--buckets", "--source", "src", "--metric", "chrf")
-    assert len(lines) == 4
-    assert lines[1].startswith("compare hyp chrF2 ")
-    assert "+0.00 p=1.0000 nrefs:1|ar:50|seed:3|" in lines[1]
-    assert lines[2].startswith("bucket 1-10 sentences 2 chrF2 ")
-    assert lines[3].startswith("bucket 11-20 sentences 1 chrF2 ")
-
-
-def test_tables_for_a_terminal(here: Path) -> None:
-    write("[bold]worse", ["Hund.", "Frau.", "Buch."])
-    texts = read_texts(Path("hyp"), [Path("ref")], [Path("[bold]worse")], None)
-    report = measure(texts, ["bleu", "ter"], buckets=True, trials=20)
-    console = Console(file=io.StringIO(), width=200)
-    for table in tables(report):
-        console.print(table)
-    text = console.file.getvalue()
-    for expected in ("BLEU ↑", "TER ↓", "baseline", "[bold]worse", "1-10", "brevity penalty"):
-        assert expected in text
-    assert len(signatures(report)) == 4  # two metrics, alone and resampled
+def test_each_system_is_a_line_with_its_difference(here: Path) -> None:
+    write("[bold]same\x1b", HYPOTHESES)
+    arguments = ("--system", "[bold]same\x1b", "--trials", "50", "--seed", "3", "--metric", "chrf")
+    _, baseline, other = printed("hyp", "ref", *arguments)
+    assert re.match(r"compare hyp chrF2 \S+ baseline nrefs:\S+ mean \S+ ± \S+$", baseline)
+    assert other.startswith("compare [bold]same\\x1b chrF2 ")
+    assert "+0.00 p=1.0000 nrefs:1|bs:50|seed:3|" in other
+    other = printed("hyp", "ref", *arguments, "--paired", "randomization")[-1]
+    assert "+0.00 p=1.0000 nrefs:1|ar:50|seed:3|" in other
 
 
 def test_u2028_does_not_end_a_line(here: Path) -> None:
