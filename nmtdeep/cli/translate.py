@@ -12,9 +12,10 @@ from typing import Annotated, Literal
 import typer
 from typer import Option
 
-from nmtdeep.cli.options import Bundle, Models, Quiet, Whole, decoding, flag, options_of
+from nmtdeep.cli.options import Bundle, Models, Quiet, decoding, flag, options_of
 from nmtdeep.config.decoding import DecodingOptions
-from nmtdeep.serving.limits import Limits, limits_of
+from nmtdeep.config.values import checked
+from nmtdeep.serving.limits import Limits
 from nmtdeep.units import counted
 
 Format = Literal["text", "json", "tsv", "fairseq"]
@@ -107,7 +108,8 @@ def _progress(
 
 
 LIMITS = Bundle(
-    options_of(Limits, omit=["body_seconds"], panel="Limits"), lambda given: limits_of(given, flag)
+    options_of(Limits, omit=["body_seconds"], panel="Limits"),
+    lambda given: checked(Limits, given, flag),
 )
 
 
@@ -116,8 +118,6 @@ def serve(
     model: Models,
     host: str = "127.0.0.1",
     port: Annotated[int, Option(min=0, max=65535)] = 8000,
-    batch_lines: Whole = 128,
-    batch_wait: Annotated[float, Option(min=0, max=1000)] = 5.0,
     limits: Annotated[Limits, LIMITS],
     options: Annotated[DecodingOptions, decoding("processes")],
 ) -> None:
@@ -128,8 +128,6 @@ def serve(
     Args:
         host: Address to listen at; 0.0.0.0: every network.
         port: Port to listen at; 0: any free one.
-        batch_lines: Most lines, of all requests, translated together.
-        batch_wait: Milliseconds that a batch waits for more lines.
     """
     from nmtdeep.serving.server import serve as serve_models
 
@@ -140,8 +138,6 @@ def serve(
             limits,
             host=host,
             port=port,
-            batch_lines=batch_lines,
-            batch_wait=batch_wait / 1000,
             announce=lambda address: typer.echo(f"{address}: {', '.join(map(str, model))}"),
         )
     except KeyboardInterrupt:  # the usual end of a service, after every request was answered

@@ -5,20 +5,19 @@ from __future__ import annotations
 import asyncio
 import html
 import time
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.requests import ClientDisconnect
 
 from nmtdeep import __version__
-from nmtdeep.config.text import Form
 from nmtdeep.decoding.translator import Translation, Translator
 from nmtdeep.errors import UserError, printable
-from nmtdeep.serving.batcher import Batcher, FullError
+from nmtdeep.serving.batcher import Batcher
 from nmtdeep.serving.limits import Limits
 from nmtdeep.serving.messages import (
     Answer,
@@ -50,24 +49,14 @@ PAGE_POLICY = (
 
 
 class Service:
-    """What is done at each address.
+    """What is done at each address."""
 
-    Args:
-        output: form of the translations.
-    """
-
-    def __init__(
-        self,
-        translator: Translator,
-        batcher: Batcher,
-        metrics: Metrics,
-        limits: Limits,
-        output: Form,
-    ) -> None:
-        self.batcher = batcher
-        self.metrics = metrics
+    def __init__(self, translator: Translator, limits: Limits) -> None:
+        self.metrics = Metrics()
+        self.batcher = Batcher(translator, self.metrics, limits)
+        self.metrics.waiting.set_function(lambda: self.batcher.waiting)
         self.limits = limits
-        self.output = output
+        self.output = translator.options.output_is
         self.form = request_form(limits)
         self.source = translator.pipeline.source.language
         self.target = translator.pipeline.target.language
@@ -103,34 +92,23 @@ class Service:
         lines = read(self.form, await self._body(request))
         try:
             return await _unless_disconnected(request, self.batcher.translate(lines))
-        except FullError as full:
-            reason = f"{self.batcher.waiting} lines are waiting: try again later"
-            raise RefusedError(429, reason, retry=full.seconds) from None
         except UserError as error:
             raise RefusedError(422, str(error)) from None
 
     async def _body(self, request: Request) -> bytes:
-        most = self.limits.max_body
-        refusal = RefusedError(413, f"more than {most} bytes: send several requests")
-        length = request.headers.get("content-length", "")
-        if length.isdecimal() and int(length) > most:
-            raise refusal
+        most, seconds = self.limits.max_body, self.limits.body_seconds
         body = bytearray()
         try:
-            async with asyncio.timeout(self.limits.body_seconds):
-                while message := await request.receive():
-                    if message["type"] == "http.disconnect":
-                        raise RefusedError(CLIENT_LEFT, "the client has left")
-                    body += message.get("body", b"")
+            async with asyncio.timeout(seconds):
+                async for part in request.stream():
+                    body += part
                     if len(body) > most:
-                        raise refusal
-                    if not message.get("more_body"):
-                        break
+                        raise RefusedError(413, f"more than {most} bytes: send several requests")
+        except ClientDisconnect:
+            raise RefusedError(CLIENT_LEFT, "the client has left") from None
         except TimeoutError:
-            seconds = self.limits.body_seconds
-            raise RefusedError(
-                408, f"the body did not arrive in {seconds:g} s: send it faster"
-            ) from None
+            reason = f"the body did not arrive in {seconds:g} s: send it faster"
+            raise RefusedError(408, reason) from None
         return bytes(body)
 
     async def health(self) -> Health:
@@ -151,37 +129,14 @@ class Service:
         return HTMLResponse(text, headers=headers)
 
 
-def application(
-    translator: Translator,
-    limits: Limits,
-    *,
-    batch_lines: int,
-    batch_wait: float,
-    output: Form = "raw",
-) -> FastAPI:
-    """The service as an ASGI application, which translates from its startup to its shutdown.
-
-    Args:
-        batch_lines, batch_wait: as in `Batcher`.
-        output: form of the translations.
-    """
-    metrics, most = Metrics(), limits.max_queue
-    batcher = Batcher(
-        translator, metrics, batch_lines=batch_lines, batch_wait=batch_wait, max_queue=most
-    )
-    metrics.waiting.set_function(lambda: batcher.waiting)
-    service = Service(translator, batcher, metrics, limits, output)
-
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with batcher.running():
-            yield
-
+def application(translator: Translator, limits: Limits) -> FastAPI:
+    """The service as an ASGI application, which translates from its startup to its shutdown."""
+    service = Service(translator, limits)
     app = FastAPI(
         title="nmtdeep",
         version=__version__,
         description=f"Translations from {service.source} to {service.target}.",
-        lifespan=lifespan,
+        lifespan=lambda _: service.batcher.running(),
         docs_url=None,  # its page loads scripts from another site
         redoc_url=None,
         exception_handlers={

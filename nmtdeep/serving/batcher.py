@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import math
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -14,21 +13,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from nmtdeep.decoding.translator import Translation, Translator
+from nmtdeep.serving.limits import Limits
+from nmtdeep.serving.messages import RefusedError
 from nmtdeep.serving.metrics import Metrics
 
 LONGEST_RETRY = 60
-
-
-class FullError(Exception):
-    """The queue is full.
-
-    Args:
-        seconds: after which it may have room again.
-    """
-
-    def __init__(self, seconds: int) -> None:
-        super().__init__(seconds)
-        self.seconds = seconds
 
 
 @dataclass(eq=False)
@@ -63,28 +52,13 @@ class Batcher:
 
     Only the event loop's thread uses the batcher; the translator has a thread of its own. Callers
     get equal shares of a batch: a short request does not wait for the end of a long one.
-
-    Args:
-        batch_lines: most lines of a batch.
-        batch_wait: seconds that a batch waits for more lines.
-        max_queue: most lines that wait.
     """
 
-    def __init__(
-        self,
-        translator: Translator,
-        metrics: Metrics,
-        *,
-        batch_lines: int,
-        batch_wait: float,
-        max_queue: int,
-    ) -> None:
+    def __init__(self, translator: Translator, metrics: Metrics, limits: Limits) -> None:
         self._translator = translator
         self._metrics = metrics
-        self._batch_lines = batch_lines
-        self._batch_wait = batch_wait
-        self._max_queue = max_queue
-        self._jobs: deque[Job] = deque()
+        self._limits = limits
+        self._jobs: dict[Job, None] = {}  # in the order in which they came
         self._seconds_per_line = 0.0
         self._arrived = asyncio.Event()
 
@@ -97,25 +71,22 @@ class Batcher:
         """Translations of the lines, in order; lines of a canceled caller are dropped.
 
         Raises:
-            FullError: if the queue is full.
+            RefusedError: if the queue is full.
             UserError: if the translator refuses one of them.
         """
         if not lines:
             return []
-        if self.waiting + len(lines) > self._max_queue:
+        if self.waiting + len(lines) > self._limits.max_queue:
             seconds = math.ceil(self.waiting * self._seconds_per_line)
-            raise FullError(min(max(1, seconds), LONGEST_RETRY))
+            reason = f"{self.waiting} lines are waiting: try again later"
+            raise RefusedError(429, reason, retry=min(max(1, seconds), LONGEST_RETRY))
         job = Job(lines, asyncio.get_running_loop().create_future())
-        self._jobs.append(job)
+        self._jobs[job] = None
         self._arrived.set()
         try:
             return await job.answer
         finally:
-            self._forget(job)
-
-    def _forget(self, job: Job) -> None:
-        with contextlib.suppress(ValueError):
-            self._jobs.remove(job)
+            self._jobs.pop(job, None)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -133,8 +104,8 @@ class Batcher:
         loop = asyncio.get_running_loop()
         while True:
             await self._arrived.wait()
-            if self.waiting < self._batch_lines:
-                await asyncio.sleep(self._batch_wait)
+            if self.waiting < self._limits.batch_lines:
+                await asyncio.sleep(self._limits.batch_wait / 1000)
             parts = self._take()
             if not self._jobs:
                 self._arrived.clear()
@@ -155,7 +126,7 @@ class Batcher:
     def _take(self) -> list[Part]:
         """The next batch: the first lines of all jobs, in equal shares, the oldest job first."""
         wanted = dict.fromkeys(self._jobs, 0)
-        room = self._batch_lines
+        room = self._limits.batch_lines
         while room and (open_ := [job for job in wanted if job.left > wanted[job]]):
             share = max(1, room // len(open_))
             for job in open_:
@@ -168,7 +139,7 @@ class Batcher:
                 parts.append(Part(job, job.taken, job.lines[job.taken : job.taken + count]))
                 job.taken += count
             if not job.left:
-                self._jobs.remove(job)
+                del self._jobs[job]
         return parts
 
     def _translate(self, parts: Sequence[Part]) -> list[list[Translation] | Exception]:
@@ -188,7 +159,7 @@ class Batcher:
         if job.answer.done():  # the caller has left, or an earlier part failed
             return
         if isinstance(answer, Exception):
-            self._forget(job)
+            self._jobs.pop(job, None)
             job.answer.set_exception(answer)
             return
         job.translations += answer

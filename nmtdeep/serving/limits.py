@@ -1,20 +1,21 @@
-"""How much the service accepts."""
+"""How much the service accepts, and how long it waits."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Annotated
 
 from pydantic import Field
 
 from nmtdeep.config.section import Count, Positive, Section
-from nmtdeep.config.values import checked
-from nmtdeep.errors import UserError
+
+Wait = Annotated[float, Field(ge=0, le=1000, strict=True)]
 
 
 class Limits(Section):
-    """How much the service accepts, and for how long it waits."""
+    """How much the service accepts, and how long it waits."""
 
+    batch_lines: Count = Field(128, description="most lines, of all requests, translated together")
+    batch_wait: Wait = Field(5.0, description="milliseconds that a batch waits for more lines")
     max_body: Count = Field(1_048_576, description="most bytes of a request")
     max_lines: Count = Field(1000, description="most lines of a request")
     max_characters: Count = Field(5000, description="most characters of a line")
@@ -22,19 +23,3 @@ class Limits(Section):
     max_requests: Count = Field(256, description="most requests at one time")
     body_seconds: Positive = Field(30.0, description="seconds in which a request must arrive")
     grace: Count = Field(60, description="seconds for the requests in progress at the end")
-
-
-def limits_of(given: Mapping[str, Any], spelled: Callable[[str], str] = str) -> Limits:
-    """Checked limits; `given` and `spelled` are as in `checked`.
-
-    Raises:
-        UserError: if one has no such value, or an allowed request does not fit into an empty queue.
-    """
-    limits = checked(Limits, given, spelled)
-    if limits.max_lines > limits.max_queue:
-        raise UserError(
-            f"{limits.max_lines} lines do not fit into a queue of {limits.max_queue}",
-            where=spelled("max_lines"),
-            hint=f"raise {spelled('max_queue')} or allow fewer lines",
-        )
-    return limits

@@ -89,7 +89,8 @@ class RefusedError(Exception):
 def request_form(limits: Limits) -> type[Lines]:
     """The request that a service with these limits accepts."""
     line = Annotated[str, Field(max_length=limits.max_characters, pattern=r"^[^\n]*$")]
-    field: Any = (Annotated[list[line], Field(max_length=limits.max_lines)], ...)
+    most = min(limits.max_lines, limits.max_queue)
+    field: Any = (Annotated[list[line], Field(max_length=most)], ...)
     return create_model("Lines", __base__=Lines, __doc__=Lines.__doc__, lines=field)
 
 

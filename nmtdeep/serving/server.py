@@ -23,8 +23,6 @@ def serve(
     *,
     host: str,
     port: int,
-    batch_lines: int,
-    batch_wait: float,
     announce: Callable[[str], object],
 ) -> None:
     """Translate over HTTP until SIGINT or SIGTERM; then finish all requests and raise it again.
@@ -33,8 +31,6 @@ def serve(
 
     Args:
         port: 0: any free one.
-        batch_lines: most lines that are translated together.
-        batch_wait: seconds that lines wait for others to be translated with.
         announce: called with the address as soon as the service answers.
 
     Raises:
@@ -49,14 +45,7 @@ def serve(
         raise UserError(f"serving needs {error.name}, which is missing", hint=hint) from error
 
     with _listen(host, port) as listening:
-        translator = Translator.load(models, options)
-        app = application(
-            translator,
-            limits,
-            batch_lines=batch_lines,
-            batch_wait=batch_wait,
-            output=options.output_is,
-        )
+        app = application(Translator.load(models, options), limits)
         address = _address(listening)
 
         class Server(uvicorn.Server):

@@ -16,7 +16,7 @@ import uvicorn
 from nmtdeep.decoding.translator import Candidate, Translation
 from nmtdeep.errors import UserError
 from nmtdeep.serving.application import application
-from nmtdeep.serving.limits import limits_of
+from nmtdeep.serving.limits import Limits
 
 SECONDS = 30
 
@@ -31,6 +31,7 @@ class Shouter:
         self.counted = 0
         languages = (SimpleNamespace(language=one) for one in (source, "<en>"))
         self.pipeline = SimpleNamespace(**dict(zip(("source", "target"), languages, strict=True)))
+        self.options = SimpleNamespace(output_is="raw")
 
     def restart(self, lines: int = 0) -> None:
         self.counted = lines
@@ -64,7 +65,7 @@ def service(
     translator: Any, *, batch_lines: int = 8, batch_wait: float = 0.0, **limits: Any
 ) -> Iterator[int]:
     """The port of a service on loopback."""
-    app = application(translator, limits_of(limits), batch_lines=batch_lines, batch_wait=batch_wait)
+    app = application(translator, Limits(batch_lines=batch_lines, batch_wait=batch_wait, **limits))
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, http="h11"))
     thread = threading.Thread(target=server.run)
     thread.start()

@@ -86,6 +86,12 @@ def test_a_body_of_unknown_length_is_cut_off_at_the_limit(shouter: Shouter) -> N
         assert client.recv(12) == b"HTTP/1.1 413"
 
 
+def test_an_allowed_request_fits_into_the_queue(shouter: Shouter) -> None:
+    with service(shouter, max_lines=10, max_queue=9) as port:
+        assert ask(port, body(*["a"] * 10)).status == 413
+        assert translate(port, ["a"] * 9) == ["A"] * 9
+
+
 def test_a_body_that_does_not_arrive_times_out(shouter: Shouter) -> None:
     with service(shouter, body_seconds=0.2) as port, connected(port) as client:
         client.sendall(head("Content-Length: 9") + b'{"lines')

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from nmtdeep.errors import UserError
-from nmtdeep.serving.batcher import Batcher, FullError
+from nmtdeep.serving.batcher import Batcher
+from nmtdeep.serving.limits import Limits
+from nmtdeep.serving.messages import RefusedError
 from nmtdeep.serving.metrics import Metrics
 from serving.stand_ins import Shouter
 
@@ -18,7 +20,9 @@ def run(shouter: Shouter, *asked: list[str], max_queue: int = 100) -> list[Any]:
     """What callers get who come together; an error instead of an answer."""
 
     async def all_of_them() -> list[Any]:
-        batcher = Batcher(shouter, Metrics(), batch_lines=4, batch_wait=0.02, max_queue=max_queue)
+        batcher = Batcher(
+            shouter, Metrics(), Limits(batch_lines=4, batch_wait=20, max_queue=max_queue)
+        )
         async with batcher.running():
             found = await asyncio.gather(*map(batcher.translate, asked), return_exceptions=True)
         return [
@@ -45,7 +49,7 @@ def test_a_batch_waits_for_more_lines() -> None:
     shouter = Shouter()
 
     async def late() -> None:
-        batcher = Batcher(shouter, Metrics(), batch_lines=4, batch_wait=0.5, max_queue=9)
+        batcher = Batcher(shouter, Metrics(), Limits(batch_lines=4, batch_wait=500))
         async with batcher.running():
             first = asyncio.create_task(batcher.translate(["a"]))
             await asyncio.sleep(0.05)
@@ -67,7 +71,7 @@ def test_a_short_request_does_not_wait_for_the_end_of_a_long_one() -> None:
 def test_a_full_queue_is_an_error_with_a_waiting_time() -> None:
     found = run(Shouter(), ["a"] * 3, ["b"] * 3, ["c"], max_queue=5)
     assert found[0] == ["A"] * 3 and found[2] == ["C"]
-    assert isinstance(found[1], FullError) and found[1].seconds == 1
+    assert isinstance(found[1], RefusedError) and (found[1].status, found[1].retry) == (429, 1)
 
 
 def test_an_error_reaches_its_own_caller_only_and_names_the_line() -> None:
@@ -80,7 +84,7 @@ def test_an_error_reaches_its_own_caller_only_and_names_the_line() -> None:
 
 def test_no_lines_are_answered_without_the_model() -> None:
     shouter = Shouter()
-    assert run(shouter, [], max_queue=0) == [[]]
+    assert run(shouter, [], max_queue=1) == [[]]
     assert shouter.chunks == []
 
 
@@ -88,7 +92,7 @@ def test_lines_of_a_caller_that_leaves_are_not_translated() -> None:
     shouter = Shouter()
 
     async def leave() -> Coroutine[Any, Any, Any]:
-        batcher = Batcher(shouter, Metrics(), batch_lines=2, batch_wait=0.0, max_queue=99)
+        batcher = Batcher(shouter, Metrics(), Limits(batch_lines=2, batch_wait=0))
         async with batcher.running():
             shouter.gate.clear()
             first = asyncio.create_task(batcher.translate(["a", "b"]))
@@ -114,7 +118,7 @@ def test_the_event_loop_runs_while_the_model_works(seconds: float) -> None:
     shouter = Shouter()
 
     async def ticks() -> int:
-        batcher = Batcher(shouter, Metrics(), batch_lines=2, batch_wait=0.0, max_queue=9)
+        batcher = Batcher(shouter, Metrics(), Limits(batch_lines=2, batch_wait=0))
         async with batcher.running():
             shouter.gate.clear()
             asking = asyncio.create_task(batcher.translate(["a"]))

@@ -15,15 +15,14 @@ from pages import ROOT
 
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.errors import UserError
-from nmtdeep.serving.limits import Limits, limits_of
+from nmtdeep.serving.limits import Limits
 from nmtdeep.serving.server import serve
 from serving.stand_ins import Shouter, service
 
 
 def start(host: str = "127.0.0.1", port: int = 0) -> None:
     where: dict[str, Any] = {"host": host, "port": port}
-    how = {"batch_lines": 1, "batch_wait": 0.0, "announce": print}
-    serve([Path("no-run")], DecodingOptions(), Limits(), **where, **how)
+    serve([Path("no-run")], DecodingOptions(), Limits(), **where, announce=print)
 
 
 @pytest.mark.parametrize("missing", ["fastapi", "prometheus_client", "uvicorn"])
@@ -48,11 +47,6 @@ def test_an_unavailable_address_is_an_error_before_a_model_is_read() -> None:
         start(host="192.0.2.1")
     with pytest.raises(UserError, match=r"^x+, port 0: cannot listen: .*: choose"):
         start(host="x" * 300)
-
-
-def test_an_allowed_request_fits_into_the_queue() -> None:
-    with pytest.raises(UserError, match=r"max_lines: 10 lines do not fit .* 9: raise max_queue"):
-        limits_of({"max_lines": 10, "max_queue": 9})
 
 
 @pytest.mark.parametrize(("words", "code"), [((), 0), (("--lines", "5", "6"), 1)])
