@@ -135,12 +135,12 @@ def test_counts_are_those_of_the_files(files):
     )
 
 
-def test_the_longest_pair_is_stored_with_its_length_on_disk(files):
+def test_the_longest_pair_is_that_of_the_pairs_kept(files):
     write(files / "train", ["a", "", "b c", "d", "e e e", "f"], ["x", "y", "z", "u v w t", "s", ""])
     run(files, bpe="none", chunk=3)
     data = DataDirectory.open(files / "data")
     # Pairs 2 and 6 are dropped; "u v w t" and its end of sentence are in the third that is left.
-    assert data.longest("train") == (3, 5)
+    assert data.corpus("train").longest() == (3, 5)
 
 
 def test_words_that_were_not_counted_are_reported(files):

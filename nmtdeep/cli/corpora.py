@@ -155,13 +155,13 @@ def _dry_run(
     """Print the resolved text section, the files with their lines, and three tokenized pairs."""
     from nmtdeep.config.render import to_yaml
     from nmtdeep.preprocessing.inputs import check_free, find_inputs
-    from nmtdeep.preprocessing.stages import Tokenize
+    from nmtdeep.preprocessing.stages import tokenize
 
     check_free(out, overwrite=overwrite)
     inputs = find_inputs(recipe.text, train=train, valid=valid, tests=tests)
     typer.echo(to_yaml({"text": recipe.text.model_dump(mode="json")}), nl=False)
     for files in inputs:
         typer.echo(f"{files.split}: {files.lines:,} pairs of {files.source} and {files.target}")
-    for source, target in Tokenize(recipe.text)(list(islice(inputs[0].pairs(), 3))).pairs:
+    for source, target in tokenize(list(islice(inputs[0].pairs(), 3)), recipe.text).pairs:
         typer.echo(f"{recipe.text.source}: {source}\n{recipe.text.target}: {target}")
     typer.echo(f"would write {out}; nothing was written")

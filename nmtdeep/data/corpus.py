@@ -23,6 +23,7 @@ from nmtdeep.text.pipeline import TextPipeline
 
 Ids = npt.NDArray[np.unsignedinteger[Any]]
 Chosen = slice | npt.NDArray[np.int64]
+BLOCK = 1 << 20  # sentences whose lengths are read at once
 
 
 class Longest(NamedTuple):
@@ -118,6 +119,15 @@ class ParallelCorpus:
 
     def __len__(self) -> int:
         return len(self.source)
+
+    def longest(self) -> Longest:
+        """The pair with the longest side."""
+        longest = Longest()
+        for first in range(0, len(self), BLOCK):
+            block = slice(first, first + BLOCK)
+            lengths = np.stack([side.places(block)[1] for side in (self.source, self.target)])
+            longest = longer(longest, lengths, first)
+        return longest
 
 
 def longer(before: Longest, lengths: npt.NDArray[np.integer[Any]], first: int) -> Longest:
@@ -227,10 +237,6 @@ class DataDirectory:
                 hint=HINT,
             )
         return ParallelCorpus(source, target)
-
-    def longest(self, split: str) -> Longest:
-        """The longest pair of a split."""
-        return Longest(**self.index["splits"][split]["longest"])
 
     @cached_property
     def pipeline(self) -> TextPipeline:

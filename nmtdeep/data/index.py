@@ -30,14 +30,8 @@ class _Strict(BaseModel):
     model_config = ConfigDict(strict=True)
 
 
-class _Longest(_Strict):
-    sentence: CountOrZero
-    tokens: CountOrZero
-
-
 class _Split(_Strict):
     pairs: CountOrZero
-    longest: _Longest
 
 
 class _Index(_Strict):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from nmtdeep.errors import UserError
@@ -76,13 +77,8 @@ def ordered_map(
 
 def chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
     """Lists of `size` items, the last one shorter."""
-    chunk: list[Item] = []
-    for item in items:
-        chunk.append(item)
-        if len(chunk) == size:
-            yield chunk
-            chunk = []
-    if chunk:
+    rest = iter(items)
+    while chunk := list(islice(rest, size)):
         yield chunk
 
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TypeVar
-
-import numpy as np
 
 from nmtdeep import __version__, files
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.render import to_yaml
 from nmtdeep.config.text import JointBpe, NoBpe, Text
-from nmtdeep.data.corpus import CorpusWriter, Longest, id_type, longer
+from nmtdeep.data.corpus import CorpusWriter, id_type
 from nmtdeep.data.index import FORMAT, INDEX_FILE, RECIPE_FILE, TEXT_DIRECTORY, TRAIN
 from nmtdeep.data.parallel import chunks, ordered_map
 from nmtdeep.errors import DataError
@@ -23,7 +22,7 @@ from nmtdeep.preprocessing.counting import WORDS, Tally, repetitions
 from nmtdeep.preprocessing.inputs import ParallelFiles, check_free, find_inputs
 from nmtdeep.preprocessing.progress import Progress
 from nmtdeep.preprocessing.report import PreprocessingReport, Reason, SplitReport
-from nmtdeep.preprocessing.stages import Binarize, Pair, Segment, Tokenize
+from nmtdeep.preprocessing.stages import Pair, binarize, segment, tokenize
 from nmtdeep.text.bpe import Bpe, learn
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.vocabulary import Vocabulary, shared_or_separate
@@ -31,6 +30,7 @@ from nmtdeep.text.vocabulary import Vocabulary, shared_or_separate
 CHUNK = 2000
 Tallies = tuple[Tally, Tally]
 Codes = tuple[Bpe | None, Bpe | None]
+Vocabularies = tuple[Vocabulary, Vocabulary]
 Result = TypeVar("Result")
 
 
@@ -78,7 +78,6 @@ class _Run:
     chunk: int
     counted_words: int
     reports: dict[str, SplitReport] = field(default_factory=dict)
-    longest: dict[str, Longest] = field(default_factory=dict)
 
     @property
     def text(self) -> Text:
@@ -98,7 +97,7 @@ class _Run:
         vocabularies = self.vocabularies(counts[TRAIN], words[TRAIN], codes)
         dtypes = (id_type(len(vocabularies[0])), id_type(len(vocabularies[1])))
         for split in self.reports:
-            self.binarize(split, Binarize(vocabularies, dtypes))
+            self.binarize(split, vocabularies, dtypes)
         return self.finish(TextPipeline.of(self.text, codes, vocabularies), dtypes)
 
     def tokenize(self, texts: ParallelFiles) -> Tallies:
@@ -109,7 +108,8 @@ class _Run:
             self.temporary(texts.split, "tokenized").open("wb") as out,
             self.temporary(texts.split, "hashes").open("wb") as hashes,
         ):
-            for chunk in self.through("tokenize", texts.split, Tokenize(self.text), pairs):
+            stage = partial(tokenize, config=self.text)
+            for chunk in self.through("tokenize", texts.split, stage, pairs):
                 out.write(_lines(chunk.pairs))
                 hashes.write(chunk.hashes.tobytes())
                 for tally, counts in zip(words, chunk.counts, strict=True):
@@ -156,7 +156,7 @@ class _Run:
     def segment(self, split: str, codes: Codes) -> Tallies:
         """Words to subwords (in another temporary file); drops what cleaning drops from train."""
         report, totals, first = self.reports[split], self.tallies(), 1
-        stage = Segment(codes, self.text.clean, keep=split != TRAIN)
+        stage = partial(segment, bpe=codes, clean=self.text.clean, keep=split != TRAIN)
         tokenized = self.temporary(split, "tokenized")
         with self.temporary(split, "bpe").open("wb") as out:
             for chunk in self.through("apply BPE", split, stage, _pairs(tokenized)):
@@ -190,12 +190,12 @@ class _Run:
                     counts[side][symbol] = max(counts[side][symbol], config.min_count)
         return shared_or_separate(*counts, config)
 
-    def binarize(self, split: str, stage: Binarize) -> None:
+    def binarize(self, split: str, vocabularies: Vocabularies, dtypes: tuple[str, str]) -> None:
         """Subwords to ids on disk."""
         report, segmented = self.reports[split], self.temporary(split, "bpe")
-        longest, first = Longest(), 0
         stems = (self.directory / f"{split}.{language}" for language in self.languages)
-        source, target = map(CorpusWriter, stems, stage.dtypes)
+        source, target = map(CorpusWriter, stems, dtypes)
+        stage = partial(binarize, vocabularies=vocabularies, dtypes=dtypes)
         with source, target:
             for sides in self.through("binarize", split, stage, _pairs(segmented)):
                 for writer, ids in zip((source, target), sides, strict=True):
@@ -204,10 +204,6 @@ class _Run:
                     report.unknown[0] + sides[0].unknown,
                     report.unknown[1] + sides[1].unknown,
                 )
-                lengths = np.stack([ids.lengths for ids in sides])
-                longest = longer(longest, lengths, first)
-                first += lengths.shape[1]
-        self.longest[split] = longest
         segmented.unlink()
 
     def finish(self, pipeline: TextPipeline, dtypes: tuple[str, str]) -> PreprocessingReport:
@@ -229,14 +225,7 @@ class _Run:
             "target": self.text.target,
             "dtype": {"source": dtypes[0], "target": dtypes[1]},
             "fingerprint": report.fingerprint,
-            "splits": {
-                name: {
-                    "pairs": split.kept,
-                    # The pair with the longest side, and how long that is on disk.
-                    "longest": self.longest[name]._asdict(),
-                }
-                for name, split in self.reports.items()
-            },
+            "splits": {name: {"pairs": split.kept} for name, split in self.reports.items()},
             "report": report.to_json(),
         }
         content = json.dumps(index, indent=2, ensure_ascii=False)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -28,22 +27,15 @@ class Tokenized(NamedTuple):
     hashes: npt.NDArray[np.uint64]
 
 
-@dataclass(frozen=True)
-class Tokenize:
+def tokenize(pairs: Sequence[Pair], config: Text) -> Tokenized:
     """Normalize, tokenize and lower-case as the recipe says."""
-
-    config: Text
-
-    def __call__(self, pairs: Sequence[Pair]) -> Tokenized:
-        """One chunk."""
-        config = self.config
-        source = [words_of(line, config, config.source, config.input) for line, _ in pairs]
-        target = [words_of(line, config, config.target, config.input) for _, line in pairs]
-        return Tokenized(
-            list(zip(map(" ".join, source), map(" ".join, target), strict=True)),
-            (Counter(chain.from_iterable(source)), Counter(chain.from_iterable(target))),
-            np.frombuffer(b"".join(map(pair_hash, pairs)), np.uint64),
-        )
+    source = [words_of(line, config, config.source, config.input) for line, _ in pairs]
+    target = [words_of(line, config, config.target, config.input) for _, line in pairs]
+    return Tokenized(
+        list(zip(map(" ".join, source), map(" ".join, target), strict=True)),
+        (Counter(chain.from_iterable(source)), Counter(chain.from_iterable(target))),
+        np.frombuffer(b"".join(map(pair_hash, pairs)), np.uint64),
+    )
 
 
 def pair_hash(pair: Pair) -> bytes:
@@ -59,39 +51,30 @@ class Segmented(NamedTuple):
     unusual: list[tuple[int, str]]
 
 
-@dataclass(frozen=True)
-class Segment:
+def segment(
+    pairs: Sequence[Pair], bpe: tuple[Bpe | None, Bpe | None], clean: Clean, *, keep: bool
+) -> Segmented:
     """Apply BPE and find the pairs that cleaning drops; `keep` keeps them nevertheless."""
-
-    bpe: tuple[Bpe | None, Bpe | None]
-    clean: Clean
-    keep: bool
-
-    def __call__(self, pairs: Sequence[Pair]) -> Segmented:
-        """One chunk."""
-        result = Segmented([], (Counter(), Counter()), [])
-        for index, pair in enumerate(pairs):
-            source, target = words = [line.split() for line in pair]
-            if self.bpe[0] is not None:
-                source = self.bpe[0].split(source)
-            if self.bpe[1] is not None:
-                target = self.bpe[1].split(target)
-            reason: str | None
-            most = self.clean.max_words
-            if most is not None and max(map(len, words)) > most:
-                reason = (
-                    f"{'source' if len(words[0]) > most else 'target'} longer than {most} words"
-                )
-            else:
-                reason = reason_to_drop(len(source), len(target), self.clean)
-            if reason:
-                result.unusual.append((index, reason))
-                if not self.keep:
-                    continue
-            result.counts[0].update(source)
-            result.counts[1].update(target)
-            result.pairs.append((" ".join(source), " ".join(target)))
-        return result
+    result = Segmented([], (Counter(), Counter()), [])
+    for index, pair in enumerate(pairs):
+        words = [line.split() for line in pair]
+        source, target = (
+            line if codes is None else codes.split(line)
+            for codes, line in zip(bpe, words, strict=True)
+        )
+        reason = reason_to_drop(len(source), len(target), clean)
+        if clean.max_words is not None:
+            for side, line in zip(("target", "source"), reversed(words), strict=True):
+                if len(line) > clean.max_words:
+                    reason = f"{side} longer than {clean.max_words} words"
+        if reason:
+            result.unusual.append((index, reason))
+            if not keep:
+                continue
+        result.counts[0].update(source)
+        result.counts[1].update(target)
+        result.pairs.append((" ".join(source), " ".join(target)))
+    return result
 
 
 def reason_to_drop(source: int, target: int, clean: Clean, *, unit: str = "subwords") -> str | None:
@@ -116,20 +99,14 @@ class Ids(NamedTuple):
     unknown: int
 
 
-@dataclass(frozen=True)
-class Binarize:
-    """Replace subwords by ids."""
-
-    vocabularies: tuple[Vocabulary, Vocabulary]
-    dtypes: tuple[str, str]
-
-    def __call__(self, pairs: Sequence[Pair]) -> tuple[Ids, Ids]:
-        """One chunk."""
-        source, target = (self._side([pair[side] for pair in pairs], side) for side in (0, 1))
-        return source, target
-
-    def _side(self, lines: Sequence[str], side: int) -> Ids:
-        sentences = [[*self.vocabularies[side].ids(line.split()), EOS] for line in lines]
-        tokens = np.fromiter(chain.from_iterable(sentences), self.dtypes[side])
+def binarize(
+    pairs: Sequence[Pair], vocabularies: Sequence[Vocabulary], dtypes: Sequence[str]
+) -> list[Ids]:
+    """Replace the subwords of both sides by ids."""
+    sides = []
+    for side, (vocabulary, dtype) in enumerate(zip(vocabularies, dtypes, strict=True)):
+        sentences = [[*vocabulary.ids(pair[side].split()), EOS] for pair in pairs]
+        tokens = np.fromiter(chain.from_iterable(sentences), dtype)
         lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
-        return Ids(tokens, lengths, int((tokens == UNK).sum()))
+        sides.append(Ids(tokens, lengths, int((tokens == UNK).sum())))
+    return sides

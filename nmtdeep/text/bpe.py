@@ -76,9 +76,6 @@ class Bpe:
         """Without the caches: they can be large, and every process fills its own."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-
     @cached_property
     def _ranks(self) -> dict[tuple[str, ...], int]:
         ranks: dict[tuple[str, ...], int] = {}

@@ -81,7 +81,5 @@ def _load_jieba() -> Any:
     return tokenizer
 
 
-@lru_cache(maxsize=2)
-def jieba(*, aggressive_hyphens: bool = False) -> Jieba:
-    """This process's jieba; reading its dictionary takes a second."""
-    return Jieba(aggressive_hyphens=aggressive_hyphens)
+# This process's jieba: reading its dictionary takes a second.
+jieba = lru_cache(maxsize=2)(Jieba)

@@ -84,7 +84,5 @@ class _Tokenizer(MosesTokenizer):  # type: ignore[misc]  # sacremoses has no typ
         return not self.alpha.isdisjoint(text)
 
 
-@lru_cache(maxsize=32)
-def moses(language: str, *, aggressive_hyphens: bool = False) -> Moses:
-    """This process's tokenizer of that language; building one takes milliseconds."""
-    return Moses(language, aggressive_hyphens=aggressive_hyphens)
+# This process's tokenizers by language: building one takes milliseconds.
+moses = lru_cache(maxsize=32)(Moses)

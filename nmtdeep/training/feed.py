@@ -157,7 +157,7 @@ def check_batches(recipe: Recipe, data: DataDirectory, ranks: int) -> None:
             where="training.sharding",
             hint="pass --processes, start with torchrun, or set training.sharding=none",
         )
-    longest = data.longest("train")
+    longest = data.corpus("train").longest()
     for number in range(len(recipe.training.stages) or 1):
         batches = recipe.at_stage(number).training.batches
         batching.check_budget(longest, max_tokens=batches.max_tokens)

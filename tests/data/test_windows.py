@@ -150,7 +150,7 @@ def test_the_longest_sentence_is_found_in_pieces() -> None:
 
 
 def test_a_sentence_too_long_is_named_by_its_number_in_the_corpus(tiny_run: Any) -> None:
-    longest = tiny_run.data.longest("train")
+    longest = tiny_run.data.corpus("train").longest()
     changes = {"batches": {"max_tokens": longest.tokens - 1}}
     values = {**tiny_run.recipe.model_dump(), "training": changes}
     recipe = type(tiny_run.recipe).model_validate(values)

@@ -248,7 +248,7 @@ def test_the_largest_batch_of_a_window_is_found(tiny_config: Any) -> None:
 
 def test_a_largest_batch_that_does_not_fit_lowers_the_limit(tiny_run: Any) -> None:
     trainer = trainer_of(tiny_run)
-    memory = Memory(trainer.model, tiny_run.data.longest("train").tokens)
+    memory = Memory(trainer.model, tiny_run.data.corpus("train").longest().tokens)
     limit = check_largest_batch(trainer, DataPosition())
     assert 0 < limit <= TOKENS // 2 and limit == trainer.step.limit.tokens
     memory.failures = 0

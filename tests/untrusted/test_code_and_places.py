@@ -167,7 +167,6 @@ FORGERIES: dict[str, Callable[[dict[str, Any]], object]] = {
     "split": lambda index: index["splits"].update({"../x": {"pairs": 1}}),
     "no splits": lambda index: index.update(splits=[]),
     "type": lambda index: index["dtype"].update(source="object"),
-    "longest": lambda index: index["splits"]["train"].update(longest={"sentence": []}),
 }
 
 
