@@ -1,4 +1,4 @@
-"""Every combination of slots keeps the promises of a translation model; and torch's own layers."""
+"""Properties of every combination of slots; equality with torch's own layers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def real(x: Tensor) -> Iterator[Tensor]:
         yield row[:length]
 
 
-def test_stepwise_is_parallel(model: Transformer) -> None:
+def test_stepwise_equals_parallel(model: Transformer) -> None:
     encoded = model.encode(SOURCE)
     parallel = model.output(model.decode(TARGET, encoded))
     state = model.start(encoded)
@@ -46,7 +46,7 @@ def test_stepwise_is_parallel(model: Transformer) -> None:
         assert_close(one, other, **EXACT)
 
 
-def test_batched_is_alone(model: Transformer) -> None:
+def test_a_batch_equals_its_sentences_alone(model: Transformer) -> None:
     together = logits(model, SOURCE, TARGET)
     for number, (source, target) in enumerate(LENGTHS):
         alone = logits(model, SOURCE[number : number + 1, :source], TARGET[[number], :target])
@@ -89,6 +89,8 @@ def test_every_source_token_is_seen(model: Transformer) -> None:
 
 
 def test_every_parameter_has_a_gradient(model: Transformer) -> None:
+    with torch.inference_mode():
+        logits(model, SOURCE, TARGET)  # must not leave tensors without gradients in a cache
     torch.manual_seed(1)  # a dropped bridge leaves a layer without a memory to tell apart
     log_probs = logits(model.train(), SOURCE, TARGET).log_softmax(dim=2)
     sum(part[:, 3].sum() for part in real(log_probs)).backward()
@@ -99,7 +101,7 @@ def test_every_parameter_has_a_gradient(model: Transformer) -> None:
         assert parameter.grad.abs().max() > 1e-6, name
 
 
-def test_nothing_is_kept_from_one_forward_to_the_next(model: Transformer) -> None:
+def test_a_forward_pass_does_not_depend_on_earlier_ones(model: Transformer) -> None:
     first = logits(model, SOURCE, TARGET)
     logits(model, SOURCE[:1, :3], TARGET[:1])
     assert torch.equal(logits(model, SOURCE, TARGET), first)
@@ -181,7 +183,9 @@ def same_layer(theirs: nn.Module, ours: Layer) -> Iterator[tuple]:
 
 
 @pytest.mark.parametrize("norm", NORMS)
-def test_the_whole_is_torchs_transformer(norm: str, tiny_model: Callable[..., Transformer]) -> None:
+def test_the_model_equals_torchs_transformer(
+    norm: str, tiny_model: Callable[..., Transformer]
+) -> None:
     first = norm == "pre_norm"
     model = tiny_model(seed=3, encoder=norm, decoder=norm, sharing="none", bias=True)
     shared = {"dropout": 0.0, "batch_first": True, "norm_first": first, "dtype": torch.float64}
@@ -210,12 +214,6 @@ def test_the_whole_is_torchs_transformer(norm: str, tiny_model: Callable[..., Tr
         memory_key_padding_mask=padding,
     )
     assert_close(logits(model, SOURCE, TARGET), hidden @ model.output.weight.T, **EXACT)
-
-
-def test_training_continues_after_inference(model: Transformer) -> None:
-    with torch.inference_mode():
-        logits(model, SOURCE, TARGET)
-    logits(model.train(), SOURCE, TARGET).sum().backward()
 
 
 def test_bf16_is_close_to_fp32(model: Transformer) -> None:

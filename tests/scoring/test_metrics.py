@@ -195,14 +195,6 @@ def test_signature_of_moses_tokens() -> None:
     assert "moses" not in plain.signature  # only metrics of tokens are prepared
 
 
-def test_details_say_what_the_number_is_made_of() -> None:
-    (score,) = score_texts(["the cat sat on"], [["the cat sat on a mat"]], ["bleu-tok"])
-    assert score.details["precisions"] == (100, 100, 100, 100)
-    assert score.details["brevity_penalty"] == pytest.approx(math.exp(-0.5))
-    assert score.details["hypothesis_length"] == 4
-    assert score.details["reference_length"] == 6
-
-
 def test_what_cannot_be_scored_is_said() -> None:
     with pytest.raises(DataError, match="hypotheses has 2, reference has 1"):
         score_texts(["a", "b"], [["a"]])

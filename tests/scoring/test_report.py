@@ -46,10 +46,3 @@ def test_signatures_that_differ_name_their_sets() -> None:
     assert next(line for line in lines if line.startswith("one")).split() == ["one", "2.00", "-"]
 
 
-def test_strange_metrics_sets_and_no_scores_at_all() -> None:
-    assert score_table({}) == []
-    assert score_table({"valid": []}) == []
-    lines = score_table({"[bold]\x1b": [Score("comet", 0.5, "a\nb")]})
-    assert lines[0].split() == ["set", "comet"]
-    assert lines[2].split() == ["[bold]\\x1b", "0.50"]
-    assert lines[-1] == "comet  a\\nb"

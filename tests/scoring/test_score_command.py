@@ -6,17 +6,15 @@ import gzip
 import json
 import math
 import re
-import sys
-import types
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from nmtdeep.cli.main import app
 from nmtdeep.config.decoding import DecodingOptions
+from nmtdeep.decoding.translator import Translator
 from nmtdeep.errors import UserError
 from nmtdeep.scoring import METRICS
 
@@ -97,55 +95,39 @@ def test_each_system_is_a_line_with_its_difference(here: Path) -> None:
     assert "+0.00 p=1.0000 nrefs:1|ar:50|seed:3|" in other
 
 
-def test_u2028_does_not_end_a_line(here: Path) -> None:
-    write("hyp", ["a\u2028b c d e", "f g h i", "k l m n\u0085o"])
-    write("ref", ["a\u2028b c d e", "f g h i", "k l m n\u0085o"])
-    (line,) = printed("hyp", "ref", "--metric", "bleu-tok")
-    assert line.startswith("BLEU-tok 100.00 ")
-
-
-def test_warnings_for_the_wrong_kind_of_text(here: Path) -> None:
-    write("tokens", ["Der Hund läuft .", "Eine Frau .", "Zwei Kinder ."])
-    assert "look tokenized, but bleu, chrf, ter expect raw text" in invoke("tokens", "ref").stderr
-    raw = invoke("hyp", "ref", "--metric", "bleu-tok").stderr
-    assert "the reference looks raw" in raw
-    assert "--tokenize LANG" in raw
-    assert invoke("hyp", "ref", "--metric", "bleu-tok", "--tokenize", "de").stderr == ""
-    assert invoke("tokens", "tokens", "--metric", "bleu-tok").stderr == ""
-    assert invoke("hyp", "ref").stderr == ""
-
-
-def test_lower_cased_hypotheses_are_warned_of_where_case_counts(here: Path) -> None:
-    write("lower", ["der hund läuft.", "eine frau.", "zwei kinder."])
-    assert "and bleu, chrf count each one of" in invoke("lower", "ref").stderr
-    for metrics in (("bleu-lc", "ter"), ("bleu-tok-lc",), ("bleu-intl-lc",)):
-        chosen = [part for metric in metrics for part in ("--metric", metric)]
-        assert "capital" not in invoke("lower", "ref", *chosen).stderr
-    assert "capital" not in invoke("lower", "lower").stderr
+RAW = ["Der Hund läuft.", "Eine Frau.", "Zwei Kinder."]
+TOKENS = ["Der Hund läuft .", "Eine Frau .", "Zwei Kinder ."]
+BPE, PIECES = ["Der Hu@@ nd", "Ei@@ ne Frau", "Zwei"], ["▁Der ▁Hu nd", "▁Ei ne", "▁Zwei"]
+MAIL = ["an a@@b.de address and a ▁ alone in the", "middle", "of lines"] * 10
+LONG = ["X", "a " * 201, "X"]
 
 
 @pytest.mark.parametrize(
-    ("mark", "pieces"),
-    [("@@", ["Der Hu@@ nd", "Ei@@ ne Frau", "Zwei"]), ("▁", ["▁Der ▁Hu nd", "▁Ei ne", "▁Zwei"])],
+    ("hypotheses", "reference", "options", "warning"),
+    [
+        (RAW, RAW, "", None),
+        (TOKENS, RAW, "", "look tokenized, but bleu, chrf, ter expect raw text"),
+        (RAW, RAW, "--metric bleu-tok", "the reference looks raw.*--tokenize LANG"),
+        (RAW, RAW, "--metric bleu-tok --tokenize de", None),
+        (TOKENS, TOKENS, "--metric bleu-tok", None),
+        ([line.lower() for line in RAW], RAW, "", "and bleu, chrf count each one of"),
+        ([line.lower() for line in RAW], RAW, "--metric bleu-lc --metric ter", None),
+        (BPE, RAW, "", r"there are subwords \(@@\) in the hypotheses"),
+        (RAW, BPE, "", r"there are subwords \(@@\) in the reference"),
+        (PIECES, RAW, "", r"there are subwords \(▁\) in the hypotheses"),
+        (MAIL, MAIL, "", None),
+        (LONG, RAW, "--metric ter", "line 2 has 201 words, and ter takes minutes"),
+        (LONG, RAW, "--metric chrf", None),
+        (["A", "a " * 200, "A"], RAW, "--metric ter", None),
+    ],
 )
-def test_subwords_are_warned_of_on_either_side(here: Path, mark: str, pieces: list[str]) -> None:
-    write("pieces", pieces)
-    for name, files in (("hypotheses", ("pieces", "ref")), ("reference", ("hyp", "pieces"))):
-        said = invoke(*files).stderr
-        assert f"there are subwords ({mark}) in the {name}" in said
-        assert said.count("subwords") == 1
-    write("mail", ["an a@@b.de address and a ▁ alone in the", "middle", "of lines"] * 10)
-    assert "subwords" not in invoke("mail", "mail").stderr
-
-
-def test_ter_of_long_lines_is_warned_of(here: Path) -> None:
-    for name, words in (("long", 201), ("short", 200)):
-        for side in ("hyp", "ref"):
-            (here / f"{name}.{side}").write_text("x\n" + "a " * words + "\n")
-    files = ("long.hyp", "long.ref")
-    assert "line 2 has 201 words, and ter takes minutes" in invoke(*files).stderr
-    assert "minutes" not in invoke(*files, "--metric", "bleu").stderr
-    assert "minutes" not in invoke("short.hyp", "short.ref").stderr
+def test_text_that_a_metric_is_not_meant_for_is_warned_of(
+    here: Path, hypotheses: list[str], reference: list[str], options: str, warning: str | None
+) -> None:
+    write("hyp", hypotheses)
+    write("ref", reference)
+    printed_to_stderr = invoke("hyp", "ref", *options.split()).stderr
+    assert re.search(warning, printed_to_stderr) if warning else printed_to_stderr == ""
 
 
 def test_bad_files_are_named(here: Path) -> None:
@@ -183,97 +165,28 @@ def test_contradictions_are_refused(here: Path, arguments: tuple[str, ...], mess
     assert message in refused(*arguments)
 
 
-@dataclass
-class Line:
-    text: str = ""
-    log_prob: float = 0.0
-    tokens: tuple[float, ...] = ()
+def test_a_model_scores_as_its_translations_do(here: Path, tiny_run: Any) -> None:
+    options = DecodingOptions(beam=1, device="cpu")
+    sources = tiny_run.sources[:3]
+    write("src", sources)
+    translations = Translator.load([tiny_run.newer], options).translate(sources)
+    write("hyp", [translation.text for translation in translations])
+    model = ("-m", str(tiny_run.newer), "--beam", "1", "--device", "cpu")
+    assert printed(*model, "--source", "src", "--reference", "ref") == printed("hyp", "ref")
 
 
-@pytest.fixture
-def model(here: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
-    """A translator that knows `HYPOTHESES` by heart, and -1 per letter for every translation."""
-    seen: dict[str, object] = {}
-
-    class Translator:
-        @classmethod
-        def load(cls, paths: list[Path], options: DecodingOptions) -> Translator:
-            seen.update(options.model_dump(exclude_unset=True), paths=paths)
-            return cls()
-
-        def __enter__(self) -> Translator:
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            pass
-
-        def translate(self, lines: list[str]) -> Iterator[Line]:
-            seen["lines"] = list(lines)
-            return (Line(text) for text in HYPOTHESES)
-
-    def log_probabilities(_: Translator, sources: list[str], targets: list[str]) -> Iterator[Line]:
-        seen["lines"] = sources
-        return (Line(t, -float(len(t)), (-1.0,) * len(t)) for t in targets)
-
-    fakes = {"translator": {"Translator": Translator}, "forced": {"log_probabilities": None}}
-    fakes["forced"]["log_probabilities"] = log_probabilities
-    for name, contents in fakes.items():
-        module = types.ModuleType(f"nmtdeep.decoding.{name}")
-        module.__dict__.update(contents)
-        monkeypatch.setitem(sys.modules, f"nmtdeep.decoding.{name}", module)
-    write("src", ["The dog.", "A woman.", "Two children."])
-    return seen
-
-
-def test_a_model_scores_as_its_translations_do(model: dict[str, object]) -> None:
-    arguments = ("-m", "run", "-m", "other", "--source", "src", "--reference", "ref")
-    options = ("--device", "cuda:1", "--precision", "fp32", "--threads", "1", "--beam", "7")
-    assert printed(*arguments, *options) == printed("hyp", "ref")
-    assert model == {
-        "paths": [Path("run"), Path("other")],
-        "lines": ["The dog.", "A woman.", "Two children."],
-        "beam": 7,
-        "device": "cuda:1",
-        "precision": "fp32",
-        "threads": 1,
-    }
-    (entry,) = json.loads("\n".join(printed(*arguments, "--json", "--metric", "ter")))
-    assert entry["system"] == "run+other"
-
-
-def test_files_are_checked_before_the_model_is_loaded(model: dict[str, object]) -> None:
-    write("short", REFERENCE[:2])
-    assert "src has 3, short has 2" in refused(
-        "-m", "run", "--source", "src", "--reference", "short"
-    )
-    assert model == {}
-
-
-def test_log_probabilities(model: dict[str, object]) -> None:
-    write("target", ["abc", "ab", "a"])
-    arguments = ("-m", "run", "--source", "src", "--target", "target", "--log-prob")
-    result = invoke(*arguments)
-    assert result.stdout.splitlines() == [
-        "-3.0000\t3\t-1.0000",
-        "-2.0000\t2\t-1.0000",
-        "-1.0000\t1\t-1.0000",
-    ]
-    assert "3 sentences, 6 tokens, log-probability -6.00, perplexity 2.718" in result.stderr
+def test_log_probabilities_are_printed_by_line_and_summed(here: Path, tiny_run: Any) -> None:
+    write("src", tiny_run.sources[:3])
+    arguments = ("-m", str(tiny_run.newer), "--source", "src", "--target", "ref", "--log-prob")
     rows = json.loads(invoke(*arguments, "--json").stdout)
-    assert rows[2] == {"log_prob": -1.0, "tokens": 1, "per_token": -1.0, "each": [-1.0]}
-
-
-def test_the_documented_commands_run(model: dict[str, object]) -> None:
-    text = (Path(__file__).parents[2] / "docs" / "scoring.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```sh\n(.*?)```", text, flags=re.DOTALL)
-    commands = [line.split() for block in blocks for line in block.splitlines()]
-    assert len(commands) > 8
-    for program, subcommand, *arguments in commands:
-        assert (program, subcommand) == ("nmtdeep", "score")
-        for argument in arguments:
-            if argument.endswith(".txt"):
-                write(argument, HYPOTHESES if argument.startswith("hyp") else REFERENCE)
-        assert printed(*arguments)
+    result = invoke(*arguments)
+    for row, line in zip(rows, result.stdout.splitlines(), strict=True):
+        total, tokens = math.fsum(row["each"]), len(row["each"])
+        assert (row["log_prob"], row["tokens"]) == (pytest.approx(total), tokens)
+        assert line == f"{total:.4f}\t{tokens}\t{total / tokens:.4f}"
+    total, tokens = sum(row["log_prob"] for row in rows), sum(row["tokens"] for row in rows)
+    summary = f"log-probability {total:.2f}, perplexity {math.exp(-total / tokens):.3f}"
+    assert f"3 sentences, {tokens} tokens, {summary}" in result.stderr
 
 
 def test_every_metric_is_documented() -> None:

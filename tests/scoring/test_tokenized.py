@@ -35,8 +35,3 @@ def test_moses_preparation_by_hand() -> None:
     replaced = MosesPreparation("de", replace_punctuation=True)
     # replace-unicode-punctuation.perl knows the closing German quotation mark, not the opening one
     assert replaced.tokenize("„Ja“，so！") == '„ Ja " , so !'
-
-
-def test_a_language_moses_does_not_know_is_in_the_signature() -> None:
-    assert MosesPreparation("sw").signature["prefixes"] == "en"
-    assert "prefixes" not in MosesPreparation("de").signature

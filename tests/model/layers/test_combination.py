@@ -166,10 +166,3 @@ def test_history_dropout_meets_what_is_read() -> None:
     assert (reads[0] == 0).any()
     assert set((reads[0] / x()).round(decimals=9).unique().tolist()) == {0.0, 2.0}
     assert torch.equal(reads[1], layer(0)(reads[0]))
-
-
-def test_nothing_stays_on_the_module() -> None:
-    made = dlcl("before", DEPTH)
-    _, once = through(made, x())
-    made.add(made.start(x()), x())  # a pass that was cut short
-    assert torch.equal(through(made, x())[1], once)

@@ -19,17 +19,6 @@ def wave(position: int, place: int, width: int) -> float:
     return (math.sin if place < half else math.cos)(position * rate)
 
 
-@pytest.mark.parametrize("start", [0, 1, 37])
-def test_the_table_is_the_formula(start: int) -> None:
-    expected = [[wave(start + row, place, 10) for place in range(10)] for row in range(20)]
-    assert_close(
-        sinusoids(start, 20, 10),
-        torch.tensor(expected, dtype=torch.float64),
-        rtol=0,
-        atol=1e-12,
-    )
-
-
 def test_the_module_adds_from_any_start_and_grows_its_table() -> None:
     positions = Sinusoidal(6)
     x = torch.zeros(2, 5, 6, dtype=torch.float64)
