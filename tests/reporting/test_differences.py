@@ -29,11 +29,8 @@ def test_different_words_are_marked_and_missing_ones_are_gaps() -> None:
     ]
 
 
-def test_punctuation_is_not_part_of_a_word() -> None:
+def test_punctuation_and_letters_without_spaces_are_compared_apart() -> None:
     assert kinds("Yes", "Yes!") == [("same", "Yes"), ("gap", "!")]
-
-
-def test_text_without_spaces_is_compared_letter_by_letter() -> None:
     assert kinds("我喜欢猫", "我喜欢狗") == [("same", "我喜欢"), ("other", "猫")]
 
 

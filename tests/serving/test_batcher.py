@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from typing import Any
-
-import pytest
 
 from nmtdeep.errors import UserError
 from nmtdeep.serving.batcher import Batcher
 from nmtdeep.serving.limits import Limits
-from nmtdeep.serving.messages import RefusedError
 from nmtdeep.serving.metrics import Metrics
 from serving.stand_ins import Shouter
 
@@ -68,12 +64,6 @@ def test_a_short_request_does_not_wait_for_the_end_of_a_long_one() -> None:
     assert found == [[line.upper() for line in long], ["B"], ["C", "D"]]
 
 
-def test_a_full_queue_is_an_error_with_a_waiting_time() -> None:
-    found = run(Shouter(), ["a"] * 3, ["b"] * 3, ["c"], max_queue=5)
-    assert found[0] == ["A"] * 3 and found[2] == ["C"]
-    assert isinstance(found[1], RefusedError) and (found[1].status, found[1].retry) == (429, 1)
-
-
 def test_an_error_reaches_its_own_caller_only_and_names_the_line() -> None:
     bad = ["fine", "fine", "refuse", *["fine"] * 5]
     found = run(Shouter(), ["a"] * 6, bad, ["fail"], ["b"])
@@ -88,47 +78,3 @@ def test_no_lines_are_answered_without_the_model() -> None:
     assert shouter.chunks == []
 
 
-def test_lines_of_a_caller_that_leaves_are_not_translated() -> None:
-    shouter = Shouter()
-
-    async def leave() -> Coroutine[Any, Any, Any]:
-        batcher = Batcher(shouter, Metrics(), Limits(batch_lines=2, batch_wait=0))
-        async with batcher.running():
-            shouter.gate.clear()
-            first = asyncio.create_task(batcher.translate(["a", "b"]))
-            await asyncio.sleep(0.05)  # it is in the model
-            leaver = asyncio.create_task(batcher.translate(["never"] * 50))
-            stayer = asyncio.create_task(batcher.translate(["c"]))
-            await asyncio.sleep(0)
-            assert batcher.waiting == 51
-            leaver.cancel()
-            await asyncio.sleep(0)
-            assert batcher.waiting == 1
-            shouter.gate.set()
-            return await asyncio.gather(first, stayer)
-
-    first, stayer = asyncio.run(leave())
-    assert [one.text for one in first] == ["A", "B"]
-    assert [one.text for one in stayer] == ["C"]
-    assert shouter.chunks == [["a", "b"], ["c"]]
-
-
-@pytest.mark.parametrize("seconds", [0.0, 0.4])
-def test_the_event_loop_runs_while_the_model_works(seconds: float) -> None:
-    shouter = Shouter()
-
-    async def ticks() -> int:
-        batcher = Batcher(shouter, Metrics(), Limits(batch_lines=2, batch_wait=0))
-        async with batcher.running():
-            shouter.gate.clear()
-            asking = asyncio.create_task(batcher.translate(["a"]))
-            count = 0
-            while count < 20:
-                await asyncio.sleep(seconds / 20)
-                count += 1
-            assert not asking.done()
-            shouter.gate.set()
-            await asking
-            return count
-
-    assert asyncio.run(ticks()) == 20
