@@ -5,16 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 from matplotlib.figure import Figure
 
 from analysis.by_hand import write_out
-from nmtdeep import checkpoint
 from nmtdeep.analysis.gradients import LayerGradient, Of, draw, layer_gradients, measure
-from nmtdeep.analysis.probe import Probe, sentences
+from nmtdeep.analysis.probe import Probe
 from nmtdeep.config.render import dump
 
 HOW = {"tokens": 80, "device": torch.device("cpu")}
@@ -48,21 +46,6 @@ def test_norms_equal_those_of_autograd(make_probe: Callable[..., Probe], of: Of)
     assert [(row.side, row.depth, row.layer, row.gradient_norm) for row in rows] == expected
 
 
-def by_hand(tiny_run, path: Path) -> list[float]:
-    """Encoder, then decoder, of the loss written out and divided by all tokens."""
-    model = checkpoint.load(path).model
-    batches = sentences(tiny_run.data.corpus("train"), tokens=80, seed=1)
-    tokens = sum(batch.target_tokens for batch in batches)
-    model.zero_grad()
-    for batch in batches:
-        write_out("pre_norm", model, batch, tokens=tokens, smoothing=0.1).loss.backward()
-    return [
-        math.sqrt(sum(float(weight.grad.square().sum()) for weight in layer.parameters()))
-        for stack in (model.encoder, model.decoder)
-        for layer in stack
-    ]
-
-
 @pytest.mark.parametrize(("most", "updates"), [(1, [0, 20]), (2, [0, 15, 20]), (None, [0, 15, 20])])
 def test_a_run_is_measured_at_its_start_and_at_its_checkpoints(
     tiny_run, most: int | None, updates: list[int]
@@ -78,13 +61,8 @@ def test_a_run_is_measured_at_its_start_and_at_its_checkpoints(
     assert list(dict.fromkeys(row.update for row in rows)) == updates
     for update, path in ((15, tiny_run.older), (20, tiny_run.newer)):
         if update in updates:
-            norms = [row.gradient_norm for row in rows if row.update == update]
-            assert norms == pytest.approx(by_hand(tiny_run, path), rel=1e-3)
-
-
-def test_a_checkpoint_is_measured_as_it_is(tiny_run) -> None:
-    rows = measure([("c", tiny_run.newer)], tiny_run.data, **HOW).rows
-    assert {row.update for row in rows} == {20}
+            alone = measure([("run", path)], tiny_run.data, **HOW).rows
+            assert [row for row in rows if row.update == update] == alone
 
 
 def test_a_sharded_recipe_is_measured_in_one_process(tiny_run) -> None:

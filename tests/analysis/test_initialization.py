@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from analysis.by_hand import Step, write_out
@@ -115,23 +113,6 @@ def test_blocks_have_side_layer_and_sublayer(
     assert places == [("encoder", n, name) for n in (1, 2) for name in encoder] + [
         ("decoder", n, name) for n in (1, 2) for name in parts
     ]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_padding_does_not_count(make_probe: Callable[..., Probe], kind: str) -> None:
-    probe = make_probe(encoder=kind, decoder=kind)
-    wider = [
-        replace(
-            batch,
-            source=F.pad(batch.source, (0, 3)),
-            target_input=F.pad(batch.target_input, (0, 2)),
-            target_output=F.pad(batch.target_output, (0, 2)),
-        )
-        for batch in probe.batches
-    ]
-    padded = residual_blocks(replace(probe, batches=wider))
-    for block, other in zip(residual_blocks(probe), padded, strict=True):
-        assert_equal(block, vars(other))
 
 
 def test_dropout_is_on_and_the_same_every_time(

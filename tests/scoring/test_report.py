@@ -44,5 +44,3 @@ def test_signatures_that_differ_name_their_sets() -> None:
     ]
     assert lines[-2].endswith(other)
     assert next(line for line in lines if line.startswith("one")).split() == ["one", "2.00", "-"]
-
-

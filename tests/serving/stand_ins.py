@@ -50,10 +50,6 @@ class Shouter:
         ]
 
 
-def shout(line: str) -> Candidate:
-    return Candidate(line.upper(), line, (), -1.0, -2.0)
-
-
 class Answer(NamedTuple):
     status: int
     headers: dict[str, str]

@@ -9,12 +9,10 @@ import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
-from reporting.browser import CHROMIUM, browser
 from schemathesis import Config, GenerationMode
 
 from nmtdeep.decoding.translator import Translator
@@ -202,18 +200,6 @@ def test_the_page_loads_nothing(shouter: Shouter) -> None:
     assert "default-src 'none'" in page.headers["content-security-policy"]
     assert not re.search(r"https?:|//[a-z]|@import|<link[^>]+href=\"(?!data:)", page.told)
     assert "&lt;en&gt;" in page.told and "<en>" not in page.told
-
-
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium here (Debian: chromium)")
-def test_the_page_calls_languages_by_their_names(tmp_path: Path) -> None:
-    with service(Shouter("de")) as port, browser(tmp_path) as tab:
-        tab.open(f"http://127.0.0.1:{port}/")
-        assert tab.complaints == []
-        assert tab.value("document.title") == "nmtdeep: German to <en>"
-        labels = tab.value("[...document.querySelectorAll('h1, label, #into, #note')].map("
-                           "it => it.textContent)")  # fmt: skip
-    assert labels == ["nmtdeep German to <en>", "German, one sentence per line", "<en>",
-                      "Ctrl+Enter translates."]  # fmt: skip
 
 
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=str)

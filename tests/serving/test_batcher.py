@@ -76,5 +76,3 @@ def test_no_lines_are_answered_without_the_model() -> None:
     shouter = Shouter()
     assert run(shouter, [], max_queue=1) == [[]]
     assert shouter.chunks == []
-
-
