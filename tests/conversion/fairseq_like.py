@@ -124,8 +124,6 @@ class FairseqLike:
             for part in ("q_proj", "k_proj", "v_proj", "out_proj"):
                 self.state.pop(f"{name}.{part}.bias", None)
 
-    # --------------------------------------------------------------------------------------------
-
     def of(self, name: str) -> Tensor:
         return self.state[name].double()
 
@@ -222,17 +220,6 @@ class FairseqLike:
             if f"decoder.{name}" in self.state:
                 return top @ self.of(f"decoder.{name}").T
         raise AssertionError("no output")
-
-    def greedy(self, source: list[int], longest: int) -> list[int]:
-        """Ids of the most probable next token, repeatedly; at least one, without the end."""
-        target = [EOS]
-        while len(target) <= longest:
-            last = self.logits(source, target)[-1]
-            last[[PAD, EOS] if len(target) == 1 else PAD] = -math.inf
-            target.append(int(last.argmax()))
-            if target[-1] == EOS:
-                return target[1:-1]
-        return target[1:]
 
     def file(self, **more: Any) -> dict[str, Any]:
         """The contents of a checkpoint."""
