@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from itertools import count
 
@@ -71,16 +70,12 @@ def test_waiting_is_what_the_taker_waits() -> None:
         yield 0
         released.wait(10)
         yield 1
-        yield 2
 
     feed = ahead(items(), depth=2)
     next(feed)
-    timer = threading.Timer(0.2, released.set)
-    timer.start()
+    threading.Timer(0.2, released.set).start()
     _, waited = next(feed)
     assert waited > 0.1
-    time.sleep(0.05)  # the third is made meanwhile
-    assert next(feed)[1] < 0.1
     feed.close()
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.data.corpus import CorpusWriter, DataDirectory, MonolingualCorpus, id_type
+from nmtdeep.data.corpus import CorpusWriter, DataDirectory, MonolingualCorpus
 from nmtdeep.errors import DataError
 from nmtdeep.files import write_sums
 from nmtdeep.preprocessing.preprocess import preprocess
@@ -48,12 +48,6 @@ def test_what_was_written_is_read(tmp_path_factory, sentences):
         assert corpus.tokens.dtype == dtype
         with pytest.raises(IndexError):
             corpus[len(corpus)]
-
-
-def test_id_type_holds_the_largest_id():
-    assert id_type(65_536) == "uint16"
-    assert id_type(65_537) == "uint32"
-    assert np.iinfo("uint16").max == 65_535
 
 
 def test_a_data_directory_opens(directory):

@@ -7,7 +7,7 @@ from operator import neg
 
 import pytest
 
-from nmtdeep.data.parallel import chunks, ordered_map
+from nmtdeep.data.parallel import ordered_map
 from nmtdeep.errors import UserError
 
 
@@ -34,11 +34,6 @@ def test_an_error_in_a_worker_arrives():
 def test_a_dead_worker_is_a_clear_error():
     with pytest.raises(UserError, match="fewer --workers"):
         list(ordered_map(os._exit, [1, 1], workers=2))
-
-
-def test_chunks():
-    assert list(chunks(range(5), 2)) == [[0, 1], [2, 3], [4]]
-    assert list(chunks([], 2)) == []
 
 
 def test_workers_leave_when_their_parent_is_killed():

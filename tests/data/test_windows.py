@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from nmtdeep.data.batching import updates
 from nmtdeep.data.corpus import Longest, MonolingualCorpus, ParallelCorpus, longer
-from nmtdeep.data.windows import DataPosition, Epoch
+from nmtdeep.data.windows import Epoch
 from nmtdeep.errors import UserError
 from nmtdeep.training.feed import upcoming
 from nmtdeep.training.ranks import ALONE, Ranks
@@ -63,11 +63,6 @@ def test_a_corpus_of_one_window_has_the_plan_of_the_whole() -> None:
         assert window.indices.tolist() == list(range(100))
         whole = updates(lengths.astype(np.int32), seed=5, epoch=number, **BUDGETS)
         assert plain(window.updates) == plain(whole)
-        # What released versions drew: the generator of the pair, without a window.
-        assert np.array_equal(
-            np.random.default_rng((5, number)).permutation(9),
-            np.random.default_rng((5, number, 0)).permutation(9),
-        )
 
 
 def plain(plan: Any) -> list[list[list[int]]]:
@@ -90,15 +85,6 @@ def test_windows_hold_other_blocks_in_other_epochs_and_in_no_order_of_the_corpus
             assert 80 <= neighbors.sum() < 95
             assert window.indices.max() - window.indices.min() > 200
     assert not set(sets[0]) & set(sets[1])
-
-
-def test_a_place_at_the_end_of_a_window_is_the_start_of_the_next() -> None:
-    epoch = Epoch(corpus(random_lengths(30)), 1, 4, sentences=10, block=5)
-    assert len(epoch) == 3
-    assert epoch.turned(DataPosition(4, 6, 0, 0), 7) == DataPosition(4, 6, 0, 0)
-    assert epoch.turned(DataPosition(4, 7, 0, 0), 7) == DataPosition(4, 7, 1, 7)
-    assert epoch.turned(DataPosition(4, 11, 1, 7), 4) == DataPosition(4, 11, 2, 11)
-    assert epoch.turned(DataPosition(4, 12, 2, 11), 1) == DataPosition(5)
 
 
 SMALL = {"window": 12, "block": 4}

@@ -1,7 +1,6 @@
 """The library's own command line is the other source; joining is exact for every word."""
 
 import io
-import pickle
 import random
 from collections import Counter
 
@@ -114,12 +113,6 @@ def test_codes_file_is_the_librarys_and_comes_back(tmp_path):
     path.write_text("a b\n")
     with pytest.raises(DataError, match="codes:1"):
         load_merges(path)
-
-
-def test_travels_to_another_process():
-    bpe = Bpe(MERGES, frozenset({"low"}))
-    bpe.word("lowest")
-    assert pickle.loads(pickle.dumps(bpe)) == bpe
 
 
 def test_a_word_longer_than_any_is_learned_from_in_parts():

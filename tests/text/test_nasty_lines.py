@@ -47,10 +47,6 @@ def test_a_long_line_of_anything_becomes_ids_and_one_line(language, piece):
     assert time.process_time() - start < 20
 
 
-def test_a_word_of_a_megabyte():
-    assert len(PIPELINES["de"].source.encode("x" * 1_000_000)) == 1_000_001
-
-
 @given(st.text('.."" <a\n', max_size=30))
 @pytest.mark.parametrize("language", ["de", "en"])
 def test_stops_and_quotes_are_normalized_as_the_library_does(language, line):

@@ -14,12 +14,9 @@ from nmtdeep.config.training import Muon as MuonConfig
 from nmtdeep.data.batching import deal
 from nmtdeep.errors import UserError
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.training.launch import device_of
 from nmtdeep.training.optimizer import make_optimizer
 from nmtdeep.training.ranks import ALONE, Ranks
 from training.in_ranks import in_ranks
-
-CPU = torch.device("cpu")
 
 
 def numbers(rank: int) -> list[torch.Tensor]:
@@ -122,13 +119,3 @@ def step_of_muon(ranks: Ranks, model: Transformer) -> list[torch.Tensor]:
 def test_muon_in_two_ranks_is_muon_in_one(tiny_model: Callable[..., Transformer]) -> None:
     alone, together = step_of_muon(ALONE, tiny_model()), in_ranks(2, step_of_muon, tiny_model())
     torch.testing.assert_close(alone, together, rtol=0, atol=1e-12)
-
-
-def test_each_rank_has_a_device() -> None:
-    assert device_of("cpu", rank=3, processes=4) == CPU
-    if torch.cuda.is_available():
-        count = torch.cuda.device_count()
-        with pytest.raises(UserError, match=f"this machine has {count}"):
-            device_of("cuda", rank=0, processes=count + 1)
-        with pytest.raises(UserError, match="cuda:0 is one GPU"):
-            device_of("cuda:0", rank=0, processes=2)
