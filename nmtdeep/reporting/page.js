@@ -4,7 +4,7 @@ const valueOf = (row, column) => {
   const cell = row.cells[column];
   return "value" in cell.dataset ? Number(cell.dataset.value) : cell.textContent;
 };
-// What has no number stands last, whichever way numbers go.
+// Values without a number come last, whichever way numbers go.
 const compare = (one, other, way) => {
   if (typeof one !== typeof other) return typeof one === "number" ? -1 : 1;
   if (typeof one === "number") return way * (one - other);

@@ -99,7 +99,7 @@ def translate(port: int, lines: list[str]) -> list[str]:
 
 
 def get(port: int, path: str) -> Answer:
-    """What stands at an address, as text."""
+    """The text at an address."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=SECONDS)
     with contextlib.closing(connection):
         connection.request("GET", path)

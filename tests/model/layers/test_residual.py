@@ -1,4 +1,4 @@
-"""Where the norm stands, by hand: the norm of (1, 3) is (-1, 1)."""
+"""Positions of the norm, by hand: the norm of (1, 3) is (-1, 1)."""
 
 from __future__ import annotations
 
