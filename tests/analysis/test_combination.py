@@ -29,7 +29,7 @@ def test_dlcl_weights_are_the_lower_triangle(tiny_model: Callable[..., Any]) -> 
     assert not numbers(weights, "decoder")
 
 
-def test_a_softmax_over_a_window_is_applied(tiny_model: Callable[..., Any]) -> None:
+def test_weights_after_a_softmax_over_a_window_are_shown(tiny_model: Callable[..., Any]) -> None:
     sharp = DLCL | {"softmax": True, "window": 2, "weights": "scalar_n", "groups": 2}
     model = tiny_model(combinations=("residual", sharp), depth=3)
     weights = [row for row in combination_weights(model) if row.reader == "3"]

@@ -34,6 +34,6 @@ def test_the_boundaries_of_buckets() -> None:
     ]  # fmt: skip
 
 
-def test_a_system_with_a_line_too_few_is_named() -> None:
+def test_a_system_with_a_missing_line_is_an_error() -> None:
     with pytest.raises(DataError, match="s has 3, two has 2"):
         measure(NamedText("s", SOURCE), NamedText("r", REFERENCE), {"two": FIRST[:2]}, "bleu")

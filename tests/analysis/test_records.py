@@ -55,7 +55,7 @@ def test_the_x_axis_counts_updates_tokens_or_hours(run: Path, over, places: list
 
 
 @pytest.mark.parametrize("content", [None, "", '{"kind": "validation", "update": 3}'])
-def test_a_directory_without_records_is_named(tmp_path: Path, content: str | None) -> None:
+def test_a_directory_without_records_is_an_error(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "train.jsonl").write_text(content)
     with pytest.raises(UserError, match=r"train\.jsonl.*give the directory of a run"):

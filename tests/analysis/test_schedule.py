@@ -34,12 +34,6 @@ def after(done: int) -> float:
 STAGES = ({"encoder": 2, "updates": 5}, {"encoder": 4, "updates": 15}, {"encoder": 6})
 
 
-def test_without_stages_it_is_the_schedule() -> None:
-    rates = learning_rates("r", recipe())
-    assert [rate.update for rate in rates] == list(range(1, 41))
-    assert [rate.lr for rate in rates] == pytest.approx([after(n) for n in range(40)])
-
-
 def test_a_stage_begins_at_the_peak_or_still_on_its_way_there() -> None:
     """The counter goes back to min(updates, warm-up), as the release of Li et al. 2020 does."""
     rates = learning_rates("r", recipe(*STAGES))

@@ -112,7 +112,7 @@ class Exploit:
 
 @pytest.mark.parametrize("zipped", [True, False])
 @pytest.mark.parametrize("where", ["args", "model", "cfg", "extra_state", "inside args"])
-def test_nothing_in_a_checkpoint_is_run(tmp_path: Path, where: str, zipped: bool) -> None:
+def test_no_code_in_a_checkpoint_is_run(tmp_path: Path, where: str, zipped: bool) -> None:
     like, folder = FairseqLike(), tmp_path / "folder"
     _, dictionaries = written(tmp_path, like)
     content = like.file(**{where: Exploit(folder)})

@@ -49,7 +49,7 @@ def test_no_more_are_made_than_asked_for() -> None:
     assert threads() == []
 
 
-def test_an_error_comes_when_it_is_its_turn() -> None:
+def test_an_error_is_raised_in_its_turn() -> None:
     def items() -> Iterator[int]:
         yield 0
         yield 1
@@ -63,7 +63,7 @@ def test_an_error_comes_when_it_is_its_turn() -> None:
     assert threads() == []
 
 
-def test_waiting_is_what_the_taker_waits() -> None:
+def test_the_time_of_waiting_is_measured() -> None:
     released = threading.Event()
 
     def items() -> Iterator[int]:

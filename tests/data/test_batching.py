@@ -103,7 +103,7 @@ def test_epochs_and_seeds_give_other_orders_and_other_groups() -> None:
 
 @given(LENGTHS, st.integers(1, 300), st.randoms(use_true_random=False))
 @FAST
-def test_runs_are_those_of_the_obvious_loop(lengths: np.ndarray, budget: int, random: Any) -> None:
+def test_runs_equal_those_of_a_simple_loop(lengths: np.ndarray, budget: int, random: Any) -> None:
     longer = lengths.max(axis=0)
     order = np.array(random.sample(range(len(longer)), len(longer)))
     runs: list[list[int]] = []

@@ -35,7 +35,7 @@ def directory(tmp_path) -> Path:
 
 
 @given(st.lists(st.lists(st.integers(2, 65_535), max_size=9).map(lambda s: [*s, 1]), min_size=1))
-def test_what_was_written_is_read(tmp_path_factory, sentences):
+def test_a_written_corpus_is_read_back(tmp_path_factory, sentences):
     for dtype in ("uint16", "uint32"):
         stem = tmp_path_factory.mktemp("corpus") / "train.x.en"
         with CorpusWriter(stem, dtype) as writer:

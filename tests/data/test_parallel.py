@@ -12,7 +12,7 @@ from nmtdeep.errors import UserError
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_is_map_in_order_and_does_not_read_ahead(workers):
+def test_results_are_in_order_and_items_are_not_read_ahead(workers):
     taken = []
 
     def numbers():

@@ -12,7 +12,7 @@ from nmtdeep.errors import UserError
 from nmtdeep.training.launch import device_of
 
 
-def test_devices_that_are_not_there() -> None:
+def test_unavailable_devices_are_errors() -> None:
     assert resolve_device("cpu") == torch.device("cpu")
     with pytest.raises(UserError, match="unknown device tpu"):
         resolve_device("tpu")
@@ -42,7 +42,9 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 @pytest.mark.parametrize(
     ("name", "index"), [("auto", 1), ("cuda", 1), ("cuda:1", 1), ("cuda:0", 0)]
 )
-def test_a_gpu_has_an_index_and_is_the_current_one(name: str, index: int, gpus: list[int]) -> None:
+def test_a_gpu_has_an_index_and_becomes_the_current_one(
+    name: str, index: int, gpus: list[int]
+) -> None:
     found = resolve_device(name)
     assert (found.type, found.index) == ("cuda", index)
     assert gpus[1:] == [index]
@@ -50,7 +52,7 @@ def test_a_gpu_has_an_index_and_is_the_current_one(name: str, index: int, gpus: 
 
 
 @pytest.mark.parametrize("name", ["auto", "cuda"])
-def test_each_process_opens_its_own_gpu_alone(name: str, gpus: list[int]) -> None:
+def test_each_process_opens_its_own_gpu_only(name: str, gpus: list[int]) -> None:
     assert device_of(name, rank=0, processes=2) == torch.device("cuda", 0)
     assert gpus[1:] == [0]
     with pytest.raises(UserError, match="3 processes need as many GPUs, this machine has 2"):
@@ -61,6 +63,6 @@ def test_each_process_opens_its_own_gpu_alone(name: str, gpus: list[int]) -> Non
         resolve_device("cuda:2")
 
 
-def test_the_cpu_stays_when_there_is_a_gpu(gpus: list[int]) -> None:
+def test_the_cpu_can_be_chosen_beside_a_gpu(gpus: list[int]) -> None:
     assert resolve_device("cpu") == torch.device("cpu")
     assert gpus == [1]

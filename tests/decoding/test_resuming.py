@@ -31,7 +31,7 @@ def resumed(source: Path, output: Path, **changes: Any) -> ResumePoint:
 
 @pytest.mark.parametrize("form", ["text", "json", "tsv", "fairseq"])
 @pytest.mark.parametrize("n_best", [1, 2])
-def test_cut_off_anywhere(
+def test_an_output_cut_off_anywhere_is_completed(
     translator: Callable[..., Translator], source: Path, tmp_path: Path, form: str, n_best: int
 ) -> None:
     made, output = translator(n_best=n_best, beam=2), str(tmp_path / "out")

@@ -128,7 +128,7 @@ def test_a_pipe_that_is_not_utf_8_is_an_error(pipe: io.BufferedWriter) -> None:
 # Writing
 
 
-def test_json_reads_back(tiny_run: Any) -> None:
+def test_json_holds_every_field(tiny_run: Any) -> None:
     line = render(FOUND, 4, "json", "raw")
     assert line.endswith("\n")
     record = json.loads(line)
@@ -153,7 +153,7 @@ def test_tsv_has_five_columns() -> None:
     ]
 
 
-def test_fairseqs_lines() -> None:
+def test_lines_of_fairseq() -> None:
     assert render(ONE, 4, "fairseq", "raw").split("\n") == [
         "S-4\tzwei kat@@ zen",
         "H-4\t-1.8033688011112043\tTwo ca@@ ts .",  # -1.25 / ln 2

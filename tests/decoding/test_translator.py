@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from nmtdeep.checkpoint import load
 from nmtdeep.config.decoding import RECIPE_DEFAULTS
@@ -17,7 +16,6 @@ from nmtdeep.decoding.forced import log_probabilities
 from nmtdeep.decoding.searcher import SourceBatch
 from nmtdeep.decoding.translator import Candidate, Translation, Translator
 from nmtdeep.errors import CheckpointError, UserError
-from nmtdeep.text.vocabulary import EOS, PAD, UNK
 
 Make = Callable[..., Translator]
 LINES = [
@@ -69,18 +67,7 @@ def test_batching_changes_nothing(settings: dict, translator: Make, tiny_run: An
     assert len({one.text for one in together}) > 3  # the model does look at its source
 
 
-def test_n_best_is_sorted_and_distinct(translator: Make, tiny_run: Any) -> None:
-    first = list(translator(beam=4, n_best=1).translate(tiny_run.sources))
-    for best, one in zip(
-        first, translator(beam=4, n_best=4).translate(tiny_run.sources), strict=True
-    ):
-        scores = [candidate.score for candidate in one.candidates]
-        assert scores == sorted(scores, reverse=True)
-        assert len({candidate.subwords for candidate in one.candidates}) == 4
-        assert one.candidates[0].subwords == best.candidates[0].subwords
-
-
-def test_the_length_limit_of_the_options_comes_before_the_recipe_s(
+def test_a_length_limit_in_the_options_overrides_the_recipe(
     translator: Make, tiny_run: Any
 ) -> None:
     made = translator(max_length_factor=0.5, max_length_constant=2, beam=1)
@@ -92,7 +79,7 @@ def test_the_length_limit_of_the_options_comes_before_the_recipe_s(
     assert any(length == limit for length, limit in lengths)
 
 
-def test_scores_are_sums_over_the_penalty(translator: Make, tiny_run: Any) -> None:
+def test_a_score_is_the_sum_divided_by_the_penalty(translator: Make, tiny_run: Any) -> None:
     settings = {"lenpen": 0.7, "n_best": 3}
     for one in translator(lenpen_form="length", **settings).translate(tiny_run.sources):
         for found in one.candidates:
@@ -101,42 +88,6 @@ def test_scores_are_sums_over_the_penalty(translator: Make, tiny_run: Any) -> No
             assert found.score == pytest.approx(found.log_prob / len(found.each) ** 0.7)
     for one in translator(lenpen_form="none", **settings).translate(tiny_run.sources):
         assert all(found.score == found.log_prob for found in one.candidates)
-
-
-def test_beam_one_is_greedy_search_by_the_whole_model(translator: Make, tiny_run: Any) -> None:
-    """Greedy search without cache, batch or padding: the argmax of a full forward, repeated."""
-    made = translator(beam=1, max_length_factor=0.0, max_length_constant=12)
-    (model,) = made.models
-    for line, found in zip(tiny_run.sources, made.translate(tiny_run.sources), strict=True):
-        source = torch.tensor([tiny_run.pipeline.source.encode(line)])
-        target = [EOS]
-        while len(target) < 12:
-            logits = model.output(model(source, torch.tensor([target])))[0, -1]
-            logits[PAD] = -math.inf
-            if len(target) == 1:
-                logits[EOS] = -math.inf
-            target.append(int(logits.argmax()))
-            if target[-1] == EOS:
-                break
-        words = tiny_run.pipeline.target.vocabulary.words(target[1:])
-        assert found.candidates[0].subwords == tuple(words)
-
-
-def test_an_ensemble_averages_probabilities(translator: Make, tiny_run: Any) -> None:
-    both = translator(tiny_run.older, tiny_run.newer, beam=1)
-    (one,) = both.translate(tiny_run.sources[:1])
-    source = torch.tensor([tiny_run.pipeline.source.encode(tiny_run.sources[0])])
-    vocabulary = tiny_run.pipeline.target.vocabulary
-    ids = [*vocabulary.ids(one.candidates[0].subwords), EOS]
-    assert UNK not in ids
-    each = [
-        model.output(model(source, torch.tensor([[EOS, *ids[:-1]]])))[0].softmax(dim=1)
-        for model in both.models
-    ]
-    assert not torch.allclose(each[0], each[1], atol=1e-3)
-    mean = ((each[0] + each[1]) / 2).log()
-    expected = [mean[place, token].item() for place, token in enumerate(ids)]
-    assert one.candidates[0].each == pytest.approx(expected, abs=1e-5)
 
 
 def test_an_ensemble_needs_one_vocabulary(tiny_run: Any) -> None:
@@ -155,9 +106,7 @@ def test_an_ensemble_needs_one_vocabulary(tiny_run: Any) -> None:
 # Long lines
 
 
-def test_a_long_line_in_pieces_is_the_translation_of_the_pieces(
-    translator: Make, tiny_run: Any
-) -> None:
+def test_a_long_line_is_translated_in_pieces(translator: Make, tiny_run: Any) -> None:
     whole = tiny_run.pipeline.source.split(LINES[6])
     limit = len(whole) // 2 - 1  # so that it takes three
     made = translator(max_source_tokens=limit, n_best=2)
@@ -175,7 +124,7 @@ def test_a_long_line_in_pieces_is_the_translation_of_the_pieces(
     assert made.cut_lines == 1
 
 
-def test_a_long_line_cut_short_is_its_beginning(translator: Make, tiny_run: Any) -> None:
+def test_a_truncated_line_is_translated_as_its_beginning(translator: Make, tiny_run: Any) -> None:
     whole = tiny_run.pipeline.source.split(LINES[6])
     made = translator(max_source_tokens=5, long_lines="truncate")
     (found,) = made.translate([LINES[6]])
@@ -212,7 +161,7 @@ def test_draws_depend_on_the_seed_alone(translator: Make, tiny_run: Any) -> None
 # Options
 
 
-def test_options_that_are_not_given_are_the_recipes(tiny_run: Any) -> None:
+def test_options_default_to_those_of_the_recipe(tiny_run: Any) -> None:
     options = RECIPE_DEFAULTS.with_recipe(load(tiny_run.newer).recipe)
     recipe = tiny_run.recipe.decoding
     for name, value in recipe.model_dump().items():
@@ -222,7 +171,7 @@ def test_options_that_are_not_given_are_the_recipes(tiny_run: Any) -> None:
 
 
 @pytest.mark.parametrize("weights", [{"precision": "bf16"}, {"quantize": "int8"}], ids=str)
-def test_rougher_weights_score_nearly_the_same(
+def test_bf16_and_int8_score_nearly_the_same(
     weights: dict[str, str], translator: Make, tiny_run: Any
 ) -> None:
     exact, rough = translator(), translator(**weights)
@@ -243,7 +192,7 @@ def test_int8_and_another_precision_exclude_each_other(translator: Make) -> None
 # Several processes
 
 
-def test_processes_translate_as_one_does_and_a_killed_one_is_an_error(
+def test_several_processes_equal_one_and_a_killed_one_is_an_error(
     translator: Make, tiny_run: Any
 ) -> None:
     alone = translator(max_tokens=100, n_best=2)

@@ -66,7 +66,7 @@ def largest_difference(theirs: Any, model: Transformer) -> float:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_marian_computes_and_finds_the_same(kind: str, tmp_path: Path) -> None:
+def test_marian_has_equal_logits_and_translations(kind: str, tmp_path: Path) -> None:
     model = trained(KINDS[kind])
     written(tmp_path, model, KINDS[kind])
     theirs = loaded(tmp_path)
@@ -80,13 +80,6 @@ def test_marian_computes_and_finds_the_same(kind: str, tmp_path: Path) -> None:
     assert [tuple(rows[place][: rows[place].index(EOS) + 1]) for place in ended] == [
         ours[place] for place in ended
     ]
-
-
-def test_save_pretrained_saves_a_different_model_as_the_card_warns(tmp_path: Path) -> None:
-    model = trained(KINDS["shared table"], updates=1)
-    written(tmp_path, model, KINDS["shared table"])
-    loaded(tmp_path).save_pretrained(tmp_path / "again")
-    assert largest_difference(loaded(tmp_path / "again"), model) > 1e-2
 
 
 def test_the_tokenizer_returns_our_ids_for_split_text(tmp_path: Path) -> None:

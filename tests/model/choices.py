@@ -98,7 +98,7 @@ def short(value: object) -> str:
     return "".join(part[:2] for part in str(value).split("_"))
 
 
-# What people will ask for, besides what covers all pairs.
+# Usual models in addition to those that cover all pairs.
 WANTED: list[dict[str, Any]] = [
     {
         "encoder": "post_norm",

@@ -44,7 +44,7 @@ def test_a_shared_table_needs_one_vocabulary(tiny_config: Callable) -> None:
         build(tiny_config(sharing="all"), source_types=20, target_types=21)
 
 
-def test_each_dropout_in_its_place(tiny_config: Callable) -> None:
+def test_each_dropout_rate_is_used_in_its_place(tiny_config: Callable) -> None:
     described = tiny_config()
     places = {"embedding": 0.1, "residual": 0.2, "attention": 0.3, "activation": 0.4}
     described = type(described).model_validate({**described.model_dump(), "dropout": places})

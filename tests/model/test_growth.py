@@ -39,7 +39,7 @@ def test_layer_maps(strategy: Any, old: int, new: int, expected: list[int | None
     assert layer_map(strategy, old, new) == expected
 
 
-def test_what_cannot_grow_is_refused() -> None:
+def test_impossible_growth_is_an_error() -> None:
     with pytest.raises(ValueError, match="6 layers cannot grow to 5"):
         layer_map("copy_top_group", 6, 5)
     with pytest.raises(ValueError, match="stack_all repeats all 6 layers: 15 is not a multiple"):
@@ -88,7 +88,7 @@ MODELS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("choice", MODELS.values(), ids=MODELS)
-def test_each_layer_is_its_source(grown: Callable, strategy: Any, choice: dict) -> None:
+def test_each_layer_equals_its_source(grown: Callable, strategy: Any, choice: dict) -> None:
     old, new = grown((2, 4), strategy, **choice)
     for side in ("encoder", "decoder"):
         before, after = getattr(old, side), getattr(new, side)
@@ -153,7 +153,7 @@ def test_grown_sparse_blocks_keep_their_rows(grown: Callable) -> None:
     assert norms[1] == [*norms[0], norms[0][1]]
 
 
-def test_norms_after_the_sum_follow_their_rows(grown: Callable) -> None:
+def test_norms_after_the_sum_are_carried_over_with_their_rows(grown: Callable) -> None:
     old, new = grown((2, 3), "copy_top_layer", **MODELS["dlcl post"])
     before, after = (
         [norm.bias.tolist() for norm in model.encoder.combination.norms] for model in (old, new)

@@ -195,7 +195,7 @@ def test_signature_of_moses_tokens() -> None:
     assert "moses" not in plain.signature  # only metrics of tokens are prepared
 
 
-def test_what_cannot_be_scored_is_said() -> None:
+def test_invalid_input_is_an_error() -> None:
     with pytest.raises(DataError, match="hypotheses has 2, reference has 1"):
         score_texts(["a", "b"], [["a"]])
     with pytest.raises(DataError, match="nothing to score"):

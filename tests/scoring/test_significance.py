@@ -42,7 +42,7 @@ def test_identical_and_much_worse(corpus, test: str, metric: str) -> None:
     assert (second.difference < 0) == (metric != "ter")
 
 
-def test_values_are_those_of_the_metric(corpus) -> None:
+def test_values_equal_those_of_the_metric(corpus) -> None:
     better, worse, reference = corpus
     comparisons = compare_systems(
         ("a", better), [("b", worse), ("c", better)], [reference], ["bleu", "bleu-intl", "ter"]

@@ -44,7 +44,7 @@ def test_learning_from_counts_is_learning_from_text():
 
 
 @given(st.lists(st.text("lowernwids@the", min_size=1, max_size=12), max_size=6))
-def test_segmentation_is_the_librarys(words):
+def test_segmentation_equals_that_of_the_library(words):
     ours = Bpe(MERGES).split(words)
     theirs = library().segment_tokens(words)
     # They differ on purpose where a word's last subword ends in @@.
@@ -54,7 +54,7 @@ def test_segmentation_is_the_librarys(words):
 
 
 @pytest.mark.parametrize("threshold", [2, 5, 9])
-def test_vocabulary_threshold_is_the_librarys(threshold):
+def test_vocabulary_threshold_equals_that_of_the_library(threshold):
     plain = Bpe(MERGES)
     allowed = frozenset(p for p, count in plain.count(COUNTS).items() if count >= threshold)
     ours, theirs = Bpe(MERGES, allowed), library(threshold)
@@ -68,13 +68,13 @@ words = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(
 
 
 @given(st.lists(words | st.sampled_from(["@@", "a@@", "@@@", "</w>", "x</w>", "</w></w>"])))
-def test_join_of_split_is_the_words(words):
+def test_join_inverts_split(words):
     counts = Counter(words * 3)
     for merges in (MERGES, learn(counts, 50), learn(Counter({"@@": 9, "a@@": 9}), 9)):
         assert join(Bpe(merges).split(words)) == words
 
 
-def test_dropout_is_the_librarys_and_leaves_no_trace():
+def test_dropout_equals_that_of_the_library_and_changes_no_state():
     bpe, theirs = Bpe(MERGES), library()
     random.seed(5)
     ours = [bpe.word("newest", dropout=0.5) for _ in range(50)]
@@ -100,7 +100,7 @@ def test_nothing_to_learn():
     assert learn(Counter(), 10) == ()
 
 
-def test_codes_file_is_the_librarys_and_comes_back(tmp_path):
+def test_a_file_of_codes_equals_that_of_the_library(tmp_path):
     path = tmp_path / "codes"
     path.write_text(Bpe(MERGES).dumps(), encoding="utf-8")
     assert load_merges(path) == MERGES
@@ -115,7 +115,7 @@ def test_codes_file_is_the_librarys_and_comes_back(tmp_path):
         load_merges(path)
 
 
-def test_a_word_longer_than_any_is_learned_from_in_parts():
+def test_a_very_long_word_is_learned_from_in_parts():
     parts = {"ab" * 250: 2, "ba" * 250: 1, "abab": 1}
     whole = {"ab" * 500 + "ba" * 250: 1, "abab": 1}
     assert learn(whole, 9) == learn(parts, 9)

@@ -61,6 +61,6 @@ def test_words_with_stops_are_split_as_the_library_does(language, line):
     assert moses(language).tokenize(line) == LIBRARY[language].tokenize(line, escape=False)
 
 
-def test_czech_words_before_li_come_out():
+def test_czech_words_before_li_are_detokenized():
     # sacremoses 0.2.0 ends in a TypeError here.
     assert Moses("cs").detokenize(["m'", "-", "li"]) == "m' - li"

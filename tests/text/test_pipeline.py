@@ -63,7 +63,7 @@ def test_tokenized_lines_come_back_whatever_the_words(words):
 
 
 @given(st.text())
-def test_encoding_any_text_ends_in_the_only_eos(line):
+def test_encoded_text_has_one_eos_at_its_end(line):
     for form in ("raw", "tokenized", "bpe"):
         ids = PIPELINE.source.encode(line, form)
         assert ids[-1] == EOS
@@ -75,7 +75,7 @@ def test_specials_in_text_are_unknown():
     assert PIPELINE.target.encode("</s> <unk> <pad>", "bpe") == [UNK, UNK, UNK, EOS]
 
 
-def test_blank_in_blank_out():
+def test_blank_lines_stay_blank():
     for line in ("", " ", "\t", "\u2028"):
         assert PIPELINE.source.encode(line) == [EOS]
     assert PIPELINE.target.join([]) == ""
@@ -88,7 +88,7 @@ def test_lower_casing_comes_first():
     assert made.target.join(made.target.split("A MAN!")) == "a man!"
 
 
-def test_references_are_spelt_as_the_system_spells():
+def test_references_are_spelled_as_the_system_spells():
     made = pipeline(lowercase=True, normalize=True)
     line = "Er sagt: „Ja.“"
     assert made.target.reference(line) == 'er sagt: "ja".'
@@ -103,7 +103,7 @@ def test_tokenized_input_is_not_normalized_and_reference_stays_words():
     assert made.reference_form == "tokenized"
 
 
-def test_text_split_elsewhere():
+def test_text_that_is_already_split():
     made = pipeline(input="bpe", bpe="none")
     assert made.source.split("lo@@ w ;", "bpe") == ["lo@@", "w", ";"]
     assert made.target.join(["lo@@", "w", ";"]) == "low;"
@@ -124,7 +124,7 @@ SETTINGS = [
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
-def test_saved_pipeline_comes_back(tmp_path, settings):
+def test_a_saved_pipeline_loads_equal(tmp_path, settings):
     made = pipeline(**settings)
     made.save(tmp_path / "text")
     loaded = TextPipeline.load(tmp_path / "text")

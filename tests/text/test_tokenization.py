@@ -32,7 +32,7 @@ def test_multi30k_is_tokenized_as_its_authors_did(language, split):
     "line",
     ["„So.“", 'Er sagte "Ja." Und ging', "a ( b ) : c ; 5 %", "5\xa0000 «x» ’em", "`a' ''b''", ""],
 )
-def test_normalizing_is_the_librarys_of_a_line_with_its_newline(language, line):
+def test_normalizing_equals_that_of_the_library(language, line):
     assert Moses(language).normalize(line) == MosesPunctNormalizer(language).normalize(line + "\n")
 
 

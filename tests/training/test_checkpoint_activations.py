@@ -34,7 +34,7 @@ def passes(
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("choice", COMBINATIONS, ids=label)
-def test_gradients_are_those_without(
+def test_gradients_equal_those_without_recomputation(
     choice: dict[str, Any],
     dtype: torch.dtype,
     tiny_model: Callable[..., Transformer],

@@ -39,7 +39,7 @@ def dense(hidden: Tensor, weight: Tensor, smoothing: float) -> Tensor:
 # 9 real tokens, in one piece and cut at several boundaries.
 @pytest.mark.parametrize(("chunk", "rows"), [(2048, 64), (1, 1), (3, 2), (4, 8), (9, 3)])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
-def test_value_and_gradients_are_those_of_the_dense_matrix(
+def test_value_and_gradients_equal_those_of_the_dense_matrix(
     smoothing: float, chunk: int, rows: int
 ) -> None:
     hidden, weight = tensors()

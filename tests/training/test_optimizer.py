@@ -38,7 +38,7 @@ def test_orthogonalize_maps_singular_values(shape: tuple[int, int]) -> None:
     assert_close(orthogonalize(matrices), expected, rtol=0, atol=1e-9)
 
 
-def test_orthogonalize_is_nearly_orthogonal_and_blind_to_scale() -> None:
+def test_orthogonalize_is_nearly_orthogonal_and_ignores_scale() -> None:
     matrices = torch.randn(2, 64, 256, generator=torch.Generator().manual_seed(1))
     found = torch.linalg.svdvals(orthogonalize(matrices))
     assert found.min() > 0.65 and found.max() < 1.25
@@ -57,7 +57,7 @@ def maps_of_layers(model: Transformer) -> dict[str, Tensor]:
     }
 
 
-def test_two_steps_are_the_formula(tiny_model: MakeModel) -> None:
+def test_two_steps_equal_the_formula(tiny_model: MakeModel) -> None:
     model, adams = tiny_model(), tiny_model()
     settings = MuonConfig(momentum=MOMENTUM, epsilon=EPSILON, weight_decay=0.5)
     optimizer = make_optimizer(model, settings)

@@ -116,6 +116,6 @@ def step_of_muon(ranks: Ranks, model: Transformer) -> list[torch.Tensor]:
     return [parameter.detach() for parameter in model.parameters()]
 
 
-def test_muon_in_two_ranks_is_muon_in_one(tiny_model: Callable[..., Transformer]) -> None:
+def test_muon_in_two_ranks_equals_muon_in_one(tiny_model: Callable[..., Transformer]) -> None:
     alone, together = step_of_muon(ALONE, tiny_model()), in_ranks(2, step_of_muon, tiny_model())
     torch.testing.assert_close(alone, together, rtol=0, atol=1e-12)

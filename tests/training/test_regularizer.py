@@ -13,7 +13,7 @@ from nmtdeep.training.loss import inter_similarity, penalty
 from nmtdeep.training.step import batch_loss
 
 
-def test_inter_similarity_by_the_loop() -> None:
+def test_inter_similarity_equals_a_loop() -> None:
     generator = torch.Generator().manual_seed(1)
     output = torch.randn(2, 4, 5, generator=generator, dtype=torch.float64)
     mask = torch.tensor([[True] * 4, [True, True, False, False]])

@@ -21,7 +21,7 @@ WANG = {"peak": 2e-3, "warmup_updates": 16_000, "warmup_init": 1e-7}
         (1_600_001, 2e-4),
     ],
 )
-def test_inverse_square_root(update: int, expected: float) -> None:
+def test_inverse_square_root_by_hand(update: int, expected: float) -> None:
     assert inverse_square_root(update, **WANG) == pytest.approx(expected, rel=1e-12)
 
 
@@ -34,7 +34,7 @@ def test_inverse_square_root(update: int, expected: float) -> None:
         (100_000, 1.397542e-4),
     ],
 )
-def test_noam(update: int, expected: float) -> None:
+def test_noam_by_hand(update: int, expected: float) -> None:
     rate = noam(update, scale=1.0, warmup_updates=4000, width=512)
     assert rate == pytest.approx(expected, rel=1e-6)
 

@@ -95,7 +95,7 @@ def full_gradient(model: Transformer, tokens: int = TOKENS) -> dict[str, Tensor]
 
 
 @pytest.mark.parametrize("size", [8, 4, 2, 3, 1])
-def test_gradient_and_step_are_those_of_the_whole(
+def test_gradient_and_step_equal_those_of_all_sentences_together(
     size: int, tiny_model: MakeModel, batches: Callable
 ) -> None:
     model = tiny_model(sharing="decoder", bias=True)
@@ -115,7 +115,7 @@ def test_gradient_and_step_are_those_of_the_whole(
     assert_close(values(model), values(whole), rtol=0, atol=1e-12)
 
 
-def test_sums_are_those_of_all_batches(tiny_model: MakeModel, batches: Callable) -> None:
+def test_sums_are_over_all_batches(tiny_model: MakeModel, batches: Callable) -> None:
     model = tiny_model()
     one = batch_loss(model, batches(8)[0], smoothing=SMOOTHING, dtype=torch.float32)
     result, _ = one_update(model, batches(3))

@@ -33,7 +33,7 @@ def test_neighbors_drop_independently() -> None:
         assert abs(both - 0.09 * COUNT) < 5 * math.sqrt(0.09 * 0.91 * COUNT)
 
 
-def test_torchs_seed_decides_and_each_call_differs() -> None:
+def test_the_seed_of_torch_determines_the_noise_of_each_call() -> None:
     x = torch.ones(50, 7)
     torch.manual_seed(5)
     first, second = dropout(x, 0.5, training=True), dropout(x, 0.5, training=True)
@@ -43,7 +43,7 @@ def test_torchs_seed_decides_and_each_call_differs() -> None:
     assert not torch.equal(first, second)
 
 
-def test_the_gradient_takes_the_same_way() -> None:
+def test_the_gradient_is_dropped_like_the_output() -> None:
     x = torch.full((1000,), 2.0, dtype=torch.float64, requires_grad=True)
     torch.manual_seed(6)
     y = dropout(x, 0.25, training=True)
@@ -51,7 +51,7 @@ def test_the_gradient_takes_the_same_way() -> None:
     assert torch.equal(x.grad, y.detach() / 2)
 
 
-def test_nothing_happens_in_evaluation_or_at_rate_zero() -> None:
+def test_evaluation_and_rate_zero_change_nothing() -> None:
     x = torch.randn(9)
     assert dropout(x, 0.0, training=True) is x
     assert Dropout(0.9).eval()(x) is x

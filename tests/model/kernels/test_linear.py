@@ -26,7 +26,7 @@ def with_gradients(y: Tensor, *given: Tensor) -> tuple[Tensor, ...]:
 @SHAPES
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_values_and_gradients_are_those_of_torch(
+def test_values_and_gradients_equal_those_of_torch(
     shape: tuple[int, ...], relu: bool, dtype: torch.dtype
 ) -> None:
     given = drawn(*shape, 33, dtype=dtype), drawn(18, 33, dtype=dtype), drawn(18, dtype=dtype)

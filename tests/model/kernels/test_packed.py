@@ -28,7 +28,7 @@ def random(*shape: int, seed: int) -> Tensor:
 @pytest.mark.parametrize(("bias", "relu"), [(True, False), (False, False), (True, True)])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize(("dtype", "error"), [(torch.float32, 1e-6), (torch.bfloat16, 0.02)])
-def test_packed_is_the_product(
+def test_packed_equals_the_product(
     dtype: torch.dtype, error: float, shape: tuple[int, ...], bias: bool, relu: bool
 ) -> None:
     weight, b = random(11, 8, seed=1).to(dtype), random(11, seed=2).to(dtype) if bias else None

@@ -49,7 +49,9 @@ def formula(x: Tensor, weights: Tensor, window: int, used: list[int]) -> Tensor:
 @pytest.mark.parametrize("features", [1, SHAPE[-1]])
 @pytest.mark.parametrize("window", [1, 2, OUTPUTS])
 @pytest.mark.parametrize("used", [[4], [2], [0, 3], [0, 1, 2, 3, 4]], ids=str)
-def test_values_and_gradients_are_the_formulas(features: int, window: int, used: list[int]) -> None:
+def test_values_and_gradients_equal_the_formula(
+    features: int, window: int, used: list[int]
+) -> None:
     given = drawn(*SHAPE, seed=1), drawn(OUTPUTS, OUTPUTS, features, seed=2)
     one, other = ours(*given, window, used), formula(*given, window, used)
     assert_close(one, other, **EXACT)
@@ -67,7 +69,7 @@ def test_fixed_weights_and_a_fixed_input() -> None:
     assert_close((for_x, for_weights), expected, **EXACT)
 
 
-def test_nothing_outlives_the_graph() -> None:
+def test_memory_is_freed_with_the_graph() -> None:
     gc.disable()
     try:
         sums = Sums(2, x := drawn(*SHAPE, seed=1))

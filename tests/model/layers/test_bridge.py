@@ -11,7 +11,7 @@ from nmtdeep.model.layers.bridge import TopLayer, Transparent
 OUTPUTS = [torch.full((1, 2, 4), float(number), dtype=torch.float64) for number in (1, 5, 9)]
 
 
-def test_the_top_for_all() -> None:
+def test_every_layer_reads_the_top() -> None:
     assert [memory is OUTPUTS[2] for memory in TopLayer(3)(OUTPUTS[2], OUTPUTS)] == [True] * 3
 
 
@@ -37,7 +37,7 @@ def test_the_norm_follows_the_sum() -> None:
     assert_close(bridge(outputs[2], outputs)[0], norm(sum(outputs) / 3))
 
 
-def test_dropout_takes_weights_away() -> None:
+def test_dropout_removes_weights() -> None:
     bridge = Transparent(2, 500, nn.Identity(), dropout=0.5).double().train()
     torch.nn.init.zeros_(bridge.weight)
     torch.manual_seed(1)

@@ -89,7 +89,7 @@ def formula(made: LinearCombination, x: Tensor) -> list[Tensor]:
     ],
     ids=str,
 )
-def test_dlcl_is_the_formula(place: str, settings: dict[str, Any], count: int) -> None:
+def test_dlcl_equals_the_formula(place: str, settings: dict[str, Any], count: int) -> None:
     made = dlcl(place, count, **settings)
     reads, top = through(made, x())
     for read, expected in zip([*reads, top], formula(made, x()), strict=True):
@@ -110,7 +110,7 @@ def sparse(boundaries: tuple[int, ...], count: int = 0) -> LinearCombination:
     return made.double()
 
 
-def test_one_hot_dlcl_is_the_plain_stack() -> None:
+def test_one_hot_dlcl_equals_the_plain_stack() -> None:
     made = sparse(tuple(range(DEPTH + 1)))
     with torch.no_grad():
         made.weight.copy_(torch.eye(DEPTH + 1)[..., None])
@@ -119,13 +119,13 @@ def test_one_hot_dlcl_is_the_plain_stack() -> None:
         assert torch.equal(one, other)
 
 
-def test_no_boundary_but_the_first_is_the_plain_stack() -> None:
+def test_sparse_blocks_without_boundaries_equal_the_plain_stack() -> None:
     ours, theirs = through(sparse((0,)), x()), through(PlainStack(), x())
     assert all(torch.equal(one, other) for one, other in zip(ours[0], theirs[0], strict=True))
     assert torch.equal(ours[1], theirs[1])
 
 
-def test_sparse_blocks_are_figure_4_of_li() -> None:
+def test_sparse_blocks_equal_figure_4_of_li() -> None:
     made = sparse((0, 2, 4), 2)
     reads, top = through(made, x())
     first = layer(1)(layer(0)(x()))
@@ -151,14 +151,14 @@ def test_weights_at_the_start(settings: Weights, expected: list[list[float]]) ->
         assert_close(start, torch.tensor(expected)[..., None].expand(3, 3, groups))
 
 
-def test_fixed_weights_are_no_parameters() -> None:
+def test_fixed_weights_are_not_parameters() -> None:
     made = dlcl("before", 0, learnable=False)
     assert not list(made.parameters())
     assert not made.state_dict()
     assert_close(through(made, x())[0][1], (x() + layer(0)(x())) / 2)
 
 
-def test_history_dropout_meets_what_is_read() -> None:
+def test_history_dropout_applies_to_what_is_read() -> None:
     made = sparse((0, 2, 4))
     made.dropout.probability = 0.5
     torch.manual_seed(3)

@@ -36,7 +36,7 @@ def context() -> Context:
 
 @pytest.mark.parametrize("feed_forward", [False, True])
 @pytest.mark.parametrize("gate", [False, True])
-def test_average_attention_is_the_loop(gate: bool, feed_forward: bool) -> None:
+def test_average_attention_equals_a_loop(gate: bool, feed_forward: bool) -> None:
     inner = FeedForward(WIDTH, 10) if feed_forward else None
     module = filled(AverageAttention(WIDTH, gate=gate, feed_forward=inner))
     x = random(SENTENCES, TARGET, WIDTH, seed=9)

@@ -47,7 +47,7 @@ def relative(clip: int, *, values: bool) -> RelativePositions:
 
 @pytest.mark.parametrize("clip", [1, 2, 9])
 @pytest.mark.parametrize("queries", [5, 1])
-def test_relative_positions_are_the_loop(clip: int, queries: int) -> None:
+def test_relative_positions_equal_a_loop(clip: int, queries: int) -> None:
     keys = 5
     positions = relative(clip, values=True)
     assert positions.keys.shape == positions.values.shape == (2 * clip + 1, 3)

@@ -80,7 +80,7 @@ def test_scales_of_deep_norm(n: int, m: int) -> None:
     assert (alpha_d**4, beta_d**-4) == pytest.approx((3 * m, 12 * m))
 
 
-def test_dropout_meets_the_sublayers_output_only() -> None:
+def test_dropout_applies_to_the_output_of_the_sublayer_only() -> None:
     x = torch.tensor([1.0, 3.0], dtype=torch.float64).expand(1, 200, 2)
     torch.manual_seed(1)
     added = wrap(PreNorm, 0.5).train()(x, Context()) - x
