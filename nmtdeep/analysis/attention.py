@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 from rich.table import Table
@@ -35,13 +35,6 @@ LABELS: dict[Of, tuple[str, str]] = {
 }
 
 
-class SentencePair(NamedTuple):
-    """A sentence and its translation as subwords, without ends of sentence."""
-
-    source: Sequence[str]
-    target: Sequence[str]
-
-
 @dataclass(frozen=True)
 class AttentionWeight:
     """How much of one key a query reads.
@@ -64,51 +57,37 @@ class AttentionWeight:
     weight: float
 
 
-def sentence_pair(
-    loaded: Loaded, source: str, target: str | None, form: Form | None
-) -> SentencePair:
-    """The subwords of a sentence and its translation.
-
-    Args:
-        target: the translation; None: the model translates.
-        form: of both lines; None: what the model's recipe says.
-
-    Raises:
-        UserError: if the sentence is empty.
-    """
-    options = DecodingOptions(input_is=form or loaded.recipe.text.input)
-    form = options.input_is
-    words = loaded.pipeline.source.split(source, form)
-    if not words:
-        raise UserError("the sentence is empty", where="--source", hint="give a sentence")
-    if target is not None:
-        return SentencePair(words, loaded.pipeline.target.split(target, form))
-    translator = Translator([loaded.model], loaded.pipeline, options.with_recipe(loaded.recipe))
-    (translation,) = translator.translate([source])
-    return SentencePair(words, translation.candidates[0].subwords)
-
-
 def measure(
-    name: str, loaded: Loaded, pair: SentencePair, *, of: Of, layer: str, head: str
+    name: str,
+    loaded: Loaded,
+    source: str,
+    target: str | None,
+    form: Form | None,
+    *,
+    of: Of,
+    layer: str,
+    head: str,
 ) -> Measurement:
     """The maps of one sentence pair, query by query.
 
     Args:
         name: what the model is called.
+        target: translation of `source`; None: the model translates.
+        form: of both lines; None: what the model's recipe says.
         layer: a number from 1, `mean` or `all`.
         head: a number from 1, `mean` or `all`.
 
     Raises:
-        UserError: if there is no such layer, head or attention.
+        UserError: if the sentence is empty, or there is no such layer, head or attention.
     """
-    device = loaded.model.output.weight.device
-    source = [*loaded.pipeline.source.vocabulary.ids(pair.source), EOS]
-    target = [EOS, *loaded.pipeline.target.vocabulary.ids(pair.target)]
-    ids = [torch.tensor(side, device=device) for side in (source, target)]
-    maps = attention_maps(loaded.model, ids[0], ids[1], of)
+    words, predicted = _subwords(loaded, source, target, form or loaded.recipe.text.input)
+    pipeline, device = loaded.pipeline, loaded.model.output.weight.device
+    source_ids = torch.tensor([*pipeline.source.vocabulary.ids(words), EOS], device=device)
+    target_ids = torch.tensor([EOS, *pipeline.target.vocabulary.ids(predicted)], device=device)
+    maps = attention_maps(loaded.model, source_ids, target_ids, of)
     end = SPECIALS[EOS]
-    queries = [*(pair.source if of == "encoder" else pair.target), end]
-    keys = [end, *pair.target] if of == "decoder" else [*pair.source, end]
+    queries = [*(words if of == "encoder" else predicted), end]
+    keys = [end, *predicted] if of == "decoder" else [*words, end]
     rows: list[AttentionWeight] = []
     for layer_name, heads in _chosen("--layer", layer, maps):
         for head_name, weights in _chosen("--head", head, heads):
@@ -120,6 +99,21 @@ def measure(
                     rows.append(AttentionWeight(*place, float(weights[query - 1, key - 1])))
     chosen = {"attention": of, "layer": layer, "head": head}
     return Measurement(rows, {name: origin(loaded), **chosen, **versions()})
+
+
+def _subwords(
+    loaded: Loaded, source: str, target: str | None, form: Form
+) -> tuple[Sequence[str], Sequence[str]]:
+    """The subwords of a sentence and of its translation, without ends of sentence."""
+    pipeline = loaded.pipeline
+    words = pipeline.source.split(source, form)
+    if not words:
+        raise UserError("the sentence is empty", where="--source", hint="give a sentence")
+    if target is not None:
+        return words, pipeline.target.split(target, form)
+    options = DecodingOptions(input_is=form).with_recipe(loaded.recipe)
+    (translation,) = Translator([loaded.model], pipeline, options).translate([source])
+    return words, translation.candidates[0].subwords
 
 
 def tables(rows: Sequence[AttentionWeight]) -> list[Table]:

@@ -47,15 +47,14 @@ class CombinationWeight:
     masked: bool
 
 
-def measure(name: str, loaded: Loaded, layer: int | None = None) -> Measurement:
+def measure(name: str, loaded: Loaded) -> Measurement:
     """The weights of one model.
 
     Args:
         name: what the model is called.
-        layer: whose weights are to be drawn; see `draw`.
 
     Raises:
-        UserError: if there are no weights, or none of that layer.
+        UserError: if there are no weights.
     """
     rows = combination_weights(loaded.model)
     if not rows:
@@ -63,13 +62,6 @@ def measure(name: str, loaded: Loaded, layer: int | None = None) -> Measurement:
             "every layer of this model reads only the layer below it, without weights",
             where=name,
             hint="give one with combination dlcl, dense or sparse_blocks, or bridge transparent",
-        )
-    entries = sorted({row.entry for row in rows})
-    if layer is not None and layer not in entries:
-        raise UserError(
-            "the output of this layer has no weights",
-            where=f"--layer {layer}",
-            hint=f"choose one of {' '.join(map(str, entries))} (0 is the embedding)",
         )
     return Measurement(rows, {name: origin(loaded), **versions()})
 
@@ -80,13 +72,10 @@ def tables(rows: Sequence[CombinationWeight]) -> list[Table]:
     return [table(columns, map(_summary, grouped(rows, "where", "reader").values()))]
 
 
-def draw(
-    rows: Sequence[CombinationWeight], figure: pictures.Figure, *, layer: int | None = None
-) -> None:
+def draw(rows: Sequence[CombinationWeight], figure: pictures.Figure) -> None:
     """For each stack the matrix, and the weights of one layer's output along the stack.
 
-    Args:
-        layer: whose output; None: the one a third of the way up, as y10 of 30 in the paper.
+    It is the output a third of the way up, as y10 of 30 in the paper.
     """
     stacks = grouped(rows, "where")
     sizes = [pictures.heat_map_size(*_names(stack)) for stack in stacks.values()]
@@ -107,7 +96,7 @@ def draw(
             title=f"{where} (blank: below {SMALL} or {percent(SHARE, 0)} of the row's largest)",
         )
         matrix.set(xlabel="output of layer", ylabel="read by layer")
-        chosen = entries[round((len(entries) - 1) / 3)] if layer is None else layer
+        chosen = entries[round((len(entries) - 1) / 3)]
         along = [row for row in stack if row.entry == chosen]
         bars.bar(range(len(along)), [row.weight for row in along], **pictures.BARS)
         bars.axhline(0, color="0.0", linewidth=0.6)

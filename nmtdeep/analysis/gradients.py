@@ -49,9 +49,6 @@ class LayerGradient:
     gradient_norm: float
 
 
-Curve = tuple[dict[str, Any], list[LayerGradient]]  # a style, and points of both sides
-
-
 def measure(
     subjects: Iterable[tuple[str, Recipe | Path]],
     data: DataDirectory,
@@ -103,15 +100,22 @@ def tables(rows: Sequence[LayerGradient]) -> list[Table]:
 
 
 def draw(rows: Sequence[LayerGradient], figure: pictures.Figure) -> None:
-    """Encoder above, decoder below: first and top layer over the updates, or every layer."""
-    over_updates = len(grouped(rows, "model", "update")) > len(grouped(rows, "model"))
-    x = "update" if over_updates else "layer"
+    """Encoder above, decoder below: first and top layer over the updates, or every layer.
+
+    The former is Figure 4, the latter Figure 1 of Zhang et al. 2019.
+    """
+    x, curves = "layer", dict[str, list[LayerGradient]]()
+    if len(grouped(rows, "model", "update")) > len(grouped(rows, "model")):
+        x = "update"
+        for name, own in grouped(rows, "model").items():
+            curves[f"{name}, first layer"] = [row for row in own if row.layer == 1]
+            curves[f"{name}, top layer"] = [row for row in own if row.layer == row.depth]
+    else:
+        for (name, depth), own in grouped(rows, "model", "depth").items():
+            curves[f"{name}, {depth} layers"] = own
     for side, axes in zip(SIDES, pictures.panels(figure, 2), strict=True):
-        for chosen, curve in _over_updates(rows) if over_updates else _by_layer(rows):
-            own = [row for row in curve if row.side == side]
-            axes.plot(
-                [getattr(row, x) for row in own], [row.gradient_norm for row in own], **chosen
-            )
+        of_side = {label: [row for row in own if row.side == side] for label, own in curves.items()}
+        pictures.curves(axes, of_side, x, "gradient_norm")
         axes.set(xlabel=x, ylabel=f"gradient norm, {side}")
         pictures.log_scale(axes)
 
@@ -179,27 +183,3 @@ def _summary(stack: Sequence[LayerGradient]) -> tuple[object, ...]:
     figures = (first, norms[(len(norms) - 1) // 2], top, first / top if top else math.inf)
     update = None if row.update is None else f"{row.update:,}"
     return row.depth, update, row.side, *(f"{figure:.3g}" for figure in figures)
-
-
-def _by_layer(rows: Sequence[LayerGradient]) -> Iterator[Curve]:
-    """A line style for each model, a marker for each depth.
-
-    Models go by their initializers where these tell them apart.
-    """
-    kinds = {row.model: row.initializer.split()[0] for row in rows}
-    names, depths = list(kinds), list(grouped(rows, "depth"))
-    distinct = len(set(kinds.values())) == len(kinds)
-    for (name, depth), curve in grouped(rows, "model", "depth").items():
-        label = f"{kinds[name] if distinct else name}, {depth} layers"
-        yield pictures.style(label, line=names.index(name), marker=depths.index(depth)), curve
-
-
-def _over_updates(rows: Sequence[LayerGradient]) -> Iterator[Curve]:
-    """First and top layer of each model, as in Figure 4 of Zhang et al. 2019."""
-    models = grouped(rows, "model")
-    chosen = pictures.styles(
-        f"{name}, {layer} layer" for name in models for layer in ("first", "top")
-    )
-    for name, own in models.items():
-        yield chosen[f"{name}, first layer"], [row for row in own if row.layer == 1]
-        yield chosen[f"{name}, top layer"], [row for row in own if row.layer == row.depth]

@@ -104,12 +104,12 @@ def draw(blocks: Sequence[Block], figure: pictures.Figure) -> None:
 
     If no norm is on the identity path, beta is beta_RC and is not drawn twice.
     """
-    style = pictures.styles(grouped(blocks, "sublayer"))
     known = {name for name in FIGURES for block in blocks if getattr(block, name) is not None}
     shown = [name for name in FIGURES if name in known and (name != "beta" or "beta_ln" in known)]
     places = list(product(shown, grouped(blocks, "side").items()))
     for axes, (name, (side, own)) in zip(pictures.panels(figure, len(places)), places, strict=True):
-        pictures.curves(axes, own, "layer", name, by="sublayer", style=style)
+        curves = dict.fromkeys(grouped(blocks, "sublayer"), ()) | grouped(own, "sublayer")
+        pictures.curves(axes, curves, "layer", name)
         axes.set_xlabel("layer")
         axes.set_ylabel(f"{FIGURES[name][1]}, {side}", parse_math=True)
 
@@ -131,9 +131,11 @@ def residual_blocks(probe: Probe) -> list[Block]:
             for wrapper in (wrapper for layer in stack for wrapper in layer):
                 z, r = _ends(wrapper, passages)
                 reader = readers[wrapper] = read_by.get(id(r))
-                o = None
-                if reader is not None and _on_identity_path(reader, wrapper):
-                    o = passages[reader].output
+                # Is that norm on the identity path, and not on the next branch? In post-norm it is
+                # the wrapper's own; with `normalized` it is the next wrapper's or the stack's.
+                own = getattr(wrapper, "norm", None)
+                on_path = isinstance(wrapper, NormalizedResidual) or reader is own
+                o = passages[reader].output if reader is not None and on_path else None
                 sums[wrapper].update(_sums(z, r, o, real[side]))
     names: dict[Side, Sequence[str]] = {
         "encoder": [part.type for part in ENCODER_SUBLAYERS],
@@ -182,14 +184,6 @@ def _ends(wrapper: Residual, passages: Passages) -> tuple[Tensor, Tensor]:
     norm = passages[wrapper.norm]
     z = norm.output if isinstance(wrapper, NormalizedResidual) else read
     return z, norm.inputs[0] if norm.output is returned else returned
-
-
-def _on_identity_path(reader: nn.LayerNorm, wrapper: Residual) -> bool:
-    """Whether the norm that reads r is on the identity path, and not on the next branch.
-
-    In post-norm a wrapper's own norm reads its sum, with `normalized` the next wrapper's norm.
-    """
-    return isinstance(wrapper, NormalizedResidual) or reader is getattr(wrapper, "norm", None)
 
 
 def _sums(z: Tensor, r: Tensor, o: Tensor | None, real: Tensor) -> dict[str, float]:

@@ -76,7 +76,7 @@ def draw(rows: Sequence[LengthScore], figure: pictures.Figure) -> None:
     """Scores above, number of sentences below, which shows how far a score can be trusted."""
     sentences = {row.span: row.sentences for row in rows}
     scores, counts = pictures.panels(figure, 2)
-    pictures.curves(scores, rows, "span", "score", by="system")
+    pictures.curves(scores, grouped(rows, "system"), "span", "score")
     scores.set(xlabel="words of the source", ylabel=label_of(rows[0].metric))
     counts.bar(list(sentences), list(sentences.values()), **pictures.BARS)
     counts.set(xlabel="words of the source", ylabel="sentences")

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nmtdeep.analysis.measurement import grouped
 from nmtdeep.errors import printable
 from nmtdeep.files import replace_file
 
@@ -33,6 +32,11 @@ STYLE: dict[Any, Any] = {
     "text.parse_math": False,  # a dollar sign in a name is not a formula
     "axes.spines.top": False,
     "axes.spines.right": False,
+    # A style for each of eight curves: black or gray, a kind of line, and a marker.
+    "axes.prop_cycle": (
+        "cycler(color=['0.0', '0.45'] * 4, linestyle=['-', '--', ':', '-.'] * 2, "
+        "marker=['o', 's', '^', 'D', 'v', 'x', '+', '*'])"
+    ),
     "axes.titlesize": "medium",
     "axes.titlelocation": "left",
     "figure.constrained_layout.wspace": 0.08,
@@ -43,13 +47,6 @@ STYLE: dict[Any, Any] = {
     "savefig.dpi": 150,
 }
 NO_DATE = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
-LINES = (
-    {"linestyle": "-", "color": "0.0"},
-    {"linestyle": "--", "color": "0.45"},
-    {"linestyle": ":", "color": "0.0"},
-    {"linestyle": "-.", "color": "0.45"},
-)
-MARKERS = ("o", "s", "^", "D", "v", "x", "+", "*")
 BARS: dict[str, Any] = {"color": "0.8", "edgecolor": "0.0", "linewidth": 0.6}
 LETTER = 0.09  # inches
 MINUS = "\N{MINUS SIGN}"
@@ -96,48 +93,19 @@ def panels(figure: Figure, count: int) -> list[Axes]:
     return [first, *(figure.add_subplot(rows, columns, n, sharex=first) for n in others)]
 
 
-def curves(
-    axes: Axes,
-    rows: Iterable[Any],
-    x: str,
-    y: str,
-    *,
-    by: str,
-    style: Mapping[str, Any] | None = None,
-) -> None:
-    """A curve for each group of rows, with gaps where `y` is None.
+def curves(axes: Axes, groups: Mapping[str, Iterable[Any]], x: str, y: str) -> None:
+    """A curve for each group of rows, with gaps where `y` is None and a marker on some points.
 
     Args:
+        groups: rows by the label of their curve. Panels with equal labels in the same order have
+            equal styles: give a curve that a panel lacks as a group without rows.
         x: a column of the rows.
         y: another.
-        by: the column that tells the groups apart.
-        style: of each group; None: `styles`.
     """
-    groups = grouped(rows, by)
-    style = style or styles(groups)
-    for name, curve in groups.items():
-        places, values = ([getattr(row, column) for row in curve] for column in (x, y))
-        axes.plot(places, values, **style[name])
-
-
-def styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """For each name the line style, the marker and the legend's entry; of one, no marker."""
-    distinct = list(dict.fromkeys(names))
-    if len(distinct) == 1:
-        return {distinct[0]: style(distinct[0], line=0, marker=0) | {"marker": ""}}
-    return {name: style(name, line=place, marker=place) for place, name in enumerate(distinct)}
-
-
-def style(name: str, *, line: int, marker: int) -> dict[str, Any]:
-    """How a curve is drawn, whose line style and marker have these numbers.
-
-    A curve of many points has a marker on some of them.
-    """
-    label = printable(name)
-    if label.startswith("_"):  # matplotlib would hide it
-        label = f"\N{ZERO WIDTH SPACE}{label}"
-    chosen = LINES[line % len(LINES)], MARKERS[marker % len(MARKERS)]
-    return {**chosen[0], "marker": chosen[1], "markevery": 0.03, "label": label}
+    for label, rows in groups.items():
+        points = [(getattr(row, x), getattr(row, y)) for row in rows]
+        places, values = zip(*points, strict=True) if points else ((), ())
+        axes.plot(places, values, label=printable(label), markevery=0.03)
 
 
 def log_scale(axes: Axes) -> None:

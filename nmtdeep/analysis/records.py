@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from rich.table import Table
@@ -22,8 +22,8 @@ from nmtdeep.training.run_directory import RECORDS
 
 Over = Literal["updates", "tokens", "hours"]
 
-# Figures of `train.jsonl` by kind, and their labels in a picture.
-TRAINING = {
+# Figures of `train.jsonl`, and their labels in a picture.
+FIGURES = {
     "loss": "training loss per token",
     "nll": "training nll per token",
     "ppl": "training perplexity",
@@ -33,15 +33,12 @@ TRAINING = {
     "tokens_per_update": "target tokens per update",
     "padding": "share of padding",
     "memory": "bytes of memory",
-}
-VALIDATION = {
     "valid_loss": "validation loss per token",
     "valid_nll": "validation nll per token",
     "valid_ppl": "validation perplexity",
     "valid_bleu": "validation BLEU",
     "valid_chrf": "validation chrF",
 }
-FIGURES = TRAINING | VALIDATION
 USUAL = ("nll", "valid_nll", "valid_bleu")
 LOGARITHMIC = ("ppl", "valid_ppl", "gradient_norm")
 COLUMNS = ("updates", "tokens", "hours", "nll", "best valid nll", "BLEU")
@@ -104,14 +101,14 @@ def draw(
     Raises:
         UserError: if no run has any of the figures.
     """
-    recorded = grouped(rows, "figure")
+    recorded, runs = grouped(rows, "figure"), grouped(rows, "run")
     shown = [name for name in figures if name in recorded]
     if not shown:
         raise UserError(f"no run recorded {' or '.join(figures)}", hint="choose another --figure")
-    style = pictures.styles(grouped(rows, "run"))
     column, label = AXES[over]
     for axes, name in zip(pictures.panels(figure, len(shown)), shown, strict=True):
-        pictures.curves(axes, recorded[name], column, "value", by="run", style=style)
+        curves = dict.fromkeys(runs, ()) | grouped(recorded[name], "run")
+        pictures.curves(axes, curves, column, "value")
         axes.set(xlabel=label, ylabel=FIGURES[name])
         if name in LOGARITHMIC:
             pictures.log_scale(axes)
@@ -140,32 +137,30 @@ def read_points(name: str, run: Path) -> list[Point]:
         CheckpointError: if the run has no records.
     """
     records = list(_records(run))
-    logged = [[0.0, 0.0, 0.0]]
-    for record in records:
-        place = [_number(record, name) for name in ("update", "target_tokens", "seconds")]
-        if record.get("kind") == "train" and all(map(math.isfinite, place)):
-            logged.append(place)
-    if len(logged) == 1:
+    keys = ("update", "target_tokens", "seconds")
+    logged = [[record[key] for key in keys] for record in records if record.keys() >= {*keys}]
+    if not logged:
         raise CheckpointError(
             "no record of a training",
             where=run / RECORDS,
             hint="give the directory of a run that has written its first log line",
         )
-    at_update, at_tokens, at_seconds = zip(*logged, strict=True)
+    at_update, at_tokens, at_seconds = np.array([[0.0, 0.0, 0.0], *logged]).T
     points = []
-    for record in records:
-        update = _number(record, "update")
-        for figure in TRAINING if record.get("kind") == "train" else VALIDATION:
-            value = _number(record, figure)
-            if math.isfinite(value) and math.isfinite(update):
-                tokens = float(np.interp(update, at_update, at_tokens))
-                hours = float(np.interp(update, at_update, at_seconds)) / 3600
-                points.append(Point(name, figure, int(update), tokens, hours, value))
+    for record in (record for record in records if "update" in record):
+        update = record["update"]
+        tokens = float(np.interp(update, at_update, at_tokens))
+        hours = float(np.interp(update, at_update, at_seconds)) / 3600
+        for figure in filter(record.__contains__, FIGURES):
+            points.append(Point(name, figure, int(update), tokens, hours, record[figure]))
     return points
 
 
-def _records(run: Path) -> Iterator[dict[str, Any]]:
-    """The objects of `train.jsonl`, except lines that an interrupted training left incomplete."""
+def _records(run: Path) -> Iterator[dict[str, float]]:
+    """The finite numbers of each line, except lines that an interrupted training left incomplete.
+
+    Only the records of training updates have `target_tokens`.
+    """
     if not run.is_dir():
         raise CheckpointError("no such run directory", where=run, hint="check the path")
     files.check_entries(run, [run / RECORDS])
@@ -174,13 +169,11 @@ def _records(run: Path) -> Iterator[dict[str, Any]]:
         with suppress(ValueError, RecursionError):
             record = json.loads(line, parse_int=float)
             if isinstance(record, dict):
-                yield record
-
-
-def _number(record: Mapping[str, Any], name: str) -> float:
-    """NaN for a value that is missing or not a number."""
-    value = record.get(name)
-    return value if isinstance(value, float) else math.nan
+                yield {
+                    name: value
+                    for name, value in record.items()
+                    if isinstance(value, float) and math.isfinite(value)
+                }
 
 
 def _summary(rows: Sequence[Point]) -> tuple[object, ...]:

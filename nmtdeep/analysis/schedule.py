@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rich.table import Table
@@ -11,10 +12,11 @@ from rich.table import Table
 from nmtdeep.analysis import pictures
 from nmtdeep.analysis.measurement import Measurement, grouped, typed
 from nmtdeep.config.recipe import Recipe
+from nmtdeep.data.windows import DataPosition
 from nmtdeep.errors import UserError
 from nmtdeep.tables import table
 from nmtdeep.training.schedule import learning_rate
-from nmtdeep.training.stages import restarted
+from nmtdeep.training.stages import begin_next, finished, is_over
 from nmtdeep.training.state import Progress
 
 POINTS = 1000  # approximate number of points of a curve
@@ -67,7 +69,7 @@ def draw(rows: Sequence[LearningRate], figure: pictures.Figure) -> None:
     """A curve for each recipe; if all have the same stages, the stages' ends are marked."""
     (axes,) = pictures.panels(figure, 1)
     recipes = grouped(rows, "recipe")
-    pictures.curves(axes, rows, "update", "lr", by="recipe")
+    pictures.curves(axes, recipes, "update", "lr")
     ends = {
         tuple(stage[-1].update for stage in list(grouped(curve, "stage").values())[:-1])
         for curve in recipes.values()
@@ -81,62 +83,46 @@ def draw(rows: Sequence[LearningRate], figure: pictures.Figure) -> None:
 def learning_rates(
     name: str, recipe: Recipe, updates_per_epoch: int | None = None
 ) -> list[LearningRate]:
-    """About `POINTS` updates of a training, first and last of each stage and each peak included.
+    """About `POINTS` updates of a training, first, last and highest of each stage included.
 
     Raises:
         UserError: if a stage's length is given in epochs and `updates_per_epoch` is None.
     """
-    stages = stage_updates(recipe, updates_per_epoch)
-    step = max(1, stages[-1][0][-1] // POINTS)
-    rows = []
-    for number, (updates, offset) in enumerate(stages):
-        model = recipe.at_stage(number).model
-        # The peak is where the warm-up ends, or one update later.
-        warm = offset + recipe.training.schedule.warmup_updates
-        chosen = {*updates[::step], updates[-1], *({warm, warm + 1}.intersection(updates))}
-        for update in sorted(chosen):
-            lr = learning_rate(
-                recipe.training.schedule,
-                update,
-                width=recipe.model.width,
-                max_updates=recipe.training.max_updates,
-                offset=offset,
+    for number, stage in enumerate(recipe.training.stages, start=1):
+        if stage.epochs is not None and not updates_per_epoch:
+            raise UserError(
+                f"stage {number} lasts {stage.epochs} epochs, and the number of updates in an "
+                "epoch depends on the corpus",
+                hint="give --updates-per-epoch N",
             )
-            depths = model.encoder.depth, model.decoder.depth
-            rows.append(LearningRate(name, number + 1, *depths, update, lr))
-    return rows
+    rows = list(_every_update(name, recipe, updates_per_epoch or sys.maxsize))
+    step = max(1, len(rows) // POINTS)
+    chosen: list[LearningRate] = []
+    for of_stage in grouped(rows, "stage").values():
+        kept = {*of_stage[::step], of_stage[-1], max(of_stage, key=lambda row: row.lr)}
+        chosen += sorted(kept, key=lambda row: row.update)
+    return chosen
 
 
-def stage_updates(recipe: Recipe, updates_per_epoch: int | None) -> list[tuple[range, int]]:
-    """The updates of each stage, and how many updates its schedule does not count.
-
-    There is one stage if the training has no stages.
-
-    Raises:
-        UserError: if a length is given in epochs and `updates_per_epoch` is None.
-    """
-    training = recipe.training
-    end = training.max_updates
-    if training.max_epochs is not None and updates_per_epoch:
-        end = min(end, training.max_epochs * updates_per_epoch)
-    progress, stages = Progress(), []
-    for number, stage in enumerate(training.stages or (None,)):
-        if number and training.growth.restart_lr:
-            progress = restarted(recipe, progress)
-        length = None if stage is None else stage.updates
-        if stage is not None and stage.epochs is not None:
-            if not updates_per_epoch:
-                raise UserError(
-                    f"stage {number + 1} lasts {stage.epochs} epochs, and the number of updates in "
-                    "an epoch depends on the corpus",
-                    hint="give --updates-per-epoch N",
-                )
-            length = stage.epochs * updates_per_epoch
-        last = end if length is None else min(end, progress.update + length)
-        if last > progress.update:
-            stages.append((range(progress.update + 1, last + 1), progress.schedule_offset))
-        progress = Progress(update=last, schedule_offset=progress.schedule_offset)
-    return stages
+def _every_update(name: str, recipe: Recipe, updates_per_epoch: int) -> Iterator[LearningRate]:
+    """The learning rate of every update of a training that no validation ends."""
+    progress, model = Progress(), recipe.at_stage(0).model
+    while not finished(recipe, progress):
+        if is_over(recipe, progress):
+            progress = begin_next(recipe, progress)
+            model = recipe.at_stage(progress.stage).model
+        update = progress.update + 1
+        position = DataPosition(update // updates_per_epoch)
+        progress = replace(progress, update=update, position=position)
+        lr = learning_rate(
+            recipe.training.schedule,
+            update,
+            width=recipe.model.width,
+            max_updates=recipe.training.max_updates,
+            offset=progress.schedule_offset,
+        )
+        depths = model.encoder.depth, model.decoder.depth
+        yield LearningRate(name, progress.stage + 1, *depths, update, lr)
 
 
 def _summary(stage: Sequence[LearningRate]) -> tuple[object, ...]:

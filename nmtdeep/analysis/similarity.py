@@ -95,11 +95,10 @@ def tables(rows: Sequence[LayerSimilarity]) -> list[Table]:
 
 def draw(rows: Sequence[LayerSimilarity], figure: pictures.Figure) -> None:
     """Three panels with a curve for each model."""
-    style = pictures.styles(grouped(rows, "model"))
     axes = pictures.panels(figure, len(FIGURES))
     for panel, (_, column, first, label) in zip(axes, FIGURES, strict=True):
         shown = [row for row in rows if row.layer >= first]
-        pictures.curves(panel, shown, "layer", column, by="model", style=style)
+        pictures.curves(panel, grouped(shown, "model"), "layer", column)
         panel.set(xlabel="encoder layer (0: embedding)", ylabel=label)
 
 

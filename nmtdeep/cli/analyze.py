@@ -140,20 +140,16 @@ def schedule(
     return Analysis(measure(recipes, updates_per_epoch), tables, draw)
 
 
-def combination(model: Run, *, layer: Annotated[int | None, Option(min=0)] = None) -> Analysis:
+def combination(model: Run) -> Analysis:
     """Print the learned weights with which each layer of a trained model reads those below it.
 
     Those of DLCL, dense and sparse connections and of transparent attention, as in Figure 5 of Wang
     et al. 2019.
-
-    Args:
-        layer: Layer whose weights along the stack are drawn; 0: the embedding. Default: a third of
-            the way up.
     """
     from nmtdeep.analysis.combination import draw, measure, tables
     from nmtdeep.checkpoint import load
 
-    return Analysis(measure(str(model), load(model), layer), tables, partial(draw, layer=layer))
+    return Analysis(measure(str(model), load(model)), tables, draw)
 
 
 def similarity(
@@ -202,11 +198,11 @@ def attention(
         head: Number of a head, from 1; or mean, all.
         input_is: Form of the sentences. Default: the recipe's.
     """
-    from nmtdeep.analysis.attention import draw, measure, sentence_pair, tables
+    from nmtdeep.analysis.attention import draw, measure, tables
 
     loaded = _loaded([model], device, threads)[str(model)]
-    pair = sentence_pair(loaded, source, target, input_is)
-    measurement = measure(str(model), loaded, pair, of=of, layer=layer, head=head)
+    texts = source, target, input_is
+    measurement = measure(str(model), loaded, *texts, of=of, layer=layer, head=head)
     return Analysis(measurement, tables, draw)
 
 

@@ -78,23 +78,14 @@ def inspect(path: Path) -> None:
     Args:
         path: Run directory, checkpoint or data directory.
     """
-    from rich.console import Console, RenderableType
+    from rich.console import Console
 
-    from nmtdeep.checkpoint import STATE
-    from nmtdeep.data.index import INDEX_FILE
-    from nmtdeep.inspection import inspect_checkpoint, inspect_data, inspect_run
+    from nmtdeep.inspection import inspect as inspect_directory
     from nmtdeep.tables import describe
 
-    tables: list[RenderableType] = []
-    if (path / INDEX_FILE).is_file():
-        screen, report = inspect_data(path)
-        tables = report.tables()
-    elif (path / STATE).is_file():
-        screen = inspect_checkpoint(path)
-    else:
-        screen = inspect_run(path)
+    screen = inspect_directory(path)
     typer.echo(describe(screen.rows))
-    for table in tables:
+    for table in screen.tables:
         Console().print(table)
     if screen.problems:
         raise typer.Exit(1)

@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.load import load_recipe
@@ -94,16 +95,10 @@ def _samples(run: Path, data: Path, device: str) -> Table:
     places = range(0, len(sources), len(sources) // SAMPLES)[:SAMPLES]
     translator = Translator.load([run], DecodingOptions(device=device))
     table = Table("", "", show_header=False, box=None, padding=(0, 1))
-    for translation, place in zip(
-        translator.translate([sources[place] for place in places]), places, strict=True
-    ):
-        table.add_row("source", translation.source)
-        table.add_row("[bold]nmtdeep[/bold]", f"[bold]{_plain(translation.text)}[/bold]")
-        table.add_row("reference", _plain(references[place]), end_section=True)
+    translations = translator.translate([sources[place] for place in places])
+    for translation, place in zip(translations, places, strict=True):
+        table.add_row("source", Text(translation.source))
+        table.add_row(Text("nmtdeep", "bold"), Text(translation.text, "bold"))
+        table.add_row("reference", Text(references[place]), end_section=True)
         table.add_row("", "")
     return table
-
-
-def _plain(text: str) -> str:
-    """Text in which rich does not interpret square brackets."""
-    return text.replace("[", r"\[")

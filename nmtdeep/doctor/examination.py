@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,11 +35,13 @@ class Examination:
 
     def disk(self, out: Path, planned: int | None) -> None:
         """The disk of the checkpoints, compared with the bytes that they will take."""
-        free = machine.free_bytes(out)
+        place = out.absolute()
+        place = next(parent for parent in (place, *place.parents) if parent.exists())
+        free = shutil.disk_usage(place).free
         plan = "" if planned is None else f"; the planned checkpoints take {size(planned)}"
         self.rows.append(("disk", f"{size(free)} free at {out}{plan}"))
         where = f"--out {out}"
-        if not machine.is_writable(out):
+        if not os.access(place, os.W_OK):
             hint = "change its permissions, or choose another directory"
             self.problems.append(Problem("not writable", where, hint))
         if planned is not None and planned > free:
@@ -55,7 +59,7 @@ class Examination:
             if self.problems:
                 return None
             data = DataDirectory.open(path, verify=False)
-            self._splits(examine_data(data), data.languages, "subwords")
+            self._splits(examine_data(data), data.languages)
             sides = (data.pipeline.source, data.pipeline.target)
             types = (len(sides[0].vocabulary), len(sides[1].vocabulary))
             return machine.planned_bytes(read_config(path / RECIPE_FILE), types)
@@ -65,14 +69,12 @@ class Examination:
 
     def files(self, prefixes: Mapping[str, Path], languages: tuple[str, str]) -> None:
         """Examine plain parallel text."""
-        self._splits(examine_files(prefixes, languages, self.problems), languages, "letters")
+        self._splits(examine_files(prefixes, languages, self.problems), languages)
 
-    def _splits(
-        self, splits: Mapping[str, SplitState], languages: tuple[str, str], unknown: str
-    ) -> None:
+    def _splits(self, splits: Mapping[str, SplitState], languages: tuple[str, str]) -> None:
         if splits:
-            self.tables += verdicts.tables(splits, languages, unknown)
-            self.problems += verdicts.problems(splits, languages, unknown)
+            self.tables += verdicts.tables(splits, languages)
+            self.problems += verdicts.problems(splits, languages)
             if not verdicts.can_identify_languages():
                 missing = 'not identified: pip install "nmtdeep[doctor]"'
                 self.rows.append(("languages", missing))

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import platform
-import shutil
 import time
-from pathlib import Path
 
 import torch
 
@@ -72,19 +69,3 @@ def planned_bytes(recipe: Recipe, types: tuple[int, int]) -> int:
     keep = recipe.training.checkpoints
     total = (keep.keep_last + keep.keep_best + 1) * (parts["weights"] + parts["moments"])
     return int(total + parts["weights"] * bool(keep.average_last))
-
-
-def free_bytes(out: Path) -> int:
-    """Free on the disk of `out`, which need not exist."""
-    return shutil.disk_usage(_existing(out)).free
-
-
-def is_writable(out: Path) -> bool:
-    """Whether the directory exists and is writable, or can be created."""
-    directory = _existing(out)
-    return directory.is_dir() and os.access(directory, os.W_OK)
-
-
-def _existing(path: Path) -> Path:
-    path = path.absolute()
-    return next(parent for parent in (path, *path.parents) if parent.exists())

@@ -22,17 +22,15 @@ DECODED = 100_000
 def examine_files(
     prefixes: Mapping[str, Path], languages: tuple[str, str], problems: list[Problem]
 ) -> dict[str, SplitState]:
-    """Examine PREFIX.en and PREFIX.de of each split, the training text first.
+    """Examine PREFIX.en and PREFIX.de of each split.
 
     A split that cannot be read is omitted, and its problems are added to `problems`.
     """
     splits: dict[str, SplitState] = {}
-    known: tuple[set[str], set[str]] = (set(), set())
     for name, prefix in prefixes.items():
         try:
             source, target = (find_side(prefix, language) for language in languages)
-            pairs = zip_longest(read_lines(source), read_lines(target))
-            splits[name] = examine(pairs, known, learn=name == TRAIN)
+            splits[name] = examine(zip_longest(read_lines(source), read_lines(target)))
         except UserError as error:
             problems += error.problems
     if TRAIN in splits:
@@ -54,7 +52,7 @@ def examine_data(data: DataDirectory) -> dict[str, SplitState]:
     for name in data.splits:
         files = (data.path / f"{name}.{language}" for language in data.languages)
         pairs = _decoded(data) if name == TRAIN else zip(*map(read_lines, files), strict=True)
-        splits[name] = state = examine(pairs, (set(), set()), learn=True)
+        splits[name] = state = examine(pairs)
         counts = report.splits[name]
         state.lines = (counts.read, counts.read)
         state.unknown = counts.unknown_rates

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -30,8 +30,8 @@ class SplitState:
         identical: pairs with equal sides that are not blank.
         log_ratios: logarithm of source length over target length, of pairs that are not blank.
         samples: first lines of each side.
-        unknown: share of the letters or subwords that the training text does not have, by side;
-            None for the training text itself.
+        unknown: share of the subwords that are not in the vocabulary, by side; None if the text was
+            not preprocessed.
         repeated: pairs that occur before in train; in other splits, pairs that occur in train.
         hashes: eight bytes for each pair.
     """
@@ -64,28 +64,18 @@ class SplitState:
         return float(np.quantile(self.log_ratios, 0.5, method="lower"))
 
 
-def examine(pairs: Iterable[Pair], known: Sequence[set[str]], *, learn: bool) -> SplitState:
-    """Count a split; a side that is None has ended before the other.
-
-    Args:
-        known: letters of the training text, by side.
-        learn: whether this is the training text, whose letters are added to `known`.
-    """
+def examine(pairs: Iterable[Pair]) -> SplitState:
+    """Count a split; a side that is None has ended before the other."""
     state = SplitState()
-    lines, letters, unknown = [0, 0], [0, 0], [0, 0]
+    lines = [0, 0]
     for source, target in pairs:
         lines[0] += source is not None
         lines[1] += target is not None
         if source is None or target is None:
             continue
-        for side, line in enumerate((source, target)):
-            if len(state.samples[side]) < SAMPLE:
-                state.samples[side].append(line)
-            letters[side] += len(line)
-            if learn:
-                known[side].update(line)
-            else:
-                unknown[side] += sum(line.count(letter) for letter in set(line) - known[side])
+        for sample, line in zip(state.samples, (source, target), strict=True):
+            if len(sample) < SAMPLE:
+                sample.append(line)
         state.pairs += 1
         state.hashes += pair_hash((source, target))
         text, other = source.strip(), target.strip()
@@ -95,6 +85,4 @@ def examine(pairs: Iterable[Pair], known: Sequence[set[str]], *, learn: bool) ->
         else:
             state.blank += 1
     state.lines = (lines[0], lines[1])
-    if not learn:
-        state.unknown = (unknown[0] / max(letters[0], 1), unknown[1] / max(letters[1], 1))
     return state

@@ -12,18 +12,12 @@ from nmtdeep.errors import Problem
 from nmtdeep.tables import table
 from nmtdeep.units import percent
 
-# Largest shares of pairs, letters or subwords that are not a problem.
+# Largest shares of pairs or subwords that are not a problem.
 BLANK, IDENTICAL, UNUSUAL_PAIRS, UNKNOWN, REPEATED = 0.01, 0.10, 0.05, 0.01, 0.01
 
 
-def tables(
-    splits: Mapping[str, SplitState], languages: tuple[str, str], unknown: str
-) -> list[Table]:
-    """A row per split: lines and lengths; then suspicious pairs, if there are any.
-
-    Args:
-        unknown: the unit of unknown parts: letters or subwords.
-    """
+def tables(splits: Mapping[str, SplitState], languages: tuple[str, str]) -> list[Table]:
+    """A row per split: lines and lengths; then suspicious pairs, if there are any."""
     source, target = languages
     headings = [f"{source} lines", f"{target} lines", "ratio"]
     headings += [f"{language} unknown" for language in languages]
@@ -37,7 +31,7 @@ def tables(
         totals = (state.pairs, state.pairs, state.pairs, min(state.lines))
         if any(counts):
             suspects.append((name, *map(_share, counts, totals)))
-    note = f"ratio: {source} / {target} length of the median pair; unknown: {unknown}"
+    note = f"ratio: {source} / {target} length of the median pair; unknown: subwords"
     columns = {"split": "left", **dict.fromkeys(headings, "right")}
     made = [table(columns, rows, title="Text", note=note)]
     if suspects:
@@ -55,9 +49,7 @@ def _share(count: int, total: int) -> str:
     return f"{count:,} ({percent(count / max(total, 1), 2)})" if count else "0"
 
 
-def problems(
-    splits: Mapping[str, SplitState], languages: tuple[str, str], unknown: str
-) -> Iterator[Problem]:
+def problems(splits: Mapping[str, SplitState], languages: tuple[str, str]) -> Iterator[Problem]:
     """The problems of all splits."""
     for name, state in splits.items():
         source, target = state.lines
@@ -79,7 +71,7 @@ def problems(
                 yield Problem(f"{percent(count / total)} of the pairs {what}", name, hint)
         for language, rate in zip(languages, state.unknown or (), strict=False):
             if rate > UNKNOWN:
-                what = f"{percent(rate)} of the {language} {unknown} are unknown"
+                what = f"{percent(rate)} of the {language} subwords are unknown"
                 hint = "compare its encoding and tokenization with those of the training text"
                 yield Problem(what, name, hint)
         yield from _language_problems(name, state, languages)
@@ -102,12 +94,7 @@ def _language_problems(
         return
     import py3langid
 
-    source, target = languages
-    found = [py3langid.classify("\n".join(sample))[0] for sample in state.samples]
-    swapped = (found[0] == target != source, found[1] == source != target)
-    if all(swapped):
-        what = f"the languages look swapped ({source} is {target}, {target} is {source})"
-        yield Problem(what, name, "rename the files, or swap -s and -t")
-    elif any(swapped):
-        side, other = (source, target) if swapped[0] else (target, source)
-        yield Problem(f"the {side} side looks like {other}", name, "check the file")
+    for side, other, sample in zip(languages, reversed(languages), state.samples, strict=True):
+        if side != other and py3langid.classify("\n".join(sample))[0] == other:
+            hint = "check the file, or swap -s and -t"
+            yield Problem(f"the {side} side looks like {other}", name, hint)

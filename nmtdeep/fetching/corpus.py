@@ -15,7 +15,7 @@ from typing import IO
 from nmtdeep import files
 from nmtdeep.errors import DataError
 from nmtdeep.fetching.archive import unpack
-from nmtdeep.fetching.catalog import Dataset, Output, PreprocessCommand, Source, split_member
+from nmtdeep.fetching.catalog import Dataset, Output, Source, split_member
 from nmtdeep.fetching.download import Retry, Say, download
 from nmtdeep.fetching.readers import read_pairs
 from nmtdeep.fetching.steps import Casing, prepare
@@ -85,32 +85,30 @@ class Fetch:
 
     def commands(self) -> list[str]:
         """Shell commands that preprocess the files, one for each recipe."""
-        return [shlex.join(self._arguments(command)) for command in self.dataset.commands]
-
-    def _arguments(self, command: PreprocessCommand) -> list[str]:
-        data = "data"
-        if len(self.dataset.commands) > 1:
-            data += f"-{command.recipe.partition('/')[0]}"
-        options = [("--train", command.train), ("--valid", command.valid)]
-        options += [("--test", test) for test in command.tests]
-        arguments = ["nmtdeep", "preprocess", command.recipe, *command.overrides]
-        for option, name in [*options, ("--out", data)]:
-            arguments += [option, str(self.out / name)]
-        return arguments
+        lines = []
+        for command in self.dataset.commands:
+            several = len(self.dataset.commands) > 1
+            data = f"data-{command.recipe.partition('/')[0]}" if several else "data"
+            options = [("--train", command.train), ("--valid", command.valid)]
+            options += [*(("--test", test) for test in command.tests), ("--out", data)]
+            words = ["nmtdeep", "preprocess", command.recipe, *command.overrides]
+            for option, name in options:
+                words += [option, str(self.out / name)]
+            lines.append(shlex.join(words))
+        return lines
 
     def _obtain(self, source: Source) -> Path:
         """The path of a source with the published checksum; it is downloaded if it is missing."""
-        hint = "delete it and run the same command again"
         path = self.out / DOWNLOADS / source.file
         if self.folder and (self.folder / source.file).is_file():
             path = self.folder / source.file
         if path.is_file():
-            _verify(path, source, hint)
+            _verify(path, source)
             return path
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f".{path.name}.partial")
         url = download(source.urls, partial, progress=self.progress, retry=self.retry, say=self.say)
-        _verify(partial, source, hint)
+        _verify(partial, source)
         partial.replace(path)
         checked = "MD5 as in sacreBLEU" if source.md5 else "no checksum is published"
         self.say(f"{path}: {path.stat().st_size:,} bytes from {url} ({checked})")
@@ -182,11 +180,9 @@ class Fetch:
         ]
 
 
-def _verify(path: Path, source: Source, hint: str) -> None:
+def _verify(path: Path, source: Source) -> None:
     """Compare with the published checksum, if there is one."""
-    if source.md5 is None:
-        return
     with path.open("rb") as file:
-        md5 = hashlib.file_digest(file, "md5").hexdigest()
-    if md5 != source.md5:
-        raise DataError(f"its MD5 is {md5}, expected {source.md5}", where=path, hint=hint)
+        if source.md5 and (md5 := hashlib.file_digest(file, "md5").hexdigest()) != source.md5:
+            hint = "delete it and run the same command again"
+            raise DataError(f"its MD5 is {md5}, expected {source.md5}", where=path, hint=hint)

@@ -14,19 +14,12 @@ _MARKS = (
     r"\u3001-\u303f\uff01-\uff0f"
 )
 _WORDS = re.compile(rf"([{_ALONE}]|[{_MARKS}]|[^\s{_ALONE}{_MARKS}]+)(\s*)")
-# The time of a comparison grows with the square of the length, or faster.
-LONGEST = 1000
 
 
 def marked(translation: str, reference: str) -> list[Piece]:
-    """The translation in pieces; without the gaps, they are its text.
-
-    A translation is one unmarked piece if it or its reference has more than `LONGEST` words.
-    """
+    """The translation in pieces; without the gaps, they are its text."""
     tokens = _WORDS.findall(translation)
     words, wanted = [word for word, _ in tokens], [word for word, _ in _WORDS.findall(reference)]
-    if max(len(words), len(wanted)) > LONGEST:
-        return [Piece(translation, "same")]
     lead = translation[: len(translation) - len(translation.lstrip())]
     pieces = [Piece(lead, "same")] if lead else []
     matcher = SequenceMatcher(None, wanted, words, autojunk=False)

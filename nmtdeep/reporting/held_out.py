@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.data.corpus import DataDirectory
@@ -20,18 +20,18 @@ from nmtdeep.training.validation import translated
 
 @dataclass(frozen=True)
 class HeldOut:
-    """A split of a data directory and its translations.
+    """A split of a data directory and its translations; empty for a report without text.
 
     Attributes:
         systems: by run, a translation of each source line.
         searches: of each run, the settings of its search.
     """
 
-    split: str
-    sources: Sequence[str]
-    references: Sequence[str]
-    systems: Mapping[str, Sequence[str]]
-    searches: Sequence[str]
+    split: str = ""
+    sources: Sequence[str] = ()
+    references: Sequence[str] = ()
+    systems: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    searches: Sequence[str] = ()
 
     def scores(self) -> dict[str, Sequence[Score]]:
         """Scores of each run."""
@@ -41,13 +41,15 @@ class HeldOut:
         }
 
     def comparisons(self) -> list[Comparison]:
-        """Each run compared with the first one by paired bootstrap; empty with one run."""
+        """Each run compared with the first one by paired bootstrap; empty without two runs."""
+        if len(self.systems) < 2:
+            return []
         first, *others = self.systems.items()
-        return compare_systems(first, others, [self.references], METRICS) if others else []
+        return compare_systems(first, others, [self.references], METRICS)
 
     def samples(self, count: int) -> list[TranslatedLine]:
-        """`count` lines at equal distances from each other."""
-        total = len(self.sources)
+        """`count` lines at equal distances from each other; empty without a translation."""
+        total = len(self.sources) if self.systems else 0
         count = min(count, total)
         chosen = [place * total // count for place in range(count)]
         return [
@@ -97,8 +99,8 @@ def translate(
     *,
     device: str,
     say: Callable[[str], None],
-) -> HeldOut | None:
-    """Translate a set by every run that has a model, by its own recipe; None without a model."""
+) -> HeldOut:
+    """Translate a set by every run that has a model, by its own recipe."""
     sources, systems, searches = data.sources(split), {}, []
     for run in histories:
         if run.parameters is not None:
@@ -108,6 +110,4 @@ def translate(
             options = translator.options
             penalty = f"length penalty {options.lenpen:g} ({options.lenpen_form})"
             searches.append(f"{run.name}: beam {options.beam}, {penalty}")
-    if not systems:
-        return None
     return HeldOut(split, sources, data.references(split), systems, searches)

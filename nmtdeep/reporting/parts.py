@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
@@ -44,12 +43,6 @@ class Picture(NamedTuple):
     svg: bytes
     signature: str
     folded: bool = False
-
-    @property
-    def is_wide(self) -> bool:
-        """Whether it is wide enough to fill a page: 6 inches."""
-        width = re.search(rb'<svg[^>]* width="([\d.]+)pt"', self.svg)
-        return width is not None and float(width[1]) >= 6 * 72
 
 
 class Piece(NamedTuple):

@@ -36,10 +36,9 @@ def report(
         UserError: if a path is not a run, or the languages of `data` are not those of a run.
     """
     histories = [history.read(name, path) for name, path in names(runs).items()]
-    torch_device = resolve_device(device)
     omissions = [omission for run in histories for omission in run.omissions]
     album = pictures.Album(say, omissions=omissions)
-    corpora = translations = None
+    corpora, translations = None, held_out.HeldOut()
     if data is None:
         album.omissions.append(
             "Translations, comparison, scores by length, similarity of layers, gradients: they "
@@ -51,29 +50,19 @@ def report(
         chosen = held_out.chosen_split(corpora, split)
         translations = held_out.translate(histories, corpora, chosen, device=device, say=say)
     pictures.of_training(album, histories)
-    pictures.of_models(album, histories, corpora, torch_device)
-    if translations:
+    pictures.of_models(album, histories, corpora, resolve_device(device))
+    if translations.systems:
         pictures.of_lengths(album, translations)
-    measured = translations.scores() if translations else {}
-    reported = tables.reported_scores(
-        histories, translations.split if translations else "", measured
-    )
-    run_names = [run.name for run in histories]
-    comparison = None
-    if translations and len(translations.systems) > 1:
-        say("paired bootstrap")
-        comparison = tables.comparison(translations.comparisons())
     text = page.html(
         {
-            "runs": run_names,
+            "runs": [run.name for run in histories],
             "made": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {one_line(versions())}",
             "overview": tables.overview(histories),
-            "scores": tables.scores(run_names, reported),
-            "every_score": tables.every_score(reported),
-            "comparison": comparison,
-            "split": translations.split if translations else "",
-            "samples": translations.samples(samples) if translations else [],
-            "searches": translations.searches if translations else [],
+            "scores": tables.scores(histories, translations.split, translations.scores()),
+            "comparison": tables.comparison(translations.comparisons()),
+            "split": translations.split,
+            "samples": translations.samples(samples),
+            "searches": translations.searches,
             "pictures": album.pictures,
             "cost": tables.cost(histories),
             "recipes": tables.recipes(histories),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
 from nmtdeep.config.load import load_recipe
 from nmtdeep.config.names import list_recipes
@@ -43,69 +43,36 @@ def overview(histories: Iterable[RunHistory]) -> PageTable:
     return PageTable(headings, rows)
 
 
-class ReportedScore(NamedTuple):
-    """A score of a run on a set, and when it was measured."""
-
-    run: str
-    split: str
-    score: Score
-    when: str
-
-
-def reported_scores(
+def scores(
     histories: Sequence[RunHistory], split: str, measured: Mapping[str, Sequence[Score]]
-) -> list[ReportedScore]:
-    """Of each run, the scores that the end of its training stored, then those measured now.
-
-    Args:
-        measured: scores of `split` that were measured for this report, by run.
-    """
-    reported = []
-    for run in histories:
-        if run.scores:
-            when = f"after training, {run.scores.checkpoint}"
-            reported += [
-                ReportedScore(run.name, name, score, when)
-                for name, listed in run.scores.scores.items()
-                for score in listed
-            ]
-        now = measured.get(run.name, ())
-        reported += [ReportedScore(run.name, split, score, "for this report") for score in now]
-    return reported
-
-
-def scores(runs: Sequence[str], reported: Iterable[ReportedScore]) -> PageTable:
+) -> PageTable:
     """A row for each set and metric, a column for each run, the best of several runs marked.
 
-    A score that was measured for this report replaces the one that was stored after training.
+    Args:
+        measured: by run, scores of `split` that were measured for this report. They replace those
+            that the end of the training stored.
     """
-    table: dict[tuple[str, str], dict[str, ReportedScore]] = {}
-    changes = []
-    for new in reported:
-        metric = new.score.metric
-        by_run = table.setdefault((new.split, metric), {})
-        old = by_run.get(new.run, new)
-        if f"{old.score.value:.2f}" != f"{new.score.value:.2f}":
-            changes.append(
-                f"{new.run}, {new.split}: {label_of(metric)} was {old.score.value:.2f} {old.when}; "
-                "the table has the score of its translations now"
-            )
-        by_run[new.run] = new
+    table: dict[tuple[str, str], dict[str, Score]] = {}
+    for run in histories:
+        stored = run.scores.scores if run.scores else {}
+        for name, listed in [*stored.items(), (split, measured.get(run.name, ()))]:
+            for score in listed:
+                table.setdefault((name, score.metric), {})[run.name] = score
     rows = [
         [
             TableCell(split),
             TableCell(heading_of(metric)),
-            *_row(metric, [by_run[run].score if run in by_run else None for run in runs]),
+            *_row(metric, [by_run.get(run.name) for run in histories]),
         ]
         for (split, metric), by_run in table.items()
     ]
     flat = {
-        (f"{run}, {split}", metric): latest.score
+        (f"{run}, {split}", metric): score
         for (split, metric), by_run in table.items()
-        for run, latest in by_run.items()
+        for run, score in by_run.items()
     }
     notes = [f"{name}: {signature}" for name, signature in signed_by(flat)]
-    return PageTable(("set", "metric", *runs), rows, notes + changes)
+    return PageTable(("set", "metric", *(run.name for run in histories)), rows, notes)
 
 
 def _row(metric: str, listed: Sequence[Score | None]) -> Iterator[TableCell]:
@@ -118,23 +85,6 @@ def _row(metric: str, listed: Sequence[Score | None]) -> Iterator[TableCell]:
     for score in listed:
         cell = number(None if score is None else score.value, "{:.2f}".format)
         yield cell._replace(is_best=cell.text == best)
-
-
-def every_score(reported: Iterable[ReportedScore]) -> PageTable:
-    """A row for each score."""
-    headings = ("run", "set", "metric", "score", "measured", "signature")
-    rows = [
-        [
-            TableCell(run),
-            TableCell(split),
-            TableCell(label_of(score.metric)),
-            number(score.value, "{:.2f}".format),
-            TableCell(when),
-            TableCell(score.signature),
-        ]
-        for run, split, score, when in reported
-    ]
-    return PageTable(headings, rows)
 
 
 def comparison(comparisons: Iterable[Comparison]) -> PageTable:

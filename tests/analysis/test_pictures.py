@@ -6,32 +6,41 @@ import xml.etree.ElementTree as ET
 from functools import partial
 from io import BytesIO
 from math import nan
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 from numpy.typing import NDArray
 
-from nmtdeep.analysis.pictures import heat_map, log_scale, panels, render, styles
+from nmtdeep.analysis.pictures import curves, heat_map, log_scale, panels, render
 
 MATRIX = [[0.5, None], [nan, -0.25]]
 
 
-def draw(figure: Figure, y: tuple[float, ...] = (1.0, 10.0, 0.1)) -> None:
+class Row(NamedTuple):
+    layer: int
+    norm: float | None
+
+
+def rows(*norms: float | None) -> list[Row]:
+    return [Row(layer, norm) for layer, norm in enumerate(norms, start=1)]
+
+
+def draw(figure: Figure, y: tuple[float | None, ...] = (1.0, 10.0, None, 0.1)) -> None:
     """Two curves and a heat map, whose names are formulas, markup and control characters."""
-    curves, cells = figure.subplots(2)
-    style = styles(["_run $1$", "b\x1b[31m"])
-    curves.plot([1, 2, 3], y, **style["_run $1$"])
-    curves.plot([1, 2], [3.0, 4.0], **style["b\x1b[31m"])
-    curves.set(xlabel="layer", ylabel="$norm$")
-    log_scale(curves)
+    axes, cells = figure.subplots(2)
+    groups = {"run $1$": rows(*y), "lacking": [], "b\x1b[31m": rows(3.0, 4.0)}
+    curves(axes, groups, "layer", "norm")
+    axes.set(xlabel="layer", ylabel="$norm$")
+    log_scale(axes)
     heat_map(cells, MATRIX, rows=["$a$", "<b>"], columns=["x&y", "</s>"], title="weights")
 
 
 def curve(figure: Figure, y: tuple[float, ...] = (0.45, 0.7, 0.9)) -> None:
     """One curve, with a formula at its axis."""
     (axes,) = panels(figure, 1)
-    axes.plot([1, 2, 3], y, **styles(["the only one"])["the only one"])
+    curves(axes, {"the only one": rows(*y)}, "layer", "norm")
     log_scale(axes)
     axes.set_ylabel(r"$\beta_\mathrm{LN}$, encoder", parse_math=True)
 
@@ -50,9 +59,8 @@ def pixels(png: bytes) -> NDArray[np.float32]:
 
 def test_every_label_is_in_the_svg_as_it_is() -> None:
     labels = texts(render(draw, "svg"))
-    expected = {"b\\x1b[31m", "$a$", "<b>", "x&y", "</s>", "weights", "layer", "$norm$"}
+    expected = {"run $1$", "b\\x1b[31m", "$a$", "<b>", "x&y", "</s>", "weights", "layer", "$norm$"}
     assert expected <= set(labels)
-    assert "\N{ZERO WIDTH SPACE}_run $1$" in labels  # in the legend
     assert "\N{MINUS SIGN}" in labels  # on the negative weight
     assert not any("mathdefault" in label for label in labels)
 
@@ -68,6 +76,15 @@ def test_a_logarithmic_axis_is_labeled_in_plain_numbers() -> None:
     labels = [label for label in texts(render(curve, "svg")) if label.startswith("0.")]
     assert "0.6" in labels
     assert {float(label) for label in labels} <= {number / 10 for number in range(4, 10)}
+
+
+def test_a_group_without_rows_keeps_the_styles_of_the_others() -> None:
+    styles = []
+    for group in (rows(1.0), []):
+        axes = Figure().subplots()
+        curves(axes, {"first": group, "second": rows(2.0)}, "layer", "norm")
+        styles.append([(line.get_color(), line.get_label()) for line in axes.lines])
+    assert styles[0] == styles[1]
 
 
 def test_equal_rows_give_an_equal_file() -> None:

@@ -91,7 +91,7 @@ def test_gradients_of_two_recipes(nmtdeep: Commands, data: Path) -> None:
     assert {row["initializer"].split()[0] for row in rows} == {"glorot", "depth_scaled"}
     assert all(float(row["gradient_norm"]) > 0 for row in rows)
     svg = (nmtdeep.folder / "g.svg").read_text(encoding="utf-8")
-    assert "depth_scaled" in svg
+    assert "scaled.yaml, 3 layers" in svg
     shown = [line.split() for line in done.out.splitlines() if " encoder " in line]
     assert [line[:2] for line in shown] == [["1", "0"], ["3", "0"]] * 2
     assert {"tiny.yaml", "scaled.yaml"} <= set(done.out.split())

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 from matplotlib.figure import Figure
 
-from nmtdeep.analysis.pictures import render, styles
+from nmtdeep.analysis.pictures import curves, render
 from nmtdeep.reporting.differences import marked
 from nmtdeep.reporting.parts import PageTable, Picture, TableCell, TranslatedLine
 
@@ -22,9 +23,8 @@ CONTROLS = "one\x00two\x1b[31mthree\u2028four\udc80five\r\nsix"
 
 def draw(figure: Figure) -> None:
     """Two curves whose names are an attack and right-to-left."""
-    axes = figure.subplots()
-    for style in styles([ATTACK, HEBREW]).values():
-        axes.plot([1, 2], [3.0, 4.0], **style)
+    points = [SimpleNamespace(x=1, y=3.0), SimpleNamespace(x=2, y=4.0)]
+    curves(figure.subplots(), {ATTACK: points, HEBREW: points}, "x", "y")
 
 
 def nasty_page() -> dict[str, Any]:
@@ -54,7 +54,6 @@ def nasty_page() -> dict[str, Any]:
         "made": ATTACK,
         "overview": table,
         "scores": table,
-        "every_score": table,
         "comparison": table,
         "split": ATTACK,
         "samples": samples,

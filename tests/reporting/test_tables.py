@@ -1,4 +1,4 @@
-"""The table of scores: each number once, the best run marked, changes noted."""
+"""The table of scores: each number once, the best run marked."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.reporting import tables
 from nmtdeep.reporting.history import RunHistory
-from nmtdeep.reporting.parts import PageTable
 from nmtdeep.scoring import Score
 from nmtdeep.training.finish import StoredScores
 
@@ -30,16 +29,11 @@ def history(name: str, **scores: tuple[float, float]) -> RunHistory:
     return RunHistory(name, Path(name), Recipe(), [], ["cpu"], 1, stored, [])
 
 
-def score_table(runs: list[RunHistory], measured: dict[str, list[Score]]) -> PageTable:
-    reported = tables.reported_scores(runs, "test", measured)
-    return tables.scores([run.name for run in runs], reported)
-
-
 def test_each_set_and_metric_has_one_row_with_the_best_run_marked() -> None:
     runs = [history("thin", valid=(30.0, 50.0), test=(31.0, 49.0)),
             history("deep", valid=(33.0, 50.0), test=(30.5, 44.0))]  # fmt: skip
     again = {"thin": [Score("bleu", 31.001, "nrefs:1|tok:13a")]}
-    table = score_table(runs, again)
+    table = tables.scores(runs, "test", again)
     assert list(table.headings) == ["set", "metric", "thin", "deep"]
     assert [[f"{cell.text}{'*' * cell.is_best}" for cell in row] for row in table.rows] == [
         ["valid", "BLEU ↑", "30.00", "33.00*"],
@@ -50,17 +44,16 @@ def test_each_set_and_metric_has_one_row_with_the_best_run_marked() -> None:
     assert list(table.notes) == ["BLEU: nrefs:1|tok:13a", "TER: nrefs:1|tok:tercom"]
 
 
-def test_a_stored_score_that_has_changed_is_mentioned_in_a_note() -> None:
+def test_a_score_measured_now_replaces_the_stored_one() -> None:
     again = {"thin": [Score("bleu", 20.0, "nrefs:1|tok:13a")]}
-    table = score_table([history("thin", test=(31.0, 49.0))], again)
+    table = tables.scores([history("thin", test=(31.0, 49.0))], "test", again)
     assert [cell.text for cell in table.rows[0]] == ["test", "BLEU ↑", "20.00"]
     assert not any(cell.is_best for row in table.rows for cell in row)  # of a single run
-    assert table.notes[-1].startswith("thin, test: BLEU was 31.00 after training, checkpoint_")
 
 
 def test_scores_of_different_signatures_are_not_compared() -> None:
     again = {"thin": [Score("bleu", 20.0, "nrefs:2|tok:13a")]}
-    table = score_table([history("thin"), history("deep", test=(10.0, 49.0))], again)
+    table = tables.scores([history("thin"), history("deep", test=(10.0, 49.0))], "test", again)
     assert [cell.is_best for cell in table.rows[0]] == [False] * 4
     assert table.notes[0] == "BLEU (thin, test): nrefs:2|tok:13a"
     assert table.notes[1] == "BLEU (deep, test): nrefs:1|tok:13a"
