@@ -113,6 +113,12 @@ def tiny_model() -> Callable[..., Transformer]:
 
 
 @pytest.fixture(scope="session")
+def make_corpus() -> Callable[[list[list[int]]], MonolingualCorpus]:
+    """A corpus of id lists, each ending in EOS."""
+    return _corpus
+
+
+@pytest.fixture(scope="session")
 def make_batch() -> Callable[[list[list[int]], list[list[int]]], Batch]:
     """A `Batch` of id lists, each ending in EOS."""
     return _batch

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 
 from nmtdeep.analysis.probe import Probe
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.batching import Batch
-from nmtdeep.data.corpus import MonolingualCorpus
 
 PAIRS = (
     ([[5, 6, 7, 8, 1], [9, 1]], [[4, 5, 1], [6, 7, 8, 9, 1]]),
@@ -35,17 +33,5 @@ def make_probe(
         described = Recipe.model_validate({"training": {"label_smoothing": 0.1}})
         recipe = described.model_copy(update={"model": tiny_config(sharing="none", **choices)})
         return Probe(model, batches, recipe)
-
-    return make
-
-
-@pytest.fixture
-def corpus_of() -> Callable[[list[list[int]]], MonolingualCorpus]:
-    """A corpus of id lists, each ending in EOS."""
-
-    def make(sentences: list[list[int]]) -> MonolingualCorpus:
-        tokens = np.array([id for sentence in sentences for id in sentence], dtype=np.uint16)
-        ends = np.cumsum([0, *map(len, sentences)]).astype(np.int64)
-        return MonolingualCorpus(tokens, ends)
 
     return make

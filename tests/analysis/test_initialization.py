@@ -134,9 +134,9 @@ def test_the_average_is_over_the_layers_that_have_the_figure() -> None:
 
 
 def test_sentences_are_as_many_as_the_tokens_need(
-    corpus_of: Callable[[list[list[int]]], MonolingualCorpus],
+    make_corpus: Callable[[list[list[int]]], MonolingualCorpus],
 ) -> None:
-    side = corpus_of([[number + 2] * (number % 7) + [1] for number in range(200)])
+    side = make_corpus([[number + 2] * (number % 7) + [1] for number in range(200)])
     pairs = ParallelCorpus(side, side)
 
     def tokens(batches: list[Batch]) -> int:
@@ -148,4 +148,4 @@ def test_sentences_are_as_many_as_the_tokens_need(
     assert tokens(everything) == side.lengths.sum()
     assert sum(len(batch.source) for batch in everything) == 200
     with pytest.raises(UserError, match="no training sentences"):
-        sentences(ParallelCorpus(corpus_of([]), corpus_of([])), tokens=1, seed=1)
+        sentences(ParallelCorpus(make_corpus([]), make_corpus([])), tokens=1, seed=1)

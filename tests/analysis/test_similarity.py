@@ -34,10 +34,10 @@ def of_sentence(outputs: list[list[list[float]]], layer: int) -> tuple[float, fl
 
 
 def test_all_three_equal_a_slow_loop(
-    tiny_model: Callable[..., Any], corpus_of: Callable[..., MonolingualCorpus]
+    tiny_model: Callable[..., Any], make_corpus: Callable[..., MonolingualCorpus]
 ) -> None:
     model = tiny_model(combinations=("dlcl", "residual"), depth=3)
-    rows = layer_similarities("run", model, corpus_of(SENTENCES))
+    rows = layer_similarities("run", model, make_corpus(SENTENCES))
     alone = [
         [output[0].tolist() for output in model.encode_deeply(torch.tensor([ids]))[1]]
         for ids in SENTENCES

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import chain
+from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from nmtdeep.analysis.initialization import means, residual_blocks
@@ -34,20 +33,19 @@ TOKENS = 1500
 
 
 @pytest.fixture(scope="module")
-def multi30k() -> ParallelCorpus:
-    """The validation set, one id a white-space word."""
+def multi30k(make_corpus: Callable[[list[list[int]]], MonolingualCorpus]) -> ParallelCorpus:
+    """The validation set, one id for each white-space word."""
     if not (MULTI30K / "val.en").exists():
         pytest.skip("no Multi30k text: the project's shared folder is not beside this checkout")
-    return ParallelCorpus(*(ids(MULTI30K / f"val.{language}") for language in ("en", "de")))
+    sides = (ids(MULTI30K / f"val.{language}") for language in ("en", "de"))
+    return ParallelCorpus(*map(make_corpus, sides))
 
 
-def ids(path: Path) -> MonolingualCorpus:
+def ids(path: Path) -> list[list[int]]:
     lines = [line.split() for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
     counts = Counter(word for line in lines for word in line)
     number = {word: 3 + rank for rank, (word, _) in enumerate(counts.most_common())}
-    sentences = [[*(number[word] for word in line), 1] for line in lines]
-    ends = np.cumsum([0, *map(len, sentences)]).astype(np.int64)
-    return MonolingualCorpus(np.array(list(chain(*sentences)), dtype=np.uint16), ends)
+    return [[*(number[word] for word in line), 1] for line in lines]
 
 
 def base(initializer: dict[str, object]) -> Recipe:

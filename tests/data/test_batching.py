@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -131,16 +132,9 @@ def test_sorted_by_target_then_source_then_the_order_given() -> None:
     assert sort_by_length(lengths, np.array([3, 2, 1, 0, 4])).tolist() == [4, 2, 1, 0, 3]
 
 
-def corpus(sentences: list[list[int]]) -> MonolingualCorpus:
-    tokens = np.array([id_ for sentence in sentences for id_ in sentence], dtype=np.uint16)
-    ends = np.cumsum([0, *(len(sentence) for sentence in sentences)])
-    return MonolingualCorpus(tokens, ends.astype(np.int64))
-
-
-def test_a_batch_by_hand() -> None:
-    pairs = ParallelCorpus(
-        corpus([[9, 1], [5, 6, 7, 1], [4, 1]]), corpus([[3, 4, 1], [8, 1], [2, 2, 2, 1]])
-    )
+def test_a_batch_by_hand(make_corpus: Callable[[list[list[int]]], MonolingualCorpus]) -> None:
+    source, target = [[9, 1], [5, 6, 7, 1], [4, 1]], [[3, 4, 1], [8, 1], [2, 2, 2, 1]]
+    pairs = ParallelCorpus(make_corpus(source), make_corpus(target))
     batch = collate(pairs, np.array([1, 0]))
     assert batch.source.tolist() == [[5, 6, 7, 1], [9, 1, 0, 0]]
     assert batch.target_input.tolist() == [[1, 8, 0], [1, 3, 4]]

@@ -84,20 +84,6 @@ def total(row: Row, sentence: int, tokens: Prefix) -> float:
     return sum(row(sentence, tokens[:place])[token] for place, token in enumerate(tokens))
 
 
-def greedy(row: Row, sentence: int, limit: int, types: int) -> Prefix:
-    """The best token, one after the other."""
-    prefix: Prefix = ()
-    while True:
-        if len(prefix) + 1 == limit:
-            return (*prefix, EOS)
-        allowed = [token for token in range(1, types) if prefix or token != EOS]
-        row_ = row(sentence, prefix)
-        best = max(allowed, key=lambda token: (row_[token], -token))
-        prefix = (*prefix, best)
-        if best == EOS:
-            return prefix
-
-
 def slow_beam(row: Row, sentence: int, limit: int, size: int, types: int) -> Found:
     """Beam search by fairseq's rules with plain lists; among equals the lower index comes first."""
     going: Found = [((), 0.0)]

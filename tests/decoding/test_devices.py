@@ -61,8 +61,3 @@ def test_each_process_opens_its_own_gpu_only(name: str, gpus: list[int]) -> None
         device_of("cuda:1", rank=0, processes=2)
     with pytest.raises(UserError, match="no cuda:2"):
         resolve_device("cuda:2")
-
-
-def test_the_cpu_can_be_chosen_beside_a_gpu(gpus: list[int]) -> None:
-    assert resolve_device("cpu") == torch.device("cpu")
-    assert gpus == [1]

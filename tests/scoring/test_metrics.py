@@ -16,7 +16,7 @@ from nmtdeep import __version__
 from nmtdeep.errors import DataError, UserError
 from nmtdeep.scoring import METRICS, score_texts
 from nmtdeep.scoring.metrics import label_of
-from nmtdeep.scoring.tokenized import MosesPreparation
+from nmtdeep.scoring.tokenized import MosesPreparation, compound_split
 
 from .conftest import damage
 
@@ -92,22 +92,9 @@ def test_tokenized_bleu_equals_the_slow_one_on_real_text(tokens: list[str]) -> N
 
 def test_compound_bleu_equals_the_slow_one_on_split_text(german: list[str]) -> None:
     damaged = damage(german, every=2)
-
-    def split(lines: list[str]) -> list[str]:  # no regular expression: letter by letter
-        result = []
-        for line in lines:
-            out, last = "", -1  # last: the position already used as the right side of a hyphen
-            for i, letter in enumerate(line):
-                left, right = line[i - 1 : i].strip(), line[i + 1 : i + 2].strip()
-                if letter == "-" and i > 0 and left and right and last not in (i - 1, i):
-                    out, last = out + " ##AT##-##AT## ", i + 1
-                else:
-                    out += letter
-            result.append(" ".join(out.split()))
-        return result
-
-    assert split(german) != german
-    expected = slow_bleu(split(damaged), [split(german)])
+    split = [[compound_split(line) for line in lines] for lines in (damaged, german)]
+    assert split[1] != german
+    expected = slow_bleu(split[0], [split[1]])
     assert value(damaged, [german], "bleu-compound") == pytest.approx(expected, abs=1e-9)
     assert expected != pytest.approx(value(damaged, [german], "bleu-tok"), abs=1e-3)
 

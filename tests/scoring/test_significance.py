@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import random
 
-import numpy as np
 import pytest
 
 from nmtdeep.scoring import score_texts
@@ -70,29 +68,6 @@ def test_same_seed_same_numbers(corpus, test: str) -> None:
     assert "seed:1|" in runs[0][1].signature
     key = "bs" if test == "bootstrap" else "ar"
     assert f"{key}:300|" in runs[0][1].signature
-
-
-def test_bootstrap_equals_a_slow_one(corpus) -> None:
-    """TER by hand-made resampling: the score of a sample is its edits over its words."""
-    better, _, reference = corpus
-    other = damage(reference, every=7)
-    _, compared = compare(better, other, reference, "ter", trials=2000)
-    counts = []
-    for lines in (better, other):
-        per_line = [
-            score_texts([line], [[right]], ["ter"])[0].details
-            for line, right in zip(lines, reference, strict=True)
-        ]
-        counts.append(np.array([(line["edits"], line["reference_length"]) for line in per_line]))
-    generator = random.Random(0)
-    differences = []
-    for _ in range(2000):
-        drawn = generator.choices(range(len(reference)), k=len(reference))
-        totals = [count[drawn].sum(axis=0) for count in counts]
-        differences.append(abs(100 * (totals[1][0] / totals[1][1] - totals[0][0] / totals[0][1])))
-    centered = np.array(differences) - np.mean(differences)
-    expected = np.mean(centered > abs(compared.difference))
-    assert compared.p_value == pytest.approx(expected, abs=0.04)  # 2 * 1.96 * sqrt(p q / 2000)
 
 
 def test_the_environment_is_left_as_it_was(corpus, monkeypatch: pytest.MonkeyPatch) -> None:
