@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from nmtdeep.config.load import load_recipe, merge, resolve
+from nmtdeep.config.load import load_recipe, resolve
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.config.source import Origin, Source, parse
+from nmtdeep.config.source import parse
 
 from .conftest import problems, write
 
@@ -47,18 +47,6 @@ def test_scalars_are_those_of_yaml_1_2(text: str, value: Any) -> None:
     assert type(parsed) is type(value)
 
 
-def test_infinity_and_nan_are_numbers_that_no_key_takes(folder: Path) -> None:
-    name = write("x.yaml", "training:\n  clip_norm: .inf\n  label_smoothing: .nan\n")
-    assert problems(name) == [
-        "x.yaml:2: training.clip_norm: must be a finite number, not inf",
-        "x.yaml:3: training.label_smoothing: must be a finite number, not nan",
-    ]
-
-
-def test_norwegian_is_a_language(folder: Path) -> None:
-    assert load_recipe(write("x.yaml", "text:\n  target: no\n")).text.target == "no"
-
-
 def test_an_empty_section_says_nothing(folder: Path) -> None:
     assert load_recipe(write("x.yaml", "model:\ntraining:\n  batches:\n")) == Recipe()
 
@@ -85,14 +73,6 @@ def test_every_value_knows_its_line(folder: Path) -> None:
     encoder = resolved.recipe.model.encoder
     assert (resolved.recipe.model.width, encoder.heads, encoder.depth) == (64, 4, 3)
     assert encoder.residual.type == "post_norm"
-
-
-def test_merge_forgets_the_origins_of_what_it_replaces() -> None:
-    below = Source({"a": {"type": "x", "n": 1}}, {("a", "n"): Origin("below", 1)})
-    above = Source({"a": {"type": "y"}}, {("a", "type"): Origin("above", 2)})
-    merged = merge(below, above)
-    assert merged.values == {"a": {"type": "y"}}
-    assert merged.origins == {("a", "type"): Origin("above", 2)}
 
 
 # Extending
