@@ -113,6 +113,19 @@ def tiny_model() -> Callable[..., Transformer]:
 
 
 @pytest.fixture(scope="session")
+def multi30k() -> Callable[[str], list[str]]:
+    """The lines of a file of Multi30k; a test that needs one is skipped where it is missing."""
+    folder = Path(__file__).parents[2] / "shared" / "data" / "multi30k-en-de"
+
+    def read(name: str) -> list[str]:
+        if not (folder / name).exists():
+            pytest.skip("no Multi30k text: the project's shared folder is not beside this checkout")
+        return (folder / name).read_text(encoding="utf-8").split("\n")[:-1]
+
+    return read
+
+
+@pytest.fixture(scope="session")
 def make_corpus() -> Callable[[list[list[int]]], MonolingualCorpus]:
     """A corpus of id lists, each ending in EOS."""
     return _corpus

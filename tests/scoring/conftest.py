@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
-
-MULTI30K = Path(__file__).parents[3] / "shared" / "data" / "multi30k-en-de"
 
 
 def damage(lines: list[str], *, every: int) -> list[str]:
@@ -23,16 +21,10 @@ def damage(lines: list[str], *, every: int) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def german() -> list[str]:
-    path = MULTI30K / "test_2016_flickr.de"
-    if not path.exists():
-        pytest.skip("no Multi30k text: the project's shared folder is not beside this checkout")
-    return path.read_text(encoding="utf-8").split("\n")[:-1]
+def german(multi30k: Callable[[str], list[str]]) -> list[str]:
+    return multi30k("test_2016_flickr.de")
 
 
 @pytest.fixture(scope="session")
-def tokens() -> list[str]:
-    path = MULTI30K / "tok" / "test_2016_flickr.lc.norm.tok.de"
-    if not path.exists():
-        pytest.skip("no Multi30k text: the project's shared folder is not beside this checkout")
-    return path.read_text(encoding="utf-8").split("\n")[:-1]
+def tokens(multi30k: Callable[[str], list[str]]) -> list[str]:
+    return multi30k("tok/test_2016_flickr.lc.norm.tok.de")

@@ -1,26 +1,17 @@
 """Moses through sacremoses: what Multi30k's authors got from Perl is the other source."""
 
-from pathlib import Path
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from sacremoses import MosesPunctNormalizer
 
-from nmtdeep.text.files import read_lines
 from nmtdeep.text.tokenization import Moses, moses
 
-DATA = Path(__file__).resolve().parents[2] / "../shared/data"
-MULTI30K = DATA / "multi30k-en-de"
-needs_multi30k = pytest.mark.skipif(not MULTI30K.exists(), reason="Multi30k is not here")
 
-
-@needs_multi30k
 @pytest.mark.parametrize("language", ["en", "de"])
 @pytest.mark.parametrize("split", ["val", "test_2016_flickr"])
-def test_multi30k_is_tokenized_as_its_authors_did(language, split):
-    raw = read_lines(MULTI30K / f"{split}.{language}")
-    theirs = read_lines(MULTI30K / f"tok/{split}.lc.norm.tok.{language}")
+def test_multi30k_is_tokenized_as_its_authors_did(language, split, multi30k):
+    raw, theirs = multi30k(f"{split}.{language}"), multi30k(f"tok/{split}.lc.norm.tok.{language}")
     tokenizer = moses(language)
     for line, expected in zip(raw, theirs, strict=True):
         words = tokenizer.tokenize(tokenizer.normalize(line.lower()))
