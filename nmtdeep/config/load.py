@@ -19,8 +19,6 @@ from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.source import KeyPath, Origin, Source, parse_override, read_file
 from nmtdeep.errors import ConfigError
 
-_OF_ONE_RECIPE = ("description", "reference")
-
 
 @dataclass(frozen=True)
 class ResolvedRecipe:
@@ -31,12 +29,10 @@ class ResolvedRecipe:
 
     def origin(self, path: KeyPath) -> str:
         """`file:line`, `override` or `default`."""
-        while path and isinstance(path[-1], int) and path not in self.origins:
-            path = path[:-1]
         origin = self.origins.get(path)
         if origin is None:
             return "default"
-        return "override" if origin.is_override else str(origin)
+        return str(origin) if origin.line else "override"
 
 
 def load_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> Recipe:
@@ -47,9 +43,9 @@ def load_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> Recipe:
 def resolve(name_or_path: str, overrides: Sequence[str] = ()) -> ResolvedRecipe:
     """As `load_recipe`, with the origin of each value."""
     file = names.find(name_or_path)
-    source = _read_chain(file)
-    for text in overrides:
-        source = merge(source, parse_override(text))
+    source = _defaults()
+    for above in (*_chain(file), *map(parse_override, overrides)):
+        source = merge(source, above)
     return _check(source, names.label(file))
 
 
@@ -74,22 +70,20 @@ def merge(below: Source, above: Source) -> Source:
     section changes nothing; a bare word is the name of a type.
     """
     replaced: set[KeyPath] = set()
-    shorthand: list[KeyPath] = []
+    origins = dict(above.origins)
 
     def lay(old: Any, new: Any, path: KeyPath) -> Any:
-        if isinstance(old, dict) and new is None:
-            return old
-        if isinstance(old, dict) and "type" in old and isinstance(new, str):
-            shorthand.append(path)
-            new = {"type": new}
-        both = isinstance(old, dict) and isinstance(new, dict)
-        if not both or new.get("type", old.get("type")) != old.get("type"):
-            replaced.add(path)
-            return new
-        shared = {
-            key: lay(old[key], value, (*path, key)) for key, value in new.items() if key in old
-        }
-        return {**old, **new, **shared}
+        if isinstance(old, dict):
+            if new is None:
+                return old
+            if "type" in old and isinstance(new, str):
+                new = {"type": new}
+                if path in origins:
+                    origins[*path, "type"] = origins[path]
+            if isinstance(new, dict) and new.get("type", old.get("type")) == old.get("type"):
+                return old | {key: lay(old.get(key), new[key], (*path, key)) for key in new}
+        replaced.add(path)
+        return new
 
     values = lay(below.values, above.values, ())
     kept = {
@@ -97,44 +91,35 @@ def merge(below: Source, above: Source) -> Source:
         for key, origin in below.origins.items()
         if not any(key[:length] in replaced for length in range(len(key) + 1))
     }
-    types = {(*path, "type"): above.origins[path] for path in shorthand if path in above.origins}
-    return Source(values, {**kept, **above.origins, **types})
+    return Source(values, kept | origins)
 
 
 def _defaults() -> Source:
     return Source(values=Recipe().model_dump(mode="json"))
 
 
-def _read_chain(file: Path, below: tuple[Path, ...] = ()) -> Source:
-    """The file's values laid over those of the recipes that it extends.
-
-    Args:
-        file: a recipe.
-        below: the files that lead to this one.
-    """
-    source = read_file(file, names.label(file))
-    parent = source.values.pop("extends", None)
-    origin = source.origins.pop(("extends",), None)
-    if origin is None:
-        return merge(_defaults(), source)
-    where = f"{origin}: extends"
-    if not isinstance(parent, str):
-        raise ConfigError("must be the name or file of one recipe", where=where)
-    try:
-        above = names.find(parent, file.parent)
-    except ConfigError as error:
-        (problem,) = error.problems
-        where = ": ".join(filter(None, (where, problem.where)))
-        raise ConfigError(problem.what, where=where, hint=problem.hint) from None
-    below = (*below, file.resolve())
-    if above.resolve() in below:
-        what = f"{parent} extends this recipe in turn"
-        raise ConfigError(what, where=where, hint="break the circle")
-    inherited, defaults = _read_chain(above, below), _defaults()
-    for name in _OF_ONE_RECIPE:
-        inherited.values[name] = defaults.values[name]
-    origins = {key: each for key, each in inherited.origins.items() if key[0] not in _OF_ONE_RECIPE}
-    return merge(Source(inherited.values, origins), source)
+def _chain(file: Path) -> list[Source]:
+    """The recipe in `file` and those that it extends, the outermost first."""
+    chain: list[Source] = []
+    files: list[Path] = []
+    while True:
+        source = read_file(file, names.label(file))
+        parent, origin = source.values.get("extends"), source.origins.get(("extends",))
+        source = source.without("extends")
+        chain.insert(0, source.without("description", "reference") if chain else source)
+        files.append(file.resolve())
+        if origin is None:
+            return chain
+        where = f"{origin}: extends"
+        if not isinstance(parent, str):
+            raise ConfigError("must be the name or file of one recipe", where=where)
+        try:
+            file = names.find(parent, file.parent)
+        except ConfigError as error:
+            raise ConfigError(str(error), where=where) from None
+        if file.resolve() in files:
+            what = f"{parent} extends this recipe in turn"
+            raise ConfigError(what, where=where, hint="break the circle")
 
 
 def _check(source: Source, label: str) -> ResolvedRecipe:

@@ -126,21 +126,10 @@ class Model(Section):
 
 
 def _check_stack(name: str, stack: Stack, width: int) -> None:
-    if width % stack.heads:
-        raise ConflictError(
-            f"width {width} is not a multiple of {name}.heads {stack.heads}",
-            f"{name}.heads",
-            "width",
-            hint="choose a divisor of the width",
-        )
+    divisors = {"heads": stack.heads}
     match stack.combination:
-        case slots.Learned(groups=int(groups)) if width % groups:
-            raise ConflictError(
-                f"width {width} is not a multiple of {name}.combination.groups {groups}",
-                f"{name}.combination.groups",
-                "width",
-                hint="choose a divisor of the width",
-            )
+        case slots.Learned(groups=int(groups)):
+            divisors["combination.groups"] = groups
         case slots.SparseBlocks(blocks=tuple(blocks)) if blocks[-1] != stack.depth:
             raise ConflictError(
                 f"blocks end at {blocks[-1]}, but {name}.depth is {stack.depth}",
@@ -148,6 +137,11 @@ def _check_stack(name: str, stack: Stack, width: int) -> None:
                 f"{name}.depth",
                 hint="end with the depth",
             )
+    for key, divisor in divisors.items():
+        if width % divisor:
+            what = f"width {width} is not a multiple of {name}.{key} {divisor}"
+            hint = "choose a divisor of the width"
+            raise ConflictError(what, f"{name}.{key}", "width", hint=hint)
 
 
 def _check_sublayers(sublayers: tuple[slots.DecoderSublayer, ...]) -> None:

@@ -10,11 +10,10 @@ from pathlib import Path
 from nmtdeep.config.source import description
 from nmtdeep.errors import ConfigError
 
-_PACKAGE = Path(__file__).resolve().parents[1]
 
-
-def recipes_root(package: Path = _PACKAGE) -> Path:
+def recipes_root() -> Path:
     """The folder of the shipped recipes: in the installed package, or beside it in a checkout."""
+    package = Path(__file__).resolve().parents[1]
     installed = package / "recipes"
     return installed if installed.is_dir() else package.parent / "recipes"
 
@@ -23,7 +22,11 @@ def names() -> list[str]:
     """The names of all shipped recipes: paths below the root, without suffix; folders come last."""
     root = recipes_root()
     paths = (path.relative_to(root).with_suffix("").as_posix() for path in root.rglob("*.yaml"))
-    return sorted(paths, key=lambda name: ("/" in name, _natural(name)))
+    # Each second part is a number, so that `v2-6` comes before `v2-12`.
+    parts = {path: re.split(r"(\d+)", path) for path in paths}
+    return sorted(
+        parts, key=lambda path: ("/" in path, [int(p) if p.isdigit() else p for p in parts[path]])
+    )
 
 
 def list_recipes() -> dict[str, str]:
@@ -60,16 +63,9 @@ def find(name: str, folder: Path = Path()) -> Path:
     return path
 
 
-def _natural(name: str) -> list[tuple[str, int]]:
-    """Sorts `v2-6` before `v2-12`."""
-    return [(word, int(number or 0)) for word, number in re.findall(r"([^0-9]*)([0-9]*)", name)]
-
-
 def _near(name: str, known: list[str]) -> str:
-    stem = name.removesuffix(".yml").removesuffix(".yaml")
-    spelled = {each.rpartition("/")[2]: each for each in known} | {each: each for each in known}
-    words = (stem, stem.rpartition("/")[2])
-    near = [spelled[match] for word in words for match in get_close_matches(word, spelled)]
+    last = {each.rpartition("/")[2]: each for each in known}
+    near = get_close_matches(re.sub(r".*/|\.ya?ml$", "", name), last)
     if near:
-        return f"did you mean {' or '.join(list(dict.fromkeys(near))[:3])}?"
+        return f"did you mean {' or '.join(last[match] for match in near)}?"
     return "`nmtdeep recipes list` prints the names; a file's name ends in .yaml"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache
+from operator import eq
 from typing import Any
 
 from pydantic import ValidationError
@@ -12,7 +13,7 @@ from pydantic import ValidationError
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.section import ConflictError, Section, choices_of, tag_of, variants
 from nmtdeep.config.source import KeyPath, Origin, Source, dotted
-from nmtdeep.config.values import near, value_problem
+from nmtdeep.config.values import value_problem
 from nmtdeep.errors import ConfigError, Problem
 
 # Each takes about a millisecond to explain, and no reader needs more.
@@ -27,7 +28,10 @@ def explain(error: ValidationError, source: Source, label: str) -> ConfigError:
         path, section = _place(detail["loc"], source.values)
         problem: Problem | ConflictError
         if isinstance(conflict := detail.get("ctx", {}).get("error"), ConflictError):
-            path = _culprit([(*path, *below) for below in conflict.paths], source.origins)
+            # The first key that an override sets, else the first that a file sets, else the first.
+            keys = [(*path, *below) for below in conflict.paths]
+            lines = {key: source.origins[key].line for key in keys if key in source.origins}
+            path = min(lines, key=lambda key: lines[key] > 0, default=keys[0])
             problem = conflict
         elif detail["type"] == "extra_forbidden":
             problem = _unknown_key(path, section)
@@ -38,7 +42,7 @@ def explain(error: ValidationError, source: Source, label: str) -> ConfigError:
         origin = _locate(path, source.origins) or Origin(label)
         where = f"{origin}: {dotted(path)}" if path else str(origin)
         problems.append((origin, Problem(problem.what, where, problem.hint)))
-    problems.sort(key=lambda entry: (entry[0].is_override, entry[0].place, entry[0].line or 0))
+    problems.sort(key=lambda entry: (not entry[0].line, entry[0].place, entry[0].line))
     if len(details) > MOST:
         what = f"and {len(details) - MOST} more problems"
         problems.append((Origin(label), Problem(what, label, "fix these first")))
@@ -46,29 +50,25 @@ def explain(error: ValidationError, source: Source, label: str) -> ConfigError:
 
 
 def _unknown_key(path: KeyPath, section: type[Section]) -> Problem:
-    *above, key = (part for part in path if isinstance(part, str))
-    if key == "extends":
+    names = tuple(part for part in path if isinstance(part, str))
+    siblings = [name for name in section.model_fields if name != "type"]
+    everywhere = {key[-1] for key in _keys()}
+    hint = f"choose from {', '.join(siblings)}" if siblings else "delete it"
+    if names[-1] == "extends":
         what = "only a recipe file can extend another, on its top level"
         return Problem(what, "", "delete this")
-    siblings = [name for name in section.model_fields if name != "type"]
-    similar = get_close_matches(key, [path[-1] for path in _keys()], n=1, cutoff=0.8)
-    hint = (
-        _elsewhere(key, above)
-        or near(key, siblings)
-        or _elsewhere("".join(similar), above)
-        or (f"choose from {', '.join(siblings)}" if siblings else "delete it")
-    )
-    if (*above, key) in _keys():
+    if names in _keys():
         hint = f"type {tag_of(section)} does not have it"
+    elif similar := (
+        get_close_matches(names[-1], everywhere, cutoff=1)
+        or get_close_matches(names[-1], siblings)
+        or get_close_matches(names[-1], everywhere, cutoff=0.8)
+    ):
+        keys = [key for key in _keys() if key[-1] == similar[0]]
+        shared = [sum(map(eq, key, names)) for key in keys]
+        near = [".".join(keys[i]) for i, same in enumerate(shared) if same == max(shared)]
+        hint = f"did you mean {' or '.join(near[:3])}?"
     return Problem("unknown key", "", hint)
-
-
-def _elsewhere(key: str, above: Sequence[str]) -> str:
-    """Where a key of this name may be, those of the same top section first."""
-    places = [path for path in _keys() if path[-1] == key]
-    places = [path for path in places if path[:1] == tuple(above[:1])] or places
-    names = list(map(".".join, places))[:3]
-    return f"did you mean {' or '.join(names)}?" if names else ""
 
 
 @cache
@@ -106,13 +106,6 @@ def _place(location: KeyPath, values: Any) -> tuple[KeyPath, type[Section]]:
             options = variants(field.annotation) if field else ()
         path, values = (*path, part), inner.get(part)
     return path, section
-
-
-def _culprit(keys: Sequence[KeyPath], origins: Mapping[KeyPath, Origin]) -> KeyPath:
-    """The first of these keys that an override or, failing that, a file sets."""
-    written = [key for key in keys if key in origins]
-    overrides = [key for key in written if origins[key].is_override]
-    return [*overrides, *written, *keys][0]
 
 
 def _locate(path: KeyPath, origins: Mapping[KeyPath, Origin]) -> Origin | None:

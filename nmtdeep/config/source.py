@@ -29,18 +29,13 @@ KeyPath = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a value was written: a line of a file, or an override (which has no line)."""
+    """Where a value was written: a line of a file, or an override, which has no line (0)."""
 
     place: str
-    line: int | None = None
-
-    @property
-    def is_override(self) -> bool:
-        """Overrides come from the command line and have no line number."""
-        return self.line is None
+    line: int = 0
 
     def __str__(self) -> str:
-        return self.place if self.line is None else f"{self.place}:{self.line}"
+        return f"{self.place}:{self.line}" if self.line else self.place
 
 
 @dataclass
@@ -49,6 +44,13 @@ class Source:
 
     values: dict[str, Any] = field(default_factory=dict)
     origins: dict[KeyPath, Origin] = field(default_factory=dict)
+
+    def without(self, *keys: str) -> Source:
+        """The rest of it without these keys of the top level."""
+        return Source(
+            {key: value for key, value in self.values.items() if key not in keys},
+            {path: origin for path, origin in self.origins.items() if path[0] not in keys},
+        )
 
 
 def dotted(path: KeyPath) -> str:
@@ -59,7 +61,18 @@ def dotted(path: KeyPath) -> str:
 
 def read_file(path: Path, label: str) -> Source:
     """Read a recipe file; `label` names it in messages."""
-    return parse(_read_text(path, label), label)
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(LARGEST_FILE + 1)
+        if len(content) > LARGEST_FILE:
+            raise ConfigError("larger than 1 MB", where=label, hint="is this really a recipe?")
+        return parse(content.decode("utf-8-sig"), label)
+    except OSError as error:
+        what = f"cannot be read ({error.strerror})"
+        raise ConfigError(what, where=label, hint="check its name and mode") from None
+    except UnicodeDecodeError as error:
+        origin = Origin(label, content.count(b"\n", 0, error.start) + 1)
+        raise ConfigError("not UTF-8", where=origin, hint="save the file as UTF-8") from None
 
 
 def parse(text: str, label: str) -> Source:
@@ -85,11 +98,6 @@ def parse_override(text: str) -> Source:
     return Source(values, {(*path, *inner): Origin(label) for inner in [(), *lines]})
 
 
-def read_mapping(text: str) -> Any:
-    """The values of a YAML file that ships with the package; nothing is checked."""
-    return _parser().load(text)
-
-
 def description(path: Path) -> str:
     """The description of a shipped recipe; nothing behind it is parsed."""
     events: Iterator[Any] = YAML(pure=True).parse(path.read_text(encoding="utf-8"))
@@ -97,35 +105,11 @@ def description(path: Path) -> str:
     return str(next(scalars)) if "description" in scalars else ""
 
 
-def _parser() -> YAML:
-    yaml = YAML(typ="safe", pure=True)
-    yaml.max_depth = DEEPEST
-    return yaml
-
-
-def _read_text(path: Path, label: str) -> str:
-    try:
-        with path.open("rb") as stream:
-            content = stream.read(LARGEST_FILE + 1)
-    except FileNotFoundError:
-        raise ConfigError("no such file", where=label, hint="check the name") from None
-    except OSError as error:
-        what = f"cannot be read ({error.strerror})"
-        raise ConfigError(what, where=label, hint="check its name and mode") from None
-    if len(content) > LARGEST_FILE:
-        raise ConfigError("larger than 1 MB", where=label, hint="is this really a recipe?")
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        where = f"{label}:{line}"
-        raise ConfigError("not UTF-8", where=where, hint="save the file as UTF-8") from None
-
-
 def _load(text: str, label: str) -> tuple[Any, dict[KeyPath, int]]:
     """The values of a YAML text, and the line of each key and each item of a list."""
     lines: dict[KeyPath, int] = {}
-    yaml = _parser()
+    yaml = YAML(typ="safe", pure=True)
+    yaml.max_depth = DEEPEST
 
     def note(node: Node, path: KeyPath) -> None:
         mark = node.start_mark
@@ -145,24 +129,21 @@ def _load(text: str, label: str) -> tuple[Any, dict[KeyPath, int]]:
                     note(key, (*path, str(key.value)))
                     note(child, (*path, str(key.value)))
 
-    position, hint = None, "check indentation, colons and quotes"
+    position = None
     try:
         node = yaml.compose(text)
         if node is None:
             return None, lines
         note(node, ())
         return yaml.constructor.construct_document(node), lines
-    except MaxDepthExceededError as error:
-        position, what, hint = error.problem_mark.index, "nested too deeply", "use fewer levels"
     except MarkedYAMLError as error:
-        position = error.problem_mark.index
-        what = f"not YAML: {', '.join(filter(None, (error.context, error.problem)))}"
-        if error.context_mark is not None and position >= len(text):
-            position, what = error.context_mark.index, "a bracket or quote is never closed"
-            hint = "close it"
+        marks = [error.problem_mark, error.context_mark]  # the latter: where a bracket opens
+        position = next((mark.index for mark in marks if mark and mark.index < len(text)), None)
+        what = ", ".join(filter(None, (error.context, error.problem)))
+        if isinstance(error, MaxDepthExceededError):
+            what = f"more than {DEEPEST} levels"
     except (YAMLError, YAMLStreamError, ValueError, LookupError, AssertionError) as error:
-        position = getattr(error, "position", None)
-        what = f"not YAML: {getattr(error, 'reason', error)}"
-    if position is not None and "\n" in text:
-        label = f"{label}:{text.count(chr(10), 0, position) + 1}"
-    raise ConfigError(what, where=label, hint=hint)
+        position, what = getattr(error, "position", None), getattr(error, "reason", str(error))
+    line = text.count("\n", 0, position) + 1 if position is not None and "\n" in text else 0
+    hint = "check indentation, colons, brackets and quotes"
+    raise ConfigError(f"not YAML: {what}", where=Origin(label, line), hint=hint)

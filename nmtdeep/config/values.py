@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, TypeVar
@@ -83,7 +84,8 @@ def value_problem(detail: Any, choices: Sequence[str] = ()) -> Problem:
     hint = _HINTS.get(kind, "")
     if choices and kind in _OF_CHOICES:
         value = value.get("type") if isinstance(value, dict) else value
-        return Problem(f"must be {listed(choices)}, not {shown(value)}", "", near(value, choices))
+        listed = " or ".join(filter(None, (", ".join(choices[:-1]), choices[-1])))
+        return Problem(f"must be {listed}, not {shown(value)}", "", near(value, choices))
     if kind == "missing":
         return Problem("is missing", "", "write a value")
     if kind == "value_error":
@@ -101,21 +103,7 @@ def near(word: Any, words: Sequence[str]) -> str:
     return f"did you mean {similar[0]}?" if similar else ""
 
 
-def listed(words: Sequence[str]) -> str:
-    """`a, b or c`."""
-    return " or ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)
-
-
 def shown(value: Any) -> str:
-    """A value in a message, in YAML's words."""
-    match value:
-        case None:
-            return "nothing"
-        case bool():
-            return str(value).lower()
-        case dict():
-            return "a section"
-        case list() | tuple():
-            return f"a list of {len(value)}"
-    text = repr(value)
+    """A value in a message; null and booleans as in YAML."""
+    text = json.dumps(value) if value is None or isinstance(value, bool) else repr(value)
     return text if len(text) <= 60 else f"{text[:56]} ..."

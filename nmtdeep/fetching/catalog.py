@@ -11,9 +11,9 @@ from importlib.resources import files
 from typing import Annotated, Literal
 
 from pydantic import Field
+from ruamel.yaml import YAML
 
 from nmtdeep.config.section import Count, CountOrZero, Language, Section
-from nmtdeep.config.source import read_mapping
 from nmtdeep.config.text import Clean
 
 Step = Literal[
@@ -108,4 +108,4 @@ def split_member(file: str) -> tuple[str, str | None]:
 def load_catalog() -> Catalog:
     """The catalog that ships with the package."""
     text = (files("nmtdeep.fetching") / "datasets.yaml").read_text(encoding="utf-8")
-    return Catalog.model_validate(read_mapping(text))
+    return Catalog.model_validate(YAML(typ="safe", pure=True).load(text))

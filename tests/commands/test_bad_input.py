@@ -169,8 +169,8 @@ def test_an_average_replaces_nothing_but_averages(nmtdeep, averaged, tmp_path):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ("model.widht=16", "model.widht: unknown key: did you mean width?"),
-        ("training.schedule.warmup=4", "did you mean warmup_updates?"),
+        ("model.widht=16", "model.widht: unknown key: did you mean model.width?"),
+        ("training.schedule.warmup=4", "did you mean training.schedule.warmup_updates?"),
         ("model.encoder.heads=3", "width 16 is not a multiple of encoder.heads 3"),
         ("model.width=many", "model.width: must be a whole number"),
         ("training.max_updates=0", "must be more than 0"),
