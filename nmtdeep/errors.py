@@ -82,7 +82,7 @@ class DivergenceError(UserError):
 
     Args:
         what: one line.
-        report: lines for the log: the updates before, the worst parameters, and what may help.
+        report: lines for the log: what may help.
     """
 
     def __init__(self, what: str = "", report: str = "", **fields: Any) -> None:

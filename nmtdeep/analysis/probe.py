@@ -21,8 +21,8 @@ from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
 from nmtdeep.errors import DivergenceError, UserError
 from nmtdeep.model.initialization import Side
 from nmtdeep.model.transformer import Stack, Transformer
-from nmtdeep.training.estimate import check_model_fits
 from nmtdeep.training.feed import upcoming
+from nmtdeep.training.memory import check_model_fits
 from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.state import Progress
 from nmtdeep.training.step import batch_loss, seed_for

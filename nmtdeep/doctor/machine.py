@@ -11,7 +11,7 @@ from nmtdeep import memory
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.devices import cores, native_bf16
 from nmtdeep.model.build import build
-from nmtdeep.training.estimate import estimate
+from nmtdeep.training.memory import estimate
 from nmtdeep.units import counted, size
 
 # Seconds of each measurement.
@@ -65,7 +65,7 @@ def planned_bytes(recipe: Recipe, types: tuple[int, int]) -> int:
     """
     with torch.device("meta"):
         model = build(recipe.model, source_types=types[0], target_types=types[1])
-    parts = estimate(recipe, model, device="cpu", dtype=torch.float32)
+    parts = estimate(recipe, model, "cpu", torch.float32)
     keep = recipe.training.checkpoints
     total = (keep.keep_last + keep.keep_best + 1) * (parts["weights"] + parts["moments"])
     return int(total + parts["weights"] * bool(keep.average_last))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,68 +18,48 @@ from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.training import Noam
 from nmtdeep.errors import DivergenceError
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.tables import as_lines, table
 from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.sharding import whole
 from nmtdeep.training.step import UpdateResult
-from nmtdeep.units import counted, percent
+from nmtdeep.units import counted
 
 # So many consecutive updates without a finite gradient end a training.
 PATIENCE = 3
 # fp16: a training ends when the loss scale falls below this.
 SMALLEST_SCALE = 2.0**-10
-# Warnings and reports have medians of so many updates.
+# A warning compares medians of so many updates.
 LEVEL = 25
 # Nats per target token: a healthy training does not rise so far above its lowest level.
 RISE = 1.0
-VANISHED = 1e-7
-# Parameters in a report.
-WORST = 8
 
 
-class History:
-    """Loss and gradient norm of the last updates, for warnings and reports only."""
+class LossHistory:
+    """Loss of the last updates, for a warning if it rises."""
 
     def __init__(self) -> None:
         self.losses: deque[float] = deque(maxlen=LEVEL)
-        self.norms: deque[float] = deque(maxlen=LEVEL)
         self._lowest, self._lowest_at = math.inf, 0
         self._warned = False
 
     def add(self, update: int, result: UpdateResult) -> str:
-        """Count one update; returns a warning if a problem begins, else an empty string."""
+        """Count one update; returns a warning if the loss has risen, else an empty string."""
         if result.skipped:
             return ""
         self.losses.append(result.nll / max(result.target_tokens, 1))
-        self.norms.append(result.gradient_norm)
         if len(self.losses) < LEVEL:
             return ""
-        level, norm = median(self.losses), median(self.norms)
+        level = median(self.losses)
         if level < self._lowest:
             self._lowest, self._lowest_at = level, update
         # A warning is repeated only after the loss has fallen by half of the rise.
-        rise = RISE / 2 if self._warned else RISE
-        problem = ""
-        if norm < VANISHED:
-            problem = f"gradient norm {norm:.1e}: the gradients have vanished"
-        elif level > self._lowest + rise:
-            problem = (
-                f"nll {level:.3f}, up from {self._lowest:.3f} at update {self._lowest_at}: the "
-                "training may be diverging; if it does not recover, resume from an earlier "
-                "checkpoint with a lower --lr"
-            )
-        before, self._warned = self._warned, bool(problem)
-        if before or not problem:
+        before = self._warned
+        self._warned = level > self._lowest + (RISE / 2 if before else RISE)
+        if before or not self._warned:
             return ""
-        return f"warning: update {update}, median of the last {LEVEL} updates: {problem}"
-
-    def __str__(self) -> str:
-        if not self.losses:
-            return "before: no update had finite numbers"
-        last = ", ".join(f"{norm:.3g}" for norm in list(self.norms)[-3:])
         return (
-            f"before: nll {median(self.losses):.3f} and gradient norm {median(self.norms):.3g} "
-            f"(medians of {len(self.losses)} updates), last gradient norms {last}"
+            f"warning: update {update}: nll {level:.3f} (median of {LEVEL} updates), up from "
+            f"{self._lowest:.3f} at update {self._lowest_at}: the training may be diverging; if it "
+            "does not recover, resume from an earlier checkpoint with a lower --lr"
         )
 
 
@@ -96,7 +76,6 @@ def diagnose(
     recompute: Callable[[], object],
     *,
     recipe: Recipe,
-    history: History,
     ranks: Ranks,
     saved: str,
 ) -> DivergenceError:
@@ -108,8 +87,8 @@ def diagnose(
         recompute: computes this rank's batches again, and may replace the gradients.
         saved: name of the newest checkpoint; empty if there is none.
     """
-    figures = _measure(model)
-    origin = _first_forward(model, recompute, ranks) or _first_backward(figures)
+    backward = _first_backward(model)
+    origin = _first_forward(model, recompute, ranks) or backward
     if result.scale:
         what = f"fp16's loss scale fell to {result.scale:.1e}"
     else:
@@ -120,11 +99,10 @@ def diagnose(
         )
     advice = suggestions(recipe)
     numbered = [f"{number}. {line}" for number, line in enumerate(advice, start=1)]
-    heading = "what may help, most promising first:"
     kept = f"{saved} is intact, and training resumes from it" if saved else "nothing is saved yet"
     return DivergenceError(
         f"training diverged at update {update}: {what}; {origin}",
-        "\n".join([str(history), *_table(figures), heading, *numbered]),
+        "\n".join(["what may help, most promising first:", *numbered]),
         hint=f"{kept}; try {advice[0]}",
     )
 
@@ -150,30 +128,6 @@ def suggestions(recipe: Recipe) -> list[str]:
         "--precision bf16 or fp32": training.precision == "fp16",
     }
     return [change for change, helps in changes.items() if helps]
-
-
-class Figures(NamedTuple):
-    """Norms of the finite numbers of one parameter, and the share of the others."""
-
-    parameter: str
-    gradient_norm: float
-    bad_gradients: float
-    weight_norm: float
-    bad_weights: float
-
-
-def _measure(model: Transformer) -> list[Figures]:
-    """Figures of every parameter with a gradient. All ranks must call this."""
-
-    def norm(values: Tensor) -> tuple[float, float]:
-        finite = values[values.isfinite()]
-        return float(finite.double().norm()), 1 - finite.numel() / values.numel()
-
-    return [
-        Figures(name, *norm(whole(parameter.grad)), *norm(whole(parameter.detach())))
-        for name, parameter in model.named_parameters()
-        if parameter.grad is not None
-    ]
 
 
 def _first_forward(model: Transformer, recompute: Callable[[], object], ranks: Ranks) -> str:
@@ -205,26 +159,20 @@ def _sublayers(model: Transformer) -> Iterator[tuple[str, nn.Module]]:
         yield f"{side}.norm", stack.norm
 
 
-def _first_backward(figures: list[Figures]) -> str:
+def _first_backward(model: Transformer) -> str:
     """What is not finite if all outputs are finite: weights, gradients or their squares."""
-    for figure in figures:
-        if figure.bad_weights:
-            return f"{figure.parameter} is not finite"
-    bad = [figure.parameter for figure in figures if figure.bad_gradients]
+
+    def is_bad(tensor: Tensor) -> bool:
+        return not whole(tensor.detach()).isfinite().all()
+
+    trained = {name: each for name, each in model.named_parameters() if each.grad is not None}
+    for name, parameter in trained.items():
+        if is_bad(parameter):
+            return f"{name} is not finite"
+    bad = [name for name, each in trained.items() if each.grad is not None and is_bad(each.grad)]
     if bad:
         return (
             f"all outputs are finite, but the gradients of {counted(len(bad), 'parameter')} are "
             f"not, the first is {bad[0]}"
         )
     return "all gradients are finite, but the sum of their squares is not"
-
-
-def _table(figures: list[Figures]) -> list[str]:
-    """The parameters with the most gradients that are not finite, then the largest gradients."""
-    worst = sorted(figures, key=lambda row: (-row.bad_gradients, -row.gradient_norm))[:WORST]
-    columns = dict.fromkeys(("gradient norm", "not finite", "weight norm"), "right")
-    rows = [
-        (name, f"{norm:.3g}", percent(bad), f"{weights:.3g}")
-        for name, norm, bad, weights, _ in worst
-    ]
-    return as_lines(table({"parameter": "left"} | columns, rows))

@@ -23,7 +23,6 @@ from nmtdeep.training import stages
 from nmtdeep.training.display import Display
 from nmtdeep.training.feed import upcoming
 from nmtdeep.training.launch import is_launched, join_ranks, launch, noted_signals, own_threads
-from nmtdeep.training.memory import check_largest_batch
 from nmtdeep.training.opening import check, opening
 from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.run_directory import RunDirectory, open_run
@@ -54,7 +53,6 @@ class ResumePoint(NamedTuple):
 
     checkpoint: str
     progress: Progress
-    messages: Sequence[str]
 
 
 def train(
@@ -110,14 +108,14 @@ def train(
             )
         with ExitStack() as opened:
             run = RunDirectory(out, recipe, corpora.pipeline)
-            start = ResumePoint("", Progress(), ())
+            start = ResumePoint("", Progress())
             if ranks.is_first:
                 run = opened.enter_context(
                     open_run(out, recipe, corpora.pipeline, overwrite=overwrite)
                 )
-                newest, progress = run.newest(), run.progress()
-                messages = run.repair(progress)
-                start = ResumePoint(newest.name if newest else "", progress, messages)
+                if newest := run.newest():
+                    start = ResumePoint(newest.name, Progress.of(newest))
+                run.repair(start.progress)
             start = ranks.tell(start)
             with Display(out, recipe.training, quiet=quiet, writes=ranks.is_first) as display:
                 return _train_run(run, corpora, start, display, signals, ranks)
@@ -146,8 +144,6 @@ def _train_run(
             f"warning: the validation text contains subwords ({mark}), so that every score of this "
             "training counts pieces of words"
         )
-    for message in start.messages:
-        display.say(message)
     if ranks.is_first:
         run.drop_results()
     while True:
@@ -172,7 +168,7 @@ def _train(
     recipe, settings, ranks = run.recipe, run.recipe.training, trainer.ranks
     validator = Validator(trainer.data, trainer.recipe, dtype=trainer.step.dtype)
     started = time.perf_counter() - progress.seconds
-    if limit := check_largest_batch(trainer, progress.position):
+    if limit := trainer.check_largest_batch(progress.position):
         display.say(
             f"the largest batch does not fit in memory; max_tokens={limit} is used from now on. "
             f"Pass --max-tokens {limit} to avoid the retry."

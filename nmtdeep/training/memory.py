@@ -1,31 +1,43 @@
-"""Out of memory: one trial of the largest batch, and the same update in smaller parts."""
+"""Memory of a training: an estimate, the largest batch, and smaller batches if memory runs out.
+
+`max_tokens` changes no update. So when memory runs out in any rank, all ranks halve it, split the
+same update again and recompute it (`Step.accumulate`).
+"""
 
 from __future__ import annotations
 
 import gc
+import os
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 
-from nmtdeep import memory
 from nmtdeep.config import model as config
-from nmtdeep.data.batching import Batch, Indices, Share, collate, split
-from nmtdeep.data.windows import DataPosition, Epoch, Window
-from nmtdeep.errors import OutOfMemoryError
-from nmtdeep.training.estimate import estimate, kept_bytes
+from nmtdeep.config.recipe import Recipe
+from nmtdeep.data.batching import Batch, Indices, split
+from nmtdeep.data.windows import Window
+from nmtdeep.errors import OutOfMemoryError, UserError
+from nmtdeep.model.transformer import Transformer
+from nmtdeep.training.loss import CHUNK
+from nmtdeep.training.optimizer import linear_maps
 from nmtdeep.training.ranks import ALONE, Ranks
 from nmtdeep.units import size
 
-if TYPE_CHECKING:
-    from nmtdeep.training.trainer import Trainer
-
+# Measured on Linux with torch 2.13 for CPUs (docs/log/performance-2026.md): Python with torch,
+# NumPy and this program, and about 1 MB of generated code for each of the 1,024 shapes of products
+# that oneDNN keeps.
+PROGRAM = 1.55e9
+UNLIMITED = 2**62
+# Tokens of a typical sentence, for the attention weights.
+TYPICAL = 30
+FP32 = 4  # bytes of a number
+# Square matrices of each sublayer, at least.
+SQUARES = {"self_attention": 4, "cross_attention": 4, "merged_attention": 3}
 # Out of memory as allocators say it, apart from torch.OutOfMemoryError: torch's and oneDNN's on a
 # CPU, C++, CUDA's libraries. oneDNN's "could not create a primitive" is all that it says when it
 # has no memory for generated code; "could not create a primitive descriptor for ..." means that it
-# does not support what it was asked for.
+# does not support an operation.
 SIGNS = re.compile(
     "allocate memory|could not allocate|bad_alloc|alloc_failed|could not create a memory object"
     "|could not create a primitive(?! descriptor)|out of memory",
@@ -35,9 +47,6 @@ SMALLER = (
     "train a smaller model, set training.checkpoint_activations=layers, or lower "
     "text.clean.max_length and preprocess again"
 )
-UNLIMITED = 2**62
-# Groups whose batches are compared to find the largest.
-CANDIDATES = 64
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -49,6 +58,143 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return True
     return SIGNS.search(str(error)) is not None
+
+
+def release() -> None:
+    """Free unused memory, in Python and on a GPU."""
+    gc.collect()
+    torch.cuda.empty_cache()
+
+
+def kept_bytes(
+    recipe: Recipe, sentences: float, source: int, target: int, product: int = FP32
+) -> float:
+    """About how many bytes a forward pass keeps for the backward pass on a CPU.
+
+    Counted for pre-norm layers of self-attention, cross-attention and feed-forward maps: inputs of
+    norms and products, split heads and attention weights in fp32, ReLUs, and masks of dropout. A
+    linear combination of layers keeps every output and its gradient as well. With
+    `checkpoint_activations` only inputs of layers are kept, and one layer with its gradients while
+    it is recomputed.
+
+    Args:
+        source, target: positions of each sentence, padding included.
+        product: bytes of a number in products of weights: 2 in bf16, 4 in fp32.
+    """
+    model = recipe.model
+    encoder, decoder, width, drop = model.encoder, model.decoder, model.width, model.dropout
+    masks = 1 if drop.residual else 0
+    inner = product * (3 if drop.activation else 1)
+    weights = FP32 * (2 if drop.attention else 1)
+    per_source = width * (product * (3 + 2 * masks) + FP32 * 5) + inner * encoder.feed_forward
+    per_target = width * (product * (5 + 3 * masks) + FP32 * 7) + inner * decoder.feed_forward
+    memory = width * (FP32 * 2 + (product if product < FP32 else 0))
+    lower = source * (per_source + weights * encoder.heads * source)
+    upper = target * (per_target + weights * decoder.heads * (source + target)) + memory * source
+    if recipe.training.checkpoint_activations != "none":
+        inputs = encoder.depth * source + decoder.depth * target
+        return sentences * (FP32 * width * inputs + 2 * upper)
+    outputs = [
+        2 * FP32 * width * (stack.depth + 1) * length
+        for stack, length in ((encoder, source), (decoder, target))
+        if stack.combination.type != "residual"
+    ]
+    return sentences * (encoder.depth * lower + decoder.depth * upper + sum(outputs))
+
+
+def estimate(
+    recipe: Recipe, model: Transformer, device: str, dtype: torch.dtype
+) -> dict[str, float]:
+    """Bytes that one rank of a training holds at its peak, by what they are for.
+
+    Weights, gradients and moments are in fp32. On a GPU only its own memory counts. Some kernels of
+    a GPU keep less than those of a CPU, which are counted. The corpus is not: the system maps it
+    into free memory.
+
+    Args:
+        device: its type, cpu or cuda.
+        dtype: of the products of weights.
+    """
+    training, product, batches = recipe.training, dtype.itemsize, recipe.training.batches
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    matrices = sum(matrix.numel() for matrix in linear_maps((model.encoder, model.decoder)))
+    # Muon has one moment for each number of a matrix, Adam two.
+    single = matrices if training.optimizer.type == "muon" else 0
+    tokens = min(batches.max_tokens, batches.group_tokens, batches.tokens_per_update)
+    activations = kept_bytes(recipe, tokens / TYPICAL, TYPICAL, TYPICAL, product)
+    types, width = model.output.weight.shape
+    # The logits of a chunk, and again as the gradient's product lays them out; the gradient of the
+    # output matrix, the newest chunk's share of it, and its copy on the way back.
+    loss = 2 * product * min(CHUNK, tokens) * types + (2 * FP32 + product) * types * width
+    cast = product * parameters if product < FP32 else 0
+    parts = {
+        "weights": float(FP32 * parameters),
+        "gradients": float(FP32 * parameters),
+        "moments": float(FP32 * (2 * parameters - single)),
+        "batch": activations + loss + cast,
+    }
+    if device == "cpu":
+        # Freed memory is kept (`memory.keep_memory`), and batches of other shapes leave gaps in it:
+        # measured, about as much again as a batch needs.
+        parts |= {"program": PROGRAM, "gaps": parts["batch"]}
+    return parts
+
+
+def least_parameters(model: config.Model, types: int) -> int:
+    """Parameters of the matrices that every such model has; computed, not counted.
+
+    Args:
+        types: of the target vocabulary.
+    """
+    total = types * model.width
+    decoder = [part.type for part in model.decoder.sublayers]
+    for stack, sublayers in (
+        (model.encoder, ["self_attention", "feed_forward"]),
+        (model.decoder, decoder),
+    ):
+        layer = sum(SQUARES.get(name, 0) for name in sublayers) * model.width**2
+        layer += sublayers.count("feed_forward") * 2 * model.width * stack.feed_forward
+        total += stack.depth * layer
+    return total
+
+
+def check_model_fits(
+    model: config.Model, types: int, device: torch.device, *, numbers: float = 1
+) -> None:
+    """Check, before a model is built, that it takes less than all the memory of its device.
+
+    Args:
+        types: of the target vocabulary.
+        numbers: kept of each parameter: 1 is the weights alone; a training keeps gradients and
+            moments as well, each shard a part of them.
+
+    Raises:
+        UserError: naming both sizes.
+    """
+    if device.type == "cuda":
+        name, memory = "the GPU", int(torch.cuda.get_device_properties(device).total_memory)
+    else:
+        name, memory = "this machine", os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    parameters = least_parameters(model, types)
+    needed = FP32 * numbers * parameters
+    if needed > memory:
+        raise UserError(
+            f"a model of at least {parameters:,} parameters takes {size(needed)} for "
+            f"{'weights' if numbers == 1 else 'weights, gradients and moments'}, and {name} has "
+            f"{size(memory)}",
+            hint="lower model.width, a depth or feed_forward, or spread the training over more "
+            "GPUs with training.sharding=full",
+        )
+
+
+def largest_batch(window: Window, recipe: Recipe) -> Indices:
+    """The batch that keeps most for the backward pass; sentences by position in the window."""
+
+    def kept(batch: Indices) -> float:
+        return kept_bytes(recipe, len(batch), *window.lengths[:, batch].max(axis=1).tolist())
+
+    groups = [group for update in window.updates for group in update]
+    return max(split(window.lengths, groups, recipe.training.batches.max_tokens), key=kept)
 
 
 class BatchLimit:
@@ -69,9 +215,9 @@ class BatchLimit:
         self._part: Batch | None = None
 
     def parts(self, batch: Batch) -> Iterator[Batch]:
-        """The batch, in as many parts as the limit wants."""
+        """The batch, in as few parts as the limit allows."""
         count = len(batch.source)
-        most = max(self.tokens // longer_side(batch), 1)
+        most = max(self.tokens // max(batch.source.shape[1], batch.target_output.shape[1]), 1)
         for first in range(0, count, most):
             self._part = batch if most >= count else batch.rows(first, first + most)
             yield self._part
@@ -95,115 +241,45 @@ class BatchLimit:
         part = self._part
         if part is None or not is_out_of_memory(error):
             raise error
-        tokens = len(part.source) * longer_side(part)
-        what, hint = "out of memory", SMALLER
-        if not self.divisible:
-            what += ", and the batches of a sharded model cannot be divided"
-            hint = f"pass --max-tokens {max(tokens // 2, 1)}"
-        if not self.divisible or len(part.source) == 1:
-            raise OutOfMemoryError(what, where=described(part), hint=hint) from error
-        return tokens // 2
+        tokens = len(part.source) * max(part.source.shape[1], part.target_output.shape[1])
+        if self.divisible and len(part.source) > 1:
+            return tokens // 2
+        raise too_large(part, 0 if self.divisible else tokens // 2) from error
+
+    def fit(self, batch: Batch, recipe: Recipe, dtype: torch.dtype, free: int) -> None:
+        """Halve `max_tokens` until `free` bytes hold what a part of `batch` keeps.
+
+        For a CPU, because Linux kills a process without an error. Three quarters of the estimate
+        count, because it may be a quarter too large. All ranks must call this.
+
+        Args:
+            dtype: of the products of weights.
+
+        Raises:
+            OutOfMemoryError: if they do not hold one sentence pair.
+        """
+        sides = batch.source.shape[1], batch.target_output.shape[1]
+        one = 0.75 * kept_bytes(recipe, 1, *sides, dtype.itemsize)
+        tokens = self.tokens
+        while one * min(len(batch.source), max(tokens // max(sides), 1)) > free:
+            tokens = min(tokens, recipe.training.batches.max_tokens) // 2
+            if tokens < max(sides):
+                raise too_large(batch.rows(0, 1))
+        self.reduce(tokens)
 
 
-def release() -> None:
-    """Free what is not used any more, in Python and on a GPU."""
-    gc.collect()
-    torch.cuda.empty_cache()
-
-
-def longer_side(batch: Batch) -> int:
-    """Positions of its longer side, padding included."""
-    return max(batch.source.shape[1], batch.target_output.shape[1])
-
-
-def described(batch: Batch) -> str:
-    """A batch in words; a single pair by its number in the training corpus."""
-    source, target = batch.source.shape[1], batch.target_output.shape[1]
-    lengths = f"{source} source and {target} target tokens"
-    if len(batch.source) > 1:
-        return f"a batch of {len(batch.source)} pairs of up to {lengths}"
-    number = f"training sentence {batch.indices[0] + 1}" if len(batch.indices) else "one pair"
-    return f"{number} of {lengths}"
-
-
-def check_largest_batch(
-    trainer: Trainer, position: DataPosition, *, free: int | None = None
-) -> int:
-    """Compute the largest batch of the window at `position` once, forward and backward.
-
-    If it does not fit, the limit is lower afterwards. On a CPU the limit is lowered beforehand
-    until the estimate fits, because Linux kills a process without an error. Model, optimizer and
-    random numbers are as before. All ranks must call this.
+def too_large(batch: Batch, sharded: int = 0) -> OutOfMemoryError:
+    """The error for a batch that does not fit and cannot be divided.
 
     Args:
-        free: bytes of free memory; None: what the system says.
-
-    Returns:
-        The new limit, 0 if the batch fits.
-
-    Raises:
-        OutOfMemoryError: if memory does not hold the smallest batch.
+        sharded: `max_tokens` that may help if the model is sharded.
     """
-    recipe, corpus, step = trainer.recipe, trainer.data.corpus("train"), trainer.step
-    batches, device, limit = recipe.training.batches, trainer.ranks.device, step.limit
-    window = Epoch(corpus, recipe.training.seed, position.epoch).window(
-        position.window,
-        group_tokens=batches.group_tokens,
-        tokens_per_update=batches.tokens_per_update,
-    )
-    largest = largest_batch(window, recipe.model, batches.max_tokens)
-    batch = collate(corpus, window.indices[largest])
-    before = tokens = limit.tokens
-    if device.type == "cpu" and limit.divisible:
-        free = memory.available() if free is None else free
-        share = UNLIMITED if free is None else free // trainer.ranks.local_size
-        while _least(trainer, batch, tokens) > share:
-            tokens = min(tokens, batches.max_tokens) // 2
-            if tokens < longer_side(batch):
-                raise OutOfMemoryError(
-                    f"needs more memory than the {size(share)} that are free",
-                    where=described(batch.rows(0, 1)),
-                    hint=SMALLER,
-                )
-    limit.reduce(tokens)
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        step.accumulate(Share.whole([batch.to(device)]), 0)
-    step.optimizer.zero_grad(set_to_none=True)
-    release()
-    return limit.tokens if limit.tokens < before else 0
-
-
-def _least(trainer: Trainer, batch: Batch, tokens: int) -> float:
-    """Bytes needed at once at least: gradients, moments and what a part of `tokens` keeps.
-
-    Of the activations only three quarters count, because the estimate may be a quarter too large.
-    """
-    recipe, step = trainer.recipe, trainer.step
-    sides = np.array([batch.source.shape[1], batch.target_output.shape[1]], dtype=np.int32)
-    cells = min(len(batch.source), max(tokens // longer_side(batch), 1)) * sides.astype(np.int64)
-    recomputed = recipe.training.checkpoint_activations != "none"
-    kept = kept_bytes(
-        recipe.model, cells, sides, product=step.dtype.itemsize, recomputed=recomputed
-    )
-    parts = estimate(recipe, step.model, device="cuda", dtype=step.dtype)
-    moments = 0.0 if step.optimizer.state else parts["moments"]
-    return parts["gradients"] + moments + 0.75 * float(kept)
-
-
-def largest_batch(window: Window, model: config.Model, max_tokens: int) -> Indices:
-    """The batch that keeps most between forward and backward; sentences by place in the window.
-
-    It is one of the groups that may have the largest batches.
-    """
-    groups = [group for update in window.updates for group in update]
-    sides = np.stack([window.lengths[:, group].max(axis=1) for group in groups], axis=1)
-    counts = np.array([len(group) for group in groups])
-    # Neither side of a batch has more cells than this, nor is it longer.
-    cells = np.minimum(counts * sides, np.maximum(max_tokens, sides))
-    order = np.argsort(-kept_bytes(model, cells, sides), kind="stable")[:CANDIDATES].tolist()
-
-    def weight(batch: Indices) -> float:
-        longest = window.lengths[:, batch].max(axis=1)
-        return float(kept_bytes(model, len(batch) * longest, longest))
-
-    return max(split(window.lengths, [groups[number] for number in order], max_tokens), key=weight)
+    source, target = batch.source.shape[1], batch.target_output.shape[1]
+    where = f"training sentence {batch.indices[0] + 1}" if len(batch.indices) else "one pair"
+    if len(batch.source) > 1:
+        where = f"a batch of {len(batch.source)} pairs"
+    what = f"out of memory with {source} source and {target} target tokens"
+    if not sharded:
+        return OutOfMemoryError(what, where=where, hint=SMALLER)
+    hint = f"batches of a sharded model cannot be divided, so pass --max-tokens {sharded}"
+    return OutOfMemoryError(what, where=where, hint=hint)

@@ -13,11 +13,11 @@ from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.tables import describe
 from nmtdeep.training import stages
-from nmtdeep.training.estimate import check_model_fits, estimate
 from nmtdeep.training.feed import check_batches, check_text
 from nmtdeep.training.launch import device_of, own_threads
+from nmtdeep.training.memory import check_model_fits, estimate
 from nmtdeep.training.ranks import Ranks
-from nmtdeep.training.run_directory import open_run
+from nmtdeep.training.run_directory import check_run
 from nmtdeep.training.state import Progress
 from nmtdeep.training.step import resolve_precision
 from nmtdeep.training.trainer import built
@@ -39,8 +39,8 @@ def check(recipe: Recipe, data: DataDirectory, ranks: Ranks) -> None:
         recipe.model,
         len(data.pipeline.target.vocabulary),
         ranks.device,
-        numbers=3 if recipe.training.optimizer.type == "muon" else 4,
-        shards=ranks.size if sharded else 1,
+        numbers=(3 if recipe.training.optimizer.type == "muon" else 4)
+        / (ranks.size if sharded else 1),
     )
     resolve_precision(recipe.training.precision, ranks.device)
 
@@ -74,10 +74,7 @@ def opening(
     workers = [f"{ranks.size} processes"] * (ranks.size > 1)
     workers += [counted(torch.get_num_threads(), "thread")] * (device.type == "cpu")
     hardware = f"{name}, {' of '.join(workers)}" if workers else name
-    mapped = sum(
-        side.tokens.nbytes + side.offsets.nbytes for side in (corpus.source, corpus.target)
-    )
-    memory = sum(estimate(stage, model, device=device.type, dtype=dtype, data=mapped).values())
+    memory = sum(estimate(stage, model, device.type, dtype).values())
     parameters = sum(parameter.numel() for parameter in model.parameters())
     depths = [_depths(recipe.at_stage(number)) for number in range(len(recipe.training.stages))]
     update = progress.update
@@ -129,14 +126,11 @@ def dry_run(
     corpora = DataDirectory.open(data, verify=verify)
     ranks = Ranks(0, processes, device=device_of(device, rank=0, processes=processes))
     check(recipe, corpora, ranks)
+    run = check_run(out or Path(), recipe, corpora.pipeline, overwrite=overwrite or out is None)
     progress = Progress()
-    changes: tuple[str, ...] = ()
-    if out is not None:
-        with open_run(out, recipe, corpora.pipeline, overwrite=overwrite, dry_run=True) as run:
-            changes = run.changes
-            if not overwrite and (newest := run.newest()):
-                progress = run.progress()
-                files.verify(newest, hint=checkpoint.HINT)
+    if not (overwrite or out is None) and (newest := run.newest()):
+        progress = Progress.of(newest)
+        files.verify(newest, hint=checkpoint.HINT)
     if stages.finished(recipe, progress):
         yield stages.nothing_to_do(recipe, progress)
         return
@@ -146,4 +140,4 @@ def dry_run(
     dtype = resolve_precision(stage.training.precision, ranks.device)
     with own_threads(threads or torch.get_num_threads(), processes):
         yield opening(recipe, corpora, model, ranks, dtype, progress)
-    yield from (f"changed: {change}" for change in changes)
+    yield from (f"changed: {change}" for change in run.changes)

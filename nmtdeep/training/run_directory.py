@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from nmtdeep import checkpoint, files
 from nmtdeep.config.load import read_config
@@ -19,7 +18,6 @@ from nmtdeep.data.index import INDEX_FILE
 from nmtdeep.errors import CheckpointError, UserError
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.training.state import Progress
-from nmtdeep.units import counted
 
 LOG, RECORDS, VALIDATIONS = "train.log", "train.jsonl", "validations.tsv"
 SCORES = "scores.json"
@@ -43,7 +41,6 @@ FIXED = (
 )
 FREE = "training.batches.max_tokens"
 OTHER_OUT = "choose another --out"
-UNWRITABLE = f"change its permissions, or {OTHER_OUT}"
 
 
 @dataclass(frozen=True)
@@ -70,29 +67,12 @@ class RunDirectory:
         for path in self.path.glob("checkpoint_*"):
             update = path.name.removeprefix("checkpoint_")
             if update.isdecimal() and int(update) > last:
-                start = f"update {last}" if saved else "the start"
                 raise CheckpointError(
                     f"is damaged (no {checkpoint.STATE})",
                     where=path,
-                    hint=f"restore it from a copy, or delete it to train on from {start}",
+                    hint=f"restore it from a copy, or delete it to resume from update {last}",
                 )
-        return saved[last] if saved else None
-
-    def progress(self) -> Progress:
-        """How far its training is.
-
-        Raises:
-            CheckpointError: if the newest checkpoint is damaged or of another recipe.
-        """
-        newest = self.newest()
-        progress = Progress.of(newest) if newest else Progress()
-        if progress.stage >= max(len(self.recipe.training.stages), 1):
-            raise CheckpointError(
-                f"is in stage {progress.stage + 1}, which the recipe does not have",
-                where=newest,
-                hint=checkpoint.HINT,
-            )
-        return progress
+        return saved.get(last)
 
     def save(self, tensors: Any, optimizer: Any, progress: Progress, *, planned: bool) -> Path:
         """Write `checkpoint_<update>`, move the links, delete checkpoints that are not kept.
@@ -138,19 +118,14 @@ class RunDirectory:
             if update not in kept and path.resolve() not in linked:
                 checkpoint.remove(path)
 
-    def repair(self, progress: Progress) -> list[str]:
-        """Finish or undo what a kill interrupted, so that the run is as it was at `progress`.
-
-        Returns:
-            messages about unreadable records, which are deleted.
-        """
+    def repair(self, progress: Progress) -> None:
+        """Finish or undo what a kill interrupted, so that the run is as it was at `progress`."""
         for path in (*self.path.glob(".checkpoint_*"), self.path / CANDIDATE):
             checkpoint.discard(path)
         self.link(progress)
         self.prune()
-        records = (self.path / RECORDS, self.path / VALIDATIONS)
-        messages = [drop_records_after(progress.update, path) for path in records]
-        return [message for message in messages if message]
+        for name in (RECORDS, VALIDATIONS):
+            drop_records_after(progress.update, self.path / name)
 
     def drop_results(self) -> None:
         """Delete average and scores: they belong to fewer updates than the run will have."""
@@ -158,26 +133,22 @@ class RunDirectory:
         checkpoint.discard(self.path / checkpoint.AVERAGE)
 
 
-def drop_records_after(last: int, path: Path) -> str:
+def drop_records_after(last: int, path: Path) -> None:
     """Delete the lines of updates after `last`, which will be done again, and unreadable lines.
 
-    Returns:
-        a message if lines are unreadable. A kill or a crash may leave the last one incomplete.
+    A kill or a crash may leave the last line incomplete.
     """
     if not path.exists():
-        return ""
+        return
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
-    kept, unreadable = [], 0
-    for number, line in enumerate(lines, start=1):
-        try:
+    kept = []
+    for line in lines:
+        with suppress(ValueError, KeyError, TypeError, RecursionError):
             if line.endswith("\n") and _update_of(line) <= last:
                 kept.append(line)
-        except (ValueError, KeyError, TypeError, RecursionError):
-            unreadable += number < len(lines)
     if len(kept) < len(lines):
         with files.replace_file(path) as partial:
             partial.write_text("".join(kept), encoding="utf-8")
-    return f"{path.name}: deleted {counted(unreadable, 'unreadable line')}" if unreadable else ""
 
 
 def _update_of(line: str) -> int:
@@ -189,82 +160,46 @@ def _update_of(line: str) -> int:
 
 @contextmanager
 def open_run(
-    path: Path,
-    recipe: Recipe,
-    pipeline: TextPipeline,
-    *,
-    overwrite: bool = False,
-    dry_run: bool = False,
+    path: Path, recipe: Recipe, pipeline: TextPipeline, *, overwrite: bool = False
 ) -> Iterator[RunDirectory]:
-    """Create or reopen a run; the recipe of a reopened run must describe the same model and text.
+    """Create or reopen a run, locked until the end of the block.
 
     Args:
         overwrite: delete first what a training left there.
-        dry_run: make all checks, but write nothing.
 
     Raises:
-        UserError: if another process trains there, the path is a data directory, the recipe or
-            corpus is another, or something in the run is outside of it.
+        UserError: as `check_run`, or if another process trains there.
     """
-    _check_entries(path)
-    with ExitStack() as held:
-        if not dry_run:
-            held.enter_context(_lock(path))
-        elif (path / LOCK).exists():
-            _lock(path).close()
-        else:
-            existing = next(parent for parent in path.absolute().parents if parent.exists())
-            if not os.access(path if path.exists() else existing, os.W_OK):
-                raise UserError("cannot be written to", where=path, hint=UNWRITABLE)
-        changes = () if overwrite else _check_same(path, recipe, pipeline)
-        if not dry_run:
-            if overwrite:
-                _clear(path)
-            _write_config(path, recipe)
-            pipeline.save(path / checkpoint.TEXT)
-        yield RunDirectory(path, recipe, pipeline, changes)
+    run = check_run(path, recipe, pipeline, overwrite=overwrite)
+    path.mkdir(parents=True, exist_ok=True)
+    with (path / LOCK).open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise UserError(
+                "another process is training there",
+                where=path,
+                hint=f"wait until it ends, or {OTHER_OUT}",
+            ) from error
+        if overwrite:
+            outputs = (path / name for name in OUTPUTS)
+            for entry in (*outputs, *path.glob("checkpoint_*"), *path.glob(".checkpoint_*")):
+                checkpoint.discard(entry)
+        _write_config(path, recipe)
+        pipeline.save(path / checkpoint.TEXT)
+        yield run
 
 
-def _lock(path: Path) -> TextIO:
-    """Lock a run, which is made if it does not exist, until the returned file is closed.
+def check_run(
+    path: Path, recipe: Recipe, pipeline: TextPipeline, *, overwrite: bool = False
+) -> RunDirectory:
+    """The run in `path`, which may be new; nothing is written.
 
-    Raises:
-        UserError: if another process trains there, or the run cannot be written to.
-    """
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        lock = (path / LOCK).open("a")
-    except OSError as error:
-        raise UserError(
-            f"cannot be written to ({error.strerror or error})",
-            where=path,
-            hint=UNWRITABLE,
-        ) from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        lock.close()
-        raise UserError(
-            "another process is training there",
-            where=path,
-            hint=f"wait until it ends, or {OTHER_OUT}",
-        ) from error
-    return lock
-
-
-def _clear(path: Path) -> None:
-    """Delete checkpoints and records, and no other files."""
-    outputs = (path / name for name in OUTPUTS)
-    for entry in (*outputs, *path.glob("checkpoint_*"), *path.glob(".checkpoint_*")):
-        checkpoint.discard(entry)
-
-
-def _check_entries(path: Path) -> None:
-    """Check that the path may be a run, and that what a training opens there is inside it.
+    The recipe of a run that has checkpoints must describe the same model and text.
 
     Raises:
-        UserError: if it is a file or a data directory, or an entry is a pipe, a device or a link
-            that leads out.
+        UserError: if the path is a file or a data directory, the recipe or corpus is another, or
+            something in the run is outside of it.
     """
     files.check_place(path, "--out")
     if (path / INDEX_FILE).exists():
@@ -274,6 +209,8 @@ def _check_entries(path: Path) -> None:
     for pattern in ("checkpoint_*", ".*.partial", ".*.old"):
         entries += path.glob(pattern)
     files.check_entries(path, entries)
+    changes = () if overwrite else _check_same(path, recipe, pipeline)
+    return RunDirectory(path, recipe, pipeline, changes)
 
 
 def _write_config(path: Path, recipe: Recipe) -> None:
@@ -297,12 +234,6 @@ def _check_same(path: Path, recipe: Recipe, pipeline: TextPipeline) -> tuple[str
         UserError: if the run has another model or text.
     """
     config, saved = path / checkpoint.CONFIG, checkpoint.saved(path)
-    if not config.exists() and any(path.glob("checkpoint_*")):
-        raise CheckpointError(
-            f"has checkpoints but no {checkpoint.CONFIG}",
-            where=path,
-            hint=f"copy it from one of them, or {OTHER_OUT}",
-        )
     if not saved:
         return ()
     if (path / files.SUMS).exists():

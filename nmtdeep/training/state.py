@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import TypeAdapter, ValidationError
+from pydantic import NonNegativeInt, TypeAdapter, ValidationError
 from torch import Tensor, nn
 
 from nmtdeep import checkpoint
@@ -41,20 +41,20 @@ class Progress:
             gradients were not finite.
     """
 
-    update: int = 0
+    update: NonNegativeInt = 0
     position: DataPosition = START
     seconds: float = 0.0
-    target_tokens: int = 0
+    target_tokens: NonNegativeInt = 0
     best: float | None = None
-    best_update: int = 0
-    stale: int = 0
+    best_update: NonNegativeInt = 0
+    stale: NonNegativeInt = 0
     score: float | None = None
     scaler: dict[str, Any] = field(default_factory=dict)
-    stage: int = 0
-    stage_update: int = 0
-    stage_epoch: int = 0
-    schedule_offset: int = 0
-    bad_updates: int = 0
+    stage: NonNegativeInt = 0
+    stage_update: NonNegativeInt = 0
+    stage_epoch: NonNegativeInt = 0
+    schedule_offset: NonNegativeInt = 0
+    bad_updates: NonNegativeInt = 0
 
     @property
     def epoch(self) -> int:
@@ -106,14 +106,14 @@ class Progress:
             CheckpointError: if a field is missing or has an impossible value.
         """
         fields = {name: state[name] for name in cls.__dataclass_fields__ if name in state}
+        wrong = [name for name in cls.__dataclass_fields__ if name not in state]
+        progress = cls()
         try:
             progress = TypeAdapter(cls).validate_python(fields)
         except ValidationError as error:
-            wrong = [".".join(map(str, problem["loc"])) for problem in error.errors()]
-        else:
-            counts = {**asdict(progress), **progress.position._asdict()}
-            wrong = [name for name, count in counts.items() if isinstance(count, int) and count < 0]
-        wrong += [name for name in cls.__dataclass_fields__ if name not in state]
+            wrong += [".".join(map(str, problem["loc"])) for problem in error.errors()]
+        if min(progress.position) < 0:
+            wrong.append("position")
         if wrong:
             raise CheckpointError(
                 f"not a valid training state ({', '.join(wrong)})",

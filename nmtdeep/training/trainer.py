@@ -9,15 +9,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmtdeep import checkpoint
+from nmtdeep import checkpoint, memory
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.batching import Share, collate
 from nmtdeep.data.corpus import DataDirectory
+from nmtdeep.data.windows import DataPosition, Epoch
 from nmtdeep.model.build import build, initialize
 from nmtdeep.model.growth import carry_over, layer_maps
 from nmtdeep.model.initialization import Sample
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.training.divergence import History, diagnose, is_lost
+from nmtdeep.training.divergence import LossHistory, diagnose, is_lost
+from nmtdeep.training.memory import estimate, largest_batch, release
 from nmtdeep.training.ranks import ALONE, Ranks
 from nmtdeep.training.schedule import learning_rate
 from nmtdeep.training.sharding import gathered
@@ -68,7 +70,7 @@ class Trainer:
                 layer.requires_grad_(False)
         dtype = dtype or resolve_precision(recipe.training.precision, ranks.device)
         self.step = Step(self.model, recipe.training, dtype=dtype, ranks=ranks, device=ranks.device)
-        self.history = History()
+        self.history = LossHistory()
         self.warning = ""
         self.saved = start.name if start else ""
         if start:
@@ -105,6 +107,43 @@ class Trainer:
             offset=offset,
         )
 
+    def check_largest_batch(self, position: DataPosition, *, free: int | None = None) -> int:
+        """Compute the largest batch of the window at `position` once, forward and backward.
+
+        If it does not fit, the limit is lower afterwards. Model, optimizer and random numbers are
+        as before. All ranks must call this.
+
+        Args:
+            free: bytes of free memory; None: what the system says.
+
+        Returns:
+            The new limit, 0 if the batch fits.
+
+        Raises:
+            OutOfMemoryError: if memory does not hold the smallest batch.
+        """
+        batches, corpus = self.recipe.training.batches, self.data.corpus("train")
+        step, device = self.step, self.ranks.device
+        window = Epoch(corpus, self.recipe.training.seed, position.epoch).window(
+            position.window,
+            group_tokens=batches.group_tokens,
+            tokens_per_update=batches.tokens_per_update,
+        )
+        largest = largest_batch(window, self.recipe)
+        batch = collate(corpus, window.indices[largest])
+        before = step.limit.tokens
+        free = memory.available() if free is None else free
+        if device.type == "cpu" and free is not None and not step.shards:
+            parts = estimate(self.recipe, self.model, "cpu", step.dtype)
+            free = free // self.ranks.local_size - int(parts["gradients"])
+            free -= 0 if step.optimizer.state else int(parts["moments"])
+            step.limit.fit(batch, self.recipe, step.dtype, free)
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            step.accumulate(Share.whole([batch.to(device)]), 0)
+        step.optimizer.zero_grad(set_to_none=True)
+        release()
+        return step.limit.tokens if step.limit.tokens < before else 0
+
     def train(self, share: Share, progress: Progress) -> UpdateResult:
         """Train the update after `progress`, of which this rank computes `share`.
 
@@ -123,7 +162,6 @@ class Trainer:
                 self.model,
                 partial(self.step.accumulate, share, update),
                 recipe=self.recipe,
-                history=self.history,
                 ranks=self.ranks,
                 saved=self.saved,
             )

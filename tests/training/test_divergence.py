@@ -15,7 +15,7 @@ from nmtdeep.data.batching import Share, collate
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import DivergenceError
 from nmtdeep.training.display import figures
-from nmtdeep.training.divergence import History, suggestions
+from nmtdeep.training.divergence import LossHistory, suggestions
 from nmtdeep.training.ranks import ALONE, Ranks
 from nmtdeep.training.state import Progress
 from nmtdeep.training.step import UpdateResult
@@ -80,10 +80,8 @@ def test_weights_gone_wrong_are_named_by_layer(
     assert said.startswith("training diverged at update 9: loss nan per token")
     assert f"{place} ({kind}) is the first module whose output is not finite" in said
     assert said.endswith("nothing is saved yet; try --lr 0.005 (half the current value)")
-    before_it, heads, *_ = report = caught.value.report.splitlines()
-    assert before_it == "before: no update had finite numbers"
-    assert heads.split() == ["parameter", "gradient", "norm", "not", "finite", "weight", "norm"]
-    assert report[-3:] == [
+    assert caught.value.report.splitlines() == [
+        "what may help, most promising first:",
         "1. --lr 0.005 (half the current value)",
         "2. training.schedule.warmup_updates=4 (twice the current value)",
         "3. training.clip_norm=1",
@@ -117,10 +115,6 @@ def test_gradients_gone_wrong_are_named_by_layer(tiny_run: Any) -> None:
         in said
     )
     assert "checkpoint_20 is intact, and training resumes from it" in said
-    known, _, _, row, *_ = caught.value.report.splitlines()
-    assert "(medians of 3 updates)" in known
-    worst = row.split()
-    assert worst[0] == name and worst[2:4] == ["100.0", "%"]
 
 
 def test_one_bad_update_is_survived_as_if_it_had_not_been(tiny_run: Any) -> None:
@@ -217,13 +211,13 @@ def test_all_ranks_stop_together_and_the_first_knows_the_layer(tiny_run: Any) ->
 # Numbers that are finite
 
 
-def seen(losses: list[float], norm: float = 1.0) -> list[int]:
+def seen(losses: list[float]) -> list[int]:
     """Updates after which there was a warning."""
-    history = History()
+    history = LossHistory()
     return [
         update
         for update, loss in enumerate(losses, 1)
-        if history.add(update, UpdateResult(loss, 10 * loss, 10, 20, 20, norm, skipped=False))
+        if history.add(update, UpdateResult(loss, 10 * loss, 10, 20, 20, 1.0, skipped=False))
     ]
 
 
@@ -239,10 +233,6 @@ def test_noise_and_warm_up_give_no_false_alarm() -> None:
     assert seen([one + random.normal(0, 0.5) for one in falling]) == []
     assert seen([9.0, 12.0, 11.0, 10.0] * 3 + falling) == []
     assert seen([5.0, 50.0] * 12 + [5.0] * 100) == []
-
-
-def test_a_gradient_that_vanishes_is_said() -> None:
-    assert seen([5.0] * 60, norm=1e-9) == [25]
 
 
 def test_means_leave_out_what_was_skipped() -> None:

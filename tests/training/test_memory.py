@@ -19,12 +19,11 @@ from nmtdeep.errors import OutOfMemoryError, UserError
 from nmtdeep.model.kernels.packed import PackedLinear
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS
-from nmtdeep.training.estimate import kept_bytes
 from nmtdeep.training.memory import (
     UNLIMITED,
     BatchLimit,
-    check_largest_batch,
     is_out_of_memory,
+    kept_bytes,
     largest_batch,
 )
 from nmtdeep.training.ranks import ALONE, Ranks
@@ -149,7 +148,7 @@ def test_an_unsupported_operation_is_not_out_of_memory() -> None:
 def test_a_pair_that_does_not_fit_is_named(tiny_model: Any, batches: list[Batch]) -> None:
     step = step_of(tiny_model())
     Memory(step.model, 5)
-    with pytest.raises(OutOfMemoryError, match=r"^training sentence 1 of 6 source and 6 .* out of"):
+    with pytest.raises(OutOfMemoryError, match=r"^training sentence 1: out of memory with 6"):
         step.update(Share.whole(batches[:1]), 1, 0.01)
 
 
@@ -189,7 +188,7 @@ def test_all_ranks_recompute_if_one_is_out_of_memory(tiny_model: Any, batches: l
 
 
 def test_a_shard_out_of_memory_ends_all_with_a_hint(tiny_model: Any, batches: list[Batch]) -> None:
-    message = r"^rank 1 of 2: a batch of 8 pairs .*: out of memory, .*: pass --max-tokens 24$"
+    message = r"^rank 1 of 2: a batch of 8 pairs: out of memory with .* pass --max-tokens 24$"
     with pytest.raises(UserError, match=message):
         in_ranks(2, second_is_short, tiny_model(), batches[::-1], "full")
 
@@ -209,12 +208,12 @@ def test_the_trial_changes_nothing(tiny_run: Any) -> None:
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    assert check_largest_batch(twice, DataPosition()) == 0
+    assert twice.check_largest_batch(DataPosition()) == 0
     assert torch.equal(torch.rand(3), expected)
     assert all(parameter.grad is None for parameter in twice.model.parameters())
     for trainer in (once, twice):
         run(trainer, shares(tiny_run.data)[:2], Progress())
-    assert check_largest_batch(twice, DataPosition()) == 0
+    assert twice.check_largest_batch(DataPosition()) == 0
     for trainer in (once, twice):
         run(trainer, shares(tiny_run.data)[2:], Progress(update=2))
     assert all(map(torch.equal, weights(once), weights(twice)))
@@ -223,7 +222,7 @@ def test_the_trial_changes_nothing(tiny_run: Any) -> None:
 
 
 def test_the_largest_batch_of_a_window_is_found(tiny_config: Any) -> None:
-    model, random = tiny_config(), np.random.default_rng(8)
+    model, random = tiny_config().model_dump(), np.random.default_rng(8)
     lengths = random.integers(3, 12, (2, 300))
     sides = [
         MonolingualCorpus(np.zeros(side.sum(), np.uint16), np.concatenate(([0], np.cumsum(side))))
@@ -233,23 +232,25 @@ def test_the_largest_batch_of_a_window_is_found(tiny_config: Any) -> None:
         0, group_tokens=TOKENS, tokens_per_update=2 * TOKENS
     )
 
-    def kept(batch: np.ndarray) -> float:
-        longest = window.lengths[:, batch].max(axis=1)
-        return float(kept_bytes(model, len(batch) * longest, longest))
-
     for max_tokens in (60, 110, TOKENS):
+        training = {"batches": {"max_tokens": max_tokens}}
+        recipe = Recipe.model_validate({"model": model, "training": training})
+
+        def kept(batch: np.ndarray, recipe: Recipe = recipe) -> float:
+            return kept_bytes(recipe, len(batch), *window.lengths[:, batch].max(axis=1).tolist())
+
         every = [
             kept(batch)
             for groups in window.updates
             for batch in split(window.lengths, groups, max_tokens)
         ]
-        assert kept(largest_batch(window, model, max_tokens)) == max(every)
+        assert kept(largest_batch(window, recipe)) == max(every)
 
 
 def test_a_largest_batch_that_does_not_fit_lowers_the_limit(tiny_run: Any) -> None:
     trainer = trainer_of(tiny_run)
     memory = Memory(trainer.model, tiny_run.data.corpus("train").longest().tokens)
-    limit = check_largest_batch(trainer, DataPosition())
+    limit = trainer.check_largest_batch(DataPosition())
     assert 0 < limit <= TOKENS // 2 and limit == trainer.step.limit.tokens
     memory.failures = 0
     run(trainer, shares(tiny_run.data), Progress())
@@ -258,10 +259,10 @@ def test_a_largest_batch_that_does_not_fit_lowers_the_limit(tiny_run: Any) -> No
 
 def test_on_a_cpu_the_estimate_lowers_the_limit_before_the_trial(tiny_run: Any) -> None:
     trainer = trainer_of(tiny_run)
-    assert check_largest_batch(trainer, DataPosition(), free=10**9) == 0
+    assert trainer.check_largest_batch(DataPosition(), free=10**9) == 0
     assert trainer.step.limit.tokens == UNLIMITED
     limits = []
-    with pytest.raises(OutOfMemoryError, match=r"more memory than the \d+ kB that are free: train"):
+    with pytest.raises(OutOfMemoryError, match=r"out of memory with .*: train a smaller"):
         for free in range(1_500_000, 0, -50_000):
-            limits.append(check_largest_batch(trainer_of(tiny_run), DataPosition(), free=free))
+            limits.append(trainer_of(tiny_run).check_largest_batch(DataPosition(), free=free))
     assert set(limits) == {0, TOKENS // 2} and limits == sorted(limits)
