@@ -75,11 +75,11 @@ def test_windows_hold_other_blocks_in_other_epochs_and_in_no_order_of_the_corpus
     ]
     sets = []
     for epoch in epochs:
-        found = [epoch.window(number, **BUDGETS) for number in range(len(epoch))]
-        assert [len(window.indices) for window in found] == [100] * 4
-        assert len({str(plain(window.updates)) for window in found}) == 4
-        sets.append([frozenset(window.indices.tolist()) for window in found])
-        for window in found:
+        windows = [epoch.window(number, **BUDGETS) for number in range(len(epoch))]
+        assert [len(window.indices) for window in windows] == [100] * 4
+        assert len({str(plain(window.updates)) for window in windows}) == 4
+        sets.append([frozenset(window.indices.tolist()) for window in windows])
+        for window in windows:
             # A contiguous quarter would have 99 neighbors, drawn blocks have about 80 + 20 / 4.
             neighbors = np.diff(window.indices) == 1
             assert 80 <= neighbors.sum() < 95

@@ -13,7 +13,7 @@ from torch import Tensor
 PAD, EOS = 0, 1
 Prefix = tuple[int, ...]
 Row = Callable[[int, Prefix], list[float]]
-Found = list[tuple[Prefix, float]]
+Translations = list[tuple[Prefix, float]]
 
 
 @cache
@@ -68,15 +68,15 @@ class Table:
         assert [sentence for sentence, _ in self.rows] == expected
 
 
-def enumerated(row: Row, sentence: int, limit: int, types: int) -> Found:
+def enumerated(row: Row, sentence: int, limit: int, types: int) -> Translations:
     """Every translation of at most `limit` tokens, the end included, and its log-probability."""
-    found = []
+    translations = []
     for length in range(1, limit + 1):
         for words in product(range(2, types), repeat=length - 1):
             if words or limit == 1:
                 tokens = (*words, EOS)
-                found.append((tokens, total(row, sentence, tokens)))
-    return found
+                translations.append((tokens, total(row, sentence, tokens)))
+    return translations
 
 
 def total(row: Row, sentence: int, tokens: Prefix) -> float:
@@ -84,10 +84,10 @@ def total(row: Row, sentence: int, tokens: Prefix) -> float:
     return sum(row(sentence, tokens[:place])[token] for place, token in enumerate(tokens))
 
 
-def slow_beam(row: Row, sentence: int, limit: int, size: int, types: int) -> Found:
+def slow_beam(row: Row, sentence: int, limit: int, size: int, types: int) -> Translations:
     """Beam search by fairseq's rules with plain lists; among equals the lower index comes first."""
-    going: Found = [((), 0.0)]
-    done: Found = []
+    going: Translations = [((), 0.0)]
+    done: Translations = []
     for length in range(1, limit + 1):
         candidates = []
         for index, (prefix, score) in enumerate(going):

@@ -45,8 +45,8 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 def test_a_gpu_has_an_index_and_becomes_the_current_one(
     name: str, index: int, gpus: list[int]
 ) -> None:
-    found = resolve_device(name)
-    assert (found.type, found.index) == ("cuda", index)
+    device = resolve_device(name)
+    assert (device.type, device.index) == ("cuda", index)
     assert gpus[1:] == [index]
     assert not torch.backends.cuda.cudnn_sdp_enabled()
 

@@ -73,9 +73,9 @@ class Read(NamedTuple):
 
 
 @torch.inference_mode()
-def read_back(models: Sequence[Transformer], found: Sequence[Sequence[Hypothesis]]) -> Read:
+def read_back(models: Sequence[Transformer], results: Sequence[Sequence[Hypothesis]]) -> Read:
     """Teacher forcing of all hypotheses at once; models' probabilities are averaged."""
-    flat = [torch.tensor(one.tokens) for each in found for one in each]
+    flat = [torch.tensor(one.tokens) for each in results for one in each]
     target = pad_sequence(flat, batch_first=True, padding_value=PAD)
     source = SOURCE.repeat_interleave(len(flat) // len(SOURCE), dim=0)
     given = torch.cat((torch.full((len(flat), 1), EOS), target[:, :-1]), dim=1)
@@ -85,9 +85,9 @@ def read_back(models: Sequence[Transformer], found: Sequence[Sequence[Hypothesis
     return Read(chosen[target != PAD], logits.abs().amax(dim=(0, 3))[target != PAD])
 
 
-def said(found: Sequence[Sequence[Hypothesis]]) -> Tensor:
-    """Log-probabilities of the tokens, as the search gives them."""
-    return torch.tensor([number for each in found for one in each for number in one.each])
+def reported(results: Sequence[Sequence[Hypothesis]]) -> Tensor:
+    """Log-probabilities of the tokens by the search."""
+    return torch.tensor([number for each in results for one in each for number in one.each])
 
 
 def search(models: Sequence[Transformer], settings: DecodingOptions) -> list[list[Hypothesis]]:
@@ -107,12 +107,12 @@ def test_log_probabilities_of_a_search_equal_those_of_the_model(
     numbers = NUMBERS[name]
     exact = tiny_model(seed=1, dtype=torch.float32, **choice)
     model = in_numbers(deepcopy(exact), numbers)
-    found = search([model], SETTINGS)
+    results = search([model], SETTINGS)
     if numbers.steady:  # each number is rounded alike, but for sums in another order
-        assert_close(said(found), read_back([model], found), numbers.unit)
+        assert_close(reported(results), read_back([model], results), numbers.unit)
     # A sublayer rounds what it gives and the sum that this is added to.
     sublayers = sum(len(layer.sublayers) for layer in (*exact.encoder, *exact.decoder))
-    assert_close(said(found), read_back([exact], found), 2 * sublayers * numbers.unit)
+    assert_close(reported(results), read_back([exact], results), 2 * sublayers * numbers.unit)
 
 
 @pytest.mark.parametrize(
@@ -129,5 +129,5 @@ def test_log_probabilities_of_an_ensemble_equal_those_of_its_models(
     models = [
         in_numbers(tiny_model(seed=seed, dtype=torch.float32, **choice), numbers) for seed in (1, 2)
     ]
-    found = search(models, how)
-    assert_close(said(found), read_back(models, found), numbers.unit)
+    results = search(models, how)
+    assert_close(reported(results), read_back(models, results), numbers.unit)

@@ -34,7 +34,7 @@ def search(
     row: Row, limits: list[int], size: int, sentences: list[int] | None = None, **settings: object
 ) -> tuple[list[list[Hypothesis]], Table]:
     table = Table(row, sentences or list(range(len(limits))), size)
-    found = beam(
+    results = beam(
         table.step,
         table,
         max_lengths=torch.tensor(limits),
@@ -43,7 +43,7 @@ def search(
         forbidden=(PAD,),
         **settings,
     )
-    return found, table
+    return results, table
 
 
 def rows(seed: int, types: int = TYPES) -> Row:
@@ -54,8 +54,8 @@ def rows(seed: int, types: int = TYPES) -> Row:
 @pytest.mark.parametrize("seed", range(4))
 def test_a_wide_beam_equals_enumeration(form: str, seed: int) -> None:
     limits = [4, 1, 3, 2]
-    found, _ = search(rows(seed), limits, 64, penalty=length_penalty(form, 0.8))
-    for sentence, (hypotheses, limit) in enumerate(zip(found, limits, strict=True)):
+    results, _ = search(rows(seed), limits, 64, penalty=length_penalty(form, 0.8))
+    for sentence, (hypotheses, limit) in enumerate(zip(results, limits, strict=True)):
         everything = [
             (tokens, log_prob, log_prob / PENALTIES[form](len(tokens)))
             for tokens, log_prob in enumerated(rows(seed), sentence, limit, TYPES)
@@ -80,8 +80,8 @@ def test_a_wide_beam_equals_enumeration(form: str, seed: int) -> None:
 def test_beam_equals_the_slow_beam_in_ties_too(row: Row, types: int, seed: int, size: int) -> None:
     limits = [6, 3, 8, 1, 2] if types < 10 else [5, 3, 1]
     table = partial(row, seed, types)
-    found, _ = search(table, limits, size)
-    for sentence, (hypotheses, limit) in enumerate(zip(found, limits, strict=True)):
+    results, _ = search(table, limits, size)
+    for sentence, (hypotheses, limit) in enumerate(zip(results, limits, strict=True)):
         slow = slow_beam(table, sentence, limit, size, types)
         slow = sorted(slow, key=lambda one: -one[1])[:size]
         assert [one.tokens for one in hypotheses] == [tokens for tokens, _ in slow]
@@ -131,7 +131,7 @@ def constant(sentence: int, prefix: tuple[int, ...]) -> list[float]:
 def draw(row: Row, limits: list[int], seed: int = 1, **how: float) -> list[Hypothesis]:
     table = Table(row, list(range(len(limits))), 1)
     generator = torch.Generator().manual_seed(seed)
-    found = sample(
+    results = sample(
         table.step,
         table,
         max_lengths=torch.tensor(limits),
@@ -140,7 +140,7 @@ def draw(row: Row, limits: list[int], seed: int = 1, **how: float) -> list[Hypot
         generator=generator,
         **how,
     )
-    return [one for (one,) in found]
+    return [one for (one,) in results]
 
 
 @pytest.mark.parametrize(
@@ -160,19 +160,19 @@ def draw(row: Row, limits: list[int], seed: int = 1, **how: float) -> list[Hypot
 )
 def test_draws_follow_the_distribution(how: dict[str, float], shares: list[float]) -> None:
     count = 3000
-    found = draw(constant, [2] * count, **how)
-    assert {len(one.tokens) for one in found} == {2}
+    results = draw(constant, [2] * count, **how)
+    assert {len(one.tokens) for one in results} == {2}
     for word, share in zip((2, 3, 4), shares, strict=True):
-        seen = sum(one.tokens[0] == word for one in found)
+        seen = sum(one.tokens[0] == word for one in results)
         assert abs(seen - share * count) <= 5 * math.sqrt(share * (1 - share) * count)
 
 
 def test_lengths_follow_the_distribution() -> None:
     count = 3000
-    found = draw(constant, [4] * count)
+    results = draw(constant, [4] * count)
     # After the first word the end has 2/9 each time, up to the limit.
     for length, share in ((2, 2 / 9), (3, 7 / 9 * 2 / 9), (4, (7 / 9) ** 2)):
-        seen = sum(len(one.tokens) == length for one in found)
+        seen = sum(len(one.tokens) == length for one in results)
         assert abs(seen - share * count) <= 5 * math.sqrt(share * (1 - share) * count)
 
 
@@ -187,7 +187,7 @@ def test_a_draw_reports_the_models_own_log_probabilities() -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_without_temperature_a_draw_is_greedy(seed: int) -> None:
     limits = [9, 1, 5, 12, 2]
-    found = draw(rows(seed), limits, temperature=1e-4)
-    for sentence, (one, limit) in enumerate(zip(found, limits, strict=True)):
+    results = draw(rows(seed), limits, temperature=1e-4)
+    for sentence, (one, limit) in enumerate(zip(results, limits, strict=True)):
         ((tokens, _),) = slow_beam(rows(seed), sentence, limit, 1, TYPES)
         assert one.tokens == tokens

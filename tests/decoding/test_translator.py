@@ -81,13 +81,13 @@ def test_a_length_limit_in_the_options_overrides_the_recipe(
 
 def test_a_score_is_the_sum_divided_by_the_penalty(translator: Make, tiny_run: Any) -> None:
     settings = {"lenpen": 0.7, "n_best": 3}
-    for one in translator(lenpen_form="length", **settings).translate(tiny_run.sources):
-        for found in one.candidates:
-            assert len(found.each) == len(found.subwords) + 1
-            assert found.log_prob == pytest.approx(sum(found.each), rel=1e-5)
-            assert found.score == pytest.approx(found.log_prob / len(found.each) ** 0.7)
-    for one in translator(lenpen_form="none", **settings).translate(tiny_run.sources):
-        assert all(found.score == found.log_prob for found in one.candidates)
+    for translation in translator(lenpen_form="length", **settings).translate(tiny_run.sources):
+        for candidate in translation.candidates:
+            assert len(candidate.each) == len(candidate.subwords) + 1
+            assert candidate.log_prob == pytest.approx(sum(candidate.each), rel=1e-5)
+            assert candidate.score == pytest.approx(candidate.log_prob / len(candidate.each) ** 0.7)
+    for translation in translator(lenpen_form="none", **settings).translate(tiny_run.sources):
+        assert all(candidate.score == candidate.log_prob for candidate in translation.candidates)
 
 
 def test_an_ensemble_needs_one_vocabulary(tiny_run: Any) -> None:
@@ -110,26 +110,26 @@ def test_a_long_line_is_translated_in_pieces(translator: Make, tiny_run: Any) ->
     whole = tiny_run.pipeline.source.split(LINES[6])
     limit = len(whole) // 2 - 1  # so that it takes three
     made = translator(max_source_tokens=limit, n_best=2)
-    (found,) = made.translate([LINES[6]])
+    (translation,) = made.translate([LINES[6]])
     size = math.ceil(len(whole) / 3)
     pieces = [" ".join(whole[first : first + size]) for first in range(0, len(whole), size)]
     assert len(pieces) == 3
     parts = list(translator(input_is="bpe", n_best=2).translate(pieces))
-    for rank, candidate in enumerate(found.candidates):
+    for rank, candidate in enumerate(translation.candidates):
         each = [part.candidates[rank] for part in parts]
         assert candidate.subwords == sum((one.subwords for one in each), ())
         assert candidate.text == " ".join(one.text for one in each)
         assert candidate.log_prob == pytest.approx(sum(one.log_prob for one in each), rel=1e-4)
-    assert found.subwords == tuple(whole)
+    assert translation.subwords == tuple(whole)
     assert made.cut_lines == 1
 
 
 def test_a_truncated_line_is_translated_as_its_beginning(translator: Make, tiny_run: Any) -> None:
     whole = tiny_run.pipeline.source.split(LINES[6])
     made = translator(max_source_tokens=5, long_lines="truncate")
-    (found,) = made.translate([LINES[6]])
+    (translation,) = made.translate([LINES[6]])
     (beginning,) = translator(input_is="bpe").translate([" ".join(whole[:5])])
-    assert alike(found, beginning)
+    assert alike(translation, beginning)
     assert made.cut_lines == 1
 
 

@@ -66,7 +66,7 @@ def covering(slots: dict[str, tuple[Any, ...]]) -> list[dict[str, Any]]:
         for a, b in product(range(len(parts[one])), range(len(parts[other])))
         if sensible(filled(parts, {one: a, other: b}))
     }
-    found = []
+    choices = []
     while missing:
         chosen: dict[str, int] = {}
         for pair in sorted(missing):
@@ -74,8 +74,8 @@ def covering(slots: dict[str, tuple[Any, ...]]) -> list[dict[str, Any]]:
             if agrees and sensible(filled(parts, {**chosen, **dict(pair)})):
                 chosen.update(pair)
         missing -= set(combinations([(slot, chosen.get(slot, 0)) for slot in parts], 2))
-        found.append(filled(parts, chosen))
-    return found
+        choices.append(filled(parts, chosen))
+    return choices
 
 
 def filled(parts: dict[str, tuple[Any, ...]], chosen: dict[str, int]) -> dict[str, Any]:

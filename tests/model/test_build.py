@@ -49,18 +49,18 @@ def test_each_dropout_rate_is_used_in_its_place(tiny_config: Callable) -> None:
     places = {"embedding": 0.1, "residual": 0.2, "attention": 0.3, "activation": 0.4}
     described = type(described).model_validate({**described.model_dump(), "dropout": places})
     model = build(described, source_types=9, target_types=9)
-    found: dict[str, set[float]] = {place: set() for place in places}
+    rates: dict[str, set[float]] = {place: set() for place in places}
     for module in model.modules():
         match module:
             case SelfAttention() | CrossAttention():
-                found["attention"].add(module.dropout)
+                rates["attention"].add(module.dropout)
             case FeedForward():
-                found["activation"].add(module.dropout.probability)
+                rates["activation"].add(module.dropout.probability)
             case Residual():
-                found["residual"].add(module.dropout.probability)
+                rates["residual"].add(module.dropout.probability)
     for embedding in (model.source_embedding, model.target_embedding):
-        found["embedding"].add(embedding.dropout.probability)
-    assert found == {place: {value} for place, value in places.items()}
+        rates["embedding"].add(embedding.dropout.probability)
+    assert rates == {place: {value} for place, value in places.items()}
 
 
 def test_sizes_heads_norms_and_order_of_each_stack(tiny_config: Callable) -> None:
