@@ -1,4 +1,4 @@
-"""Stages: where one ends, what the next one changes, and where the learning rate goes."""
+"""Stages: where one ends, and what the next one changes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import pytest
 
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.windows import DataPosition
-from nmtdeep.training.schedule import learning_rate
 from nmtdeep.training.stages import begin_next, finished, is_over
 from nmtdeep.training.state import Progress
 
@@ -75,26 +74,6 @@ def test_other_batches_begin_an_epoch() -> None:
     assert (moved.stage_update, moved.stage_epoch) == (140, 5)
     same = begin_next(recipe([*STAGES[:2], {}]), here)
     assert (same.position, same.stage_epoch) == (DataPosition(4, 7), 4)
-
-
-@pytest.mark.parametrize(
-    ("done", "offset", "counted"), [(90, 0, 90), (300, 0, 100), (500, 150, 100)]
-)
-def test_the_learning_rate_restarts_at_its_peak(done: int, offset: int, counted: int) -> None:
-    # Li et al.'s release: the step counter becomes min(step, warm-up).
-    schedule = {"type": "inverse_square_root", "lr": 2e-3, "warmup_updates": 100}
-    wanted = recipe(schedule=schedule)
-    moved = begin_next(wanted, Progress(update=done, schedule_offset=offset))
-    assert moved.update - moved.schedule_offset == counted
-    settings = wanted.training.schedule
-    rate = learning_rate(
-        settings, moved.update + 1 - moved.schedule_offset, width=512, max_updates=1
-    )
-    assert rate == learning_rate(settings, counted + 1, width=512, max_updates=1)
-    if counted == 100:
-        assert rate == pytest.approx(2e-3)
-    kept = begin_next(recipe(schedule=schedule, growth={"restart_lr": False}), moved)
-    assert kept.schedule_offset == moved.schedule_offset
 
 
 @pytest.mark.parametrize(
