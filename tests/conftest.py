@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +31,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 DEMO = Path(__file__).parents[1] / "nmtdeep" / "demo" / "corpus"
 TYPES = 20
+LANGUAGES = ("en", "de")
+Pairs = Sequence[tuple[str, str]]
 
 
 def _tiny_config(
@@ -100,6 +102,16 @@ def _batch(sources: list[list[int]], targets: list[list[int]]) -> Batch:
     return collate(pairs, np.arange(len(sources)))
 
 
+def _data(folder: Path, recipe: Recipe, train: Pairs, valid: Pairs) -> DataDirectory:
+    for split, pairs in (("train", train), ("valid", valid)):
+        for language, lines in zip(LANGUAGES, zip(*pairs, strict=True), strict=True):
+            text = "".join(f"{line}\n" for line in lines)
+            (folder / f"{split}.{language}").write_bytes(text.encode())
+    texts = {name: folder / name for name in ("train", "valid")}
+    preprocess(recipe, **texts, out=folder / "data", progress=Silent("none"))
+    return DataDirectory.open(folder / "data")
+
+
 @pytest.fixture(scope="session")
 def tiny_config() -> Callable[..., config.Model]:
     """Describes a tiny model."""
@@ -137,6 +149,12 @@ def make_batch() -> Callable[[list[list[int]], list[list[int]]], Batch]:
     return _batch
 
 
+@pytest.fixture(scope="session")
+def make_data() -> Callable[..., DataDirectory]:
+    """`make_data(folder, recipe, train, valid)` preprocesses pairs of lines into `folder/data`."""
+    return _data
+
+
 @dataclass(frozen=True)
 class TinyRun:
     """A run directory with two checkpoints of one short training, and what it was made from."""
@@ -154,10 +172,8 @@ class TinyRun:
 def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> TinyRun:
     """50 sentences of the demo corpus through preprocessing and 20 updates; do not write to it."""
     root = tmp_path_factory.mktemp("tiny")
-    for language in ("en", "de"):
-        lines = (DEMO / f"dev.{language}").read_text(encoding="utf-8").splitlines(keepends=True)
-        (root / f"train.{language}").write_text("".join(lines[:50]), encoding="utf-8")
-        (root / f"valid.{language}").write_text("".join(lines[50:60]), encoding="utf-8")
+    sides = ((DEMO / f"dev.{side}").read_text(encoding="utf-8").splitlines() for side in LANGUAGES)
+    pairs = list(zip(*sides, strict=True))
     recipe = Recipe.model_validate(
         {
             "text": {"bpe": {"type": "joint", "merges": 60}, "vocabulary": {"multiple": 1}},
@@ -165,16 +181,9 @@ def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> TinyRun:
             "decoding": {"beam": 3, "max_length_constant": 4},
         }
     )
-    preprocess(
-        recipe,
-        train=root / "train",
-        valid=root / "valid",
-        out=root / "data",
-        progress=Silent("none"),
-    )
-    data = DataDirectory.open(root / "data")
+    data = _data(root, recipe, pairs[:50], pairs[50:60])
     older, newer = _train_briefly(recipe, data, root / "run")
-    sources = (root / "valid.en").read_text(encoding="utf-8").splitlines()
+    sources = [source for source, _ in pairs[50:60]]
     return TinyRun(root / "run", older, newer, data, recipe, data.pipeline, sources)
 
 

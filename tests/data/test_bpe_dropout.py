@@ -1,6 +1,7 @@
 """Another segmentation each epoch, of the same words, whatever the order or the workers."""
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,21 +11,21 @@ from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.bpe_dropout import LeftError, resample
 from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
 from nmtdeep.errors import UserError
-from nmtdeep.preprocessing.preprocess import preprocess
-from nmtdeep.preprocessing.progress import Progress
 from nmtdeep.text.bpe import join
 
 LINES = ["lower wider newest houses", "newer houses lowest <unk>", "wider lower newer"] * 20
 
 
-def data(tmp_path, **text) -> DataDirectory:
-    for name in ("train", "dev"):
-        for language in ("en", "de"):
-            (tmp_path / f"{name}.{language}").write_text("".join(f"{x}\n" for x in LINES))
-    recipe = Recipe.model_validate({"text": {"input": "tokenized", **text}})
-    out, progress = tmp_path / "data", Progress("none")
-    preprocess(recipe, train=tmp_path / "train", valid=tmp_path / "dev", out=out, progress=progress)
-    return DataDirectory.open(out)
+@pytest.fixture
+def data(make_data, tmp_path) -> Callable[..., DataDirectory]:
+    """Data of the same lines on both sides, with some keys of the recipe's section `text`."""
+
+    def make(**text) -> DataDirectory:
+        recipe = Recipe.model_validate({"text": {"input": "tokenized", **text}})
+        pairs = [(line, line) for line in LINES]
+        return make_data(tmp_path, recipe, pairs, pairs)
+
+    return make
 
 
 def sentences(corpus: ParallelCorpus) -> list[list[int]]:
@@ -36,8 +37,8 @@ def sentences(corpus: ParallelCorpus) -> list[list[int]]:
 
 
 @pytest.fixture
-def trained(tmp_path) -> DataDirectory:
-    return data(tmp_path, bpe={"type": "joint", "merges": 30, "dropout": 0.4})
+def trained(data) -> DataDirectory:
+    return data(bpe={"type": "joint", "merges": 30, "dropout": 0.4})
 
 
 def resampled(data: DataDirectory, folder: Path, **settings) -> ParallelCorpus:
@@ -78,16 +79,16 @@ def test_depends_on_seed_epoch_and_number_only(trained, tmp_path):
     assert np.array_equal(made.source.lengths, again.source.lengths)
 
 
-def test_a_sentence_does_not_grow_beyond_the_longest_allowed(tmp_path):
+def test_a_sentence_does_not_grow_beyond_the_longest_allowed(data, tmp_path):
     longest = 12
     bpe = {"type": "joint", "merges": 30, "dropout": 0.9}
-    made = resampled(data(tmp_path, bpe=bpe, clean={"max_length": longest}), tmp_path)
+    made = resampled(data(bpe=bpe, clean={"max_length": longest}), tmp_path)
     assert made.source.lengths.max() <= longest + 1
 
 
-def test_needs_bpe(tmp_path):
+def test_needs_bpe(data, tmp_path):
     with pytest.raises(UserError, match=r"text\.bpe: BPE-dropout needs BPE"):
-        resampled(data(tmp_path, bpe="none"), tmp_path)
+        resampled(data(bpe="none"), tmp_path)
 
 
 def test_the_work_ends_when_it_is_not_needed_any_more(trained, tmp_path):

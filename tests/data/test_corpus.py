@@ -12,26 +12,15 @@ from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.corpus import CorpusWriter, DataDirectory, MonolingualCorpus
 from nmtdeep.errors import DataError
 from nmtdeep.files import write_sums
-from nmtdeep.preprocessing.preprocess import preprocess
-from nmtdeep.preprocessing.progress import Progress
 
 PAIRS = [("a cat .", "eine katze ."), ("a dog , a cat .", "ein hund ."), ("dogs", "hunde")] * 3
 
 
-def lines(pairs, side: int) -> str:
-    return "".join(f"{pair[side]}\n" for pair in pairs)
-
-
 @pytest.fixture
-def directory(tmp_path) -> Path:
-    for split, pairs in (("train", PAIRS), ("dev", [*PAIRS[:2], ("", ""), ("A Zebra.", "“Ja.”")])):
-        (tmp_path / f"{split}.en").write_text(lines(pairs, 0), encoding="utf-8")
-        (tmp_path / f"{split}.de").write_text(lines(pairs, 1), encoding="utf-8")
+def directory(make_data, tmp_path) -> Path:
     recipe = Recipe.model_validate({"text": {"bpe": "none", "lowercase": True}})
-    out = tmp_path / "data"
-    progress = Progress("none")
-    preprocess(recipe, train=tmp_path / "train", valid=tmp_path / "dev", out=out, progress=progress)
-    return out
+    valid = [*PAIRS[:2], ("", ""), ("A Zebra.", "“Ja.”")]
+    return make_data(tmp_path, recipe, PAIRS, valid).path
 
 
 @given(st.lists(st.lists(st.integers(2, 65_535), max_size=9).map(lambda s: [*s, 1]), min_size=1))

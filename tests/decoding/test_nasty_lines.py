@@ -5,13 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.decoding.streams import check, translate, writer
-from nmtdeep.preprocessing.preprocess import preprocess
-from nmtdeep.preprocessing.progress import Progress
 
 # A megabyte in one word; a hundred thousand words; and what is no letter.
 LINES = [
@@ -28,18 +23,10 @@ LINES = [
 ]
 
 
-@pytest.fixture
-def text(tmp_path: Path) -> Path:
-    for language in ("en", "de"):
-        (tmp_path / f"text.{language}").write_bytes("".join(f"{one}\n" for one in LINES).encode())
-    return tmp_path / "text"
-
-
-def test_preprocessing_accounts_for_every_line(text: Path, tmp_path: Path) -> None:
+def test_preprocessing_accounts_for_every_line(make_data: Any, tmp_path: Path) -> None:
     recipe = Recipe.model_validate({"text": {"bpe": {"type": "joint", "merges": 300}}})
-    out = tmp_path / "data"
-    preprocess(recipe, train=text, valid=text, out=out, progress=Progress("none"))
-    data = DataDirectory.open(out)
+    pairs = [(line, line) for line in LINES]
+    data = make_data(tmp_path, recipe, pairs, pairs)
     assert data.sources("valid") == LINES
     assert len(data.corpus("valid")) == len(LINES)
     report = data.index["report"]["splits"]["train"]
@@ -51,9 +38,9 @@ def test_preprocessing_accounts_for_every_line(text: Path, tmp_path: Path) -> No
     assert (report["read"], report["kept"]) == (10, 6)
 
 
-def test_as_many_translations_as_lines(text: Path, tmp_path: Path, translator: Any) -> None:
-    out = str(tmp_path / "out")
-    source = f"{text}.en"
+def test_as_many_translations_as_lines(tmp_path: Path, translator: Any) -> None:
+    source, out = str(tmp_path / "in"), str(tmp_path / "out")
+    Path(source).write_bytes("".join(f"{line}\n" for line in LINES).encode())
     assert check(source, out) == len(LINES)
     made = translator(beam=1, long_lines="truncate", max_source_tokens=20)
     with writer(out) as write:
