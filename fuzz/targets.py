@@ -60,7 +60,7 @@ def clear(error: UserError, kind: type[UserError]) -> None:
         all(line.isprintable() and len(line) < 6000 for line in str(error).split("\n")),
         "a refusal is short lines of characters that show",
     )
-    hold(kind is ConfigError or len(error.args) <= 3, "a refusal is a line, or three at most")
+    hold(kind is ConfigError or len(error.problems) <= 3, "a refusal is a line, or three at most")
 
 
 @cache

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,11 +82,8 @@ def save(
             save_tensors(partial / OPTIMIZER, optimizer)
         (partial / CONFIG).write_text(dump(recipe), encoding="utf-8")
         pipeline.save(partial / TEXT)
-        (partial / STATE).write_text(
-            json.dumps({"format": FORMAT, "text": pipeline.fingerprint(), **state}, indent=1)
-            + "\n",
-            encoding="utf-8",
-        )
+        content = {"format": FORMAT, "text": pipeline.fingerprint(), **state}
+        (partial / STATE).write_text(f"{json.dumps(content, indent=1)}\n", encoding="utf-8")
         files.write_sums(partial)
 
 
@@ -105,7 +101,7 @@ def save_tensors(
         save_file(plain, path, metadata)
     except SafetensorError as error:  # such as a full disk
         raise OSError(str(error)) from error
-    path.chmod(stat.S_IMODE(mode))
+    path.chmod(mode)
 
 
 def point(run: Path, name: str, target: Path) -> None:
@@ -138,7 +134,7 @@ def locate(path: Path) -> Path:
         if (candidate / STATE).is_file():
             files.check_entries(path, [candidate])
             return candidate.resolve()
-    if path.is_dir() and (checkpoints := saved(path)):
+    if checkpoints := saved(path):
         return checkpoints[max(checkpoints)].resolve()
     what, hint = f"no finished checkpoint (no {STATE})", "train there first, or name another"
     if path.is_file():
@@ -170,15 +166,19 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     """Tensors of a checkpoint's safetensors file, on the CPU.
 
     Raises:
-        UserError: if it is missing, damaged or something else.
+        UserError: if it is missing, damaged or something else, or has a number that is not finite:
+            an activation function may hide a NaN in all but a few answers.
     """
     files.verify(path.parent, path.name, hint=HINT)
     try:
-        return load_file(path)
+        tensors = load_file(path)
     except (OSError, SafetensorError, ValueError) as error:
-        raise CheckpointError(
-            f"not a whole safetensors file ({error})", where=path, hint=HINT
-        ) from error
+        what = f"not a whole safetensors file ({error})"
+        raise CheckpointError(what, where=path, hint=HINT) from error
+    for name, tensor in tensors.items():
+        if not tensor.float().isfinite().all():
+            raise CheckpointError(f"{name} has numbers that are not finite", where=path, hint=HINT)
+    return tensors
 
 
 def fill(model: Transformer, tensors: Mapping[str, Tensor], path: Path) -> None:
@@ -193,17 +193,6 @@ def fill(model: Transformer, tensors: Mapping[str, Tensor], path: Path) -> None:
             parameter.copy_(tensors[name])
 
 
-def check_finite(model: Transformer, path: Path) -> None:
-    """Check weights from `path`: an activation function may hide a NaN from all but answers.
-
-    Raises:
-        CheckpointError: naming the first parameter with a number that is not finite.
-    """
-    for name, parameter in model.named_parameters():
-        if not parameter.isfinite().all():
-            raise CheckpointError(f"{name} has numbers that are not finite", where=path, hint=HINT)
-
-
 def load(path: Path) -> Loaded:
     """Read the model that a run directory or checkpoint holds.
 
@@ -216,11 +205,8 @@ def load(path: Path) -> Loaded:
     recipe = read_config(directory / CONFIG)
     pipeline = TextPipeline.load(directory / TEXT)
     if state.get("text") != pipeline.fingerprint():
-        raise CheckpointError(
-            "not the text pipeline that this model was trained with",
-            where=directory / TEXT,
-            hint=HINT,
-        )
+        what = "not the text pipeline that this model was trained with"
+        raise CheckpointError(what, where=directory / TEXT, hint=HINT)
     file = directory / MODEL
     model = build_filled(
         read_tensors(file),
@@ -229,7 +215,6 @@ def load(path: Path) -> Loaded:
         target_types=len(pipeline.target.vocabulary),
         where=file,
     )
-    check_finite(model, file)
     return Loaded(directory, recipe, pipeline, model.eval(), state)
 
 

@@ -37,19 +37,19 @@ def resolve_device(device: str) -> torch.device:
         place = torch.device("meta")
     if place.type not in ("cpu", "cuda"):
         raise UserError(f"unknown device {device}", hint="use auto, cpu, cuda or cuda:N")
-    if place.type == "cuda" and not torch.cuda.is_available():
+    if place.type == "cpu":
+        return place
+    if not torch.cuda.is_available():
         raise UserError("no CUDA device here", hint="use --device cpu")
-    if place.type == "cuda" and (place.index or 0) >= torch.cuda.device_count():
+    if (place.index or 0) >= torch.cuda.device_count():
         raise UserError(f"no {device}: there are {torch.cuda.device_count()}, the first is cuda:0")
-    if place.type == "cuda":
-        index = torch.cuda.current_device() if place.index is None else place.index
-        place = torch.device("cuda", index)
-        torch.cuda.set_device(index)
-        # From Hopper on torch prefers cuDNN's attention (check_prefer_cudnn_attention in its
-        # sdp_utils.cpp), which builds a plan for every new shape and keeps it (cudnn/MHA.cpp).
-        # Batches of sentences have thousands of shapes; torch's own kernels need no plan.
-        torch.backends.cuda.enable_cudnn_sdp(False)
-    return place
+    index = torch.cuda.current_device() if place.index is None else place.index
+    torch.cuda.set_device(index)
+    # From Hopper on torch prefers cuDNN's attention (check_prefer_cudnn_attention in its
+    # sdp_utils.cpp), which builds a plan for every new shape and keeps it (cudnn/MHA.cpp).
+    # Batches of sentences have thousands of shapes; torch's own kernels need no plan.
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    return torch.device("cuda", index)
 
 
 def native_bf16(device: torch.device) -> bool:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 
@@ -47,13 +46,10 @@ class UserError(Exception):
         problems: Iterable[Problem] = (),
     ) -> None:
         self.problems = tuple(problems) or (Problem(what, str(where), hint),)
-        super().__init__(*self.problems)
+        super().__init__(what)
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.problems))
-
-    def __reduce__(self) -> tuple[Callable[[], UserError], tuple[()], dict[str, Any]]:
-        return partial(type(self), problems=self.problems), (), self.__dict__
 
 
 def printable(text: str) -> str:

@@ -50,10 +50,9 @@ def write_sums(directory: Path, *names: str) -> None:
         names: write the lines of these files only, and keep the other lines.
     """
     sums = read_sums(directory, hint="delete it") if names and (directory / SUMS).exists() else {}
-    files = (path.relative_to(directory) for path in directory.rglob("*") if path.is_file())
-    for name in names or (file.as_posix() for file in files):
-        sums[name] = digest(directory / name)
-    sums.pop(SUMS, None)
+    for file in map(directory.joinpath, names) if names else directory.rglob("*"):
+        if file.is_file() and file != directory / SUMS:
+            sums[file.relative_to(directory).as_posix()] = digest(file)
     with replace_file(directory / SUMS) as partial:
         lines = (f"{sums[name]}  {name}\n" for name in sorted(sums))
         partial.write_text("".join(lines), encoding="utf-8")
@@ -86,8 +85,8 @@ def problems(directory: Path, *names: str, hint: str) -> Iterator[Problem]:
     try:
         sums = read_sums(directory, hint=hint)
         folders = tuple(name for name in names if name.endswith("/"))
-        below = [name for name in sums if not names or (folders and name.startswith(folders))]
-        wanted = [*(name for name in names if name not in folders), *below]
+        wanted = [name for name in names if name not in folders]
+        wanted += [name for name in sums if not names or name.startswith(folders)]
         check_entries(directory, [directory / name for name in wanted], hint=hint)
     except DataError as error:
         yield from error.problems
@@ -170,14 +169,14 @@ def read_json(path: Path, *, hint: str) -> dict[str, Any]:
     Raises:
         DataError: if it cannot be read or is something else.
     """
-    content = read_limited(path, hint=hint)
     try:
-        values = json.loads(content.decode("utf-8"))
-        if not isinstance(values, dict):
-            raise ValueError("not a JSON object")
+        values = json.loads(read_limited(path, hint=hint).decode("utf-8"))
+        if isinstance(values, dict):
+            return values
+        what = "not a JSON object"
     except (ValueError, RecursionError) as error:
-        raise DataError(f"cannot be read ({error})", where=path, hint=hint) from None
-    return values
+        what = f"cannot be read ({error})"
+    raise DataError(what, where=path, hint=hint)
 
 
 @contextmanager
@@ -230,19 +229,18 @@ def replace_file(path: Path) -> Iterator[Path]:
     Raises:
         UserError: if the disk is full or must not be written to.
     """
-    direct = path.exists() and not (path.is_file() or path.is_dir())
-    partial = path if direct else path.with_name(f".{path.stem}.partial{path.suffix}")
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        yield path
+        return
+    partial = path.with_name(f".{path.stem}.partial{path.suffix}")
     try:
-        if not direct:
-            partial.unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
         yield partial
-        if not direct:
-            partial.replace(path)
+        partial.replace(path)
     except OSError as error:
         raise _cannot_write(path, error) from error
     finally:
-        if not direct:
-            partial.unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
 
 
 def _cannot_write(path: Path, error: OSError) -> UserError:

@@ -44,7 +44,10 @@ def table(
             overflow="fold",
         )
     for row in rows:
-        made.add_row(*(_cell(value) for value in row))
+        cells = ("-" if cell is None else cell for cell in row)
+        made.add_row(
+            *(cell if isinstance(cell, Text) else Text(printable(str(cell))) for cell in cells)
+        )
     return made
 
 
@@ -61,9 +64,3 @@ def describe(lines: Sequence[tuple[str, str]]) -> str:
     """Names and values in two aligned columns."""
     width = max(len(name) for name, _ in lines)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in lines)
-
-
-def _cell(value: object) -> Text:
-    if isinstance(value, Text):
-        return value
-    return Text("-" if value is None else printable(str(value)))

@@ -62,7 +62,6 @@ class Trainer:
         if start:
             model_file = start / checkpoint.MODEL
             checkpoint.fill(self.model, checkpoint.read_tensors(model_file), model_file)
-            checkpoint.check_finite(self.model, model_file)
         # Processors of different kinds may have drawn and measured with other roundings.
         ranks.copy_from_first(list(checkpoint.weights(self.model).values()))
         for side in ("encoder", "decoder"):
