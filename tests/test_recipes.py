@@ -151,55 +151,42 @@ def test_a_name_keeps_its_word(name: str) -> None:
         assert encoder == decoder == (big if "big" in words else base)
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in NAMES if name.startswith(("wang-2019", "xu-2020"))]
-)
-def test_a_name_names_what_differs(name: str) -> None:
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_name_tells_what_differs(name: str) -> None:
     recipe = load_recipe(name)
-    model = recipe.model
+    model, training = recipe.model, recipe.training
     row = name.rpartition("/")[2]
+    words = {*row.split("-")}
+    assert (model.encoder.depth, model.decoder.depth) == _depths(name)
     for combination in (model.encoder.combination, model.decoder.combination):
-        assert isinstance(combination, slots.DynamicLinear) == ("dlcl" in row)
+        assert isinstance(combination, slots.DynamicLinear) == ("dlcl" in words)
         if isinstance(combination, slots.DynamicLinear):
             assert (combination.norm == "none") == ("no-norm" in row)
-            assert combination.learnable == ("fixed" not in row)
+            assert combination.learnable == ("fixed" not in words)
             assert (combination.initial == "one") == ("fixed-one" in row)
-    assert (model.bridge.type == "transparent") == ("transparent" in row)
-    assert (model.initializer.type == "lipschitz") == ("lipschitz" in row)
-    batch = re.search(r"-batch-(\d+)", row)
-    if batch:
-        assert recipe.training.batches.tokens_per_update == 8 * int(batch[1])
-    encoder, decoder = _depths(row)
-    assert (model.encoder.depth, model.decoder.depth) == (encoder, decoder)
-
-
-def _depths(row: str) -> tuple[int, int]:
-    """`dlcl-25` is 25+6 layers, `decoder-8` 6+8, `v1-12` 12+12, `v1-lipschitz-6-24` 6+24."""
-    decoder = re.search(r"-decoder-(\d+)", row)
-    if decoder:
-        return 6, int(decoder[1])
-    depths = [int(word) for word in re.findall(r"-(\d+)", row.partition("-batch-")[0])]
-    if row.startswith("v"):
-        return depths[0], depths[-1]
-    return (*depths, 6)[0], 6
-
-
-@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith(PAPERS[1:3])])
-def test_a_name_tells_the_method(name: str) -> None:
-    recipe = load_recipe(name)
-    model = recipe.model
-    words = name.rpartition("/")[2].split("-")
-    depth = next((int(word) for word in words if word.isdigit()), 6)
-    assert model.encoder.depth == depth
-    assert model.decoder.depth == (depth if name.startswith("zhang") else 6)
-    blocks = model.encoder.combination.type == "sparse_blocks"
-    assert blocks == bool({"sdt", "sparse"} & {*words})
-    assert bool(recipe.training.stages) == bool({"sdt", "stack"} & {*words})
-    assert (model.positions.type == "relative") == ("rpr" in words)
+    if batch := re.search(r"-batch-(\d+)", row):
+        assert training.batches.tokens_per_update == 8 * int(batch[1])
     merged = any(part.type == "merged_attention" for part in model.decoder.sublayers)
-    assert merged == ("matt" in words)
+    blocks = model.encoder.combination.type == "sparse_blocks"
     scaled = getattr(model.initializer, "exponent", None)
+    assert merged == ("matt" in words)
+    assert blocks == bool({"sdt", "sparse"} & words)
     assert scaled == (0.25 if "ds" in words else None)
+    assert bool(training.stages) == bool({"sdt", "stack"} & words)
+    assert (model.positions.type == "relative") == ("rpr" in words)
+    assert (model.bridge.type == "transparent") == ("transparent" in words)
+    assert (model.initializer.type == "lipschitz") == ("lipschitz" in words)
+
+
+def _depths(name: str) -> tuple[int, int]:
+    """`dlcl-25` is 25+6 layers, `decoder-8` 6+8, `ds-12` 12+12, `v1-lipschitz-6-24` 6+24."""
+    paper, _, row = name.partition("/")
+    depths = [int(word) for word in re.findall(r"-(\d+)(?=-|$)", row.partition("-batch-")[0])]
+    if "-decoder-" in row:
+        return 6, depths[-1]
+    first = (*depths, 6)[0]
+    both = paper in ("zhang-2019", "xu-2020")
+    return first, (6, *depths)[-1] if both else 6
 
 
 @pytest.mark.parametrize("name", [name for name in PUBLISHED if "sdt" in name])

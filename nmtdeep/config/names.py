@@ -48,19 +48,17 @@ def find(name: str, folder: Path = Path()) -> Path:
         if not os.path.isfile(path):  # noqa: PTH113 -- False also for a name that is too long
             raise ConfigError("no such file", where=label(path), hint=_near(name, known))
         return path
-    matches = [each for each in known if each == name]
-    matches = matches or [each for each in known if each.rpartition("/")[2] == name]
+    matches = (
+        [each for each in known if each == name]
+        or [each for each in known if each.rpartition("/")[2] == name]
+        or [each for each in known if each.startswith(f"{name.rstrip('/')}/")]
+    )
     if len(matches) == 1:
         return recipes_root() / f"{matches[0]}.yaml"
-    matches = matches or [each for each in known if each.startswith(f"{name.rstrip('/')}/")]
     if matches:
         hint = f"choose {' or '.join(matches)}"
         raise ConfigError(f"{len(matches)} recipes match this name", where=name, hint=hint)
-    if not name or not os.path.exists(path):  # noqa: PTH110
-        raise ConfigError(f"no recipe {name!r}", hint=_near(name, known))
-    if path.is_dir():
-        raise ConfigError("is a directory", where=name, hint="name a recipe or a recipe file")
-    return path
+    raise ConfigError(f"no recipe {name!r}", hint=_near(name, known))
 
 
 def _near(name: str, known: list[str]) -> str:

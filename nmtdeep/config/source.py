@@ -22,7 +22,6 @@ from nmtdeep.errors import ConfigError
 
 LARGEST_FILE = 1_000_000
 DEEPEST = 20
-LONGEST_QUOTE = 200
 
 KeyPath = tuple[str | int, ...]
 
@@ -87,7 +86,7 @@ def parse(text: str, label: str) -> Source:
 
 def parse_override(text: str) -> Source:
     """`key.path=value` as a source of its own; the value is a scalar or a flow collection."""
-    label = f"override {text if len(text) <= LONGEST_QUOTE else text[:LONGEST_QUOTE] + ' ...'!r}"
+    label = f"override {text[:200]!r}"
     key, equals, value = text.partition("=")
     path = tuple(part.strip() for part in key.split("."))
     if not equals or not all(path):

@@ -132,7 +132,7 @@ def test_paths_without_a_recipe(folder: Path) -> None:
     assert problems("gone/multi30k-en-de.yaml")[0].startswith(
         "gone/multi30k-en-de.yaml: no such file: did you mean multi30k-en-de"
     )
-    assert problems(str(folder)) == [f"{folder}: is a directory: name a recipe or a recipe file"]
+    assert problems(str(folder))[0].startswith(f"no recipe '{folder}': `nmtdeep recipes list`")
     if os.geteuid():
         assert problems("closed.yaml") == [
             "closed.yaml: cannot be read (Permission denied): check its name and mode"
