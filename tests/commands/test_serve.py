@@ -76,7 +76,7 @@ def printed(nmtdeep: Commands, lines: list[str], *words: object) -> list[list[st
 
 def came(port: int) -> float:
     """Requests that were answered, or are being answered."""
-    told = get(port, "/metrics").told
+    told = get(port, "/metrics").body
     counts = re.findall(r"^nmtdeep_(?:open_requests|requests_total\S*) (.*)", told, re.M)
     return sum(map(float, counts))
 
@@ -87,5 +87,5 @@ def found(port: int, lines: list[str]) -> list[list[str]]:
     assert answer.status == 200, answer
     return [
         [one["text"], *(other["text"] for other in one["alternatives"])]
-        for one in answer.told["translations"]
+        for one in answer.body["translations"]
     ]

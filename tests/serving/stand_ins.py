@@ -53,7 +53,7 @@ class Shouter:
 class Answer(NamedTuple):
     status: int
     headers: dict[str, str]
-    told: Any
+    body: Any
 
 
 @contextlib.contextmanager
@@ -95,7 +95,7 @@ def translate(port: int, lines: list[str]) -> list[str]:
     """Texts of the translations."""
     answer = ask(port, json.dumps({"lines": lines}).encode())
     assert answer.status == 200, answer
-    return [one["text"] for one in answer.told["translations"]]
+    return [one["text"] for one in answer.body["translations"]]
 
 
 def get(port: int, path: str) -> Answer:

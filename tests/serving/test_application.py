@@ -38,10 +38,10 @@ def body(*lines: str) -> bytes:
 def test_unusual_lines_have_a_translation_each(real: int) -> None:
     lines = ["", " \t ", "\x00", "a\u2028b\x85c\r", "\ufeff", "👩‍👩‍👧 \u202e abc", "</s> <pad>"]
     lines += ["e\u0301" * 40, "x" * 200, "." * 200]
-    found = translate(real, lines)
-    assert len(found) == len(lines)
-    assert found[:2] == ["", ""]
-    assert not [text for text in found if "\n" in text]
+    translations = translate(real, lines)
+    assert len(translations) == len(lines)
+    assert translations[:2] == ["", ""]
+    assert not [text for text in translations if "\n" in text]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_an_invalid_request_is_refused_with_a_reason(
 ) -> None:
     answer = ask(real, sent)
     assert answer.status == status
-    assert reason in answer.told["reason"] and "\n" not in answer.told["reason"]
+    assert reason in answer.body["reason"] and "\n" not in answer.body["reason"]
 
 
 def test_a_body_of_unknown_length_is_cut_off_at_the_limit(shouter: Shouter) -> None:
@@ -105,8 +105,8 @@ def test_an_unknown_address_is_answered_with_the_known_ones(real: int) -> None:
     for path, status in (("/docs", 404), ("/translate", 405), ("/a%1bb", 404)):
         answer = get(real, path)
         assert answer.status == status
-        assert "POST /translate" in json.loads(answer.told)["reason"]
-        assert "\x1b" not in json.loads(answer.told)["reason"]
+        assert "POST /translate" in json.loads(answer.body)["reason"]
+        assert "\x1b" not in json.loads(answer.body)["reason"]
 
 
 def test_a_full_queue_refuses_with_the_seconds_to_wait(shouter: Shouter) -> None:
@@ -151,14 +151,14 @@ def test_lines_of_a_client_that_leaves_are_dropped(shouter: Shouter) -> None:
         shouter.gate.set()
         assert first.result(SECONDS) == ["A"]
         assert translate(port, ["b"]) == ["B"]
-        assert 'nmtdeep_requests_total{status="499"} 1.0' in get(port, "/metrics").told
+        assert 'nmtdeep_requests_total{status="499"} 1.0' in get(port, "/metrics").body
     assert shouter.chunks == [["a"], ["b"]]
 
 
 def test_a_fault_is_answered_and_logged(shouter: Shouter, caplog: pytest.LogCaptureFixture) -> None:
     with service(shouter) as port:
         answer = ask(port, body("fail"))
-        assert (answer.status, list(answer.told)) == (500, ["reason"])
+        assert (answer.status, list(answer.body)) == (500, ["reason"])
         assert translate(port, ["a"]) == ["A"]
     assert "a fault" in caplog.text
 
@@ -167,19 +167,19 @@ def test_requests_in_progress_are_answered_before_the_end(shouter: Shouter) -> N
     shouter.gate.clear()
     with ThreadPoolExecutor(5) as clients:
         with service(shouter, batch_lines=2) as port:
-            found = [clients.submit(translate, port, [str(n), "x"]) for n in range(5)]
+            translations = [clients.submit(translate, port, [str(n), "x"]) for n in range(5)]
             until(lambda: shouter.chunks and health(port)["waiting_lines"] == 8)
             threading.Timer(0.3, shouter.gate.set).start()
-        assert [one.result(SECONDS) for one in found] == [[str(n), "X"] for n in range(5)]
+        assert [one.result(SECONDS) for one in translations] == [[str(n), "X"] for n in range(5)]
 
 
 def test_metrics_count_requests_lines_and_batches(shouter: Shouter) -> None:
     with service(shouter, batch_lines=2) as port:
         translate(port, ["a", "b", "c"])
         ask(port, b"no JSON")
-        told = get(port, "/metrics")
-    assert told.headers["content-type"].startswith("text/plain")
-    figures = dict(re.findall(r"^(nmtdeep_\S+) (\S+)$", told.told, re.M))
+        metrics = get(port, "/metrics")
+    assert metrics.headers["content-type"].startswith("text/plain")
+    figures = dict(re.findall(r"^(nmtdeep_\S+) (\S+)$", metrics.body, re.M))
     expected = {
         'nmtdeep_requests_total{status="200"}': 1,
         'nmtdeep_requests_total{status="400"}': 1,
@@ -198,8 +198,8 @@ def test_the_page_loads_nothing(shouter: Shouter) -> None:
     with service(shouter) as port:
         page = get(port, "/")
     assert "default-src 'none'" in page.headers["content-security-policy"]
-    assert not re.search(r"https?:|//[a-z]|@import|<link[^>]+href=\"(?!data:)", page.told)
-    assert "&lt;en&gt;" in page.told and "<en>" not in page.told
+    assert not re.search(r"https?:|//[a-z]|@import|<link[^>]+href=\"(?!data:)", page.body)
+    assert "&lt;en&gt;" in page.body and "<en>" not in page.body
 
 
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=str)
@@ -229,7 +229,7 @@ def test_the_other_answers_follow_the_openapi_description(real: int, path: str) 
 
 
 def health(port: int) -> dict[str, int]:
-    return json.loads(get(port, "/health").told)
+    return json.loads(get(port, "/health").body)
 
 
 @contextlib.contextmanager

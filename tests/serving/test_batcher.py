@@ -20,10 +20,10 @@ def run(shouter: Shouter, *asked: list[str], max_queue: int = 100) -> list[Any]:
             shouter, Metrics(), Limits(batch_lines=4, batch_wait=20, max_queue=max_queue)
         )
         async with batcher.running():
-            found = await asyncio.gather(*map(batcher.translate, asked), return_exceptions=True)
+            answers = await asyncio.gather(*map(batcher.translate, asked), return_exceptions=True)
         return [
             each if isinstance(each, BaseException) else [one.text for one in each]
-            for each in found
+            for each in answers
         ]
 
     return asyncio.run(all_of_them())
@@ -58,18 +58,18 @@ def test_a_batch_waits_for_more_lines() -> None:
 def test_a_short_request_does_not_wait_for_the_end_of_a_long_one() -> None:
     shouter = Shouter()
     long = [f"long {number}" for number in range(9)]
-    found = run(shouter, long, ["b"], ["c", "d"])
+    answers = run(shouter, long, ["b"], ["c", "d"])
     assert shouter.chunks[0] == ["long 0", "long 1", "b", "c"]
     assert shouter.chunks[1] == ["long 2", "long 3", "long 4", "d"]
-    assert found == [[line.upper() for line in long], ["B"], ["C", "D"]]
+    assert answers == [[line.upper() for line in long], ["B"], ["C", "D"]]
 
 
 def test_an_error_reaches_its_own_caller_only_and_names_the_line() -> None:
     bad = ["fine", "fine", "refuse", *["fine"] * 5]
-    found = run(Shouter(), ["a"] * 6, bad, ["fail"], ["b"])
-    assert found[0] == ["A"] * 6 and found[3] == ["B"]
-    assert isinstance(found[1], UserError) and str(found[1]) == "line 3 is refused"
-    assert isinstance(found[2], RuntimeError)
+    answers = run(Shouter(), ["a"] * 6, bad, ["fail"], ["b"])
+    assert answers[0] == ["A"] * 6 and answers[3] == ["B"]
+    assert isinstance(answers[1], UserError) and str(answers[1]) == "line 3 is refused"
+    assert isinstance(answers[2], RuntimeError)
 
 
 def test_no_lines_are_answered_without_the_model() -> None:

@@ -18,12 +18,12 @@ from tests.model.choices import COMBINATIONS, label
 
 SOURCES = [[5, 9, 4, 7, 1], [8, 3, 1], [1]]
 TARGETS = [[6, 5, 19, 1], [12, 7, 4, 1], [9, 1]]
-Found = tuple[Tensor, dict[str, Tensor]]
+LossAndGradients = tuple[Tensor, dict[str, Tensor]]
 
 
 def passes(
     model: Transformer, batch: Batch, dtype: torch.dtype, regularizer: Any, seed: int = 3
-) -> Found:
+) -> LossAndGradients:
     """Loss and gradients of one training pass, its dropout drawn from `seed`."""
     torch.manual_seed(seed)
     model.train().zero_grad()

@@ -44,49 +44,49 @@ def test_value_and_gradients_equal_those_of_the_dense_matrix(
 ) -> None:
     hidden, weight = tensors()
     options = {"smoothing": smoothing, "pad": PAD, "chunk": chunk, "rows": rows}
-    found = smoothed_cross_entropy(hidden, weight, TARGETS, **options)
-    (3 * found.smoothed).backward()
+    loss = smoothed_cross_entropy(hidden, weight, TARGETS, **options)
+    (3 * loss.smoothed).backward()
     gradients = hidden.grad, weight.grad
     hidden.grad = weight.grad = None
     expected = dense(hidden, weight, smoothing)
     (3 * expected).backward()
-    assert_close(found.smoothed, expected, **EXACT)
-    assert_close(found.nll, dense(hidden, weight, 0.0), **EXACT)
+    assert_close(loss.smoothed, expected, **EXACT)
+    assert_close(loss.nll, dense(hidden, weight, 0.0), **EXACT)
     assert_close(gradients, (hidden.grad, weight.grad), **EXACT)
     known = smoothed_cross_entropy(hidden, weight, TARGETS, **options, tokens=9)
-    assert torch.equal(known.smoothed, found.smoothed) and torch.equal(known.nll, found.nll)
+    assert torch.equal(known.smoothed, loss.smoothed) and torch.equal(known.nll, loss.nll)
     with torch.no_grad():
         again = smoothed_cross_entropy(hidden, weight, TARGETS, **options)
-    assert_close(again, found, **EXACT)
+    assert_close(again, loss, **EXACT)
 
 
 def test_value_by_hand() -> None:
     # Logits 0 and ln 3: probabilities 1/4 and 3/4; the target has 0.9 of the mass.
     hidden = torch.tensor([[1.0]], dtype=torch.float64)
     weight = torch.tensor([[0.0], [math.log(3)]], dtype=torch.float64)
-    found = smoothed_cross_entropy(hidden, weight, torch.tensor([1]), smoothing=0.1, pad=9)
-    assert float(found.smoothed) == pytest.approx(-0.9 * math.log(0.75) - 0.1 * math.log(0.25))
-    assert float(found.nll) == pytest.approx(-math.log(0.75))
+    loss = smoothed_cross_entropy(hidden, weight, torch.tensor([1]), smoothing=0.1, pad=9)
+    assert float(loss.smoothed) == pytest.approx(-0.9 * math.log(0.75) - 0.1 * math.log(0.25))
+    assert float(loss.nll) == pytest.approx(-math.log(0.75))
 
 
 def test_padding_does_not_count() -> None:
     hidden, weight = tensors()
-    found = smoothed_cross_entropy(hidden, weight, TARGETS, smoothing=0.1, pad=PAD)
-    found.smoothed.backward()
+    loss = smoothed_cross_entropy(hidden, weight, TARGETS, smoothing=0.1, pad=PAD)
+    loss.smoothed.backward()
     assert (hidden.grad[TARGETS == PAD] == 0).all()
     assert (hidden.grad[TARGETS != PAD] != 0).all()
     other = hidden.detach().clone()
     other[TARGETS == PAD] = math.nan
     again = smoothed_cross_entropy(other, weight, TARGETS, smoothing=0.1, pad=PAD)
-    assert torch.equal(again.smoothed, found.smoothed)
+    assert torch.equal(again.smoothed, loss.smoothed)
 
 
 def test_a_batch_of_padding_has_no_loss() -> None:
     hidden, weight = tensors()
     empty = torch.full_like(TARGETS, PAD)
-    found = smoothed_cross_entropy(hidden, weight, empty, smoothing=0.1, pad=PAD)
-    found.smoothed.backward()
-    assert (found.smoothed.item(), found.nll.item()) == (0, 0)
+    loss = smoothed_cross_entropy(hidden, weight, empty, smoothing=0.1, pad=PAD)
+    loss.smoothed.backward()
+    assert (loss.smoothed.item(), loss.nll.item()) == (0, 0)
     assert not hidden.grad.any()
     assert not weight.grad.any()
 
@@ -94,9 +94,9 @@ def test_a_batch_of_padding_has_no_loss() -> None:
 def test_large_logits_neither_overflow_nor_vanish() -> None:
     hidden = torch.tensor([[1000.0]], requires_grad=True)
     weight = torch.tensor([[1.0], [-1.0], [0.0]])
-    found = smoothed_cross_entropy(hidden, weight, torch.tensor([1]), smoothing=0.0, pad=9)
-    found.smoothed.backward()
-    assert found.smoothed.item() == 2000.0
+    loss = smoothed_cross_entropy(hidden, weight, torch.tensor([1]), smoothing=0.0, pad=9)
+    loss.smoothed.backward()
+    assert loss.smoothed.item() == 2000.0
     assert hidden.grad.tolist() == [[2.0]]  # p - q = (1, -1, 0) times the rows
 
 

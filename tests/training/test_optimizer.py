@@ -40,8 +40,8 @@ def test_orthogonalize_maps_singular_values(shape: tuple[int, int]) -> None:
 
 def test_orthogonalize_is_nearly_orthogonal_and_ignores_scale() -> None:
     matrices = torch.randn(2, 64, 256, generator=torch.Generator().manual_seed(1))
-    found = torch.linalg.svdvals(orthogonalize(matrices))
-    assert found.min() > 0.65 and found.max() < 1.25
+    values = torch.linalg.svdvals(orthogonalize(matrices))
+    assert values.min() > 0.65 and values.max() < 1.25
     assert_close(orthogonalize(1e4 * matrices), orthogonalize(matrices), rtol=1e-3, atol=1e-5)
     rough = orthogonalize(matrices, torch.bfloat16)
     assert rough.dtype == torch.float32

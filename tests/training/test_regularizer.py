@@ -27,8 +27,8 @@ def test_inter_similarity_equals_a_loop() -> None:
 def test_equal_positions_cost_nothing() -> None:
     output = torch.ones(1, 3, 4)
     mask = torch.ones(1, 3, dtype=torch.bool)
-    found = penalty(InterSimilarity(), [output, output], mask, torch.tensor([7]))
-    assert found == pytest.approx(0.0, abs=1e-6)
+    cost = penalty(InterSimilarity(), [output, output], mask, torch.tensor([7]))
+    assert cost == pytest.approx(0.0, abs=1e-6)
     assert penalty(NoRegularizer(), [output], mask, torch.tensor([7])) is None
 
 

@@ -53,15 +53,15 @@ class Job(NamedTuple):
 
 def shares(plan: list[list[Batch]], ranks: Ranks) -> list[Share]:
     """What this rank computes of each update."""
-    found = []
+    own_shares = []
     for batches in plan:
         owners = deal([batch.padded_tokens for batch in batches], ranks.size)
         own = [(n, batch) for n, batch in enumerate(batches) if owners[n] == ranks.rank]
         whole = Share.whole(batches)
         passes = max(owners.count(rank) for rank in range(ranks.size))
         sums = (whole.target_tokens, whole.padded_tokens, whole.real_tokens)
-        found.append(Share(own, *sums, passes))
-    return found
+        own_shares.append(Share(own, *sums, passes))
+    return own_shares
 
 
 def work(ranks: Ranks, model: Transformer, plan: list[list[Batch]], jobs: list[Job]) -> list[State]:
@@ -102,8 +102,8 @@ def model(tiny_model: Callable[..., Transformer]) -> Transformer:
     return tiny_model(dropout=0.2, combinations=("dlcl", "dlcl"), encoder="rezero")
 
 
-def equal(found: State, expected: State) -> None:
-    for one, other in zip(found, expected, strict=True):
+def equal(state: State, expected: State) -> None:
+    for one, other in zip(state, expected, strict=True):
         assert_close(one, other, rtol=0, atol=1e-12)
 
 
@@ -118,8 +118,8 @@ def test_updates_do_not_depend_on_ranks(model: Transformer, plan: list[list[Batc
         Job(0, 2, sharded=True),
     ]
     *complete, half, sharded_half = in_ranks(2, work, model, plan, jobs)
-    for found in complete:
-        equal(found, whole)
+    for state in complete:
+        equal(state, whole)
     equal(sharded_half, half)
     resumed = [Job(2, every, half), Job(2, every, sharded_half, sharded=True)]
     equal(work(ALONE, model, plan, resumed[:1])[0], whole)

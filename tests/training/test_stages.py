@@ -33,19 +33,19 @@ def recipe(stages: list[dict[str, Any]] = STAGES, **training: Any) -> Recipe:
 
 
 def test_each_stage_is_a_recipe_without_stages() -> None:
-    found = [recipe().at_stage(number) for number in range(3)]
-    assert [one.model.encoder.depth for one in found] == [6, 12, 18]
-    assert [one.model.encoder.combination.blocks for one in found] == [
+    stages = [recipe().at_stage(number) for number in range(3)]
+    assert [stage.model.encoder.depth for stage in stages] == [6, 12, 18]
+    assert [stage.model.encoder.combination.blocks for stage in stages] == [
         (0, 6),
         (0, 6, 12),
         (0, 6, 12, 18),
     ]
-    assert {one.model.decoder.depth for one in found} == {6}
-    assert [one.training.batches.max_tokens for one in found] == [4096, 2048, 4096]
-    assert [one.training.batches.tokens_per_update for one in found] == [25_000, 25_000, 9000]
-    assert {one.training.stages for one in found} == {()}
-    for one in found:  # each is a recipe that a file could hold
-        assert Recipe.model_validate(one.model_dump()) == one
+    assert {stage.model.decoder.depth for stage in stages} == {6}
+    assert [stage.training.batches.max_tokens for stage in stages] == [4096, 2048, 4096]
+    assert [stage.training.batches.tokens_per_update for stage in stages] == [25_000, 25_000, 9000]
+    assert {stage.training.stages for stage in stages} == {()}
+    for stage in stages:  # each is a recipe that a file could hold
+        assert Recipe.model_validate(stage.model_dump()) == stage
     assert Recipe().at_stage(0) == Recipe()
 
 

@@ -90,8 +90,8 @@ def full_gradient(model: Transformer, tokens: int = TOKENS) -> dict[str, Tensor]
             q[place, id_] = 1 - SMOOTHING
         total = total - (q * log_probs).sum()
     names = [name for name, _ in model.named_parameters()]
-    found = torch.autograd.grad(total / tokens, list(model.parameters()))
-    return dict(zip(names, found, strict=True))
+    gradients = torch.autograd.grad(total / tokens, list(model.parameters()))
+    return dict(zip(names, gradients, strict=True))
 
 
 @pytest.mark.parametrize("size", [8, 4, 2, 3, 1])
