@@ -46,12 +46,9 @@ def translate(
     from nmtdeep.devices import cores
 
     lines = streams.check(source, output)
-    n_best, sampling = options.n_best, options.sampling
     done = resuming.ResumePoint()
     if resume:
-        done = resuming.resume_point(
-            source, output, lines=lines, form=form, n_best=n_best, sampling=sampling
-        )
+        done = resuming.resume_point(source, output, lines=lines, form=form, options=options)
     processes = streams.worker_processes(options, lines, cores())
     opened = Translator.load(model, options.model_copy(update={"processes": processes}))
     began = time.perf_counter()

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.decoding import streams
 from nmtdeep.errors import UserError
 from nmtdeep.text.files import open_binary
@@ -47,8 +48,7 @@ def resume_point(
     *,
     lines: int,
     form: str,
-    n_best: int,
-    sampling: bool,
+    options: DecodingOptions,
     buffer: int | None = None,
 ) -> ResumePoint:
     """Where to resume `output`, for the `lines` lines of `source`; at 0 if there is no such file.
@@ -64,7 +64,7 @@ def resume_point(
         what, hint = "continues a plain file", "give --output FILE, not compressed"
     elif source == "-" or not Path(source).is_file():
         what, hint = "needs the whole input again", "give --input FILE"
-    elif sampling:
+    elif options.sampling:
         what = "cannot continue --sampling, where a draw depends on the draws before it"
         hint = "leave one of them out"
     elif path.exists() and not path.is_file():
@@ -73,7 +73,7 @@ def resume_point(
         raise UserError(what, where="--resume", hint=hint)
     if not path.exists():
         return ResumePoint()
-    numbered = form != "text" or n_best > 1
+    numbered = form != "text" or options.n_best > 1
     point = _read(path, form, numbered, buffer or streams.BUFFER)
     if point.lines > lines:
         what = f"has output for {point.lines} lines, but {source} has {lines}"
@@ -121,9 +121,7 @@ def writer(output: str, point: ResumePoint) -> Iterator[streams.Write]:
         file.seek(point.start)
         there = file.read()
         there = there[: there.rfind(b"\n") + 1]
-        if not there:
-            file.truncate(point.start)
-        file.seek(point.start + len(there))
+        file.seek(point.start)
 
         def write(text: str) -> None:
             nonlocal there
@@ -132,10 +130,8 @@ def writer(output: str, point: ResumePoint) -> Iterator[streams.Write]:
                 lines = f"{point.first + 1} to {point.lines}"
                 what = f"has other translations of input lines {lines}"
                 raise UserError(what, where=output, hint=HINT)
-            if there:
-                file.truncate()
-            file.write(made[len(there) :])
-            file.flush()
+            file.write(made)
+            file.truncate()  # flushes, and removes an incomplete line
             there = b""
 
         yield write

@@ -16,11 +16,12 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import BinaryIO
 
 from nmtdeep import memory
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.text import Form
+from nmtdeep.data import parallel
 from nmtdeep.decoding.translator import Translation, Translator
 from nmtdeep.devices import resolve_device
 from nmtdeep.errors import UserError
@@ -43,16 +44,11 @@ def writer(output: str) -> Iterator[Write]:
         # Its own buffer: without one (PYTHONUNBUFFERED) Python drops the rest of a text of which a
         # pipe took a part, and does not notice that the reader has left.
         with open(sys.stdout.fileno(), "w", encoding="utf-8", newline="", closefd=False) as file:
-            yield partial(_write, file)
+            yield partial(print, end="", file=file, flush=True)
         return
     opened = gzip.open if output.endswith(".gz") else open
     with writable(output), opened(output, "wt", encoding="utf-8", newline="") as file:
-        yield partial(_write, file)
-
-
-def _write(file: IO[str], text: str) -> None:
-    file.write(text)
-    file.flush()
+        yield partial(print, end="", file=file, flush=True)
 
 
 @contextmanager
@@ -99,8 +95,7 @@ def chunks(source: str, *, first: int = 0, size: int = BUFFER) -> Iterator[list[
     if source == "-" and not stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode):
         yield from _arriving(lines, size)
         return
-    while chunk := list(islice(lines, size)):
-        yield chunk
+    yield from parallel.chunks(lines, size)
 
 
 def _stdin() -> BinaryIO:
@@ -161,8 +156,6 @@ def translate(
     first: int = 0,
     advance: Callable[[float], object] = lambda _: None,
     buffer: int | None = None,
-    release: Callable[[], object] = memory.give_back,
-    release_every: int = RELEASE,
 ) -> int:
     """Translate `source` (a path or `-`) line by line; returns the number of lines.
 
@@ -172,18 +165,16 @@ def translate(
         first: number of lines of a file to leave out, whole chunks of it.
         advance: as in `Translator.translate_chunk`.
         buffer: lines of a chunk; None: `BUFFER`.
-        release: returns free memory to the system, every so many lines.
     """
     translator.restart(first)
-    count = released = first
+    count = first
     for chunk in chunks(source, first=first, size=buffer or BUFFER):
         translations = enumerate(translator.translate_chunk(chunk, advance), count)
         output_is = translator.options.output_is
         write("".join(render(each, number, form, output_is) for number, each in translations))
-        count += len(chunk)
-        if count - released >= release_every:
-            release()
-            released = count
+        before, count = count, count + len(chunk)
+        if count // RELEASE > before // RELEASE:
+            memory.give_back()
     return count
 
 

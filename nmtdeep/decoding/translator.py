@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,7 @@ from nmtdeep.checkpoint import Loaded, load
 from nmtdeep.config.decoding import RECIPE_DEFAULTS, DecodingOptions
 from nmtdeep.config.text import Form
 from nmtdeep.data.batching import cut, pad, sort_by_length
-from nmtdeep.data.parallel import Pool
+from nmtdeep.data.parallel import Pool, chunks
 from nmtdeep.decoding.search import Hypothesis
 from nmtdeep.decoding.searcher import Searcher, SourceBatch, Worker
 from nmtdeep.errors import CheckpointError, UserError
@@ -148,8 +147,7 @@ class Translator:
 
     def translate(self, lines: Iterable[str], *, buffer: int = 4000) -> Iterator[Translation]:
         """Translate lines in order; `buffer` lines are sorted by length and batched at once."""
-        stream = iter(lines)
-        while chunk := list(islice(stream, buffer)):
+        for chunk in chunks(lines, buffer):
             yield from self.translate_chunk(chunk)
 
     def restart(self, lines: int = 0) -> None:

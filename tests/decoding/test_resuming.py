@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.decoding import resuming, streams
 from nmtdeep.decoding.resuming import ResumePoint
 from nmtdeep.decoding.translator import Translator
@@ -24,9 +25,9 @@ def source(tiny_run: Any, tmp_path: Path) -> Path:
 
 
 def resumed(source: Path, output: Path, **changes: Any) -> ResumePoint:
-    options = {"lines": 9, "form": "text", "n_best": 1, "sampling": False, "buffer": CHUNK}
-    options |= changes
-    return resuming.resume_point(str(source), str(output), **options)
+    given = {"lines": 9, "form": "text", "buffer": CHUNK} | changes
+    how = {name: given.pop(name) for name in ("lines", "form", "buffer")}
+    return resuming.resume_point(str(source), str(output), **how, options=DecodingOptions(**given))
 
 
 @pytest.mark.parametrize("form", ["text", "json", "tsv", "fairseq"])

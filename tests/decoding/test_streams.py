@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.decoding.streams import chunks, render, translate, writer
 from nmtdeep.decoding.translator import Candidate, Translation, Translator
 from nmtdeep.errors import UserError
@@ -48,29 +47,6 @@ def test_a_file_comes_in_chunks_of_one_size(tmp_path: Path) -> None:
     assert list(chunks(path, size=3, first=2)) == [lines[2:5], lines[5:6]]
     (tmp_path / "in.gz").write_bytes(gzip.compress(b"a\nb"))
     assert list(chunks(str(tmp_path / "in.gz"))) == [["a", "b"]]
-
-
-class Echo:
-    """A translator that returns its input."""
-
-    options = DecodingOptions()
-
-    def restart(self, lines: int) -> None:
-        pass
-
-    def translate_chunk(self, lines: list[str], advance: object) -> list[Translation]:
-        return [Translation(line, (), (Candidate(line, line, (), 0.0, 0.0),)) for line in lines]
-
-
-def test_free_memory_is_released_every_so_many_lines(tmp_path: Path) -> None:
-    written: list[str] = []
-    places: list[int] = []
-    path = str(write(tmp_path / "in", [str(number) for number in range(14)]))
-    how = {"form": "text", "buffer": 3, "release_every": 6}
-    release = lambda: places.append(len(written))  # noqa: E731
-    count = translate(Echo(), path, written.append, **how, release=release)
-    assert (count, len(written)) == (14, 5)
-    assert places == [2, 4]  # after 6 and 12 lines, in chunks of 3
 
 
 def test_stdin_from_a_file_is_read_as_a_file(
