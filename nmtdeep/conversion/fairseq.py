@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,12 +13,13 @@ from nmtdeep.config.recipe import Recipe
 from nmtdeep.conversion.fairseq_dictionary import read_dictionary
 from nmtdeep.conversion.fairseq_file import read_checkpoint
 from nmtdeep.conversion.fairseq_model import Conversion, decoding
-from nmtdeep.errors import CheckpointError, ConfigError, DataError, UserError
+from nmtdeep.errors import CheckpointError, UserError
 from nmtdeep.model.fit import build_filled
 from nmtdeep.text.bpe import Bpe, load_merges
 from nmtdeep.text.pipeline import TextPipeline
 
 KIND = "converted"
+CODES_HINT = "pass codes in the format that subword-nmt writes since its version 0.2"
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ def convert(
     Raises:
         CheckpointError: if it cannot be read safely, or with all problems of a model that is not
             supported.
+        ConfigError: if its settings are outside the limits of a recipe.
         UserError: if dictionaries, codes or languages are invalid.
     """
     for option, given in (("DICT", dictionaries), ("--bpe", text.codes)):
@@ -67,8 +69,14 @@ def convert(
     section = _text(text, conversion, shared=source is target)
     if conversion.problems:
         raise CheckpointError(problems=conversion.problems)
-    recipe = _recipe(path, conversion, section)
-    codes = [_codes(file) for file in text.codes]
+    values = {
+        "description": f"converted from the fairseq checkpoint {path.name}"[:90],
+        "text": section,
+        "model": conversion.model,
+        "decoding": decoding(conversion.settings),
+    }
+    recipe = from_mapping(values, str(path))
+    codes = [Bpe(load_merges(file, hint=CODES_HINT)) for file in text.codes]
     pair = (codes[0], codes[-1]) if codes else (None, None)
     pipeline = TextPipeline.of(recipe.text, pair, (source, target))
     build_filled(
@@ -91,15 +99,6 @@ def convert(
     return recipe, pipeline
 
 
-def _codes(path: Path) -> Bpe:
-    try:
-        return Bpe(load_merges(path))
-    except DataError as error:
-        hint = "pass codes in the format that subword-nmt writes since its version 0.2"
-        problems = [replace(problem, hint=hint) for problem in error.problems]
-        raise DataError(problems=problems) from error
-
-
 def _text(text: TextOptions, conversion: Conversion, *, shared: bool) -> dict[str, Any]:
     """The recipe's section `text`."""
     values: dict[str, Any] = {
@@ -119,18 +118,3 @@ def _text(text: TextOptions, conversion: Conversion, *, shared: bool) -> dict[st
         values["bpe"] = {"type": "joint" if len(text.codes) == 1 else "separate"}
         values["input"] = "raw" if text.tokenization == "moses" else "tokenized"
     return values
-
-
-def _recipe(path: Path, conversion: Conversion, text: Mapping[str, Any]) -> Recipe:
-    try:
-        return from_mapping(
-            {
-                "description": f"converted from the fairseq checkpoint {path.name}"[:90],
-                "text": text,
-                "model": conversion.model,
-                "decoding": decoding(conversion.settings),
-            },
-            str(path),
-        )
-    except ConfigError as error:
-        raise CheckpointError(problems=error.problems) from error

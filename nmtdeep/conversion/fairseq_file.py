@@ -68,7 +68,9 @@ def read_checkpoint(path: Path) -> FairseqCheckpoint:
                 what += f": it contains {', '.join(names)}"
             raise CheckpointError(what, where=path, hint=HINT) from error
     tensors = content.get("model") if isinstance(content, dict) else None
-    if not isinstance(tensors, dict) or not all(map(_is_tensor, tensors.items())):
+    if not isinstance(tensors, dict) or not all(
+        isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in tensors.items()
+    ):
         what = "not a checkpoint of fairseq: no weights under `model`"
         raise CheckpointError(what, where=path, hint=HINT)
     size = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
@@ -101,10 +103,6 @@ def _unsafe_names(path: Path) -> list[str]:
         return get_unsafe_globals_in_checkpoint(path)
     except Exception:  # damaged, or of a torch before 1.6
         return []
-
-
-def _is_tensor(entry: tuple[object, object]) -> bool:
-    return isinstance(entry[0], str) and isinstance(entry[1], Tensor)
 
 
 def _settings(content: Mapping[str, Any]) -> dict[str, Any] | None:

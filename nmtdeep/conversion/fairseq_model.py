@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -194,18 +194,18 @@ class Conversion:
         theirs, ours = f"{side}.layers.{number}", f"{side}.layers.{number}.sublayers"
         for place, norms in enumerate(NORMS[side]):
             self._pair(f"{ours}.{place}.norm", *(f"{theirs}.{name}" for name in norms))
-        weight, bias = self._projections(f"{theirs}.self_attn")
-        self._put(f"{ours}.0.sublayer.qkv", weight, bias)
-        self._linear(f"{ours}.0.sublayer.output", f"{theirs}.self_attn.out_proj")
+        self._put(f"{ours}.0.sublayer.qkv", *self._projections(f"{theirs}.self_attn"))
+        self._put(f"{ours}.0.sublayer.output", *self._linear(f"{theirs}.self_attn.out_proj."))
         last = len(NORMS[side]) - 1
         if side == "decoder":
             weight, bias = self._projections(f"{theirs}.encoder_attn")
             width = len(weight) // 3
             self._put(f"{ours}.1.sublayer.query", weight[:width], bias[:width])
             self._put(f"{ours}.1.sublayer.key_value", weight[width:], bias[width:])
-            self._linear(f"{ours}.1.sublayer.output", f"{theirs}.encoder_attn.out_proj")
-        self._linear(f"{ours}.{last}.sublayer.inner", f"{theirs}.fc1")
-        self._linear(f"{ours}.{last}.sublayer.outer", f"{theirs}.fc2")
+            output = self._linear(f"{theirs}.encoder_attn.out_proj.")
+            self._put(f"{ours}.1.sublayer.output", *output)
+        self._put(f"{ours}.{last}.sublayer.inner", *self._linear(f"{theirs}.fc1."))
+        self._put(f"{ours}.{last}.sublayer.outer", *self._linear(f"{theirs}.fc2."))
 
     def _put(self, name: str, weight: Tensor, bias: Tensor) -> None:
         self.tensors[f"{name}.weight"], self.tensors[f"{name}.bias"] = weight, bias
@@ -215,26 +215,21 @@ class Conversion:
         for part in ("weight", "bias"):
             self.tensors[f"{ours}.{part}"] = self._need(*(f"{name}.{part}" for name in theirs))
 
-    def _linear(self, ours: str, theirs: str) -> None:
-        weight, bias = self._need(f"{theirs}.weight"), self._take(f"{theirs}.bias")
-        self._put(ours, weight, weight.new_zeros(len(weight)) if bias is None else bias)
-
-    def _projections(self, name: str) -> tuple[Tensor, Tensor]:
-        """Query, key and value, stacked; a missing bias is 0."""
-        weight, bias = self._take(f"{name}.in_proj_weight"), self._take(f"{name}.in_proj_bias")
-        if weight is None:
-            parts = list(self._parts(name))
-            if len({part[0].shape[1:] for part in parts}) > 1:
-                self.report(f"{name}: keys and queries have different widths")
-                return torch.empty(0), torch.empty(0)
-            weight, bias = (torch.cat(each) for each in zip(*parts, strict=True))
+    def _linear(self, theirs: str) -> tuple[Tensor, Tensor]:
+        """Weight and bias of a linear map, whose names begin so; a missing bias is 0."""
+        weight, bias = self._need(f"{theirs}weight"), self._take(f"{theirs}bias")
         return weight, weight.new_zeros(len(weight)) if bias is None else bias
 
-    def _parts(self, name: str) -> Iterator[tuple[Tensor, Tensor]]:
-        for part in ("q", "k", "v"):
-            weight = self._need(f"{name}.{part}_proj.weight")
-            bias = self._take(f"{name}.{part}_proj.bias")
-            yield weight, weight.new_zeros(len(weight)) if bias is None else bias
+    def _projections(self, name: str) -> tuple[Tensor, Tensor]:
+        """Query, key and value, stacked."""
+        if f"{name}.in_proj_weight" in self.theirs:
+            return self._linear(f"{name}.in_proj_")
+        parts = [self._linear(f"{name}.{part}_proj.") for part in ("q", "k", "v")]
+        if len({weight.shape[1:] for weight, _ in parts}) > 1:
+            self.report(f"{name}: keys and queries have different widths")
+            return torch.empty(0), torch.empty(0)
+        weight, bias = (torch.cat(each) for each in zip(*parts, strict=True))
+        return weight, bias
 
     def _history(self, side: str, depth: int) -> dict[str, Any]:
         """The dynamic linear combination of Wang et al. 2019, of both models in their release."""

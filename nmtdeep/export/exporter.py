@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -116,12 +115,8 @@ def check_free(out: Path, *, overwrite: bool) -> None:
 def _export(loaded: Loaded, out: Path, kind: str) -> Iterator[Path]:
     """An empty directory that replaces `out` if the block succeeds, with a note of its origin."""
     with files.replace_directory(out.resolve()) as partial:
-        try:
-            yield partial
-            write_note(partial, loaded, kind)
-        except BaseException:  # Ctrl-C too
-            shutil.rmtree(partial, ignore_errors=True)
-            raise
+        yield partial
+        write_note(partial, loaded, kind)
 
 
 def write_note(folder: Path, loaded: Loaded, kind: str) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Literal, NamedTuple
 
@@ -25,14 +24,6 @@ from nmtdeep.model.transformer import Stack, Transformer
 Side = Literal["encoder", "decoder"]
 
 
-@dataclass(frozen=True)
-class LayerPosition:
-    """A layer; layers of a stack count from 1."""
-
-    side: Side
-    layer: int
-
-
 class Sample(NamedTuple):
     """Real sentences to measure on.
 
@@ -45,7 +36,8 @@ class Sample(NamedTuple):
     target: Tensor
 
 
-MatrixRule = Callable[[Matrix, LayerPosition], float]
+# A deviation, of the matrix, its stack, and its layer there, which counts from 1.
+MatrixRule = Callable[[Matrix, Side, int], float]
 TableRule = Callable[[Tensor], float]
 Law = Literal["uniform", "normal"]
 CrossAttentionFans = Literal["joint", "separate"]
@@ -73,7 +65,7 @@ def glorot(
     normal = embeddings == "normal"
     _fill(
         model,
-        lambda matrix, position: gain * glorot_deviation(matrix, cross_attention),
+        lambda matrix, side, layer: gain * glorot_deviation(matrix, cross_attention),
         _width_deviation if normal else _glorot_table_deviation,
         tables="normal" if normal else "uniform",
         seed=seed,
@@ -99,7 +91,7 @@ def lipschitz(
     normal = embeddings == "normal"
     _fill(
         model,
-        lambda matrix, position: scale * math.sqrt(1 / (3 * matrix.fan_in)),
+        lambda matrix, side, layer: scale * math.sqrt(1 / (3 * matrix.fan_in)),
         _width_deviation if normal else lambda table: scale * math.sqrt(2 / (3 * sum(table.shape))),
         tables="normal" if normal else "uniform",
         seed=seed,
@@ -125,8 +117,8 @@ def depth_scaled(
     """
     _fill(
         model,
-        lambda matrix, position: (
-            glorot_deviation(matrix, cross_attention) * alpha / math.pow(position.layer, exponent)
+        lambda matrix, side, layer: (
+            glorot_deviation(matrix, cross_attention) * alpha / math.pow(layer, exponent)
         ),
         _width_deviation,
         seed=seed,
@@ -143,11 +135,11 @@ def deep_norm(model: Transformer, *, seed: int = 0) -> None:
     """
     scales = deep_norm_scales(len(model.encoder.layers), len(model.decoder.layers))
 
-    def deviation(matrix: Matrix, position: LayerPosition) -> float:
+    def deviation(matrix: Matrix, side: Side, layer: int) -> float:
         if matrix.role in ("query", "key"):
             return math.sqrt(1 / matrix.fan_in)
         fan_out = matrix.fan_in if matrix.role == "value" else matrix.fan_out
-        return scales[position.side == "decoder"].beta * math.sqrt(2 / (matrix.fan_in + fan_out))
+        return scales[side == "decoder"].beta * math.sqrt(2 / (matrix.fan_in + fan_out))
 
     _fill(model, deviation, _width_deviation, matrices="normal", seed=seed)
 
@@ -165,10 +157,10 @@ def t_fixup(model: Transformer, *, seed: int = 0) -> None:
     encoder = 0.67 * len(model.encoder.layers) ** -0.25
     decoder = math.pow(9 * len(model.decoder.layers), -0.25)
 
-    def deviation(matrix: Matrix, position: LayerPosition) -> float:
+    def deviation(matrix: Matrix, side: Side, layer: int) -> float:
         if matrix.role in ("query", "key", "relative"):
             return glorot_deviation(matrix)
-        scale = encoder if position.side == "encoder" else decoder
+        scale = encoder if side == "encoder" else decoder
         fan_out = matrix.fan_in if matrix.role == "value" else matrix.fan_out
         return scale * math.sqrt(2 / (matrix.fan_in + fan_out))
 
@@ -300,7 +292,7 @@ def _matrices(
         for number, layer in enumerate(stack, start=1):
             for wrapper in layer:
                 for matrix in wrapper.sublayer.matrices():
-                    deviation = rule(matrix, LayerPosition(side, number))
+                    deviation = rule(matrix, side, number)
                     yield matrix.weight, _draw(matrix.weight, deviation, law, generator)
 
 

@@ -162,16 +162,16 @@ def join(tokens: Sequence[str]) -> list[str]:
     return [*words, open_word] if open_word else words
 
 
-def load_merges(path: Path) -> tuple[str, ...]:
+def load_merges(path: Path, *, hint: str = HINT) -> tuple[str, ...]:
     """Merges of a codes file; DataError names the line that is not one."""
     lines = read_lines(path)
     if next(lines) != _HEADER:
-        raise DataError(f"expected {_HEADER}", where=f"{path}:1", hint=HINT)
+        raise DataError(f"expected {_HEADER}", where=f"{path}:1", hint=hint)
     merges = []
     for number, line in enumerate(lines, 2):
         if len(line.split(" ")) != 2 or not all(line.split(" ")):
             raise DataError(
-                "expected two subwords and a space", where=f"{path}:{number}", hint=HINT
+                "expected two subwords and a space", where=f"{path}:{number}", hint=hint
             )
         merges.append(line)
     return tuple(merges)

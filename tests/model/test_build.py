@@ -55,11 +55,11 @@ def test_each_dropout_rate_is_used_in_its_place(tiny_config: Callable) -> None:
             case SelfAttention() | CrossAttention():
                 rates["attention"].add(module.dropout)
             case FeedForward():
-                rates["activation"].add(module.dropout.probability)
+                rates["activation"].add(module.dropout.p)
             case Residual():
-                rates["residual"].add(module.dropout.probability)
+                rates["residual"].add(module.dropout.p)
     for embedding in (model.source_embedding, model.target_embedding):
-        rates["embedding"].add(embedding.dropout.probability)
+        rates["embedding"].add(embedding.dropout.p)
     assert rates == {place: {value} for place, value in places.items()}
 
 

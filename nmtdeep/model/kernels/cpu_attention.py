@@ -51,7 +51,9 @@ class _Attention(torch.autograd.Function):
         if bias is None:
             scores = torch.bmm(q * scale, k.transpose(1, 2))
         else:
-            scores = torch.baddbmm(_for_heads(bias, heads), q, k.transpose(1, 2), alpha=scale)
+            if bias.dim() == 4:
+                bias = bias.expand(-1, heads, -1, -1).flatten(0, 1)
+            scores = torch.baddbmm(bias, q, k.transpose(1, 2), alpha=scale)
         weights = _softmax_(scores)
         mask = noise(weights.shape, dropout_p, weights.dtype) if dropout_p else None
         read = torch.bmm(weights if mask is None else weights * mask, v)
@@ -101,13 +103,6 @@ def _heads_last(x: Tensor, heads: int, dtype: torch.dtype) -> Tensor:
     out = x.new_empty(split.shape[1], positions, parts, heads, depth, dtype=dtype)
     out.copy_(split.permute(1, 3, 0, 2, 4))
     return out.flatten(2)
-
-
-def _for_heads(bias: Tensor, heads: int) -> Tensor:
-    """The bias for `(sentences heads, queries, keys)` scores, which it broadcasts to."""
-    if bias.dim() == 2:
-        return bias
-    return bias.expand(-1, heads, -1, -1).flatten(0, 1)
 
 
 def _softmax_(scores: Tensor) -> Tensor:

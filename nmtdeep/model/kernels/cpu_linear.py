@@ -61,15 +61,15 @@ class _OneDnnLinear(torch.autograd.Function):
         grad = gradients[0]
         if ctx.relu:
             grad = torch.ops.aten.threshold_backward(grad, y, 0)
+        for_weight = None
+        if needs_weight:
+            # The product with more rows than columns is the faster one in fp32.
+            wide = x.shape[1] > grad.shape[1]
+            for_weight = ((x.t() @ grad).t() if wide else grad.t() @ x).to(ctx.dtypes[1])
         return (
             product(grad, weight.t(), None).to(ctx.dtypes[0]) if needs_x else None,
-            _weight_gradient(grad, x).to(ctx.dtypes[1]) if needs_weight else None,
+            for_weight,
             grad.sum(dim=0).to(ctx.dtypes[1]) if needs_bias else None,
             None,
             None,
         )
-
-
-def _weight_gradient(grad: Tensor, x: Tensor) -> Tensor:
-    """grad^T x, by the product with more rows than columns, which is the faster one in fp32."""
-    return (x.t() @ grad).t() if x.shape[1] > grad.shape[1] else grad.t() @ x

@@ -105,7 +105,6 @@ def pack(model: nn.Module, kind: Kind) -> bool:
     for module in list(model.modules()):
         if isinstance(module, MergedAttention):
             module.value = kind(*module.value_map())
-    for module in list(model.modules()):
         for name, child in module.named_children():
             if isinstance(child, Linear):
                 setattr(module, name, kind(child.weight, child.bias, relu=child.relu))

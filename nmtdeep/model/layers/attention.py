@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import torch
 from torch import Tensor
 
 from nmtdeep.model import kernels
@@ -60,8 +61,7 @@ class SelfAttention(Sublayer):
 
     def start(self, context: Context) -> KeyValues:
         """An empty cache."""
-        if context.index is None:
-            raise ValueError("self-attention step by step needs a cache index in its context")
+        assert context.index is not None
         return KeyValues(context.index)
 
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
@@ -75,19 +75,21 @@ class SelfAttention(Sublayer):
             mask=context.mask,
             causal=self.causal,
             dropout_p=self.dropout if self.training else 0.0,
-            relative=self._vectors(x.shape[1]),
+            relative=self._vectors(x),
         )
         return self.output(attended)
 
     def weights(self, x: Tensor, context: Context) -> Tensor:
         """The weights of `forward` without dropout, `(sentences, heads, queries, keys)`."""
         q, k, _ = (split_heads(part, self.heads) for part in self.qkv(x).chunk(3, dim=2))
-        length = x.shape[1]
-        bias = attention_bias(length, context.mask, self.causal, x.dtype, x.device)
-        return attention_weights(q, k, bias=bias, relative=self._vectors(length))
+        bias = attention_bias(x.shape[1], context.mask, self.causal, x.dtype, x.device)
+        return attention_weights(q, k, bias=bias, relative=self._vectors(x))
 
-    def _vectors(self, length: int) -> RelativeVectors | None:
-        return None if self.relative is None else self.relative.between(length, length)
+    def _vectors(self, x: Tensor) -> RelativeVectors | None:
+        if self.relative is None:
+            return None
+        positions = torch.arange(x.shape[1], device=x.device)
+        return self.relative.at(positions - positions[:, None])
 
     def _step(self, qkv: Tensor, state: KeyValues) -> Tensor:
         """The newest position of each hypothesis reads the entries that it descends from."""
@@ -137,10 +139,9 @@ class CrossAttention(Sublayer):
             q = split_heads(self.query(x), self.heads)
             read = kernels.attention_step(q, state.keys, state.values, bias=state.bias)
             return join_heads(read)
-        key_value = self.key_value(_memory(context))
         return kernels.attention(
             self.query(x),
-            key_value,
+            self.key_value(context.memory),
             heads=self.heads,
             mask=context.memory_mask,
             causal=False,
@@ -155,11 +156,5 @@ class CrossAttention(Sublayer):
 
     def _keys_and_values(self, context: Context) -> tuple[Tensor, Tensor]:
         """Of the memory, `(sentences, heads, source, d_h)` each."""
-        k, v = self.key_value(_memory(context)).chunk(2, dim=2)
+        k, v = self.key_value(context.memory).chunk(2, dim=2)
         return split_heads(k, self.heads), split_heads(v, self.heads)
-
-
-def _memory(context: Context) -> Tensor:
-    if context.memory is None:
-        raise ValueError("cross-attention needs a memory in its context")
-    return context.memory

@@ -7,17 +7,9 @@ from torch import Tensor, nn
 from nmtdeep.model import kernels
 
 
-class Dropout(nn.Module):
-    """`kernels.dropout`, active in training mode only.
-
-    Args:
-        probability: of an element becoming zero.
-    """
-
-    def __init__(self, probability: float) -> None:
-        super().__init__()
-        self.probability = probability
+class Dropout(nn.Dropout):
+    """`torch.nn.Dropout` that computes with `kernels.dropout`."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Any shape to the same."""
-        return kernels.dropout(x, self.probability, training=self.training)
+        """Any shape to the same; in evaluation mode `x` itself."""
+        return kernels.dropout(x, self.p, training=self.training)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from functools import lru_cache
 
 import torch
 import torch.nn.functional as F
@@ -86,24 +85,8 @@ class RelativePositions(nn.Module):
             if table is not None:
                 yield Matrix(table, "relative", table.shape[1], table.shape[0])
 
-    def between(self, queries: int, keys: int) -> RelativeVectors:
-        """`(queries, keys, d_h)` of keys, and of values if they have positions.
-
-        The last query is at the position of the last key.
-        """
-        rows = _rows(queries, keys, self.clip, self.keys.device)
+    def at(self, offsets: Tensor) -> RelativeVectors:
+        """`(..., d_h)` of keys, and of values, at `offsets` `(...)` from the query."""
+        rows = offsets.clamp(-self.clip, self.clip) + self.clip
         values = None if self.values is None else F.embedding(rows, self.values)
         return F.embedding(rows, self.keys), values
-
-    def at(self, offsets: Tensor) -> RelativeVectors:
-        """`(entries, d_h)` of keys, and of values, at `offsets` `(entries,)` from the query."""
-        rows = offsets.clamp(-self.clip, self.clip) + self.clip
-        return self.keys[rows], None if self.values is None else self.values[rows]
-
-
-@lru_cache(maxsize=512)
-def _rows(queries: int, keys: int, clip: int, device: torch.device) -> Tensor:
-    """Row of the table for each query and key; the queries are the last of the keys."""
-    with torch.inference_mode(False):  # training keeps them for its backward pass
-        own = torch.arange(keys - queries, keys, device=device)[:, None]
-        return (torch.arange(keys, device=device) - own).clamp(-clip, clip) + clip

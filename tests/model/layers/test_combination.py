@@ -160,7 +160,7 @@ def test_fixed_weights_are_not_parameters() -> None:
 
 def test_history_dropout_applies_to_what_is_read() -> None:
     made = sparse((0, 2, 4))
-    made.dropout.probability = 0.5
+    made.dropout.p = 0.5
     torch.manual_seed(3)
     reads, _ = through(made.train(), x())
     assert (reads[0] == 0).any()

@@ -53,11 +53,13 @@ def test_relative_positions_equal_a_loop(clip: int, queries: int) -> None:
     assert positions.keys.shape == positions.values.shape == (2 * clip + 1, 3)
     q = torch.randn(2, 2, queries, 3, dtype=torch.float64)
     k, v = torch.randn(2, 2, 2, keys, 3, dtype=torch.float64)
-    vectors = positions.between(queries, keys)
+    # The last query is at the last key.
+    offsets = torch.arange(keys) - torch.arange(keys - queries, keys)[:, None]
+    vectors = positions.at(offsets)
     weights = attention_weights(q, k, bias=None, relative=vectors)
     read = weighted_values(weights, v, relative=vectors)
     for query in range(queries):
-        own = keys - queries + query  # the last query is at the last key
+        own = keys - queries + query
         rows = [max(-clip, min(clip, key - own)) + clip for key in range(keys)]
         scores = [
             (q[:, :, query] * (k[:, :, key] + positions.keys[row])).sum(dim=2) / math.sqrt(3)
@@ -74,5 +76,5 @@ def test_relative_positions_equal_a_loop(clip: int, queries: int) -> None:
 
 def test_relative_positions_of_keys_alone_leave_values_unchanged() -> None:
     weights, v = torch.rand(1, 1, 4, 4), torch.randn(1, 1, 4, 3)
-    vectors = RelativePositions(3, 2).between(4, 4)
+    vectors = RelativePositions(3, 2).at(torch.zeros(4, 4, dtype=torch.int64))
     assert torch.equal(weighted_values(weights, v, relative=vectors), weights @ v)
