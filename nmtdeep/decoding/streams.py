@@ -179,37 +179,27 @@ def translate(
 
 
 def render(translation: Translation, number: int, form: str, output_is: Form) -> str:
-    """The translations of a line in the format text, json, tsv or fairseq, each line ended."""
-    candidates = translation.candidates
-    match form:
-        case "json":
-            names = ("text", "tokenized", "subwords", "score", "log_prob")
-            each = [{name: getattr(one, name) for name in names} for one in candidates]
-            record = {"line": number + 1, "source": translation.source, "translations": each}
-            return json.dumps(record, ensure_ascii=False) + "\n"
-        case "tsv":
-            return "".join(
-                f"{number + 1}\t{rank}\t{one.score:.6f}\t{one.log_prob:.6f}\t"
-                f"{one.as_text(output_is)}\n"
-                for rank, one in enumerate(candidates, 1)
-            )
-        case "fairseq":
-            return _fairseq(translation, number)
-    if len(candidates) == 1:
-        return candidates[0].as_text(output_is) + "\n"
-    return "".join(
-        f"{number} ||| {one.as_text(output_is)} ||| {one.score:.6f}\n" for one in candidates
-    )
+    """The translations of a line in the format text, json, tsv or fairseq, each line ended.
 
-
-def _fairseq(translation: Translation, number: int) -> str:
-    """S- source subwords, H- score and subwords, D- detokenized, P- log-probability by token.
-
-    Scores and log-probabilities are to base 2, as fairseq prints them.
+    fairseq: S- source subwords, H- score and subwords, D- detokenized, P- log-probability by token.
     """
-    lines = [f"S-{number}\t{' '.join(translation.subwords)}"]
-    for one in translation.candidates:
-        lines.append(f"H-{number}\t{one.score / math.log(2)}\t{' '.join(one.subwords)}")
-        lines.append(f"D-{number}\t{one.score / math.log(2)}\t{one.text}")
-        lines.append(f"P-{number}\t{' '.join(f'{value / math.log(2):.4f}' for value in one.each)}")
-    return "\n".join(lines) + "\n"
+    candidates = translation.candidates
+    if form == "json":
+        names = ("text", "tokenized", "subwords", "score", "log_prob")
+        each = [{name: getattr(one, name) for name in names} for one in candidates]
+        record = {"line": number + 1, "source": translation.source, "translations": each}
+        return json.dumps(record, ensure_ascii=False) + "\n"
+    lines = [f"S-{number}\t{' '.join(translation.subwords)}"] if form == "fairseq" else []
+    for rank, one in enumerate(candidates, 1):
+        text = one.as_text(output_is)
+        if form == "tsv":
+            lines.append(f"{number + 1}\t{rank}\t{one.score:.6f}\t{one.log_prob:.6f}\t{text}")
+        elif form == "fairseq":  # to base 2, as fairseq prints scores and log-probabilities
+            score, bits = one.score / math.log(2), (value / math.log(2) for value in one.each)
+            lines.append(f"H-{number}\t{score}\t{' '.join(one.subwords)}")
+            lines.append(f"D-{number}\t{score}\t{one.text}")
+            lines.append(f"P-{number}\t{' '.join(f'{value:.4f}' for value in bits)}")
+        else:
+            many = len(candidates) > 1
+            lines.append(f"{number} ||| {text} ||| {one.score:.6f}" if many else text)
+    return "".join(f"{line}\n" for line in lines)

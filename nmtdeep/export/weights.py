@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from nmtdeep.config.model import Model
-from nmtdeep.errors import Problem, UserError
+from nmtdeep.errors import Problem
 from nmtdeep.model.layers.attention import CrossAttention, SelfAttention
 from nmtdeep.model.layers.context import Sublayer
 from nmtdeep.model.layers.embedding import TokenEmbedding
@@ -117,9 +117,6 @@ def of_model(transformer: Transformer, model: Model, *, rows: int) -> ModelWeigh
     Args:
         model: the section `model` of its recipe, which has to be supported.
         rows: number of positions.
-
-    Raises:
-        UserError: if a learned weight of a residual is 0, which no norm can express.
     """
     return ModelWeights(
         _stack(transformer.encoder, transformer.source_embedding, model.encoder.heads, rows),
@@ -178,12 +175,6 @@ def _scales(residuals: Sequence[Normed]) -> list[Tensor]:
             scales.append(_value(residual.omega))
         elif isinstance(residual, DeepNorm):
             scales.append(torch.tensor(residual.alpha))
-    if any(bool((scale == 0).any()) for scale in scales):
-        hint = "export another checkpoint of the run"
-        raise UserError(
-            "a learned weight of a residual (omega) is exactly 0, which no norm can express",
-            hint=hint,
-        )
     return scales
 
 

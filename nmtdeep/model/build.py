@@ -18,8 +18,9 @@ from nmtdeep.model.layers.average_attention import AverageAttention
 from nmtdeep.model.layers.bridge import Bridge, TopLayer, Transparent
 from nmtdeep.model.layers.combination import Combination, LinearCombination, PlainStack, Weights
 from nmtdeep.model.layers.context import Sublayer
-from nmtdeep.model.layers.embedding import OutputProjection, TokenEmbedding
+from nmtdeep.model.layers.embedding import TokenEmbedding
 from nmtdeep.model.layers.feed_forward import FeedForward
+from nmtdeep.model.layers.linear import Linear
 from nmtdeep.model.layers.merged_attention import Both, MergedAttention
 from nmtdeep.model.layers.positions import NoPositions, RelativePositions, Sinusoidal
 from nmtdeep.model.layers.residual import (
@@ -53,9 +54,11 @@ def build(model: Model, *, source_types: int, target_types: int) -> Transformer:
         source_table = nn.Parameter(torch.empty(source_types, model.width))
     elif source_types != target_types:
         raise ValueError(f"shared embeddings of {source_types} and {target_types} types")
-    output_table = target_table
+    with torch.device("meta"):
+        output = Linear(model.width, target_types, bias=False)
+    output.weight = target_table
     if model.embeddings.sharing == "none":
-        output_table = nn.Parameter(torch.empty(target_types, model.width))
+        output.weight = nn.Parameter(torch.empty(target_types, model.width))
     bias = nn.Parameter(torch.empty(model.width)) if model.embeddings.bias else None
     dropout = model.dropout.embedding
     return Transformer(
@@ -68,7 +71,7 @@ def build(model: Model, *, source_types: int, target_types: int) -> Transformer:
         encoder=_stack(model, model.encoder),
         bridge=_bridge(model),
         decoder=_stack(model, model.decoder),
-        output=OutputProjection(output_table),
+        output=output,
         pad=PAD,
     )
 

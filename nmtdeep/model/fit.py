@@ -23,19 +23,17 @@ def check_fit(model: nn.Module, tensors: Tensors, *, where: object, hint: str = 
     Raises:
         CheckpointError: naming what is missing, unknown or of another shape.
     """
-    parameters = dict(model.named_parameters())
-    missing = sorted(parameters.keys() - tensors.keys())
-    unknown = sorted(tensors.keys() - parameters.keys())
-    problem = ""
-    if missing or unknown:
-        problem = f"{len(missing)} parameters missing {missing[:3]}, "
-        problem += f"{len(unknown)} unknown {unknown[:3]}"
-    for name, parameter in parameters.items():
-        if not problem and parameter.shape != tensors[name].shape:
-            given, needed = tuple(tensors[name].shape), tuple(parameter.shape)
-            problem = f"{name} has the shape {given}, and {needed} by its vocabulary and config"
-    if problem:
-        raise CheckpointError(f"belongs to another model: {problem}", where=where, hint=hint)
+    needed = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+    given = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    if needed == given:
+        return
+    missing, unknown = sorted(needed.keys() - given.keys()), sorted(given.keys() - needed.keys())
+    what = f"{len(missing)} parameters missing {missing[:3]}, {len(unknown)} unknown {unknown[:3]}"
+    if not missing and not unknown:
+        name = next(name for name in needed if needed[name] != given[name])
+        what = f"{name} has the shape {given[name]}, "
+        what += f"and {needed[name]} by its vocabulary and config"
+    raise CheckpointError(f"belongs to another model: {what}", where=where, hint=hint)
 
 
 def build_filled(

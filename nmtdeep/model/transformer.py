@@ -14,7 +14,8 @@ from nmtdeep.model.layers.bridge import Bridge
 from nmtdeep.model.layers.cache import CacheIndex, State, States
 from nmtdeep.model.layers.combination import Combination
 from nmtdeep.model.layers.context import Context
-from nmtdeep.model.layers.embedding import OutputProjection, TokenEmbedding
+from nmtdeep.model.layers.embedding import TokenEmbedding
+from nmtdeep.model.layers.linear import Linear
 from nmtdeep.model.layers.residual import Residual
 
 
@@ -162,7 +163,7 @@ class Transformer(nn.Module):
         encoder: Stack,
         bridge: Bridge,
         decoder: Stack,
-        output: OutputProjection,
+        output: Linear,
         pad: int,
     ) -> None:
         super().__init__()

@@ -62,11 +62,10 @@ def _linear(pattern: str, replacement: str) -> Substitution:
     """A substitution of sacremoses, or an equal one where sacremoses' is slow on long runs."""
     if pattern != _STOPS_QUOTE:
         return re.compile(pattern), replacement
-    return re.compile(r'(\.+)(?:"(\s*[^<]))?'), _quote_before_stops
-
-
-def _quote_before_stops(match: re.Match[str]) -> str:
-    return match[0] if match[2] is None else f'"{match[1]}{match[2]}'
+    return (
+        re.compile(r'(\.+)(?:"(\s*[^<]))?'),
+        lambda match: match[0] if match[2] is None else f'"{match[1]}{match[2]}',
+    )
 
 
 class _Tokenizer(MosesTokenizer):  # type: ignore[misc]  # sacremoses has no types

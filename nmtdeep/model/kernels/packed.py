@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from nmtdeep.model.kernels import cpu_linear
-from nmtdeep.model.layers.embedding import OutputProjection
 from nmtdeep.model.layers.linear import Linear
 from nmtdeep.model.layers.merged_attention import MergedAttention
 
@@ -94,7 +93,7 @@ Kind = type[PackedLinear] | type[QuantizedLinear]
 
 
 def pack(model: nn.Module, kind: Kind) -> bool:
-    """Replace every linear map of `model`, and its output, by `kind`, for inference only.
+    """Replace every linear map of `model` by `kind`, for inference only.
 
     Returns:
         False, with the model unchanged, if `kind` is not supported here.
@@ -108,6 +107,4 @@ def pack(model: nn.Module, kind: Kind) -> bool:
         for name, child in module.named_children():
             if isinstance(child, Linear):
                 setattr(module, name, kind(child.weight, child.bias, relu=child.relu))
-            elif isinstance(child, OutputProjection):
-                setattr(module, name, kind(child.weight, None))
     return True

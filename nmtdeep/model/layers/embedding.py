@@ -1,4 +1,4 @@
-"""Token embeddings and the output matrix."""
+"""Token embeddings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import math
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmtdeep.model import kernels
 from nmtdeep.model.layers.dropout import Dropout
 
 
@@ -42,19 +41,3 @@ class TokenEmbedding(nn.Module):
         if self.bias is not None:
             x = x + self.bias
         return self.dropout(self.positions(x, start))
-
-
-class OutputProjection(nn.Module):
-    """Logits over the target vocabulary, without bias.
-
-    Args:
-        weight: `(types, width)`, usually the target embedding's own table.
-    """
-
-    def __init__(self, weight: nn.Parameter) -> None:
-        super().__init__()
-        self.weight = weight
-
-    def forward(self, x: Tensor) -> Tensor:
-        """`(..., width)` to `(..., types)`."""
-        return kernels.linear(x, self.weight)
