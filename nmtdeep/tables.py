@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -13,14 +13,18 @@ from nmtdeep.errors import printable
 
 
 def table(
-    columns: Mapping[str, str], rows: Iterable[Sequence[object]], *, title: str = "", note: str = ""
+    headings: Iterable[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    text: int = 1,
+    title: str = "",
+    note: str = "",
 ) -> Table:
     """Rows under headings.
 
     Args:
-        columns: alignment of each heading's cells, `left` or `right`. Cells on the right are
-            numbers, which are never broken. Cells on the left are folded if the table is wider than
-            the screen.
+        text: number of columns on the left that are text, which is folded if the table is wider
+            than the screen. The other columns are numbers, aligned right and never broken.
         rows: cells, one for each heading; None is shown as a dash, and rich's `Text` keeps its
             style.
         title: a line above.
@@ -35,12 +39,11 @@ def table(
         caption=Text(printable(note)) if note else None,
         caption_justify="left",
     )
-    for heading, side in columns.items():
-        right = side == "right"
+    for place, heading in enumerate(headings):
         made.add_column(
             Text(printable(heading)),
-            justify="right" if right else "left",
-            no_wrap=right,
+            justify="left" if place < text else "right",
+            no_wrap=place >= text,
             overflow="fold",
         )
     for row in rows:

@@ -125,7 +125,7 @@ def tables(rows: Sequence[AttentionWeight]) -> list[Table]:
         strongest = sorted(weights, key=lambda row: -row.weight)[:3]
         most = "  ".join(f"{row.key_token} {row.weight:.2f}" for row in strongest)
         lines.append((query, token, most))
-    return [table(dict.fromkeys(("position", "token", "reads most"), "left"), lines)]
+    return [table(("position", "token", "reads most"), lines, text=3)]
 
 
 def draw(rows: Sequence[AttentionWeight], figure: pictures.Figure) -> None:
@@ -145,10 +145,7 @@ def draw(rows: Sequence[AttentionWeight], figure: pictures.Figure) -> None:
             [[weights.get((query, key)) for key, _ in keys] for query, _ in queries],
             rows=row_names,
             columns=column_names,
-            title=", ".join(
-                f"all {kind}s (mean)" if place == "mean" else f"{kind} {place}"
-                for kind, place in (("layer", layer), ("head", head))
-            ),
+            title=f"layer: {layer}, head: {head}",
         )
         row_label, column_label = LABELS[rows[0].of]
         axes.set(xlabel=column_label, ylabel=row_label)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -21,7 +20,7 @@ from nmtdeep.tables import table
 from nmtdeep.units import percent
 
 SMALL, SHARE = 0.1, 0.05
-COLUMNS = ("reader", "entries", "blank", "sum", "largest", "of", "newest")
+COLUMNS = ("where", "reader", "entries", "blank", "sum", "largest", "of", "newest")
 
 Where = Literal["encoder", "decoder", "bridge"]
 
@@ -68,8 +67,7 @@ def measure(name: str, loaded: Loaded) -> Measurement:
 
 def tables(rows: Sequence[CombinationWeight]) -> list[Table]:
     """A row for each reader."""
-    columns = {"where": "left"} | dict.fromkeys(COLUMNS, "right")
-    return [table(columns, map(_summary, grouped(rows, "where", "reader").values()))]
+    return [table(COLUMNS, map(_summary, grouped(rows, "where", "reader").values()))]
 
 
 def draw(rows: Sequence[CombinationWeight], figure: pictures.Figure) -> None:
@@ -87,7 +85,7 @@ def draw(rows: Sequence[CombinationWeight], figure: pictures.Figure) -> None:
     for (matrix, bars), (where, stack) in zip(axes, stacks.items(), strict=True):
         readers, columns = _names(stack)
         entries = sorted({row.entry for row in stack})
-        values = {(row.reader, row.entry): math.nan if row.masked else row.weight for row in stack}
+        values = {(row.reader, row.entry): None if row.masked else row.weight for row in stack}
         pictures.heat_map(
             matrix,
             [[values.get((reader, entry)) for entry in entries] for reader in readers],

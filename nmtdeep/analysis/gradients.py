@@ -24,8 +24,7 @@ from nmtdeep.tables import table
 
 Of = Literal["parameters", "output"]
 SIDES: tuple[Side, Side] = ("encoder", "decoder")
-COLUMNS = {"layers": "right", "update": "right", "side": "left"}
-COLUMNS |= dict.fromkeys(("first", "middle", "top", "first/top"), "right")
+COLUMNS = ("side", "layers", "update", "first", "middle", "top", "first/top")
 
 
 @dataclass(frozen=True)
@@ -34,14 +33,12 @@ class LayerGradient:
 
     Attributes:
         model: a recipe, a run or a checkpoint.
-        initializer: type and settings.
         update: updates of training so far; None for an average of checkpoints.
         depth: number of layers of this side.
         layer: from 1.
     """
 
     model: str
-    initializer: str
     update: int | None
     side: Side
     depth: int
@@ -87,12 +84,7 @@ def measure(
 
 
 def tables(rows: Sequence[LayerGradient]) -> list[Table]:
-    """Every layer of a single model; first, middle and top layer of several, a table a name."""
-    if len(grouped(rows, "model", "depth", "update", "side")) <= len(SIDES):
-        norms = {(row.side, row.layer): f"{row.gradient_norm:.3g}" for row in rows}
-        layers = range(1, max(row.layer for row in rows) + 1)
-        every = ((layer, *(norms.get((side, layer)) for side in SIDES)) for layer in layers)
-        return [table(dict.fromkeys(("layer", *SIDES), "right"), every)]
+    """First, middle and top layer, a table for each name."""
     return [
         table(COLUMNS, map(_summary, grouped(own, "depth", "update", "side").values()), title=name)
         for name, own in grouped(rows, "model").items()
@@ -146,7 +138,6 @@ def layer_gradients(name: str, probe: Probe, of: Of = "parameters") -> list[Laye
     return [
         LayerGradient(
             name,
-            probe.initializer,
             probe.update,
             side,
             depth=len(stack.layers),
@@ -182,4 +173,4 @@ def _summary(stack: Sequence[LayerGradient]) -> tuple[object, ...]:
     first, top = norms[0], norms[-1]
     figures = (first, norms[(len(norms) - 1) // 2], top, first / top if top else math.inf)
     update = None if row.update is None else f"{row.update:,}"
-    return row.depth, update, row.side, *(f"{figure:.3g}" for figure in figures)
+    return row.side, row.depth, update, *(f"{figure:.3g}" for figure in figures)

@@ -89,14 +89,11 @@ def measure(
     return Measurement(blocks, {name: probe.conditions(), **text, **versions()})
 
 
-def tables(blocks: Sequence[Block], *, layers: bool = False) -> list[Table]:
-    """A row for each kind of sublayer.
-
-    Args:
-        layers: whether a table with a row for each layer comes first.
-    """
-    kinds = _table(means(blocks), "side", "sublayer")
-    return [_table(blocks, "side", "layer", "sublayer"), kinds] if layers else [kinds]
+def tables(blocks: Sequence[Block]) -> list[Table]:
+    """A row for each kind of sublayer: the mean over its layers."""
+    headings = ("side", "sublayer", *(heading for heading, _ in FIGURES.values()))
+    rows = ([row.side, row.sublayer, *fixed(row, FIGURES)] for row in means(blocks))
+    return [table(headings, rows, text=2)]
 
 
 def draw(blocks: Sequence[Block], figure: pictures.Figure) -> None:
@@ -162,14 +159,6 @@ def means(blocks: Iterable[Block]) -> list[Block]:
             figures[name] = fmean(values) if values else None
         rows.append(Block(side, None, sublayer, **figures))
     return rows
-
-
-def _table(blocks: Iterable[Block], *columns: str) -> Table:
-    """Columns of text, then all figures."""
-    alignment = dict.fromkeys(columns, "left")
-    alignment |= {heading: "right" for heading, _ in FIGURES.values()}
-    cells = ([*(getattr(row, name) for name in columns), *fixed(row, FIGURES)] for row in blocks)
-    return table(alignment, cells)
 
 
 def _ends(wrapper: Residual, passages: Passages) -> tuple[Tensor, Tensor]:

@@ -19,16 +19,14 @@ WIDTH = 10  # words
 
 @dataclass(frozen=True)
 class LengthScore:
-    """The score of one system's sentences whose sources have `first` to `last` words.
+    """The score of one system's sentences whose sources have so many words.
 
     Attributes:
-        span: these words as they are printed: `11-20`; `0` for empty lines.
+        words: `1-10`, `11-20` and so on; `0` for empty lines.
     """
 
     system: str
-    span: str
-    first: int
-    last: int
+    words: str
     sentences: int
     metric: str
     score: float
@@ -57,26 +55,25 @@ def measure(
             hypotheses = [lines[number] for number in numbers]
             references = [[reference.lines[number] for number in numbers]]
             (score,) = score_texts(hypotheses, references, [metric])
-            first = max(last - WIDTH + 1, 0)
-            span = f"{first}-{last}" if last else "0"
-            rows.append(LengthScore(system, span, first, last, len(numbers), metric, score.value))
+            words = f"{last - WIDTH + 1}-{last}" if last else "0"
+            rows.append(LengthScore(system, words, len(numbers), metric, score.value))
             signature = score.signature
     return Measurement(rows, {"lengths": f"words of {source.name}", metric: signature})
 
 
 def tables(rows: Sequence[LengthScore]) -> list[Table]:
     """A row for each span of lengths, a column for each system."""
-    columns = dict.fromkeys(("words", "sentences", *grouped(rows, "system")), "right")
-    buckets = grouped(rows, "span", "sentences").items()
+    headings = ("words", "sentences", *grouped(rows, "system"))
+    buckets = grouped(rows, "words", "sentences").items()
     lines = ((*bucket, *(f"{row.score:.2f}" for row in scores)) for bucket, scores in buckets)
-    return [table(columns, lines)]
+    return [table(headings, lines, text=0)]
 
 
 def draw(rows: Sequence[LengthScore], figure: pictures.Figure) -> None:
     """Scores above, number of sentences below, which shows how far a score can be trusted."""
-    sentences = {row.span: row.sentences for row in rows}
+    sentences = {row.words: row.sentences for row in rows}
     scores, counts = pictures.panels(figure, 2)
-    pictures.curves(scores, grouped(rows, "system"), "span", "score")
+    pictures.curves(scores, grouped(rows, "system"), "words", "score")
     scores.set(xlabel="words of the source", ylabel=label_of(rows[0].metric))
     counts.bar(list(sentences), list(sentences.values()), **pictures.BARS)
     counts.set(xlabel="words of the source", ylabel="sentences")

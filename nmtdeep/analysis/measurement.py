@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
@@ -49,14 +49,11 @@ class Measurement:
 
     def write_csv(self, path: Path) -> None:
         """Write a line for each row under a header; the cell of a None is empty."""
-        records = [asdict(row) for row in self.rows]
+        names = [column.name for column in fields(self.rows[0])]
         with replace_file(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, list(records[0]), lineterminator="\n")
+            writer = csv.DictWriter(file, names, lineterminator="\n")
             writer.writeheader()
-            for record in records:
-                # Nine digits tell any two numbers of 32 bits apart.
-                cells = (f"{v:.9g}" if isinstance(v, float) else v for v in record.values())
-                writer.writerow(dict(zip(record, cells, strict=True)))
+            writer.writerows(map(asdict, self.rows))
 
 
 def grouped(rows: Iterable[T], *columns: str) -> dict[Any, list[T]]:

@@ -40,7 +40,6 @@ STYLE: dict[Any, Any] = {
     "axes.titlesize": "medium",
     "axes.titlelocation": "left",
     "figure.constrained_layout.wspace": 0.08,
-    "hatch.linewidth": 0.6,
     "legend.frameon": False,
     "lines.linewidth": 1,
     "lines.markersize": 4,
@@ -131,22 +130,19 @@ def heat_map(
     columns: Sequence[str],
     title: str,
 ) -> None:
-    """A matrix: darker is larger, a minus marks negative numbers, hatches where no cell exists.
+    """A matrix: darker is larger, and a minus marks negative numbers.
 
     Args:
-        values: row by row, the first one on top; None where no cell exists, NaN for a blank cell.
+        values: row by row, the first one on top; None for a blank cell.
         rows: names of the rows.
         columns: names of the columns.
         title: wrapped to the width of the matrix.
     """
     from matplotlib.colors import PowerNorm
 
-    numbers = np.array([[math.nan if value is None else value for value in row] for row in values])
-    paper = np.array([[math.nan if value is None else 1.0 for value in row] for row in values])
+    numbers = np.array(values, dtype=float)
     sizes = np.abs(numbers)
     most = float(np.nanmax(sizes)) if np.isfinite(sizes).any() else 1.0
-    axes.patch.set(hatch="////", edgecolor="0.8")
-    axes.imshow(paper, cmap="gray", vmin=0, vmax=1)
     image = axes.imshow(sizes, cmap="Greys", norm=PowerNorm(0.5, vmin=0, vmax=most or 1.0))
     negative = np.argwhere(np.nan_to_num(numbers) < 0)
     for row, column in negative:
@@ -180,10 +176,8 @@ def name_ticks(axis: Axis, names: Sequence[str], rotation: float = 0) -> None:
 
 def _add_legend(figure: Figure) -> None:
     """One legend above all panels; none where it would have a single entry."""
-    entries: dict[str, Any] = {}
-    for axes in figure.axes:
-        handles, labels = axes.get_legend_handles_labels()
-        entries |= dict(zip(labels, handles, strict=True))
+    curves = (zip(*axes.get_legend_handles_labels(), strict=True) for axes in figure.axes)
+    entries = {label: handle for of_axes in curves for handle, label in of_axes}
     if len(entries) < 2:
         return
     width, height = figure.get_size_inches()

@@ -56,11 +56,6 @@ class Probe:
     recipe: Recipe
     update: int | None = 0
 
-    @property
-    def initializer(self) -> str:
-        """The initializer's type and settings."""
-        return typed(self.recipe.model.initializer)
-
     def stacks(self) -> Iterator[tuple[Side, Stack]]:
         """Encoder and decoder."""
         yield "encoder", self.model.encoder
@@ -71,7 +66,7 @@ class Probe:
         target_tokens = sum(batch.target_tokens for batch in self.batches)
         average = self.update is None
         return {
-            "initializer": self.initializer,
+            "initializer": typed(self.recipe.model.initializer),
             **({"kind": "average of checkpoints"} if average else {"update": self.update}),
             "training sentences": sum(len(batch.source) for batch in self.batches),
             "source tokens": sum(batch.real_tokens for batch in self.batches) - target_tokens,

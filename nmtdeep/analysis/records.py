@@ -41,7 +41,7 @@ FIGURES = {
 }
 USUAL = ("nll", "valid_nll", "valid_bleu")
 LOGARITHMIC = ("ppl", "valid_ppl", "gradient_norm")
-COLUMNS = ("updates", "tokens", "hours", "nll", "best valid nll", "BLEU")
+COLUMNS = ("run", "updates", "tokens", "hours", "nll", "best valid nll", "BLEU")
 # The x axis: the column and its label.
 AXES: dict[Over, tuple[str, str]] = {
     "updates": ("update", "update"),
@@ -81,8 +81,7 @@ def measure(runs: Mapping[str, Path]) -> Measurement:
 
 def tables(rows: Sequence[Point]) -> list[Table]:
     """A row for each run: where its training is."""
-    columns = {"run": "left"} | dict.fromkeys(COLUMNS, "right")
-    return [table(columns, map(_summary, grouped(rows, "run").values()))]
+    return [table(COLUMNS, map(_summary, grouped(rows, "run").values()))]
 
 
 def draw(
@@ -115,16 +114,8 @@ def draw(
 
 
 def names(paths: Sequence[Path]) -> dict[str, Path]:
-    """Runs by the last part of their path; by the whole path if these are not distinct.
-
-    Raises:
-        UserError: if a run is named twice.
-    """
-    places = [path.resolve() for path in paths]
-    for place, path in zip(places, paths, strict=True):
-        if places.count(place) > 1:
-            raise UserError("named twice", where=path, hint="name each run once")
-    by_name = {place.name: path for place, path in zip(places, paths, strict=True)}
+    """Runs by the last part of their path; by the whole path if these are not distinct."""
+    by_name = {path.resolve().name: path for path in paths}
     return by_name if len(by_name) == len(paths) else {str(path): path for path in paths}
 
 

@@ -58,25 +58,19 @@ def measure(recipes: Mapping[str, Recipe], updates_per_epoch: int | None = None)
 
 def tables(rows: Sequence[LearningRate]) -> list[Table]:
     """A table for each recipe with a row for each stage."""
-    columns = dict.fromkeys(COLUMNS, "right")
     return [
-        table(columns, map(_summary, grouped(curve, "stage").values()), title=name)
+        table(COLUMNS, map(_summary, grouped(curve, "stage").values()), text=0, title=name)
         for name, curve in grouped(rows, "recipe").items()
     ]
 
 
 def draw(rows: Sequence[LearningRate], figure: pictures.Figure) -> None:
-    """A curve for each recipe; if all have the same stages, the stages' ends are marked."""
+    """A curve for each recipe; the ends of all stages are marked."""
     (axes,) = pictures.panels(figure, 1)
-    recipes = grouped(rows, "recipe")
-    pictures.curves(axes, recipes, "update", "lr")
-    ends = {
-        tuple(stage[-1].update for stage in list(grouped(curve, "stage").values())[:-1])
-        for curve in recipes.values()
-    }
-    if len(ends) == 1:
-        axes.set_xticks(ends.pop(), minor=True)
-        axes.grid(which="minor", color="0.75")
+    pictures.curves(axes, grouped(rows, "recipe"), "update", "lr")
+    ends = {stage[-1].update for stage in grouped(rows, "recipe", "stage").values()}
+    axes.set_xticks(sorted(ends), minor=True)
+    axes.grid(which="minor", color="0.75")
     axes.set(xlabel="update", ylabel="learning rate")
 
 

@@ -38,12 +38,12 @@ from nmtdeep.tables import table
 from nmtdeep.training.loss import inter_similarity
 
 BATCH_TOKENS = 4096
-# Panels (a), (b) and (c) of the paper's Figure 2: heading, column, first layer, and label.
-FIGURES = (
-    ("to embedding", "to_embedding", 0, "similarity to the embedding"),
-    ("to layer below", "to_previous", 2, "similarity to the layer below"),
-    ("inter-similarity", "inter", 0, "inter-similarity"),
-)
+# Panels (a), (b) and (c) of the paper's Figure 2: heading by column.
+FIGURES = {
+    "to_embedding": "to embedding",
+    "to_previous": "to layer below",
+    "inter": "inter-similarity",
+}
 
 
 @dataclass(frozen=True)
@@ -85,10 +85,9 @@ def measure(models: Mapping[str, Loaded], data: DataDirectory, split: str) -> Me
 
 def tables(rows: Sequence[LayerSimilarity]) -> list[Table]:
     """A table for each model."""
-    columns = dict.fromkeys(("layer", *(heading for heading, *_ in FIGURES)), "right")
-    names = [name for _, name, *_ in FIGURES]
+    headings = ("layer", *FIGURES.values())
     return [
-        table(columns, ([row.layer, *fixed(row, names)] for row in group), title=name)
+        table(headings, ([row.layer, *fixed(row, FIGURES)] for row in group), text=0, title=name)
         for name, group in grouped(rows, "model").items()
     ]
 
@@ -96,10 +95,9 @@ def tables(rows: Sequence[LayerSimilarity]) -> list[Table]:
 def draw(rows: Sequence[LayerSimilarity], figure: pictures.Figure) -> None:
     """Three panels with a curve for each model."""
     axes = pictures.panels(figure, len(FIGURES))
-    for panel, (_, column, first, label) in zip(axes, FIGURES, strict=True):
-        shown = [row for row in rows if row.layer >= first]
-        pictures.curves(panel, grouped(shown, "model"), "layer", column)
-        panel.set(xlabel="encoder layer (0: embedding)", ylabel=label)
+    for panel, (column, heading) in zip(axes, FIGURES.items(), strict=True):
+        pictures.curves(panel, grouped(rows, "model"), "layer", column)
+        panel.set(xlabel="encoder layer (0: embedding)", ylabel=f"cosine, {heading}")
 
 
 @torch.inference_mode()

@@ -44,7 +44,6 @@ def initialization(
     tokens: Tokens = 3000,
     seed: Seed = None,
     after: Annotated[int, Option(min=0)] = 0,
-    layers: bool = False,
     device: Device = "auto",
     threads: Threads = None,
     verify: Verify = True,
@@ -57,7 +56,6 @@ def initialization(
     Args:
         subject: A recipe, or a trained model.
         after: Updates of training before the measurement.
-        layers: Print a row for each layer.
     """
     from nmtdeep.analysis.initialization import draw, measure, tables
     from nmtdeep.checkpoint import load
@@ -71,7 +69,7 @@ def initialization(
     model = load(Path(subject)) if is_run else load_recipe(subject, changes)
     corpora, place = DataDirectory.open(data, verify=verify), _device(device, threads)
     measurement = measure(subject, model, corpora, tokens=tokens, device=place, updates=after)
-    return Analysis(measurement, partial(tables, layers=layers), draw)
+    return Analysis(measurement, tables, draw)
 
 
 def gradients(

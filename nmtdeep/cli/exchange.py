@@ -115,12 +115,12 @@ def _show(comparison: ExportCheck) -> None:
     from nmtdeep.tables import table
     from nmtdeep.units import percent
 
-    columns = {"program": "left", "BLEU": "right", "sentences/s": "right", "numbers": "left"}
+    headings = ("program", "numbers", "BLEU", "sentences/s")
     rows = [
-        (program.name, f"{program.score.value:.2f}", f"{program.speed:.1f}", program.numbers)
+        (program.name, program.numbers, f"{program.score.value:.2f}", f"{program.speed:.1f}")
         for program in (comparison.before, comparison.after)
     ]
-    Console().print(table(columns, rows))
+    Console().print(table(headings, rows, text=2))
     lines = len(comparison.before.lines)
     typer.echo(
         f"equal translations: {comparison.equal} of {lines} ({percent(comparison.equal / lines)})\n"

@@ -52,7 +52,7 @@ def list_(words: Annotated[list[str] | None, Argument(metavar="WORD")] = None) -
 
     rows = [(Text(name, style="bold", no_wrap=True), description) for name, description in entries]
     console = Console()
-    console.print(table({"name": "left", "description": "left"}, rows))
+    console.print(table(("name", "description"), rows, text=2))
     console.print("nmtdeep recipes show NAME prints one in full.", style="dim")
 
 

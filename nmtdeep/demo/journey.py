@@ -45,12 +45,14 @@ def run_demo(out: Path, *, threads: int | None = None, device: str = "auto") -> 
     if not (data / INDEX_FILE).is_file():
         _preprocess(recipe, data, console)
     console.rule("2. train: 12 encoder layers, for a few minutes")
+    several = (threads or torch.get_num_threads()) > 1
     outcome = train(
         recipe,
         data=data,
         out=run,
         threads=threads,
-        processes=_processes(threads, device),
+        # Two processes train such a small model faster than two threads.
+        processes=2 if several and resolve_device(device).type == "cpu" else 1,
         device=device,
     )
     if outcome.signal:
@@ -66,12 +68,6 @@ def run_demo(out: Path, *, threads: int | None = None, device: str = "auto") -> 
         f"  nmtdeep recipes list\n",
         markup=False,
     )
-
-
-def _processes(threads: int | None, device: str) -> int:
-    """Two on a CPU with several threads: faster than two threads for such a small model."""
-    on_cpu = resolve_device(device).type == "cpu"
-    return 2 if on_cpu and (threads or torch.get_num_threads()) > 1 else 1
 
 
 def _preprocess(recipe: Recipe, data: Path, console: Console) -> None:

@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 
 from rich.table import Table
@@ -75,6 +76,6 @@ class Examination:
         if splits:
             self.tables += verdicts.tables(splits, languages)
             self.problems += verdicts.problems(splits, languages)
-            if not verdicts.can_identify_languages():
+            if find_spec("py3langid") is None:
                 missing = 'not identified: pip install "nmtdeep[doctor]"'
                 self.rows.append(("languages", missing))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import platform
-import time
 
 import torch
+from torch.utils.benchmark import Timer
 
 from nmtdeep import memory
 from nmtdeep.config.recipe import Recipe
@@ -46,15 +46,10 @@ def matrix_rate(device: torch.device, dtype: torch.dtype) -> float:
     """Floating-point operations per second in products of square matrices, measured."""
     width = 4096 if device.type == "cuda" else 1024
     matrix = torch.randn(width, width, device=device, dtype=dtype)
-    matrix @ matrix
-    done, began, spent = 0, time.perf_counter(), 0.0
-    while spent < DURATION:
-        matrix @ matrix
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        done += 1
-        spent = time.perf_counter() - began
-    return 2.0 * width**3 * done / spent
+    timer = Timer(
+        "matrix @ matrix", globals={"matrix": matrix}, num_threads=torch.get_num_threads()
+    )
+    return 2.0 * width**3 / float(timer.blocked_autorange(min_run_time=DURATION).median)
 
 
 def planned_bytes(recipe: Recipe, types: tuple[int, int]) -> int:

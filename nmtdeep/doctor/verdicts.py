@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
 
 from rich.table import Table
 
@@ -28,25 +29,20 @@ def tables(splits: Mapping[str, SplitState], languages: tuple[str, str]) -> list
         lines = [f"{count:,}" for count in state.lines]
         rows.append((name, *lines, f"{state.median_ratio:.2f}", *rates))
         counts = (state.blank, state.identical, state.unusual, state.repeated)
-        totals = (state.pairs, state.pairs, state.pairs, min(state.lines))
         if any(counts):
-            suspects.append((name, *map(_share, counts, totals)))
+            totals = (state.pairs, state.pairs, state.pairs, min(state.lines))
+            shares = (percent(n / total, 2) for n, total in zip(counts, totals, strict=True))
+            suspects.append((name, *map("{:,} ({})".format, counts, shares)))
     note = f"ratio: {source} / {target} length of the median pair; unknown: subwords"
-    columns = {"split": "left", **dict.fromkeys(headings, "right")}
-    made = [table(columns, rows, title="Text", note=note)]
+    made = [table(("split", *headings), rows, title="Text", note=note)]
     if suspects:
-        headings = ["blank side", "equal sides", "unusual length", "repeated"]
+        headings = ["split", "blank side", "equal sides", "unusual length", "repeated"]
         note = (
             f"unusual length: {UNUSUAL:g} times longer or shorter than the median pair; "
             "repeated: pairs that occur before in train, or also in train"
         )
-        columns = {"split": "left", **dict.fromkeys(headings, "right")}
-        made.append(table(columns, suspects, title="Suspicious pairs", note=note))
+        made.append(table(headings, suspects, title="Suspicious pairs", note=note))
     return made
-
-
-def _share(count: int, total: int) -> str:
-    return f"{count:,} ({percent(count / max(total, 1), 2)})" if count else "0"
 
 
 def problems(splits: Mapping[str, SplitState], languages: tuple[str, str]) -> Iterator[Problem]:
@@ -77,20 +73,11 @@ def problems(splits: Mapping[str, SplitState], languages: tuple[str, str]) -> It
         yield from _language_problems(name, state, languages)
 
 
-def can_identify_languages() -> bool:
-    """Whether py3langid is installed."""
-    try:
-        import py3langid  # noqa: F401
-    except ImportError:
-        return False
-    return True
-
-
 def _language_problems(
     name: str, state: SplitState, languages: tuple[str, str]
 ) -> Iterator[Problem]:
     """Sides that are in the other language, as py3langid identifies them, if it is installed."""
-    if not can_identify_languages():
+    if find_spec("py3langid") is None:
         return
     import py3langid
 

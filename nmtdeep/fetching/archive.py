@@ -47,18 +47,13 @@ def unpack(archive: Path, wanted: Mapping[str | None, Path], *, extra_bytes: int
                 while data := stream.read(_CHUNK):
                     budget -= len(data)
                     if budget < 0:
-                        raise DataError(
-                            f"unpacks to more than {MAX_EXPANSION} times its size",
-                            where=archive,
-                            hint="this is not a text corpus: delete it",
-                        )
+                        what = f"unpacks to more than {MAX_EXPANSION} times its size"
+                        hint = "this is not a text corpus: delete it"
+                        raise DataError(what, where=archive, hint=hint)
                     out.write(data)
     except _DAMAGE as error:
-        raise DataError(
-            f"the archive is damaged ({error})",
-            where=archive,
-            hint="delete it and run the same command again",
-        ) from None
+        hint = "delete it and run the same command again"
+        raise DataError(f"the archive is damaged ({error})", where=archive, hint=hint) from None
     for name, target in wanted.items():
         if not target.exists() or not target.stat().st_size:
             what = f"{name or 'its text'} is missing or empty"

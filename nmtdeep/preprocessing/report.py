@@ -95,7 +95,7 @@ class PreprocessingReport:
             for name, split in self.splits.items()
         ]
         return table(
-            {"split": "left", **dict.fromkeys(columns, "right")},
+            ("split", *columns),
             rows,
             title="Pairs, and words in the pairs read",
             note="* kept, only counted: pairs that occur before in train, or also in train",
@@ -114,7 +114,7 @@ class PreprocessingReport:
             rows.append(cells)
         headings = [f"{language} {column}" for language in self.languages for column in columns]
         return table(
-            {"split": "left", **dict.fromkeys(headings, "right")},
+            ("split", *headings),
             rows,
             title="Subwords in the pairs kept",
             note="* words that were not counted: there are too many different ones" if rare else "",
@@ -129,8 +129,8 @@ class PreprocessingReport:
         ]
         if not rows:
             return " No pairs were dropped.\n"
-        columns = dict.fromkeys(("split", "reason", "result", "pairs"), "left")
-        return table(columns, rows, title="Dropped and unusual pairs")
+        headings = ("split", "reason", "result", "pairs")
+        return table(headings, rows, text=3, title="Dropped and unusual pairs")
 
     def _sizes(self) -> list[tuple[str, str]]:
         """Sizes, and the seconds of each kind of step over all splits, if not 0.0."""

@@ -80,11 +80,8 @@ def of_models(
     runs = {run.name: run.path for run in histories if run.parameters is not None}
     models = {name: checkpoint.load(path) for name, path in runs.items()}
     for name, loaded in models.items():
-        title = f"What each layer reads, {name}"
-        if combination.combination_weights(loaded.model):
-            album.add(title, partial(combination.measure, name, loaded), combination.draw)
-        else:
-            album.omissions.append(f"{title}: only the layer below it, without weights")
+        measure = partial(combination.measure, name, loaded)
+        album.add(f"What each layer reads, {name}", measure, combination.draw)
     if data is None or not runs:
         return
     album.say("similarity of layers")

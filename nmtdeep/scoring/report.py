@@ -80,11 +80,11 @@ def score_table(scores: Mapping[str, Sequence[Score]]) -> list[str]:
     for name in scores:
         row = (cells.get((name, metric)) for metric in metrics)
         rows.append((name, *(score and f"{score.value:.2f}" for score in row)))
-    columns = {"set": "left", **{heading_of(metric): "right" for metric in metrics}}
+    headings = ("set", *map(heading_of, metrics))
     signed = signed_by(cells)
     width = max(len(name) for name, _ in signed)
     below = [printable(f"{name:<{width}}  {signature}") for name, signature in signed]
-    return [*as_lines(table(columns, rows)), "", *below]
+    return [*as_lines(table(headings, rows)), "", *below]
 
 
 def signed_by(scores: Mapping[tuple[str, str], Score]) -> list[tuple[str, str]]:

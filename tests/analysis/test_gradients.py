@@ -74,8 +74,8 @@ def test_a_sharded_recipe_is_measured_in_one_process(tiny_run) -> None:
 
 
 ROWS = [
-    LayerGradient(recipe, initializer, 0, side, depth, layer, norm * layer)
-    for recipe, initializer, norm in (("plain", "glorot gain=1.0", 0.5), ("b.yaml", "lipschitz", 2))
+    LayerGradient(recipe, 0, side, depth, layer, norm * layer)
+    for recipe, norm in (("plain", 0.5), ("b.yaml", 2))
     for side in ("encoder", "decoder")
     for depth in (2, 3)
     for layer in range(1, depth + 1)
@@ -105,7 +105,7 @@ def test_a_picture_has_a_line_for_each_recipe_depth_and_side() -> None:
 
 def test_over_updates_first_and_top_layers_are_drawn_as_the_model_grows() -> None:
     rows = [
-        LayerGradient("run", "glorot", update, "encoder", depth, layer, update + layer)
+        LayerGradient("run", update, "encoder", depth, layer, update + layer)
         for update, depth in ((0, 1), (5, 3))
         for layer in range(1, depth + 1)
     ]

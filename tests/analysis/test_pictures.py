@@ -5,7 +5,6 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from functools import partial
 from io import BytesIO
-from math import nan
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from nmtdeep.analysis.pictures import curves, heat_map, log_scale, panels, render
 
-MATRIX = [[0.5, None], [nan, -0.25]]
+MATRIX = [[0.5, None], [0.0, -0.25]]
 
 
 class Row(NamedTuple):

@@ -143,7 +143,6 @@ def test_missing_files_of_a_run_are_listed(nmtdeep: Commands, whole: Path, tmp_p
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("whole", "whole"), "whole: named twice"),
         (("data",), "data: not a run directory"),
         (("whole", "--split", "test"), "add --data"),
         (("whole", "--data", "data", "--split", "train"), "use one of valid, test"),
