@@ -89,20 +89,11 @@ def decoding_options(
         UserError: if an option is unknown, has no such value, or contradicts another one.
     """
     options = checked(DecodingOptions, given, spelled)
-    if (
-        "beam" in options.model_fields_set
-        and options.n_best > options.beam
-        and not options.sampling
-    ):
-        raise UserError(
-            f"{options.n_best} translations need a beam at least as large, not {options.beam}",
-            where=spelled("n_best"),
-            hint=f"raise {spelled('beam')}",
-        )
+    narrow = "beam" in options.model_fields_set and options.beam < options.n_best
+    if narrow and not options.sampling:
+        what = f"{options.n_best} translations need a beam at least as large, not {options.beam}"
+        raise UserError(what, where=spelled("n_best"), hint=f"raise {spelled('beam')}")
     if options.processes > 1 and options.threads:
-        raise UserError(
-            "each of several processes has one thread",
-            where=spelled("processes"),
-            hint=f"leave out {spelled('threads')}",
-        )
+        what, hint = "each of several processes has one thread", f"leave out {spelled('threads')}"
+        raise UserError(what, where=spelled("processes"), hint=hint)
     return options

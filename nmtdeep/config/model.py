@@ -100,28 +100,18 @@ class Model(Section):
             raise ConflictError(what, "width", hint="sinusoidal positions need an even width")
         for name, stack in (("encoder", self.encoder), ("decoder", self.decoder)):
             _check_stack(name, stack, self.width)
-            if isinstance(self.initializer, slots.AdminProfile) and not isinstance(
-                stack.residual, slots.Admin
-            ):
-                raise ConflictError(
-                    f"initializer: admin sets omegas, which {name}.residual: {stack.residual.type} "
-                    "does not have",
-                    "initializer",
-                    f"{name}.residual",
-                    hint=f"set {name}.residual: admin",
-                )
+            key, norm = f"{name}.residual", stack.residual.type
+            if self.initializer.type == "admin" and norm != "admin":
+                what = f"initializer: admin sets omegas, which {key}: {norm} does not have"
+                raise ConflictError(what, "initializer", key, hint=f"set {key}: admin")
         _check_sublayers(self.decoder.sublayers)
-        combination = self.encoder.combination
-        if isinstance(self.bridge, slots.Transparent) and not isinstance(
-            combination, slots.PlainStack
-        ):
-            raise ConflictError(
+        combination = self.encoder.combination.type
+        if self.bridge.type == "transparent" and combination != "residual":
+            what = (
                 "bridge: transparent mixes the encoder's layers for the decoder, so that the top "
-                f"of encoder.combination: {combination.type} would never be read",
-                "bridge",
-                "encoder.combination",
-                hint="choose one of them",
             )
+            what += f"of encoder.combination: {combination} would never be read"
+            raise ConflictError(what, "bridge", "encoder.combination", hint="choose one of them")
         return self
 
 
@@ -131,12 +121,9 @@ def _check_stack(name: str, stack: Stack, width: int) -> None:
         case slots.Learned(groups=int(groups)):
             divisors["combination.groups"] = groups
         case slots.SparseBlocks(blocks=tuple(blocks)) if blocks[-1] != stack.depth:
-            raise ConflictError(
-                f"blocks end at {blocks[-1]}, but {name}.depth is {stack.depth}",
-                f"{name}.combination.blocks",
-                f"{name}.depth",
-                hint="end with the depth",
-            )
+            what = f"blocks end at {blocks[-1]}, but {name}.depth is {stack.depth}"
+            keys = (f"{name}.combination.blocks", f"{name}.depth")
+            raise ConflictError(what, *keys, hint="end with the depth")
     for key, divisor in divisors.items():
         if width % divisor:
             what = f"width {width} is not a multiple of {name}.{key} {divisor}"

@@ -7,7 +7,7 @@ import re
 from difflib import get_close_matches
 from pathlib import Path
 
-from nmtdeep.config.source import description
+from nmtdeep.config.source import parse
 from nmtdeep.errors import ConfigError
 
 
@@ -30,9 +30,12 @@ def names() -> list[str]:
 
 
 def list_recipes() -> dict[str, str]:
-    """The descriptions of all shipped recipes by name."""
-    root = recipes_root()
-    return {name: description(root / f"{name}.yaml") for name in names()}
+    """The descriptions of all shipped recipes by name; each has one line of its own."""
+    root, lines = recipes_root(), {}
+    for name in names():
+        text = (root / f"{name}.yaml").read_text(encoding="utf-8")
+        (lines[name],) = re.findall(r"^description:.*", text, flags=re.MULTILINE)
+    return {name: parse(line, name).values["description"] for name, line in lines.items()}
 
 
 def label(path: Path) -> str:

@@ -40,12 +40,10 @@ class Recipe(Section):
     @model_validator(mode="after")
     def _check(self) -> Recipe:
         if self.model.embeddings.sharing == "all" and self.text.vocabulary.sharing != "shared":
-            raise ConflictError(
-                "model.embeddings.sharing: all needs one vocabulary for both languages",
-                "model.embeddings.sharing",
-                "text.vocabulary.sharing",
-                hint="set text.vocabulary.sharing: shared, or model.embeddings.sharing: decoder",
-            )
+            keys = ("model.embeddings.sharing", "text.vocabulary.sharing")
+            what = f"{keys[0]}: all needs one vocabulary for both languages"
+            hint = f"set {keys[1]}: shared, or {keys[0]}: decoder"
+            raise ConflictError(what, *keys, hint=hint)
         if self.text.input == "bpe" and not isinstance(self.text.bpe, NoBpe):
             raise ConflictError("bpe is split already", "text.input", hint="set text.bpe: none")
         _check_stages(self.model, self.training)
@@ -85,25 +83,17 @@ def _check_stages(model: Model, training: Training) -> None:
         stack: Stack = getattr(model, side)
         depths = [getattr(stage, side) or stack.depth for stage in stages]
         if depths != sorted(depths) or depths[-1:] not in ([], [stack.depth]):
-            raise ConflictError(
-                f"{side} depths {depths} must rise to model.{side}.depth {stack.depth}",
-                "training.stages",
-                hint="change the depths",
-            )
+            what = f"{side} depths {depths} must rise to model.{side}.depth {stack.depth}"
+            raise ConflictError(what, "training.stages", hint="change the depths")
         for depth, stage in zip(depths or [stack.depth], stages or [Stage()], strict=True):
             frozen = getattr(stage.frozen or training.frozen, side)
             if frozen > depth:
-                raise ConflictError(
-                    f"{side} {frozen} is more than the {depth} layers there are",
-                    f"training.frozen.{side}",
-                    "training.stages",
-                    hint="freeze fewer layers",
-                )
+                what = f"{side} {frozen} is more than the {depth} layers there are"
+                keys = (f"training.frozen.{side}", "training.stages")
+                raise ConflictError(what, *keys, hint="freeze fewer layers")
         if training.growth.strategy == "stack_all" and any(
             new % old for old, new in pairwise(depths)
         ):
-            raise ConflictError(
-                f"stack_all repeats the whole stack, but {side} depths are {depths}",
-                "training.growth.strategy",
-                hint="let each depth be a multiple of the one before",
-            )
+            what = f"stack_all repeats the whole stack, but {side} depths are {depths}"
+            hint = "let each depth be a multiple of the one before"
+            raise ConflictError(what, "training.growth.strategy", hint=hint)

@@ -103,12 +103,9 @@ class Learned(Linear):
     @model_validator(mode="after")
     def _check(self) -> Learned:
         if (self.weights == "scalar_n") != (self.groups is not None):
-            raise ConflictError(
-                f"weights: {self.weights} with groups: {self.groups}",
-                "weights",
-                "groups",
-                hint="scalar_n, and only scalar_n, needs groups",
-            )
+            what = f"weights: {self.weights} with groups: {self.groups}"
+            hint = "scalar_n, and only scalar_n, needs groups"
+            raise ConflictError(what, "weights", "groups", hint=hint)
         return self
 
 
@@ -133,11 +130,9 @@ class SparseBlocks(Learned):
         if isinstance(self.blocks, tuple):
             ascending = all(low < high for low, high in pairwise(self.blocks))
             if len(self.blocks) < 2 or self.blocks[0] != 0 or not ascending:
-                raise ConflictError(
-                    f"boundaries {list(self.blocks)} do not rise from 0",
-                    "blocks",
-                    hint="list the boundary of each block, such as [0, 6, 12]",
-                )
+                what = f"boundaries {list(self.blocks)} do not rise from 0"
+                hint = "list the boundary of each block, such as [0, 6, 12]"
+                raise ConflictError(what, "blocks", hint=hint)
         return self
 
 

@@ -7,7 +7,6 @@ can neither grow nor build objects. The first such problem is reported alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.composer import MaxDepthExceededError
 from ruamel.yaml.error import MarkedYAMLError, YAMLError, YAMLStreamError
-from ruamel.yaml.events import ScalarEvent
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from nmtdeep.errors import ConfigError
@@ -95,13 +93,6 @@ def parse_override(text: str) -> Source:
     for part in reversed(path):
         values = {part: values}
     return Source(values, {(*path, *inner): Origin(label) for inner in [(), *lines]})
-
-
-def description(path: Path) -> str:
-    """The description of a shipped recipe; nothing behind it is parsed."""
-    events: Iterator[Any] = YAML(pure=True).parse(path.read_text(encoding="utf-8"))
-    scalars = (event.value for event in events if isinstance(event, ScalarEvent))
-    return str(next(scalars)) if "description" in scalars else ""
 
 
 def _load(text: str, label: str) -> tuple[Any, dict[KeyPath, int]]:

@@ -105,12 +105,9 @@ class Validation(Section):
     @model_validator(mode="after")
     def _check(self) -> Validation:
         if self.best_by != "loss" and not self.bleu:
-            raise ConflictError(
-                f"best_by: {self.best_by} needs bleu: true",
-                "best_by",
-                "bleu",
-                hint="set bleu: true, or best_by: loss",
-            )
+            what = f"best_by: {self.best_by} needs bleu: true"
+            hint = "set bleu: true, or best_by: loss"
+            raise ConflictError(what, "best_by", "bleu", hint=hint)
         return self
 
 
@@ -128,12 +125,8 @@ class Checkpoints(Section):
     @model_validator(mode="after")
     def _check(self) -> Checkpoints:
         if self.average_last > self.keep_last:
-            raise ConflictError(
-                f"average_last {self.average_last} is more than keep_last {self.keep_last} keeps",
-                "average_last",
-                "keep_last",
-                hint="raise keep_last",
-            )
+            what = f"average_last {self.average_last} is more than keep_last {self.keep_last} keeps"
+            raise ConflictError(what, "average_last", "keep_last", hint="raise keep_last")
         return self
 
 
