@@ -60,10 +60,12 @@ def average(inputs: Sequence[Path], out: Path) -> Path:
 
     Raises:
         UserError: if an input is damaged, has the weights of another, or is of another model,
-            vocabulary or recipe than the first.
+            vocabulary or recipe than the first; if `out` is one of them.
     """
     if not inputs:
         raise UserError("no checkpoints to average", hint="name at least one")
+    if out.resolve() in [checkpoint.locate(path) for path in inputs]:
+        raise UserError("one of the inputs", where=out, hint="choose another --output")
     first = checkpoint.load(inputs[0])
     sums: dict[str, Tensor] = {}
     paths: dict[str, Path] = {}
@@ -101,16 +103,3 @@ def average(inputs: Sequence[Path], out: Path) -> Path:
         pipeline=first.pipeline,
     )
     return out
-
-
-def check_out(out: Path, inputs: Sequence[Path]) -> None:
-    """Refuse to replace an input, or anything that is not a checkpoint.
-
-    Raises:
-        UserError: naming `out`.
-    """
-    hint = "choose another --output"
-    if out.exists() and not (out / checkpoint.STATE).is_file():
-        raise UserError("not a checkpoint, so it is not replaced", where=out, hint=hint)
-    if out.exists() and out.resolve() in [checkpoint.locate(path) for path in inputs]:
-        raise UserError("one of the inputs", where=out, hint=hint)

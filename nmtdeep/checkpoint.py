@@ -87,6 +87,20 @@ def save(
         files.write_sums(partial)
 
 
+def check_free(out: Path, *, overwrite: bool) -> None:
+    """Check that `save` may write `out`: it does not exist, or is a checkpoint to overwrite.
+
+    Raises:
+        UserError: naming `out` or the file above it.
+    """
+    files.check_place(out, "--output")
+    hint = "choose another --output"
+    if out.exists() and not (out / STATE).is_file():
+        raise CheckpointError("not a checkpoint, so it is not replaced", where=out, hint=hint)
+    if out.exists() and not overwrite:
+        raise CheckpointError("exists", where=out, hint=f"add --overwrite, or {hint}")
+
+
 def save_tensors(
     path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None
 ) -> None:

@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
 
-from nmtdeep.cli.options import (
-    METRIC,
-    Data,
-    Device,
-    Overrides,
-    Run,
-    Runs,
-    Threads,
-    Verify,
-    Whole,
-    recipe_argument,
-)
-from nmtdeep.cli.outputs import Analysis, written
+from nmtdeep.cli import options
+from nmtdeep.cli.outputs import WrittenTo
 from nmtdeep.config.decoding import decoding_options
 from nmtdeep.config.text import Form
 from nmtdeep.errors import UserError
-
-if TYPE_CHECKING:
-    from nmtdeep.checkpoint import Loaded
 
 Tokens = Annotated[int, Option(min=1, help="Approximate number of target tokens to measure on.")]
 Seed = Annotated[
@@ -36,18 +22,27 @@ Seed = Annotated[
 ]
 
 
+def open_data(*, data: options.Data, verify: options.Verify = True) -> Any:
+    """The data directory that was given."""
+    from nmtdeep.data.corpus import DataDirectory
+
+    return DataDirectory.open(data, verify=verify)
+
+
+Corpora = Annotated[Any, options.bundle(open_data)]
+
+
 def initialization(
-    subject: Annotated[str, recipe_argument("RECIPE|RUN")],
-    overrides: Overrides = None,
+    subject: Annotated[str, options.recipe_argument("RECIPE|RUN")],
+    overrides: options.Overrides = None,
     *,
-    data: Data,
+    outputs: WrittenTo,
+    corpora: Corpora,
     tokens: Tokens = 3000,
     seed: Seed = None,
     after: Annotated[int, Option(min=0)] = 0,
-    device: Device = "auto",
-    threads: Threads = None,
-    verify: Verify = True,
-) -> Analysis:
+    device: options.Place,
+) -> None:
     """Print Var(r), beta_LN, beta_RC, beta and w/sigma of every kind of sublayer.
 
     The figures of Table 1 of Zhang et al. 2019 and Table 2 of Xu et al. 2020, in one pass over real
@@ -60,30 +55,28 @@ def initialization(
     from nmtdeep.analysis.initialization import draw, measure, tables
     from nmtdeep.checkpoint import load
     from nmtdeep.config.load import load_recipe
-    from nmtdeep.data.corpus import DataDirectory
 
-    changes = [*(overrides or []), *_seed(seed)]
-    is_run = Path(subject).is_dir()
-    if is_run:
-        _refuse_changes(subject, changes, after=after)
-    model = load(Path(subject)) if is_run else load_recipe(subject, changes)
-    corpora, place = DataDirectory.open(data, verify=verify), _device(device, threads)
-    measurement = measure(subject, model, corpora, tokens=tokens, device=place, updates=after)
-    return Analysis(measurement, tables, draw)
+    changes = _changes(overrides or [], seed)
+    if Path(subject).is_dir():
+        _refuse(subject, [*changes, *["--after"] * bool(after)])
+        model: Any = load(Path(subject))
+    else:
+        model = load_recipe(subject, changes)
+    measurement = measure(subject, model, corpora, tokens=tokens, device=device, updates=after)
+    outputs.write(measurement, tables, draw)
 
 
 def gradients(
-    subjects: Annotated[list[str], recipe_argument("RECIPE|KEY=VALUE|RUN")],
+    subjects: Annotated[list[str], options.recipe_argument("RECIPE|KEY=VALUE|RUN")],
     *,
-    data: Data,
+    outputs: WrittenTo,
+    corpora: Corpora,
     depths: str | None = None,
     of: Literal["parameters", "output"] = "parameters",
     tokens: Tokens = 3000,
     seed: Seed = None,
-    device: Device = "auto",
-    threads: Threads = None,
-    verify: Verify = True,
-) -> Analysis:
+    device: options.Place,
+) -> None:
     """Print the gradient norm of every layer, as in Figures 1 and 4 of Zhang et al. 2019.
 
     Of a recipe: at its initialization, for several depths. Of a run: at its initialization and at
@@ -95,31 +88,37 @@ def gradients(
         of: Quantity that the gradient is for.
     """
     from nmtdeep.analysis.gradients import draw, measure, tables
-    from nmtdeep.data.corpus import DataDirectory
+    from nmtdeep.config.load import load_recipe
 
-    names = [word for word in subjects if "=" not in word or Path(word).is_dir()]
-    changes = [word for word in subjects if word not in names] + _seed(seed)
-    runs = [name for name in names if Path(name).is_dir()]
-    models: list[tuple[str, Any]] = [(run, Path(run)) for run in runs]
-    if not runs:
-        models = _at_depths(names, changes, depths or "6,12,18,20")
-    elif len(runs) < len(names):
-        other = next(name for name in names if name not in runs)
-        hint = "give either runs or recipes, not both"
-        raise UserError("is not a run directory", where=other, hint=hint)
+    names, words = _names_and_changes(subjects)
+    changes = _changes(words, seed)
+    models: list[tuple[str, Any]] = [(name, Path(name)) for name in names if Path(name).is_dir()]
+    if models:
+        others = [name for name in names if not Path(name).is_dir()]
+        _refuse(names[0], [*others, *changes, *["--depths"] * bool(depths)])
     else:
-        _refuse_changes(names[0], changes, depths=depths)
-    corpora, place = DataDirectory.open(data, verify=verify), _device(device, threads)
+        models = [
+            (
+                name,
+                load_recipe(
+                    name,
+                    [*changes, *(f"model.{side}.depth={depth}" for side in ("encoder", "decoder"))],
+                ),
+            )
+            for name in names
+            for depth in (depths or "6,12,18,20").split(",")
+        ]
     say = partial(typer.echo, err=True)
-    measurement = measure(models, corpora, tokens=tokens, device=place, of=of, say=say)
-    return Analysis(measurement, tables, draw)
+    measurement = measure(models, corpora, tokens=tokens, device=device, of=of, say=say)
+    outputs.write(measurement, tables, draw)
 
 
 def schedule(
-    subjects: Annotated[list[str], recipe_argument("RECIPE|KEY=VALUE")],
+    subjects: Annotated[list[str], options.recipe_argument("RECIPE|KEY=VALUE")],
     *,
-    updates_per_epoch: Whole | None = None,
-) -> Analysis:
+    outputs: WrittenTo,
+    updates_per_epoch: options.Whole | None = None,
+) -> None:
     """Print the learning rates of recipes, stage by stage, as in Figure 5 of Li et al. 2020.
 
     Args:
@@ -129,16 +128,13 @@ def schedule(
     from nmtdeep.analysis.schedule import draw, measure, tables
     from nmtdeep.config.load import load_recipe
 
-    names = [word for word in subjects if "=" not in word]
-    changes = [word for word in subjects if "=" in word]
+    names, changes = _names_and_changes(subjects)
     files = {name: f"{name}/config.yaml" if Path(name).is_dir() else name for name in names}
-    if not names:
-        raise UserError("no recipe given", hint="name one, such as multi30k-en-de")
     recipes = {name: load_recipe(file, changes) for name, file in files.items()}
-    return Analysis(measure(recipes, updates_per_epoch), tables, draw)
+    outputs.write(measure(recipes, updates_per_epoch), tables, draw)
 
 
-def combination(model: Run) -> Analysis:
+def combination(model: options.Run, *, outputs: WrittenTo) -> None:
     """Print the learned weights with which each layer of a trained model reads those below it.
 
     Those of DLCL, dense and sparse connections and of transparent attention, as in Figure 5 of Wang
@@ -147,18 +143,17 @@ def combination(model: Run) -> Analysis:
     from nmtdeep.analysis.combination import draw, measure, tables
     from nmtdeep.checkpoint import load
 
-    return Analysis(measure(str(model), load(model)), tables, draw)
+    outputs.write(measure(str(model), load(model)), tables, draw)
 
 
 def similarity(
-    models: Runs,
+    models: options.Runs,
     *,
-    data: Data,
+    outputs: WrittenTo,
+    corpora: Corpora,
     split: str = "valid",
-    device: Device = "auto",
-    threads: Threads = None,
-    verify: Verify = True,
-) -> Analysis:
+    device: options.Place,
+) -> None:
     """Print the similarity of each encoder layer's output to the embedding, to the layer below, and
     across positions.
 
@@ -168,24 +163,26 @@ def similarity(
         split: Set of --data to measure on.
     """
     from nmtdeep.analysis.similarity import draw, measure, tables
-    from nmtdeep.data.corpus import DataDirectory
+    from nmtdeep.checkpoint import load
 
-    corpora = DataDirectory.open(data, verify=verify)
-    return Analysis(measure(_loaded(models, device, threads), corpora, split), tables, draw)
+    loaded = {str(model): load(model) for model in models}
+    for each in loaded.values():
+        each.model.to(device)
+    outputs.write(measure(loaded, corpora, split), tables, draw)
 
 
 def attention(
-    model: Run,
+    model: options.Run,
     *,
+    outputs: WrittenTo,
     source: str,
     target: str | None = None,
     of: Literal["cross", "encoder", "decoder"] = "cross",
     layer: str = "mean",
     head: str = "mean",
     input_is: Form | None = None,
-    device: Device = "auto",
-    threads: Threads = None,
-) -> Analysis:
+    device: options.Place,
+) -> None:
     """Print the attention of a model in a sentence pair, subword by subword.
 
     Args:
@@ -197,22 +194,25 @@ def attention(
         input_is: Form of the sentences. Default: the recipe's.
     """
     from nmtdeep.analysis.attention import draw, measure, tables
+    from nmtdeep.checkpoint import load
 
-    loaded = _loaded([model], device, threads)[str(model)]
+    loaded = load(model)
+    loaded.model.to(device)
     texts = source, target, input_is
     measurement = measure(str(model), loaded, *texts, of=of, layer=layer, head=head)
-    return Analysis(measurement, tables, draw)
+    outputs.write(measurement, tables, draw)
 
 
 def lengths(
     systems: Annotated[list[Path], Argument(metavar="SYSTEM")],
     *,
+    outputs: WrittenTo,
     source: Path,
     reference: Path,
-    metric: Annotated[str, METRIC] = "bleu",
-    device: Device = "auto",
-    threads: Threads = None,
-) -> Analysis:
+    metric: Annotated[str, options.METRIC] = "bleu",
+    device: options.Device = "auto",
+    threads: options.Threads = None,
+) -> None:
     """Print scores by the length of the source: 1-10, 11-20, ... words.
 
     Args:
@@ -229,82 +229,42 @@ def lengths(
     from nmtdeep.scoring.texts import read_text
 
     texts = read_text(source), read_text(reference)
-    options = decoding_options({"device": device, "threads": threads})
+    settings = decoding_options({"device": device, "threads": threads})
     translations: dict[str, Sequence[str]] = {}
-    for system in _distinct(systems):
+    for system in systems:
         if system.is_dir():
-            lines = Translator.load([system], options).translate(texts[0].lines)
+            lines = Translator.load([system], settings).translate(texts[0].lines)
             translations[str(system)] = [line.text for line in lines]
         else:
             translations[str(system)] = read_text(system).lines
-    return Analysis(measure(*texts, translations, metric), tables, draw)
+    outputs.write(measure(*texts, translations, metric), tables, draw)
 
 
-ANALYSES: dict[Callable[..., Analysis], str] = {
-    schedule: "demo training.schedule.lr=0.002",
-    initialization: "demo --data data",
-    gradients: "demo --data data --depths 6,12",
-    combination: "run --plot weights.svg",
-    similarity: "run other-run --data data",
-    attention: 'run --source "Two men play the guitar."',
-    lengths: "run --source test.en --reference test.de",
-}
-COMMANDS = {
-    written(analysis): f"nmtdeep analyze {analysis.__name__} {words}"
-    for analysis, words in ANALYSES.items()
+COMMANDS: dict[Callable[..., Any], str] = {
+    schedule: "nmtdeep analyze schedule demo training.schedule.lr=0.002",
+    initialization: "nmtdeep analyze initialization demo --data data",
+    gradients: "nmtdeep analyze gradients demo --data data --depths 6,12",
+    combination: "nmtdeep analyze combination run --plot weights.svg",
+    similarity: "nmtdeep analyze similarity run other-run --data data",
+    attention: 'nmtdeep analyze attention run --source "Two men play the guitar."',
+    lengths: "nmtdeep analyze lengths run --source test.en --reference test.de",
 }
 
 
-def _at_depths(names: Iterable[str], changes: list[str], depths: str) -> list[tuple[str, Any]]:
-    """Each recipe at each depth, such as `6,12`."""
-    from nmtdeep.config.load import load_recipe
-
-    numbers = [word.strip() for word in depths.split(",")]
-    if not all(number.isdecimal() and int(number) for number in numbers):
-        hint = "separate numbers by commas, such as 6,12,18"
-        raise UserError("not a list of numbers", where=f"--depths {depths}", hint=hint)
-    keys = ("model.encoder.depth", "model.decoder.depth")
-    return [
-        (name, load_recipe(name, [*changes, *(f"{key}={int(number)}" for key in keys)]))
-        for name in names
-        for number in numbers
-    ]
+def _names_and_changes(subjects: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Recipes or runs, and values to change in them."""
+    names = [word for word in subjects if "=" not in word or Path(word).is_dir()]
+    if not names:
+        raise UserError("no recipe given", hint="name one, such as multi30k-en-de")
+    return names, [word for word in subjects if word not in names]
 
 
-def _refuse_changes(name: str, changes: list[str], **options: object) -> None:
+def _changes(overrides: Sequence[str], seed: int | None) -> list[str]:
+    return [*overrides, *([] if seed is None else [f"training.seed={seed}"])]
+
+
+def _refuse(run: str, words: Sequence[str]) -> None:
     """A trained model is measured as it is."""
-    if given := [*changes, *(f"--{option}" for option, value in options.items() if value)]:
-        what = f"a trained model cannot be changed by {', '.join(given)}"
-        raise UserError(what, where=name, hint="leave it out, or give a recipe")
-
-
-def _seed(seed: int | None) -> list[str]:
-    return [] if seed is None else [f"training.seed={seed}"]
-
-
-def _device(device: str, threads: int | None) -> Any:
-    import torch
-
-    from nmtdeep.devices import resolve_device
-
-    torch.set_num_threads(threads or torch.get_num_threads())
-    return resolve_device(device)
-
-
-def _loaded(models: Iterable[Path], device: str, threads: int | None) -> dict[str, Loaded]:
-    """Models by the names that the user gave."""
-    from nmtdeep.checkpoint import load
-
-    place = _device(device, threads)
-    loaded = {str(path): load(path) for path in _distinct(models)}
-    for each in loaded.values():
-        each.model.to(place)
-    return loaded
-
-
-def _distinct(paths: Iterable[Path]) -> list[Path]:
-    paths = list(paths)
-    for path in paths:
-        if paths.count(path) > 1:
-            raise UserError("is named twice", where=path, hint="name each once")
-    return paths
+    if words:
+        what = f"a trained model cannot be combined with {', '.join(words)}"
+        raise UserError(what, where=run, hint="leave it out, or give recipes only")

@@ -11,7 +11,6 @@ import typer
 from typer import Option
 
 from nmtdeep.cli import options
-from nmtdeep.cli.options import DryRun, Out, Overrides, Overwrite, Quiet, Whole
 from nmtdeep.errors import UserError
 from nmtdeep.files import check_place
 
@@ -34,10 +33,10 @@ Corpus = Literal[
 def fetch(
     corpus: Corpus,
     *,
-    out: Out,
+    out: options.Out,
     folder: Annotated[Path | None, Option("--from")] = None,
-    dry_run: DryRun = False,
-    quiet: Quiet = False,
+    dry_run: options.DryRun = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Download a public corpus and prepare it as the papers did.
 
@@ -54,8 +53,7 @@ def fetch(
     from nmtdeep.preprocessing.progress import Progress
 
     if folder is not None and not folder.is_dir():
-        hint = "give a folder with downloaded archives"
-        raise UserError("not a folder", where=f"--from {folder}", hint=hint)
+        raise UserError("not a folder", where="--from", hint="give a folder of archives")
     check_place(out, "--output")
     catalog = load_catalog()
     job = Fetch(
@@ -96,18 +94,18 @@ def _counts(output: OutputCounts) -> Iterator[str]:
 
 def preprocess(
     recipe: options.Recipe,
-    overrides: Overrides = None,
+    overrides: options.Overrides = None,
     *,
     train: Path,
     valid: Path,
     test: list[Path] | None = None,
-    out: Out,
+    out: options.Out,
     source_lang: options.SourceLanguage = None,
     target_lang: options.TargetLanguage = None,
-    workers: Whole | None = None,
-    overwrite: Overwrite = False,
-    dry_run: DryRun = False,
-    quiet: Quiet = False,
+    workers: options.Whole | None = None,
+    overwrite: options.Overwrite = False,
+    dry_run: options.DryRun = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Make a data directory: normalize, tokenize, learn BPE, clean, binarize.
 

@@ -8,17 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from nmtdeep.cli.options import (
-    Out,
-    Overwrite,
-    Run,
-    SourceLanguage,
-    TargetLanguage,
-    Threads,
-    as_typed,
-)
+from nmtdeep.cli import options
 from nmtdeep.errors import UserError
-from nmtdeep.files import check_place
 
 if TYPE_CHECKING:
     from nmtdeep.export.comparison import ExportCheck
@@ -38,15 +29,15 @@ Quantization = Literal[
 
 
 def export(
-    run: Run,
+    run: options.Run,
     *,
     to: Literal["ctranslate2", "huggingface"],
-    out: Out,
+    out: options.Out,
     quantization: Quantization | None = None,
     check: Annotated[tuple[Path, Path] | None, Option(metavar="SOURCE REFERENCE")] = None,
     max_loss: Annotated[float, Option(min=0)] = 0.1,
-    overwrite: Overwrite = False,
-    threads: Threads = None,
+    overwrite: options.Overwrite = False,
+    threads: options.Threads = None,
 ) -> None:
     """Write a model for another program: CTranslate2, or Hugging Face's transformers.
 
@@ -66,27 +57,27 @@ def export(
             raise UserError(what, where=" and ".join(names), hint=hint)
         _to_huggingface(run, out, overwrite=overwrite)
         return
+    from nmtdeep.export.comparison import check_export
     from nmtdeep.export.exporter import export_ctranslate2
     from nmtdeep.scoring.texts import read_texts
     from nmtdeep.units import size
 
     texts = read_texts(check[0], [check[1]]) if check else None
     done = export_ctranslate2(run, out, quantization=quantization, overwrite=overwrite)
+    model = "/".join(done.checkpoint.parts[-2:])
     typer.echo(
-        f"{out}: {as_typed(run, done.checkpoint)} for CTranslate2, {quantization or 'float32'}, "
+        f"{out}: {model} for CTranslate2, {quantization or 'float32'}, "
         f"{size(done.after)} in all; its weights were {size(done.before)}"
     )
     if texts is None:
         return
-    from nmtdeep.export.comparison import check_export
-
     comparison = check_export(done.checkpoint, out, texts, threads=threads)
     _show(comparison)
     if comparison.loss > max_loss:
-        hint = "choose another --quantization, or none" if quantization else "report this bug"
+        hint = "choose another --quantization" if quantization else "report this bug"
         typer.echo(
-            f"nmtdeep: the exported model is worse: it lost {comparison.loss:.2f} BLEU, more than "
-            f"--max-loss {max_loss:g}; it was written to {out} nevertheless: {hint}",
+            f"nmtdeep: the exported model in {out} lost {comparison.loss:.2f} BLEU, more than "
+            f"--max-loss {max_loss:g}: {hint}",
             err=True,
         )
         raise typer.Exit(INCOMPLETE)
@@ -96,12 +87,12 @@ def _to_huggingface(run: Path, out: Path, *, overwrite: bool) -> None:
     from nmtdeep.export.exporter import export_huggingface
 
     done = export_huggingface(run, out, overwrite=overwrite)
-    model = as_typed(run, done.checkpoint)
     if not done.problems:
+        model = "/".join(done.checkpoint.parts[-2:])
         typer.echo(f"{out}: {model} as a MarianMT of transformers, and its model card")
         return
     typer.echo(
-        f"nmtdeep: {out} has only a model card: transformers has no class for {model} "
+        f"nmtdeep: {out} has only a model card: transformers has no class for this model "
         f"({'; '.join(map(str, done.problems))}): translate with nmtdeep, or try --to ctranslate2",
         err=True,
     )
@@ -110,17 +101,13 @@ def _to_huggingface(run: Path, out: Path, *, overwrite: bool) -> None:
 
 def _show(comparison: ExportCheck) -> None:
     """BLEU and speed of both programs, and how they were measured."""
-    from rich.console import Console
-
-    from nmtdeep.tables import table
     from nmtdeep.units import percent
 
-    headings = ("program", "numbers", "BLEU", "sentences/s")
-    rows = [
-        (program.name, program.numbers, f"{program.score.value:.2f}", f"{program.speed:.1f}")
-        for program in (comparison.before, comparison.after)
-    ]
-    Console().print(table(headings, rows, text=2))
+    for program in (comparison.before, comparison.after):
+        typer.echo(
+            f"{program.name}: BLEU {program.score.value:.2f}, {program.speed:.1f} sentences/s, "
+            f"{program.numbers}"
+        )
     lines = len(comparison.before.lines)
     typer.echo(
         f"equal translations: {comparison.equal} of {lines} ({percent(comparison.equal / lines)})\n"
@@ -131,25 +118,25 @@ def _show(comparison: ExportCheck) -> None:
 
 
 def fairseq(
-    checkpoint: Path,
+    path: Annotated[Path, Argument(metavar="CHECKPOINT")],
     dictionaries: Annotated[list[Path], Argument(metavar="DICT")],
     *,
-    output: Out,
+    output: options.Out,
     bpe: list[Path] | None = None,
     tokenization: Literal["moses", "none"] = "moses",
-    source_lang: SourceLanguage = None,
-    target_lang: TargetLanguage = None,
+    source_lang: options.SourceLanguage = None,
+    target_lang: options.TargetLanguage = None,
     normalize: bool = True,
     lowercase: bool = False,
     aggressive_hyphens: bool = False,
-    overwrite: Overwrite = False,
+    overwrite: options.Overwrite = False,
 ) -> None:
     """Convert a checkpoint of a fairseq Transformer, or of the DLCL release.
 
     No code in the file is executed. An unsupported model is rejected with every reason listed.
 
     Args:
-        checkpoint: File of fairseq: checkpoint_best.pt.
+        path: File of fairseq: checkpoint_best.pt.
         dictionaries: dict.LANG.txt: one for both, or source, target.
         output: Checkpoint to write.
         bpe: Codes of subword-nmt, twice if source and target have their own; without it the input
@@ -159,13 +146,10 @@ def fairseq(
         lowercase: Lower-case the input.
         aggressive_hyphens: Split hyphens, as tokenizer.perl -a.
     """
-    from nmtdeep.checkpoint import STATE
+    from nmtdeep import checkpoint
     from nmtdeep.conversion.fairseq import TextOptions, convert
 
-    check_place(output, "--output")
-    if output.exists() and not (overwrite and (output / STATE).is_file()):
-        choice = "add --overwrite, or choose" if (output / STATE).is_file() else "choose"
-        raise UserError("exists", where=output, hint=f"{choice} another --output")
+    checkpoint.check_free(output, overwrite=overwrite)
     choices = TextOptions(
         tuple(bpe or ()),
         tokenization,
@@ -175,7 +159,7 @@ def fairseq(
         lowercase=lowercase,
         aggressive_hyphens=aggressive_hyphens,
     )
-    recipe, pipeline = convert(checkpoint, dictionaries, output, choices)
+    recipe, pipeline = convert(path, dictionaries, output, choices)
     model, text = recipe.model, recipe.text
     typer.echo(
         f"{output}: {model.encoder.depth}+{model.decoder.depth} layers, width {model.width}, "

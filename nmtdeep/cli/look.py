@@ -11,18 +11,9 @@ from typing import Annotated, Literal
 import typer
 from typer import Argument, Option
 
+from nmtdeep.cli import options
 from nmtdeep.cli.command import versions
-from nmtdeep.cli.options import (
-    Device,
-    Out,
-    Overrides,
-    Recipe,
-    SourceLanguage,
-    TargetLanguage,
-    Threads,
-    Whole,
-)
-from nmtdeep.cli.outputs import Analysis, Outputs, WrittenTo
+from nmtdeep.cli.outputs import Outputs, WrittenTo
 from nmtdeep.errors import UserError, printable
 from nmtdeep.files import check_place
 
@@ -42,8 +33,7 @@ def list_(words: Annotated[list[str] | None, Argument(metavar="WORD")] = None) -
     if not entries:
         raise UserError(f"no recipe's name has {' and '.join(wanted)}", hint="leave out a word")
     if not sys.stdout.isatty():
-        for entry in entries:
-            typer.echo("\t".join(entry))
+        typer.echo("\n".join(map("\t".join, entries)))
         return
     from rich.console import Console
     from rich.text import Text
@@ -51,12 +41,13 @@ def list_(words: Annotated[list[str] | None, Argument(metavar="WORD")] = None) -
     from nmtdeep.tables import table
 
     rows = [(Text(name, style="bold", no_wrap=True), description) for name, description in entries]
-    console = Console()
-    console.print(table(("name", "description"), rows, text=2))
-    console.print("nmtdeep recipes show NAME prints one in full.", style="dim")
+    Console().print(table(("name", "description"), rows, text=2))
+    typer.echo("nmtdeep recipes show NAME prints one in full.")
 
 
-def show(recipe: Recipe, overrides: Overrides = None, *, plain: bool = False) -> None:
+def show(
+    recipe: options.Recipe, overrides: options.Overrides = None, *, plain: bool = False
+) -> None:
     """Print a recipe in full, as YAML: each value with the line or the override that sets it.
 
     Args:
@@ -118,7 +109,7 @@ def plot(
         hint = f"choose from {', '.join(records.FIGURES)}"
         raise UserError(f"no such figure: {', '.join(unknown)}", where="--figure", hint=hint)
     draw = partial(records.draw, figures=figures, over=over)
-    outputs.write(Analysis(records.measure(records.names(runs)), records.tables, draw))
+    outputs.write(records.measure(records.names(runs)), records.tables, draw)
     if usual:
         typer.echo(f"picture: {CURVES}")
 
@@ -126,12 +117,11 @@ def plot(
 def report(
     runs: Annotated[list[Path], Argument(metavar="RUN")],
     *,
-    output: Out = Path("report.html"),
+    output: options.Out = Path("report.html"),
     data: Path | None = None,
     split: str | None = None,
-    samples: Whole = 10,
-    device: Device = "auto",
-    threads: Threads = None,
+    samples: options.Whole = 10,
+    device: options.Place,
 ) -> None:
     """Write one page about runs that any browser shows: scores, curves, translations, pictures.
 
@@ -146,23 +136,20 @@ def report(
     """
     if split and not data:
         raise UserError("needs a data directory", where=f"--split {split}", hint="add --data")
-    where = f"--output {output}"
-    if output.is_dir():
-        raise UserError("is a directory", where=where, hint="name a file, such as report.html")
-    if not output.parent.is_dir():
-        raise UserError(f"there is no directory {output.parent}", where=where, hint="create it")
+    if output.is_dir() or not output.parent.is_dir():
+        hint = "name a file in an existing directory, such as report.html"
+        raise UserError("cannot be a file", where=f"--output {output}", hint=hint)
     missing = [name for name in ("jinja2", "matplotlib") if find_spec(name) is None]
     if missing:
         hint = 'pip install "nmtdeep[report]"'
         raise UserError(f"a report needs {' and '.join(missing)}: not installed", hint=hint)
-    import torch
-
     from nmtdeep.reporting import run_report
     from nmtdeep.units import size
 
-    torch.set_num_threads(threads or torch.get_num_threads())
     say = partial(typer.echo, err=True)
-    run_report.report(runs, output, data=data, split=split, samples=samples, device=device, say=say)
+    run_report.report(
+        runs, output, data=data, split=split, samples=samples, device=str(device), say=say
+    )
     typer.echo(f"{output}: {size(output.stat().st_size)}; open it in a browser")
 
 
@@ -172,9 +159,9 @@ def doctor(
     train: Path | None = None,
     valid: Path | None = None,
     test: list[Path] | None = None,
-    source_lang: SourceLanguage = None,
-    target_lang: TargetLanguage = None,
-    out: Out = Path("run"),
+    source_lang: options.SourceLanguage = None,
+    target_lang: options.TargetLanguage = None,
+    out: options.Out = Path("run"),
 ) -> None:
     """Check that this machine and the text are ready for training: speed, disk, suspicious pairs.
 
@@ -193,18 +180,15 @@ def doctor(
     from nmtdeep.tables import describe
 
     check_place(out, "--out")
-    named = [("train", train), ("valid", valid), *((path.name, path) for path in test or ())]
-    given = [(name, path) for name, path in named if path is not None]
-    if len(dict(given)) < len(given):
-        hint = "rename the --test files; the last part of a path names the split"
-        raise UserError("two splits have the same name", hint=hint)
+    named = {"train": train, "valid": valid, **{path.name: path for path in test or ()}}
+    given = {name: path for name, path in named.items() if path is not None}
     if given and not (source_lang and target_lang):
         raise UserError("plain text needs its languages", hint="add -s and -t, such as -s en -t de")
     examination = Examination()
     examination.machine(versions())
     planned = examination.data(data) if data else None
     if given:
-        examination.files(dict(given), (str(source_lang), str(target_lang)))
+        examination.files(given, (str(source_lang), str(target_lang)))
     examination.disk(out, planned)
     typer.echo(describe([(name, printable(value)) for name, value in examination.rows]))
     for table in examination.tables:

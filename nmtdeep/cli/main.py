@@ -16,7 +16,7 @@ import typer
 
 from nmtdeep import __version__
 from nmtdeep.cli import analyze, corpora, exchange, look, train
-from nmtdeep.cli.command import HELP, Group, add_command, add_group, usage_error
+from nmtdeep.cli.command import add_command, add_group, usage_error
 from nmtdeep.cli.score import score
 from nmtdeep.cli.translate import serve, translate
 from nmtdeep.errors import UserError
@@ -35,54 +35,48 @@ COMMANDS: dict[str, dict[Callable[..., Any], str]] = {
         train.average_checkpoints: "nmtdeep average-checkpoints run --last 5 --overwrite",
         translate: "nmtdeep translate -m run -i test.en -o test.de",
         score: "nmtdeep score hypotheses.de reference.de --metric bleu",
+        look.list_: "nmtdeep recipes list sdt 48",
+        look.show: "nmtdeep recipes show demo model.encoder.depth=12",
     },
     LOOK: {
         look.inspect: "nmtdeep inspect run",
         look.plot: "nmtdeep plot run other-run --plot curves.svg",
         look.report: "nmtdeep report run other-run --data data -o report.html",
         look.doctor: "nmtdeep doctor --data data --out run",
+        **analyze.COMMANDS,
     },
     EXCHANGE: {
         exchange.export: "nmtdeep export run --to ctranslate2 --out exported",
         serve: "nmtdeep serve -m run --port 8000",
+        exchange.fairseq: (
+            "nmtdeep convert fairseq checkpoint_best.pt dict.en.txt dict.de.txt -o model"
+        ),
     },
+}
+GROUPS = {
+    "recipes": "List the shipped recipes, or print one in full.",
+    "analyze": (
+        "Measure a model: initialization, gradients, layers, attention, learning rates, scores."
+    ),
+    "convert": "Convert models of other toolkits to checkpoints that translate here.",
 }
 app = typer.Typer(
     name="nmtdeep",
-    cls=Group,
     no_args_is_help=True,
-    rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    context_settings=HELP,
-    epilog="nmtdeep demo",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Example:\nnmtdeep demo",
 )
+groups: dict[str, typer.Typer] = {}
 for panel, commands in COMMANDS.items():
-    for command, example in commands.items():
-        add_command(app, command, example, panel)
-RECIPES: dict[Callable[..., Any], str] = {
-    look.list_: "nmtdeep recipes list sdt 48",
-    look.show: "nmtdeep recipes show demo model.encoder.depth=12",
-}
-CONVERSIONS: dict[Callable[..., Any], str] = {
-    exchange.fairseq: (
-        "nmtdeep convert fairseq checkpoint_best.pt dict.en.txt dict.de.txt -o model"
-    ),
-}
-add_group(app, "recipes", "List the shipped recipes, or print one in full.", RECIPES, TRAIN)
-add_group(
-    app,
-    "analyze",
-    "Measure a model: initialization, gradients, layers, attention, learning rates, scores.",
-    analyze.COMMANDS,
-    LOOK,
-)
-add_group(
-    app,
-    "convert",
-    "Convert models of other toolkits to checkpoints that translate here.",
-    CONVERSIONS,
-    EXCHANGE,
-)
+    for function, example in commands.items():
+        name = example.split()[1]
+        if name not in GROUPS:
+            add_command(app, function, example, panel)
+            continue
+        if name not in groups:
+            groups[name] = add_group(app, name, GROUPS[name], example, panel)
+        add_command(groups[name], function, example)
 
 
 def _version(show: bool) -> None:
@@ -132,10 +126,8 @@ def as_user_error(error: Exception) -> UserError | None:
     if isinstance(error, UserError):
         return error
     if isinstance(error, typer.TyperException):
-        if type(error).__name__ == "NoArgsIsHelpError":
-            typer.echo(error.message)
-            return UserError()
-        return usage_error(error)
+        has_shown_help = type(error).__name__ == "NoArgsIsHelpError"
+        return UserError() if has_shown_help else usage_error(error)
     if isinstance(error, OSError) and error.errno in _HINTS:
         hint = f"{_HINTS[error.errno]}, then run the same command again"
         return UserError(str(error.strerror), where=error.filename or "", hint=hint)

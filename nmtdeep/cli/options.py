@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from inspect import Parameter
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -24,26 +23,20 @@ from nmtdeep.config.decoding import Decoding, DecodingOptions, decoding_options
 
 # The name of a value in the help, by its type; a name from a list is NAME.
 VALUES: dict[Any, str] = {int: "N", float: "NUMBER", str: "TEXT", Path: "PATH", bool: ""}
-# Options in the help under a heading of their own.
+MACHINE = "Machine"
+# The panel of each option for translating.
 PANELS = {
-    "Search": (
-        "beam",
-        "lenpen",
-        "lenpen_form",
-        "n_best",
-        "max_length_factor",
-        "max_length_constant",
-    ),
-    "Text": ("input_is", "output_is", "max_source_tokens", "long_lines"),
-    "Sampling": ("sampling", "temperature", "top_k", "top_p", "seed"),
-    "Machine": ("device", "precision", "quantize", "max_tokens", "threads", "processes", "verify"),
+    name: panel
+    for panel, names in {
+        "Search": "beam lenpen lenpen_form n_best max_length_factor max_length_constant",
+        "Text": "input_is output_is max_source_tokens long_lines",
+        "Sampling": "sampling temperature top_k top_p seed",
+        MACHINE: "device precision quantize max_tokens threads processes",
+    }.items()
+    for name in names.split()
 }
 # Spellings of other toolkits.
-ALIASES = {
-    "beam": ("-b", "--beam-size"),
-    "lenpen": ("--length-penalty", "--alpha"),
-    "n_best": ("--nbest",),
-}
+ALIASES = {"beam": ("-b", "--beam-size"), "lenpen": ("--length-penalty",), "n_best": ("--nbest",)}
 
 
 class Bundle(NamedTuple):
@@ -51,11 +44,16 @@ class Bundle(NamedTuple):
 
     Attributes:
         options: parameters, one for each option.
-        collect: makes the argument of the options' values by name.
+        collect: makes the argument of the options' values, which are keyword arguments.
     """
 
     options: Sequence[Parameter]
-    collect: Callable[[dict[str, Any]], Any]
+    collect: Callable[..., Any]
+
+
+def bundle(collect: Callable[..., Any]) -> Bundle:
+    """The parameters of a function or dataclass as options, and its result as the argument."""
+    return Bundle(parameters_of(collect)[0], collect)
 
 
 def flag(name: str) -> str:
@@ -64,93 +62,56 @@ def flag(name: str) -> str:
 
 
 def documented(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    """The docstring without its section of arguments, and that section: texts by name."""
+    """The paragraphs of a docstring before its section of arguments, and the texts of that."""
     text, _, arguments = (inspect.getdoc(function) or "").partition("\n\nArgs:\n")
     entries = re.findall(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", arguments, re.MULTILINE)
-    return text, {name: " ".join(entry.split()) for name, entry in entries}
+    paragraphs = (" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+    return "\n\n".join(paragraphs), {name: " ".join(entry.split()) for name, entry in entries}
 
 
 def parameters_of(function: Callable[..., Any]) -> tuple[list[Parameter], dict[str, Bundle]]:
-    """The parameters of a command for typer, and the bundles of options among its arguments.
-
-    A switch that is off by default has no `--no-...`.
-    """
+    """The parameters of a command for typer, and the bundles of options among its arguments."""
     parameters: list[Parameter] = []
     bundles = {}
-    _, texts = documented(function)
-    for parameter in inspect.signature(function, eval_str=True).parameters.values():
-        name, default = parameter.name, parameter.default
-        kind, info = _split(parameter.annotation)
+    texts, kinds = documented(function)[1], get_type_hints(function)
+    for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
+        parts = (parameter.annotation, *get_args(parameter.annotation))  # those of X | None
+        info = next((part.__metadata__[0] for part in parts if hasattr(part, "__metadata__")), None)
         if isinstance(info, Bundle):
             bundles[name] = info
             parameters += info.options
             continue
-        is_option = parameter.kind is Parameter.KEYWORD_ONLY
-        info = copy(info) or (Option() if is_option else Argument(metavar=name.upper()))
-        if kind is bool and default is False and info.default is ...:
-            info.default = flag(name)
-        info.rich_help_panel = info.rich_help_panel or (
-            "Machine" if name in PANELS["Machine"] else None
-        )
-        _describe(info, kind, info.help or texts[name])
-        parameters.append(option(name, Annotated[kind, info], default))
+        if info is None:
+            is_option = parameter.kind is Parameter.KEYWORD_ONLY
+            info = Option() if is_option else Argument(metavar=name.upper())
+        text = info.help or texts[name]
+        parameters.append(option(name, kinds[name], info, text, parameter.default))
     return parameters, bundles
 
 
-def _describe(info: Any, kind: Any, text: str) -> None:
-    """Set the help of an option or argument, and the name of its value."""
-    origins = {get_origin(part): part for part in (kind, *get_args(kind))}
-    if Literal in origins:
-        text += f" One of: {', '.join(map(str, get_args(origins[Literal])))}."
-    if list in origins and isinstance(info, OptionInfo):
-        text += " Can be repeated."
-    info.help = text
-    plain = {kind, *get_args(kind), *get_args(origins.get(list))}
-    info.metavar = info.metavar or next((VALUES[each] for each in VALUES if each in plain), "NAME")
+def option(name: str, kind: Any, info: Any, text: str, default: Any = None) -> Parameter:
+    """A parameter for typer, of an option or argument.
 
-
-def _split(annotation: Any) -> tuple[Any, Any]:
-    """A type and what it is annotated with: `int | None` and its option."""
-    if get_origin(annotation) is Annotated:
-        kind, info = get_args(annotation)
-        return kind, info
-    if get_origin(annotation) in (Union, UnionType):
-        parts = [_split(part) for part in get_args(annotation)]
-        return Union[tuple(kind for kind, _ in parts)], next((i for _, i in parts if i), None)  # noqa: UP007
-    return annotation, None
-
-
-def option(name: str, annotation: Any, default: Any = None) -> Parameter:
-    """An option of a command, as a parameter of its function."""
-    kind = Parameter.KEYWORD_ONLY
-    return Parameter(name, kind, default=default, annotation=annotation)
-
-
-def option_of(
-    name: str,
-    field: FieldInfo,
-    *,
-    kind: Any = None,
-    panel: str | None = None,
-    default: str = "",
-    metavar: str | None = None,
-) -> Parameter:
-    """An option for a field of a model, which says its type, meaning and default.
-
-    The model checks the value, of which None means that the option was not given.
+    A switch that is off by default has no `--no-...`.
 
     Args:
-        kind: type of the option; None: the field's.
-        panel: heading of the option; None: that in `PANELS`.
-        default: what the help says is the default.
+        kind: type of its value.
+        info: `Option(...)` or `Argument(...)`.
+        text: its help.
     """
-    kind = kind or _split(field.annotation)[0]
-    panel = panel or next((key for key, names in PANELS.items() if name in names), None)
-    info = Option(flag(name), *ALIASES.get(name, ()), rich_help_panel=panel, metavar=metavar)
-    _describe(info, kind, sentence(field) + (default and f" Default: {default}."))
-    if kind is bool:
-        return option(name, Annotated[bool, info], default=False)
-    return option(name, Annotated[kind | None, info])
+    info, inner, is_list = copy(info), kind, False
+    while get_origin(inner) not in (None, Literal):  # X | None, list[X]
+        is_list = is_list or get_origin(inner) is list
+        inner = get_args(inner)[0]
+    if get_origin(inner) is Literal:
+        text += f" One of: {', '.join(get_args(inner))}."
+    if is_list and isinstance(info, OptionInfo):
+        text += " Can be repeated."
+    if kind is bool and default is False and info.default is ...:
+        info.default = flag(name)
+    info.help, info.metavar = text, info.metavar or VALUES.get(inner, "NAME")
+    annotation, keyword = Annotated[kind, info], Parameter.KEYWORD_ONLY
+    return Parameter(name, keyword, default=default, annotation=annotation)
 
 
 def sentence(field: FieldInfo) -> str:
@@ -160,20 +121,28 @@ def sentence(field: FieldInfo) -> str:
 
 
 def options_of(
-    model: type[BaseModel], omit: Iterable[str] = (), panel: str | None = None, **defaults: str
+    model: type[BaseModel], *omit: str, panel: str | None = None, **defaults: str
 ) -> list[Parameter]:
-    """An option for each field of a model.
+    """An option for each field of a model, which says its type, meaning and default.
+
+    The model checks the values, of which None means that the option was not given.
 
     Args:
-        panel: as in `option_of`.
+        omit: fields without an option.
+        panel: heading of the options; None: that in `PANELS`.
         defaults: what the help shows instead of a field's default.
     """
-    options = []
+    options, kinds = [], get_type_hints(model)
     for name, field in model.model_fields.items():
-        if name not in omit:
-            plain = "" if field.default is None or field.default is False else str(field.default)
-            default = defaults.get(name, plain)
-            options.append(option_of(name, field, panel=panel, default=default))
+        if name in omit:
+            continue
+        is_switch = kinds[name] is bool
+        info = Option(flag(name), *ALIASES.get(name, ()), rich_help_panel=panel or PANELS.get(name))
+        text, default = sentence(field), defaults.get(name, field.default)
+        if default is not None and not is_switch:
+            text += f" Default: {default}."
+        kind = bool if is_switch else kinds[name] | None
+        options.append(option(name, kind, info, text, False if is_switch else None))
     return options
 
 
@@ -181,12 +150,11 @@ def decoding(*omit: str, **defaults: str) -> Bundle:
     """The options for translating, which a command receives as checked `DecodingOptions`.
 
     Args:
-        omit: fields that the command does not have.
-        defaults: as in `options_of`.
+        omit, defaults: as in `options_of`.
     """
     recipe = dict.fromkeys((*Decoding.model_fields, "input_is"), "the recipe's")
-    options = options_of(DecodingOptions, omit, **recipe | defaults)
-    return Bundle(options, lambda given: decoding_options(given, flag))
+    options = options_of(DecodingOptions, *omit, **recipe | defaults)
+    return Bundle(options, lambda **given: decoding_options(given, flag))
 
 
 def complete_recipe(incomplete: str) -> list[str]:
@@ -206,16 +174,31 @@ def complete_metric(incomplete: str) -> list[str]:
     return [name for name in METRICS if name.startswith(incomplete)]
 
 
-def recipe_argument(metavar: str) -> Any:
+def recipe_argument(metavar: str, text: str | None = None) -> Any:
     """An argument that is completed to names of recipes."""
-    return Argument(metavar=metavar, autocompletion=complete_recipe)
+    return Argument(metavar=metavar, help=text, autocompletion=complete_recipe)
 
 
 Whole = Annotated[int, Option(min=1)]
-Device = Annotated[str, Option(help=sentence(DecodingOptions.model_fields["device"]))]
-Threads = Annotated[
-    int | None, Option(min=1, help=sentence(DecodingOptions.model_fields["threads"]))
+Device = Annotated[
+    str, Option(help=sentence(DecodingOptions.model_fields["device"]), rich_help_panel=MACHINE)
 ]
+Threads = Annotated[
+    int | None, Option(min=1, help="Number of CPU threads.", rich_help_panel=MACHINE)
+]
+
+
+def choose_device(*, device: Device = "auto", threads: Threads = None) -> Any:
+    """The device that was given; sets the number of CPU threads."""
+    import torch
+
+    from nmtdeep.devices import resolve_device
+
+    torch.set_num_threads(threads or torch.get_num_threads())
+    return resolve_device(device)
+
+
+Place = Annotated[Any, bundle(choose_device)]
 Models = Annotated[
     list[Path],
     Option("-m", "--model", "--path", help="Run or checkpoint; several are an ensemble."),
@@ -224,33 +207,20 @@ METRIC = Option(metavar="NAME", autocompletion=complete_metric)
 Run = Annotated[Path, Argument(metavar="RUN", help="Run directory or checkpoint.")]
 Runs = Annotated[list[Path], Argument(metavar="RUN", help="Run directories or checkpoints.")]
 RECIPE_HELP = "A recipe's name (nmtdeep recipes list) or file."
-Recipe = Annotated[
-    str, Argument(metavar="RECIPE", help=RECIPE_HELP, autocompletion=complete_recipe)
-]
+Recipe = Annotated[str, recipe_argument("RECIPE", RECIPE_HELP)]
 Overrides = Annotated[
     list[str] | None, Argument(metavar="KEY=VALUE", help="Recipe values to change.")
 ]
 Data = Annotated[Path, Option(help="Directory that `nmtdeep preprocess` wrote.")]
 Out = Annotated[Path, Option("-o", "--out", "--output")]
-Verify = Annotated[
-    bool,
-    Option(help="Compare token files of --data with their checksums first, about 1 GB a second."),
-]
+VERIFY_HELP = "Compare token files of --data with their checksums first, about 1 GB a second."
+Verify = Annotated[bool, Option(help=VERIFY_HELP, rich_help_panel=MACHINE)]
 SourceLanguage = Annotated[
     str | None, Option("-s", "--source-lang", help="Source language code, such as en.")
 ]
 TargetLanguage = Annotated[
     str | None, Option("-t", "--target-lang", help="Target language code, such as de.")
 ]
-Json = Annotated[bool, Option("--json", help="Print all numbers as JSON.")]
 Overwrite = Annotated[bool, Option(help="Replace the output of an earlier command.")]
 DryRun = Annotated[bool, Option(help="Check the input and show what would be done, only.")]
 Quiet = Annotated[bool, Option("-q", "--quiet", help="Print no progress, tables or summary.")]
-
-
-def as_typed(typed: Path, checkpoint: Path) -> Path:
-    """The checkpoint that a run or checkpoint stands for, under the name that the user typed."""
-    for folder in (typed, typed.parent):
-        if folder.resolve() == checkpoint.parent:
-            return folder / checkpoint.name
-    return checkpoint

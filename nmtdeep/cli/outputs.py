@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial, wraps
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
-from nmtdeep.cli.options import Bundle, Json, option, parameters_of
+from nmtdeep.cli.options import bundle
 from nmtdeep.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from matplotlib.figure import Figure
-    from rich.table import Table
-
     from nmtdeep.analysis.measurement import Measurement
 
-
-class Analysis(NamedTuple):
-    """Rows, and the functions that make tables and a picture of them."""
-
-    measurement: Measurement
-    tables: Callable[[Sequence[Any]], list[Table]]
-    draw: Callable[[Sequence[Any], Figure], None]
+FILE = Option(rich_help_panel="Output")
+JSON = Option("--json", help="Print all numbers as JSON.", rich_help_panel="Output")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,9 +32,9 @@ class Outputs:
         plot: Draw a picture into this file: .svg, .png or .pdf.
     """
 
-    csv: Path | None = None
-    plot: Path | None = None
-    as_json: Json = False
+    csv: Annotated[Path | None, FILE] = None
+    plot: Annotated[Path | None, FILE] = None
+    as_json: Annotated[bool, JSON] = False
 
     def __post_init__(self) -> None:
         where = f"--plot {self.plot}"
@@ -55,9 +45,18 @@ class Outputs:
             hint = 'pip install "nmtdeep[pictures]", or leave --plot out and give --csv or --json'
             raise UserError("a picture needs matplotlib: not installed", where=where, hint=hint)
 
-    def write(self, analysis: Analysis) -> None:
-        """Write the files, then print tables and signature, or JSON."""
-        measurement, tables, draw = analysis
+    def write(
+        self,
+        measurement: Measurement,
+        tables: Callable[..., Iterable[Any]],
+        draw: Callable[..., None],
+    ) -> None:
+        """Write the files, then print tables and signature, or JSON.
+
+        Args:
+            tables: makes tables of the rows.
+            draw: draws the rows into a figure.
+        """
         if self.csv:
             measurement.write_csv(self.csv)
         if self.plot:
@@ -74,17 +73,4 @@ class Outputs:
         typer.echo(measurement.signature)
 
 
-WrittenTo = Annotated[Outputs, Bundle(parameters_of(Outputs)[0], lambda given: Outputs(**given))]
-
-
-def written(measure: Callable[..., Analysis]) -> Callable[..., None]:
-    """A command that writes the analysis that a function returns, with --csv, --plot, --json."""
-
-    @wraps(measure)
-    def command(*, outputs: Outputs, **values: Any) -> None:
-        outputs.write(measure(**values))
-
-    own = inspect.signature(measure, eval_str=True).parameters.values()
-    outputs = option("outputs", WrittenTo)
-    command.__signature__ = inspect.Signature([*own, outputs])  # type: ignore[attr-defined]
-    return command
+WrittenTo = Annotated[Outputs, bundle(Outputs)]

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from typer import Argument, Option
 
-from nmtdeep.cli.options import METRIC, Json, decoding
+from nmtdeep.cli.options import METRIC, decoding
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.errors import UserError
 
 if TYPE_CHECKING:
-    from nmtdeep.scoring.texts import Texts
     from nmtdeep.scoring.tokenized import MosesPreparation
 
+MODEL = Option("-m", "--model", rich_help_panel="With a model")
 OF_MODEL = Option(rich_help_panel="With a model")
 COMPARISON = Option(rich_help_panel="Comparison")
 AT_LEAST_1 = Option(min=1, rich_help_panel="Comparison")
@@ -32,10 +32,8 @@ def score(
     metric: Annotated[list[str] | None, METRIC] = None,
     tokenize: Annotated[str | None, Option(metavar="LANG")] = None,
     replace_unicode_punctuation: bool = False,
-    as_json: Json = False,
-    model: Annotated[
-        list[Path] | None, Option("-m", "--model", rich_help_panel="With a model")
-    ] = None,
+    as_json: Annotated[bool, Option("--json")] = False,
+    model: Annotated[list[Path] | None, MODEL] = None,
     source: Annotated[Path | None, OF_MODEL] = None,
     reference: Annotated[list[Path] | None, OF_MODEL] = None,
     target: Annotated[Path | None, OF_MODEL] = None,
@@ -61,6 +59,7 @@ def score(
         tokenize: Moses-tokenize both sides for bleu-tok, bleu-tok-lc and bleu-compound.
         replace_unicode_punctuation: Replace Unicode punctuation before --tokenize, as the DLCL and
             SDT papers do.
+        as_json: Print all numbers as JSON.
         model: Run or checkpoint that translates --source; several are an ensemble.
         source: Source text for --model.
         reference: Reference translation of --source.
@@ -79,14 +78,14 @@ def score(
         "--log-prob": log_prob,
         "options of models": options.model_fields_set,
     }
-    _check_combination(model, files or [], of_model)
+    _check_use(model, files or [], {name for name, value in of_model.items() if value})
     if model and source and target:
         _print_log_probabilities(model, options, source, target, as_json=as_json)
         return
 
     from nmtdeep.scoring.metrics import DEFAULT_METRICS
     from nmtdeep.scoring.report import measure, plain_lines, records
-    from nmtdeep.scoring.texts import read_texts
+    from nmtdeep.scoring.texts import NamedText, read_texts
     from nmtdeep.scoring.warnings import warnings
 
     metrics = list(dict.fromkeys(metric or DEFAULT_METRICS))
@@ -94,66 +93,53 @@ def score(
     hypotheses, *references = files or [Path(source or ""), *(reference or [])]
     texts = read_texts(hypotheses, references, system or [])
     if model:
-        texts = _translated(texts, model, options)
+        from nmtdeep.decoding.translator import Translator
+
+        with Translator.load(model, options) as translator:
+            lines = [each.text for each in translator.translate(texts.hypotheses.lines)]
+        texts = replace(texts, hypotheses=NamedText("+".join(map(str, model)), lines))
     for warning in warnings(texts, metrics, prepared=preparation is not None):
         typer.echo(f"nmtdeep: warning: {warning}", err=True)
-    settings: dict[str, Any] = {"test": paired, "trials": trials, "seed": seed}
-    rows = measure(texts, metrics, preparation=preparation, **settings)
-    if as_json:
-        typer.echo(json.dumps(records(texts.hypotheses.name, rows), ensure_ascii=False, indent=1))
-    else:
-        typer.echo("\n".join(plain_lines(rows)))
+    rows = measure(texts, metrics, preparation=preparation, test=paired, trials=trials, seed=seed)
+    recorded = records(texts.hypotheses.name, rows)
+    as_text = json.dumps(recorded, ensure_ascii=False, indent=1)
+    typer.echo(as_text if as_json else "\n".join(plain_lines(rows)))
 
 
-def _check_combination(
-    model: object, files: Sequence[Path], of_model: Mapping[str, object]
-) -> None:
-    """Refuse what is neither of the three uses."""
-    given = {name for name, value in of_model.items() if value}
-    if model:
-        needed = {"--source", "--target" if "--log-prob" in given else "--reference"}
-        if missing := sorted(needed - given):
-            raise UserError(f"also needs {' and '.join(missing)} FILE", where="--model")
-        extra = sorted(given & {"--reference", "--target"} - needed) + ["HYP and REF"] * bool(files)
-        if extra:
-            what = f"cannot be combined with --model and {' and '.join(sorted(needed))}"
-            raise UserError(what, where=", ".join(extra), hint="leave it out")
+def _check_use(model: object, files: Sequence[Path], given: Collection[str]) -> None:
+    """Refuse files and options, of which `given` are those of a model, that have no use."""
+    if not model:
+        if given:
+            raise UserError("needs a model", where=", ".join(sorted(given)), hint="add --model RUN")
+        if len(files) < 2:
+            hint = "give HYP and REF, or --model RUN --source S --reference R"
+            raise UserError("there is nothing to score", hint=hint)
         return
-    if given:
-        raise UserError("needs a model", where=", ".join(sorted(given)), hint="add --model RUN")
-    if len(files) < 2:
-        hint = "give HYP and REF, or --model RUN --source S --reference R"
-        raise UserError("there is nothing to score", hint=hint)
+    wanted, other = "--reference", "--target"
+    if "--log-prob" in given:
+        wanted, other = other, wanted
+    if missing := [name for name in ("--source", wanted) if name not in given]:
+        raise UserError(f"also needs {' and '.join(missing)} FILE", where="--model")
+    if files or other in given:
+        where = "HYP and REF" if files else other
+        what = f"cannot be combined with --model, --source and {wanted}"
+        raise UserError(what, where=where, hint="leave it out")
 
 
 def _preparation(
-    metrics: list[str], language: str | None, *, replace_punctuation: bool
+    metrics: Sequence[str], language: str | None, *, replace_punctuation: bool
 ) -> MosesPreparation | None:
     from nmtdeep.scoring.metrics import metric_named
     from nmtdeep.scoring.tokenized import MosesPreparation
 
-    wants_tokens = [metric_named(name).tokens for name in metrics]
-    if language is None:
-        if replace_punctuation:
-            where = "--replace-unicode-punctuation"
-            raise UserError("needs --tokenize", where=where, hint="add --tokenize LANG")
-        return None
-    if not any(wants_tokens):
+    counts_tokens = [metric_named(name).tokens for name in metrics]
+    if language and not any(counts_tokens):
         what = "only changes bleu-tok, bleu-tok-lc and bleu-compound"
         raise UserError(what, where="--tokenize", hint="add --metric bleu-tok")
-    return MosesPreparation(language, replace_punctuation=replace_punctuation)
-
-
-def _translated(texts: Texts, models: list[Path], options: DecodingOptions) -> Texts:
-    """The texts with the models' translations of the first one as the hypotheses."""
-    from nmtdeep.decoding.translator import Translator
-    from nmtdeep.scoring.texts import NamedText
-
-    source = texts.hypotheses
-    with Translator.load(models, options) as translator:
-        lines = [each.text for each in translator.translate(source.lines)]
-    hypotheses = NamedText("+".join(map(str, models)), lines)
-    return replace(texts, hypotheses=hypotheses)
+    if replace_punctuation and not language:
+        where = "--replace-unicode-punctuation"
+        raise UserError("needs --tokenize", where=where, hint="add --tokenize LANG")
+    return MosesPreparation(language, replace_punctuation=replace_punctuation) if language else None
 
 
 def _print_log_probabilities(
@@ -167,22 +153,17 @@ def _print_log_probabilities(
     texts = read_texts(source, [target])
     with Translator.load(models, options) as translator:
         pairs = texts.hypotheses.lines, texts.references[0].lines
-        forced = list(log_probabilities(translator, *pairs))
+        lines = [(line.log_prob, line.tokens) for line in log_probabilities(translator, *pairs)]
     rows = [
-        {
-            "log_prob": line.log_prob,
-            "tokens": len(line.tokens),
-            "per_token": line.log_prob / len(line.tokens),
-            "each": line.tokens,
-        }
-        for line in forced
+        {"log_prob": sum_, "tokens": len(each), "per_token": sum_ / len(each), "each": each}
+        for sum_, each in lines
     ]
     if as_json:
         typer.echo(json.dumps(rows))
     else:
         for row in rows:
             typer.echo("{log_prob:.4f}\t{tokens}\t{per_token:.4f}".format_map(row))
-    tokens = [token for line in forced for token in line.tokens]
+    tokens = [token for _, each in lines for token in each]
     total = math.fsum(tokens)
     typer.echo(
         f"{len(rows)} sentences, {len(tokens)} tokens, log-probability {total:.2f}, "

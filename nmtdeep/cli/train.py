@@ -2,97 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from inspect import Parameter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
+from typer import Argument, Option
 
-from nmtdeep.cli.options import (
-    Bundle,
-    Data,
-    Device,
-    Out,
-    Overrides,
-    Overwrite,
-    Quiet,
-    Run,
-    Threads,
-    Verify,
-    Whole,
-    as_typed,
-    option_of,
-    recipe_argument,
-)
+from nmtdeep.cli import options
 from nmtdeep.config.section import variants
 from nmtdeep.config.training import Training
 from nmtdeep.errors import UserError
 from nmtdeep.files import check_place
 from nmtdeep.units import counted
 
-if TYPE_CHECKING:
-    from pydantic.fields import FieldInfo
-
-    from nmtdeep.config.recipe import Recipe
-
 # Keys of the section `training` that have a flag of the same name.
-FLAGS = {
-    key.rpartition(".")[2]: key
-    for key in (
-        "max_updates",
-        "max_epochs",
-        "validation.patience",
-        "batches.max_tokens",
-        "batches.tokens_per_update",
-        "schedule.lr",
-        "schedule.warmup_updates",
-        "clip_norm",
-        "label_smoothing",
-        "seed",
-        "precision",
-        "log_every",
-    )
-}
+KEYS = (
+    "max_updates",
+    "max_epochs",
+    "validation.patience",
+    "batches.max_tokens",
+    "batches.tokens_per_update",
+    "schedule.lr",
+    "schedule.warmup_updates",
+    "clip_norm",
+    "label_smoothing",
+    "seed",
+    "precision",
+    "log_every",
+)
+FLAGS = {key.rpartition(".")[2]: key for key in KEYS}
 
 
-def _field(key: str) -> FieldInfo:
-    """The field of a key; the first variant of a section has all those with a flag."""
-    *path, name = key.split(".")
+def _flag(name: str, key: str) -> Parameter:
+    """The option for a key; the first variant of a section has all fields with a flag."""
     section: Any = Training
-    for part in path:
+    for part in key.split(".")[:-1]:
         section = variants(section.model_fields[part].annotation)[0]
-    return section.model_fields[name]
+    info = Option(rich_help_panel="Recipe values", metavar="VALUE")
+    return options.option(name, str | None, info, options.sentence(section.model_fields[name]))
 
 
-Changes = Annotated[
-    list[str],
-    Bundle(
-        [
-            option_of(name, _field(key), kind=str, panel="Recipe values", metavar="VALUE")
-            for name, key in FLAGS.items()
-        ],
-        lambda given: [
-            f"training.{FLAGS[name]}={value}" for name, value in given.items() if value is not None
-        ],
-    ),
-]
+def _overrides(**given: str | None) -> list[str]:
+    return [f"training.{FLAGS[name]}={value}" for name, value in given.items() if value is not None]
+
+
+Changes = Annotated[list[str], options.Bundle([_flag(*item) for item in FLAGS.items()], _overrides)]
 
 
 def train(
-    recipe: Annotated[str | None, recipe_argument("RECIPE")] = None,
-    overrides: Overrides = None,
+    recipe: Annotated[str | None, options.recipe_argument("RECIPE")] = None,
+    overrides: options.Overrides = None,
     *,
-    data: Data,
-    out: Out | None = None,
+    data: options.Data,
+    out: options.Out | None = None,
     dry_run: bool = False,
     overwrite: bool = False,
     final_scores: bool | None = None,
-    quiet: Quiet = False,
-    device: Device = "auto",
-    threads: Threads = None,
-    verify: Verify = True,
-    processes: Whole = 1,
+    quiet: options.Quiet = False,
     changes: Changes,
+    device: options.Device = "auto",
+    threads: options.Threads = None,
+    processes: Annotated[int, Option(min=1, rich_help_panel=options.MACHINE)] = 1,
+    verify: options.Verify = True,
 ) -> None:
     """Train a model, or resume an interrupted training.
 
@@ -101,15 +73,19 @@ def train(
 
     Args:
         recipe: A recipe's name (nmtdeep recipes list) or file; none to resume a run.
-        out: Run directory; an interrupted run is resumed.  [required]
+        out: Run directory; an interrupted run is resumed. Required, unless --dry-run.
         dry_run: Print config, parameters and memory; train nothing.
         overwrite: Start from the beginning: delete the training in --out.
         final_scores: Translate and score the validation and test sets after the last update.
             Default: only if the model has learned something.
         processes: Number of processes that train together: one per GPU, or sharing CPU threads.
     """
+    from nmtdeep.config.load import resolve
+    from nmtdeep.data.corpus import DataDirectory
+
     name, more = _recipe_and_overrides(recipe, overrides or [], out)
-    resolved = _with_languages(data, name, more + changes)
+    languages = DataDirectory.open(data, verify=False).languages
+    resolved = resolve(name, more + changes, languages).recipe
     if out is None and not dry_run:
         raise UserError("is missing", where="--out", hint="give a directory for the run")
     how: dict[str, Any] = {
@@ -145,7 +121,7 @@ def _recipe_and_overrides(
     The run in `out` has a recipe of its own: if the first argument is KEY=VALUE, or there is none,
     all of them are overrides of it.
     """
-    words = [*([] if recipe is None else [recipe]), *overrides]
+    words = [*filter(None, [recipe]), *overrides]
     if words and ("=" not in words[0] or Path(words[0]).exists()):
         return words[0], words[1:]
     if out is not None and (out / "config.yaml").is_file():
@@ -154,26 +130,11 @@ def _recipe_and_overrides(
     raise UserError("a recipe is missing", hint=hint)
 
 
-def _with_languages(data: Path, name: str, changes: list[str]) -> Recipe:
-    """The recipe; languages that it does not name are those of the data directory."""
-    from nmtdeep.config.load import resolve
-    from nmtdeep.data.corpus import DataDirectory
-
-    resolved = resolve(name, changes)
-    languages = DataDirectory.open(data, verify=False).languages
-    missing = [
-        f"text.{side}={language}"
-        for side, language in zip(("source", "target"), languages, strict=True)
-        if resolved.origin(("text", side)) == "default"
-    ]
-    return resolve(name, [*changes, *missing]).recipe
-
-
 def grow(
-    source: Run,
+    source: options.Run,
     *,
-    layers: Whole,
-    out: Out,
+    layers: options.Whole,
+    out: options.Out,
     stack: Literal["encoder", "decoder", "both"] = "encoder",
     strategy: Literal[
         "copy-top-group", "copy-top-layer", "interpolate", "stack-all", "random"
@@ -195,8 +156,6 @@ def grow(
     """
     from nmtdeep.growing import grow as grow_run
 
-    if source.resolve() == out.resolve():
-        raise UserError("is the run that grows", where=out, hint="choose another --out")
     grown = grow_run(
         source,
         out=out,
@@ -206,32 +165,22 @@ def grow(
         restart_lr=restart_lr,
         freeze_copied=freeze_copied,
     )
-    typer.echo(f"{grown.checkpoint}: grown from {as_typed(source, grown.source)}")
-    for side, sources in grown.layers.items():
-        typer.echo(f"{side}: {_shown(sources)}")
+    typer.echo(f"{grown.checkpoint}: grown from {'/'.join(grown.source.parts[-2:])}")
+    for side, layer_map in grown.layers.items():
+        names = ("new" if layer is None else str(layer + 1) for layer in layer_map)
+        typer.echo(f"{side}: {counted(len(layer_map), 'layer')} from {' '.join(names)}")
     if grown.more:
-        typer.echo(
-            "the original training had reached its end: raise the limit to train on, for example "
-            f"{grown.more}"
-        )
+        typer.echo("the original training had reached its end; train on with a higher limit:")
     typer.echo(f"train on with: nmtdeep train --data DIR --out {out} {grown.more}".rstrip())
 
 
-def _shown(sources: Sequence[int | None]) -> str:
-    """Layers counted from 1, such as `12 layers from 1 2 3 4 5 6 1 2 3 4 5 6`."""
-    if None not in sources and len(set(sources)) == len(sources):
-        return f"{counted(len(sources), 'layer')}, as before"
-    names = ["new" if source is None else str(source + 1) for source in sources]
-    return f"{len(sources)} layers from {' '.join(names)}"
-
-
 def average_checkpoints(
-    paths: Annotated[list[Path], typer.Argument(metavar="RUN|CHECKPOINT")],
+    paths: Annotated[list[Path], Argument(metavar="RUN|CHECKPOINT")],
     *,
-    last: Whole | None = None,
-    best: Whole | None = None,
-    output: Out | None = None,
-    overwrite: Overwrite = False,
+    last: options.Whole | None = None,
+    best: options.Whole | None = None,
+    output: options.Out | None = None,
+    overwrite: options.Overwrite = False,
 ) -> None:
     """Average the weights of several checkpoints of one run into a new checkpoint.
 
@@ -243,27 +192,26 @@ def average_checkpoints(
     """
     from nmtdeep import averaging, checkpoint
 
-    if last and best:
-        raise UserError("exclude each other", where="--last and --best", hint="give one")
     run, inputs = paths[0], paths
+    if (last or best) and (len(paths) > 1 or (last and best)):
+        what = "take one run directory, and exclude each other"
+        raise UserError(what, where="--last and --best")
     if last or best:
-        if len(paths) > 1:
-            raise UserError("take one run directory", where="--last and --best")
         inputs = averaging.newest(run, last) if last else averaging.best(run, best or 1)
     elif output is None:
         hint = "give --output; or a run with --last N"
         raise UserError("checkpoints that are named one by one need an --output", hint=hint)
     out = output or run / checkpoint.AVERAGE
-    check_place(out, "--output")
-    if out.exists() and not overwrite:
-        raise UserError("exists", where=out, hint="add --overwrite, or choose another --output")
-    averaging.check_out(out, inputs)
+    checkpoint.check_free(out, overwrite=overwrite)
     averaging.average(inputs, out)
     typer.echo(f"{out}: mean of {', '.join(path.name for path in inputs)}")
 
 
 def demo(
-    *, out: Out = Path("nmtdeep-demo"), device: Device = "auto", threads: Threads = None
+    *,
+    out: options.Out = Path("nmtdeep-demo"),
+    device: options.Device = "auto",
+    threads: options.Threads = None,
 ) -> None:
     """Train a deep model on a small corpus that ships with the program, in minutes.
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Annotated, Literal
 
 import typer
@@ -44,6 +41,7 @@ def translate(
     from nmtdeep.decoding import resuming, streams
     from nmtdeep.decoding.translator import Translator
     from nmtdeep.devices import cores
+    from nmtdeep.preprocessing.progress import Progress
 
     lines = streams.check(source, output)
     done = resuming.ResumePoint()
@@ -52,13 +50,16 @@ def translate(
     processes = streams.worker_processes(options, lines, cores())
     opened = Translator.load(model, options.model_copy(update={"processes": processes}))
     began = time.perf_counter()
+    mixed = output == "-" and sys.stdout.isatty()  # a bar between translations
+    shown = lines > 0 and sys.stderr.isatty() and not (quiet or mixed)
     if source == "-" and sys.stdin.isatty() and not quiet:
         typer.echo("type a sentence and press Enter; Ctrl-D ends", err=True)
     with (
         opened as translator,
         resuming.writer(output, done) if resume else streams.writer(output) as write,
-        _progress(done.first, lines, output, quiet=quiet) as advance,
+        Progress("auto" if shown else "none").step("translate", lines) as advance,
     ):
+        advance(done.first)
         count = streams.translate(
             translator, source, write, form=form, first=done.first, advance=advance
         )
@@ -74,39 +75,9 @@ def translate(
         )
 
 
-@contextmanager
-def _progress(
-    first: int, lines: int, output: str, *, quiet: bool
-) -> Iterator[Callable[[float], object]]:
-    """A bar that counts lines, on a terminal that does not show the translations too."""
-    mixed = output == "-" and sys.stdout.isatty()
-    if quiet or mixed or not lines or not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich import progress
-    from rich.console import Console
-
-    with progress.Progress(
-        progress.BarColumn(),
-        progress.MofNCompleteColumn(),
-        progress.TextColumn("{task.fields[rate]}"),
-        progress.TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    ) as bar:
-        task = bar.add_task("", total=lines, completed=first, rate="")
-
-        def advance(count: float) -> None:
-            bar.advance(task, count)
-            done, seconds = bar.tasks[0].completed - first, bar.tasks[0].elapsed or 1e-9
-            bar.update(task, rate=f"{done / seconds:.1f} lines/s")
-
-        yield advance
-
-
 LIMITS = Bundle(
-    options_of(Limits, omit=["body_seconds"], panel="Limits"),
-    lambda given: checked(Limits, given, flag),
+    options_of(Limits, "body_seconds", panel="Limits"),
+    lambda **given: checked(Limits, given, flag),
 )
 
 
@@ -128,14 +99,11 @@ def serve(
     """
     from nmtdeep.serving.server import serve as serve_models
 
-    try:
-        serve_models(
-            model,
-            options,
-            limits,
-            host=host,
-            port=port,
-            announce=lambda address: typer.echo(f"{address}: {', '.join(map(str, model))}"),
-        )
-    except KeyboardInterrupt:  # the usual end of a service, after every request was answered
-        raise typer.Exit(128 + signal.SIGINT) from None
+    serve_models(
+        model,
+        options,
+        limits,
+        host=host,
+        port=port,
+        announce=lambda address: typer.echo(f"{address}: {', '.join(map(str, model))}"),
+    )

@@ -40,10 +40,18 @@ def load_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> Recipe:
     return resolve(name_or_path, overrides).recipe
 
 
-def resolve(name_or_path: str, overrides: Sequence[str] = ()) -> ResolvedRecipe:
-    """As `load_recipe`, with the origin of each value."""
+def resolve(
+    name_or_path: str, overrides: Sequence[str] = (), languages: tuple[str, str] | None = None
+) -> ResolvedRecipe:
+    """As `load_recipe`, with the origin of each value.
+
+    Args:
+        languages: source and target of a recipe that names none; None: the defaults.
+    """
     file = names.find(name_or_path)
     source = _defaults()
+    if languages:
+        source.values["text"] |= dict(zip(("source", "target"), languages, strict=True))
     for above in (*_chain(file), *map(parse_override, overrides)):
         source = merge(source, above)
     return _check(source, names.label(file))

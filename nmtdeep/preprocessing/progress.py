@@ -21,7 +21,7 @@ from rich.progress import Progress as Bar
 
 from nmtdeep.units import size
 
-Advance = Callable[[int], None]
+Advance = Callable[[float], None]
 Unit = Literal["things", "bytes"]
 
 
@@ -62,20 +62,20 @@ class Progress:
             yield self._lines(name, total, size if unit == "bytes" else "{:,}".format)
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
-    def _lines(self, name: str, total: int, shown: Callable[[int], str]) -> Advance:
+    def _lines(self, name: str, total: int, shown: Callable[[float], str]) -> Advance:
         """Prints `tokenize train: 40,000/164,700 (24 %), eta 0:00:31` now and then."""
         start = printed = time.perf_counter()
-        done = 0
+        done = 0.0
 
-        def advance(part: int) -> None:
+        def advance(part: float) -> None:
             nonlocal done, printed
             done, now = done + part, time.perf_counter()
             if now - printed < self.between:
                 return
-            printed, line = now, f"{name}: {shown(done)}"
+            printed, line = now, f"{name}: {shown(int(done))}"
             if total:
                 left = timedelta(seconds=round((now - start) / max(done, 1) * max(total - done, 0)))
-                line += f"/{shown(total)} ({100 * done // total} %), eta {left}"
+                line += f"/{shown(total)} ({100 * done // total:.0f} %), eta {left}"
             print(line, file=sys.stderr, flush=True)
 
         return advance
