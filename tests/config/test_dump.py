@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmtdeep.config.load import from_mapping, load_recipe, read_config
-from nmtdeep.config.render import dump
+from nmtdeep.config.render import differences, dump
 
 from .conftest import write
 
@@ -50,3 +50,10 @@ def test_read_config_takes_a_run_directory_or_its_file(folder: Path) -> None:
     recipe = load_recipe("multi30k-en-de", ["training.seed=7"])
     write("run/config.yaml", dump(recipe))
     assert read_config(Path("run")) == read_config(Path("run/config.yaml")) == recipe
+
+
+def test_differences_have_the_key_and_both_values() -> None:
+    old = {"a": {"b": 1, "c": 2}, "d": ({"i": None},), "f": "fr"}
+    new = {"a": {"b": 1, "c": 5}, "d": (), "e": True, "f": "de"}
+    changes = ["a.c: 2 -> 5", "d: [{i: null}] -> []", "f: fr -> de", "e: null -> true"]
+    assert sorted(differences(old, new)) == sorted(changes)

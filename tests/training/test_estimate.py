@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -71,7 +70,7 @@ def test_kept_activations_are_about_what_autograd_keeps(
     assert estimated == pytest.approx(exact, rel=0.25)
 
 
-def test_the_parts_are_those_counted_by_hand(tiny_config: Callable[..., config.Model]) -> None:
+def test_the_parts_equal_a_count_by_hand(tiny_config: Callable[..., config.Model]) -> None:
     described = tiny_config()  # 2+2 layers, width 8, inner width 12, two heads, one table
     model = build(described, source_types=TYPES, target_types=TYPES)
     attention, maps = 4 * 8 * 8, 2 * 8 * 12
@@ -98,11 +97,11 @@ def test_the_parts_are_those_counted_by_hand(tiny_config: Callable[..., config.M
     assert {name: on_cpu[name] for name in expected} == expected
     assert on_cpu["gaps"] == expected["batch"] and 1e9 < on_cpu["program"] < 2e9
     muon = recipe_of(described, batches=batches, optimizer="muon")
-    found = estimate(muon, model, "cuda", FP32)
-    assert found["moments"] == 4 * matrices + 8 * (parameters - matrices)
+    of_muon = estimate(muon, model, "cuda", FP32)
+    assert of_muon["moments"] == 4 * matrices + 8 * (parameters - matrices)
     again = recipe_of(described, batches=batches, checkpoint_activations="layers")
-    found = estimate(again, model, "cuda", FP32)
-    assert found["batch"] == 4 * 300 * 8 * 4 + 2 * decoder + logits
+    recomputed = estimate(again, model, "cuda", FP32)
+    assert recomputed["batch"] == 4 * 300 * 8 * 4 + 2 * decoder + logits
     halved = estimate(adam, model, "cuda", torch.bfloat16)
     assert expected["batch"] / 2 < halved["batch"] < expected["batch"]
 
@@ -119,7 +118,7 @@ def test_the_opening_table_has_the_estimate(size: int, where: str, tiny_run: Any
 
 
 @pytest.mark.parametrize("choice", COMBINATIONS, ids=label)
-def test_the_least_is_less_than_what_is_built_but_not_by_much(
+def test_the_least_number_of_parameters_is_close_to_that_of_the_model(
     tiny_config: Callable[..., config.Model], choice: dict[str, Any]
 ) -> None:
     described = tiny_config(**choice)
@@ -128,7 +127,7 @@ def test_the_least_is_less_than_what_is_built_but_not_by_much(
     assert built / 3 < least_parameters(described, 20) <= built
 
 
-def test_the_least_of_a_plain_transformer() -> None:
+def test_the_least_number_of_parameters_of_a_plain_transformer() -> None:
     # Vaswani et al. 2017, base: 44.1M in the layers, 37,000 shared types.
     layers = 6 * (4 * 512**2 + 2 * 512 * 2048) + 6 * (8 * 512**2 + 2 * 512 * 2048)
     assert least_parameters(Recipe().model, 37_000) == layers + 37_000 * 512 == 62_984_192
@@ -148,11 +147,3 @@ def test_a_model_larger_than_any_memory_is_refused_at_once(changes: dict[str, An
     message = r"takes [\d,.]+ [GT]B for weights, gradients and moments, .* has \d.*: lower model"
     with pytest.raises(UserError, match=message):
         check_model_fits(described, 100, CPU, numbers=4)
-
-
-def test_a_model_is_compared_with_all_the_memory() -> None:
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    numbers = memory / (4 * 62_984_192)
-    check_model_fits(Recipe().model, 37_000, CPU, numbers=0.999 * numbers)
-    with pytest.raises(UserError, match="this machine has"):
-        check_model_fits(Recipe().model, 37_000, CPU, numbers=1.001 * numbers)

@@ -11,7 +11,6 @@ import torch
 
 from nmtdeep import checkpoint
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.config.render import differences
 from nmtdeep.errors import CheckpointError, UserError
 from nmtdeep.training.run_directory import (
     RECORDS,
@@ -53,17 +52,13 @@ def test_the_newest_the_best_and_the_linked_are_kept(run):
         progress = save(run, progress if score is None else progress.validated(score))
     assert kept(run) == [2, 5, 6]
     assert links(run) == {"checkpoint_last": "checkpoint_6", "checkpoint_best": "checkpoint_2"}
-    assert checkpoint.locate(run.path).name == "checkpoint_2"
+    # Links are relative, so that a run can be moved.
+    moved = run.path.rename(run.path.with_name("moved"))
+    assert checkpoint.locate(moved) == (moved / "checkpoint_2").resolve()
+    moved.rename(run.path)
 
 
-def test_links_are_relative_so_that_a_run_can_be_moved(run, tmp_path):
-    save(run, Progress(update=3).validated(-1.0))
-    moved = tmp_path.rename(tmp_path.with_name("moved"))
-    assert checkpoint.locate(moved) == (moved / "checkpoint_3").resolve()
-    moved.rename(tmp_path)
-
-
-def test_what_an_interruption_saved_goes_with_the_next(run):
+def test_a_checkpoint_of_an_interruption_is_deleted_after_the_next(run):
     for update in (2, 4):
         save(run, Progress(update=update))
     save(run, Progress(update=5), planned=False)
@@ -74,7 +69,7 @@ def test_what_an_interruption_saved_goes_with_the_next(run):
     assert kept(run) == [4, 8]
 
 
-def test_mending_finishes_what_a_kill_cut_short(run):
+def test_repair_completes_what_a_kill_interrupted(run):
     first = save(run, Progress(update=1).validated(-3.0))
     second = save(run, dataclasses.replace(first, update=2).validated(-2.0))
     for name in (checkpoint.LAST, checkpoint.BEST):  # as if killed before the links moved
@@ -85,17 +80,12 @@ def test_mending_finishes_what_a_kill_cut_short(run):
     run.repair(second)
     assert links(run) == {"checkpoint_last": "checkpoint_2", "checkpoint_best": "checkpoint_2"}
     assert not list(run.path.glob(".checkpoint*"))
-
-
-def test_mending_drops_a_link_to_what_was_deleted(run):
-    first = save(run, Progress(update=1))
-    save(run, dataclasses.replace(first, update=2).validated(-2.0))
     checkpoint.remove(run.path / "checkpoint_2")
     run.repair(first)
-    assert links(run) == {"checkpoint_last": "checkpoint_1"}
+    assert links(run) == {"checkpoint_last": "checkpoint_1", "checkpoint_best": "checkpoint_1"}
 
 
-def test_forgets_later_and_broken_records(run):
+def test_later_and_broken_records_are_dropped(run):
     records = [{"kind": "train", "update": update} for update in (1, 2, 3)]
     whole = [json.dumps(record) + "\n" for record in records]
     broken = ["\0\0\0\n", "{}\n", '"text"\n', '{"kind": "train", "upd']
@@ -108,15 +98,7 @@ def test_forgets_later_and_broken_records(run):
     assert (run.path / "validations.tsv").read_text() == "".join(table[:2])
 
 
-def test_forgetting_nothing_writes_nothing(run):
-    file = run.path / "train.jsonl"
-    file.write_text('{"update": 1}\n')
-    before = file.stat()
-    drop_records_after(1, file)
-    assert (file.stat().st_ino, file.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
-
-
-def test_a_damaged_newest_checkpoint_is_named(run):
+def test_a_damaged_newest_checkpoint_is_an_error(run):
     save(run, Progress(update=1))
     (run.path / "checkpoint_2").mkdir()
     with pytest.raises(CheckpointError, match=r"checkpoint_2: is damaged .* from update 1$"):
@@ -141,7 +123,7 @@ def test_a_check_writes_nothing(run):
     assert list(run.path.iterdir()) == []
 
 
-def test_changes_that_a_run_may_take_are_told(run):
+def test_changes_of_the_recipe_are_reported(run):
     with open_run(run.path, run.recipe, run.pipeline) as opened:
         save(opened, Progress(update=1))
     training = run.recipe.training.model_copy(update={"max_updates": 7, "label_smoothing": 0.2})
@@ -151,17 +133,6 @@ def test_changes_that_a_run_may_take_are_told(run):
             "training.max_updates: 100000 -> 7",
             "training.label_smoothing: 0.1 -> 0.2",
         )
-
-
-def test_differences():
-    old, new = {"a": {"b": 1, "c": 2}, "d": 3.0}, {"a": {"b": 1, "c": 5}, "e": 4}
-    assert differences(old, new) == ["a.c: 2 -> 5", "d: 3.0 -> null", "e: null -> 4"]
-    assert differences({"f": True, "g": "fr"}, {"f": False, "g": "de"}) == [
-        "f: true -> false",
-        "g: fr -> de",
-    ]
-    assert differences({"h": ({"i": None},)}, {"h": ()}) == ["h: [{i: null}] -> []"]
-    assert differences(old, old) == []
 
 
 def test_overwriting_deletes_what_a_training_left_and_nothing_else(run):
