@@ -140,18 +140,15 @@ def locate(path: Path) -> Path:
     Raises:
         UserError: if it means nothing of the kind, or a link leads out of the run.
     """
-    if not path.exists():
-        raise CheckpointError(
-            "does not exist", where=path, hint="give a run directory or a checkpoint inside one"
-        )
-    for candidate in (path, path / AVERAGE, path / BEST, path / LAST):
+    linked = (path / name for name in (AVERAGE, BEST, LAST))
+    for candidate in (path, *linked, *reversed(saved(path).values())):
         if (candidate / STATE).is_file():
             files.check_entries(path, [candidate])
             return candidate.resolve()
-    if checkpoints := saved(path):
-        return checkpoints[max(checkpoints)].resolve()
     what, hint = f"no finished checkpoint (no {STATE})", "train there first, or name another"
-    if path.is_file():
+    if not path.exists():
+        what, hint = "does not exist", "give a run directory or a checkpoint inside one"
+    elif path.is_file():
         inside = (path.parent / STATE).is_file()
         what = "a file"
         hint = f"give the directory that it is in, {path.parent}" if inside else "give a run"

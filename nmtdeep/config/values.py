@@ -99,7 +99,7 @@ def value_problem(detail: Any, choices: Sequence[str] = ()) -> Problem:
 
 def near(word: Any, words: Sequence[str]) -> str:
     """A question about the most similar of these words; empty if none is similar."""
-    similar = get_close_matches(word, words, n=1, cutoff=0.6) if isinstance(word, str) else []
+    similar = get_close_matches(str(word), words, n=1)
     return f"did you mean {similar[0]}?" if similar else ""
 
 

@@ -104,8 +104,9 @@ def test_a_link_out_of_a_checkpoint_is_not_followed(name: str, theirs: Path, her
     assert "root" not in message.replace(str(here), "")
 
 
-@pytest.mark.parametrize("name", ["checkpoint_best", "checkpoint_average"])
+@pytest.mark.parametrize("name", ["checkpoint_best", "checkpoint_average", "checkpoint_99"])
 def test_a_run_has_no_checkpoint_elsewhere(name: str, here: Path) -> None:
+    (here / "run" / "checkpoint_last").unlink()
     shutil.move(here / "run" / "checkpoint_15", here / "elsewhere")
     (here / "run" / name).symlink_to("../elsewhere")
     assert "a link that leads out of" in refused(here / "run")
