@@ -53,20 +53,26 @@ class Batch:
         )
         return replace(self, source=source, target_input=target_input, target_output=target_output)
 
+    @classmethod
+    def of(
+        cls,
+        source: torch.Tensor,
+        target_input: torch.Tensor,
+        target_output: torch.Tensor,
+        indices: Indices,
+    ) -> Batch:
+        """A batch of these ids, which are counted."""
+        target_tokens = int((target_output != PAD).sum())
+        real_tokens = target_tokens + int((source != PAD).sum())
+        padded_tokens = source.numel() + target_output.numel()
+        counts = (target_tokens, padded_tokens, real_tokens)
+        return cls(source, target_input, target_output, *counts, indices)
+
     def rows(self, first: int, last: int) -> Batch:
         """Sentences `first` to `last`, the latter excluded, with the padding of this batch."""
-        part = slice(first, last)
-        source, output = self.source[part], self.target_output[part]
-        target_tokens = int((output != PAD).sum())
-        return Batch(
-            source,
-            self.target_input[part],
-            output,
-            target_tokens,
-            padded_tokens=source.numel() + output.numel(),
-            real_tokens=target_tokens + int((source != PAD).sum()),
-            indices=self.indices[part],
-        )
+        ids = (self.source, self.target_input, self.target_output)
+        source, target_input, target_output = (part[first:last] for part in ids)
+        return Batch.of(source, target_input, target_output, self.indices[first:last])
 
 
 @dataclass(frozen=True)
@@ -218,33 +224,21 @@ def pad(sentences: list[NDArray[np.int64]]) -> torch.Tensor:
     return torch.from_numpy(out)
 
 
-def gather(
-    corpus: MonolingualCorpus, indices: Indices
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Ids `(sentences, longest)` of the named sentences, PAD behind them, and their lengths."""
+def gather(corpus: MonolingualCorpus, indices: Indices) -> NDArray[np.int64]:
+    """Ids `(sentences, longest)` of the named sentences, PAD behind them."""
     starts, lengths = corpus.places(indices)
     columns = np.arange(lengths.max())
     real = columns < lengths[:, None]
     ids = np.full(real.shape, PAD, np.int64)
     ids[real] = corpus.ids((starts[:, None] + columns)[real])
-    return ids, lengths
+    return ids
 
 
 def collate(corpus: ParallelCorpus, indices: Indices) -> Batch:
     """Read the named sentence pairs and pad them."""
-    source, source_lengths = gather(corpus.source, indices)
-    output, target_lengths = gather(corpus.target, indices)
-    given = np.full_like(output, PAD)
+    source, output = gather(corpus.source, indices), gather(corpus.target, indices)
+    given = np.roll(output, 1, axis=1)
     given[:, 0] = EOS
-    before_last = np.arange(1, output.shape[1]) < target_lengths[:, None]
-    given[:, 1:][before_last] = output[:, :-1][before_last]
-    target_tokens = int(target_lengths.sum())
-    return Batch(
-        source=torch.from_numpy(source),
-        target_input=torch.from_numpy(given),
-        target_output=torch.from_numpy(output),
-        target_tokens=target_tokens,
-        padded_tokens=source.size + output.size,
-        real_tokens=target_tokens + int(source_lengths.sum()),
-        indices=indices,
-    )
+    given[output == PAD] = PAD
+    tensors = (torch.from_numpy(source), torch.from_numpy(given), torch.from_numpy(output))
+    return Batch.of(*tensors, indices)

@@ -59,7 +59,12 @@ class Searcher:
             UserError: if device, precision and quantization are not available here.
         """
         device = resolve_device(options.device)
-        models = [each.model.to(device, _dtype(options, device)) for each in loaded]
+        if options.precision == "fp16" and device.type == "cpu":
+            hint = "use --precision bf16 or fp32 on a CPU"
+            raise UserError("fp16 needs a GPU", where="--precision", hint=hint)
+        dtypes = {"bf16": torch.bfloat16, "fp16": torch.float16}
+        dtype = dtypes.get(options.precision, torch.float32)
+        models = [each.model.to(device, dtype) for each in loaded]
         for model in models:
             if options.quantize:
                 _quantize(model, options)
@@ -143,14 +148,6 @@ class Worker:
     def __call__(self, batch: SourceBatch) -> list[list[Hypothesis]]:
         """The searcher's hypotheses."""
         return self.searcher(batch)
-
-
-def _dtype(options: DecodingOptions, device: torch.device) -> torch.dtype:
-    if options.precision == "fp16" and device.type == "cpu":
-        raise UserError(
-            "fp16 needs a GPU", where="--precision", hint="use --precision bf16 or fp32 on a CPU"
-        )
-    return {"bf16": torch.bfloat16, "fp16": torch.float16}.get(options.precision, torch.float32)
 
 
 def _quantize(model: Transformer, options: DecodingOptions) -> None:

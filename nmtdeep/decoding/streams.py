@@ -12,7 +12,7 @@ import stat
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -121,22 +121,16 @@ def _arriving(lines: Iterator[str], size: int) -> Iterator[list[str]]:
             arrived.put(error)
 
     threading.Thread(target=read, daemon=True).start()
-    item: str | BaseException | None = ""
-    while item is not None:
-        chunk: list[str] = []
-        item = arrived.get()
-        while isinstance(item, str):
-            chunk.append(item)
-            if len(chunk) == size:
-                break
-            try:
-                item = arrived.get(timeout=WAIT)
-            except queue.Empty:
-                break
-        if chunk:
+    items: list[str | BaseException | None] = [""]
+    while items[-1] is not None:
+        items = [arrived.get()]
+        with suppress(queue.Empty):
+            while isinstance(items[-1], str) and len(items) < size:
+                items.append(arrived.get(timeout=WAIT))
+        if chunk := [item for item in items if isinstance(item, str)]:
             yield chunk
-        if isinstance(item, BaseException):
-            raise item
+        if isinstance(items[-1], BaseException):
+            raise items[-1]
 
 
 def worker_processes(options: DecodingOptions, lines: int, cores: int) -> int:
@@ -186,20 +180,23 @@ def render(translation: Translation, number: int, form: str, output_is: Form) ->
     candidates = translation.candidates
     if form == "json":
         names = ("text", "tokenized", "subwords", "score", "log_prob")
-        each = [{name: getattr(one, name) for name in names} for one in candidates]
-        record = {"line": number + 1, "source": translation.source, "translations": each}
+        values = [{name: getattr(candidate, name) for name in names} for candidate in candidates]
+        record = {"line": number + 1, "source": translation.source, "translations": values}
         return json.dumps(record, ensure_ascii=False) + "\n"
     lines = [f"S-{number}\t{' '.join(translation.subwords)}"] if form == "fairseq" else []
-    for rank, one in enumerate(candidates, 1):
-        text = one.as_text(output_is)
+    for rank, candidate in enumerate(candidates, 1):
+        text = candidate.as_text(output_is)
         if form == "tsv":
-            lines.append(f"{number + 1}\t{rank}\t{one.score:.6f}\t{one.log_prob:.6f}\t{text}")
+            lines.append(
+                f"{number + 1}\t{rank}\t{candidate.score:.6f}\t{candidate.log_prob:.6f}\t{text}"
+            )
         elif form == "fairseq":  # to base 2, as fairseq prints scores and log-probabilities
-            score, bits = one.score / math.log(2), (value / math.log(2) for value in one.each)
-            lines.append(f"H-{number}\t{score}\t{' '.join(one.subwords)}")
-            lines.append(f"D-{number}\t{score}\t{one.text}")
-            lines.append(f"P-{number}\t{' '.join(f'{value:.4f}' for value in bits)}")
+            score = candidate.score / math.log(2)
+            lines.append(f"H-{number}\t{score}\t{' '.join(candidate.subwords)}")
+            lines.append(f"D-{number}\t{score}\t{candidate.text}")
+            each = [f"{value / math.log(2):.4f}" for value in candidate.each]
+            lines.append(f"P-{number}\t{' '.join(each)}")
         else:
             many = len(candidates) > 1
-            lines.append(f"{number} ||| {text} ||| {one.score:.6f}" if many else text)
+            lines.append(f"{number} ||| {text} ||| {candidate.score:.6f}" if many else text)
     return "".join(f"{line}\n" for line in lines)

@@ -63,11 +63,6 @@ class Translation:
         """Raw text of the best translation."""
         return self.candidates[0].text
 
-    @property
-    def tokenized(self) -> str:
-        """The best translation as tokenized words."""
-        return self.candidates[0].tokenized
-
 
 class Translator:
     """Models that share a vocabulary, and the text pipeline around them.

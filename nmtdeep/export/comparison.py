@@ -86,8 +86,7 @@ def _translate(translator: Translator, name: str, numbers: str, texts: Texts) ->
     translations = list(translator.translate(source))
     speed = len(source) / (time.perf_counter() - start)
     pipeline = translator.pipeline
-    raw = pipeline.reference_form == "raw"
-    lines = [line.text if raw else line.tokenized for line in translations]
+    lines = [line.candidates[0].as_text(pipeline.reference_form) for line in translations]
     reference = [pipeline.target.reference(line) for line in texts.references[0].lines]
     (score,) = score_texts(lines, [reference], ["bleu"])
     return ProgramResult(name, numbers, score, speed, lines)

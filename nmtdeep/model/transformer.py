@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from nmtdeep.model.layers.bridge import Bridge
-from nmtdeep.model.layers.cache import CacheIndex, State, States
+from nmtdeep.model.layers.cache import CacheIndex, States
 from nmtdeep.model.layers.combination import Combination
 from nmtdeep.model.layers.context import Context
 from nmtdeep.model.layers.embedding import TokenEmbedding
@@ -40,24 +40,20 @@ class Layer(nn.Module):
         """The residual wrappers in order."""
         return iter(self.sublayers)  # type: ignore[arg-type]
 
-    def start(self, context: Context) -> list[State | None]:
+    def start(self, context: Context) -> States:
         """Each sublayer's state before the first decoding step."""
-        return [wrapper.sublayer.start(context) for wrapper in self]
+        return States([wrapper.sublayer.start(context) for wrapper in self])
 
-    def forward(
-        self, x: Tensor, context: Context, states: Sequence[State | None] | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, context: Context, states: States | None = None) -> Tensor:
         """`(sentences, positions, width)` to the same."""
         if self.keeps == "input" and self.training and torch.is_grad_enabled():
             # Dropout draws from torch's generator alone, whose state is kept with the input.
             return checkpoint(self._through, x, context, states, use_reentrant=False)
         return self._through(x, context, states)
 
-    def _through(
-        self, x: Tensor, context: Context, states: Sequence[State | None] | None
-    ) -> Tensor:
+    def _through(self, x: Tensor, context: Context, states: States | None) -> Tensor:
         for number, wrapper in enumerate(self):
-            x = wrapper(x, context, None if states is None else states[number])
+            x = wrapper(x, context, None if states is None else states.parts[number])
         return x
 
 
@@ -84,7 +80,7 @@ class Stack(nn.Module):
         self,
         x: Tensor,
         contexts: Sequence[Context],
-        states: Sequence[Sequence[State | None]] | None = None,
+        states: Sequence[States] | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
         """`x` `(sentences, positions, width)` through all layers, with a context for each.
 
@@ -119,27 +115,19 @@ class Encoded:
         ]
 
 
-class DecoderState:
+class DecoderState(States):
     """Everything the decoder remembers between steps.
 
     Args:
-        layers: each sublayer's state.
+        layers: the states of each layer.
         index: which cache entries each hypothesis descends from.
     """
 
-    def __init__(self, layers: list[list[State | None]], index: CacheIndex) -> None:
+    def __init__(self, layers: Sequence[States], index: CacheIndex) -> None:
+        super().__init__([index, *layers])
         self.layers = layers
         self.index = index
         self.position = 0
-
-    def select(self, rows: Tensor, sentences: Tensor | None) -> None:
-        """Keep hypotheses `rows`, grouped by sentence; drop all but `sentences` (None: keep all).
-
-        A hypothesis may continue more than once; every sentence must have as many.
-        """
-        self.index.select(rows, sentences)
-        for states in self.layers:
-            States(states).select(rows, sentences)
 
 
 class Transformer(nn.Module):

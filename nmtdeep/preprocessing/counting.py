@@ -41,11 +41,8 @@ class Tally:
         self.counts.update(counts)
         self.total += counts.total()
         if len(self.counts) > self.capacity:
-            self._forget()
-
-    def _forget(self) -> None:
-        rarest = sorted(self.counts.values(), reverse=True)[self.capacity // 2]
-        self.counts = Counter({word: n for word, n in self.counts.items() if n > rarest})
+            rarest = sorted(self.counts.values(), reverse=True)[self.capacity // 2]
+            self.counts = Counter({word: n for word, n in self.counts.items() if n > rarest})
 
 
 def repetitions(train: Path, others: Sequence[Path], *, at_once: int = HASHES) -> list[int]:

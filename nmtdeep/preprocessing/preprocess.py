@@ -102,7 +102,8 @@ class _Run:
 
     def tokenize(self, texts: ParallelFiles) -> Tallies:
         """Raw text to words (kept in a temporary file); a raw copy of evaluation splits."""
-        report, words = self.reports[texts.split], self.tallies()
+        report = self.reports[texts.split]
+        words = Tally(self.counted_words), Tally(self.counted_words)
         pairs = texts.pairs() if texts.split == TRAIN else self.copied(texts)
         with (
             self.temporary(texts.split, "tokenized").open("wb") as out,
@@ -155,7 +156,8 @@ class _Run:
 
     def segment(self, split: str, codes: Codes) -> Tallies:
         """Words to subwords (in another temporary file); drops what cleaning drops from train."""
-        report, totals, first = self.reports[split], self.tallies(), 1
+        report, first = self.reports[split], 1
+        totals = Tally(self.counted_words), Tally(self.counted_words)
         stage = partial(segment, bpe=codes, clean=self.text.clean, keep=split != TRAIN)
         tokenized = self.temporary(split, "tokenized")
         with self.temporary(split, "bpe").open("wb") as out:
@@ -232,10 +234,6 @@ class _Run:
         (self.directory / INDEX_FILE).write_text(content + "\n", encoding="utf-8")
         files.write_sums(self.directory)
         return report
-
-    def tallies(self) -> Tallies:
-        """Counters of source and target."""
-        return Tally(self.counted_words), Tally(self.counted_words)
 
     def temporary(self, split: str, stage: str) -> Path:
         """A file of pairs in words or subwords, which the next stage reads and removes."""

@@ -110,7 +110,5 @@ def shared_or_separate(
     """Source and target vocabulary of training counts; the same object twice if shared."""
     if config.sharing == "separate":
         return Vocabulary.build(source, config), Vocabulary.build(target, config)
-    both = Counter(source)
-    both.update(target)
-    vocabulary = Vocabulary.build(both, config)
+    vocabulary = Vocabulary.build(Counter(source) + Counter(target), config)
     return vocabulary, vocabulary

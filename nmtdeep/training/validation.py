@@ -91,9 +91,9 @@ def translated(
     translator: Translator, data: DataDirectory, split: str, *, first: int | None = None
 ) -> list[str]:
     """Translations of a split, or of its `first` lines, in the form of its references."""
-    raw = data.pipeline.reference_form == "raw"
+    form = data.pipeline.reference_form
     sources = data.sources(split)[:first]
-    return [line.text if raw else line.tokenized for line in translator.translate(sources)]
+    return [line.candidates[0].as_text(form) for line in translator.translate(sources)]
 
 
 @torch.inference_mode()

@@ -20,7 +20,8 @@ class State(Protocol):
     def select(self, rows: Tensor, sentences: Tensor | None) -> None:
         """Keep hypotheses `rows`; `sentences` are those that stay, None if all do.
 
-        Both count from 0 in the order before; a hypothesis continues one of its own sentence.
+        Both count from 0 in the order before. A hypothesis continues one of its own sentence; more
+        than one may continue the same; every sentence must have as many.
         """
 
 
