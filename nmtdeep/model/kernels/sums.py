@@ -30,17 +30,16 @@ class Sums:
         self.gradients: Tensor | None = None  # rows: sums, by the last output that each read
         self.readers: dict[int, tuple[int, Tensor]] = {}  # the same: first output read, weights
 
-    def start(self) -> Tensor:
-        """The token before the first output.
+    def add(self, output: Tensor, token: Tensor | None = None) -> Tensor:
+        """Append an output; a token that represents all outputs so far in autograd's graph.
 
-        A token represents all outputs so far in autograd's graph. It is not kept here, or graph and
-        buffers would hold each other in memory.
+        The token is not kept here, or graph and buffers would hold each other in memory.
+
+        Args:
+            token: of the output before; None: this is the first.
         """
-        return self.values.new_empty(0)
-
-    def add(self, output: Tensor, token: Tensor) -> Tensor:
-        """Append an output; the token that includes it."""
-        return _Add.apply(output, token, self)  # type: ignore[no-untyped-call]
+        before = self.values.new_empty(0) if token is None else token
+        return _Add.apply(output, before, self)  # type: ignore[no-untyped-call]
 
     def read(self, weights: Tensor, token: Tensor) -> Tensor:
         """sum_k weights_k output_k over the last `len(weights)` outputs.

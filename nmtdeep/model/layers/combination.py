@@ -132,7 +132,7 @@ class LinearCombination(Combination):
     def start(self, x: Tensor) -> CombinationHistory:
         """y_0 is the first entry."""
         sums = Sums(len(self.boundaries), x)
-        token = sums.add(self._norm(0, x) if self.place == "before" else x, sums.start())
+        token = sums.add(self._norm(0, x) if self.place == "before" else x)
         return CombinationHistory(sums, token, x, 0)
 
     def add(self, history: CombinationHistory, output: Tensor) -> CombinationHistory:

@@ -28,7 +28,7 @@ def layer(read: Tensor, number: int) -> Tensor:
 def ours(x: Tensor, weights: Tensor, window: int, used: list[int]) -> Tensor:
     """Outputs that each read those below, and the sum of the reads in `used`."""
     sums = Sums(OUTPUTS, x)
-    token = sums.add(x, sums.start())
+    token = sums.add(x)
     reads = []
     for row in range(OUTPUTS):
         reads.append(sums.read(weights[row, max(0, row + 1 - window) : row + 1], token))
@@ -73,7 +73,7 @@ def test_memory_is_freed_with_the_graph() -> None:
     gc.disable()
     try:
         sums = Sums(2, x := drawn(*SHAPE, seed=1))
-        token = sums.add(x, sums.start())
+        token = sums.add(x)
         sums.read(torch.ones(1, 1).double(), token).sum().backward()
         gone = weakref.ref(sums)
         del sums, token
