@@ -22,7 +22,10 @@ SEARCHES = {
     "options": ["--beam", "3", "--lenpen", "1.5", "--lenpen-form", "gnmt", "--n-best", "2",
                 "--max-source-tokens", "9", "--long-lines", "truncate", "--output-is", "tokenized"],
 }  # fmt: skip
-ENDS = {"defaults": (signal.SIGTERM, 143), "options": (signal.SIGINT, 130)}
+ENDS = {
+    "defaults": (signal.SIGTERM, 143, b""),
+    "options": (signal.SIGINT, 130, b"nmtdeep serve: interrupted by Ctrl-C\n"),
+}
 
 
 @pytest.fixture(params=SEARCHES)
@@ -46,6 +49,7 @@ def test_it_answers_as_the_command_and_leaves_when_all_have_their_answers(
     nmtdeep: Commands, whole: Path, served: tuple[str, Any, int]
 ) -> None:
     name, process, port = served
+    end, code, message = ENDS[name]
     text = (nmtdeep.folder / "test.en").read_text(encoding="utf-8")
     lines = [*text.splitlines(), "", "A\u2028B", " ".join(["long"] * 30)]
     expected = printed(nmtdeep, lines, "-m", whole, *SEARCHES[name])
@@ -56,10 +60,10 @@ def test_it_answers_as_the_command_and_leaves_when_all_have_their_answers(
     with ThreadPoolExecutor(8) as clients:
         asked = [clients.submit(found, port, lines[first:]) for first in range(8)]
         until(lambda: came(port) == before + 8)
-        process.send_signal(ENDS[name][0])
+        process.send_signal(end)
         assert [one.result(60) for one in asked] == [expected[first:] for first in range(8)]
-    assert process.wait(30) == ENDS[name][1]
-    assert (process.stdout.read(), process.stderr.read()) == (b"", b"")
+    assert process.wait(30) == code
+    assert (process.stdout.read(), process.stderr.read()) == (b"", message)
 
 
 def printed(nmtdeep: Commands, lines: list[str], *words: object) -> list[list[str]]:
