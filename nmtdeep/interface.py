@@ -11,8 +11,6 @@ from nmtdeep.decoding.streams import BUFFER
 from nmtdeep.decoding.translator import Translation, Translator
 from nmtdeep.errors import UserError
 
-PathLike = str | Path
-
 
 class Model:
     """A model, or an ensemble, that translates raw text; `load` makes one.
@@ -58,7 +56,7 @@ class Model:
         self.close()
 
 
-def load(model: PathLike | Sequence[PathLike], **options: Any) -> Model:
+def load(model: str | Path | Sequence[str | Path], **options: Any) -> Model:
     """Read a run directory or a checkpoint; several are an ensemble.
 
     Args:

@@ -55,9 +55,8 @@ def _unknown_key(path: KeyPath, section: type[Section]) -> Problem:
     everywhere = {key[-1] for key in _keys()}
     hint = f"choose from {', '.join(siblings)}" if siblings else "delete it"
     if names[-1] == "extends":
-        what = "only a recipe file can extend another, on its top level"
-        return Problem(what, "", "delete this")
-    if names in _keys():
+        hint = "only a recipe file can extend another, on its top level"
+    elif names in _keys():
         hint = f"type {tag_of(section)} does not have it"
     elif similar := (
         get_close_matches(names[-1], everywhere, cutoff=1)

@@ -140,7 +140,10 @@ def test_lists_are_replaced(folder: Path) -> None:
             "a.yaml:1: extends: no recipe 'multi30k': did you mean multi30k-en-de",
         ),
         ({"a": "extends: [b, c]\n"}, "a.yaml:1: extends: must be the name or file of one recipe"),
-        ({"a": "model: {extends: b}\n"}, "a.yaml:1: model.extends: only a recipe file can extend"),
+        (
+            {"a": "model: {extends: b}\n"},
+            "a.yaml:1: model.extends: unknown key: only a recipe file can extend",
+        ),
     ],
 )
 def test_what_cannot_be_extended(folder: Path, files: dict[str, str], message: str) -> None:
@@ -199,7 +202,7 @@ def test_an_override_may_be_a_whole_section(folder: Path) -> None:
         ("model.width=1e2", "model.width: must be a whole number, not 100.0: write 100"),
         ("text.input=bpe", "text.input: bpe is split already: set text.bpe: none"),
         ("training.lr=1", "training.lr: unknown key: did you mean training.schedule.lr?"),
-        ("extends=x", "extends: only a recipe file can extend another"),
+        ("extends=x", "extends: unknown key: only a recipe file can extend another"),
     ],
 )
 def test_a_wrong_override_is_quoted(folder: Path, override: str, message: str) -> None:
