@@ -157,13 +157,6 @@ CASES = {
         "uniform",
         (0.25 * 2 / (TYPES + D) / 3, "uniform"),
     ),
-    "lipschitz, normal embeddings": (
-        {"type": "lipschitz", "scale": 0.5, "embeddings": "normal"},
-        "post_norm",
-        lambda block: 0.25 / block.values.shape[1] / 3,
-        "uniform",
-        (1 / D, "normal"),
-    ),
     "depth-scaled": depth_scaled(0.5, False),
     "depth-scaled, release": depth_scaled(0.25, True),
     "deep_norm": ("deep_norm", "deep_norm", deep_norm, "normal", (1 / D, "normal")),

@@ -12,6 +12,21 @@ from reporting.pages import nasty_page
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium here (Debian: chromium)")
 
+CONTRAST = """(selector => {
+  const light = color => color.match(/[\\d.]+/g).slice(0, 3).map(Number).map(one => {
+    const part = one / 255;
+    return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+  }).reduce((sum, one, place) => sum + one * [0.2126, 0.7152, 0.0722][place], 0);
+  const plain = "rgba(0, 0, 0, 0)";
+  const behind = it => {
+    const color = getComputedStyle(it).backgroundColor;
+    return color === plain && it.parentElement ? behind(it.parentElement) : color;
+  };
+  return Math.min(...[...document.querySelectorAll(selector)].map(it => {
+    const found = [light(getComputedStyle(it).color), light(behind(it))].sort((a, b) => b - a);
+    return (found[0] + 0.05) / (found[1] + 0.05);
+  }));
+})"""
 COLUMN = "[...document.querySelector('#scores tbody').rows].map(row => row.cells[%d].textContent)"
 CLICK = "document.querySelectorAll('#scores thead button')[%d].click()"
 
@@ -51,11 +66,15 @@ def test_pictures_are_drawn(tab: Tab) -> None:
     assert all(natural > 300 and shown > 300 for natural, shown in sizes)
 
 
-def test_dark_mode_has_dark_paper_and_light_lines_in_pictures(tab: Tab) -> None:
-    tab.look(1200, scheme="dark")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_can_be_read_in_light_and_dark(tab: Tab, scheme: str) -> None:
+    tab.look(1200, scheme=scheme)
+    everything = "p, h1, h2, h3, td, th, button, dd, dt, mark, a, li, code, pre, summary, .gap"
+    assert tab.value(f"{CONTRAST}({everything!r})") >= 4.5  # as WCAG asks of text
     paper = tab.value("getComputedStyle(document.body).backgroundColor")
-    assert int(paper.split("(")[1].split(",")[0]) < 60
-    assert tab.value("getComputedStyle(document.images[0]).filter") == "invert(0.9)"
+    assert (int(paper.split("(")[1].split(",")[0]) < 60) == (scheme == "dark")
+    picture = tab.value("getComputedStyle(document.images[0]).filter")
+    assert picture == ("invert(0.9)" if scheme == "dark" else "none")
     tab.look(1200)
 
 
