@@ -111,7 +111,7 @@ def _inspect_run(path: Path) -> Inspection:
         for line in score_table(scores.scores):
             screen.add("", line)
     elif SCORES in own:
-        screen.add("scores", "of other weights: run the training command again")
+        screen.add("scores", "scores.json belongs to other weights: run the training command again")
     average = path / checkpoint.AVERAGE
     saved += [average] if (average / checkpoint.STATE).is_file() else []
     longest = max(len(directory.name) for directory in saved)

@@ -161,9 +161,8 @@ def heat_map(
 
 def heat_map_size(rows: Sequence[str], columns: Sequence[str]) -> tuple[float, float]:
     """Width and height in inches of a heat map of these rows and columns with its labels."""
-    beside, below = max(map(len, rows)), max(map(len, columns))
-    width = 0.22 * len(columns) + 0.07 * beside + 1.8
-    height = 0.22 * len(rows) + 0.07 * below + 1.0
+    width = 0.22 * len(columns) + 0.07 * max(map(len, rows)) + 1.8
+    height = 0.22 * len(rows) + 0.07 * max(map(len, columns)) + 1.0
     return min(max(width, 3.5), 16), min(max(height, 2.2), 16)
 
 

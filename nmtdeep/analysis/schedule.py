@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,11 +11,10 @@ from rich.table import Table
 from nmtdeep.analysis import pictures
 from nmtdeep.analysis.measurement import Measurement, grouped, typed
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.data.windows import DataPosition
 from nmtdeep.errors import UserError
 from nmtdeep.tables import table
 from nmtdeep.training.schedule import learning_rate
-from nmtdeep.training.stages import begin_next, finished, is_over
+from nmtdeep.training.stages import begin_next
 from nmtdeep.training.state import Progress
 
 POINTS = 1000  # approximate number of points of a curve
@@ -77,46 +75,38 @@ def draw(rows: Sequence[LearningRate], figure: pictures.Figure) -> None:
 def learning_rates(
     name: str, recipe: Recipe, updates_per_epoch: int | None = None
 ) -> list[LearningRate]:
-    """About `POINTS` updates of a training, first, last and highest of each stage included.
+    """About `POINTS` updates of a training, first and last of each stage and each peak included.
 
     Raises:
         UserError: if a stage's length is given in epochs and `updates_per_epoch` is None.
     """
-    for number, stage in enumerate(recipe.training.stages, start=1):
-        if stage.epochs is not None and not updates_per_epoch:
-            raise UserError(
-                f"stage {number} lasts {stage.epochs} epochs, and the number of updates in an "
-                "epoch depends on the corpus",
-                hint="give --updates-per-epoch N",
-            )
-    rows = list(_every_update(name, recipe, updates_per_epoch or sys.maxsize))
-    step = max(1, len(rows) // POINTS)
-    chosen: list[LearningRate] = []
-    for of_stage in grouped(rows, "stage").values():
-        kept = {*of_stage[::step], of_stage[-1], max(of_stage, key=lambda row: row.lr)}
-        chosen += sorted(kept, key=lambda row: row.update)
-    return chosen
-
-
-def _every_update(name: str, recipe: Recipe, updates_per_epoch: int) -> Iterator[LearningRate]:
-    """The learning rate of every update of a training that no validation ends."""
-    progress, model = Progress(), recipe.at_stage(0).model
-    while not finished(recipe, progress):
-        if is_over(recipe, progress):
-            progress = begin_next(recipe, progress)
-            model = recipe.at_stage(progress.stage).model
-        update = progress.update + 1
-        position = DataPosition(update // updates_per_epoch)
-        progress = replace(progress, update=update, position=position)
-        lr = learning_rate(
-            recipe.training.schedule,
-            update,
-            width=recipe.model.width,
-            max_updates=recipe.training.max_updates,
-            offset=progress.schedule_offset,
-        )
-        depths = model.encoder.depth, model.decoder.depth
-        yield LearningRate(name, progress.stage + 1, *depths, update, lr)
+    training, schedule = recipe.training, recipe.training.schedule
+    end = training.max_updates
+    if training.max_epochs is not None and updates_per_epoch:
+        end = min(end, training.max_epochs * updates_per_epoch)
+    progress, rows = Progress(), []
+    for number, stage in enumerate(training.stages or (None,)):
+        progress = begin_next(recipe, progress) if number else progress
+        length = None if stage is None else stage.updates
+        if stage is not None and stage.epochs is not None:
+            if not updates_per_epoch:
+                what = f"stage {number + 1} lasts {stage.epochs} epochs, whose number of updates "
+                what += "depends on the corpus"
+                raise UserError(what, where=name, hint="give --updates-per-epoch N")
+            length = stage.epochs * updates_per_epoch
+        first, offset = progress.update + 1, progress.schedule_offset
+        last = end if length is None else min(end, progress.update + length)
+        model = recipe.at_stage(number).model
+        # The peak is where the warm-up ends, or one update later.
+        peak = offset + schedule.warmup_updates
+        chosen = {*range(first, last + 1, max(1, end // POINTS)), last, peak, peak + 1}
+        for update in sorted(chosen.intersection(range(first, last + 1))):
+            width, updates = recipe.model.width, training.max_updates
+            lr = learning_rate(schedule, update, width=width, max_updates=updates, offset=offset)
+            depths = model.encoder.depth, model.decoder.depth
+            rows.append(LearningRate(name, number + 1, *depths, update, lr))
+        progress = replace(progress, update=last)
+    return rows
 
 
 def _summary(stage: Sequence[LearningRate]) -> tuple[object, ...]:

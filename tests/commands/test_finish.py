@@ -105,7 +105,7 @@ def test_scores_are_shown_for_their_own_weights_only(nmtdeep, averaged, tmp_path
     other = nmtdeep("average-checkpoints", run, "--last", 2, "--overwrite")
     assert other.code == 0
     screen = nmtdeep("inspect", run).out
-    assert "of other weights" in screen
+    assert "belongs to other weights" in screen
     assert "tok:tercom" not in screen  # but BLEU's signature belongs to the best validation too
     exported = nmtdeep("export", run, "--to", "huggingface", "--out", tmp_path / "card")
     assert "None were stored" in (tmp_path / "card" / "README.md").read_text(), exported.err
@@ -114,7 +114,7 @@ def test_scores_are_shown_for_their_own_weights_only(nmtdeep, averaged, tmp_path
     assert "scores of checkpoint_average, the mean of checkpoint_10, checkpoint_11\n" in again.out
     (found,) = (one for one in stored(run)["scores"]["test"] if one["metric"] == "bleu")
     assert found["value"] == pytest.approx(bleu(nmtdeep, run))
-    assert "of other weights" not in nmtdeep("inspect", run).out
+    assert "belongs to other weights" not in nmtdeep("inspect", run).out
 
 
 def test_all_that_is_said_after_the_last_update_is_in_the_log(unsmoothed):
