@@ -153,17 +153,18 @@ def _print_log_probabilities(
     texts = read_texts(source, [target])
     with Translator.load(models, options) as translator:
         pairs = texts.hypotheses.lines, texts.references[0].lines
-        lines = [(line.log_prob, line.tokens) for line in log_probabilities(translator, *pairs)]
+        lines = log_probabilities(translator, *pairs)
+    sums = map(math.fsum, lines)
     rows = [
         {"log_prob": sum_, "tokens": len(each), "per_token": sum_ / len(each), "each": each}
-        for sum_, each in lines
+        for sum_, each in zip(sums, lines, strict=True)
     ]
     if as_json:
         typer.echo(json.dumps(rows))
     else:
         for row in rows:
             typer.echo("{log_prob:.4f}\t{tokens}\t{per_token:.4f}".format_map(row))
-    tokens = [token for _, each in lines for token in each]
+    tokens = [token for each in lines for token in each]
     total = math.fsum(tokens)
     typer.echo(
         f"{len(rows)} sentences, {len(tokens)} tokens, log-probability {total:.2f}, "

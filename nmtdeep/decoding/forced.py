@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -15,23 +14,15 @@ from nmtdeep.decoding.translator import Translator
 from nmtdeep.text.vocabulary import EOS, PAD
 
 
-@dataclass(frozen=True)
-class ForcedScore:
-    """The probability of a translation by a model.
-
-    Attributes:
-        log_prob: sum over subwords and end of sentence, in nats.
-        tokens: log-probability of each of them.
-    """
-
-    log_prob: float
-    tokens: tuple[float, ...]
-
-
 def log_probabilities(
     translator: Translator, sources: Sequence[str], targets: Sequence[str]
-) -> Iterator[ForcedScore]:
-    """log p(target | source) of each pair of lines, in order; ensembles average probabilities."""
+) -> list[list[float]]:
+    """log p(target | source) of each pair of lines, in order; ensembles average probabilities.
+
+    Returns:
+        For each pair, the log-probability of each target subword and of the end of sentence, in
+        nats.
+    """
     form = translator.options.input_is
     pipeline = translator.pipeline
     pairs = [
@@ -39,15 +30,14 @@ def log_probabilities(
         for source, target in zip(sources, targets, strict=True)
     ]
     lengths = np.array([[len(side) for side in pair] for pair in pairs], dtype=np.int32).T
-    scores: list[ForcedScore | None] = [None] * len(pairs)
+    scores: list[list[float]] = [[] for _ in pairs]
     if pairs:
         order = sort_by_length(lengths)
         for batch in cut(lengths.max(axis=0), order, translator.options.max_tokens):
             rows = _log_probs(translator, [pairs[index] for index in batch])
             for index, row in zip(batch, rows, strict=True):
-                real = tuple(row[: len(pairs[index][1])])
-                scores[index] = ForcedScore(math.fsum(real), real)
-    yield from (score for score in scores if score is not None)
+                scores[index] = row[: len(pairs[index][1])]
+    return scores
 
 
 @torch.inference_mode()

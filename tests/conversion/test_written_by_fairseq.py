@@ -31,11 +31,11 @@ def test_log_probabilities_equal_those_of_fairseq(version: str, tmp_path: Path) 
     rows = [line.split("\t") for line in (files / "expected.tsv").read_text().splitlines()]
     sources, targets, printed = zip(*rows, strict=True)
     translator = Translator.load([out], DecodingOptions(device="cpu"))
-    scores = list(log_probabilities(translator, sources, targets))
+    scores = log_probabilities(translator, sources, targets)
     assert len(scores) == 20
     for score, expected in zip(scores, printed, strict=True):
-        tokens = [token / UNITS[version] for token in score.tokens]
+        tokens = [token / UNITS[version] for token in score]
         # Four digits are printed.
         assert tokens == pytest.approx([float(token) for token in expected.split()], abs=6e-5)
     # The models have learned, so a missing weight would be noticed.
-    assert sum(score.log_prob for score in scores) / sum(len(s.tokens) for s in scores) > -1.2
+    assert sum(map(sum, scores)) / sum(map(len, scores)) > -1.2
