@@ -78,6 +78,7 @@ def test_a_bar_counts_the_lines_of_a_file(translate, source: Path, tmp_path: Pat
     assert shown.out.count("\n") == lines
     assert f"0/{lines}" in shown.terminal
     assert f"{lines}/{lines}" in shown.terminal
+    assert PROMPT not in shown.terminal
 
 
 @pytest.mark.parametrize("how", [{"words": ["-q"]}, {"mixed": True}], ids=str)
@@ -86,12 +87,8 @@ def test_no_bar_when_quiet_or_between_translations(translate, source: Path, how:
     assert f"/{count(source)}" not in shown.terminal
 
 
-def test_a_terminal_shows_a_prompt(translate) -> None:
-    shown = translate(typed="one line\n\x04")
-    assert PROMPT in shown.terminal
+@pytest.mark.parametrize("words", [[], ["-q"]], ids=str)
+def test_a_terminal_shows_a_prompt(translate, words: list[str]) -> None:
+    shown = translate(*words, typed="one line\n\x04")
+    assert (PROMPT in shown.terminal) == (not words)
     assert shown.out.count("\n") == 1
-
-
-def test_no_prompt_when_quiet_or_for_a_pipe(translate, source: Path) -> None:
-    assert PROMPT not in translate("-q", typed="one line\n\x04").terminal
-    assert PROMPT not in translate("-i", source).terminal

@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -105,8 +106,6 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
             "export r -o o --to hugginface",
             "--to: must be ctranslate2 or huggingface, not 'hugginface': did you mean huggingface?",
         ),
-        ("translate -m r --lenpen low", "--lenpen: must be a number, not 'low'"),
-        ("translate -m r --beam 2.5", "--beam: must be a whole number, not '2.5'"),
         ("translate -m r --beam 0", "--beam: must be more than 0, not 0"),
         ("translate -m", "Option '-m' requires an argument"),
         ("grow r --out o", "Missing option '--layers': see `nmtdeep grow --help`"),
@@ -125,3 +124,23 @@ def test_a_command_without_arguments_shows_its_help() -> None:
     done = run("grow")
     assert (done.returncode, done.stderr) == (2, "")
     assert done.stdout.strip().startswith("Usage: nmtdeep grow")
+
+
+@pytest.mark.parametrize(
+    ("module", "line", "said"),
+    [
+        ("matplotlib", "plot run", "leave --plot out and give --csv or --json"),
+        ("matplotlib", "plot run --plot a.svg --json", "nmtdeep[pictures]"),
+        ("matplotlib", "analyze gradients demo --data data --plot a.svg", "nmtdeep[pictures]"),
+        ("ctranslate2", "export run --to ctranslate2 -o out", "nmtdeep[export]"),
+        ("jieba", "fetch wmt18-zh-en -o out", "nmtdeep[chinese]"),
+    ],
+)
+def test_a_missing_package_is_named_with_its_extra_before_any_work(
+    module: str, line: str, said: str, tmp_path: Path
+) -> None:
+    code = f"import sys; sys.modules['{module}'] = None; from nmtdeep.cli.main import run; run()"
+    command = [sys.executable, "-c", code, *line.split()]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 2 and said in done.stderr
+    assert not list(tmp_path.iterdir())

@@ -11,7 +11,8 @@ from random import Random
 from time import perf_counter, sleep
 
 from commands.running import Commands, Finished, Interrupt, Later
-from commands.runs import contents, words
+from commands.runs import contents, files, words
+from nmtdeep.decoding.streams import BUFFER
 
 # Everything that a training can have to remember.
 RECIPE = """
@@ -68,13 +69,14 @@ IN_PREPROCESSING = {
     "pathlib:Path.unlink": 8,
 }
 IN_TRANSLATION = {
-    "nmtdeep.decoding.translator:Translator.translate_chunk": 6,
-    "nmtdeep.decoding.streams:render": 120,
+    "nmtdeep.decoding.translator:Translator.translate_chunk": 3,
+    "nmtdeep.decoding.streams:render": 3 * BUFFER,
     "nmtdeep.decoding.searcher:Searcher.__call__": 12,
 }
 # Code after a signal, noted or not; 2 where another process of the training was killed.
 CODES = {"kill": {-9, 2}, "term": {-15, 143}, "int": {130}, "child": {2}}
-CHUNK = 20
+# Lines of text in each chunk of a file; the rest of a chunk is blank.
+CHUNK = 40
 
 
 @dataclass
@@ -91,14 +93,13 @@ class Attack:
     random: Random
     places: Mapping[str, int]
     child: bool = False
-    chunk: int = 0
     hits: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
 
     def whole(self, *argv: object) -> Finished:
         """The command with nothing in its way; notes how long it takes."""
         began = perf_counter()
-        done = self.nmtdeep(*argv, chunk=self.chunk)
+        done = self.nmtdeep(*argv)
         self.seconds = perf_counter() - began
         assert done.code == 0, done.err
         return done
@@ -115,7 +116,7 @@ class Attack:
         history = []
         while len(history) < times:
             interrupt = self.moment()
-            done = self.nmtdeep(*argv, chunk=self.chunk, interrupt=interrupt)
+            done = self.nmtdeep(*argv, interrupt=interrupt)
             if "another process is training" in done.err:  # ranks save after their launcher's end
                 sleep(0.5)
                 continue
@@ -129,7 +130,7 @@ class Attack:
             self.hits[f"by {what}"] += 1
             history.append(f"{what} {where}")
             between()
-        while "another process is training" in (done := self.nmtdeep(*argv, chunk=self.chunk)).err:
+        while "another process is training" in (done := self.nmtdeep(*argv)).err:
             sleep(0.5)
         assert done.code == 0, (history, done.err)
         return history
@@ -217,27 +218,16 @@ def attack_preprocessing(
     return attack.hits
 
 
-def files(directory: Path, *, partial: bool = True) -> dict[str, bytes]:
-    """Every file of a data directory.
-
-    Args:
-        partial: whether what is being made counts too.
-    """
-    return {
-        path.relative_to(directory).as_posix(): path.read_bytes()
-        for path in sorted(directory.rglob("*"))
-        if path.is_file() and (partial or ".partial" not in path.parts)
-    }
-
-
 def attack_translation(
     nmtdeep: Commands, folder: Path, model: Path, *, kills: int, seed: int
 ) -> Counter[str]:
     """`translate -o FILE --resume`, in every format, from a file of a few chunks."""
-    text = (nmtdeep.folder / "train.en").read_text("utf-8").split("\n")[: 6 * CHUNK - 7]
+    text = (nmtdeep.folder / "train.en").read_text("utf-8").splitlines(keepends=True)
     source, out = folder / "source", folder / "out"
-    source.write_text("".join(f"{line}\n" for line in text), "utf-8")
-    attack = Attack(nmtdeep, Random(seed), IN_TRANSLATION, chunk=CHUNK)
+    with source.open("w", encoding="utf-8") as file:
+        for first in range(0, 3 * CHUNK, CHUNK):
+            file.writelines(text[first : first + CHUNK] + ["\n"] * (BUFFER - CHUNK))
+    attack = Attack(nmtdeep, Random(seed), IN_TRANSLATION)
     while kills > 0:
         form = attack.random.choice(("text", "json", "tsv", "fairseq"))
         n_best = attack.random.choice((1, 3))

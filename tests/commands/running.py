@@ -32,7 +32,7 @@ PRELOAD = (
     "torch._dynamo",
     "torch.utils.tensorboard",
 )
-SECONDS = 120
+SECONDS = 600  # after which a command hangs, on a busy machine too
 
 
 @dataclass(frozen=True)
@@ -156,13 +156,11 @@ def _child(
     log: str,
     interrupt: Interrupt | Later | None,
     environment: dict[str, str],
-    chunk: int,
     stdout: str,
 ) -> None:
     import torch
 
     from nmtdeep.cli import main
-    from nmtdeep.decoding import streams
 
     app = main.app
 
@@ -190,7 +188,6 @@ def _child(
         interrupt.install()
         if "--processes" in argv:
             interrupt_launched(interrupt)
-    streams.BUFFER = chunk or streams.BUFFER
     sys.argv = ["nmtdeep", *argv]
     if isinstance(interrupt, Later):
         main.app = marked
@@ -212,43 +209,18 @@ class Commands:
         *argv: object,
         interrupt: Interrupt | Later | None = None,
         stdin: bytes = b"",
-        chunk: int = 0,
+        environment: dict[str, str] | None = None,
         stdout: Path | None = None,
     ) -> Finished:
-        """Run `nmtdeep ARGV...` to its end; see `start`."""
-        return self.start(*argv, interrupt=interrupt, stdin=stdin, chunk=chunk, stdout=stdout)()
-
-    def start(
-        self,
-        *argv: object,
-        interrupt: Interrupt | Later | None = None,
-        stdin: bytes = b"",
-        environment: dict[str, str] | None = None,
-        chunk: int = 0,
-        stdout: Path | None = None,
-    ) -> Callable[[], Finished]:
-        """Start `nmtdeep ARGV...`, and give what waits for its end.
-
-        Args:
-            chunk: lines of a file that are translated at a time; 0: as ever.
-            stdout: a file to write to.
-        """
+        """Run `nmtdeep ARGV...` to its end, with stdout in a file if one is given."""
         self.count += 1
         log = self.logs / f"{self.count:03}"
         log.with_suffix(".in").write_bytes(stdin)
         log.with_suffix(".out").touch()
-        words = list(map(str, argv))
+        words, output = list(map(str, argv)), str(stdout or log.with_suffix(".out"))
         process = self.context.Process(
             target=_child,
-            args=(
-                words,
-                str(self.folder),
-                str(log),
-                interrupt,
-                environment or {},
-                chunk,
-                str(stdout or log.with_suffix(".out")),
-            ),
+            args=(words, str(self.folder), str(log), interrupt, environment or {}, output),
         )
         process.start()
         over = threading.Event()
@@ -256,17 +228,13 @@ class Commands:
             begun = log.with_suffix(".begun")
             arguments = (process.pid, begun, over)
             threading.Thread(target=interrupt.send, args=arguments, daemon=True).start()
-
-        def finish() -> Finished:
-            process.join(SECONDS)
-            over.set()
-            if process.exitcode is None:
-                process.kill()
-                raise AssertionError(f"still running after {SECONDS} s: {words}")
-            out, err = (log.with_suffix(end).read_text("utf-8") for end in (".out", ".err"))
-            return Finished(process.exitcode, out, err)
-
-        return finish
+        process.join(SECONDS)
+        over.set()
+        if process.exitcode is None:
+            process.kill()
+            raise AssertionError(f"still running after {SECONDS} s: {words}")
+        out, err = (log.with_suffix(end).read_text("utf-8") for end in (".out", ".err"))
+        return Finished(process.exitcode, out, err)
 
 
 def value(screen: str, name: str) -> str:

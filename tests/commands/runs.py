@@ -6,7 +6,7 @@ import gzip
 import hashlib
 import json
 import shutil
-from importlib.resources import files
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,7 @@ MEASURED = {"tokens_per_second", "updates_per_second", "wait", "memory", "second
 
 def prepare(folder: Path) -> None:
     """Fill a folder with text of the shipped corpus, and recipes."""
-    corpus = files("nmtdeep.demo") / "corpus"
+    corpus = resources.files("nmtdeep.demo") / "corpus"
     for language in ("en", "de"):
         packed = (corpus / f"train.{language}.gz").read_bytes()
         lines = gzip.decompress(packed).decode("utf-8").split("\n")
@@ -130,6 +130,19 @@ def _checkpoint(path: Path) -> dict[str, Any]:
         for file in sorted(path.glob("*.safetensors"))
     }
     return {name: value for name, value in state.items() if name not in MEASURED} | tensors
+
+
+def files(directory: Path, *, partial: bool = True) -> dict[str, bytes]:
+    """Every file below a directory.
+
+    Args:
+        partial: whether files that are being made count too.
+    """
+    return {
+        path.relative_to(directory).as_posix(): path.read_bytes()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file() and (partial or ".partial" not in path.parts)
+    }
 
 
 def losses(run: Path) -> dict[int, float]:

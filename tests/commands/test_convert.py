@@ -34,16 +34,3 @@ def test_a_converted_checkpoint_translates_and_is_replaced_only_on_request(
     refused = nmtdeep(*words[:-1], tmp_path / "mine", "--overwrite")
     assert refused.code == 2
     assert (tmp_path / "mine").is_dir()
-
-
-def test_each_problem_is_one_line(nmtdeep: Commands, tmp_path: Path) -> None:
-    like = FairseqLike()
-    like.args.activation_fn, like.args.encoder_learned_pos = "gelu", True
-    torch.save(like.file(), tmp_path / "odd.pt")
-    (tmp_path / "dict.txt").write_text("".join(f"w{number} 1\n" for number in range(7)))
-    done = nmtdeep(
-        "convert", "fairseq", tmp_path / "odd.pt", tmp_path / "dict.txt", "-o", tmp_path / "out"
-    )
-    assert done.code == 2
-    assert len(done.err.splitlines()) == 2
-    assert not (tmp_path / "out").exists()

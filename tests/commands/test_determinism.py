@@ -9,59 +9,39 @@ from pathlib import Path
 
 import pytest
 
-from commands.runs import contents
+from commands.runs import contents, files
 
 pytestmark = pytest.mark.slow
 
 SEEDS = ("1", "2")
 
 
-def start(folder: Path, seed: str, *words: object) -> subprocess.Popen[str]:
-    """The command in a process of its own: those of the fork server share one hash seed."""
+def run(folder: Path, seed: str, *words: object) -> None:
+    """A command in a process of its own: those of the fork server share one hash seed."""
     command = [sys.executable, "-m", "nmtdeep", *map(str, words)]
     environment = os.environ | {"PYTHONHASHSEED": seed}
-    return subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True,
-    )  # fmt: skip
-
-
-def finish(processes: list[subprocess.Popen[str]]) -> list[str]:
-    """What they print on stdout, once all have ended well."""
-    ends = [process.communicate(timeout=120) for process in processes]
-    assert [process.returncode for process in processes] == [0] * len(processes), ends
-    return [out for out, _ in ends]
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder."""
-    found = (path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+    subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=True)
 
 
 @pytest.mark.parametrize("recipe", ["tiny.yaml", "dropout.yaml"])
 def test_preprocess_writes_the_same_bytes(nmtdeep, tmp_path, recipe):
-    finish([
-        start(
+    for seed in SEEDS:
+        run(
             nmtdeep.folder, seed, "preprocess", recipe, "--train", "train", "--valid", "valid",
             "--test", "test", "--out", tmp_path / seed, "--workers", seed,
-        )
-        for seed in SEEDS
-    ])  # fmt: skip
+        )  # fmt: skip
     one, two = (files(tmp_path / seed) for seed in SEEDS)
     assert "train.de.tokens" in one
     assert one == two
 
 
 def test_train_writes_the_same_bytes(nmtdeep, dropout_data, tmp_path):
-    finish([
-        start(
+    for seed in SEEDS:
+        run(
             nmtdeep.folder, seed, "train", "dropout.yaml", "model.dropout.residual=0.1",
             "training.seed=7", "--max-updates", 8,
             "--data", dropout_data, "--out", tmp_path / seed, "--device", "cpu", "--threads", 1,
-        )
-        for seed in SEEDS
-    ])  # fmt: skip
+        )  # fmt: skip
     one, two = (contents(tmp_path / seed) for seed in SEEDS)
     assert "model.safetensors" in one["checkpoint_8"]
     assert one == two

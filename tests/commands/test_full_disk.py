@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from commands.attacks import files
 from commands.running import Finished, Interrupt
-from commands.runs import contents, train, words
+from commands.runs import contents, files, train, words
 
 pytestmark = pytest.mark.usefixtures("data")
 
@@ -136,14 +135,14 @@ def test_translate_resumes_when_there_is_space_again(nmtdeep, whole, disk):
     out = disk.path / "out"
     options = ("--n-best", 4, "--format", "json", "-q", "-o")
     command = ("translate", "-m", whole, "-i", "valid.en", *options)
-    assert nmtdeep(*command, disk.path.parent / "whole", chunk=3).code == 0
+    assert nmtdeep(*command, disk.path.parent / "whole").code == 0
     expected = (disk.path.parent / "whole").read_bytes()
     disk.leave(4)
-    fails(nmtdeep(*command, out, chunk=3), f"{out}: cannot be written: {FULL}")
+    fails(nmtdeep(*command, out), f"{out}: cannot be written: {FULL}")
     there = out.read_bytes()
     assert there and there == expected[: len(there)] != expected
     disk.free()
-    assert nmtdeep(*command, out, "--resume", chunk=3).code == 0
+    assert nmtdeep(*command, out, "--resume").code == 0
     assert out.read_bytes() == expected
 
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-import nmtdeep as package
 from commands.running import Commands, Interrupt
 from commands.runs import train
-from nmtdeep.cli.main import app
-from nmtdeep.errors import UserError
 
 
 @pytest.mark.parametrize("inside", ["", "/below"])
@@ -67,13 +62,6 @@ def test_a_path_of_another_kind(
     assert message in done.err
 
 
-def test_an_export_without_weights_is_no_success(nmtdeep: Commands, whole: Path) -> None:
-    done = nmtdeep("export", "whole", "--to", "huggingface", "-o", "card-alone")
-    assert done.code == 3 and done.out == "" and done.err.count("\n") == 1
-    assert done.err.startswith("nmtdeep: card-alone has only a model card: ")
-    assert not list((nmtdeep.folder / "card-alone").glob("*.safetensors"))
-
-
 def test_a_command_names_the_checkpoint_that_it_read(nmtdeep: Commands, whole: Path) -> None:
     best = (whole / "checkpoint_best").resolve().name
     done = nmtdeep("grow", "whole", "--layers", 4, "--out", "typed")
@@ -102,18 +90,3 @@ def test_ctrl_c_while_the_test_sets_are_scored_says_a_line(nmtdeep: Commands, da
     assert done.err.splitlines()[-1] == said
     again = train(nmtdeep, "stopped-run", "training.validation.bleu=false")
     assert again.code == 0 and again.out.splitlines()[-5].startswith("test ")
-
-
-@pytest.mark.parametrize("options", [(), ("--plot", "a.svg"), ("--plot", "a.svg", "--json")])
-def test_a_plot_without_matplotlib(
-    monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    done = CliRunner().invoke(app, ["plot", "run", *options])
-    assert isinstance(done.exception, UserError)
-    hint = 'pip install "nmtdeep[pictures]", or leave --plot out and give --csv or --json'
-    assert str(done.exception).endswith(hint)
-
-
-def test_the_package_shows_what_is_meant_to_be_used() -> None:
-    assert dir(package) == ["Model", "UserError", "__version__", "load"]

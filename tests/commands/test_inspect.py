@@ -54,9 +54,7 @@ def test_inspect_describes_a_checkpoint_and_a_data_directory(
     assert [row for row in rows if row and row[0] in counts][:3] == [*map(list, counts.items())]
 
 
-@pytest.mark.parametrize(
-    "name", ["model.safetensors", "state.json", "config.yaml", "text/vocabulary.tsv", "SHA256SUMS"]
-)
+@pytest.mark.parametrize("name", ["model.safetensors", "text/vocabulary.tsv", "SHA256SUMS"])
 @pytest.mark.parametrize("whose", ["checkpoint_11", "checkpoint_average"])
 def test_a_flipped_bit_in_a_checkpoint_is_named(
     nmtdeep: Commands, averaged: tuple[Path, Finished], tmp_path: Path, name: str, whose: str
@@ -65,13 +63,12 @@ def test_a_flipped_bit_in_a_checkpoint_is_named(
     flip(run / whose / name)
     for path in (run, run / whose):
         done = nmtdeep("inspect", path)
-        assert done.code == 1, done.out + done.err
+        assert (done.code, done.err) == (1, ""), done.out
         assert f"{whose}/{name}" in value(done.out, "DAMAGED")
         assert done.out.count(f"{whose}/{name}: ") <= 1
-        assert not done.err
 
 
-@pytest.mark.parametrize("name", ["train.de.tokens", "valid.en", "recipe.yaml", "text/bpe.codes"])
+@pytest.mark.parametrize("name", ["train.de.tokens", "text/bpe.codes"])
 def test_a_flipped_bit_in_a_data_directory_is_named(
     nmtdeep: Commands, data: Path, tmp_path: Path, name: str
 ) -> None:
@@ -84,7 +81,7 @@ def test_a_flipped_bit_in_a_data_directory_is_named(
 
 
 def flip(path: Path) -> None:
-    """The last bit but a few."""
+    """Flip a bit in the middle of a file."""
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
@@ -103,15 +100,12 @@ def test_a_pipe_or_a_link_out_of_a_run_is_an_error(
         assert f"{Path(name).name}: " in done.err
 
 
-@pytest.mark.parametrize(
-    "state", [{"update": "x"}, {"update": -1}, {"kind": "average", "inputs": [3, {}]}]
-)
-def test_an_invalid_state_is_described_without_a_traceback(
-    nmtdeep: Commands, whole: Path, tmp_path: Path, state: dict[str, object]
+def test_what_a_stranger_wrote_is_shown_without_control_characters(
+    nmtdeep: Commands, whole: Path, tmp_path: Path
 ) -> None:
     copy = shutil.copytree(whole / "checkpoint_11", tmp_path / "copy")
-    described = json.loads((copy / "state.json").read_text()) | state
-    (copy / "state.json").write_text(json.dumps(described))
+    state = json.loads((copy / "state.json").read_text()) | {"kind": "average", "inputs": [3, {}]}
+    (copy / "state.json").write_text(json.dumps(state))
     (copy / "config.yaml").write_text('description: "\\e[31m [bold]red"\n')
     write_sums(copy)
     done = nmtdeep("inspect", copy)

@@ -9,9 +9,7 @@ import pytest
 from commands.running import Commands
 
 NASTY = {
-    "spaces": " two  words ",
-    "newline": "a\nb",
-    "Unicode": "Bäume 猫 שלום e\u0301 👩\u200d👩",
+    "spaces, Unicode": " two  words\nBäume 猫 שלום e\u0301 👩\u200d👩",
     "terminal": "\x1b[31mred\x07\r",
     "YAML and shell": "a: {b}, *c # 'd\" $e;f=g",
     "long": "x" * 240,

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("data")
 STEP = "nmtdeep.training.step:Step.update"
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+@pytest.mark.parametrize("optimizer", [pytest.param("adam", marks=pytest.mark.slow), "muon"])
 def test_one_process_is_two_processes(nmtdeep, tmp_path, optimizer):
     choice = (*SMOOTH, f"training.optimizer.type={optimizer}", "--max-tokens", 200)
     one, two = tmp_path / "one", tmp_path / "two"

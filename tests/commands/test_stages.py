@@ -108,13 +108,6 @@ def test_two_processes_grow_together(nmtdeep, staged, tmp_path):
     assert depth(whole / "checkpoint_last") == (4, 2)
 
 
-def test_another_schedule_of_stages_is_another_run(nmtdeep, staged):
-    changed = [one.replace("updates: 3", "updates: 4") for one in STAGES]
-    refused = train(nmtdeep, "staged", *changed)
-    assert refused.code == 2
-    assert "was trained with another recipe (training.stages" in refused.err
-
-
 def test_batches_of_a_later_stage_are_checked_before_the_first(nmtdeep, tmp_path):
     late = [one.replace("tokens_per_update: 500", "max_tokens: 7") for one in STAGES]
     refused = train(nmtdeep, tmp_path / "run", *late)
@@ -154,7 +147,7 @@ def test_a_grown_run_translates_and_trains_on(nmtdeep, whole, tmp_path):
     assert depth(out / "checkpoint_last") == (4, 1)
 
 
-def test_a_finished_linear_training_that_grows_says_how_to_go_on(nmtdeep, data, tmp_path):
+def test_a_finished_linear_training_that_grows_says_how_to_train_on(nmtdeep, data, tmp_path):
     schedule = "training.schedule={type: linear, lr: 0.01, warmup_updates: 2}"
     shallow, deep = tmp_path / "shallow", tmp_path / "deep"
     first = train(nmtdeep, shallow, schedule, "--max-updates", 5, "training.log_every=1")
@@ -167,29 +160,16 @@ def test_a_finished_linear_training_that_grows_says_how_to_go_on(nmtdeep, data, 
     typed = command.removeprefix("train on with: nmtdeep ").replace("DIR", str(data)).split()
     trained = nmtdeep(*typed, "--device", "cpu", "--threads", 1, "--no-final-scores")
     assert trained.code == 0, trained.err
-    lines = [one for one in records(deep) if one["kind"] == "train"]
+    lines = [json.loads(line) for line in (deep / "train.jsonl").read_text().splitlines()]
+    lines = [one for one in lines if one["kind"] == "train"]
     assert [one["update"] for one in lines] == [6, 7, 8, 9, 10]
+    # Tokens and seconds are those of the grown run alone.
+    assert lines[-1]["target_tokens"] == round(sum(one["tokens_per_update"] for one in lines))
+    assert lines[-1]["seconds"] >= sum(1 / one["updates_per_second"] for one in lines)
     # Two updates count as done, so the peak is over; the rest falls to zero after update 10.
     assert [one["lr"] for one in lines] == pytest.approx(
         [0.01 * share / 6 for share in (5, 4, 3, 2, 1)]
     )
-
-
-def test_tokens_and_seconds_of_a_grown_run_are_its_own(nmtdeep, whole, tmp_path):
-    deep = tmp_path / "deep"
-    assert grow(nmtdeep, whole / "checkpoint_11", deep, "--layers", 3).code == 0
-    trained = nmtdeep(
-        "train", "--data", "data", "--out", deep, "--device", "cpu", "--threads", 1,
-        "--max-updates", 15, "training.log_every=1", "--no-final-scores",
-    )  # fmt: skip
-    assert trained.code == 0, trained.err
-    lines = [json.loads(line) for line in (deep / "train.jsonl").read_text().splitlines()]
-    lines = [one for one in lines if one["kind"] == "train"]
-    assert len(lines) == 4
-    # Each line is of one update, so that its tokens are those of the window.
-    assert lines[-1]["target_tokens"] == round(sum(one["tokens_per_update"] for one in lines))
-    busy = sum(1 / one["updates_per_second"] for one in lines)
-    assert lines[-1]["seconds"] >= busy
 
 
 @pytest.mark.slow
@@ -214,22 +194,13 @@ def test_frozen_layers_keep_their_weights(nmtdeep, whole, tmp_path):
     ("options", "message"),
     [
         (("--layers", 2), "the model has 2+1 layers already: choose more layers"),
-        (("--layers", 1), "encoder: 2 layers cannot grow to 1"),
         (("--layers", 3, "--strategy", "stack-all"), "stack_all repeats all 2 layers"),
-        (
-            ("--layers", 4, "--strategy", "interpolate", "--freeze-copied"),
-            "interpolate does not keep",
-        ),
-        (
-            ("--layers", 4, "--strategy", "copy"),
-            "--strategy: must be copy-top-group, copy-top-layer",
-        ),
     ],
 )
 def test_what_cannot_grow_is_refused(nmtdeep, whole, tmp_path, options, message):
     done = grow(nmtdeep, whole, tmp_path / "out", *options)
     assert done.code == 2
-    assert message in " ".join(done.err.split())
+    assert message in done.err
     assert not (tmp_path / "out" / "config.yaml").exists()
 
 

@@ -29,7 +29,7 @@ def pair(nmtdeep: Commands, data: Path) -> Path:
 def test_processes_and_torchrun_must_agree(nmtdeep, tmp_path):
     launched = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "localhost"}
     command = words(tmp_path / "run", *SMALL, "--processes", 2)
-    refused = nmtdeep.start(*command, environment={**launched, "MASTER_PORT": "29500"})()
+    refused = nmtdeep(*command, environment={**launched, "MASTER_PORT": "29500"})
     assert refused.code == 2
     assert "--processes: 2, but torchrun has started 1: omit --processes or torchrun" in refused.err
 

@@ -24,19 +24,13 @@ def everything(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize(("mode", "name"), [("w:gz", "a.tgz"), ("w", "a.tar")])
-def test_only_wanted_members_are_unpacked(tmp_path: Path, mode: str, name: str) -> None:
-    content = tar({"x/one": b"1\n", "x/two": b"2\n", "x/three": b"3\n"}, mode=mode)
-    path = archive(tmp_path, content, name)
-    unpack(path, {"x/one": tmp_path / "u/0", "x/three": tmp_path / "u/1"})
-    assert everything(tmp_path) == {name, "u/0", "u/1"}
+def test_only_wanted_members_are_unpacked_in_place_of_an_earlier_run(tmp_path: Path) -> None:
+    path = archive(tmp_path, tar({"x/one": b"1\n", "x/two": b"2\n", "./three": b"3\n"}))
+    (tmp_path / "v").write_bytes(b"old")
+    unpack(path, {"x/one": tmp_path / "u/0", "three": tmp_path / "v"})
+    assert everything(tmp_path) == {"a.tgz", "u/0", "v"}
     assert (tmp_path / "u/0").read_bytes() == b"1\n"
-    assert (tmp_path / "u/1").read_bytes() == b"3\n"
-
-
-def test_a_leading_dot_makes_no_difference(tmp_path: Path) -> None:
-    unpack(archive(tmp_path, tar({"./one": b"1"})), {"one": tmp_path / "u"})
-    assert (tmp_path / "u").read_bytes() == b"1"
+    assert (tmp_path / "v").read_bytes() == b"3\n"
 
 
 def test_compressed_members_are_unpacked_and_patterns_concatenated(tmp_path: Path) -> None:
@@ -44,9 +38,6 @@ def test_compressed_members_are_unpacked_and_patterns_concatenated(tmp_path: Pat
     content = tar({name: gzip.compress(text) for name, text in members.items()}, mode="w")
     unpack(archive(tmp_path, content, "a.tar"), {"d/*train.gz": tmp_path / "u"})
     assert (tmp_path / "u").read_bytes() == b"a\nc\n"
-
-
-def test_a_gzip_file_is_unpacked(tmp_path: Path) -> None:
     unpack(archive(tmp_path, gzip.compress(b"x\n"), "a.gz"), {None: tmp_path / "u"})
     assert (tmp_path / "u").read_bytes() == b"x\n"
 
@@ -76,16 +67,14 @@ def test_links_and_devices_are_refused(tmp_path: Path, kind: bytes) -> None:
     assert not (tmp_path / "u").exists()
 
 
-def test_a_duplicated_member_is_refused(tmp_path: Path) -> None:
-    path = archive(tmp_path, tar({"one": b"1", "./one": b"2"}))
-    with pytest.raises(DataError, match="one occurs twice"):
-        unpack(path, {"one": tmp_path / "u"})
-
-
-def test_a_missing_member_is_named(tmp_path: Path) -> None:
-    path = archive(tmp_path, tar({"one": b"1"}))
-    with pytest.raises(DataError, match=r"a\.tgz: x/two is missing"):
-        unpack(path, {"one": tmp_path / "u", "x/two": tmp_path / "v"})
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [(("one", "./one", "two"), "one occurs twice"), (("one",), r"a\.tgz: two is missing")],
+)
+def test_a_member_is_there_once(tmp_path: Path, members: tuple[str, ...], message: str) -> None:
+    path = archive(tmp_path, tar(dict.fromkeys(members, b"1")))
+    with pytest.raises(DataError, match=message):
+        unpack(path, {"one": tmp_path / "u", "two": tmp_path / "v"})
 
 
 @pytest.mark.parametrize("kind", ["gz", "tgz", "member"])
@@ -106,7 +95,7 @@ def test_an_archive_that_unpacks_to_more_than_text_can_is_refused(
 
 
 @pytest.mark.parametrize("name", ["a.tgz", "a.gz", "a.tar"])
-@pytest.mark.parametrize("damage", ["half", "noise", "flip", "empty"])
+@pytest.mark.parametrize("damage", ["half", "noise", "empty"])
 def test_damage_is_reported_with_a_hint(tmp_path: Path, name: str, damage: str) -> None:
     text = "".join(f"line {i * i}\n" for i in range(20_000)).encode()
     content = {
@@ -114,20 +103,9 @@ def test_damage_is_reported_with_a_hint(tmp_path: Path, name: str, damage: str) 
         "a.tgz": tar({"one": text}),
         "a.tar": tar({"one": text}, mode="w"),
     }[name]
-    middle = len(content) // 2
-    broken = {
-        "half": content[:middle],
-        "noise": b"\x13\x37" * 5000,
-        "flip": bytes([content[0] ^ 255]) + content[1:],
-        "empty": b"",
-    }[damage]
-    path = archive(tmp_path, broken, name)
+    half = content[: len(content) // 2]
+    path = archive(
+        tmp_path, {"half": half, "noise": b"\x13\x37" * 5000, "empty": b""}[damage], name
+    )
     with pytest.raises(DataError, match=r"a\.\w+: .*(delete it|publisher's archive)"):
         unpack(path, {None if name == "a.gz" else "one": tmp_path / "u"})
-
-
-def test_a_file_of_an_earlier_run_is_replaced(tmp_path: Path) -> None:
-    path = archive(tmp_path, tar({"one": b"1"}))
-    (tmp_path / "u").write_bytes(b"old")
-    unpack(path, {"one": tmp_path / "u"})
-    assert (tmp_path / "u").read_bytes() == b"1"

@@ -17,7 +17,7 @@ from fetching.server import Server
 from nmtdeep.cli.corpora import Corpus
 from nmtdeep.cli.main import app
 from nmtdeep.errors import DataError, UserError
-from nmtdeep.fetching.catalog import Catalog, Source, load_catalog, split_member
+from nmtdeep.fetching.catalog import Source, load_catalog, split_member
 from nmtdeep.fetching.corpus import Fetch
 from nmtdeep.fetching.download import Retry
 
@@ -54,29 +54,33 @@ def run(*words: str) -> Result:
 
 
 @pytest.mark.parametrize("name", list(CATALOG.datasets))
-def test_the_command_that_is_printed_makes_a_data_directory(
-    server: Server, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+def test_the_commands_at_the_end_make_data_directories(
+    server: Server, tmp_path: Path, name: str
 ) -> None:
     if name == "wmt18-zh-en":
         pytest.importorskip("jieba")
-    catalog = Catalog(sources=served(server, small_files(name)), datasets=CATALOG.datasets)
-    monkeypatch.setattr("nmtdeep.fetching.catalog.load_catalog", lambda: catalog)
-    out = tmp_path / "a folder"
-    result = run("fetch", name, "-o", str(out))
-    assert result.exit_code == 0, result.output
-    if name == "multi30k-en-de":
-        assert "train: 60 pairs\n  published: 29,000:" in result.stdout
-    assert not (tmp_path.parent / "outside").exists()
-    shown = [line.strip() for line in result.stdout.splitlines() if "nmtdeep preprocess" in line]
-    assert len(shown) == len(CATALOG.datasets[name].commands)
-    for line in shown:
+    dataset, out = CATALOG.datasets[name], tmp_path / "a folder"
+    fetch = job(server, name, out, small_files(name))
+    fetch.run()
+    assert not (tmp_path / "outside").exists()
+    assert len(fetch.commands()) == len(dataset.commands)
+    for line in fetch.commands():
         done = run(*shlex.split(line)[1:], "--workers", "1")
         assert done.exit_code == 0, done.output
     written = {path.name for path in out.iterdir() if path.is_file()}
-    languages, outputs = CATALOG.datasets[name].languages, list(CATALOG.datasets[name].outputs)
-    outputs += ["valid"] * (name == "iwslt14-de-en")
-    assert written == {f"{output}.{code}" for output in outputs for code in languages}
+    outputs = [*dataset.outputs, *["valid"] * (name == "iwslt14-de-en")]
+    assert written == {f"{output}.{code}" for output in outputs for code in dataset.languages}
     assert not list(out.glob(".*"))
+
+
+def test_the_command_takes_archives_from_a_folder_and_prints_its_counts(tmp_path: Path) -> None:
+    for file, content in small_files("multi30k-en-de").items():
+        (tmp_path / file).write_bytes(content)
+    out = tmp_path / "out"
+    done = run("fetch", "multi30k-en-de", "-o", str(out), "--from", str(tmp_path))
+    assert done.exit_code == 0, done.output
+    assert "train: 60 pairs\n  published: 29,000:" in done.stdout
+    assert f"next:\n  nmtdeep preprocess multi30k-en-de --train {out}/train" in done.stdout
 
 
 def test_the_corpora_and_recipes_of_the_table_are_there() -> None:
@@ -171,7 +175,7 @@ def test_prepared_text_is_unescaped_and_raw_test_sets_are_made_like_it(
     assert lines(tmp_path / "newstest2018.en") == ["This is “good-ish” Paris."]
 
 
-def test_complete_downloads_are_kept_and_missing_ones_fetched(
+def test_complete_downloads_are_kept_and_compared_with_their_checksums(
     server: Server, tmp_path: Path
 ) -> None:
     files = small_files("multi30k-en-de")
@@ -185,6 +189,10 @@ def test_complete_downloads_are_kept_and_missing_ones_fetched(
     assert server.requests == ["multi30k-test_2016_flickr.de.gz"]
     assert job(server, "multi30k-en-de", tmp_path, {}).run() == counts
     assert len(server.requests) == 1
+    path = tmp_path / "downloads/multi30k-train.en.gz"
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    with pytest.raises(DataError, match=r"multi30k-train\.en\.gz"):
+        job(server, "multi30k-en-de", tmp_path, {}).run()
 
 
 def test_a_published_checksum_that_differs_is_an_error(server: Server, tmp_path: Path) -> None:
@@ -193,14 +201,6 @@ def test_a_published_checksum_that_differs_is_an_error(server: Server, tmp_path:
         Fetch("wmt14-en-de", CATALOG.datasets["wmt14-en-de"], sources, tmp_path).run()
     assert not (tmp_path / "downloads/wmt13-test.tgz").exists()
     assert (tmp_path / "downloads/training-parallel-nc-v9.tgz").exists()
-
-
-def test_a_download_that_has_changed_since_is_reported(server: Server, tmp_path: Path) -> None:
-    job(server, "multi30k-en-de", tmp_path, small_files("multi30k-en-de")).run()
-    path = tmp_path / "downloads/multi30k-train.en.gz"
-    path.write_bytes(path.read_bytes()[:-1] + b"x")
-    with pytest.raises(DataError, match=r"multi30k-train\.en\.gz"):
-        job(server, "multi30k-en-de", tmp_path, {}).run()
 
 
 def test_archives_in_a_folder_are_used_and_the_rest_is_downloaded(
@@ -215,19 +215,6 @@ def test_archives_in_a_folder_are_used_and_the_rest_is_downloaded(
     job(server, "multi30k-en-de", tmp_path / "out", files, folder=folder).run()
     assert server.requests == sorted(files)[:1]
     assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == before
-
-
-def test_chinese_without_jieba_is_refused_before_anything_is_downloaded(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from nmtdeep.text import chinese
-
-    monkeypatch.setitem(__import__("sys").modules, "jieba", None)
-    chinese.jieba.cache_clear()
-    with pytest.raises(UserError, match=r'pip install "nmtdeep\[chinese\]"'):
-        job(server, "wmt18-zh-en", tmp_path / "out", {}).run()
-    assert server.requests == []
-    assert not (tmp_path / "out").exists()
 
 
 def test_names_licenses_and_addresses_are_shown_first(tmp_path: Path) -> None:

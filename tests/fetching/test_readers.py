@@ -49,12 +49,6 @@ def test_iwslts_segments_come_without_titles(tmp_path: Path) -> None:
     assert read("sgm", german, english) == [("Ja .", "Y"), ("Nein", "N")]
 
 
-def test_a_segment_without_its_end_is_reported(tmp_path: Path) -> None:
-    path = write(tmp_path, "a", b'<seg id="1">half a\nsentence</seg>\n')
-    with pytest.raises(DataError, match="without its end"):
-        read("sgm", path, path)
-
-
 def test_iwslts_training_text_is_the_output_of_fairseqs_pipeline(tmp_path: Path) -> None:
     content = (
         "<url>http://www.ted.com/1</url>\n<keywords>talks, <title></keywords>\n<talkid>1</talkid>\n"
@@ -93,7 +87,14 @@ def test_sides_of_different_length_are_refused(tmp_path: Path, longer: int) -> N
         read("text", *(files if longer else reversed(files)))
 
 
-def test_a_line_without_end_is_not_text(tmp_path: Path) -> None:
-    path = write(tmp_path, "a", b"x" * LONGEST_LINE + b"\n")
-    with pytest.raises(DataError, match="not text"):
-        read("text", path, path)
+@pytest.mark.parametrize(
+    ("form", "content", "message"),
+    [
+        ("text", b"x" * LONGEST_LINE + b"\n", "not text"),
+        ("sgm", b'<seg id="1">half a\nsentence</seg>\n', "without its end"),
+    ],
+)
+def test_a_broken_file_is_refused(tmp_path: Path, form: str, content: bytes, message: str) -> None:
+    path = write(tmp_path, "a", content)
+    with pytest.raises(DataError, match=message):
+        read(form, path, path)
