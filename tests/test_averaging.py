@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -52,6 +51,8 @@ def test_the_mean_is_numpys_in_float64(run: Path, tmp_path: Path) -> None:
         # One rounding to float32 and none before it, but for the order of three sums in float64.
         np.testing.assert_allclose(value, exact.astype(np.float32), rtol=1.2e-7, atol=0)
     assert any((means[name] != raw[0][name]).any() for name in means)
+    again = load_file(average(inputs[::-1], tmp_path / "again") / "model.safetensors")
+    assert all((again[name] == value).all() for name, value in means.items())
 
 
 def test_the_average_says_what_it_was_made_of(run: Path, tmp_path: Path) -> None:
@@ -70,14 +71,6 @@ def test_the_average_says_what_it_was_made_of(run: Path, tmp_path: Path) -> None
     assert loaded.recipe == checkpoint.load(inputs[0]).recipe
 
 
-def test_the_order_of_inputs_does_not_matter(run: Path, tmp_path: Path) -> None:
-    inputs = [run / "checkpoint_15", run / "checkpoint_20"]
-    one, two = average(inputs, tmp_path / "one"), average(inputs[::-1], tmp_path / "two")
-    weights = [load_file(path / "model.safetensors") for path in (one, two)]
-    for name, value in weights[0].items():
-        assert np.array_equal(value, weights[1][name])
-
-
 def test_newest_and_best(run: Path) -> None:
     first, second, third = (run / f"checkpoint_{update}" for update in (15, 20, 70))
     assert newest(run, 2) == [second, third]
@@ -90,30 +83,12 @@ def test_newest_and_best(run: Path) -> None:
         best(run, 3)
 
 
-def refused(inputs: list[Path], out: Path) -> str:
-    with pytest.raises(UserError) as caught:
-        average(inputs, out)
-    assert not out.exists()
-    return str(caught.value)
-
-
-def test_the_same_checkpoint_twice(run: Path, tmp_path: Path) -> None:
-    one, out = run / "checkpoint_20", tmp_path / "mean"
+def test_the_same_checkpoint_twice_is_refused(run: Path, tmp_path: Path) -> None:
+    one = run / "checkpoint_20"
     shutil.copytree(one, run / "checkpoint_80")
     for again in (one, run / "checkpoint_last", run / "checkpoint_80"):
-        assert f"{again}: has the same weights as {one}" in refused([one, again], out)
-
-
-def test_another_model_is_refused(run: Path, tmp_path: Path) -> None:
-    config = run / "checkpoint_20" / "config.yaml"
-    text = config.read_text(encoding="utf-8")
-    other, count = re.subn(r"norm_epsilon: \S+", "norm_epsilon: 1e-3", text)
-    assert count == 1
-    config.write_text(other, encoding="utf-8")
-    files.write_sums(config.parent)
-    message = refused([run / "checkpoint_15", run / "checkpoint_20"], tmp_path / "mean")
-    assert "not from the same run as" in message
-    assert "norm_epsilon" in message
+        with pytest.raises(UserError, match=f"{again}: has the same weights as {one}"):
+            average([one, again], tmp_path / "mean")
 
 
 def test_another_vocabulary_is_refused(run: Path, tmp_path: Path) -> None:
@@ -123,12 +98,6 @@ def test_another_vocabulary_is_refused(run: Path, tmp_path: Path) -> None:
     content = Vocabulary(tokens, vocabulary.counts).dumps()
     (other / "text" / "vocabulary.tsv").write_text(content, encoding="utf-8")
     edit(other, text=TextPipeline.load(other / "text").fingerprint())
-    message = refused([run / "checkpoint_15", other], tmp_path / "mean")
-    assert "another vocabulary" in message
-
-
-def test_a_broken_input_is_named(run: Path, tmp_path: Path) -> None:
-    path = run / "checkpoint_20" / "model.safetensors"
-    path.write_bytes(path.read_bytes()[:-100])
-    inputs = [run / "checkpoint_15", run / "checkpoint_20"]
-    assert str(path) in refused(inputs, tmp_path / "mean")
+    with pytest.raises(UserError, match="another vocabulary"):
+        average([run / "checkpoint_15", other], tmp_path / "mean")
+    assert not (tmp_path / "mean").exists()

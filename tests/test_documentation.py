@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import typer.main
-from pages import FENCE, PAGES, ROOT, Command, commands_in_blocks, name_of, ours, simple_commands
+from pages import FENCE, PAGES, ROOT, Command, commands_in_blocks, name_of
 
 import nmtdeep
 from nmtdeep.cli.main import app
@@ -47,18 +47,6 @@ def find(words: tuple[str, ...]) -> tuple[Any, list[str]]:
 
 BLOCK_COMMANDS = [command for page in PAGES for command in commands_in_blocks(page)]
 LINE_COMMANDS = [command for page in PAGES for command in commands_in_lines(page)]
-
-
-def test_the_readers_of_this_test_find_what_they_look_for() -> None:
-    line = "CUDA_VISIBLE_DEVICES=0 nmtdeep train x --lr 1e-3 2>&1 | tee log && nmtdeep -h > out"
-    found = [list(ours(ROOT / "x.md", words)) for words in simple_commands(line)]
-    assert [one.words[:3] for part in found for one in part] == [
-        ("train", "x", "--lr"),
-        ("-h",),
-    ]
-    assert slugs("# A `b.c` heading\n```\n# none\n```\n## Two") == {"a-bc-heading", "two"}
-    assert MACHINE_PATH.search("see /home/someone/x") and not MACHINE_PATH.search("docs/home/x")
-    assert BLOCK_COMMANDS
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

@@ -126,29 +126,6 @@ def test_a_module_imports_from_its_own_layer_or_below(name: str) -> None:
         assert not met or not within(name, package), f"{name} must not import {met}"
 
 
-def test_the_reader_of_imports_sees_all_kinds() -> None:
-    code = """
-import torch.nn as nn
-from nmtdeep.data import batching
-from . import search
-from ..model.build import build
-def later():
-    from nmtdeep.cli.main import app
-"""
-    assert list(imports("nmtdeep.decoding.forced", ast.parse(code))) == [
-        "torch.nn",
-        "nmtdeep.data.batching",
-        "nmtdeep.decoding.search",
-        "nmtdeep.model.build.build",
-        "nmtdeep.cli.main.app",
-    ]
-    assert layer("nmtdeep.model.build.build") == 3
-    assert layer("nmtdeep.model.layers.attention.SelfAttention") == 2
-    assert layer("nmtdeep.__version__") == 0
-    assert within("torch.nn", "torch")
-    assert not within("torchvision", "torch")
-
-
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_files_and_functions_are_short(path: Path) -> None:
     count = len(path.read_text(encoding="utf-8").splitlines())
@@ -160,22 +137,11 @@ def test_files_and_functions_are_short(path: Path) -> None:
             assert length <= FUNCTION_LINES, f"{node.name} has {length} lines: split it"
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--help"],
-        ["--version"],
-        ["train", "--help"],
-        ["translate", "--help"],
-        ["serve", "--help"],
-        ["analyze", "gradients", "--help"],
-    ],
-    ids=str,
-)
-def test_help_does_not_wait_for_torch(arguments: list[str]) -> None:
+@pytest.mark.parametrize("command", [[], ["train"], ["serve"]], ids=str)
+def test_help_does_not_wait_for_torch(command: list[str]) -> None:
     code = (
         "import sys; from nmtdeep.cli.main import app\n"
-        f"try: app({arguments!r})\n"
+        f"try: app({[*command, '--help']!r})\n"
         "except SystemExit as left: assert not left.code\n"
         "slow = {'torch', 'numpy', 'matplotlib', 'fastapi', 'sacrebleu', 'sacremoses'}\n"
         "slow &= set(sys.modules)\n"
@@ -185,4 +151,4 @@ def test_help_does_not_wait_for_torch(arguments: list[str]) -> None:
         [sys.executable, "-c", code], check=False, cwd=ROOT, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    assert "Usage:" in done.stdout or done.stdout.startswith("nmtdeep ")
+    assert "Usage:" in done.stdout

@@ -50,10 +50,3 @@ def test_there_is_a_table_of_dropped_pairs_only_where_pairs_were_dropped() -> No
     assert " No pairs were dropped." not in lines
     row = ["train", "target", "is", "empty", "dropped", "2", "(line", "5,", "7)"]
     assert row in [line.split() for line in lines]
-
-
-def test_times_are_a_line_of_steps_that_took_time() -> None:
-    found = report(
-        **{"tokenize train": 7.5, "tokenize valid": 0.34, "binarize train": 0.04, "learn BPE": 8.6}
-    )
-    assert shown(found)[-1].split("  ")[-1] == "16.5 s, tokenize 7.8 s, learn BPE 8.6 s"

@@ -46,13 +46,6 @@ def test_the_locks_are_the_constraints_and_what_torch_needs_for_cuda() -> None:
     assert {pin.partition("+")[0] for pin in builds} <= constraints
 
 
-@pytest.mark.parametrize("lock", sorted(LOCKS.glob("*.txt")), ids=lambda path: path.name)
-def test_every_package_of_a_lock_has_its_hashes(lock: Path) -> None:
-    blocks = re.split(r"^(?=[\w.-]+==)", lock.read_text(encoding="utf-8"), flags=re.M)[1:]
-    assert blocks
-    assert [pin for pin in blocks if not re.search(r"--hash=sha256:[0-9a-f]{64}\b", pin)] == []
-
-
 def test_the_locks_hold_every_requirement() -> None:
     needed = names([*PROJECT["dependencies"], *EXTRAS["development"]])
     for torch in ("torch.txt", "torch-cpu.txt"):

@@ -150,18 +150,6 @@ def test_every_translation_is_as_long_as_its_source(
     assert merged.translate(translator, sources, 2) == sum(map(len, sources))
 
 
-def test_a_corpus_is_found_by_the_names_of_its_files(load: Load, tmp_path: Path) -> None:
-    run = load("run")
-    for name in ("train.de", "train.en", "val.de", "val.en", "test_2016.de", "test_2016.en"):
-        (tmp_path / name).touch()
-    names = [path.name for path in run.find_corpus(tmp_path, "de")]
-    assert names == ["train", "val", "test_2016"]
-    shipped = run.find_corpus(ROOT / "nmtdeep" / "demo" / "corpus", "en")
-    assert [path.name for path in shipped] == ["train", "dev", "test"]
-    with pytest.raises(SystemExit, match=r"no train\*.fr"):
-        run.find_corpus(tmp_path, "fr")
-
-
 @pytest.mark.parametrize("sizes", ["QUICK", "CPU", "GPU"])
 def test_run_calls_every_script_with_valid_options(load: Load, sizes: str) -> None:
     run = load("run")

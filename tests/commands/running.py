@@ -52,14 +52,13 @@ class Interrupt:
         where: `module:attribute` or `module:Class.attribute`, as the caller looks it up.
         call: which call, from 1.
         what: kill, term, int: the signal; half: write half of the file, then be killed; full: no
-            file may grow beyond `room` bytes from here on, as on a full disk.
+            file may grow beyond 20,000 bytes from here on, as on a full disk.
         rank: the rank of a training with several processes in which it happens.
     """
 
     where: str
     call: int = 1
     what: str = "kill"
-    room: int = 20_000
     rank: int = 0
 
     def install(self) -> None:
@@ -89,7 +88,7 @@ class Interrupt:
                 os.kill(os.getpid(), signal.SIGKILL)
             case "full":
                 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-                resource.setrlimit(resource.RLIMIT_FSIZE, (self.room, self.room))
+                resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
             case name:
                 os.kill(os.getpid(), getattr(signal, f"SIG{name.upper()}"))
 

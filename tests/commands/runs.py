@@ -51,6 +51,8 @@ SMOOTH = (
     "training.schedule.lr=5e-3",
     "model.dropout.residual=0.2",
 )
+# Lines that are blank, have another separator within them, or are long.
+UNUSUAL = ("", "A\u2028B", " ".join(["long"] * 30))
 # What no two runs share: measured times and memory.
 MEASURED = {"tokens_per_second", "updates_per_second", "wait", "memory", "seconds", "eta"}
 
@@ -90,6 +92,18 @@ def train(
 ) -> Finished:
     """`nmtdeep train`, on the CPU with one thread."""
     return nmtdeep(*words(run, *overrides, recipe=recipe, data=data), interrupt=interrupt)
+
+
+def translated(nmtdeep: Commands, lines: list[str], *options: object) -> list[list[str]]:
+    """The translations of each line, best first, that `nmtdeep translate` prints."""
+    (nmtdeep.folder / "lines.en").write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    done = nmtdeep("translate", "-i", "lines.en", "--format", "tsv", *options)
+    assert done.code == 0, done.err
+    each: list[list[str]] = [[] for _ in lines]
+    for row in done.out.removesuffix("\n").split("\n"):
+        number, _, _, _, text = row.split("\t")
+        each[int(number) - 1].append(text)
+    return each
 
 
 def words(

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from commands.running import Commands, Interrupt
-from commands.runs import train
 
 
 @pytest.mark.parametrize("inside", ["", "/below"])
@@ -80,13 +79,3 @@ def test_ctrl_c_says_a_line(nmtdeep: Commands, data: Path) -> None:
     said = "nmtdeep preprocess: interrupted by Ctrl-C"
     assert done.err.splitlines()[-1] == said
     assert not (nmtdeep.folder / "stopped").exists()
-
-
-def test_ctrl_c_while_the_test_sets_are_scored_says_a_line(nmtdeep: Commands, data: Path) -> None:
-    scoring = Interrupt("nmtdeep.decoding.translator:Translator.translate_chunk", what="int")
-    done = train(nmtdeep, "stopped-run", "training.validation.bleu=false", interrupt=scoring)
-    assert done.code == 130
-    said = "nmtdeep train: interrupted by Ctrl-C"
-    assert done.err.splitlines()[-1] == said
-    again = train(nmtdeep, "stopped-run", "training.validation.bleu=false")
-    assert again.code == 0 and again.out.splitlines()[-5].startswith("test ")

@@ -39,39 +39,31 @@ def test_all_steps_in_a_folder_of_that_name(nmtdeep, tmp_path, name):
     assert done.out.startswith("BLEU")
     lines = [(place / file).read_bytes().count(b"\n") for file in ("-valid.en", "-out.de")]
     assert lines[0] == lines[1] > 0
-    _errors_are_one_line(here, place, name)
+    mistakes_are_one_line(here, recipe, place / f"{name[:100]}gone")
 
 
-def _errors_are_one_line(here, place, name):
-    gone = place / f"{name[:100]}gone"
-    wrong = [
-        ("recipes", "show", f"{gone}.yaml"),
-        ("recipes", "show", place / "-tiny.yaml", f"{name[:100]}=1"),
-        ("preprocess", place / "-tiny.yaml", "--train", gone, "--valid", gone, "--out", "new"),
-        ("train", place / "-tiny.yaml", "--data", gone, "--out", "new"),
-        ("translate", "-m", gone),
-        ("translate", "-m", place / name, "-i", gone),
-        ("score", gone, gone),
-    ]
-    for words in wrong:
-        done = here(*words)
-        assert (done.code, done.out) == (2, ""), words
-        (line,) = done.err.removesuffix("\n").split("\n")
-        assert line.startswith("nmtdeep: error: ")
-        assert line.isprintable()
-
-
-def test_a_name_that_is_too_long_for_a_file(nmtdeep, tmp_path):
+def test_a_name_that_is_too_long_for_a_file(nmtdeep, data, tmp_path):
     long = tmp_path / ("x" * 5000)
+    mistakes_are_one_line(nmtdeep, "tiny.yaml", long)
+    text = ("preprocess", "tiny.yaml", "--train", "train", "--valid", "valid")
+    refused(nmtdeep(*text, "--out", long))
+    refused(nmtdeep("train", "tiny.yaml", "--data", "data", "--out", long))
+
+
+def mistakes_are_one_line(nmtdeep, recipe, missing):
+    """Name something that is not there in each command."""
     for words in [
-        ("recipes", "show", f"{long}.yaml"),
-        ("preprocess", "tiny.yaml", "--train", long, "--valid", "valid", "--out", tmp_path / "a"),
-        ("preprocess", "tiny.yaml", "--train", "train", "--valid", "valid", "--out", long),
-        ("train", "tiny.yaml", "--data", long, "--out", tmp_path / "a"),
-        ("train", "tiny.yaml", "--data", "data", "--out", long),
-        ("translate", "-m", long),
-        ("score", long, long),
+        ("recipes", "show", f"{missing}.yaml"),
+        ("preprocess", recipe, "--train", missing, "--valid", missing, "--out", "new"),
+        ("train", recipe, "--data", missing, "--out", "new"),
+        ("translate", "-m", missing),
+        ("score", missing, missing),
     ]:
-        done = nmtdeep(*words)
-        assert done.code == 2, (words[0], done.err[-300:])
-        assert len(done.err.splitlines()) == 1
+        refused(nmtdeep(*words))
+
+
+def refused(done):
+    assert (done.code, done.out) == (2, "")
+    (line,) = done.err.removesuffix("\n").split("\n")
+    assert line.startswith("nmtdeep: error: ")
+    assert line.isprintable()

@@ -12,6 +12,7 @@ from pages import FENCE, ROOT
 
 import nmtdeep as package
 from commands.running import Commands
+from commands.runs import UNUSUAL, translated
 from nmtdeep.cli.main import app
 from nmtdeep.config.decoding import DecodingOptions
 
@@ -37,14 +38,14 @@ SETTINGS: list[tuple[list[str], dict[str, Any]]] = [
 @pytest.fixture(scope="module")
 def lines(whole: Path) -> list[str]:
     text = (whole.parent / "test.en").read_text(encoding="utf-8")
-    return [*text.splitlines(), "", "A\u2028B", " ".join(["long"] * 30)]
+    return [*text.splitlines(), *UNUSUAL]
 
 
 @pytest.mark.parametrize(("words", "keywords"), SETTINGS, ids=str)
 def test_lines_are_translated_as_by_the_command(
     nmtdeep: Commands, whole: Path, lines: list[str], words: list[str], keywords: dict[str, Any]
 ) -> None:
-    done = printed(nmtdeep, lines, "-m", whole, *words)
+    done = [texts[0] for texts in translated(nmtdeep, lines, "-m", whole, *words)]
     model = package.load(whole, **keywords)
     assert model.translate(lines) == done
     assert model.translate(iter(lines)) == done  # once more: draws and counts begin again
@@ -54,22 +55,10 @@ def test_an_ensemble_and_its_candidates_are_those_of_the_command(
     nmtdeep: Commands, whole: Path, lines: list[str]
 ) -> None:
     both = [whole / "checkpoint_10", whole / "checkpoint_11"]
-    words = ["-m", both[0], "-m", both[1], "--n-best", 2, "--format", "tsv"]
-    done = printed(nmtdeep, lines, *words)
-    found = package.load([str(both[0]), both[1]], n_best=2).translations(lines)
-    assert done == [
-        f"{number}\t{rank}\t{one.score:.6f}\t{one.log_prob:.6f}\t{one.text}"
-        for number, each in enumerate(found, 1)
-        for rank, one in enumerate(each.candidates, 1)
-    ]
-
-
-def printed(nmtdeep: Commands, lines: list[str], *words: object) -> list[str]:
-    """What the command prints, line by line."""
-    (nmtdeep.folder / "python.en").write_text("".join(f"{line}\n" for line in lines), "utf-8")
-    done = nmtdeep("translate", "-i", "python.en", *words)
-    assert done.code == 0, done.err
-    return done.out.removesuffix("\n").split("\n")
+    done = translated(nmtdeep, lines, "-m", both[0], "-m", both[1], "--n-best", 2)
+    model = package.load([str(path) for path in both], n_best=2)
+    each = model.translations(lines)
+    assert done == [[one.text for one in translation.candidates] for translation in each]
 
 
 def test_the_command_has_an_option_for_each_keyword() -> None:

@@ -82,7 +82,7 @@ def test_a_signal_saves_first(nmtdeep, whole, tmp_path, name, code, update):
     assert contents(run) == contents(whole)
 
 
-def test_nothing_to_do_changes_nothing(nmtdeep, whole, tmp_path):
+def test_nothing_to_do_changes_nothing(nmtdeep, whole, whole_dropout, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(whole, run, symlinks=True)
     before = {path: path.stat().st_mtime_ns for path in run.glob("checkpoint_*/*")}
@@ -92,9 +92,6 @@ def test_nothing_to_do_changes_nothing(nmtdeep, whole, tmp_path):
     assert "scores of checkpoint_" in again.out
     assert {path: path.stat().st_mtime_ns for path in run.glob("checkpoint_*/*")} == before
     assert contents(run) == contents(whole)
-
-
-def test_a_finished_training_says_why(nmtdeep, whole_dropout):
     again = train(nmtdeep, whole_dropout, recipe="dropout.yaml", data="data-dropout")
     assert "of 100: nothing to do (no better validation in the last 4, best at update" in again.err
 
@@ -140,9 +137,14 @@ def test_more_updates_go_on(nmtdeep, whole, tmp_path):
     assert longer.code == 0
     run = tmp_path / "run"
     shutil.copytree(whole, run, symlinks=True)
-    more = train(nmtdeep, run, "training.max_updates=14")
-    assert more.code == 0
+    assert nmtdeep("average-checkpoints", run, "--last", 2).code == 0
+    killed = Interrupt(f"{STEP}:Step.update", 1)
+    more = train(nmtdeep, run, "training.max_updates=14", interrupt=killed)
+    assert more.code == -9
     assert "training.max_updates: 11 -> 14" in more.err
+    # Results of fewer updates are removed before the first new one.
+    assert not (run / "scores.json").exists() and not (run / "checkpoint_average").exists()
+    assert train(nmtdeep, run, "training.max_updates=14").code == 0
     assert losses(run) == losses(tmp_path / "longer")
     last = "checkpoint_14/model.safetensors"
     assert (run / last).read_bytes() == (tmp_path / "longer" / last).read_bytes()
@@ -194,12 +196,3 @@ def test_bpe_dropout_may_change_and_keeps_one_epoch_on_disk(nmtdeep, dropout_dat
         trained = [record for record in records(run) if record["kind"] == "train"]
         updates[dropout] = sum(record["epoch"] == 1 for record in trained)
     assert updates[0.5] > updates[0.1]  # more pieces make more updates of the same size
-
-
-def test_resuming_deletes_results_of_fewer_updates(nmtdeep, averaged, tmp_path):
-    run = tmp_path / "run"
-    shutil.copytree(averaged[0], run, symlinks=True)
-    assert (run / "checkpoint_average").exists() and (run / "scores.json").exists()
-    interrupt = Interrupt(f"{STEP}:Step.update", 1)
-    assert train(nmtdeep, run, "--max-updates", 30, interrupt=interrupt).code == -9
-    assert not (run / "checkpoint_average").exists() and not (run / "scores.json").exists()

@@ -16,6 +16,7 @@ import pytest
 from serving.stand_ins import ask, get, until
 
 from commands.running import Commands
+from commands.runs import UNUSUAL, translated
 
 SEARCHES = {
     "defaults": [],
@@ -51,10 +52,10 @@ def test_it_answers_as_the_command_and_leaves_when_all_have_their_answers(
     name, process, port = served
     end, code, message = ENDS[name]
     text = (nmtdeep.folder / "test.en").read_text(encoding="utf-8")
-    lines = [*text.splitlines(), "", "A\u2028B", " ".join(["long"] * 30)]
-    expected = printed(nmtdeep, lines, "-m", whole, *SEARCHES[name])
+    lines = [*text.splitlines(), *UNUSUAL]
+    expected = translated(nmtdeep, lines, "-m", whole, *SEARCHES[name])
     assert found(port, lines) == expected
-    assert [found(port, [line])[0] for line in lines[-3:]] == expected[-3:]
+    assert [found(port, [line])[0] for line in UNUSUAL] == expected[-3:]
 
     before = came(port)
     with ThreadPoolExecutor(8) as clients:
@@ -64,18 +65,6 @@ def test_it_answers_as_the_command_and_leaves_when_all_have_their_answers(
         assert [one.result(60) for one in asked] == [expected[first:] for first in range(8)]
     assert process.wait(30) == code
     assert (process.stdout.read(), process.stderr.read()) == (b"", message)
-
-
-def printed(nmtdeep: Commands, lines: list[str], *words: object) -> list[list[str]]:
-    """The texts that `translate` gives for each line."""
-    (nmtdeep.folder / "served.en").write_text("".join(f"{line}\n" for line in lines), "utf-8")
-    done = nmtdeep("translate", "-i", "served.en", "--format", "tsv", *words)
-    assert done.code == 0, done.err
-    each: list[list[str]] = [[] for _ in lines]
-    for row in done.out.removesuffix("\n").split("\n"):
-        number, _, _, _, text = row.split("\t")
-        each[int(number) - 1].append(text)
-    return each
 
 
 def came(port: int) -> float:
