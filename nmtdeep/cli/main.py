@@ -7,8 +7,8 @@ import io
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
-from threading import Timer
 from types import FrameType
 from typing import Annotated, Any
 
@@ -98,6 +98,7 @@ def run() -> None:
     """Entry point: a `UserError` becomes one line on stderr and exit code 2."""
     signal.signal(signal.SIGTERM, _exit)
     sys.unraisablehook = reraise_signal
+    threading.excepthook = _thread_failed
     try:
         keep_memory()
         if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():
@@ -153,9 +154,15 @@ def reraise_signal(unraisable: sys.UnraisableHookArgs) -> None:
     """Send a signal again if its exception was raised in a destructor, where Python drops it."""
     dropped = {SystemExit: signal.SIGTERM, KeyboardInterrupt: signal.SIGINT}
     if unraisable.exc_type in dropped and not sys.is_finalizing():
-        Timer(0.01, os.kill, (os.getpid(), dropped[unraisable.exc_type])).start()
+        threading.Timer(0.01, os.kill, (os.getpid(), dropped[unraisable.exc_type])).start()
     else:
         sys.__unraisablehook__(unraisable)
+
+
+def _thread_failed(failed: threading.ExceptHookArgs) -> None:
+    """Print what ended a thread, unless the main thread meets it too: TensorBoard's full disk."""
+    if not (isinstance(failed.exc_value, OSError) and failed.exc_value.errno in _HINTS):
+        threading.__excepthook__(failed)
 
 
 _HINTS = {

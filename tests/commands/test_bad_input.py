@@ -190,7 +190,7 @@ def test_devices_and_precisions_that_do_not_exist(nmtdeep, data, whole, tmp_path
 def test_paths_that_cannot_be_written_to(nmtdeep, data, whole):
     text = ("--train", "train", "--valid", "valid")
     refused(nmtdeep("preprocess", "tiny.yaml", *text, "--out", "/proc/run"))
-    refused(train(nmtdeep, "/proc/run"), "choose another --out")
+    refused(train(nmtdeep, "/sys/run"), "then run the same command again")
     refused(train(nmtdeep, "data"), "data: is a data directory: choose another --out")
     translate = ("translate", "-m", whole, "-o")
     refused(nmtdeep(*translate, "/proc/run/x", stdin=b"x\n"), "cannot be written")
@@ -252,7 +252,6 @@ def test_training_that_diverges(nmtdeep, data, tmp_path):
     assert last.startswith("nmtdeep: error: training diverged at update 8: loss nan per token")
     assert "checkpoint_4 is intact, and training resumes from it" in last
     assert "Traceback" not in done.err
-    assert "gradient norm  not finite" in (run / "train.log").read_text()
     assert not (run / "checkpoint_6").exists() and (run / "checkpoint_4").exists()
     resumed = train(nmtdeep, run, "training.schedule.lr=1e-2")
     assert resumed.code == 0, resumed.err
