@@ -74,16 +74,7 @@ class CheckpointError(UserError):
 
 
 class DivergenceError(UserError):
-    """Loss or gradients are not finite; the last good checkpoint is kept.
-
-    Args:
-        what: one line.
-        report: lines for the log: what may help.
-    """
-
-    def __init__(self, what: str = "", report: str = "", **fields: Any) -> None:
-        super().__init__(what, **fields)
-        self.report = report
+    """Loss or gradients are not finite; the last good checkpoint is kept."""
 
 
 class OutOfMemoryError(UserError):

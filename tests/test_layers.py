@@ -67,6 +67,12 @@ FORBIDDEN = {
     "nmtdeep.data": ("torch.nn",),
     "nmtdeep": ("pickle",),
 }
+# Inside `training` a module imports only those before it.
+TRAINING = (
+    *("ranks", "schedule", "loss", "optimizer", "sharding", "state", "stages", "memory", "step"),
+    *("divergence", "trainer", "run_directory", "validation", "feed", "display", "launch"),
+    *("opening", "loop", "finish"),
+)
 LINES, FUNCTION_LINES = 350, 60
 
 
@@ -124,6 +130,17 @@ def test_a_module_imports_from_its_own_layer_or_below(name: str) -> None:
     for package, forbidden in FORBIDDEN.items():
         met = [one for one in found for other in forbidden if within(one, other)]
         assert not met or not within(name, package), f"{name} must not import {met}"
+
+
+def test_modules_of_training_import_those_before_them() -> None:
+    names = [f"nmtdeep.training.{name}" for name in TRAINING]
+    assert {"nmtdeep.training", *names} == {
+        one for one in MODULES if within(one, "nmtdeep.training")
+    }
+    for number, name in enumerate(names):
+        for imported in imports(name, parsed(MODULES[name])):
+            later = [other for other in names[number + 1 :] if within(imported, other)]
+            assert not later, f"{name} must not import {later}"
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))

@@ -1,4 +1,4 @@
-"""What a training reports: a progress bar or plain lines on the screen, and records on disk."""
+"""What a training reports: lines on the screen, and records on disk."""
 
 from __future__ import annotations
 
@@ -14,20 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    TaskProgressColumn,
-    TextColumn,
-    TimeRemainingColumn,
-)
 
 from nmtdeep.config.training import Training
-from nmtdeep.errors import DivergenceError, UserError
+from nmtdeep.errors import UserError
 from nmtdeep.training.divergence import PATIENCE
 from nmtdeep.training.run_directory import LOG, RECORDS, TENSORBOARD, VALIDATIONS
-from nmtdeep.training.state import Progress as TrainingProgress
+from nmtdeep.training.state import Progress
 from nmtdeep.training.step import UpdateResult
 from nmtdeep.training.validation import Validation
 from nmtdeep.units import duration, percent, short, size
@@ -112,7 +104,7 @@ class Display:
 
     Args:
         run: run directory.
-        settings: limits of the training, for the progress bar.
+        settings: limits of the training, for the time that is left.
         quiet: show nothing on the screen.
         writes: False in ranks other than 0, which show and write nothing.
     """
@@ -122,19 +114,7 @@ class Display:
     ) -> None:
         self.run = run
         self.settings = settings
-        quiet = quiet or not writes
-        self.console = Console(stderr=True, quiet=quiet, soft_wrap=True, highlight=False)
-        self.bar = Progress(
-            TextColumn("[bold]{task.description}"),
-            BarColumn(bar_width=None),
-            TaskProgressColumn(),
-            TextColumn("{task.fields[figures]}"),
-            TextColumn("left"),
-            TimeRemainingColumn(compact=True),
-            console=self.console,
-            disable=quiet or not self.console.is_terminal,
-        )
-        self.task = self.bar.add_task("training", total=1.0, figures="")
+        self.quiet = quiet or not writes
         log, records = (run / name if writes else Path(os.devnull) for name in (LOG, RECORDS))
         self._log = log.open("a", encoding="utf-8", buffering=1)
         self._records = records.open("a", encoding="utf-8", buffering=1)
@@ -146,13 +126,9 @@ class Display:
         self.restart()
 
     def __enter__(self) -> Display:
-        self.bar.start()
         return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        self.bar.stop()
-        if isinstance(error, DivergenceError) and error.report:
-            self.say(error.report)
         if isinstance(error, UserError):  # the command prints it on the screen
             self._log.write(f"{error}\n")
         self._log.close()
@@ -163,10 +139,11 @@ class Display:
     def say(self, text: str) -> None:
         """Print a message and write it to the log."""
         self._log.write(text + "\n")
-        self.console.print(text, markup=False)
+        if not self.quiet:
+            print(text, file=sys.stderr, flush=True)
 
-    def updated(self, progress: TrainingProgress, result: UpdateResult, *, waited: float) -> None:
-        """Count one update, report its problems, and move the bar."""
+    def updated(self, progress: Progress, result: UpdateResult, *, waited: float) -> None:
+        """Count one update, and report its problems."""
         self._results.append(result)
         self._waited += waited
         loss = result.loss / result.target_tokens
@@ -182,13 +159,8 @@ class Display:
                 f"{result.max_tokens}, used from now on. Pass --max-tokens {result.max_tokens} to "
                 "avoid the retry."
             )
-        done = progress.update / self.settings.max_updates
-        if self.settings.max_minutes is not None:
-            done = max(done, progress.seconds / (60 * self.settings.max_minutes))
-        text = f"update {progress.update} loss {loss:.3f} gnorm {result.gradient_norm:.2f}"
-        self.bar.update(self.task, completed=min(done, 1.0), figures=text)
 
-    def logged(self, progress: TrainingProgress, *, lr: float, device: torch.device) -> None:
+    def logged(self, progress: Progress, *, lr: float, device: torch.device) -> None:
         """Write the figures of the updates since the last line or `restart`."""
         settings = self.settings
         seconds = max(time.perf_counter() - self._since, 1e-9)
@@ -219,14 +191,11 @@ class Display:
         self._waited = 0.0
         self._since = time.perf_counter()
 
-    def validated(
-        self, progress: TrainingProgress, validation: Validation, *, seconds: float
-    ) -> None:
+    def validated(self, progress: Progress, validation: Validation, *, seconds: float) -> None:
         """Write the figures of the validation after `progress`, which took `seconds`."""
-        update, epoch = progress.update, progress.current_epoch
-        scores = {name: score.value for name, score in validation.scores.items()}
-        bleu, chrf = (f"{scores[name]:.2f}" if scores else "" for name in ("bleu", "chrf"))
-        loss, nll, perplexity = validation.loss, validation.nll, validation.perplexity
+        update, epoch, scores = progress.update, progress.current_epoch, validation.scores
+        loss, nll, ppl = validation.loss, validation.nll, validation.perplexity
+        values = {f"valid_{name}": score.value for name, score in scores.items()}
         self._record(
             {
                 "kind": "validation",
@@ -234,20 +203,19 @@ class Display:
                 "epoch": epoch,
                 "valid_loss": loss,
                 "valid_nll": nll,
-                "valid_ppl": perplexity,
-                "valid_bleu": scores.get("bleu"),
-                "valid_chrf": scores.get("chrf"),
-                "signature": validation.scores["bleu"].signature if scores else "",
+                "valid_ppl": ppl,
+                **({"valid_bleu": None, "valid_chrf": None} | values),
+                "signature": scores["bleu"].signature if scores else "",
                 "seconds": seconds,
             }
         )
-        row = [update, epoch, f"{loss:.4f}", f"{nll:.4f}", f"{perplexity:.3f}", bleu, chrf]
+        bleu, chrf = (f"{scores[name].value:.2f}" if scores else "" for name in ("bleu", "chrf"))
+        row = [update, epoch, f"{loss:.4f}", f"{nll:.4f}", f"{ppl:.3f}", bleu, chrf]
         with (self.run / VALIDATIONS).open("a", encoding="utf-8") as file:
             if not file.tell():
                 file.write("update\tepoch\tloss\tnll\tppl\tbleu\tchrf\tbest\n")
             print(*row, "*" if progress.is_best else "", sep="\t", file=file)
-        line = f"validation | update {update} | loss {loss:.3f} | nll {nll:.3f}"
-        line += f" | ppl {perplexity:.2f}"
+        line = f"validation | update {update} | loss {loss:.3f} | nll {nll:.3f} | ppl {ppl:.2f}"
         line += f" | bleu {bleu} | chrf {chrf}" if scores else ""
         self.say(f"{line} | {seconds:.1f} s" + " | best so far" * progress.is_best)
         if validation.sample is not None:

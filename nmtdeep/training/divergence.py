@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
-from statistics import median
 from typing import Any
 
 import torch
@@ -27,40 +24,6 @@ from nmtdeep.units import counted
 PATIENCE = 3
 # fp16: a training ends when the loss scale falls below this.
 SMALLEST_SCALE = 2.0**-10
-# A warning compares medians of so many updates.
-LEVEL = 25
-# Nats per target token: a healthy training does not rise so far above its lowest level.
-RISE = 1.0
-
-
-class LossHistory:
-    """Loss of the last updates, for a warning if it rises."""
-
-    def __init__(self) -> None:
-        self.losses: deque[float] = deque(maxlen=LEVEL)
-        self._lowest, self._lowest_at = math.inf, 0
-        self._warned = False
-
-    def add(self, update: int, result: UpdateResult) -> str:
-        """Count one update; returns a warning if the loss has risen, else an empty string."""
-        if result.skipped:
-            return ""
-        self.losses.append(result.nll / max(result.target_tokens, 1))
-        if len(self.losses) < LEVEL:
-            return ""
-        level = median(self.losses)
-        if level < self._lowest:
-            self._lowest, self._lowest_at = level, update
-        # A warning is repeated only after the loss has fallen by half of the rise.
-        before = self._warned
-        self._warned = level > self._lowest + (RISE / 2 if before else RISE)
-        if before or not self._warned:
-            return ""
-        return (
-            f"warning: update {update}: nll {level:.3f} (median of {LEVEL} updates), up from "
-            f"{self._lowest:.3f} at update {self._lowest_at}: the training may be diverging; if it "
-            "does not recover, resume from an earlier checkpoint with a lower --lr"
-        )
 
 
 def is_lost(result: UpdateResult, bad_before: int) -> bool:
@@ -97,13 +60,10 @@ def diagnose(
             f"loss {loss:.3f} per token, gradient norm {result.gradient_norm:.3g}, not finite in "
             f"{PATIENCE} consecutive updates"
         )
-    advice = suggestions(recipe)
-    numbered = [f"{number}. {line}" for number, line in enumerate(advice, start=1)]
     kept = f"{saved} is intact, and training resumes from it" if saved else "nothing is saved yet"
     return DivergenceError(
         f"training diverged at update {update}: {what}; {origin}",
-        "\n".join(["what may help, most promising first:", *numbered]),
-        hint=f"{kept}; try {advice[0]}",
+        hint=f"{kept}; try {', '.join(suggestions(recipe))}",
     )
 
 
@@ -113,17 +73,16 @@ def suggestions(recipe: Recipe) -> list[str]:
     stacks = (recipe.model.encoder, recipe.model.decoder)
     post_norm = any(isinstance(stack.residual, slots.PostNorm) for stack in stacks)
     if isinstance(schedule, Noam):
-        peak = f"training.schedule.scale={schedule.scale / 2:g}"
+        lower = f"training.schedule.scale={schedule.scale / 2:g}"
     else:
-        peak = f"--lr {schedule.lr / 2:g}"
-    warmup = f"training.schedule.warmup_updates={2 * schedule.warmup_updates}"
+        lower = f"--lr {schedule.lr / 2:g}"
     changes = {
-        "a new run with model.initializer=depth_scaled, or with residual: pre_norm in both "
-        "stacks, because deep post-norm models rarely train from glorot": (
+        # Deep post-norm models rarely train from Glorot's values.
+        "a new run with pre_norm or model.initializer=depth_scaled": (
             post_norm and isinstance(recipe.model.initializer, slots.Glorot)
         ),
-        f"{peak} (half the current value)": True,
-        f"{warmup} (twice the current value)": True,
+        lower: True,
+        f"training.schedule.warmup_updates={2 * schedule.warmup_updates}": True,
         "training.clip_norm=1": not training.clip_norm,
         "--precision bf16 or fp32": training.precision == "fp16",
     }

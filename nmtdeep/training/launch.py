@@ -142,27 +142,27 @@ def join_ranks(device: str, threads: int | None, signals: Sequence[int]) -> Iter
     numbers = [int(os.environ.get(name, "1")) for name in names] if is_launched() else [0, 1, 0, 1]
     rank, size, local_rank, local_size = numbers
     place = device_of(device, rank=local_rank, processes=local_size)
-    with own_threads(threads, local_size):
-        if size == 1:
-            yield Ranks(device=place)
-            return
-        _connect(rank, size, place)
-        try:
-            yield Ranks(rank, size, local_size=local_size, device=place)
-        except Exception as error:
-            # FSDP raises a RuntimeError if another rank is lost. What all ranks met, rank 0 says.
-            if rank > 0 or isinstance(error, LostRankError | RuntimeError):
-                _await_end(signals, GRACE)
-            if rank == 0 or not isinstance(error, UserError):
-                raise
-            where = f"rank {rank} of {size}"
-            raise UserError(
-                problems=[
-                    replace(problem, where=": ".join(filter(None, (where, problem.where))))
-                    for problem in error.problems
-                ]
-            ) from error
-        dist.destroy_process_group()
+    use_threads(threads, local_size)
+    if size == 1:
+        yield Ranks(device=place)
+        return
+    _connect(rank, size, place)
+    try:
+        yield Ranks(rank, size, local_size=local_size, device=place)
+    except Exception as error:
+        # FSDP raises a RuntimeError if another rank is lost. What all ranks met, rank 0 says.
+        if rank > 0 or isinstance(error, LostRankError | RuntimeError):
+            _await_end(signals, GRACE)
+        if rank == 0 or not isinstance(error, UserError):
+            raise
+        where = f"rank {rank} of {size}"
+        raise UserError(
+            problems=[
+                replace(problem, where=": ".join(filter(None, (where, problem.where))))
+                for problem in error.problems
+            ]
+        ) from error
+    dist.destroy_process_group()
 
 
 def _connect(rank: int, size: int, device: torch.device) -> None:
@@ -205,13 +205,6 @@ def device_of(name: str, *, rank: int, processes: int) -> torch.device:
         UserError: if there is no such device, or not one for each rank.
     """
     if processes > 1 and name in ("auto", "cuda") and torch.cuda.is_available():
-        count = torch.cuda.device_count()
-        if processes > count:
-            raise UserError(
-                f"{processes} processes need as many GPUs, this machine has {count}",
-                where="--processes",
-                hint="pass fewer, or a smaller --nproc-per-node to torchrun",
-            )
         return resolve_device(f"cuda:{rank}")
     device = resolve_device(name)
     if processes > 1 and device.type == "cuda":
@@ -221,16 +214,10 @@ def device_of(name: str, *, rank: int, processes: int) -> torch.device:
     return device
 
 
-@contextmanager
-def own_threads(threads: int | None, processes: int) -> Iterator[None]:
-    """Use one rank's share of the CPU threads, and all of them afterwards; None changes nothing."""
-    before = torch.get_num_threads()
+def use_threads(threads: int | None, processes: int) -> None:
+    """Use one rank's share of the CPU threads; None changes nothing."""
     if threads:
         torch.set_num_threads(max(1, threads // processes))
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads or before)
 
 
 @contextmanager

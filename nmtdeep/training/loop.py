@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -22,7 +22,7 @@ from nmtdeep.scoring.warnings import subword_mark
 from nmtdeep.training import stages
 from nmtdeep.training.display import Display
 from nmtdeep.training.feed import upcoming
-from nmtdeep.training.launch import is_launched, join_ranks, launch, noted_signals, own_threads
+from nmtdeep.training.launch import is_launched, join_ranks, launch, noted_signals, use_threads
 from nmtdeep.training.opening import check, opening
 from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.run_directory import RunDirectory, open_run
@@ -46,13 +46,6 @@ class Outcome:
     reason: str
     signal: int = 0
     rank: int = 0
-
-
-class ResumePoint(NamedTuple):
-    """Where a training begins: an empty `checkpoint` means a fresh model."""
-
-    checkpoint: str
-    progress: Progress
 
 
 def train(
@@ -86,10 +79,10 @@ def train(
         UserError: for anything that the user can fix; checkpoints on disk stay intact.
     """
     if not is_launched() and processes > 1:
-        with own_threads(threads, 1):
-            options: dict[str, Any] = {"overwrite": overwrite, "verify": verify, "quiet": quiet}
-            options |= {"device": device, "threads": torch.get_num_threads()}
-            return launch(processes, partial(train, recipe, data=data, out=out, **options))
+        use_threads(threads, 1)
+        options: dict[str, Any] = {"overwrite": overwrite, "verify": verify, "quiet": quiet}
+        options |= {"device": device, "threads": torch.get_num_threads()}
+        return launch(processes, partial(train, recipe, data=data, out=out, **options))
     with noted_signals() as signals, join_ranks(device, threads, signals) as ranks:
         if processes not in (1, ranks.size):
             raise UserError(
@@ -108,33 +101,37 @@ def train(
             )
         with ExitStack() as opened:
             run = RunDirectory(out, recipe, corpora.pipeline)
-            start = ResumePoint("", Progress())
+            progress, newest = Progress(), ""
             if ranks.is_first:
                 run = opened.enter_context(
                     open_run(out, recipe, corpora.pipeline, overwrite=overwrite)
                 )
-                if newest := run.newest():
-                    start = ResumePoint(newest.name, Progress.of(newest))
-                run.repair(start.progress)
-            start = ranks.tell(start)
+                if path := run.newest():
+                    progress, newest = Progress.of(path), path.name
+                run.repair(progress)
+            progress, newest = ranks.tell((progress, newest))
             with Display(out, recipe.training, quiet=quiet, writes=ranks.is_first) as display:
-                return _train_run(run, corpora, start, display, signals, ranks)
+                return _train_run(run, corpora, progress, newest, display, signals, ranks)
 
 
 def _train_run(
     run: RunDirectory,
     data: DataDirectory,
-    start: ResumePoint,
+    progress: Progress,
+    newest: str,
     display: Display,
     signals: Sequence[int],
     ranks: Ranks,
 ) -> Outcome:
-    """Train until the end, growing between stages; one stage is the usual case."""
-    recipe, progress = run.recipe, start.progress
+    """Train until the end, growing between stages; one stage is the usual case.
+
+    Args:
+        newest: name of the checkpoint to resume from; empty for a fresh model.
+    """
+    recipe, path = run.recipe, run.path / newest if newest else None
     if reason := stages.finished(recipe, progress):
         display.say(stages.nothing_to_do(recipe, progress))
         return Outcome(progress, reason, rank=ranks.rank)
-    path = run.path / start.checkpoint if start.checkpoint else None
     trainer = Trainer(recipe.at_stage(progress.stage), data, ranks, path)
     display.say(opening(recipe, data, trainer.model, ranks, trainer.step.dtype, progress))
     for change in run.changes:
@@ -186,8 +183,6 @@ def _train(
             scaler=trainer.step.scaler.state_dict(),
         )
         display.updated(progress, result, waited=coming.waited)
-        if trainer.warning:
-            display.say(trainer.warning)
         if progress.update % settings.log_every == 0:
             lr = trainer.lr(progress.update, progress.schedule_offset)
             display.logged(progress, lr=lr, device=ranks.device)

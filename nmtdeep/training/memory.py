@@ -117,9 +117,9 @@ def estimate(
     """
     training, product, batches = recipe.training, dtype.itemsize, recipe.training.batches
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    matrices = sum(matrix.numel() for matrix in linear_maps((model.encoder, model.decoder)))
     # Muon has one moment for each number of a matrix, Adam two.
-    single = matrices if training.optimizer.type == "muon" else 0
+    matrices = linear_maps((model.encoder, model.decoder)) * (training.optimizer.type == "muon")
+    moments = 2 * parameters - sum(matrix.numel() for matrix in matrices)
     tokens = min(batches.max_tokens, batches.group_tokens, batches.tokens_per_update)
     activations = kept_bytes(recipe, tokens / TYPICAL, TYPICAL, TYPICAL, product)
     types, width = model.output.weight.shape
@@ -130,7 +130,7 @@ def estimate(
     parts = {
         "weights": float(FP32 * parameters),
         "gradients": float(FP32 * parameters),
-        "moments": float(FP32 * (2 * parameters - single)),
+        "moments": float(FP32 * moments),
         "batch": activations + loss + cast,
     }
     if device == "cpu":

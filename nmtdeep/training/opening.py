@@ -14,16 +14,14 @@ from nmtdeep.model.transformer import Transformer
 from nmtdeep.tables import describe
 from nmtdeep.training import stages
 from nmtdeep.training.feed import check_batches, check_text
-from nmtdeep.training.launch import device_of, own_threads
+from nmtdeep.training.launch import device_of, use_threads
 from nmtdeep.training.memory import check_model_fits, estimate
 from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.run_directory import check_run
 from nmtdeep.training.state import Progress
-from nmtdeep.training.step import resolve_precision
+from nmtdeep.training.step import PRECISIONS, resolve_precision
 from nmtdeep.training.trainer import built
 from nmtdeep.units import counted, size
-
-PRECISIONS = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 
 
 def check(recipe: Recipe, data: DataDirectory, ranks: Ranks) -> None:
@@ -70,10 +68,13 @@ def opening(
         f"{counted(reason['count'], 'pair')} ({name})"
         for name, reason in data.index["report"]["splits"]["train"]["reasons"].items()
     ]
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
-    workers = [f"{ranks.size} processes"] * (ranks.size > 1)
-    workers += [counted(torch.get_num_threads(), "thread")] * (device.type == "cpu")
-    hardware = f"{name}, {' of '.join(workers)}" if workers else name
+    hardware = [f"{ranks.size} processes"] * (ranks.size > 1)
+    if device.type == "cuda":
+        hardware.insert(0, torch.cuda.get_device_name(device))
+    else:
+        threads = counted(torch.get_num_threads(), "thread")
+        hardware = ["cpu", " of ".join([*hardware, threads])]
+    precision = next(name for name, each in PRECISIONS.items() if each == dtype)
     memory = sum(estimate(stage, model, device.type, dtype).values())
     parameters = sum(parameter.numel() for parameter in model.parameters())
     depths = [_depths(recipe.at_stage(number)) for number in range(len(recipe.training.stages))]
@@ -90,7 +91,7 @@ def opening(
             f"{batches.tokens_per_update:,} padded tokens per update, "
             f"at most {batches.max_tokens:,} at once"
         ),
-        "device": f"{hardware}, matrix products in {PRECISIONS[dtype]}",
+        "device": f"{', '.join(hardware)}, matrix products in {precision}",
         "memory": f"about {size(memory)}" + " in each process" * (ranks.size > 1),
         "stages": ", ".join(depths) + " layers" * bool(depths),
         "start": f"resumed after update {update}" if update else "new training",
@@ -138,6 +139,6 @@ def dry_run(
     with torch.device("meta"):
         model = built(stage, corpora)
     dtype = resolve_precision(stage.training.precision, ranks.device)
-    with own_threads(threads or torch.get_num_threads(), processes):
-        yield opening(recipe, corpora, model, ranks, dtype, progress)
+    use_threads(threads or torch.get_num_threads(), processes)
+    yield opening(recipe, corpora, model, ranks, dtype, progress)
     yield from (f"changed: {change}" for change in run.changes)

@@ -92,9 +92,5 @@ def gathered(tensors: Mapping[str, Tensor], *, keep: bool) -> dict[str, Tensor]:
     Returns:
         The tensors, none if not `keep`.
     """
-    tensors_by_name = {}
-    for name, tensor in tensors.items():
-        together = whole(tensor.detach())
-        if keep:
-            tensors_by_name[name] = together.cpu()
-    return tensors_by_name
+    together = ((name, whole(tensor.detach())) for name, tensor in tensors.items())
+    return {name: tensor.cpu() for name, tensor in together if keep}

@@ -23,6 +23,7 @@ from nmtdeep.training.ranks import ALONE, Ranks
 from nmtdeep.training.sharding import Shards, idle, whole
 
 UNREGULARIZED = config.NoRegularizer()
+PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def resolve_precision(precision: str, device: torch.device) -> torch.dtype:
         raise UserError(
             "fp16 needs a GPU", where="training.precision", hint="use bf16 or fp32 on a CPU"
         )
-    return {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
+    return PRECISIONS[precision]
 
 
 def seed_for(seed: int, update: int, batch: int, part: int = 0) -> int:

@@ -18,7 +18,7 @@ from nmtdeep.model.build import build, initialize
 from nmtdeep.model.growth import carry_over, layer_maps
 from nmtdeep.model.initialization import Sample
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.training.divergence import LossHistory, diagnose, is_lost
+from nmtdeep.training.divergence import diagnose, is_lost
 from nmtdeep.training.memory import estimate, largest_batch, release
 from nmtdeep.training.ranks import ALONE, Ranks
 from nmtdeep.training.schedule import learning_rate
@@ -43,7 +43,6 @@ class Trainer:
     Attributes:
         step: the optimizer step, with model and optimizer.
         saved: name of the newest checkpoint; empty if there is none.
-        warning: a warning about the last update; mostly empty.
     """
 
     def __init__(
@@ -69,8 +68,6 @@ class Trainer:
                 layer.requires_grad_(False)
         dtype = dtype or resolve_precision(recipe.training.precision, ranks.device)
         self.step = Step(self.model, recipe.training, dtype=dtype, ranks=ranks, device=ranks.device)
-        self.history = LossHistory()
-        self.warning = ""
         self.saved = start.name if start else ""
         if start:
             self._restore(start)
@@ -153,7 +150,6 @@ class Trainer:
         """
         update = progress.update + 1
         result = self.step.update(share, update, self.lr(update, progress.schedule_offset))
-        self.warning = self.history.add(update, result)
         if is_lost(result, progress.bad_updates):
             raise diagnose(
                 update,

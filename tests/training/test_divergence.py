@@ -15,7 +15,7 @@ from nmtdeep.data.batching import Share, collate
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import DivergenceError
 from nmtdeep.training.display import figures
-from nmtdeep.training.divergence import LossHistory, suggestions
+from nmtdeep.training.divergence import suggestions
 from nmtdeep.training.ranks import ALONE, Ranks
 from nmtdeep.training.state import Progress
 from nmtdeep.training.step import UpdateResult
@@ -79,13 +79,10 @@ def test_weights_gone_wrong_are_named_by_layer(
     said = str(caught.value)
     assert said.startswith("training diverged at update 9: loss nan per token")
     assert f"{place} ({kind}) is the first module whose output is not finite" in said
-    assert said.endswith("nothing is saved yet; try --lr 0.005 (half the current value)")
-    assert caught.value.report.splitlines() == [
-        "what may help, most promising first:",
-        "1. --lr 0.005 (half the current value)",
-        "2. training.schedule.warmup_updates=4 (twice the current value)",
-        "3. training.clip_norm=1",
-    ]
+    assert said.endswith(
+        "nothing is saved yet; try --lr 0.005, training.schedule.warmup_updates=4, "
+        "training.clip_norm=1"
+    )
     torch.testing.assert_close(weights(trainer), before, rtol=0, atol=0, equal_nan=True)
 
 
@@ -208,33 +205,6 @@ def test_all_ranks_stop_together_and_the_first_knows_the_layer(tiny_run: Any) ->
         assert "decoder.layers.1.sublayers.0 (SelfAttention) is the first module" in said
 
 
-# Numbers that are finite
-
-
-def seen(losses: list[float]) -> list[int]:
-    """Updates after which there was a warning."""
-    history = LossHistory()
-    return [
-        update
-        for update, loss in enumerate(losses, 1)
-        if history.add(update, UpdateResult(loss, 10 * loss, 10, 20, 20, 1.0, skipped=False))
-    ]
-
-
-def test_a_rise_of_the_loss_is_said_once_until_it_falls_again() -> None:
-    # The median of 25 is above 3 + 1 when 13 of them are.
-    assert seen([6.0] * 30 + [3.0] * 40 + [9.0] * 60) == [83]
-    assert seen([6.0] * 30 + [3.0] * 40 + [9.0] * 60 + [3.2] * 30 + [9.0] * 30) == [83, 173]
-
-
-def test_noise_and_warm_up_give_no_false_alarm() -> None:
-    random = np.random.default_rng(1)
-    falling = [max(9.0 - update / 20, 2.0) for update in range(400)]
-    assert seen([one + random.normal(0, 0.5) for one in falling]) == []
-    assert seen([9.0, 12.0, 11.0, 10.0] * 3 + falling) == []
-    assert seen([5.0, 50.0] * 12 + [5.0] * 100) == []
-
-
 def test_means_leave_out_what_was_skipped() -> None:
     done = UpdateResult(20.0, 10.0, 10, 20, 20, 3.0, skipped=False)
     skipped = UpdateResult(math.nan, math.nan, 90, 20, 20, math.inf, skipped=True)
@@ -246,17 +216,20 @@ def test_means_leave_out_what_was_skipped() -> None:
 def test_suggestions_are_what_a_recipe_lacks() -> None:
     deep = {"depth": 20, "residual": "post_norm"}
     model = {"encoder": deep, "decoder": deep}
-    first, *others = suggestions(Recipe.model_validate({"model": model}))
-    assert "model.initializer=depth_scaled, or with" in first
-    assert others[0].startswith("--lr 0.00035 ") and "training.clip_norm=1" in others
+    assert suggestions(Recipe.model_validate({"model": model})) == [
+        "a new run with pre_norm or model.initializer=depth_scaled",
+        "--lr 0.00035",
+        "training.schedule.warmup_updates=8000",
+        "training.clip_norm=1",
+    ]
     aided = {"model": model | {"initializer": "lipschitz"}, "training": {"clip_norm": 1.0}}
     assert suggestions(Recipe.model_validate(aided)) == [
-        "--lr 0.00035 (half the current value)",
-        "training.schedule.warmup_updates=8000 (twice the current value)",
+        "--lr 0.00035",
+        "training.schedule.warmup_updates=8000",
     ]
     noam = {"training": {"schedule": {"type": "noam"}, "clip_norm": 1.0, "precision": "fp16"}}
     assert suggestions(Recipe.model_validate(noam))[::2] == [
-        "training.schedule.scale=0.5 (half the current value)",
+        "training.schedule.scale=0.5",
         "--precision bf16 or fp32",
     ]
 
