@@ -137,8 +137,8 @@ def report(
     if split and not data:
         raise UserError("needs a data directory", where=f"--split {split}", hint="add --data")
     if output.is_dir() or not output.parent.is_dir():
-        hint = "name a file in an existing directory, such as report.html"
-        raise UserError("cannot be a file", where=f"--output {output}", hint=hint)
+        what, where = "not a file in an existing directory", f"--output {output}"
+        raise UserError(what, where=where, hint="name one, such as report.html")
     missing = [name for name in ("jinja2", "matplotlib") if find_spec(name) is None]
     if missing:
         hint = 'pip install "nmtdeep[report]"'

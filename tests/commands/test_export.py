@@ -91,7 +91,7 @@ def test_the_check_finds_the_same_translations_of_a_grown_model(nmtdeep, fluent)
     assert grown.code == 0, grown.err
     done = nmtdeep("export", "grown", "--to", "ctranslate2", "-o", "ct2-grown", *CHECK)
     assert done.code == 0, done.err
-    ours, theirs = re.findall(r"^ (?:nmtdeep|CTranslate2) +(\S+)", done.out, re.M)
+    ours, theirs = re.findall(r"^(?:nmtdeep|CTranslate2): BLEU (\S+),", done.out, re.M)
     assert ours == theirs
     assert "equal translations: 12 of 12 (100.0 %)" in done.out
     assert "BLEU: nrefs:1|case:mixed|eff:no|tok:13a" in done.out

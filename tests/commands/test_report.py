@@ -126,7 +126,8 @@ def test_missing_files_of_a_run_are_listed(nmtdeep: Commands, whole: Path, tmp_p
     [
         (("data",), "data: not a run directory"),
         (("whole", "--data", "data", "--split", "train"), "use one of valid, test"),
-        (("whole", "-o", "nowhere/page.html"), "there is no directory nowhere"),
+        (("whole", "-o", "data"), "not a file in an existing directory"),
+        (("whole", "-o", "nowhere/page.html"), "not a file in an existing directory"),
     ],
 )
 def test_an_invalid_command_is_one_line(
