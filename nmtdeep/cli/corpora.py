@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer import Option
@@ -126,20 +126,13 @@ def preprocess(
     languages = {"source": source_lang, "target": target_lang}
     codes = [f"text.{side}={code}" for side, code in languages.items() if code is not None]
     resolved = load_recipe(recipe, [*(overrides or ()), *codes])
-    tests = test or []
+    files: dict[str, Any] = {"train": train, "valid": valid, "tests": test or []}
+    files |= {"out": out, "overwrite": overwrite}
     if dry_run:
-        _dry_run(resolved, train=train, valid=valid, tests=tests, out=out, overwrite=overwrite)
+        _dry_run(resolved, **files)
         return
-    report = run(
-        resolved,
-        train=train,
-        valid=valid,
-        tests=tests,
-        out=out,
-        workers=workers or cores(),
-        overwrite=overwrite,
-        progress=Progress("none" if quiet else "auto"),
-    )
+    progress = Progress("none" if quiet else "auto")
+    report = run(resolved, **files, workers=workers or cores(), progress=progress)
     if not quiet:
         from rich.console import Console
 
