@@ -117,7 +117,7 @@ def schedule(
     subjects: Annotated[list[str], options.recipe_argument("RECIPE|KEY=VALUE")],
     *,
     outputs: WrittenTo,
-    updates_per_epoch: options.Whole | None = None,
+    updates_per_epoch: options.OptionalWhole = None,
 ) -> None:
     """Print the learning rates of recipes, stage by stage, as in Figure 5 of Li et al. 2020.
 

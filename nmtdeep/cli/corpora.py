@@ -102,7 +102,7 @@ def preprocess(
     out: options.Out,
     source_lang: options.SourceLanguage = None,
     target_lang: options.TargetLanguage = None,
-    workers: options.Whole | None = None,
+    workers: options.OptionalWhole = None,
     overwrite: options.Overwrite = False,
     dry_run: options.DryRun = False,
     quiet: options.Quiet = False,

@@ -16,7 +16,7 @@ import typer
 
 from nmtdeep import __version__
 from nmtdeep.cli import analyze, corpora, exchange, look, train
-from nmtdeep.cli.command import add_command, add_group, usage_error
+from nmtdeep.cli.command import Group, add_command, add_group, usage_error
 from nmtdeep.cli.score import score
 from nmtdeep.cli.translate import serve, translate
 from nmtdeep.errors import UserError
@@ -62,6 +62,7 @@ GROUPS = {
 }
 app = typer.Typer(
     name="nmtdeep",
+    cls=Group,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

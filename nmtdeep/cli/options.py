@@ -73,10 +73,12 @@ def parameters_of(function: Callable[..., Any]) -> tuple[list[Parameter], dict[s
     """The parameters of a command for typer, and the bundles of options among its arguments."""
     parameters: list[Parameter] = []
     bundles = {}
-    texts, kinds = documented(function)[1], get_type_hints(function)
-    for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
-        parts = (parameter.annotation, *get_args(parameter.annotation))  # those of X | None
-        info = next((part.__metadata__[0] for part in parts if hasattr(part, "__metadata__")), None)
+    texts = documented(function)[1]
+    annotations = get_type_hints(function, include_extras=True)
+    for name, parameter in inspect.signature(function).parameters.items():
+        kind, info = annotations[name], None
+        if get_origin(kind) is Annotated:
+            kind, info = get_args(kind)
         if isinstance(info, Bundle):
             bundles[name] = info
             parameters += info.options
@@ -85,7 +87,7 @@ def parameters_of(function: Callable[..., Any]) -> tuple[list[Parameter], dict[s
             is_option = parameter.kind is Parameter.KEYWORD_ONLY
             info = Option() if is_option else Argument(metavar=name.upper())
         text = info.help or texts[name]
-        parameters.append(option(name, kinds[name], info, text, parameter.default))
+        parameters.append(option(name, kind, info, text, parameter.default))
     return parameters, bundles
 
 
@@ -180,6 +182,7 @@ def recipe_argument(metavar: str, text: str | None = None) -> Any:
 
 
 Whole = Annotated[int, Option(min=1)]
+OptionalWhole = Annotated[int | None, Option(min=1)]
 Device = Annotated[
     str, Option(help=sentence(DecodingOptions.model_fields["device"]), rich_help_panel=MACHINE)
 ]
@@ -212,7 +215,9 @@ Overrides = Annotated[
     list[str] | None, Argument(metavar="KEY=VALUE", help="Recipe values to change.")
 ]
 Data = Annotated[Path, Option(help="Directory that `nmtdeep preprocess` wrote.")]
-Out = Annotated[Path, Option("-o", "--out", "--output")]
+OUT = Option("-o", "--out", "--output")
+Out = Annotated[Path, OUT]
+OptionalOut = Annotated[Path | None, OUT]
 VERIFY_HELP = "Compare token files of --data with their checksums first, about 1 GB a second."
 Verify = Annotated[bool, Option(help=VERIFY_HELP, rich_help_panel=MACHINE)]
 SourceLanguage = Annotated[

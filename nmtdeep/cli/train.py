@@ -55,7 +55,7 @@ def train(
     overrides: options.Overrides = None,
     *,
     data: options.Data,
-    out: options.Out | None = None,
+    out: options.OptionalOut = None,
     dry_run: bool = False,
     overwrite: bool = False,
     final_scores: bool | None = None,
@@ -177,9 +177,9 @@ def grow(
 def average_checkpoints(
     paths: Annotated[list[Path], Argument(metavar="RUN|CHECKPOINT")],
     *,
-    last: options.Whole | None = None,
-    best: options.Whole | None = None,
-    output: options.Out | None = None,
+    last: options.OptionalWhole = None,
+    best: options.OptionalWhole = None,
+    output: options.OptionalOut = None,
     overwrite: options.Overwrite = False,
 ) -> None:
     """Average the weights of several checkpoints of one run into a new checkpoint.

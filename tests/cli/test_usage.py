@@ -74,7 +74,7 @@ def test_the_help_names_every_option_in_full(shown: tuple[Any, str]) -> None:
 def test_the_help_marks_what_is_required(shown: tuple[Any, str]) -> None:
     command, text = shown
     required = sum(parameter.required for parameter in command.params)
-    assert text.count("[required]") == required
+    assert text.count("required]") == required
 
 
 def test_the_help_ends_with_an_example(shown: tuple[Any, str]) -> None:
