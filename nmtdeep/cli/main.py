@@ -171,6 +171,7 @@ _HINTS = {
     errno.EDQUOT: "make room, or ask for a larger quota",
     errno.EFBIG: "raise the limit on file sizes (ulimit -f)",
     errno.ENAMETOOLONG: "choose a shorter name",
+    errno.ENOENT: "choose another path",
     errno.EACCES: "correct the permissions",
     errno.EPERM: "correct the permissions",
     errno.EROFS: "choose a place that can be written to",
