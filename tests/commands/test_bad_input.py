@@ -100,7 +100,7 @@ def test_a_damaged_checkpoint_is_named_and_training_resumes_from_the_one_before(
     broken = run / "checkpoint_11"
     if name == "state.json":
         (broken / name).unlink()
-        said = ("checkpoint_11: is damaged (no state.json)", "train on from update 10")
+        said = ("checkpoint_11: is damaged (no state.json)", "resume from update 10")
     else:
         (broken / name).write_bytes((broken / name).read_bytes()[:-10])
         said = (f"checkpoint_11/{name}: ", "or delete this one to resume from an older one")

@@ -165,7 +165,7 @@ def test_a_read_only_file_system(nmtdeep, whole, disk):
     shutil.copytree(nmtdeep.folder / "data", data)
     assert disk.mount("remount,ro")
     fails(nmtdeep("preprocess", "tiny.yaml", *PREPROCESS, data), "Read-only")
-    fails(nmtdeep(*words(str(run))), "Read-only", "choose another --out")
+    fails(nmtdeep(*words(str(run))), "Read-only", "choose a place that can be written to")
     fails(nmtdeep("grow", whole, "--out", out, "--layers", 3), "Read-only", "choose another --out")
     average = ("average-checkpoints", run, "--last", 2, "--overwrite")
     fails(nmtdeep(*average), "Read-only", "fix the permissions")
