@@ -166,7 +166,11 @@ def test_a_read_only_file_system(nmtdeep, whole, disk):
     assert disk.mount("remount,ro")
     fails(nmtdeep("preprocess", "tiny.yaml", *PREPROCESS, data), "Read-only")
     fails(nmtdeep(*words(str(run))), "Read-only", "choose a place that can be written to")
-    fails(nmtdeep("grow", whole, "--out", out, "--layers", 3), "Read-only", "choose another --out")
+    fails(
+        nmtdeep("grow", whole, "--out", out, "--layers", 3),
+        "Read-only",
+        "choose a place that can be written to",
+    )
     average = ("average-checkpoints", run, "--last", 2, "--overwrite")
     fails(nmtdeep(*average), "Read-only", "fix the permissions")
     translate = ("translate", "-m", run, "-i", "test.en")
