@@ -66,11 +66,15 @@ def base(initializer: dict[str, object]) -> Recipe:
 @pytest.mark.parametrize(
     ("initializer", "printed"),
     [
-        ({"type": "glorot"}, BASE),
-        ({"type": "depth_scaled", "exponent": 0.25}, DS_INIT),
-        ({"type": "depth_scaled", "exponent": 0.5}, EXPONENT_HALF),
+        pytest.param({"type": "glorot"}, BASE, id="base", marks=pytest.mark.slow),
+        pytest.param({"type": "depth_scaled", "exponent": 0.25}, DS_INIT, id="ds-init as released"),
+        pytest.param(
+            {"type": "depth_scaled", "exponent": 0.5},
+            EXPONENT_HALF,
+            id="ds-init as printed",
+            marks=pytest.mark.slow,
+        ),
     ],
-    ids=["base", "ds-init as released", "ds-init as printed"],
 )
 def test_table_1(
     validation: ParallelCorpus,
