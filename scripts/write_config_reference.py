@@ -59,40 +59,47 @@ def _sections(
     options = variants(field.annotation)
     if not options:
         return
-    tagged = tag_of(options[0]) is not None
     yield f"## `{path}`\n"
     if options in seen:
         yield f"As [`{seen[options]}`](#{seen[options].replace('.', '')}).\n"
         return
     seen[options] = path
-    for section in options:
-        yield from _section(section, tagged)
+    if tag_of(options[0]) is None:
+        yield f"{_text(options[0])}\n"
+        yield _table(options[0])
+    else:
+        rows = [row for section in options for row in (_variant(section), *_fields(section))]
+        yield _markdown(("type, or its key", "value", "default", "meaning"), rows)
     for section in options:
         for name, inner in section.model_fields.items():
             yield from _sections(f"{path}.{name}", inner, seen)
 
 
-def _section(section: type[Section], tagged: bool) -> Iterator[str]:
-    title = f"**`{tag_of(section)}`**: " if tagged else ""
-    yield f"{title}{' '.join((section.__doc__ or '').split())}\n"
-    if set(section.model_fields) - {"type"}:
-        yield _table(section)
+def _variant(section: type[Section]) -> tuple[str, ...]:
+    return (f"**`{tag_of(section)}`**", "", "", _text(section))
+
+
+def _text(section: type[Section]) -> str:
+    return " ".join((section.__doc__ or "").split())
 
 
 def _table(section: type[Section]) -> str:
-    rows = [
+    return _markdown(("key", "value", "default", "meaning"), _fields(section))
+
+
+def _fields(section: type[Section]) -> list[tuple[str, ...]]:
+    return [
         (f"`{name}`", _kind(field), _default(field), _meaning(field))
         for name, field in section.model_fields.items()
         if name != "type"
     ]
-    return _markdown(("key", "value", "default", "meaning"), rows)
 
 
 def _meaning(field: FieldInfo) -> str:
     if field.description:
         return field.description.replace("<", "&lt;")
     options = variants(field.annotation)
-    return " ".join((options[0].__doc__ or "").split()) if options else ""
+    return _text(options[0]) if options else ""
 
 
 def _kind(field: FieldInfo) -> str:
