@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import inspect
-import platform
 import signal
 import traceback
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
 from inspect import Parameter
 from typing import Any
 
@@ -15,20 +13,13 @@ import typer
 from pydantic import ValidationError
 from typer.core import TyperCommand, TyperGroup
 
-from nmtdeep import __version__
 from nmtdeep.cli.options import documented, option, parameters_of
 from nmtdeep.errors import UserError
 
 Function = Callable[..., Any]
 WIDTH, NAMES_WIDTH = 100, 30
-PACKAGES = ("torch", "numpy", "safetensors", "sacremoses", "subword-nmt", "sacrebleu")
-VERBOSE = option(
-    "verbose",
-    bool,
-    typer.Option("-v", "--verbose"),
-    "Print versions, and a traceback with an error.",
-    default=False,
-)
+VERBOSE_OPTION = typer.Option("-v", "--verbose")
+VERBOSE = option("verbose", bool, VERBOSE_OPTION, "Print a traceback with an error.", default=False)
 
 
 class PanelHelp:
@@ -70,19 +61,7 @@ class PanelHelp:
 
 
 class Command(PanelHelp, TyperCommand):
-    """A command that takes each option once."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """As typer, which would silently use the last of `--train a --train b`.
-
-        Raises:
-            UserError: if an option that takes one value is given again.
-        """
-        given = self.make_parser(ctx).parse_args(args=list(args))[2]
-        for parameter in given:
-            if given.count(parameter) > 1 and not (parameter.multiple or ctx.resilient_parsing):
-                raise UserError("is given twice", where=_name(parameter), hint="give it once")
-        return super().parse_args(ctx, args)
+    """A command without commands below it."""
 
 
 class Group(PanelHelp, TyperGroup):
@@ -109,8 +88,6 @@ def add_command(
     parameters, bundles = parameters_of(function)
 
     def command(ctx: typer.Context, *, verbose: bool, **values: Any) -> None:
-        if verbose:
-            typer.echo(", ".join(map(" ".join, versions().items())), err=True)
         try:
             for name, (options, collect) in bundles.items():
                 values[name] = collect(**{each.name: values.pop(each.name) for each in options})
@@ -135,17 +112,6 @@ def add_command(
         no_args_is_help=any(each.default is Parameter.empty for each in parameters),
         rich_help_panel=panel,
     )(command)
-
-
-def versions() -> dict[str, str]:
-    """The packages that a report of a fault should name, with their versions."""
-    versions = {"nmtdeep": __version__, "Python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            versions[name] = "missing"
-    return versions
 
 
 def usage_error(error: typer.TyperException) -> UserError:

@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 from typer import Option
 
 from nmtdeep.cli import options
 from nmtdeep.errors import UserError
+from nmtdeep.fetching import Corpus
 from nmtdeep.files import check_place
-
-if TYPE_CHECKING:
-    from nmtdeep.config.recipe import Recipe
-    from nmtdeep.fetching.corpus import Fetch, OutputCounts
-
-Corpus = Literal[
-    "wmt14-en-de",
-    "wmt16-en-de-google",
-    "wmt14-en-fr",
-    "wmt15-cs-en",
-    "wmt18-en-fi",
-    "wmt18-zh-en",
-    "iwslt14-de-en",
-    "multi30k-en-de",
-]
 
 
 def fetch(
@@ -66,30 +50,14 @@ def fetch(
         say=(lambda _: None) if quiet else lambda line: typer.echo(line, err=True),
     )
     if dry_run or not quiet:
-        typer.echo("\n".join(_plan(job)))
+        typer.echo("\n".join(job.plan()))
     if dry_run:
         typer.echo("nothing was fetched")
         return
     outputs = job.run()
     if not quiet:
-        typer.echo("\n".join(line for output in outputs for line in _counts(output)))
+        typer.echo("\n".join(line for output in outputs for line in output.lines()))
     typer.echo("\n  ".join(["next:", *job.commands()]))
-
-
-def _plan(job: Fetch) -> Iterator[str]:
-    yield f"{job.name}: {job.dataset.description}"
-    for name in job.dataset.sources:
-        source = job.sources[name]
-        yield f"  {source.file}: {source.license}"
-        yield from (f"    {url}" for url in source.urls)
-
-
-def _counts(output: OutputCounts) -> Iterator[str]:
-    yield f"{output.name}: {output.pairs:,} pairs"
-    if output.expected not in (None, output.pairs):
-        cause = "the data or a tool has another version, or a file is damaged"
-        yield f"  published: {output.expected:,}: {cause}"
-    yield from (f"  {count:,} dropped: {why}" for why, count in sorted(output.dropped.items()))
 
 
 def preprocess(
@@ -120,6 +88,7 @@ def preprocess(
     """
     from nmtdeep.config.load import load_recipe
     from nmtdeep.devices import cores
+    from nmtdeep.preprocessing.preprocess import plan
     from nmtdeep.preprocessing.preprocess import preprocess as run
     from nmtdeep.preprocessing.progress import Progress
 
@@ -129,7 +98,8 @@ def preprocess(
     files: dict[str, Any] = {"train": train, "valid": valid, "tests": test or []}
     files |= {"out": out, "overwrite": overwrite}
     if dry_run:
-        _dry_run(resolved, **files)
+        typer.echo("\n".join(plan(resolved, **files)))
+        typer.echo(f"would write {out}; nothing was written")
         return
     progress = Progress("none" if quiet else "auto")
     report = run(resolved, **files, workers=workers or cores(), progress=progress)
@@ -138,21 +108,3 @@ def preprocess(
 
         report.show(Console())
         typer.echo(f"data directory: {out}")
-
-
-def _dry_run(
-    recipe: Recipe, *, train: Path, valid: Path, tests: list[Path], out: Path, overwrite: bool
-) -> None:
-    """Print the resolved text section, the files with their lines, and three tokenized pairs."""
-    from nmtdeep.config.render import to_yaml
-    from nmtdeep.preprocessing.inputs import check_free, find_inputs
-    from nmtdeep.preprocessing.stages import tokenize
-
-    check_free(out, overwrite=overwrite)
-    inputs = find_inputs(recipe.text, train=train, valid=valid, tests=tests)
-    typer.echo(to_yaml({"text": recipe.text.model_dump(mode="json")}), nl=False)
-    for files in inputs:
-        typer.echo(f"{files.split}: {files.lines:,} pairs of {files.source} and {files.target}")
-    for source, target in tokenize(list(islice(inputs[0].pairs(), 3)), recipe.text).pairs:
-        typer.echo(f"{recipe.text.source}: {source}\n{recipe.text.target}: {target}")
-    typer.echo(f"would write {out}; nothing was written")

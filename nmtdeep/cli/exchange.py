@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 from typer import Argument, Option
 
 from nmtdeep.cli import options
 from nmtdeep.errors import UserError
-
-if TYPE_CHECKING:
-    from nmtdeep.export.comparison import ExportCheck
+from nmtdeep.export import Quantization
 
 # Exit code if the written model is worse, or if only the model card was written.
 INCOMPLETE = 3
-Quantization = Literal[
-    "int8",
-    "int8_float32",
-    "int8_float16",
-    "int8_bfloat16",
-    "int16",
-    "float16",
-    "bfloat16",
-    "float32",
-]
 
 
 def export(
@@ -72,7 +60,7 @@ def export(
     if texts is None:
         return
     comparison = check_export(done.checkpoint, out, texts, threads=threads)
-    _show(comparison)
+    typer.echo("\n".join(comparison.summary()))
     if comparison.loss > max_loss:
         hint = "choose another --quantization" if quantization else "report this bug"
         typer.echo(
@@ -97,24 +85,6 @@ def _to_huggingface(run: Path, out: Path, *, overwrite: bool) -> None:
         err=True,
     )
     raise typer.Exit(INCOMPLETE)
-
-
-def _show(comparison: ExportCheck) -> None:
-    """BLEU and speed of both programs, and how they were measured."""
-    from nmtdeep.units import percent
-
-    for program in (comparison.before, comparison.after):
-        typer.echo(
-            f"{program.name}: BLEU {program.score.value:.2f}, {program.speed:.1f} sentences/s, "
-            f"{program.numbers}"
-        )
-    lines = len(comparison.before.lines)
-    typer.echo(
-        f"equal translations: {comparison.equal} of {lines} ({percent(comparison.equal / lines)})\n"
-        f"BLEU: {comparison.before.score.signature}\n"
-        f"sentences/s: from text to text on the CPU, threads: {comparison.threads}, "
-        f"beam {comparison.beam}, one program after the other, with the same batches"
-    )
 
 
 def fairseq(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -12,10 +11,8 @@ import typer
 from typer import Argument, Option
 
 from nmtdeep.cli import options
-from nmtdeep.cli.command import versions
 from nmtdeep.cli.outputs import Outputs, WrittenTo
 from nmtdeep.errors import UserError, printable
-from nmtdeep.files import check_place
 
 CURVES = Path("curves.svg")
 
@@ -139,10 +136,6 @@ def report(
     if output.is_dir() or not output.parent.is_dir():
         what, where = "not a file in an existing directory", f"--output {output}"
         raise UserError(what, where=where, hint="name one, such as report.html")
-    missing = [name for name in ("jinja2", "matplotlib") if find_spec(name) is None]
-    if missing:
-        hint = 'pip install "nmtdeep[report]"'
-        raise UserError(f"a report needs {' and '.join(missing)}: not installed", hint=hint)
     from nmtdeep.reporting import run_report
     from nmtdeep.units import size
 
@@ -176,20 +169,14 @@ def doctor(
     """
     from rich.console import Console
 
-    from nmtdeep.doctor.examination import Examination
+    from nmtdeep.doctor.examination import examine
     from nmtdeep.tables import describe
 
-    check_place(out, "--out")
     named = {"train": train, "valid": valid, **{path.name: path for path in test or ()}}
-    given = {name: path for name, path in named.items() if path is not None}
-    if given and not (source_lang and target_lang):
+    texts = {name: path for name, path in named.items() if path is not None}
+    if texts and not (source_lang and target_lang):
         raise UserError("plain text needs its languages", hint="add -s and -t, such as -s en -t de")
-    examination = Examination()
-    examination.machine(versions())
-    planned = examination.data(data) if data else None
-    if given:
-        examination.files(given, (str(source_lang), str(target_lang)))
-    examination.disk(out, planned)
+    examination = examine(data, texts, (source_lang or "", target_lang or ""), out)
     typer.echo(describe([(name, printable(value)) for name, value in examination.rows]))
     for table in examination.tables:
         Console().print(table)

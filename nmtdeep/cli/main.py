@@ -130,6 +130,9 @@ def as_user_error(error: Exception) -> UserError | None:
     if isinstance(error, typer.TyperException):
         has_shown_help = type(error).__name__ == "NoArgsIsHelpError"
         return UserError() if has_shown_help else usage_error(error)
+    if isinstance(error, ModuleNotFoundError) and error.name in _EXTRAS:
+        hint = f'pip install "nmtdeep[{_EXTRAS[error.name]}]"'
+        return UserError(f"this needs {error.name}, which is not installed", hint=hint)
     if isinstance(error, OSError) and error.errno in _HINTS:
         hint = f"{_HINTS[error.errno]}, then run the same command again"
         return UserError(str(error.strerror), where=error.filename or "", hint=hint)
@@ -166,6 +169,16 @@ def _thread_failed(failed: threading.ExceptHookArgs) -> None:
         threading.__excepthook__(failed)
 
 
+# Packages that are not installed by default, and the extra that installs each.
+_EXTRAS = {
+    "ctranslate2": "export",
+    "fastapi": "serve",
+    "jieba": "chinese",
+    "jinja2": "report",
+    "matplotlib": "pictures",
+    "prometheus_client": "serve",
+    "uvicorn": "serve",
+}
 _HINTS = {
     errno.ENOSPC: "make room",
     errno.EDQUOT: "make room, or ask for a larger quota",

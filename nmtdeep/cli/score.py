@@ -41,7 +41,6 @@ def score(
     system: Annotated[list[Path] | None, COMPARISON] = None,
     paired: Annotated[Literal["bootstrap", "randomization"], COMPARISON] = "bootstrap",
     trials: Annotated[int, AT_LEAST_1] = 1000,
-    seed: Annotated[int, AT_LEAST_1] = 12345,
     options: Annotated[DecodingOptions, decoding(*OF_SEARCHES)],
 ) -> None:
     """Score translations: BLEU in the kinds that papers report, chrF and TER, with signatures.
@@ -69,7 +68,6 @@ def score(
         system: Hypotheses of another system, compared with the first.
         paired: Significance test for --system.
         trials: Number of samples for --paired.
-        seed: Random seed for --paired.
     """
     of_model = {
         "--source": source,
@@ -100,7 +98,7 @@ def score(
         texts = replace(texts, hypotheses=NamedText("+".join(map(str, model)), lines))
     for warning in warnings(texts, metrics, prepared=preparation is not None):
         typer.echo(f"nmtdeep: warning: {warning}", err=True)
-    rows = measure(texts, metrics, preparation=preparation, test=paired, trials=trials, seed=seed)
+    rows = measure(texts, metrics, preparation=preparation, test=paired, trials=trials)
     recorded = records(texts.hypotheses.name, rows)
     as_text = json.dumps(recorded, ensure_ascii=False, indent=1)
     typer.echo(as_text if as_json else "\n".join(plain_lines(rows)))
@@ -108,22 +106,16 @@ def score(
 
 def _check_use(model: object, files: Sequence[Path], given: Collection[str]) -> None:
     """Refuse files and options, of which `given` are those of a model, that have no use."""
-    if not model:
-        if given:
-            raise UserError("needs a model", where=", ".join(sorted(given)), hint="add --model RUN")
-        if len(files) < 2:
-            hint = "give HYP and REF, or --model RUN --source S --reference R"
-            raise UserError("there is nothing to score", hint=hint)
-        return
-    wanted, other = "--reference", "--target"
-    if "--log-prob" in given:
-        wanted, other = other, wanted
-    if missing := [name for name in ("--source", wanted) if name not in given]:
-        raise UserError(f"also needs {' and '.join(missing)} FILE", where="--model")
-    if files or other in given:
-        where = "HYP and REF" if files else other
-        what = f"cannot be combined with --model, --source and {wanted}"
-        raise UserError(what, where=where, hint="leave it out")
+    if not model and given:
+        raise UserError("needs a model", where=", ".join(sorted(given)), hint="add --model RUN")
+    if not model and len(files) < 2:
+        hint = "give HYP and REF, or --model RUN --source S --reference R"
+        raise UserError("there is nothing to score", hint=hint)
+    text = "--target" if "--log-prob" in given else "--reference"
+    if model and {"--source", text} != {"--source", "--reference", "--target"} & set(given):
+        raise UserError(f"takes --source FILE and {text} FILE", where="--model")
+    if model and files:
+        raise UserError("cannot be combined with HYP and REF", where="--model")
 
 
 def _preparation(
@@ -154,20 +146,19 @@ def _print_log_probabilities(
     with Translator.load(models, options) as translator:
         pairs = texts.hypotheses.lines, texts.references[0].lines
         lines = log_probabilities(translator, *pairs)
-    sums = map(math.fsum, lines)
-    rows = [
-        {"log_prob": sum_, "tokens": len(each), "per_token": sum_ / len(each), "each": each}
-        for sum_, each in zip(sums, lines, strict=True)
-    ]
+    rows = []
+    for each in lines:
+        total = math.fsum(each)
+        row = {"log_prob": total, "tokens": len(each), "per_token": total / len(each), "each": each}
+        rows.append(row)
+        if not as_json:
+            typer.echo(f"{total:.4f}\t{len(each)}\t{total / len(each):.4f}")
     if as_json:
         typer.echo(json.dumps(rows))
-    else:
-        for row in rows:
-            typer.echo("{log_prob:.4f}\t{tokens}\t{per_token:.4f}".format_map(row))
-    tokens = [token for each in lines for token in each]
-    total = math.fsum(tokens)
+    tokens = sum(map(len, lines))
+    total = math.fsum(map(math.fsum, lines))
     typer.echo(
-        f"{len(rows)} sentences, {len(tokens)} tokens, log-probability {total:.2f}, "
-        f"perplexity {math.exp(-total / len(tokens)):.3f}",
+        f"{len(lines)} sentences, {tokens} tokens, log-probability {total:.2f}, "
+        f"perplexity {math.exp(-total / tokens):.3f}",
         err=True,
     )

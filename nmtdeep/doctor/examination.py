@@ -22,17 +22,34 @@ from nmtdeep.errors import Problem, UserError
 from nmtdeep.units import size
 
 
+def examine(
+    data: Path | None, texts: Mapping[str, Path], languages: tuple[str, str], out: Path
+) -> Examination:
+    """Examine this machine, a data directory, plain text and the disk.
+
+    Args:
+        data: data directory; None: there is none yet.
+        texts: prefix of the files of each set of plain text.
+        languages: of `texts`, source and target.
+        out: run directory of the planned training.
+    """
+    files.check_place(out, "--out")
+    examination = Examination(machine.machine_rows())
+    planned = examination.data(data) if data else None
+    if texts:
+        splits = examine_files(texts, languages, examination.problems)
+        examination.add(splits, languages)
+    examination.disk(out, planned)
+    return examination
+
+
 @dataclass
 class Examination:
     """Rows and tables for the screen, and all problems."""
 
-    rows: list[tuple[str, str]] = field(default_factory=list)
+    rows: list[tuple[str, str]]
     tables: list[Table] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
-
-    def machine(self, versions: dict[str, str]) -> None:
-        """This machine."""
-        self.rows += machine.machine_rows(versions)
 
     def disk(self, out: Path, planned: int | None) -> None:
         """The disk of the checkpoints, compared with the bytes that they will take."""
@@ -60,7 +77,7 @@ class Examination:
             if self.problems:
                 return None
             data = DataDirectory.open(path, verify=False)
-            self._splits(examine_data(data), data.languages)
+            self.add(examine_data(data), data.languages)
             sides = (data.pipeline.source, data.pipeline.target)
             types = (len(sides[0].vocabulary), len(sides[1].vocabulary))
             return machine.planned_bytes(read_config(path / RECIPE_FILE), types)
@@ -68,11 +85,8 @@ class Examination:
             self.problems += error.problems
             return None
 
-    def files(self, prefixes: Mapping[str, Path], languages: tuple[str, str]) -> None:
-        """Examine plain parallel text."""
-        self._splits(examine_files(prefixes, languages, self.problems), languages)
-
-    def _splits(self, splits: Mapping[str, SplitState], languages: tuple[str, str]) -> None:
+    def add(self, splits: Mapping[str, SplitState], languages: tuple[str, str]) -> None:
+        """Add what was seen in the text of each set."""
         if splits:
             self.tables += verdicts.tables(splits, languages)
             self.problems += verdicts.problems(splits, languages)

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import platform
+from importlib.metadata import version
 
 import torch
 from torch.utils.benchmark import Timer
 
-from nmtdeep import memory
+from nmtdeep import __version__, memory
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.devices import cores, native_bf16
 from nmtdeep.model.build import build
 from nmtdeep.training.memory import estimate
 from nmtdeep.units import counted, size
 
+# Packages that the report of a fault should name.
+PACKAGES = ("torch", "numpy", "safetensors", "sacremoses", "subword-nmt", "sacrebleu")
 # Seconds of each measurement.
 DURATION = 0.4
 
 
-def machine_rows(versions: dict[str, str]) -> list[tuple[str, str]]:
+def machine_rows() -> list[tuple[str, str]]:
     """Versions, processor, memory, and a row for each device."""
+    versions = [f"nmtdeep {__version__}", *(f"{name} {version(name)}" for name in PACKAGES)]
     rows = [
         ("system", f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"),
-        ("versions", ", ".join(f"{name} {version}" for name, version in versions.items())),
+        ("versions", ", ".join(versions)),
     ]
     free = memory.available()
     cpu = f"{counted(cores(), 'core')}, {counted(torch.get_num_threads(), 'thread')}"

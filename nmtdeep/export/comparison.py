@@ -18,6 +18,7 @@ from nmtdeep.scoring.metrics import Score, score_texts
 from nmtdeep.scoring.texts import Texts
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.vocabulary import EOS, PAD
+from nmtdeep.units import percent
 
 WARM_UP = 8
 
@@ -56,6 +57,22 @@ class ExportCheck:
     def equal(self) -> int:
         """Number of lines that both translate alike."""
         return sum(a == b for a, b in zip(self.before.lines, self.after.lines, strict=True))
+
+    def summary(self) -> list[str]:
+        """BLEU and speed of both programs, and how they were measured, a line each."""
+        lines = [
+            f"{program.name}: BLEU {program.score.value:.2f}, {program.speed:.1f} sentences/s, "
+            f"{program.numbers}"
+            for program in (self.before, self.after)
+        ]
+        count = len(self.before.lines)
+        return [
+            *lines,
+            f"equal translations: {self.equal} of {count} ({percent(self.equal / count)})",
+            f"BLEU: {self.before.score.signature}",
+            f"sentences/s: from text to text on the CPU, threads: {self.threads}, "
+            f"beam {self.beam}, one program after the other, with the same batches",
+        ]
 
 
 def check_export(

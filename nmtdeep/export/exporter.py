@@ -48,7 +48,8 @@ def export_ctranslate2(
         UserError: with all problems, if CTranslate2 does not support the model; if `out` is not
             free.
     """
-    to_ctranslate2.check_installed()
+    import ctranslate2  # noqa: F401  # fails before anything is read
+
     check_free(out, overwrite=overwrite)
     loaded = checkpoint.load(run)
     if problems := to_ctranslate2.unsupported(loaded.recipe.model):

@@ -11,7 +11,7 @@ import torch
 from nmtdeep.config import slots
 from nmtdeep.config.decoding import Decoding
 from nmtdeep.config.model import Model
-from nmtdeep.errors import Problem, UserError
+from nmtdeep.errors import Problem
 from nmtdeep.export import weights
 from nmtdeep.export.weights import Affine, NormWeights, StackWeights, SublayerWeights
 from nmtdeep.model.transformer import Transformer
@@ -19,15 +19,6 @@ from nmtdeep.text.vocabulary import EOS, PAD, SPECIALS, UNK
 
 # CTranslate2 refuses a token beyond its table.
 POSITIONS = 2048
-
-
-def check_installed() -> None:
-    """Raise UserError if CTranslate2 is not installed."""
-    try:
-        import ctranslate2  # noqa: F401
-    except ImportError as error:
-        hint = 'pip install "nmtdeep[export]"'
-        raise UserError(f"CTranslate2 cannot be imported ({error})", hint=hint) from error
 
 
 def unsupported(model: Model) -> list[Problem]:

@@ -37,6 +37,14 @@ class OutputCounts:
     expected: int | None
     dropped: dict[str, int]
 
+    def lines(self) -> Iterator[str]:
+        """The counts for the screen; the published one only if it is another."""
+        yield f"{self.name}: {self.pairs:,} pairs"
+        if self.expected not in (None, self.pairs):
+            cause = "the data or a tool has another version, or a file is damaged"
+            yield f"  published: {self.expected:,}: {cause}"
+        yield from (f"  {count:,} dropped: {why}" for why, count in sorted(self.dropped.items()))
+
 
 @dataclass(frozen=True)
 class Fetch:
@@ -82,6 +90,13 @@ class Fetch:
         for folder in (_PARTIAL, _UNPACKED):
             shutil.rmtree(self.out / folder)
         return counts
+
+    def plan(self) -> Iterator[str]:
+        """Lines that name every archive with its license and its addresses."""
+        yield f"{self.name}: {self.dataset.description}"
+        for source in map(self.sources.__getitem__, self.dataset.sources):
+            yield f"  {source.file}: {source.license}"
+            yield from (f"    {url}" for url in source.urls)
 
     def commands(self) -> list[str]:
         """Shell commands that preprocess the files, one for each recipe."""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from typing import TypeVar
 
@@ -64,6 +64,29 @@ def preprocess(
     with files.replace_directory(out) as partial:
         run = _Run(recipe, inputs, partial, workers, progress or Progress(), chunk, counted_words)
         return run.all()
+
+
+def plan(
+    recipe: Recipe,
+    *,
+    train: Path,
+    valid: Path,
+    tests: Sequence[Path] = (),
+    out: Path,
+    overwrite: bool = False,
+) -> Iterator[str]:
+    """Lines for a dry run: text section, files with their counts, three tokenized pairs.
+
+    Raises:
+        UserError: as `preprocess`.
+    """
+    check_free(out, overwrite=overwrite)
+    inputs = find_inputs(recipe.text, train=train, valid=valid, tests=tests)
+    yield to_yaml({"text": recipe.text.model_dump(mode="json")}).rstrip("\n")
+    for each in inputs:
+        yield f"{each.split}: {each.lines:,} pairs of {each.source} and {each.target}"
+    for source, target in tokenize(list(islice(inputs[0].pairs(), 3)), recipe.text).pairs:
+        yield from (f"{recipe.text.source}: {source}", f"{recipe.text.target}: {target}")
 
 
 @dataclass

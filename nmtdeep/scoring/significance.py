@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -43,7 +41,6 @@ def compare_systems(
     *,
     test: Literal["bootstrap", "randomization"] = "bootstrap",
     trials: int = 1000,
-    seed: int = 12345,
     preparation: MosesPreparation | None = None,
 ) -> list[Comparison]:
     """Test each system against the baseline, with sacreBLEU's `PairedTest`.
@@ -56,9 +53,10 @@ def compare_systems(
     Where the scores are equal, p is 1: no difference is not significant. (sacreBLEU's strict
     comparison finds no sample beyond 0 for two identical files, and would call them different.)
 
+    As for sacreBLEU itself, the random seed is 12345 or that of the environment's SACREBLEU_SEED.
+
     Args:
         trials: number of samples.
-        seed: from 1; sacreBLEU reads 0 as "any".
     """
     named = [baseline, *systems]
     check_counts(baseline, *systems, *(("reference", lines) for lines in references))
@@ -67,15 +65,10 @@ def compare_systems(
         # One test per metric: PairedTest knows metrics by sacreBLEU's own names, and every kind of
         # BLEU is "BLEU" to it.
         scorer = metric_named(metric).build(preparation)
-        with _sacrebleu_seed(seed):
-            paired = PairedTest(
-                named,
-                {metric: scorer},
-                references,
-                test_type=_SACREBLEU_TEST[test],
-                n_samples=trials,
-            )
-            signatures, columns = paired()
+        paired = PairedTest(
+            named, {metric: scorer}, references, test_type=_SACREBLEU_TEST[test], n_samples=trials
+        )
+        signatures, columns = paired()
         ((title, signature),) = signatures.items()
         results = [result for result in columns[title] if isinstance(result, Result)]
         for (system, _), result in zip(named, results, strict=True):
@@ -94,17 +87,3 @@ def compare_systems(
                 )
             )
     return comparisons
-
-
-@contextmanager
-def _sacrebleu_seed(seed: int) -> Iterator[None]:
-    """Set the environment variable from which alone sacreBLEU reads the seed."""
-    before = os.environ.get("SACREBLEU_SEED")
-    os.environ["SACREBLEU_SEED"] = str(seed)
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["SACREBLEU_SEED"]
-        else:
-            os.environ["SACREBLEU_SEED"] = before

@@ -34,15 +34,11 @@ def serve(
         announce: called with the address as soon as the service answers.
 
     Raises:
-        UserError: if FastAPI or uvicorn is missing, or the address is not available.
+        UserError: if the address is not available.
     """
-    try:
-        import uvicorn
+    import uvicorn
 
-        from nmtdeep.serving.application import application
-    except ImportError as error:
-        hint = 'pip install "nmtdeep[serve]"'
-        raise UserError(f"serving needs {error.name}, which is missing", hint=hint) from error
+    from nmtdeep.serving.application import application
 
     with _listen(host, port) as listening:
         app = application(Translator.load(models, options), limits)

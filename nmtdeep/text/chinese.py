@@ -14,7 +14,6 @@ from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
-from nmtdeep.errors import UserError
 from nmtdeep.text.tokenization import Moses
 
 CHINESE = "zh"
@@ -34,7 +33,7 @@ class Jieba:
     """Normalize, tokenize and detokenize Chinese lines, as `Moses` does those of other languages.
 
     Raises:
-        UserError: if jieba is not installed.
+        ModuleNotFoundError: if jieba is not installed.
     """
 
     def __init__(self, *, aggressive_hyphens: bool = False) -> None:
@@ -66,15 +65,9 @@ class Jieba:
 
 def _load_jieba() -> Any:
     """jieba with its dictionary read again: other users of the machine may write to its cache."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # jieba's own, about the age of its code
-            from jieba import Tokenizer
-    except ImportError:
-        raise UserError(
-            "Chinese words need jieba, which is not installed",
-            hint='pip install "nmtdeep[chinese]"',
-        ) from None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # jieba's own, about the age of its code
+        from jieba import Tokenizer
     tokenizer = Tokenizer()
     tokenizer.FREQ, tokenizer.total = tokenizer.gen_pfdict(tokenizer.get_dict_file())
     tokenizer.initialized = True

@@ -1,4 +1,4 @@
-"""Every command: options given twice, the help at 80 columns, errors in one line."""
+"""Every command: the help at 80 columns, errors in one line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 
 from nmtdeep.cli.main import app
 from nmtdeep.config.load import load_recipe
-from nmtdeep.errors import UserError
 
 
 def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -36,12 +35,6 @@ def example(path: tuple[str, ...]) -> list[str]:
     words = shlex.split(line)
     assert [heading, *words[: len(path) + 1]] == ["Example:", "nmtdeep", *path]
     return words[len(path) + 1 :]
-
-
-def test_an_option_given_twice_is_an_error() -> None:
-    words = ["demo", "--train", "a", "--train", "b", "--valid", "v", "--out", "o"]
-    with pytest.raises(UserError, match=r"^--train: is given twice: give it once$"):
-        LEAVES["preprocess",].make_context("preprocess", words)
 
 
 def test_options_that_may_be_repeated_may() -> None:
@@ -111,8 +104,6 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
         ("grow r --out o", "Missing option '--layers': see `nmtdeep grow --help`"),
         ("grow --layers 4 --out o", "Missing argument 'RUN': see `nmtdeep grow --help`"),
         ("inspect a b", "Got unexpected extra argument(s) (b): see `nmtdeep inspect --help`"),
-        ("translate -m r --beam 4 --beam-size 5", "--beam: is given twice: give it once"),
-        ("translate -m r -qq", "--quiet: is given twice: give it once"),
     ],
 )
 def test_a_wrong_command_line_is_one_line(line: str, said: str) -> None:
@@ -129,11 +120,15 @@ def test_a_command_without_arguments_shows_its_help() -> None:
 @pytest.mark.parametrize(
     ("module", "line", "said"),
     [
-        ("matplotlib", "plot run", "leave --plot out and give --csv or --json"),
+        ("matplotlib", "plot run", "nmtdeep[pictures]"),
+        ("jinja2", "report run", "nmtdeep[report]"),
         ("matplotlib", "plot run --plot a.svg --json", "nmtdeep[pictures]"),
         ("matplotlib", "analyze gradients demo --data data --plot a.svg", "nmtdeep[pictures]"),
         ("ctranslate2", "export run --to ctranslate2 -o out", "nmtdeep[export]"),
         ("jieba", "fetch wmt18-zh-en -o out", "nmtdeep[chinese]"),
+        ("fastapi", "serve -m run", "nmtdeep[serve]"),
+        ("prometheus_client", "serve -m run", "nmtdeep[serve]"),
+        ("uvicorn", "serve -m run", "nmtdeep[serve]"),
     ],
 )
 def test_a_missing_package_is_named_with_its_extra_before_any_work(

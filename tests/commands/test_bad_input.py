@@ -257,9 +257,7 @@ def test_training_that_diverges(nmtdeep, data, tmp_path):
     assert resumed.code == 0, resumed.err
 
 
-def test_verbose_prints_versions_and_the_traceback(nmtdeep):
+def test_verbose_prints_the_traceback(nmtdeep):
     done = nmtdeep("train", "no-such-recipe", "-v", "--data", "data", "--out", "run")
-    first, *_, last = done.err.splitlines()
-    assert done.code == 2 and last.startswith("nmtdeep: error: ")
-    assert first.startswith("nmtdeep 0") and "torch 2" in first
+    assert done.code == 2 and done.err.splitlines()[-1].startswith("nmtdeep: error: ")
     assert "Traceback" in done.err

@@ -86,13 +86,13 @@ def test_json_has_everything(here: Path) -> None:
 
 def test_each_system_is_a_line_with_its_difference(here: Path) -> None:
     write("[bold]same\x1b", HYPOTHESES)
-    arguments = ("--system", "[bold]same\x1b", "--trials", "50", "--seed", "3", "--metric", "chrf")
+    arguments = ("--system", "[bold]same\x1b", "--trials", "50", "--metric", "chrf")
     _, baseline, other = printed("hyp", "ref", *arguments)
     assert re.match(r"compare hyp chrF2 \S+ baseline nrefs:\S+ mean \S+ ± \S+$", baseline)
     assert other.startswith("compare [bold]same\\x1b chrF2 ")
-    assert "+0.00 p=1.0000 nrefs:1|bs:50|seed:3|" in other
+    assert "+0.00 p=1.0000 nrefs:1|bs:50|seed:12345|" in other
     other = printed("hyp", "ref", *arguments, "--paired", "randomization")[-1]
-    assert "+0.00 p=1.0000 nrefs:1|ar:50|seed:3|" in other
+    assert "+0.00 p=1.0000 nrefs:1|ar:50|seed:12345|" in other
 
 
 RAW = ["Der Hund läuft.", "Eine Frau.", "Zwei Kinder."]
@@ -156,9 +156,12 @@ def test_bad_files_are_named(here: Path) -> None:
         (("hyp", "ref", "--log-prob"), "add --model"),
         (("hyp", "ref", "--source", "ref"), "--source: needs a model"),
         (("-", "-"), "only once"),
-        (("-m", "run", "--source", "hyp"), "--model: also needs --reference"),
-        (("-m", "run", "--log-prob"), "--model: also needs --source and --target"),
-        (("hyp", "-m", "run", "--source", "hyp", "--reference", "ref"), "HYP and REF: cannot"),
+        (("-m", "run", "--source", "hyp"), "--model: takes --source FILE and --reference FILE"),
+        (("-m", "run", "--log-prob"), "--model: takes --source FILE and --target FILE"),
+        (
+            ("hyp", "-m", "run", "--source", "hyp", "--reference", "ref"),
+            "--model: cannot be combined with HYP and REF",
+        ),
     ],
 )
 def test_contradictions_are_refused(here: Path, arguments: tuple[str, ...], message: str) -> None:

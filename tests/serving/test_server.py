@@ -1,4 +1,4 @@
-"""Starting the service: missing packages, unavailable addresses, contradicting limits; its load."""
+"""Starting the service: unavailable addresses, contradicting limits; its load."""
 
 from __future__ import annotations
 
@@ -23,17 +23,6 @@ from serving.stand_ins import Shouter, service
 def start(host: str = "127.0.0.1", port: int = 0) -> None:
     where: dict[str, Any] = {"host": host, "port": port}
     serve([Path("no-run")], DecodingOptions(), Limits(), **where, announce=print)
-
-
-@pytest.mark.parametrize("missing", ["fastapi", "prometheus_client", "uvicorn"])
-def test_a_missing_package_is_named_with_its_extra(
-    missing: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("application", "metrics"):
-        monkeypatch.delitem(sys.modules, f"nmtdeep.serving.{name}", raising=False)
-    monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(UserError, match=rf"{missing}.*pip install \"nmtdeep\[serve\]\""):
-        start()
 
 
 def test_an_unavailable_address_is_an_error_before_a_model_is_read() -> None:

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmtdeep.config.text import Text
-from nmtdeep.errors import UserError
 from nmtdeep.text import chinese
 from nmtdeep.text.bpe import Bpe, learn
 from nmtdeep.text.bpe import join as bpe_join
@@ -86,12 +85,6 @@ def test_other_languages_stay_with_moses() -> None:
     assert words_of("Das ist's.", config, "de", "raw") == words_of(
         "Das ist's.", Text(), "de", "raw"
     )
-
-
-def test_without_jieba_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "jieba", None)
-    with pytest.raises(UserError, match=r'pip install "nmtdeep\[chinese\]"'):
-        chinese.Jieba()
 
 
 def test_no_cache_is_read_or_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
