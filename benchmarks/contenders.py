@@ -44,7 +44,7 @@ def build_naive(
     """The naive model of the same shape with the same weights."""
     model, encoder, decoder = recipe.model, recipe.model.encoder, recipe.model.decoder
     weight = ours.output.weight
-    made = naive.NaiveTransformer(
+    network = naive.NaiveTransformer(
         weight.shape[0],
         naive.Shape(model.width, encoder.feed_forward, encoder.heads, encoder.depth, decoder.depth),
         pre_norm=encoder.residual.type == "pre_norm",
@@ -52,9 +52,9 @@ def build_naive(
         pad=ours.pad,
         kernel=kernel,
     )
-    made.to(weight.device, weight.dtype)
-    made.load_state_dict(plain(dict(ours.named_parameters())))
-    return made
+    network.to(weight.device, weight.dtype)
+    network.load_state_dict(plain(dict(ours.named_parameters())))
+    return network
 
 
 PEERS = {
@@ -144,7 +144,11 @@ def largest_difference(
         loss.backward()
         expected = float(loss.detach())
         worst = max(worst, abs(float(sums.smoothed.detach()) / batch.target_tokens / expected - 1))
-        theirs = {name: one.grad for name, one in model.named_parameters() if one.requires_grad}
+        theirs = {
+            name: parameter.grad
+            for name, parameter in model.named_parameters()
+            if parameter.requires_grad
+        }
         scale = max(float(value.abs().max()) for value in theirs.values())
         expecting = peer.renamed(gradients)
         for name, value in theirs.items():
@@ -169,7 +173,7 @@ def peer_step(recipe: Recipe, peer: Peer, ours: Transformer, dtype: torch.dtype)
     model = peer.build(recipe, ours, dropout=recipe.model.dropout.residual)
     adam = recipe.training.optimizer
     optimizer = torch.optim.Adam(
-        [one for one in model.parameters() if one.requires_grad],
+        [parameter for parameter in model.parameters() if parameter.requires_grad],
         lr=LR,
         betas=adam.betas,
         eps=adam.epsilon,

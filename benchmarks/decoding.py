@@ -72,7 +72,7 @@ def make(options: argparse.Namespace) -> Task:
         if (words := loaded.pipeline.source.split(line, loaded.recipe.text.input))
     ]
     if len(sources) < len(lines):
-        sys.exit(f"{options.input} has blank lines: give a test set without them")
+        sys.exit(f"{options.input} has blank lines: pass a test set without them")
     settings = decoding_settings(loaded.recipe, options, max(map(len, sources)))
     return Task(loaded, settings, sources, options.batch, device)
 

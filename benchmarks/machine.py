@@ -30,8 +30,8 @@ def machine(device: torch.device | None = None) -> str:
     if information.exists():
         fields = dict(re.findall(r"^(model name|flags)\s*: (.*)$", information.read_text(), re.M))
         cpu = fields.get("model name", cpu)
-        wanted = ("avx512f", "avx512_bf16", "amx_bf16")
-        flags = " ".join(flag for flag in wanted if flag in fields.get("flags", "").split())
+        names = ("avx512f", "avx512_bf16", "amx_bf16")
+        flags = " ".join(flag for flag in names if flag in fields.get("flags", "").split())
     gpu = ""
     if device is not None and device.type == "cuda":
         gpu = f"{torch.cuda.get_device_name(device)}, CUDA {torch.version.cuda}; "

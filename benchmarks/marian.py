@@ -48,17 +48,17 @@ def build(recipe: Recipe, ours: Transformer, *, dropout: float, attention: str) 
     weight = ours.output.weight
     model = MarianMTModel(configuration(recipe, weight.shape[0], dropout, attention))
     model.to(weight.device, weight.dtype)
-    made = Marian(model, ours.pad)
+    network = Marian(model, ours.pad)
     ours_renamed = renamed(dict(ours.named_parameters()))
     with torch.no_grad():
-        for name, parameter in made.named_parameters():
+        for name, parameter in network.named_parameters():
             if name.endswith("embed_positions.weight"):
                 parameter.copy_(sinusoids(POSITIONS, weight.shape[1]))
             else:
                 parameter.copy_(ours_renamed.pop(name))
     if ours_renamed:
         raise ValueError(f"MarianMT has no place for {', '.join(ours_renamed)}")
-    return made
+    return network
 
 
 def configuration(recipe: Recipe, types: int, dropout: float, attention: str) -> MarianConfig:

@@ -83,7 +83,7 @@ def find_corpus(folder: Path, source: str) -> list[Path]:
             if path.name.endswith((f".{source}", f".{source}.gz"))
         ]
         if not stems:
-            sys.exit(f"{folder} has no {' or '.join(names)}*.{source}: give --data another folder")
+            sys.exit(f"{folder} has no {' or '.join(names)}*.{source}: pass --data another folder")
         prefixes.append(stems[0])
     return prefixes
 

@@ -76,10 +76,10 @@ class TorchTransformer(nn.Module):
 def build(recipe: Recipe, ours: Transformer, *, dropout: float) -> TorchTransformer:
     """The same shape with the same weights."""
     weight = ours.output.weight
-    made = TorchTransformer(recipe, weight.shape[0], dropout=dropout, pad=ours.pad)
-    made.to(weight.device, weight.dtype)
-    made.load_state_dict(renamed(dict(ours.named_parameters())))
-    return made
+    network = TorchTransformer(recipe, weight.shape[0], dropout=dropout, pad=ours.pad)
+    network.to(weight.device, weight.dtype)
+    network.load_state_dict(renamed(dict(ours.named_parameters())))
+    return network
 
 
 def renamed(ours: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -36,32 +36,32 @@ def main() -> int:
     parser.add_argument("--longest", type=int, default=2048, help="longest input, in bytes")
     parser.add_argument("--corpus", type=Path, help="default: ./fuzz-corpus/TARGET")
     parser.add_argument("--show", type=Path, help="run this input alone, without atheris")
-    given, more = parser.parse_known_args()
+    arguments, more = parser.parse_known_args()
     sys.path[:0] = [str(ROOT), str(ROOT / "fuzz")]
-    if given.show:
+    if arguments.show:
         from targets import TARGETS
 
-        TARGETS[given.target](given.show.read_bytes())
+        TARGETS[arguments.target](arguments.show.read_bytes())
         return 0
-    corpus = given.corpus or Path("fuzz-corpus") / given.target
+    corpus = arguments.corpus or Path("fuzz-corpus") / arguments.target
     corpus.mkdir(parents=True, exist_ok=True)
     options = [
-        f"-runs={given.runs}",
-        f"-seed={given.seed}",
-        f"-max_len={given.longest}",
-        f"-artifact_prefix={corpus.parent}/{given.target}-",
+        f"-runs={arguments.runs}",
+        f"-seed={arguments.seed}",
+        f"-max_len={arguments.longest}",
+        f"-artifact_prefix={corpus.parent}/{arguments.target}-",
         "-timeout=30",
         "-rss_limit_mb=4096",
         "-print_final_stats=1",
         "-keep_seed=1",  # also where a library in another language hides what a seed reaches
         *more,
         str(corpus),
-        str(SEEDS / given.target),
+        str(SEEDS / arguments.target),
     ]
     # libFuzzer ends its process at once, so what lies in memory is cleared away from outside.
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
         code = f"import sys; sys.path[:0] = {sys.path[:2]}; import run; run.fuzz(*sys.argv[1:])"
-        command = [sys.executable, "-c", code, given.target, *options]
+        command = [sys.executable, "-c", code, arguments.target, *options]
         return subprocess.call(command, env={**os.environ, "TMPDIR": folder})
 
 

@@ -85,14 +85,14 @@ def file(name: str, content: bytes) -> Path:
 @cache
 def pipelines() -> list[TextPipeline]:
     """For each pair of languages and each form, plain and with every option on."""
-    made = []
+    results = []
     for languages, form, options in product(LANGUAGES, FORMS, (False, True)):
         source, target = languages.split()
         values = {"source": source, "target": target, "input": form, "normalize": options}
         more = {"lowercase": options, "aggressive_hyphens": options}
         bpe = "none" if form == "bpe" else {"type": "joint", "merges": 40}
-        made.append(_pipeline(Text.model_validate({**values, **more, "bpe": bpe})))
-    return made
+        results.append(_pipeline(Text.model_validate({**values, **more, "bpe": bpe})))
+    return results
 
 
 def _pipeline(config: Text) -> TextPipeline:
@@ -113,30 +113,32 @@ def _pipeline(config: Text) -> TextPipeline:
 def forms() -> list[tuple[TextPipeline, Form]]:
     """Each pipeline with each form that it takes; seeds know their numbers."""
     return [
-        (made, form)
-        for made in pipelines()
-        for form in (FORMS if made.config.input != "bpe" else FORMS[2:])
+        (each, form)
+        for each in pipelines()
+        for form in (FORMS if each.config.input != "bpe" else FORMS[2:])
     ]
 
 
 def text(data: bytes) -> None:
     """The first byte picks a pipeline and a form, the rest is a line (no UTF-8: surrogates)."""
-    made, form = forms()[(data[0] if data else 0) % len(forms())]
+    pipeline, form = forms()[(data[0] if data else 0) % len(forms())]
     line = data[1:].decode("utf-8", "surrogateescape").replace("\n", " ")
-    ids = made.source.encode(line, form)
-    types = len(made.source.vocabulary)
+    ids = pipeline.source.encode(line, form)
+    types = len(pipeline.source.vocabulary)
     hold(ids[-1] == EOS and all(1 < id < types for id in ids[:-1]), "ids, then the only EOS")
-    pieces = made.target.split(line, form)
+    pieces = pipeline.target.split(line, form)
     hold(all(piece.split() == [piece] for piece in pieces), "subwords hold no white space")
-    hold(made.target.split(" ".join(pieces), "bpe") == pieces, "subwords come back")
+    hold(pipeline.target.split(" ".join(pieces), "bpe") == pieces, "subwords come back")
     if form == "tokenized":
-        words = (line.lower() if made.config.lowercase else line).split()
-        hold(made.target.join(pieces, form) == " ".join(words), "words come back")
-    hold("\n" not in made.target.join(pieces), "a line stays one line")
-    if form == made.config.input:
-        hold("\n" not in made.target.reference(line), "a reference stays one line")
-    drawn = made.target.vocabulary.words(byte % len(made.target.vocabulary) for byte in data)
-    hold("\n" not in made.target.join(drawn), "any output of a model is one line")
+        words = (line.lower() if pipeline.config.lowercase else line).split()
+        hold(pipeline.target.join(pieces, form) == " ".join(words), "words come back")
+    hold("\n" not in pipeline.target.join(pieces), "a line stays one line")
+    if form == pipeline.config.input:
+        hold("\n" not in pipeline.target.reference(line), "a reference stays one line")
+    drawn = pipeline.target.vocabulary.words(
+        byte % len(pipeline.target.vocabulary) for byte in data
+    )
+    hold("\n" not in pipeline.target.join(drawn), "any output of a model is one line")
 
 
 def lines(data: bytes) -> None:
@@ -200,10 +202,10 @@ def merges(data: bytes) -> None:
 
 def pipeline(data: bytes) -> None:
     """text.yaml of a saved pipeline, its other files whole."""
-    made = pipelines()[0]
+    whole = pipelines()[0]
     saved = folder() / "text-pipeline"
     if not saved.exists():
-        made.save(saved)
+        whole.save(saved)
     (saved / "text.yaml").write_bytes(data)
     try:
         loaded = TextPipeline.load(saved)
@@ -242,15 +244,15 @@ def _resolve(path: Path, changes: list[str]) -> None:
     except ConfigError as error:
         clear(error, ConfigError)
         return
-    made = resolved.recipe
-    values = made.model_dump_json()
+    recipe = resolved.recipe
+    values = recipe.model_dump_json()
     if values in _SEEN:  # the way back takes 100 times as long as a refusal
         return
     _SEEN.add(values)
-    hold(bool(annotated(made, resolved.origin)), "origins can be shown")
-    written = dump(made)
+    hold(bool(annotated(recipe, resolved.origin)), "origins can be shown")
+    written = dump(recipe)
     back = resolve(str(file("dumped.yaml", written.encode()))).recipe
-    hold(back == made, "a recipe written out loads back equal")
+    hold(back == recipe, "a recipe written out loads back equal")
     hold(dump(back) == written, "and is written the same again")
 
 
@@ -261,15 +263,15 @@ def _resolve(path: Path, changes: list[str]) -> None:
 def _corpus() -> tuple[Path, bytes]:
     """A whole data directory of two pairs, and the fingerprint of its text."""
     path = folder() / "data"
-    made = pipelines()[0]
-    made.save(path / "text")
+    pipeline = pipelines()[0]
+    pipeline.save(path / "text")
     (path / "recipe.yaml").write_text("{}\n", encoding="utf-8")
     for split, language in product(("train", "valid"), ("en", "de")):
         (path / f"{split}.{language}").write_text("a\nb\n", encoding="utf-8")
         with CorpusWriter(path / f"{split}.{language}", "uint16") as writer:
             writer.write([[3, 4, EOS], [5, EOS]])
     write_sums(path)
-    return path, json.dumps(made.fingerprint()).encode()
+    return path, json.dumps(pipeline.fingerprint()).encode()
 
 
 def index(data: bytes) -> None:

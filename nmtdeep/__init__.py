@@ -19,12 +19,12 @@ __all__ = ["Model", "UserError", "__version__", "load"]
 
 
 def __dir__() -> list[str]:
-    """What is meant to be used; `load` too, which is imported when it is first asked for."""
+    """The public names, those too that `__getattr__` imports later."""
     return sorted(__all__)
 
 
 def __getattr__(name: str) -> Any:
-    """Import the interface, and torch with it, when it is first asked for."""
+    """Import the interface, and torch with it, on first access."""
     if name in ("Model", "load"):
         from nmtdeep import interface
 

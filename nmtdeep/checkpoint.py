@@ -147,13 +147,13 @@ def locate(path: Path) -> Path:
             return candidate.resolve()
     what, hint = f"no finished checkpoint (no {STATE})", "train there first, or name another"
     if not path.exists():
-        what, hint = "does not exist", "give a run directory or a checkpoint inside one"
+        what, hint = "does not exist", "pass a run directory or a checkpoint inside one"
     elif path.is_file():
         inside = (path.parent / STATE).is_file()
         what = "a file"
-        hint = f"give the directory that it is in, {path.parent}" if inside else "give a run"
+        hint = f"pass the directory that it is in, {path.parent}" if inside else "pass a run"
     elif (path / INDEX_FILE).is_file():
-        what, hint = "a data directory", "give the run directory of a model that was trained on it"
+        what, hint = "a data directory", "pass the run directory of a model that was trained on it"
     raise CheckpointError(what, where=path, hint=hint)
 
 

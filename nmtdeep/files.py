@@ -18,15 +18,15 @@ from typing import Any
 from nmtdeep.errors import DataError, Problem, UserError
 
 SUMS = "SHA256SUMS"
-# Bytes of a file of records or settings. Those that we write are a thousand times smaller.
+# Largest file of records or settings, in bytes. Those that we write are a thousand times smaller.
 LARGEST_TEXT = 1 << 28
 
 
 def check_place(path: Path, option: str) -> None:
-    """Refuse a path for a new directory if it is a file or lies below a file.
+    """Refuse a path for a new directory if it is a file or below a file.
 
     Raises:
-        UserError: naming the file and the option that the path was given by.
+        UserError: naming the file and the option of the path.
     """
     for parent in (path, *path.parents):
         if parent.is_dir():
@@ -74,7 +74,7 @@ def read_sums(directory: Path, *, hint: str) -> dict[str, str]:
 
 
 def problems(directory: Path, *names: str, hint: str) -> Iterator[Problem]:
-    """What is wrong with files of `directory`, by its `SHA256SUMS`; reads them one after another.
+    """Problems of files of `directory`, by its `SHA256SUMS`; reads them one after another.
 
     Args:
         names: files to check; a name that ends in a slash means all files listed below it; no
@@ -181,7 +181,7 @@ def read_json(path: Path, *, hint: str) -> dict[str, Any]:
 
 @contextmanager
 def replace_directory(directory: Path) -> Iterator[Path]:
-    """Yield an empty directory beside `directory`, which replaces it if the block succeeds.
+    """Yield an empty directory next to `directory`, which replaces it if the block succeeds.
 
     If the block fails, `directory` stays as it was.
 
@@ -221,7 +221,7 @@ def sync(directory: Path) -> None:
 
 @contextmanager
 def replace_file(path: Path) -> Iterator[Path]:
-    """Yield a path beside `path`, with the same ending, which replaces it if the block succeeds.
+    """Yield a path next to `path`, with the same ending, which replaces it if the block succeeds.
 
     The block may also make a link there. A device such as /dev/stdout is written to directly. If
     the block fails, `path` stays as it was.

@@ -1,4 +1,4 @@
-"""What a run, a checkpoint or a data directory is, on one screen, and whether it is undamaged."""
+"""Description of a run, a checkpoint or a data directory on one screen, and its verification."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Model:
             UserError: as `translate`, when the lines are taken.
         """
         if isinstance(lines, str):
-            raise UserError("translate takes a list of lines, not one string", hint="give [text]")
+            raise UserError("translate takes a list of lines, not one string", hint="pass [text]")
         self._translator.restart()
         return self._translator.translate(lines, buffer=BUFFER)
 
@@ -62,7 +62,7 @@ def load(model: str | Path | Sequence[str | Path], **options: Any) -> Model:
     Args:
         model: one path or several.
         options: the fields of `nmtdeep.config.decoding.DecodingOptions`, which are the options of
-            `nmtdeep translate`; what is not given, or None, is as the model's recipe says.
+            `nmtdeep translate`; omitted ones, and None, are as in the model's recipe.
             `threads` is set for all of this process.
 
     Raises:
@@ -72,5 +72,5 @@ def load(model: str | Path | Sequence[str | Path], **options: Any) -> Model:
     checked = decoding_options(options)
     models = [model] if isinstance(model, str | Path) else model
     if not models:
-        raise UserError("no model", hint="give a run directory or a checkpoint")
+        raise UserError("no model", hint="pass a run directory or a checkpoint")
     return Model(Translator.load([Path(path) for path in models], checked))

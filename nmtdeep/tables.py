@@ -30,7 +30,7 @@ def table(
         title: a line above.
         note: a line below.
     """
-    made = Table(
+    result = Table(
         box=SIMPLE_HEAD,
         pad_edge=False,
         padding=(0, 1, 0, 0),
@@ -40,7 +40,7 @@ def table(
         caption_justify="left",
     )
     for place, heading in enumerate(headings):
-        made.add_column(
+        result.add_column(
             Text(printable(heading)),
             justify="left" if place < text else "right",
             no_wrap=place >= text,
@@ -48,17 +48,17 @@ def table(
         )
     for row in rows:
         cells = ("-" if cell is None else cell for cell in row)
-        made.add_row(
+        result.add_row(
             *(cell if isinstance(cell, Text) else Text(printable(str(cell))) for cell in cells)
         )
-    return made
+    return result
 
 
-def as_lines(made: Table) -> list[str]:
+def as_lines(result: Table) -> list[str]:
     """A table as lines of plain text for a pipe or a log, not folded or cut off."""
     console = Console(width=10_000, color_system=None, force_terminal=False)
     with console.capture() as captured:
-        console.print(made)
+        console.print(result)
     lines = [line.strip("\n").rstrip() for line in captured.get().splitlines()]
     return [line.removeprefix(" ") for line in lines if line]
 

@@ -126,8 +126,8 @@ def translation(out: Path, model: Path, table: Table, sentences: int) -> None:
         table.row("translations", way, texts.hexdigest())
     first = numbers["threads 1"]
     for way, others in numbers.items():
-        apart = max(abs(one[1] - other[1]) for one, other in zip(first, others, strict=True))
-        print(f"| log-probabilities, {way}: largest difference to threads 1 | {apart:.1e} |")
+        most = max(abs(a[1] - b[1]) for a, b in zip(first, others, strict=True))
+        print(f"| log-probabilities, {way}: largest difference to threads 1 | {most:.1e} |")
 
 
 def main() -> None:

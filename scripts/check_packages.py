@@ -93,7 +93,7 @@ def demo(commands: Path, folder: Path) -> str:
     run(commands / "nmtdeep", "demo", "--out", "demo", folder=folder)
     minutes = (time.monotonic() - began) / 60
     report = json.loads((folder / "demo" / "run" / "scores.json").read_text())
-    bleu = next(one["value"] for one in report["scores"]["test"] if one["metric"] == "bleu")
+    bleu = next(score["value"] for score in report["scores"]["test"] if score["metric"] == "bleu")
     return f"demo: test BLEU {bleu:.2f} at {report['trained_to']}, in {minutes:.1f} minutes"
 
 

@@ -127,8 +127,8 @@ def _plain_kind(annotation: Any, metadata: Any = ()) -> str:
     if origin is dict:
         return f"mapping of names to {_plain_kind(arguments[1])}s"
     if NoneType in arguments:
-        other = next(part for part in arguments if part is not NoneType)
-        return f"{_plain_kind(other, metadata)}, or null"
+        inner_type = next(part for part in arguments if part is not NoneType)
+        return f"{_plain_kind(inner_type, metadata)}, or null"
     if origin is Union:
         return ", or ".join(_plain_kind(part) for part in arguments)
     return f"{NAMES[annotation]}{_bounds(metadata)}"

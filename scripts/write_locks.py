@@ -69,7 +69,7 @@ def resolve(*extras: str) -> list[Locked]:
 
 def write(name: str, packages: Iterable[Locked]) -> None:
     """One lock."""
-    text = HEAD + "".join(f"{one.lines}\n" for one in packages)
+    text = HEAD + "".join(f"{package.lines}\n" for package in packages)
     (LOCKS / name).write_text(text, encoding="utf-8")
 
 
@@ -82,7 +82,7 @@ def cpu_build(version: str, wheels: Iterable[Path]) -> Locked:
             raise SystemExit(f"{wheel}: not torch {build}")
         with wheel.open("rb") as file:
             hashes.append(hashlib.file_digest(file, "sha256").hexdigest())
-    parts = [f"torch=={build}", *(f"    --hash=sha256:{one}" for one in sorted(hashes))]
+    parts = [f"torch=={build}", *(f"    --hash=sha256:{digest}" for digest in sorted(hashes))]
     return Locked("torch", build, " \\\n".join(parts))
 
 
@@ -92,20 +92,20 @@ def main() -> None:
     parser.add_argument("--torch-cpu", nargs="+", type=Path, metavar="WHEEL", help="to be hashed")
     wheels = parser.parse_args().torch_cpu
     everything, needed = resolve("development", *EXTRAS), resolve("development")
-    by_name = {one.name: one for one in needed}
+    by_name = {package.name: package for package in needed}
     write("build.txt", [by_name[BUILDER]])
-    lean = [one for one in needed if not one.of_torch and one.name != BUILDER]
+    lean = [package for package in needed if not package.of_torch and package.name != BUILDER]
     write("development.txt", lean)
-    used = {one.name for one in resolve(*FOR_USERS)}
-    write("users.txt", (one for one in lean if one.name in used))
-    write("torch.txt", (one for one in needed if one.of_torch))
+    used = {package.name for package in resolve(*FOR_USERS)}
+    write("users.txt", (package for package in lean if package.name in used))
+    write("torch.txt", (package for package in needed if package.of_torch))
     for extra in EXTRAS:
         added = resolve("development", extra)
-        write(f"{extra}.txt", (one for one in added if one.name not in by_name))
+        write(f"{extra}.txt", (package for package in added if package.name not in by_name))
     if wheels:
         write("torch-cpu.txt", [cpu_build(by_name["torch"].version, wheels)])
-    pins = {f"{one.name}=={one.version}" for one in everything if one.name == "torch"}
-    pins |= {f"{one.name}=={one.version}" for one in everything if not one.of_torch}
+    pinned = [package for package in everything if package.name == "torch" or not package.of_torch]
+    pins = {f"{package.name}=={package.version}" for package in pinned}
     comments = [line for line in CONSTRAINTS.read_text().splitlines() if line.startswith("#")]
     lines = [*comments, *sorted(pins, key=lambda pin: pin.split("=="))]
     CONSTRAINTS.write_text("".join(f"{line}\n" for line in lines))

@@ -84,20 +84,20 @@ def test_newest_and_best(run: Path) -> None:
 
 
 def test_the_same_checkpoint_twice_is_refused(run: Path, tmp_path: Path) -> None:
-    one = run / "checkpoint_20"
-    shutil.copytree(one, run / "checkpoint_80")
-    for again in (one, run / "checkpoint_last", run / "checkpoint_80"):
-        with pytest.raises(UserError, match=f"{again}: has the same weights as {one}"):
-            average([one, again], tmp_path / "mean")
+    checkpoint = run / "checkpoint_20"
+    shutil.copytree(checkpoint, run / "checkpoint_80")
+    for again in (checkpoint, run / "checkpoint_last", run / "checkpoint_80"):
+        with pytest.raises(UserError, match=f"{again}: has the same weights as {checkpoint}"):
+            average([checkpoint, again], tmp_path / "mean")
 
 
 def test_another_vocabulary_is_refused(run: Path, tmp_path: Path) -> None:
-    other = run / "checkpoint_20"
-    vocabulary = Vocabulary.load(other / "text" / "vocabulary.tsv")
+    checkpoint = run / "checkpoint_20"
+    vocabulary = Vocabulary.load(checkpoint / "text" / "vocabulary.tsv")
     tokens = (*vocabulary.tokens[:-1], "another")
     content = Vocabulary(tokens, vocabulary.counts).dumps()
-    (other / "text" / "vocabulary.tsv").write_text(content, encoding="utf-8")
-    edit(other, text=TextPipeline.load(other / "text").fingerprint())
+    (checkpoint / "text" / "vocabulary.tsv").write_text(content, encoding="utf-8")
+    edit(checkpoint, text=TextPipeline.load(checkpoint / "text").fingerprint())
     with pytest.raises(UserError, match="another vocabulary"):
-        average([run / "checkpoint_15", other], tmp_path / "mean")
+        average([run / "checkpoint_15", checkpoint], tmp_path / "mean")
     assert not (tmp_path / "mean").exists()

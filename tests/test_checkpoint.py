@@ -192,9 +192,9 @@ def test_another_vocabulary_is_refused(change: str, copy: Path) -> None:
 def test_a_tensor_of_another_shape_is_named(
     copy: Path, tiny_model: Callable[..., Any], tiny_run: Any
 ) -> None:
-    other = tiny_model(width=16, types=len(tiny_run.pipeline.source.vocabulary) + 1)
+    wider = tiny_model(width=16, types=len(tiny_run.pipeline.source.vocabulary) + 1)
     path = copy / "checkpoint_20" / "model.safetensors"
-    save_file(checkpoint.weights(other.float()), path)
+    save_file(checkpoint.weights(wider.float()), path)
     files.write_sums(path.parent)
     with pytest.raises(UserError, match=f"{path}: .*source_embedding.weight"):
         checkpoint.load(copy)

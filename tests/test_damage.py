@@ -63,12 +63,12 @@ def files_of(directory: Path) -> list[Path]:
 def judge(path: Path, what: str, answer: Callable[[], Any], expected: Any) -> str | None:
     """The problem with the reaction to one damage, or None."""
     try:
-        given = answer()
+        result = answer()
     except UserError as error:
         return None if str(path) in str(error) else f"{path} {what}: says {error}"
     except Exception as error:
         return f"{path} {what}: crashed with {error!r}"
-    return None if given == expected else f"{path} {what}: another answer, silently"
+    return None if result == expected else f"{path} {what}: another answer, silently"
 
 
 def of_checkpoint(directory: Path) -> str:
@@ -206,8 +206,8 @@ def test_damage_to_a_run_beside_its_checkpoints_changes_no_training(
         often = chosen in ("config.yaml", "train.jsonl", "validations.tsv")
         for what in ("", "middle bit flipped", "cut to half")[: 3 if often else 2]:
             if content := damages(whole).get(what, whole):
-                found = judge(tmp_path / "run" / chosen, what, answer, expected)
-                wrong.append(found) if what else None
+                problem = judge(tmp_path / "run" / chosen, what, answer, expected)
+                wrong.append(problem) if what else None
                 expected = expected or answer()
     assert not any(wrong), "\n".join(filter(None, wrong))
 

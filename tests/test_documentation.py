@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -69,10 +70,10 @@ def test_links_lead_somewhere(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_no_page_names_a_path_of_a_machine(page: Path) -> None:
     lines = page.read_text(encoding="utf-8").splitlines()
-    found = [
+    paths = [
         f"{number}: {line}" for number, line in enumerate(lines, 1) if MACHINE_PATH.search(line)
     ]
-    assert not found
+    assert not paths
 
 
 @pytest.mark.parametrize("command", BLOCK_COMMANDS, ids=str)
@@ -92,9 +93,11 @@ def test_a_command_in_a_line_names_what_exists(command: Command) -> None:
     parser, rest = find(command.words)
     known = {name for parameter in parser.params for name in parameter.opts}
     known |= {"-h", "--help"}
-    asked = {word.partition("=")[0].rstrip(".,") for word in rest if re.match(r"--?[a-zA-Z]", word)}
-    assert asked <= known
-    assert not hasattr(parser, "commands") or asked or not rest or rest[0].isupper()
+    options = {
+        word.partition("=")[0].rstrip(".,") for word in rest if re.match(r"--?[a-zA-Z]", word)
+    }
+    assert options <= known
+    assert not hasattr(parser, "commands") or options or not rest or rest[0].isupper()
 
 
 def test_the_version_is_said_alike_everywhere() -> None:
@@ -106,7 +109,7 @@ def test_the_version_is_said_alike_everywhere() -> None:
 
 def test_every_dependency_has_its_reason() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = (one for extra in project["optional-dependencies"].values() for one in extra)
-    wanted = {re.split(r"[<>=~! ]", one)[0] for one in [*project["dependencies"], *extras]}
+    extras = chain(*project["optional-dependencies"].values())
+    packages = {re.split(r"[<>=~! ]", line)[0] for line in [*project["dependencies"], *extras]}
     text = (ROOT / "docs" / "development.md").read_text(encoding="utf-8")
-    assert wanted <= set(re.findall(r"^\| `([\w.-]+)", text, re.M))
+    assert packages <= set(re.findall(r"^\| `([\w.-]+)", text, re.M))

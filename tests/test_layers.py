@@ -112,7 +112,7 @@ def layer(name: str) -> int:
     """The layer of a module, or of the module that an imported object is defined in."""
     while name not in MODULES:
         name = name.rpartition(".")[0]
-    prefixes = [one for one in LAYERS if within(name, one) and (one != "nmtdeep" or name == one)]
+    prefixes = [key for key in LAYERS if within(name, key) and (key != "nmtdeep" or name == key)]
     assert prefixes, f"{name} has no layer: add it to LAYERS"
     return LAYERS[max(prefixes, key=len)]
 
@@ -123,23 +123,24 @@ def parsed(path: Path) -> ast.Module:
 
 @pytest.mark.parametrize("name", MODULES)
 def test_a_module_imports_from_its_own_layer_or_below(name: str) -> None:
-    found = list(imports(name, parsed(MODULES[name])))
-    above = [one for one in found if within(one, "nmtdeep") and layer(one) > layer(name)]
-    above = [one for one in above if not one.startswith(LAZY.get(name, ()) or "-")]
+    imported = list(imports(name, parsed(MODULES[name])))
+    ours = [target for target in imported if within(target, "nmtdeep")]
+    lazy = LAZY.get(name, ()) or "-"
+    above = [path for path in ours if layer(path) > layer(name) and not path.startswith(lazy)]
     assert not above, f"{name} (layer {layer(name)}) imports from above: {above}"
     for package, forbidden in FORBIDDEN.items():
-        met = [one for one in found for other in forbidden if within(one, other)]
+        met = [target for target in imported for prefix in forbidden if within(target, prefix)]
         assert not met or not within(name, package), f"{name} must not import {met}"
 
 
 def test_modules_of_training_import_those_before_them() -> None:
     names = [f"nmtdeep.training.{name}" for name in TRAINING]
     assert {"nmtdeep.training", *names} == {
-        one for one in MODULES if within(one, "nmtdeep.training")
+        module for module in MODULES if within(module, "nmtdeep.training")
     }
     for number, name in enumerate(names):
         for imported in imports(name, parsed(MODULES[name])):
-            later = [other for other in names[number + 1 :] if within(imported, other)]
+            later = [module for module in names[number + 1 :] if within(imported, module)]
             assert not later, f"{name} must not import {later}"
 
 

@@ -43,10 +43,10 @@ def test_a_row_per_split_fits_80_columns() -> None:
 
 
 def test_there_is_a_table_of_dropped_pairs_only_where_pairs_were_dropped() -> None:
-    found = report(all=1.0)
-    assert " No pairs were dropped." in shown(found)
-    found.splits["train"].reasons["target is empty"] = Reason(2, [5, 7])
-    lines = shown(found)
+    screen = report(all=1.0)
+    assert " No pairs were dropped." in shown(screen)
+    screen.splits["train"].reasons["target is empty"] = Reason(2, [5, 7])
+    lines = shown(screen)
     assert " No pairs were dropped." not in lines
     row = ["train", "target", "is", "empty", "dropped", "2", "(line", "5,", "7)"]
     assert row in [line.split() for line in lines]

@@ -60,15 +60,15 @@ def test_the_locks_hold_every_requirement() -> None:
 
 
 def test_the_package_imports_what_it_declares_and_nothing_else() -> None:
-    found = set()
+    imported = set()
     for path in (ROOT / "nmtdeep").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Import):
-                found |= {alias.name.partition(".")[0] for alias in node.names}
+                imported |= {alias.name.partition(".")[0] for alias in node.names}
             if isinstance(node, ast.ImportFrom) and not node.level:
-                found.add(str(node.module).partition(".")[0])
+                imported.add(str(node.module).partition(".")[0])
     owners = packages_distributions()
-    foreign = found - set(sys.stdlib_module_names) - {"nmtdeep"}
+    foreign = imported - set(sys.stdlib_module_names) - {"nmtdeep"}
     optional = [pin for extra in OPTIONAL for pin in EXTRAS[extra]]
     assert {normal(owner) for name in foreign for owner in owners[name]} == names(
         [*PROJECT["dependencies"], *optional]
@@ -93,10 +93,10 @@ def build(source: Path, out: Path, kind: str, pattern: str) -> Path:
 
 def files(folder: str, below: str) -> set[str]:
     """Files of a folder of the checkout, as a package is to name them."""
-    found = (path.relative_to(ROOT / folder) for path in (ROOT / folder).rglob("*"))
+    paths = (path.relative_to(ROOT / folder) for path in (ROOT / folder).rglob("*"))
     return {
         f"{below}/{path.as_posix()}"
-        for path in found
+        for path in paths
         if (ROOT / folder / path).is_file() and "__pycache__" not in path.parts
     }
 

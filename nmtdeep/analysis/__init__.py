@@ -1,1 +1,1 @@
-"""What a model does before, while and after it is trained: tables, CSV, pictures."""
+"""Measurements of models before, during and after training: tables, CSV, pictures."""

@@ -1,4 +1,4 @@
-"""What a model attends to in one sentence pair, as maps over its subwords."""
+"""Attention maps of one sentence pair over its subwords."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LABELS: dict[Of, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class AttentionWeight:
-    """How much of one key a query reads.
+    """The weight of one key for one query.
 
     Attributes:
         layer: from 1; `mean` over all.
@@ -108,7 +108,7 @@ def _subwords(
     pipeline = loaded.pipeline
     words = pipeline.source.split(source, form)
     if not words:
-        raise UserError("the sentence is empty", where="--source", hint="give a sentence")
+        raise UserError("the sentence is empty", where="--source", hint="pass a sentence")
     if target is not None:
         return words, pipeline.target.split(target, form)
     options = DecodingOptions(input_is=form).with_recipe(loaded.recipe)
@@ -174,7 +174,7 @@ def attention_maps(model: Transformer, source: Tensor, target: Tensor, of: Of) -
 def _attention(
     stack: Stack, number: int, of: Of
 ) -> tuple[nn.Module, SelfAttention | CrossAttention]:
-    """The module that is called in a layer, and the attention in it, which reads the same."""
+    """The module that a layer calls, and the attention in it, which reads the same input."""
     wanted = CrossAttention if of == "cross" else SelfAttention
     sublayers = [wrapper.sublayer for wrapper in list(stack)[number]]
     parts = [[part.first, part.second] if isinstance(part, Both) else [part] for part in sublayers]
@@ -187,7 +187,7 @@ def _attention(
     if of == "decoder":
         what += (
             "; average and merged attention read the mean of all positions so far, each with the "
-            "weight 1/t, so that there is no map"
+            "weight 1/t, and have no map"
         )
         hint = "choose --of cross or encoder"
     raise UserError(what, where=f"--of {of}", hint=hint)
@@ -200,6 +200,6 @@ def _chosen(option: str, wanted: str, maps: Tensor) -> list[tuple[str, Tensor]]:
         return list(entries.items())
     entries["mean"] = maps.mean(dim=0)
     if wanted not in entries:
-        hint = f"give a number from 1 to {len(maps)}, mean or all"
-        raise UserError("there is no such number", where=f"{option} {wanted}", hint=hint)
+        hint = f"pass a number from 1 to {len(maps)}, mean or all"
+        raise UserError("the model has fewer", where=f"{option} {wanted}", hint=hint)
     return [(wanted, entries[wanted])]

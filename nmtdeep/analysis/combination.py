@@ -27,7 +27,7 @@ Where = Literal["encoder", "decoder", "bridge"]
 
 @dataclass(frozen=True)
 class CombinationWeight:
-    """How much of one layer's output is in what one layer reads.
+    """The weight of one layer's output in the input of one layer.
 
     Attributes:
         where: the stack, or the bridge between the stacks.
@@ -60,7 +60,7 @@ def measure(name: str, loaded: Loaded) -> Measurement:
         raise UserError(
             "every layer of this model reads only the layer below it, without weights",
             where=name,
-            hint="give one with combination dlcl, dense or sparse_blocks, or bridge transparent",
+            hint="pass one with combination dlcl, dense or sparse_blocks, or bridge transparent",
         )
     return Measurement(rows, {name: origin(loaded), **versions()})
 

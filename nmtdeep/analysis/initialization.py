@@ -1,4 +1,4 @@
-"""How strongly residual sums and their norms change the error signal, sublayer by sublayer.
+"""The effect of residual sums and their norms on the error signal, sublayer by sublayer.
 
 A residual block reads z, forms the sum r = z + dropout(f(z)) and, where a norm is on the identity
 path, returns o = LN(r) (Zhang et al. 2019, Eq. 10 and 11). With delta_z, delta_r and delta_o

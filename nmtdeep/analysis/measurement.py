@@ -1,4 +1,4 @@
-"""What every analysis returns: rows, and the conditions that they depend on."""
+"""The result of every analysis: rows, and the conditions that they depend on."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Measurement:
 
     @property
     def signature(self) -> str:
-        """The conditions as text: a line for each model, then a line of what all have in common."""
+        """The conditions as text: a line for each model, then a line of the common ones."""
         models = {
             name: value for name, value in self.conditions.items() if isinstance(value, Mapping)
         }
@@ -103,5 +103,5 @@ def check_same_text(loaded: Loaded, data: DataDirectory) -> None:
         raise UserError(
             f"the model was trained with another vocabulary than that of {data.path}",
             where=loaded.path,
-            hint="give the data directory that the model was trained on",
+            hint="pass the data directory that the model was trained on",
         )

@@ -1,4 +1,4 @@
-"""The style of all pictures, readable in black and white, and what several analyses draw.
+"""The style of all pictures, readable in black and white, and plots that several analyses draw.
 
 An analysis has a function `draw(rows, figure)`, which draws its rows on an empty matplotlib figure;
 `save` and `render` call it within the style. matplotlib is an extra, and imported there.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Figure = matplotlib.figure.Figure
 
 STYLE: dict[Any, Any] = {
-    "svg.hashsalt": "nmtdeep",  # no random ids: equal rows give an equal file
+    "svg.hashsalt": "nmtdeep",  # no random ids, so equal rows make equal files
     "svg.fonttype": "none",
     "text.parse_math": False,  # a dollar sign in a name is not a formula
     "axes.spines.top": False,
@@ -49,7 +49,7 @@ NO_DATE = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 BARS: dict[str, Any] = {"color": "0.8", "edgecolor": "0.0", "linewidth": 0.6}
 LETTER = 0.09  # inches
 MINUS = "\N{MINUS SIGN}"
-NAMED = 45  # of more rows, columns or bars, not all are named
+NAMED = 45  # with more rows, columns or bars, only some are labeled
 
 
 def save(draw: Callable[[Figure], None], path: Path) -> None:
@@ -97,9 +97,9 @@ def curves(axes: Axes, groups: Mapping[str, Iterable[Any]], x: str, y: str) -> N
 
     Args:
         groups: rows by the label of their curve. Panels with equal labels in the same order have
-            equal styles: give a curve that a panel lacks as a group without rows.
+            equal styles: pass a curve that a panel lacks as a group without rows.
         x: a column of the rows.
-        y: another.
+        y: another column.
     """
     for label, rows in groups.items():
         points = [(getattr(row, x), getattr(row, y)) for row in rows]

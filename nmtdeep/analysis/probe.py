@@ -62,7 +62,7 @@ class Probe:
         yield "decoder", self.model.decoder
 
     def conditions(self) -> dict[str, Any]:
-        """What a measurement of this model depends on."""
+        """The conditions of a measurement of this model."""
         target_tokens = sum(batch.target_tokens for batch in self.batches)
         average = self.update is None
         return {
@@ -127,7 +127,7 @@ def prepare(
         if recipe.model.embeddings.sharing == "all" and len(source) != len(target):
             raise UserError(
                 f"{data.path} has two vocabularies, but model.embeddings.sharing is all",
-                hint="give model.embeddings.sharing=decoder, or data with a shared vocabulary",
+                hint="pass model.embeddings.sharing=decoder, or data with a shared vocabulary",
             )
         check_model_fits(recipe.model, len(target), device, numbers=2)
         alone = recipe.training.model_copy(update={"sharding": "none"})  # there is one process

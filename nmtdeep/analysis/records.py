@@ -1,4 +1,4 @@
-"""What a training recorded while it ran: points over updates, tokens or hours."""
+"""The records of a training: points over updates, tokens or hours."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Point:
 
     @property
     def millions(self) -> float:
-        """Of target tokens."""
+        """Target tokens in millions."""
         return self.tokens / 1e6
 
 
@@ -134,7 +134,7 @@ def read_points(name: str, run: Path) -> list[Point]:
         raise CheckpointError(
             "no record of a training",
             where=run / RECORDS,
-            hint="give the directory of a run that has written its first log line",
+            hint="pass the directory of a run that has written its first log line",
         )
     at_update, at_tokens, at_seconds = np.array([[0.0, 0.0, 0.0], *logged]).T
     points = []
@@ -155,7 +155,7 @@ def _records(run: Path) -> Iterator[dict[str, float]]:
     if not run.is_dir():
         raise CheckpointError("no such run directory", where=run, hint="check the path")
     files.check_entries(run, [run / RECORDS])
-    content = files.read_limited(run / RECORDS, hint="give the directory of a run")
+    content = files.read_limited(run / RECORDS, hint="pass the directory of a run")
     for line in content.decode("utf-8", errors="replace").splitlines():
         with suppress(ValueError, RecursionError):
             record = json.loads(line, parse_int=float)

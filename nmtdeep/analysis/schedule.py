@@ -78,7 +78,7 @@ def learning_rates(
     """About `POINTS` updates of a training, first and last of each stage and each peak included.
 
     Raises:
-        UserError: if a stage's length is given in epochs and `updates_per_epoch` is None.
+        UserError: if a stage's length is in epochs and `updates_per_epoch` is None.
     """
     training, schedule = recipe.training, recipe.training.schedule
     end = training.max_updates
@@ -92,7 +92,7 @@ def learning_rates(
             if not updates_per_epoch:
                 what = f"stage {number + 1} lasts {stage.epochs} epochs, whose number of updates "
                 what += "depends on the corpus"
-                raise UserError(what, where=name, hint="give --updates-per-epoch N")
+                raise UserError(what, where=name, hint="pass --updates-per-epoch N")
             length = stage.epochs * updates_per_epoch
         first, offset = progress.update + 1, progress.schedule_offset
         last = end if length is None else min(end, progress.update + length)

@@ -1,4 +1,4 @@
-"""How alike the outputs of an encoder's layers are, Figures 2, 7 and 8 of Li et al. 2020.
+"""Similarity of the outputs of an encoder's layers, Figures 2, 7 and 8 of Li et al. 2020.
 
 With y_i(l) the output of layer i at position l of a sentence of n positions, y_0 the embedding:
 

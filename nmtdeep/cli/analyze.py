@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,6 +17,9 @@ from nmtdeep.config.text import Form
 from nmtdeep.errors import UserError
 
 Tokens = Annotated[int, Option(min=1, help="Approximate number of target tokens to measure on.")]
+Seed = Annotated[
+    int | None, Option(help="Random seed for initialization, choice of sentences, dropout.")
+]
 
 
 def open_data(*, data: options.Data, verify: options.Verify = True) -> Any:
@@ -37,6 +39,7 @@ def initialization(
     outputs: WrittenTo,
     corpora: Corpora,
     tokens: Tokens = 3000,
+    seed: Seed = None,
     after: Annotated[int, Option(min=0)] = 0,
     device: options.Place,
 ) -> None:
@@ -53,12 +56,12 @@ def initialization(
     from nmtdeep.checkpoint import load
     from nmtdeep.config.load import load_recipe
 
-    model: Any
+    changes = _changes(overrides or [], seed)
     if Path(subject).is_dir():
-        _refuse(subject, [*(overrides or ()), *["--after"] * bool(after)])
-        model = load(Path(subject))
+        _refuse(subject, [*changes, *["--after"] * bool(after)])
+        model: Any = load(Path(subject))
     else:
-        model = load_recipe(subject, overrides or ())
+        model = load_recipe(subject, changes)
     measurement = measure(subject, model, corpora, tokens=tokens, device=device, updates=after)
     outputs.write(measurement, tables, draw)
 
@@ -71,6 +74,7 @@ def gradients(
     depths: str | None = None,
     of: Literal["parameters", "output"] = "parameters",
     tokens: Tokens = 3000,
+    seed: Seed = None,
     device: options.Place,
 ) -> None:
     """Print the gradient norm of every layer, as in Figures 1 and 4 of Zhang et al. 2019.
@@ -86,15 +90,24 @@ def gradients(
     from nmtdeep.analysis.gradients import draw, measure, tables
     from nmtdeep.config.load import load_recipe
 
-    names, changes = _names_and_changes(subjects)
+    names, words = _names_and_changes(subjects)
+    changes = _changes(words, seed)
     models: list[tuple[str, Any]] = [(name, Path(name)) for name in names if Path(name).is_dir()]
     if models:
         others = [name for name in names if not Path(name).is_dir()]
-        _refuse(models[0][0], [*others, *changes, *["--depths"] * bool(depths)])
+        _refuse(names[0], [*others, *changes, *["--depths"] * bool(depths)])
     else:
-        for name, depth in product(names, (depths or "6,12,18,20").split(",")):
-            both = [f"model.encoder.depth={depth}", f"model.decoder.depth={depth}"]
-            models.append((name, load_recipe(name, [*changes, *both])))
+        models = [
+            (
+                name,
+                load_recipe(
+                    name,
+                    [*changes, *(f"model.{side}.depth={depth}" for side in ("encoder", "decoder"))],
+                ),
+            )
+            for name in names
+            for depth in (depths or "6,12,18,20").split(",")
+        ]
     say = partial(typer.echo, err=True)
     measurement = measure(models, corpora, tokens=tokens, device=device, of=of, say=say)
     outputs.write(measurement, tables, draw)
@@ -246,8 +259,12 @@ def _names_and_changes(subjects: Sequence[str]) -> tuple[list[str], list[str]]:
     return names, [word for word in subjects if word not in names]
 
 
+def _changes(overrides: Sequence[str], seed: int | None) -> list[str]:
+    return [*overrides, *([] if seed is None else [f"training.seed={seed}"])]
+
+
 def _refuse(run: str, words: Sequence[str]) -> None:
     """A trained model is measured as it is."""
     if words:
         what = f"a trained model cannot be combined with {', '.join(words)}"
-        raise UserError(what, where=run, hint="leave it out, or give recipes only")
+        raise UserError(what, where=run, hint="leave it out, or pass recipes only")

@@ -37,7 +37,7 @@ def fetch(
     from nmtdeep.preprocessing.progress import Progress
 
     if folder is not None and not folder.is_dir():
-        raise UserError("not a folder", where="--from", hint="give a folder of archives")
+        raise UserError("not a folder", where="--from", hint="pass a folder of archives")
     check_place(out, "--output")
     catalog = load_catalog()
     job = Fetch(

@@ -140,7 +140,7 @@ def as_user_error(error: Exception) -> UserError | None:
         from nmtdeep.training.memory import is_out_of_memory
 
         if is_out_of_memory(error):
-            hint = "free some, or give a smaller --max-tokens or beam, or a smaller model"
+            hint = "free some, or pass a smaller --max-tokens or beam, or a smaller model"
             return UserError("out of memory", hint=hint)
     return None
 

@@ -38,7 +38,7 @@ class Outputs:
     def __post_init__(self) -> None:
         where = f"--plot {self.plot}"
         if self.plot and self.plot.suffix not in (".svg", ".png", ".pdf"):
-            hint = "give a file that ends in .svg, .png or .pdf"
+            hint = "pass a file that ends in .svg, .png or .pdf"
             raise UserError("not a picture", where=where, hint=hint)
         if self.plot:
             import matplotlib  # noqa: F401  # fails before the measurement

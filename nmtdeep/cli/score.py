@@ -109,7 +109,7 @@ def _check_use(model: object, files: Sequence[Path], given: Collection[str]) -> 
     if not model and given:
         raise UserError("needs a model", where=", ".join(sorted(given)), hint="add --model RUN")
     if not model and len(files) < 2:
-        hint = "give HYP and REF, or --model RUN --source S --reference R"
+        hint = "pass HYP and REF, or --model RUN --source S --reference R"
         raise UserError("there is nothing to score", hint=hint)
     text = "--target" if "--log-prob" in given else "--reference"
     if model and {"--source", text} != {"--source", "--reference", "--target"} & set(given):

@@ -87,7 +87,7 @@ def train(
     languages = DataDirectory.open(data, verify=False).languages
     resolved = resolve(name, more + changes, languages).recipe
     if out is None and not dry_run:
-        raise UserError("is missing", where="--out", hint="give a directory for the run")
+        raise UserError("is missing", where="--out", hint="pass a directory for the run")
     how: dict[str, Any] = {
         "data": data,
         "out": out,
@@ -126,7 +126,7 @@ def _recipe_and_overrides(
         return words[0], words[1:]
     if out is not None and (out / "config.yaml").is_file():
         return str(out / "config.yaml"), words
-    hint = "give a name (`nmtdeep recipes list`) or a file; only a resumed run needs none"
+    hint = "pass a name (`nmtdeep recipes list`) or a file; only a resumed run needs none"
     raise UserError("a recipe is missing", hint=hint)
 
 
@@ -199,7 +199,7 @@ def average_checkpoints(
     if last or best:
         inputs = averaging.newest(run, last) if last else averaging.best(run, best or 1)
     elif output is None:
-        hint = "give --output; or a run with --last N"
+        hint = "pass --output; or a run with --last N"
         raise UserError("checkpoints that are named one by one need an --output", hint=hint)
     out = output or run / checkpoint.AVERAGE
     checkpoint.check_free(out, overwrite=overwrite)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from nmtdeep.config.recipe import Recipe
 
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
+Quantization = Literal["int8"]
+LongLines = Literal["split", "truncate", "error"]
 
 
 class Decoding(Section):
@@ -39,12 +41,12 @@ class Decoding(Section):
 
 
 class DecodingOptions(Decoding):
-    """How to translate, and on what; options that are not given have the recipe's values."""
+    """All options for translating; those that are omitted have the recipe's values."""
 
     n_best: Count = Field(1, description="number of translations of each line")
     input_is: Form = Field("raw", description="form of the input: raw text, words or subwords")
     output_is: Form = Field("raw", description="form of the output: raw text, words or subwords")
-    long_lines: Literal["split", "truncate", "error"] = Field(
+    long_lines: LongLines = Field(
         "split", description="translate an over-long line in pieces, cut it, or refuse it"
     )
     sampling: bool = Field(False, description="draw translations at random instead of searching")
@@ -56,7 +58,7 @@ class DecodingOptions(Decoding):
     seed: CountOrZero = Field(1, description="random seed for sampling")
     device: str = Field("auto", description="device: auto, cpu, cuda or cuda:N")
     precision: Precision = Field("auto", description="number format of the weights; auto: fp32")
-    quantize: Literal["int8"] | None = Field(
+    quantize: Quantization | None = Field(
         None, description="store the weights as 8-bit integers (CPU only)"
     )
     max_tokens: Count = Field(4096, description="batch size: padded source tokens times beam")
@@ -64,7 +66,7 @@ class DecodingOptions(Decoding):
     processes: Count = Field(1, description="number of CPU worker processes, one thread each")
 
     def with_recipe(self, recipe: Recipe) -> DecodingOptions:
-        """These options; those that were not given, and that a recipe has, are the recipe's."""
+        """These options, with the recipe's values for omitted ones that it has."""
         given = self.model_dump(exclude_unset=True)
         values = recipe.decoding.model_dump() | {"input_is": recipe.text.input} | given
         if not self.sampling:

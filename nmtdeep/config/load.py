@@ -1,7 +1,7 @@
 """From a recipe's name or file to a checked `Recipe`.
 
 A recipe is merged from the models' defaults, the chain of recipes it extends, its own file, and
-overrides, in this order; each value knows where it was set last.
+overrides, in this order; the origin of each value is the last place that sets it.
 """
 
 from __future__ import annotations

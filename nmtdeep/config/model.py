@@ -13,7 +13,7 @@ SIDES = ("encoder", "decoder")
 
 
 class Stack(Section):
-    """What encoder and decoder have in common."""
+    """The common settings of encoder and decoder."""
 
     depth: Depth = Field(6, description="number of layers")
     heads: Count = Field(8, description="attention heads; must divide the model width")
@@ -79,7 +79,7 @@ class Model(Section):
         slots.TopLayer(), description="which encoder output each decoder layer attends to"
     )
     positions: slots.Positions = Field(
-        slots.Sinusoidal(), description="how the model knows the order of tokens"
+        slots.Sinusoidal(), description="representation of the order of tokens"
     )
     embeddings: Embeddings = Embeddings()
     dropout: Dropout = Dropout()

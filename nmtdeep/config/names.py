@@ -12,7 +12,7 @@ from nmtdeep.errors import ConfigError
 
 
 def recipes_root() -> Path:
-    """The folder of the shipped recipes: in the installed package, or beside it in a checkout."""
+    """The folder of the shipped recipes: in the installed package, or next to it in a checkout."""
     package = Path(__file__).resolve().parents[1]
     installed = package / "recipes"
     return installed if installed.is_dir() else package.parent / "recipes"

@@ -1,4 +1,4 @@
-"""What pydantic rejects, in the words of a recipe: the key, its line, and a hint."""
+"""Errors of pydantic as problems of a recipe: the key, its line, and a hint."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nmtdeep.config.source import KeyPath, Origin, Source, dotted
 from nmtdeep.config.values import value_problem
 from nmtdeep.errors import ConfigError, Problem
 
-# Each takes about a millisecond to explain, and no reader needs more.
+# Explaining one takes about a millisecond, and readers do not need more.
 MOST = 100
 
 

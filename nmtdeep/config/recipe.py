@@ -1,4 +1,4 @@
-"""A whole recipe: text, model, training, decoding, and where it comes from."""
+"""A whole recipe: text, model, training, decoding, and its source."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nmtdeep.config.training import Stage, Training
 
 
 class Reference(Section):
-    """Where a recipe comes from and what is expected of it."""
+    """The published experiment behind a recipe, and its expected scores."""
 
     paper: str = Field("", description="citation")
     table: str = Field("", description="table of that paper")
@@ -24,7 +24,7 @@ class Reference(Section):
         default_factory=dict, description="published scores by name"
     )
     parameters: str = Field("", description="published parameter count, as printed")
-    note: str = Field("", description="anything else that a reader must know")
+    note: str = Field("", description="other important facts")
 
 
 class Recipe(Section):

@@ -1,4 +1,4 @@
-"""What every part of a recipe shares: strict frozen models, variants, and a few kinds of number."""
+"""The base of all parts of a recipe: strict frozen models, variants, some kinds of number."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ConflictError(ValueError):
 
 
 def tagged(value: Any) -> Any:
-    """Let `pre_norm` stand for `{type: pre_norm}` where a variant needs no fields."""
+    """Read `pre_norm` as `{type: pre_norm}`, if the variant has defaults for all fields."""
     return {"type": value} if isinstance(value, str) else value
 
 

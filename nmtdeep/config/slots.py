@@ -66,7 +66,7 @@ class PlainStack(Section):
 
 
 class Linear(Section):
-    """What the linear combinations have in common."""
+    """The common settings of the linear combinations."""
 
     norm: Literal["layers", "all", "none"] = Field(
         "layers",
@@ -86,7 +86,7 @@ class Dense(Linear):
 
 
 class Learned(Linear):
-    """How a combination's weights look and learn."""
+    """Shape, initial values and training of a combination's weights."""
 
     weights: Literal["scalar", "vector", "scalar_n"] = Field(
         "scalar",

@@ -26,7 +26,7 @@ KeyPath = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a value was written: a line of a file, or an override, which has no line (0)."""
+    """The origin of a value: a line of a file, or an override, whose line is 0."""
 
     place: str
     line: int = 0

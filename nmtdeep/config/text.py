@@ -52,7 +52,7 @@ Bpe = OneOf[JointBpe | SeparateBpe | NoBpe]
 
 
 class Vocabulary(Section):
-    """Which types have an id of their own; `<pad>`, `</s>` and `<unk>` come first."""
+    """The types that have an id; `<pad>`, `</s>` and `<unk>` come first."""
 
     sharing: Literal["shared", "separate"] = Field(
         "shared", description="one vocabulary for both languages, or one each"
@@ -63,7 +63,7 @@ class Vocabulary(Section):
 
 
 class Clean(Section):
-    """Which training pairs are dropped; lengths count subwords, without the end of sentence.
+    """Limits on training pairs; lengths count subwords, without the end of sentence.
 
     Where `text.input` is `bpe`, `max_words` counts subwords too.
     """

@@ -21,7 +21,7 @@ from nmtdeep.config.section import (
 
 
 class Moments(Section):
-    """What both optimizers have in common: the numbers of Adam."""
+    """The common settings of both optimizers: those of Adam."""
 
     betas: tuple[Probability, Probability] = Field((0.9, 0.98), description="moment decay rates")
     epsilon: Positive = Field(1e-8, description="added to the root of the second moment")
@@ -73,7 +73,7 @@ Schedule = OneOf[InverseSquareRoot | Noam | Linear]
 
 
 class Batches(Section):
-    """How sentences are divided into updates; the same on one device and on eight."""
+    """The division of sentences into updates; the same on one device and on eight."""
 
     tokens_per_update: Count = Field(
         25_000, description="padded tokens (longer side) per optimizer step, over all devices"
@@ -88,7 +88,7 @@ class Batches(Section):
 
 
 class Validation(Section):
-    """What is measured during training, and which checkpoint is the best."""
+    """Validations during training, and the choice of the best checkpoint."""
 
     every: Count = Field(1000, description="updates between validations")
     bleu: bool = Field(
@@ -112,7 +112,7 @@ class Validation(Section):
 
 
 class Checkpoints(Section):
-    """Which checkpoints are kept on disk."""
+    """Intervals and numbers of checkpoints on disk."""
 
     every: Count = Field(1000, description="updates between checkpoints")
     keep_last: Count = Field(5, description="number of newest checkpoints to keep")
@@ -161,7 +161,7 @@ Strategy = Literal["copy_top_group", "copy_top_layer", "interpolate", "stack_all
 
 
 class Growth(Section):
-    """How a model becomes deeper from one stage to the next."""
+    """The growth of a model from one stage to the next."""
 
     strategy: Strategy = Field(
         "copy_top_group",
@@ -191,7 +191,7 @@ Regularizer = OneOf[NoRegularizer | InterSimilarity]
 
 
 class Training(Section):
-    """How a model is trained."""
+    """The training of a model."""
 
     seed: CountOrZero = Field(
         1, description="random seed for initialization, data order and dropout"

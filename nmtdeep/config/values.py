@@ -1,4 +1,4 @@
-"""What is wrong with single values, for recipes and for options."""
+"""Problems of single values, in recipes and in options."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ Checked = TypeVar("Checked", bound=Section)
 def checked(
     model: type[Checked], given: Mapping[str, Any], spelled: Callable[[str], str] = str
 ) -> Checked:
-    """A model of options, with the defaults of those that are not given.
+    """A model of options, with the defaults of those that are omitted.
 
     Args:
-        given: values by name; None means that an option was not given.
+        given: values by name; None means that an option was omitted.
         spelled: the name of an option as the user writes it.
 
     Raises:
@@ -74,7 +74,7 @@ def checked(
 
 
 def value_problem(detail: Any, choices: Sequence[str] = ()) -> Problem:
-    """What is wrong with one value, such as `must be a whole number, not 'four'`.
+    """The problem of one value, such as `must be a whole number, not 'four'`.
 
     Args:
         detail: one of `ValidationError.errors()`.

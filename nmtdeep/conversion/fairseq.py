@@ -24,7 +24,7 @@ CODES_HINT = "pass codes in the format that subword-nmt writes since its version
 
 @dataclass(frozen=True)
 class TextOptions:
-    """How text is split, which a checkpoint of fairseq does not contain.
+    """The segmentation of text, which a checkpoint of fairseq does not contain.
 
     Attributes:
         codes: BPE codes of subword-nmt: none if the model reads split text, one file, or two for
@@ -56,10 +56,10 @@ def convert(
         ConfigError: if its settings are outside the limits of a recipe.
         UserError: if dictionaries, codes or languages are invalid.
     """
-    for option, given in (("DICT", dictionaries), ("--bpe", text.codes)):
-        if len(given) > 2:
+    for option, paths in (("DICT", dictionaries), ("--bpe", text.codes)):
+        if len(paths) > 2:
             hint = "pass one for both languages, or source and target"
-            raise UserError(f"{len(given)} files", where=option, hint=hint)
+            raise UserError(f"{len(paths)} files", where=option, hint=hint)
     model = read_checkpoint(path)
     vocabularies = [read_dictionary(dictionary) for dictionary in dictionaries]
     source, target = vocabularies[0], vocabularies[-1]
@@ -109,8 +109,8 @@ def _text(text: TextOptions, conversion: Conversion, *, shared: bool) -> dict[st
         "bpe": {"type": "none"},
         "input": "bpe",
     }
-    for side, option, given in (("source", "-s", text.source), ("target", "-t", text.target)):
-        language = given or conversion.settings.get(f"{side}_lang")
+    for side, option, code in (("source", "-s", text.source), ("target", "-t", text.target)):
+        language = code or conversion.settings.get(f"{side}_lang")
         if not isinstance(language, str):
             conversion.report(f"the {side} language is missing", hint=f"add {option}")
         values[side] = language

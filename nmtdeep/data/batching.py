@@ -237,8 +237,8 @@ def gather(corpus: MonolingualCorpus, indices: Indices) -> NDArray[np.int64]:
 def collate(corpus: ParallelCorpus, indices: Indices) -> Batch:
     """Read the named sentence pairs and pad them."""
     source, output = gather(corpus.source, indices), gather(corpus.target, indices)
-    given = np.roll(output, 1, axis=1)
-    given[:, 0] = EOS
-    given[output == PAD] = PAD
-    tensors = (torch.from_numpy(source), torch.from_numpy(given), torch.from_numpy(output))
+    shifted = np.roll(output, 1, axis=1)
+    shifted[:, 0] = EOS
+    shifted[output == PAD] = PAD
+    tensors = (torch.from_numpy(source), torch.from_numpy(shifted), torch.from_numpy(output))
     return Batch.of(*tensors, indices)

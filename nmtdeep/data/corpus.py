@@ -69,7 +69,7 @@ class MonolingualCorpus:
         return self.places(slice(None))[1].astype(np.int32)
 
     def places(self, chosen: Chosen) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Where these sentences start in `tokens`, and their lengths, EOS counted.
+        """The starts of these sentences in `tokens`, and their lengths, EOS counted.
 
         Raises:
             DataError: if the offsets cannot be right.

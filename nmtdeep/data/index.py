@@ -1,4 +1,4 @@
-"""`data.json`: what is in a data directory. It is read and checked before anything else there."""
+"""`data.json`, the index of a data directory, which is read and checked before the other files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Split(_Strict):
 
 
 class _Index(_Strict):
-    """What data.json must contain before a path is made of it."""
+    """The fields of data.json that are checked before they are used in paths."""
 
     source: Language
     target: Language

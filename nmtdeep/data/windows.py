@@ -1,8 +1,8 @@
 """An epoch in windows, so that planning takes the same memory and time for a corpus of any size.
 
 A window holds about a million sentences: contiguous blocks of the corpus, drawn by seed and epoch.
-Its sentences are sorted, grouped and shuffled among themselves when its turn comes. So what is read
-lies together on disk, and nothing is ever sorted that is larger than a window. A corpus that fits
+Its sentences are sorted, grouped and shuffled among themselves when its turn comes. So it reads
+contiguous parts of the disk, and never sorts more than a window. A corpus that fits
 into one window is planned as a whole.
 """
 
@@ -29,7 +29,7 @@ class DataPosition(NamedTuple):
         epoch: epochs done.
         next_in_epoch: updates of the current epoch that are done.
         window: windows of the current epoch that are done.
-        before_window: updates of the current epoch that lie in those windows.
+        before_window: updates of the current epoch in those windows.
     """
 
     epoch: int = 0
@@ -54,7 +54,7 @@ class Window:
 
     @property
     def longest(self) -> Longest:
-        """Its longest pair, by the number that it has in the corpus."""
+        """The longest pair, by its number in the corpus."""
         longest = longer(Longest(), self.lengths, 0)
         return longest._replace(sentence=int(self.indices[longest.sentence - 1]) + 1)
 
@@ -67,7 +67,7 @@ class Epoch:
         corpus: what is read.
         seed: of the training.
         number: of the epoch, from 0.
-        sentences: of a window, about; the last block may make it a few more.
+        sentences: of a window, about; the last block may add a few.
         block: contiguous sentences that always come in the same window.
     """
 
@@ -78,7 +78,7 @@ class Epoch:
     block: int = BLOCK
 
     def __len__(self) -> int:
-        """How many windows."""
+        """Number of windows."""
         return len(self._blocks)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Model log-probabilities of given translations."""
+"""Model log-probabilities of existing translations."""
 
 from __future__ import annotations
 

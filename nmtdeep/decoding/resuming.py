@@ -1,4 +1,4 @@
-"""How to resume an output file that an interrupted `translate` left."""
+"""Resuming the output file of an interrupted `translate`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def resume_point(
     options: DecodingOptions,
     buffer: int | None = None,
 ) -> ResumePoint:
-    """Where to resume `output`, for the `lines` lines of `source`; at 0 if there is no such file.
+    """The point to resume `output` at, a translation of `lines` lines; 0 without a file.
 
     Args:
         buffer: lines of a chunk; None: `streams.BUFFER`.
@@ -61,9 +61,9 @@ def resume_point(
     """
     path, what, hint = Path(output), "", ""
     if output == "-" or path.suffix == ".gz":
-        what, hint = "continues a plain file", "give --output FILE, not compressed"
+        what, hint = "continues a plain file", "pass --output FILE, not compressed"
     elif source == "-" or not Path(source).is_file():
-        what, hint = "needs the whole input again", "give --input FILE"
+        what, hint = "needs the whole input again", "pass --input FILE"
     elif options.sampling:
         what = "cannot continue --sampling, where a draw depends on the draws before it"
         hint = "leave one of them out"
@@ -119,19 +119,19 @@ def writer(output: str, point: ResumePoint) -> Iterator[streams.Write]:
             hint = "wait for it, or choose another --output"
             raise UserError("another process is writing it", where=output, hint=hint) from error
         file.seek(point.start)
-        there = file.read()
-        there = there[: there.rfind(b"\n") + 1]
+        existing = file.read()
+        existing = existing[: existing.rfind(b"\n") + 1]
         file.seek(point.start)
 
         def write(text: str) -> None:
-            nonlocal there
-            made = text.encode("utf-8")
-            if not made.startswith(there):
+            nonlocal existing
+            encoded = text.encode("utf-8")
+            if not encoded.startswith(existing):
                 lines = f"{point.first + 1} to {point.lines}"
                 what = f"has other translations of input lines {lines}"
                 raise UserError(what, where=output, hint=HINT)
-            file.write(made)
+            file.write(encoded)
             file.truncate()  # flushes, and removes an incomplete line
-            there = b""
+            existing = b""
 
         yield write

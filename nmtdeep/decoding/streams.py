@@ -1,4 +1,4 @@
-"""Lines in and translations out, as files or as a stream that is answered while it is read."""
+"""Reading lines and writing translations, of files or of streams that are answered line by line."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from nmtdeep.errors import UserError
 from nmtdeep.text.files import read_lines
 
 BUFFER = 4000  # lines that are sorted by length and batched together
-WAIT = 0.05  # seconds for which a stream is read on before it is answered
+WAIT = 0.05  # seconds without a new line after which a stream is answered
 RELEASE = 64_000  # lines after which free memory is returned to the system
 Write = Callable[[str], object]
 
@@ -41,8 +41,8 @@ def writer(output: str) -> Iterator[Write]:
         UserError: if the file cannot be written or the disk is full.
     """
     if output == "-":
-        # Its own buffer: without one (PYTHONUNBUFFERED) Python drops the rest of a text of which a
-        # pipe took a part, and does not notice that the reader has left.
+        # This file has a buffer. Without one (PYTHONUNBUFFERED) Python drops the rest of a text of
+        # which a pipe took a part, and does not notice that the reader has left.
         with open(sys.stdout.fileno(), "w", encoding="utf-8", newline="", closefd=False) as file:
             yield partial(print, end="", file=file, flush=True)
         return
@@ -134,9 +134,9 @@ def _arriving(lines: Iterator[str], size: int) -> Iterator[list[str]]:
 
 
 def worker_processes(options: DecodingOptions, lines: int, cores: int) -> int:
-    """The number that was given; else one per core, if a file is long enough for their start."""
-    given = {"processes", "threads"} & options.model_fields_set
-    if given or lines <= BUFFER or resolve_device(options.device).type != "cpu":
+    """`options.processes` if it was set; else one per core, if a file is long enough."""
+    chosen = {"processes", "threads"} & options.model_fields_set
+    if chosen or lines <= BUFFER or resolve_device(options.device).type != "cpu":
         return options.processes
     return cores
 

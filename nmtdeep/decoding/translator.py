@@ -98,7 +98,7 @@ class Translator:
         """Read one run or checkpoint, or several as an ensemble.
 
         Args:
-            options: those that were not given are the first model's recipe's.
+            options: omitted ones are those of the first model's recipe.
 
         Raises:
             CheckpointError: if one cannot be read or their vocabularies differ.
@@ -112,11 +112,11 @@ class Translator:
         options = options.with_recipe(loaded[0].recipe)
         if options.threads:
             torch.set_num_threads(options.threads)
-        for other in loaded[1:]:
-            if other.pipeline.fingerprint() != loaded[0].pipeline.fingerprint():
+        for model in loaded[1:]:
+            if model.pipeline.fingerprint() != loaded[0].pipeline.fingerprint():
                 raise CheckpointError(
                     f"its text pipeline differs from that of {loaded[0].path}",
-                    where=other.path,
+                    where=model.path,
                     hint="an ensemble needs models trained on one preprocessed corpus",
                 )
         searcher = Searcher.of(loaded, options)

@@ -13,7 +13,7 @@ from nmtdeep.preprocessing.stages import pair_hash
 
 # First lines of a split from which its languages are identified.
 SAMPLE = 1000
-# A pair is unusual if its length ratio is so many times that of the median pair, or its inverse.
+# A pair is unusual if its length ratio is this many times that of the median pair, or the inverse.
 UNUSUAL = 3.0
 
 Pair = tuple[str | None, str | None]
@@ -78,10 +78,10 @@ def examine(pairs: Iterable[Pair]) -> SplitState:
                 sample.append(line)
         state.pairs += 1
         state.hashes += pair_hash((source, target))
-        text, other = source.strip(), target.strip()
-        if text and other:
-            state.identical += text == other
-            state.log_ratios.append(math.log(len(text) / len(other)))
+        stripped = source.strip(), target.strip()
+        if all(stripped):
+            state.identical += stripped[0] == stripped[1]
+            state.log_ratios.append(math.log(len(stripped[0]) / len(stripped[1])))
         else:
             state.blank += 1
     state.lines = (lines[0], lines[1])

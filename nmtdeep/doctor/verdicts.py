@@ -34,15 +34,15 @@ def tables(splits: Mapping[str, SplitState], languages: tuple[str, str]) -> list
             shares = (percent(n / total, 2) for n, total in zip(counts, totals, strict=True))
             suspects.append((name, *map("{:,} ({})".format, counts, shares)))
     note = f"ratio: {source} / {target} length of the median pair; unknown: subwords"
-    made = [table(("split", *headings), rows, title="Text", note=note)]
+    shown = [table(("split", *headings), rows, title="Text", note=note)]
     if suspects:
         headings = ["split", "blank side", "equal sides", "unusual length", "repeated"]
         note = (
             f"unusual length: {UNUSUAL:g} times longer or shorter than the median pair; "
             "repeated: pairs that occur before in train, or also in train"
         )
-        made.append(table(headings, suspects, title="Suspicious pairs", note=note))
-    return made
+        shown.append(table(headings, suspects, title="Suspicious pairs", note=note))
+    return shown
 
 
 def problems(splits: Mapping[str, SplitState], languages: tuple[str, str]) -> Iterator[Problem]:
@@ -81,7 +81,7 @@ def _language_problems(
         return
     import py3langid
 
-    for side, other, sample in zip(languages, reversed(languages), state.samples, strict=True):
-        if side != other and py3langid.classify("\n".join(sample))[0] == other:
+    for side, opposite, sample in zip(languages, reversed(languages), state.samples, strict=True):
+        if side != opposite and py3langid.classify("\n".join(sample))[0] == opposite:
             hint = "check the file, or swap -s and -t"
-            yield Problem(f"the {side} side looks like {other}", name, hint)
+            yield Problem(f"the {side} side looks like {opposite}", name, hint)

@@ -18,13 +18,13 @@ NOTE = "export.json"
 
 
 class Exported(NamedTuple):
-    """What was exported.
+    """The result of an export.
 
     Attributes:
         checkpoint: the model that was read.
         before: bytes of its weights.
         after: bytes of the exported directory.
-        problems: why there are no weights; if there are any, only the model card was written.
+        problems: why only the model card was written, without weights; usually empty.
     """
 
     checkpoint: Path

@@ -17,7 +17,7 @@ from nmtdeep.training.finish import stored_scores
 
 
 def for_ctranslate2(loaded: Loaded, *, quantization: str | None, rows: int) -> str:
-    """README.md beside a model in CTranslate2's format.
+    """README.md of a model in CTranslate2's format.
 
     Args:
         quantization: how its weights are stored; None: float32.

@@ -84,7 +84,7 @@ class Fetch:
             shutil.rmtree(self.out / folder, ignore_errors=True)
             (self.out / folder).mkdir(parents=True)
         texts = self._unpack(archives)
-        counts = [one for name in self.dataset.outputs for one in self._prepare(name, texts)]
+        counts = [count for name in self.dataset.outputs for count in self._prepare(name, texts)]
         for path in sorted((self.out / _PARTIAL).iterdir()):
             path.replace(self.out / path.name)
         for folder in (_PARTIAL, _UNPACKED):
@@ -166,7 +166,7 @@ class Fetch:
         )
         pairs = prepare(raw, output, languages, self._casings(output), dropped)
         with ExitStack() as stack:
-            writers = [[stack.enter_context(file) for file in self._open(one)] for one in names]
+            writers = [[stack.enter_context(file) for file in self._open(name)] for name in names]
             advance = stack.enter_context(self.progress.step(f"prepare {name}", output.pairs or 0))
             for number, pair in enumerate(pairs, 1):
                 is_held = held is not None and number % held.every == 0

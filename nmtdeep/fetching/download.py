@@ -24,7 +24,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Retry:
-    """Seconds until a silent server is given up, attempts per address, seconds of first pause."""
+    """Seconds to wait for a silent server, attempts per address, seconds of the first pause."""
 
     timeout: float = 60.0
     attempts: int = 5

@@ -122,7 +122,7 @@ def _norm(model: Model) -> nn.LayerNorm:
 
 
 def _norm_place(residual: slots.Residual) -> Literal["before", "after", "nowhere"]:
-    """Where layers are normalized: before their sublayers, after their sums, or not at all."""
+    """The place of a stack's norms: before the sublayers, after the sums, or none."""
     match residual:
         case slots.PreNorm() | slots.NormalizedResidual():
             return "before"

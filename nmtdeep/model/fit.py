@@ -1,4 +1,4 @@
-"""Does a model that a recipe describes fit the tensors that are to fill it?"""
+"""Checks that saved tensors fit the model of a recipe."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def check_fit(model: nn.Module, tensors: Tensors, *, where: object, hint: str = 
         CheckpointError: naming what is missing, unknown or of another shape.
     """
     needed = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
-    given = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-    if needed == given:
+    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    if needed == shapes:
         return
-    missing, unknown = sorted(needed.keys() - given.keys()), sorted(given.keys() - needed.keys())
+    missing, unknown = sorted(needed.keys() - shapes.keys()), sorted(shapes.keys() - needed.keys())
     what = f"{len(missing)} parameters missing {missing[:3]}, {len(unknown)} unknown {unknown[:3]}"
     if not missing and not unknown:
-        name = next(name for name in needed if needed[name] != given[name])
-        what = f"{name} has the shape {given[name]}, "
+        name = next(name for name in needed if needed[name] != shapes[name])
+        what = f"{name} has the shape {shapes[name]}, "
         what += f"and {needed[name]} by its vocabulary and config"
     raise CheckpointError(f"belongs to another model: {what}", where=where, hint=hint)
 

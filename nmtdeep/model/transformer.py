@@ -109,7 +109,7 @@ class Encoded:
     mask: Tensor
 
     def contexts(self, index: CacheIndex | None = None) -> list[Context]:
-        """What each decoder layer reads."""
+        """The context of each decoder layer."""
         return [
             Context(memory=memory, memory_mask=self.mask, index=index) for memory in self.memories
         ]
@@ -164,7 +164,7 @@ class Transformer(nn.Module):
         self.pad = pad
 
     def keep(self, what: Literal["all", "input"]) -> None:
-        """What each layer keeps of a training pass; see `Layer`."""
+        """Choose what each layer keeps of a training pass; see `Layer`."""
         for layer in (*self.encoder, *self.decoder):
             layer.keeps = what
 

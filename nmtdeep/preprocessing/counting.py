@@ -16,7 +16,7 @@ Hashes = npt.NDArray[np.uint64]
 
 
 class Tally:
-    """How often each word occurs; exact while there are at most `capacity` different ones.
+    """Number of occurrences of each word; exact while there are at most `capacity` different ones.
 
     Beyond that the rarest words are forgotten, until half of the capacity is free. A forgotten
     word has fewer occurrences so far than any that is kept, and may be counted again.
@@ -49,8 +49,8 @@ def repetitions(train: Path, others: Sequence[Path], *, at_once: int = HASHES) -
     """Number of pairs of train that are repeated, then those of each other split that are in train.
 
     Args:
-        train: file of its pairs' hashes; so are the others. They are looked through several times,
-            each time for hashes that end in other bits.
+        train: file of its pairs' hashes; so are the others. They are read several times,
+            each time for hashes with other last bits.
     """
     size = train.stat().st_size // np.dtype(np.uint64).itemsize
     parts = 1 << (-(-max(size, 1) // at_once) - 1).bit_length()

@@ -87,7 +87,7 @@ def check_free(out: Path, *, overwrite: bool) -> None:
     known: Collection[str] = ()
     if (out / INDEX_FILE).exists():
         if not overwrite:
-            hint = "use it, choose another --out, or give --overwrite"
+            hint = "use it, choose another --out, or pass --overwrite"
             raise UserError("a finished data directory", where=out, hint=hint)
         known = {files.SUMS, *files.read_sums(out, hint="delete the directory to replace it")}
     for path in out.rglob("*"):

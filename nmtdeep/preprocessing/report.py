@@ -1,4 +1,4 @@
-"""What preprocessing did: everything that it dropped or changed is counted."""
+"""Report of a preprocessing: counts of everything that it dropped or changed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EXAMPLES = 5
 
 @dataclass
 class Reason:
-    """How many pairs, and the line numbers of the first few."""
+    """A number of pairs, and the line numbers of the first few."""
 
     count: int = 0
     examples: list[int] = field(default_factory=list)
@@ -74,7 +74,7 @@ class PreprocessingReport:
     fingerprint: str
 
     def to_json(self) -> dict[str, Any]:
-        """Plain numbers and names, for data.json; no times: equal text gives equal bytes."""
+        """Plain numbers and names, for data.json; no times: equal text has equal bytes."""
         return {name: value for name, value in asdict(self).items() if name != "seconds"}
 
     def show(self, console: Console) -> None:

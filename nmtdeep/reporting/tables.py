@@ -148,7 +148,7 @@ def recipes(histories: Sequence[RunHistory]) -> list[dict[str, Any]]:
             "run": run.name,
             "description": run.recipe.description,
             "differences": [
-                (name, differences(_values(other), _values(run.recipe))) for name, other in others
+                (name, differences(_values(base), _values(run.recipe))) for name, base in others
             ],
             "lines": dump(run.recipe).splitlines(),
         }

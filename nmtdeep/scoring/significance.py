@@ -62,7 +62,7 @@ def compare_systems(
     check_counts(baseline, *systems, *(("reference", lines) for lines in references))
     comparisons = []
     for metric in metrics:
-        # One test per metric: PairedTest knows metrics by sacreBLEU's own names, and every kind of
+        # One test per metric: PairedTest identifies metrics by sacreBLEU's names, and every kind of
         # BLEU is "BLEU" to it.
         scorer = metric_named(metric).build(preparation)
         paired = PairedTest(

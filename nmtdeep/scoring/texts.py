@@ -49,7 +49,7 @@ def read_texts(hypotheses: Path, references: Sequence[Path], systems: Sequence[P
         UserError: if a file cannot be read, or numbers of lines differ.
     """
     if [hypotheses, *references, *systems].count(Path("-")) > 1:
-        raise UserError("standard input can be read only once", where="-", hint="give files")
+        raise UserError("standard input can be read only once", where="-", hint="pass files")
     return Texts(
         read_text(hypotheses),
         references=[read_text(path) for path in references],
@@ -61,8 +61,8 @@ def check_counts(first: tuple[str, Sequence[str]], *others: tuple[str, Sequence[
     """Raise DataError unless all texts, each with its name, have as many lines, at least one."""
     name, lines = first
     if not lines:
-        raise DataError("nothing to score: no lines", where=name, hint="give at least one line")
-    counts = [f"{other} has {len(text)}" for other, text in others if len(text) != len(lines)]
+        raise DataError("nothing to score: no lines", where=name, hint="pass at least one line")
+    counts = [f"{label} has {len(text)}" for label, text in others if len(text) != len(lines)]
     if counts:
         raise DataError(
             f"different numbers of lines: {name} has {len(lines)}, {', '.join(counts)}",

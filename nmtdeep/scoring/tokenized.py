@@ -16,7 +16,7 @@ from nmtdeep.errors import UserError
 from nmtdeep.text.tokenization import moses
 
 # Perl's \s on bytes. U+00A0, U+2028 and their kind are part of a word for multi-bleu.perl, but
-# sacreBLEU counts tokens with str.split(), which would part words there: each of them is replaced,
+# sacreBLEU counts tokens with str.split(), which would split words there: each of them is replaced,
 # one to one, by a private character before counting.
 _INNER_SPACES = (*range(0x1C, 0x20), 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029)
 _INNER_SPACES += (0x202F, 0x205F, 0x3000)
@@ -27,11 +27,11 @@ _COMPOUND_HYPHEN = re.compile(r"(\S)-(\S)", flags=re.ASCII)
 
 
 def compound_split(line: str) -> str:
-    """Part compounds at their hyphens: `a-b` becomes `a ##AT##-##AT## b`.
+    """Split compounds at their hyphens: `a-b` becomes `a ##AT##-##AT## b`.
 
-    Every hyphen between two non-space characters, non-overlapping, from left to right, as the
-    `compound_split_bleu.sh` that En-De papers share does: in `a-b-c` the second hyphen stays, for
-    `b` has been used up.
+    Every hyphen between two non-space characters, non-overlapping, from left to right, as in the
+    `compound_split_bleu.sh` of En-De papers: in `a-b-c` the second hyphen stays, because matches
+    do not overlap.
     """
     return _COMPOUND_HYPHEN.sub(r"\1 ##AT##-##AT## \2", line)
 
@@ -44,7 +44,7 @@ class MosesPreparation:
 
     def __init__(self, language: str, *, replace_punctuation: bool = False) -> None:
         if not _LANGUAGE_CODE.fullmatch(language):
-            raise UserError("not a language code", where=f"--tokenize {language}", hint="give de")
+            raise UserError("not a language code", where=f"--tokenize {language}", hint="pass de")
         tokenizer = moses(language)
         punctuation = sacremoses.MosesPunctNormalizer(lang=language)
 

@@ -1,4 +1,4 @@
-"""Warnings that a metric was given text that it is not meant for."""
+"""Warnings about text of the wrong form for a metric."""
 
 from __future__ import annotations
 

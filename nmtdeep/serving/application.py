@@ -49,7 +49,7 @@ PAGE_POLICY = (
 
 
 class Service:
-    """What is done at each address."""
+    """The handler of each address."""
 
     def __init__(self, translator: Translator, limits: Limits) -> None:
         self.metrics = Metrics()

@@ -35,7 +35,7 @@ class Job:
 
     @property
     def left(self) -> int:
-        """How many lines wait."""
+        """Number of waiting lines."""
         return len(self.lines) - self.taken
 
 
@@ -125,16 +125,16 @@ class Batcher:
 
     def _take(self) -> list[Part]:
         """The next batch: the first lines of all jobs, in equal shares, the oldest job first."""
-        wanted = dict.fromkeys(self._jobs, 0)
+        shares = dict.fromkeys(self._jobs, 0)
         room = self._limits.batch_lines
-        while room and (open_ := [job for job in wanted if job.left > wanted[job]]):
+        while room and (open_ := [job for job in shares if job.left > shares[job]]):
             share = max(1, room // len(open_))
             for job in open_:
-                more = min(share, room, job.left - wanted[job])
-                wanted[job] += more
+                more = min(share, room, job.left - shares[job])
+                shares[job] += more
                 room -= more
         parts = []
-        for job, count in wanted.items():
+        for job, count in shares.items():
             if count:
                 parts.append(Part(job, job.taken, job.lines[job.taken : job.taken + count]))
                 job.taken += count

@@ -129,7 +129,7 @@ def _refusal(where: tuple[Any, ...], kind: str, context: dict[str, Any]) -> Refu
 
 
 def answer(translations: Iterable[Translation], form: Form) -> Answer:
-    """What a client receives for its lines."""
+    """The answer to a client's lines."""
 
     def values(candidate: Candidate) -> dict[str, Any]:
         text = candidate.as_text(form)
@@ -139,7 +139,7 @@ def answer(translations: Iterable[Translation], form: Form) -> Answer:
         translations=[
             Translated(
                 **values(each.candidates[0]),
-                alternatives=[ScoredText(**values(other)) for other in each.candidates[1:]],
+                alternatives=[ScoredText(**values(candidate)) for candidate in each.candidates[1:]],
             )
             for each in translations
         ]

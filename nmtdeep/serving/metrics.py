@@ -1,4 +1,4 @@
-"""What a service counts, for Prometheus."""
+"""Counts of a service for Prometheus."""
 
 from __future__ import annotations
 

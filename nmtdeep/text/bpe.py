@@ -43,7 +43,7 @@ def learn(
 ) -> tuple[str, ...]:
     """Merge operations, most frequent first, from word counts; fewer where no pair occurs twice.
 
-    The words are given in code point order, so that equal counts always give equal merges.
+    The words are passed in code point order, so that equal counts always lead to equal merges.
     `report` is called with the number of merges learned so far.
     """
     parts: Counter[str] = Counter()
@@ -126,7 +126,7 @@ class Bpe:
         return [piece for word in words for piece in self.word(word)]
 
     def count(self, words: Mapping[str, int]) -> Counter[str]:
-        """How often each subword occurs in a text with these word counts."""
+        """Counts of the subwords in a text with these word counts."""
         counts: Counter[str] = Counter()
         for word, number in words.items():
             for piece in self.word(word):

@@ -2,7 +2,7 @@
 
 jieba splits Han characters and Chinese punctuation; Moses splits and joins everything else, such as
 English names and numbers in digits. So a Chinese line without spaces comes back as it was, and no
-space is ever inserted beside a Han character.
+space is ever inserted next to a Han character.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def read_lines(
             yield line
     if not number and empty == "error":
         raise DataError(
-            "the file is empty", where=path, hint="check how it was made, or give another one"
+            "the file is empty", where=path, hint="check how it was made, or pass another file"
         )
 
 
@@ -62,7 +62,7 @@ def open_binary(path: Path) -> Iterator[BinaryIO]:
             case FileNotFoundError():
                 what, hint = "no such file", "check the path"
             case IsADirectoryError():
-                what, hint = "is a directory", "give a text file"
+                what, hint = "is a directory", "pass a text file"
             case PermissionError():
                 what, hint = "no permission to read it", f"try chmod +r {path}"
             case gzip.BadGzipFile() | zlib.error() | EOFError():
@@ -102,6 +102,6 @@ def find_side(prefix: Path, language: str) -> Path:
         raise DataError(
             f"neither this file nor {packed} exists",
             where=plain,
-            hint="give the prefix, without the language, and check the languages (-s, -t)",
+            hint="pass the prefix, without the language, and check the languages (-s, -t)",
         )
     return packed if packed.exists() else plain

@@ -4,7 +4,7 @@ Nothing is ever XML-escaped: `&`, `|`, `<`, `[`, `'` and `"` stay what they are,
 
 One difference from calling sacremoses line by line: Moses' Perl normalizer sees the line with its
 newline, so that for German, Spanish and French its rule `."` -> `".` also acts at the end of the
-line. We give sacremoses the newline too (measured on Multi30k: docs/preprocessing.md).
+line. We pass the newline to sacremoses too (measured on Multi30k: docs/preprocessing.md).
 
 The time for any line grows linearly with its length, because of `_linear` and `_Tokenizer`.
 """
@@ -31,7 +31,7 @@ class Moses:
         self._tokenizer = _Tokenizer(lang=language)
         self._detokenizer = MosesDetokenizer(lang=language)
         if language == "cs":
-            # Its one use, for words before "-li", ends in a TypeError.
+            # sacremoses uses it once, for words before "-li", and raises a TypeError there.
             self._detokenizer.IS_FRENCH_CONRTACTION = re.compile("(?!)")
         self._substitutions = [
             _linear(pattern, replacement)

@@ -244,13 +244,13 @@ def _check_same(path: Path, recipe: Recipe, pipeline: TextPipeline) -> tuple[str
         raise UserError(
             f"was trained with another recipe ({'; '.join(fatal[:4])})",
             where=path,
-            hint=f"{OTHER_OUT}, or give the recipe that the run was started with",
+            hint=f"{OTHER_OUT}, or pass the recipe that the run was started with",
         )
     text = saved[max(saved)] / checkpoint.TEXT
     if TextPipeline.load(text).fingerprint() != pipeline.fingerprint():
         raise UserError(
             "was trained on a corpus with another vocabulary than --data",
             where=path,
-            hint=f"give the corpus that the run was started with, or {OTHER_OUT}",
+            hint=f"pass the corpus that the run was started with, or {OTHER_OUT}",
         )
     return tuple(changes)

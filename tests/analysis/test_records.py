@@ -58,5 +58,5 @@ def test_the_x_axis_counts_updates_tokens_or_hours(run: Path, over, places: list
 def test_a_directory_without_records_is_an_error(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "train.jsonl").write_text(content)
-    with pytest.raises(UserError, match=r"train\.jsonl.*give the directory of a run"):
+    with pytest.raises(UserError, match=r"train\.jsonl.*pass the directory of a run"):
         read_points("r", tmp_path)

@@ -105,8 +105,8 @@ def ours(load: Load) -> Ours:
         optimizer.zero_grad()
         batch_loss(model, batch, smoothing=0.1, dtype=torch.float32).smoothed.backward()
         optimizer.step()
-    found = Translator([model], pipeline=None, options=SETTINGS).search(SOURCES)
-    translations = [hypotheses[0].tokens for hypotheses in found]
+    results = Translator([model], pipeline=None, options=SETTINGS).search(SOURCES)
+    translations = [hypotheses[0].tokens for hypotheses in results]
     assert len(set(translations)) == len(SOURCES), "the model reads its source"
     assert max(map(len, translations)) < 38, "ends are found, not forced"
     return recipe, model, translations
@@ -128,5 +128,5 @@ def test_ctranslate2_translates_as_we_do(load: Load, ours: Ours, tmp_path: Path)
     how = {"device": torch.device("cpu"), "compute": "float32", "threads": 1}
     theirs = to_ctranslate2.open_translator(tmp_path, **how)
     words = [[TOKENS[id] for id in source] for source in SOURCES]
-    found = to_ctranslate2.translate(theirs, words, SETTINGS, batch=5)
-    assert found == [[TOKENS[id] for id in ids[:-1]] for ids in translations]
+    results = to_ctranslate2.translate(theirs, words, SETTINGS, batch=5)
+    assert results == [[TOKENS[id] for id in ids[:-1]] for ids in translations]

@@ -71,11 +71,11 @@ def test_csv_and_json_have_the_figures_of_each_layer_and_the_table_their_means(
 def test_seed_and_updates_change_the_figures(nmtdeep: Commands, data: Path) -> None:
     start = figures(nmtdeep)
     assert figures(nmtdeep) == start
-    other = figures(nmtdeep, "training.seed=7")
+    reseeded = figures(nmtdeep, "--seed", 7)
     trained = figures(nmtdeep, "--after", 2)
-    conditions = other["conditions"]["tiny.yaml"], trained["conditions"]["tiny.yaml"]
+    conditions = reseeded["conditions"]["tiny.yaml"], trained["conditions"]["tiny.yaml"]
     assert (conditions[0]["seed"], conditions[1]["update"]) == (7, 2)
-    assert other["rows"] != start["rows"] != trained["rows"]
+    assert reseeded["rows"] != start["rows"] != trained["rows"]
 
 
 def test_gradients_of_two_recipes(nmtdeep: Commands, data: Path) -> None:
@@ -170,14 +170,14 @@ def test_lengths_and_curves_of_a_run(nmtdeep: Commands, whole: Path) -> None:
     [
         (("combination", "whole"), "reads only the layer below it"),
         (("attention", "whole", "--source", " "), "--source: the sentence is empty"),
-        (("attention", "whole", "--source", "a", "--head", "3"), "give a number from 1 to 2, mean"),
+        (("attention", "whole", "--source", "a", "--head", "3"), "pass a number from 1 to 2, mean"),
         (("similarity", "whole", "--data", "data", "--split", "x"), "no split 'x'"),
         (
             ("gradients", "whole", "model.width=8", "--data", "data"),
             "cannot be combined with model.width=8",
         ),
         (("gradients", "whole", "absent", "--data", "data"), "cannot be combined with absent"),
-        (("gradients", "tiny.yaml", "--data", "data", "--plot", "g.doc"), "not a picture: give a"),
+        (("gradients", "tiny.yaml", "--data", "data", "--plot", "g.doc"), "not a picture: pass a"),
         (("schedule", "model.width=8"), "no recipe given"),
         (("lengths", "valid.de", "--source", "valid.en", "--reference", "test.de"), "test.de has"),
     ],

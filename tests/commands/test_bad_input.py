@@ -31,7 +31,7 @@ GZIP = gzip.compress(b"one\n" * 1000)[:-12]
 @pytest.mark.parametrize(
     ("source", "target", "end", "said"),
     [
-        (b"one\n", None, "", ("bad.de", "exists: give the prefix")),
+        (b"one\n", None, "", ("bad.de", "exists: pass the prefix")),
         (b"one\n", b"", "", ("bad.de: the file is empty: check how it was made",)),
         (b"one\ntwo\n", b"eins\n", "", ("bad.en: 2 lines, but", "bad.de has 1")),
         (
@@ -125,7 +125,7 @@ def test_models_that_do_not_go_together(nmtdeep, whole, whole_dropout, tmp_path)
     average = nmtdeep("average-checkpoints", *inputs, "-o", tmp_path / "average")
     refused(average, "not from the same run as", "average checkpoints of one run")
     done = train(nmtdeep, whole, data="data-dropout")
-    refused(done, "another vocabulary than --data: give the corpus that the run was started with")
+    refused(done, "another vocabulary than --data: pass the corpus that the run was started with")
 
 
 def test_an_average_replaces_nothing_but_averages(nmtdeep, averaged, tmp_path):

@@ -30,9 +30,9 @@ def test_preprocess_writes_the_same_bytes(nmtdeep, tmp_path, recipe):
             nmtdeep.folder, seed, "preprocess", recipe, "--train", "train", "--valid", "valid",
             "--test", "test", "--out", tmp_path / seed, "--workers", seed,
         )  # fmt: skip
-    one, two = (files(tmp_path / seed) for seed in SEEDS)
-    assert "train.de.tokens" in one
-    assert one == two
+    first, second = (files(tmp_path / seed) for seed in SEEDS)
+    assert "train.de.tokens" in first
+    assert first == second
 
 
 def test_train_writes_the_same_bytes(nmtdeep, dropout_data, tmp_path):
@@ -42,9 +42,9 @@ def test_train_writes_the_same_bytes(nmtdeep, dropout_data, tmp_path):
             "training.seed=7", "--max-updates", 8,
             "--data", dropout_data, "--out", tmp_path / seed, "--device", "cpu", "--threads", 1,
         )  # fmt: skip
-    one, two = (contents(tmp_path / seed) for seed in SEEDS)
-    assert "model.safetensors" in one["checkpoint_8"]
-    assert one == two
+    first, second = (contents(tmp_path / seed) for seed in SEEDS)
+    assert "model.safetensors" in first["checkpoint_8"]
+    assert first == second
 
 
 @pytest.mark.parametrize(

@@ -26,10 +26,10 @@ def test_the_doctor_of_a_data_directory_counts_what_preprocessing_counted(
 ) -> None:
     done = nmtdeep("doctor", "--data", data)
     splits = json.loads((data / "data.json").read_text())["report"]["splits"]
-    for name, one in splits.items():
+    for name, split in splits.items():
         rates = [
             f"{100 * unknown / tokens:.3f} %"
-            for unknown, tokens in zip(one["unknown"], one["tokens"], strict=True)
+            for unknown, tokens in zip(split["unknown"], split["tokens"], strict=True)
         ]
         assert re.search(rf"^ {name} .* {' +'.join(rates)}", done.out, re.M)
     problems = [line for line in done.out.splitlines() if line.startswith("PROBLEM")]

@@ -87,11 +87,11 @@ def test_languages_that_a_recipe_does_not_name_are_those_of_the_data(nmtdeep, da
         for split in ("train", "valid"):
             source = nmtdeep.folder / f"{split}.{side}"
             shutil.copy(source, tmp_path / f"{split}.{code}")
-    made = nmtdeep(
+    preprocessed = nmtdeep(
         "preprocess", "tiny.yaml", "-t", "fr", "--train", tmp_path / "train",
         "--valid", tmp_path / "valid", "--out", tmp_path / "data", "--workers", 1,
     )  # fmt: skip
-    assert made.code == 0, made.err
+    assert preprocessed.code == 0, preprocessed.err
     done = train(nmtdeep, tmp_path / "run", "--max-updates", 1, data=tmp_path / "data")
     assert done.code == 0, done.err
     assert "target: fr" in (tmp_path / "run" / "config.yaml").read_text()

@@ -45,7 +45,7 @@ def fluent(nmtdeep, post_norm) -> Path:
         [np.array(encode(line)) for line in lines(nmtdeep, f"test.{language}")]
         for language, encode in (("en", pipeline.source.encode), ("de", pipeline.target.encode))
     )
-    inputs = pad([np.concatenate(([EOS], one[:-1])) for one in target])
+    inputs = pad([np.concatenate(([EOS], ids[:-1])) for ids in target])
     batch = Batch(pad(source), inputs, pad(target), sum(map(len, target)), 0, 0)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     for _ in range(100):

@@ -17,10 +17,10 @@ from commands.runs import PLAIN, change, train, unfinished, words
 
 def bleu(nmtdeep: Commands, model: Path, split: str = "test") -> float:
     """sacreBLEU's own figure for what `translate` makes of a set."""
-    made = nmtdeep("translate", "-m", model, "-i", f"{split}.en", "-q")
-    assert made.code == 0, made.err
+    translated = nmtdeep("translate", "-m", model, "-i", f"{split}.en", "-q")
+    assert translated.code == 0, translated.err
     references = (nmtdeep.folder / f"{split}.de").read_text(encoding="utf-8").splitlines()
-    return sacrebleu.corpus_bleu(made.out.splitlines(), [references], force=True).score
+    return sacrebleu.corpus_bleu(translated.out.splitlines(), [references], force=True).score
 
 
 def stored(run: Path) -> dict:
@@ -32,25 +32,25 @@ def mean_loss(nmtdeep: Commands, model: Path) -> float:
     done = nmtdeep(
         "score", "-m", model, "--source", "valid.en", "--target", "valid.de", "--log-prob"
     )
-    found = re.search(r"perplexity (\S+)", done.err)
-    assert found, done.err
-    return math.log(float(found[1]))
+    match = re.search(r"perplexity (\S+)", done.err)
+    assert match, done.err
+    return math.log(float(match[1]))
 
 
 def test_an_average_that_is_better_is_kept_and_both_losses_are_said(nmtdeep, averaged):
     run, done = averaged
-    found = re.search(
+    match = re.search(
         r"translates with checkpoint_average, the mean of (.*): loss (\S+) on valid; "
         r"checkpoint_best has loss 99.5000\n",
         done.out,
     )
-    assert found, done.out
-    assert float(found[2]) == pytest.approx(
+    assert match, done.out
+    assert float(match[2]) == pytest.approx(
         mean_loss(nmtdeep, run / "checkpoint_average"), abs=2e-4
     )
     assert stored(run)["checkpoint"] == "checkpoint_average"
     updates = sorted(int(path.name.split("_")[1]) for path in run.glob("checkpoint_[0-9]*"))
-    assert found[1] == ", ".join(f"checkpoint_{update}" for update in updates[-3:])
+    assert match[1] == ", ".join(f"checkpoint_{update}" for update in updates[-3:])
 
 
 def test_averaging_by_hand_is_the_average_of_the_training(nmtdeep, averaged, tmp_path):
@@ -67,15 +67,15 @@ def test_a_run_means_its_best_checkpoint_if_the_average_is_worse(nmtdeep, unsmoo
     change(next(path for path in run.glob("checkpoint_[0-9]*") if path != best), noise=30)
     done = train(nmtdeep, run, *PLAIN)
     assert done.code == 0, done.err
-    found = re.search(
+    match = re.search(
         r"translates with checkpoint_best \((\S+)\): loss (\S+) on valid; the mean of .* has "
         r"loss (\S+) and was removed\n",
         done.out,
     )
-    assert found, done.out
-    assert found[1] == best.name
-    assert float(found[2]) == pytest.approx(mean_loss(nmtdeep, best), abs=2e-4)
-    assert float(found[3]) > float(found[2])
+    assert match, done.out
+    assert match[1] == best.name
+    assert float(match[2]) == pytest.approx(mean_loss(nmtdeep, best), abs=2e-4)
+    assert float(match[3]) > float(match[2])
     assert not (run / "checkpoint_average").exists()
     for split in ("valid", "test"):
         assert stored(run)["scores"][split][0]["value"] == pytest.approx(bleu(nmtdeep, best, split))
@@ -94,10 +94,10 @@ def test_a_run_means_its_best_checkpoint_if_the_average_is_worse(nmtdeep, unsmoo
 
 def test_scores_are_shown_for_their_own_weights_only(nmtdeep, averaged, tmp_path):
     run = shutil.copytree(averaged[0], tmp_path / "run", symlinks=True)
-    old = {one["signature"] for some in stored(run)["scores"].values() for one in some}
+    old = {score["signature"] for some in stored(run)["scores"].values() for score in some}
     assert all(signature in nmtdeep("inspect", run).out for signature in old)
-    other = nmtdeep("average-checkpoints", run, "--last", 2, "--overwrite")
-    assert other.code == 0
+    average = nmtdeep("average-checkpoints", run, "--last", 2, "--overwrite")
+    assert average.code == 0
     screen = nmtdeep("inspect", run).out
     assert "belongs to other weights" in screen
     assert "tok:tercom" not in screen  # but BLEU's signature belongs to the best validation too
@@ -106,7 +106,7 @@ def test_scores_are_shown_for_their_own_weights_only(nmtdeep, averaged, tmp_path
     again = train(nmtdeep, run, *PLAIN)
     assert again.code == 0, again.err
     assert "scores of checkpoint_average, the mean of checkpoint_10, checkpoint_11\n" in again.out
-    (found,) = (one for one in stored(run)["scores"]["test"] if one["metric"] == "bleu")
+    (found,) = (score for score in stored(run)["scores"]["test"] if score["metric"] == "bleu")
     assert found["value"] == pytest.approx(bleu(nmtdeep, run))
     assert "belongs to other weights" not in nmtdeep("inspect", run).out
 
@@ -141,9 +141,9 @@ def test_the_best_checkpoint_can_be_picked_by_chrf(nmtdeep, data, tmp_path):
             best, marked = float(row["chrf"]), [*marked, row["update"]]
     assert [row["update"] for row in rows if row["best"]] == marked
     assert (run / "checkpoint_best").resolve().name == f"checkpoint_{marked[-1]}"
-    made = nmtdeep("translate", "-m", run / "checkpoint_11", "-i", "valid.en", "-b", 1, "-q")
+    translated = nmtdeep("translate", "-m", run / "checkpoint_11", "-i", "valid.en", "-b", 1, "-q")
     references = (nmtdeep.folder / "valid.de").read_text(encoding="utf-8").splitlines()
-    expected = sacrebleu.corpus_chrf(made.out.splitlines(), [references]).score
+    expected = sacrebleu.corpus_chrf(translated.out.splitlines(), [references]).score
     assert rows[-1]["update"] == "11"
     assert float(rows[-1]["chrf"]) == pytest.approx(expected, abs=0.006)
     assert re.search(r"translates with checkpoint_\w+.*chrF2 on valid", done.out)

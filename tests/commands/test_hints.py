@@ -39,13 +39,13 @@ def test_a_file_cannot_be_a_directory(
     [
         (
             "translate -i test.en -m data",
-            "data: a data directory: give the run directory of a model that was trained",
+            "data: a data directory: pass the run directory of a model that was trained",
         ),
         (
             "translate -i test.en -m whole/checkpoint_11/model.safetensors",
-            "model.safetensors: a file: give the directory that it is in, whole/checkpoint_11",
+            "model.safetensors: a file: pass the directory that it is in, whole/checkpoint_11",
         ),
-        ("translate -i test.en -m tiny.yaml", "tiny.yaml: a file: give a run"),
+        ("translate -i test.en -m tiny.yaml", "tiny.yaml: a file: pass a run"),
         ("translate -i test.en -m whole -o data", "data: is a directory: name a file in it by"),
         (
             "convert fairseq train.en train.de -o converted",

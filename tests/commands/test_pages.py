@@ -84,8 +84,8 @@ def small(words: tuple[str, ...]) -> list[str]:
 
 def changed(words: tuple[str, ...], values: dict[str, str]) -> list[str]:
     """A command's words with these values of options, whatever it had."""
-    given = {place for place, word in enumerate(words) if word in values}
-    kept = [word for place, word in enumerate(words) if not {place, place - 1} & given]
+    places = {place for place, word in enumerate(words) if word in values}
+    kept = [word for place, word in enumerate(words) if not {place, place - 1} & places]
     return [*kept, *(word for pair in values.items() for word in pair)]
 
 

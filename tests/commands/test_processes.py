@@ -16,13 +16,13 @@ STEP = "nmtdeep.training.step:Step.update"
 @pytest.mark.parametrize("optimizer", [pytest.param("adam", marks=pytest.mark.slow), "muon"])
 def test_one_process_is_two_processes(nmtdeep, tmp_path, optimizer):
     choice = (*SMOOTH, f"training.optimizer.type={optimizer}", "--max-tokens", 200)
-    one, two = tmp_path / "one", tmp_path / "two"
-    assert train(nmtdeep, one, *choice).code == 0
-    finished = train(nmtdeep, two, *choice, "--processes", 2)
+    single, double = tmp_path / "one", tmp_path / "two"
+    assert train(nmtdeep, single, *choice).code == 0
+    finished = train(nmtdeep, double, *choice, "--processes", 2)
     assert finished.code == 0, finished.err
     assert "2 processes of 1 thread" in finished.err
-    assert losses(one) == pytest.approx(losses(two), rel=2e-5)
-    weights = [load_file(run / "checkpoint_last/model.safetensors") for run in (one, two)]
+    assert losses(single) == pytest.approx(losses(double), rel=2e-5)
+    weights = [load_file(run / "checkpoint_last/model.safetensors") for run in (single, double)]
     for tensors in weights:
         # The bias of keys has gradient zero, and Adam makes steps of what rounding leaves of it.
         for name in [name for name in tensors if name.endswith(("qkv.bias", "key_value.bias"))]:

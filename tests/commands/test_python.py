@@ -58,7 +58,9 @@ def test_an_ensemble_and_its_candidates_are_those_of_the_command(
     done = translated(nmtdeep, lines, "-m", both[0], "-m", both[1], "--n-best", 2)
     model = package.load([str(path) for path in both], n_best=2)
     each = model.translations(lines)
-    assert done == [[one.text for one in translation.candidates] for translation in each]
+    assert done == [
+        [candidate.text for candidate in translation.candidates] for translation in each
+    ]
 
 
 def test_the_command_has_an_option_for_each_keyword() -> None:

@@ -53,16 +53,16 @@ def test_runs_are_compared_as_by_translating_and_scoring(
     for name, run in (("a.de", whole), ("b.de", other)):
         assert nmtdeep("translate", "-m", run, "-i", "test.en", "-o", name).code == 0
     by_hand = nmtdeep("score", "a.de", "test.de", "--system", "b.de", "--json")
-    wanted = {
+    expected = {
         (record["system"], record["metric"]): record
         for record in json.loads(by_hand.out)
         if record["kind"] == "comparison"
     }
     compared = rows(page, "comparison")
-    assert len(compared) == len(wanted) == 6
+    assert len(compared) == len(expected) == 6
     for row in compared:
         metric = {"BLEU": "bleu", "chrF2": "chrf", "TER": "ter"}[row["metric"].split()[0]]
-        record = wanted["a.de" if row["run"] == "whole" else "b.de", metric]
+        record = expected["a.de" if row["run"] == "whole" else "b.de", metric]
         assert page.count(f"<bdi>{row['metric'].split()[0]}: {record['signature']}</bdi>") == 1
         if row["run"] != "whole":
             assert (row["difference"], row["p"]) == (
@@ -75,12 +75,12 @@ def test_scores_cost_and_recipe_are_those_of_the_run(whole: Path, page: str) -> 
     stored = json.loads((whole / "scores.json").read_text())["scores"]
     shown = [(row["set"], row["metric"].split()[0], row["whole"]) for row in rows(page, "scores")]
     labels = {"bleu": "BLEU", "chrf": "chrF2", "ter": "TER"}
-    wanted = [
+    expected = [
         (split, labels[score["metric"]], f"{score['value']:.2f}")
         for split, listed in stored.items()
         for score in listed
     ]
-    assert sorted(shown) == sorted(wanted)  # each once, though test was translated again
+    assert sorted(shown) == sorted(expected)  # each once, though test was translated again
     below = page.partition('<section id="scores">')[2].partition("<details>")[0]
     for score in stored["test"]:
         assert below.count(f"<bdi>{labels[score['metric']]}: {score['signature']}</bdi>") == 1

@@ -59,18 +59,20 @@ def test_it_answers_as_the_command_and_leaves_when_all_have_their_answers(
 
     before = came(port)
     with ThreadPoolExecutor(8) as clients:
-        asked = [clients.submit(found, port, lines[first:]) for first in range(8)]
+        requests = [clients.submit(found, port, lines[first:]) for first in range(8)]
         until(lambda: came(port) == before + 8)
         process.send_signal(end)
-        assert [one.result(60) for one in asked] == [expected[first:] for first in range(8)]
+        assert [request.result(60) for request in requests] == [
+            expected[first:] for first in range(8)
+        ]
     assert process.wait(30) == code
     assert (process.stdout.read(), process.stderr.read()) == (b"", message)
 
 
 def came(port: int) -> float:
     """Requests that were answered, or are being answered."""
-    told = get(port, "/metrics").body
-    counts = re.findall(r"^nmtdeep_(?:open_requests|requests_total\S*) (.*)", told, re.M)
+    metrics = get(port, "/metrics").body
+    counts = re.findall(r"^nmtdeep_(?:open_requests|requests_total\S*) (.*)", metrics, re.M)
     return sum(map(float, counts))
 
 
@@ -79,6 +81,6 @@ def found(port: int, lines: list[str]) -> list[list[str]]:
     answer = ask(port, json.dumps({"lines": lines}).encode())
     assert answer.status == 200, answer
     return [
-        [one["text"], *(other["text"] for other in one["alternatives"])]
-        for one in answer.body["translations"]
+        [translation["text"], *(candidate["text"] for candidate in translation["alternatives"])]
+        for translation in answer.body["translations"]
     ]

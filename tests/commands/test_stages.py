@@ -52,21 +52,21 @@ SIDES = ("encoder.layers.", "decoder.layers.")
 
 def test_one_run_grows_from_stage_to_stage(nmtdeep, staged):
     assert depth(staged / "checkpoint_last") == (4, 2)
-    lines = [one for one in records(staged) if one["kind"] == "train"]
-    assert [one["update"] for one in lines] == list(range(1, 15))
-    assert [one["stage"] for one in lines] == sorted(one["stage"] for one in lines)
-    assert [one["stage"] for one in lines[:4]] == [1, 1, 1, 2]
-    rates = [one["lr"] for one in lines]
+    lines = [record for record in records(staged) if record["kind"] == "train"]
+    assert [record["update"] for record in lines] == list(range(1, 15))
+    assert [record["stage"] for record in lines] == sorted(record["stage"] for record in lines)
+    assert [record["stage"] for record in lines[:4]] == [1, 1, 1, 2]
+    rates = [record["lr"] for record in lines]
     # The schedule has four updates of warm-up; update 4 is the first of stage 2.
     assert rates[:3] == pytest.approx([1e-7, 1.25e-2, 2.5e-2], rel=1e-4)
     assert rates[3] == pytest.approx(3.75e-2, rel=1e-4)
     # Stage 2 lasts to the end of the epoch after its first; stage 3 has fewer tokens an update.
     third = int(re.search(r"stage 3 of 3 \| update (\d+)", (staged / "train.log").read_text())[1])
-    epochs = [one["epoch"] for one in lines]
+    epochs = [record["epoch"] for record in lines]
     assert epochs[third - 1] + 1 == epochs[third]
     assert rates[third] == pytest.approx(5e-2)
     assert rates[third:] == sorted(rates[third:], reverse=True)
-    sizes = [one["tokens_per_update"] for one in lines]
+    sizes = [record["tokens_per_update"] for record in lines]
     assert min(sizes[3 : third - 1]) > max(sizes[third:])
     done = nmtdeep("translate", "-m", staged, "-i", "test.en", "--beam", 2)
     assert done.code == 0, done.err
@@ -109,11 +109,11 @@ def test_two_processes_grow_together(nmtdeep, staged, tmp_path):
 
 
 def test_batches_of_a_later_stage_are_checked_before_the_first(nmtdeep, tmp_path):
-    late = [one.replace("tokens_per_update: 500", "max_tokens: 7") for one in STAGES]
+    late = [stage.replace("tokens_per_update: 500", "max_tokens: 7") for stage in STAGES]
     refused = train(nmtdeep, tmp_path / "run", *late)
     assert refused.code == 2
     assert "more than max_tokens 7: raise --max-tokens" in refused.err
-    small = [one.replace("tokens_per_update: 500", "tokens_per_update: 400") for one in STAGES]
+    small = [stage.replace("tokens_per_update: 500", "tokens_per_update: 400") for stage in STAGES]
     idle = train(nmtdeep, tmp_path / "run", *small, "--processes", 2)
     assert idle.code == 2
     assert "updates of 400 tokens in batches of 400 leave some of 2 processes idle" in idle.err
@@ -139,8 +139,8 @@ def test_a_grown_run_translates_and_trains_on(nmtdeep, whole, tmp_path):
     config = str(out / "config.yaml")
     trained = train(nmtdeep, out, "training.max_updates=15", recipe=config)
     assert trained.code == 0, trained.err
-    lines = [one for one in records(out) if one["kind"] == "train"]
-    assert [one["update"] for one in lines] == [12, 13, 14, 15]
+    lines = [record for record in records(out) if record["kind"] == "train"]
+    assert [record["update"] for record in lines] == [12, 13, 14, 15]
     # Warm-up is over, so the rate goes back to its peak and falls from there.
     assert lines[0]["lr"] == pytest.approx(5e-2)
     assert lines[3]["lr"] == pytest.approx(5e-2 * (4 / 7) ** 0.5)
@@ -161,13 +161,13 @@ def test_a_finished_linear_training_that_grows_says_how_to_train_on(nmtdeep, dat
     trained = nmtdeep(*typed, "--device", "cpu", "--threads", 1, "--no-final-scores")
     assert trained.code == 0, trained.err
     lines = [json.loads(line) for line in (deep / "train.jsonl").read_text().splitlines()]
-    lines = [one for one in lines if one["kind"] == "train"]
-    assert [one["update"] for one in lines] == [6, 7, 8, 9, 10]
+    lines = [record for record in lines if record["kind"] == "train"]
+    assert [record["update"] for record in lines] == [6, 7, 8, 9, 10]
     # Tokens and seconds are those of the grown run alone.
-    assert lines[-1]["target_tokens"] == round(sum(one["tokens_per_update"] for one in lines))
-    assert lines[-1]["seconds"] >= sum(1 / one["updates_per_second"] for one in lines)
+    assert lines[-1]["target_tokens"] == round(sum(record["tokens_per_update"] for record in lines))
+    assert lines[-1]["seconds"] >= sum(1 / record["updates_per_second"] for record in lines)
     # Two updates count as done, so the peak is over; the rest falls to zero after update 10.
-    assert [one["lr"] for one in lines] == pytest.approx(
+    assert [record["lr"] for record in lines] == pytest.approx(
         [0.01 * share / 6 for share in (5, 4, 3, 2, 1)]
     )
 

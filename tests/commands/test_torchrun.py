@@ -100,9 +100,9 @@ def test_shards_resume_as_a_whole_and_the_whole_as_shards(nmtdeep, tmp_path):
         assert done.code == 0, done.err
     assert losses(run) == pytest.approx(losses(alone), rel=2e-5)
     for name in ("model.safetensors", "optimizer.safetensors"):
-        one, two = (load_file(path / "checkpoint_last" / name) for path in (run, alone))
-        assert {key: value.shape for key, value in one.items()} == {
-            key: value.shape for key, value in two.items()
+        first, second = (load_file(path / "checkpoint_last" / name) for path in (run, alone))
+        assert {key: value.shape for key, value in first.items()} == {
+            key: value.shape for key, value in second.items()
         }
 
 

@@ -26,8 +26,8 @@ NASTY = (
 
 
 def test_scores_are_those_of_sacrebleu(nmtdeep, whole):
-    made = nmtdeep("translate", "-m", whole, "-i", "test.en", "-o", "hypothesis.de")
-    assert made.code == 0 and "12 lines in" in made.err
+    translated = nmtdeep("translate", "-m", whole, "-i", "test.en", "-o", "hypothesis.de")
+    assert translated.code == 0 and "12 lines in" in translated.err
     hypotheses, references = (lines_of(nmtdeep.folder / f) for f in ("hypothesis.de", "test.de"))
     assert len(hypotheses) == len(references) == 12
     expected = {
@@ -36,12 +36,12 @@ def test_scores_are_those_of_sacrebleu(nmtdeep, whole):
         "TER": sacrebleu.corpus_ter(hypotheses, [references]).score,
     }
     scored = nmtdeep("score", "hypothesis.de", "test.de", "--json")
-    found = [score["value"] for score in json.loads(scored.out)]
-    assert found == pytest.approx(list(expected.values()), abs=1e-3)
+    values = [score["value"] for score in json.loads(scored.out)]
+    assert values == pytest.approx(list(expected.values()), abs=1e-3)
     again = nmtdeep("score", "-m", whole, "--source", "test.en", "--reference", "test.de", "--json")
-    assert [score["value"] for score in json.loads(again.out)] == found
+    assert [score["value"] for score in json.loads(again.out)] == values
     report = json.loads((whole / "scores.json").read_text())["scores"]["test"]
-    assert [score["value"] for score in report] == pytest.approx(found, abs=1e-3)
+    assert [score["value"] for score in report] == pytest.approx(values, abs=1e-3)
 
 
 def test_log_prob_of_a_translation_is_what_translate_printed(nmtdeep, whole):
@@ -74,8 +74,8 @@ def check_log_probs(
     texts = ("--source", "forced.en", "--target", "forced.de")
     scored = nmtdeep("score", "-m", run, *texts, "--log-prob", "--json", *options)
     assert scored.code == 0, scored.err
-    found = [row["log_prob"] for row in json.loads(scored.out)]
-    assert found == pytest.approx([log_prob for *_, log_prob in rows], abs=1e-4)
+    sums = [row["log_prob"] for row in json.loads(scored.out)]
+    assert sums == pytest.approx([log_prob for *_, log_prob in rows], abs=1e-4)
 
 
 @pytest.mark.parametrize("source", ["file", "stream"])

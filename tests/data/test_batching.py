@@ -95,9 +95,9 @@ def test_epochs_and_seeds_give_other_orders_and_other_groups() -> None:
     budgets = {"group_tokens": 60, "tokens_per_update": 200}
     first = plain(updates(lengths, seed=1, epoch=0, **budgets))
     for seed, epoch in ((1, 1), (2, 0), (2, 1)):
-        other = plain(updates(lengths, seed=seed, epoch=epoch, **budgets))
-        assert other != first
-        groups = {tuple(sorted(group)) for update in other for group in update}
+        varied = plain(updates(lengths, seed=seed, epoch=epoch, **budgets))
+        assert varied != first
+        groups = {tuple(sorted(group)) for update in varied for group in update}
         before = {tuple(sorted(group)) for update in first for group in update}
         assert len(groups & before) < len(before) / 2
 

@@ -50,13 +50,13 @@ def resampled(data: DataDirectory, folder: Path, **settings) -> ParallelCorpus:
 def test_words_stay_and_segmentations_differ(trained, tmp_path):
     corpus, vocabulary = trained.corpus("train"), trained.pipeline.source.vocabulary
     epochs = [resampled(trained, tmp_path, epoch=epoch) for epoch in (1, 2)]
-    stored, first, second = (sentences(made) for made in (corpus, *epochs))
+    stored, first, second = (sentences(each) for each in (corpus, *epochs))
     assert first != second != stored != first
-    for made in (first, second):
-        assert [join(vocabulary.words(ids)) for ids in made] == [
+    for each in (first, second):
+        assert [join(vocabulary.words(ids)) for ids in each] == [
             join(vocabulary.words(ids)) for ids in stored
         ]
-        assert not any(2 in ids for ids, kept in zip(made, stored, strict=True) if 2 not in kept)
+        assert not any(2 in ids for ids, kept in zip(each, stored, strict=True) if 2 not in kept)
 
 
 def test_sentences_with_unknown_words_keep_their_ids(trained, tmp_path):
@@ -64,26 +64,26 @@ def test_sentences_with_unknown_words_keep_their_ids(trained, tmp_path):
     source = corpus.source.tokens.copy()
     source[corpus.source.offsets[0]] = 2
     changed = ParallelCorpus(type(corpus.source)(source, corpus.source.offsets), corpus.target)
-    made = resample(
+    segmented = resample(
         changed, trained.pipeline, dropout=0.4, seed=1, epoch=1, directory=tmp_path / "e"
     )
-    assert made.source[0].tolist() == changed.source[0].tolist()
+    assert segmented.source[0].tolist() == changed.source[0].tolist()
 
 
 def test_depends_on_seed_epoch_and_number_only(trained, tmp_path):
-    made = resampled(trained, tmp_path / "a", seed=7, epoch=3)
+    segmented = resampled(trained, tmp_path / "a", seed=7, epoch=3)
     random.seed(99)
     again = resampled(trained, tmp_path / "b", seed=7, epoch=3)
-    other = resampled(trained, tmp_path / "c", seed=8, epoch=3)
-    assert sentences(made) == sentences(again) != sentences(other)
-    assert np.array_equal(made.source.lengths, again.source.lengths)
+    reseeded = resampled(trained, tmp_path / "c", seed=8, epoch=3)
+    assert sentences(segmented) == sentences(again) != sentences(reseeded)
+    assert np.array_equal(segmented.source.lengths, again.source.lengths)
 
 
 def test_a_sentence_does_not_grow_beyond_the_longest_allowed(data, tmp_path):
     longest = 12
     bpe = {"type": "joint", "merges": 30, "dropout": 0.9}
-    made = resampled(data(bpe=bpe, clean={"max_length": longest}), tmp_path)
-    assert made.source.lengths.max() <= longest + 1
+    segmented = resampled(data(bpe=bpe, clean={"max_length": longest}), tmp_path)
+    assert segmented.source.lengths.max() <= longest + 1
 
 
 def test_needs_bpe(data, tmp_path):

@@ -38,7 +38,7 @@ class Table:
 
     def __init__(self, row: Row, sentences: list[int], size: int) -> None:
         self.row = row
-        self.rows: list[tuple[int, Prefix]] = [(one, ()) for one in sentences]
+        self.rows: list[tuple[int, Prefix]] = [(sentence, ()) for sentence in sentences]
         self.size = size
         self.started = False
         self.calls: list[int] = []
@@ -104,6 +104,6 @@ def slow_beam(row: Row, sentence: int, limit: int, size: int, types: int) -> Tra
                 done.append(((*prefix, EOS), -negative))
         if len(done) >= size:
             return done
-        others = [one for one in candidates if one[3] != EOS]
+        others = [candidate for candidate in candidates if candidate[3] != EOS]
         going = [((*prefix, token), -negative) for negative, _, prefix, token in others[:size]]
     return done

@@ -75,11 +75,11 @@ class Read(NamedTuple):
 @torch.inference_mode()
 def read_back(models: Sequence[Transformer], results: Sequence[Sequence[Hypothesis]]) -> Read:
     """Teacher forcing of all hypotheses at once; models' probabilities are averaged."""
-    flat = [torch.tensor(one.tokens) for each in results for one in each]
+    flat = [torch.tensor(item.tokens) for each in results for item in each]
     target = pad_sequence(flat, batch_first=True, padding_value=PAD)
     source = SOURCE.repeat_interleave(len(flat) // len(SOURCE), dim=0)
-    given = torch.cat((torch.full((len(flat), 1), EOS), target[:, :-1]), dim=1)
-    logits = torch.stack([model.output(model(source, given)).float() for model in models])
+    prefix = torch.cat((torch.full((len(flat), 1), EOS), target[:, :-1]), dim=1)
+    logits = torch.stack([model.output(model(source, prefix)).float() for model in models])
     log_probs = logits.softmax(dim=3).mean(dim=0).log()
     chosen = log_probs.gather(2, target[:, :, None])[:, :, 0]
     return Read(chosen[target != PAD], logits.abs().amax(dim=(0, 3))[target != PAD])
@@ -87,7 +87,7 @@ def read_back(models: Sequence[Transformer], results: Sequence[Sequence[Hypothes
 
 def reported(results: Sequence[Sequence[Hypothesis]]) -> Tensor:
     """Log-probabilities of the tokens by the search."""
-    return torch.tensor([number for each in results for one in each for number in one.each])
+    return torch.tensor([number for each in results for item in each for number in item.each])
 
 
 def search(models: Sequence[Transformer], settings: DecodingOptions) -> list[list[Hypothesis]]:

@@ -42,8 +42,8 @@ def test_as_many_translations_as_lines(tmp_path: Path, translator: Any) -> None:
     source, out = str(tmp_path / "in"), str(tmp_path / "out")
     Path(source).write_bytes("".join(f"{line}\n" for line in LINES).encode())
     assert check(source, out) == len(LINES)
-    made = translator(beam=1, long_lines="truncate", max_source_tokens=20)
+    model = translator(beam=1, long_lines="truncate", max_source_tokens=20)
     with writer(out) as write:
-        count = translate(made, source, write, form="text")
+        count = translate(model, source, write, form="text")
     assert count == Path(out).read_bytes().count(b"\n") == len(LINES)
     assert Path(out).read_text(encoding="utf-8").split("\n")[8] == ""

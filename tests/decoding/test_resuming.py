@@ -25,9 +25,10 @@ def source(tiny_run: Any, tmp_path: Path) -> Path:
 
 
 def resumed(source: Path, output: Path, **changes: Any) -> ResumePoint:
-    given = {"lines": 9, "form": "text", "buffer": CHUNK} | changes
-    how = {name: given.pop(name) for name in ("lines", "form", "buffer")}
-    return resuming.resume_point(str(source), str(output), **how, options=DecodingOptions(**given))
+    arguments = {"lines": 9, "form": "text", "buffer": CHUNK} | changes
+    how = {name: arguments.pop(name) for name in ("lines", "form", "buffer")}
+    options = DecodingOptions(**arguments)
+    return resuming.resume_point(str(source), str(output), **how, options=options)
 
 
 @pytest.mark.parametrize("form", ["text", "json", "tsv", "fairseq"])
@@ -35,25 +36,25 @@ def resumed(source: Path, output: Path, **changes: Any) -> ResumePoint:
 def test_an_output_cut_off_anywhere_is_completed(
     translator: Callable[..., Translator], source: Path, tmp_path: Path, form: str, n_best: int
 ) -> None:
-    made, output = translator(n_best=n_best, beam=2), str(tmp_path / "out")
+    model, output = translator(n_best=n_best, beam=2), str(tmp_path / "out")
     written: list[str] = []
     how: Any = {"form": form, "buffer": CHUNK}
-    streams.translate(made, str(source), written.append, **how)
+    streams.translate(model, str(source), written.append, **how)
     whole = "".join(written).encode()
     assert len(written) == 3
     # As the same chunks come again and again, they are not translated again and again.
     known = dict(zip((0, 3, 6), written, strict=True))
     for size in range(0, len(whole) + 1, 1 if len(whole) < 500 else 37):
         (tmp_path / "out").write_bytes(whole[:size])
-        found = resumed(source, Path(output), form=form, n_best=n_best)
-        assert found.first % CHUNK == 0 and 0 <= found.lines - found.first <= CHUNK
-        assert found.start == len("".join(known[at] for at in known if at < found.first).encode())
-        with resuming.writer(output, found) as write:
-            for first in range(found.first, 9, CHUNK):
+        point = resumed(source, Path(output), form=form, n_best=n_best)
+        assert point.first % CHUNK == 0 and 0 <= point.lines - point.first <= CHUNK
+        assert point.start == len("".join(known[at] for at in known if at < point.first).encode())
+        with resuming.writer(output, point) as write:
+            for first in range(point.first, 9, CHUNK):
                 write(known[first])
         assert (tmp_path / "out").read_bytes() == whole
     rest: list[str] = []
-    assert streams.translate(made, str(source), rest.append, **how, first=6) == 9
+    assert streams.translate(model, str(source), rest.append, **how, first=6) == 9
     assert rest == written[2:]
 
 
@@ -73,10 +74,10 @@ def test_an_incomplete_line_does_not_count(source: Path, tmp_path: Path) -> None
 def test_other_translations_are_kept(source: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.write_text("eins\nzwei\nd")
-    found = resumed(source, out)
+    point = resumed(source, out)
     with (
         pytest.raises(UserError, match="other translations of input lines 1 to 2: resume with"),
-        resuming.writer(str(out), found) as write,
+        resuming.writer(str(out), point) as write,
     ):
         write("eins\nzwo\ndrei\n")
     assert out.read_text() == "eins\nzwei\nd"
@@ -103,14 +104,14 @@ def test_an_output_of_another_command_is_refused(
 
 
 def test_pipes_and_compressed_files_cannot_be_resumed(source: Path, tmp_path: Path) -> None:
-    for given, output, said in (
-        (str(source), "-", "give --output FILE"),
+    for name, output, said in (
+        (str(source), "-", "pass --output FILE"),
         (str(source), str(tmp_path / "out.gz"), "not compressed"),
-        ("-", str(tmp_path / "out"), "give --input FILE"),
+        ("-", str(tmp_path / "out"), "pass --input FILE"),
         (str(source), str(tmp_path), "is not a file"),
     ):
         with pytest.raises(UserError, match=said):
-            resumed(Path(given), Path(output))
+            resumed(Path(name), Path(output))
 
 
 def test_two_commands_do_not_write_one_file(tmp_path: Path) -> None:

@@ -60,14 +60,14 @@ def test_a_wide_beam_equals_enumeration(form: str, seed: int) -> None:
             (tokens, log_prob, log_prob / PENALTIES[form](len(tokens)))
             for tokens, log_prob in enumerated(rows(seed), sentence, limit, TYPES)
         ]
-        everything.sort(key=lambda one: -one[2])
+        everything.sort(key=lambda item: -item[2])
         assert len(hypotheses) == len(everything) == [1, 3, 12, 39][limit - 1]
-        assert [one.tokens for one in hypotheses] == [tokens for tokens, _, _ in everything]
-        for one, (tokens, log_prob, score) in zip(hypotheses, everything, strict=True):
-            assert one.log_prob == pytest.approx(log_prob, rel=1e-12)
-            assert one.score == pytest.approx(score, rel=1e-12)
+        assert [item.tokens for item in hypotheses] == [tokens for tokens, _, _ in everything]
+        for item, (tokens, log_prob, score) in zip(hypotheses, everything, strict=True):
+            assert item.log_prob == pytest.approx(log_prob, rel=1e-12)
+            assert item.score == pytest.approx(score, rel=1e-12)
             each = [rows(seed)(sentence, tokens[:i])[token] for i, token in enumerate(tokens)]
-            assert one.each == pytest.approx(each, rel=1e-9)
+            assert item.each == pytest.approx(each, rel=1e-9)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 8])
@@ -83,10 +83,10 @@ def test_beam_equals_the_slow_beam_in_ties_too(row: Row, types: int, seed: int, 
     results, _ = search(table, limits, size)
     for sentence, (hypotheses, limit) in enumerate(zip(results, limits, strict=True)):
         slow = slow_beam(table, sentence, limit, size, types)
-        slow = sorted(slow, key=lambda one: -one[1])[:size]
-        assert [one.tokens for one in hypotheses] == [tokens for tokens, _ in slow]
+        slow = sorted(slow, key=lambda item: -item[1])[:size]
+        assert [item.tokens for item in hypotheses] == [tokens for tokens, _ in slow]
         scores = [log_prob for _, log_prob in slow]
-        assert [one.log_prob for one in hypotheses] == pytest.approx(scores, rel=1e-12)
+        assert [item.log_prob for item in hypotheses] == pytest.approx(scores, rel=1e-12)
 
 
 def test_finished_sentences_leave_the_batch_and_change_nothing() -> None:
@@ -95,8 +95,8 @@ def test_finished_sentences_leave_the_batch_and_change_nothing() -> None:
     calls = []
     for sentence, limit in enumerate(limits):
         (alone,), own = search(rows(11), [limit], size, sentences=[sentence])
-        assert [one.tokens for one in together[sentence]] == [one.tokens for one in alone]
-        assert [one.score for one in together[sentence]] == [one.score for one in alone]
+        assert [item.tokens for item in together[sentence]] == [item.tokens for item in alone]
+        assert [item.score for item in together[sentence]] == [item.score for item in alone]
         calls.append(len(own.calls))
     # At first one row a sentence, then as many as there are unfinished sentences times the beam.
     assert table.calls == [
@@ -140,7 +140,7 @@ def draw(row: Row, limits: list[int], seed: int = 1, **how: float) -> list[Hypot
         generator=generator,
         **how,
     )
-    return [one for (one,) in results]
+    return [item for (item,) in results]
 
 
 @pytest.mark.parametrize(
@@ -161,9 +161,9 @@ def draw(row: Row, limits: list[int], seed: int = 1, **how: float) -> list[Hypot
 def test_draws_follow_the_distribution(how: dict[str, float], shares: list[float]) -> None:
     count = 3000
     results = draw(constant, [2] * count, **how)
-    assert {len(one.tokens) for one in results} == {2}
+    assert {len(item.tokens) for item in results} == {2}
     for word, share in zip((2, 3, 4), shares, strict=True):
-        seen = sum(one.tokens[0] == word for one in results)
+        seen = sum(item.tokens[0] == word for item in results)
         assert abs(seen - share * count) <= 5 * math.sqrt(share * (1 - share) * count)
 
 
@@ -172,22 +172,22 @@ def test_lengths_follow_the_distribution() -> None:
     results = draw(constant, [4] * count)
     # After the first word the end has 2/9 each time, up to the limit.
     for length, share in ((2, 2 / 9), (3, 7 / 9 * 2 / 9), (4, (7 / 9) ** 2)):
-        seen = sum(len(one.tokens) == length for one in results)
+        seen = sum(len(item.tokens) == length for item in results)
         assert abs(seen - share * count) <= 5 * math.sqrt(share * (1 - share) * count)
 
 
 def test_a_draw_reports_the_models_own_log_probabilities() -> None:
-    for one in draw(constant, [5] * 20, temperature=3.0, top_k=3):
-        assert one.each == pytest.approx([math.log(SHARES[token]) for token in one.tokens])
-        assert one.log_prob == pytest.approx(sum(one.each)) == one.score
-        assert one.tokens[-1] == EOS
-        assert EOS not in one.tokens[:-1]
+    for item in draw(constant, [5] * 20, temperature=3.0, top_k=3):
+        assert item.each == pytest.approx([math.log(SHARES[token]) for token in item.tokens])
+        assert item.log_prob == pytest.approx(sum(item.each)) == item.score
+        assert item.tokens[-1] == EOS
+        assert EOS not in item.tokens[:-1]
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_without_temperature_a_draw_is_greedy(seed: int) -> None:
     limits = [9, 1, 5, 12, 2]
     results = draw(rows(seed), limits, temperature=1e-4)
-    for sentence, (one, limit) in enumerate(zip(results, limits, strict=True)):
+    for sentence, (item, limit) in enumerate(zip(results, limits, strict=True)):
         ((tokens, _),) = slow_beam(rows(seed), sentence, limit, 1, TYPES)
-        assert one.tokens == tokens
+        assert item.tokens == tokens

@@ -88,10 +88,10 @@ def test_a_fast_pipe_loses_nothing(pipe: io.BufferedWriter) -> None:
 
     feeder = threading.Thread(target=feed)
     feeder.start()
-    found = list(chunks("-", size=3))
+    received = list(chunks("-", size=3))
     feeder.join()
-    assert [line for chunk in found for line in chunk] == lines
-    assert max(map(len, found)) <= 3
+    assert [line for chunk in received for line in chunk] == lines
+    assert max(map(len, received)) <= 3
 
 
 def test_a_pipe_that_is_not_utf_8_is_an_error(pipe: io.BufferedWriter) -> None:
@@ -111,13 +111,13 @@ def test_json_holds_every_field(tiny_run: Any) -> None:
     assert (record["line"], record["source"]) == (5, "Zwei\u2028 Katzen")
     assert record["translations"] == [
         {
-            "text": one.text,
-            "tokenized": one.tokenized,
-            "subwords": list(one.subwords),
-            "score": one.score,
-            "log_prob": one.log_prob,
+            "text": candidate.text,
+            "tokenized": candidate.tokenized,
+            "subwords": list(candidate.subwords),
+            "score": candidate.score,
+            "log_prob": candidate.log_prob,
         }
-        for one in FOUND.candidates
+        for candidate in FOUND.candidates
     ]
 
 
@@ -160,8 +160,8 @@ def test_a_file_is_translated_line_by_line(
     out: dict[str, str] = {}
     for form in ("text", "json", "fairseq"):
         written: list[str] = []
-        made = translator(n_best=1)
-        count = translate(made, str(source), written.append, form=form)
+        model = translator(n_best=1)
+        count = translate(model, str(source), written.append, form=form)
         out[form] = "".join(written)
         assert count == len(NASTY) + len(tiny_run.sources)
     records = [json.loads(line) for line in out["json"].split("\n")[:-1]]

@@ -64,17 +64,18 @@ def test_batching_changes_nothing(settings: dict, translator: Make, tiny_run: An
     assert all(map(alike, together, apart))
     assert all(map(alike, together, singly))
     assert all(map(alike, together, buffered))
-    assert len({one.text for one in together}) > 3  # the model does look at its source
+    texts = {translation.text for translation in together}
+    assert len(texts) > 3  # they depend on the source
 
 
 def test_a_length_limit_in_the_options_overrides_the_recipe(
     translator: Make, tiny_run: Any
 ) -> None:
-    made = translator(max_length_factor=0.5, max_length_constant=2, beam=1)
+    model = translator(max_length_factor=0.5, max_length_constant=2, beam=1)
     lengths = []
-    for one in made.translate(tiny_run.sources):
-        limit = (len(one.subwords) + 1) // 2 + 2  # ends of sentences counted
-        lengths.append((len(one.candidates[0].each), limit))
+    for translation in model.translate(tiny_run.sources):
+        limit = (len(translation.subwords) + 1) // 2 + 2  # ends of sentences counted
+        lengths.append((len(translation.candidates[0].each), limit))
     assert all(length <= limit for length, limit in lengths)
     assert any(length == limit for length, limit in lengths)
 
@@ -91,16 +92,16 @@ def test_a_score_is_the_sum_divided_by_the_penalty(translator: Make, tiny_run: A
 
 
 def test_an_ensemble_needs_one_vocabulary(tiny_run: Any) -> None:
-    one, two = load(tiny_run.older), load(tiny_run.newer)
-    side = two.pipeline.source
+    older, newer = load(tiny_run.older), load(tiny_run.newer)
+    side = newer.pipeline.source
     tokens = (*side.vocabulary.tokens[:-1], "another")
     vocabulary = type(side.vocabulary)(tokens, side.vocabulary.counts)
-    changed = type(two.pipeline).of(two.pipeline.config, (side.bpe, side.bpe), [vocabulary] * 2)
-    object.__setattr__(two, "pipeline", changed)
+    changed = type(newer.pipeline).of(newer.pipeline.config, (side.bpe, side.bpe), [vocabulary] * 2)
+    object.__setattr__(newer, "pipeline", changed)
     with pytest.raises(
         CheckpointError, match=r"checkpoint_20: its text pipeline differs .*checkpoint_15"
     ):
-        Translator.of([one, two])
+        Translator.of([older, newer])
 
 
 # Long lines
@@ -109,38 +110,38 @@ def test_an_ensemble_needs_one_vocabulary(tiny_run: Any) -> None:
 def test_a_long_line_is_translated_in_pieces(translator: Make, tiny_run: Any) -> None:
     whole = tiny_run.pipeline.source.split(LINES[6])
     limit = len(whole) // 2 - 1  # so that it takes three
-    made = translator(max_source_tokens=limit, n_best=2)
-    (translation,) = made.translate([LINES[6]])
+    model = translator(max_source_tokens=limit, n_best=2)
+    (translation,) = model.translate([LINES[6]])
     size = math.ceil(len(whole) / 3)
     pieces = [" ".join(whole[first : first + size]) for first in range(0, len(whole), size)]
     assert len(pieces) == 3
     parts = list(translator(input_is="bpe", n_best=2).translate(pieces))
     for rank, candidate in enumerate(translation.candidates):
         each = [part.candidates[rank] for part in parts]
-        assert candidate.subwords == sum((one.subwords for one in each), ())
-        assert candidate.text == " ".join(one.text for one in each)
-        assert candidate.log_prob == pytest.approx(sum(one.log_prob for one in each), rel=1e-4)
+        assert candidate.subwords == sum((piece.subwords for piece in each), ())
+        assert candidate.text == " ".join(piece.text for piece in each)
+        assert candidate.log_prob == pytest.approx(sum(piece.log_prob for piece in each), rel=1e-4)
     assert translation.subwords == tuple(whole)
-    assert made.cut_lines == 1
+    assert model.cut_lines == 1
 
 
 def test_a_truncated_line_is_translated_as_its_beginning(translator: Make, tiny_run: Any) -> None:
     whole = tiny_run.pipeline.source.split(LINES[6])
-    made = translator(max_source_tokens=5, long_lines="truncate")
-    (translation,) = made.translate([LINES[6]])
+    model = translator(max_source_tokens=5, long_lines="truncate")
+    (translation,) = model.translate([LINES[6]])
     (beginning,) = translator(input_is="bpe").translate([" ".join(whole[:5])])
     assert alike(translation, beginning)
-    assert made.cut_lines == 1
+    assert model.cut_lines == 1
 
 
 def test_a_long_line_can_be_an_error_that_names_it(translator: Make, tiny_run: Any) -> None:
     count = len(tiny_run.pipeline.source.split(LINES[6]))
-    made = translator(max_source_tokens=count, long_lines="error")
-    assert len(list(made.translate(LINES))) == len(LINES)
-    assert made.cut_lines == 0
-    made = translator(max_source_tokens=count - 1, long_lines="error")
+    model = translator(max_source_tokens=count, long_lines="error")
+    assert len(list(model.translate(LINES))) == len(LINES)
+    assert model.cut_lines == 0
+    model = translator(max_source_tokens=count - 1, long_lines="error")
     with pytest.raises(UserError, match=f"input line 7: {count} tokens, more than {count - 1}"):
-        list(made.translate(LINES, buffer=2))
+        list(model.translate(LINES, buffer=2))
 
 
 # Draws
@@ -148,14 +149,14 @@ def test_a_long_line_can_be_an_error_that_names_it(translator: Make, tiny_run: A
 
 def test_draws_depend_on_the_seed_alone(translator: Make, tiny_run: Any) -> None:
     def texts(seed: int) -> list[list[str]]:
-        made = translator(sampling=True, seed=seed, n_best=2)
+        model = translator(sampling=True, seed=seed, n_best=2)
         return [
-            [candidate.text for candidate in one.candidates]
-            for one in made.translate(tiny_run.sources)
+            [candidate.text for candidate in translation.candidates]
+            for translation in model.translate(tiny_run.sources)
         ]
 
     assert texts(1) == texts(1) != texts(2)
-    assert any(one != two for one, two in texts(1))
+    assert any(first != second for first, second in texts(1))
 
 
 # Options

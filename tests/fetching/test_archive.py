@@ -88,9 +88,9 @@ def test_an_archive_that_unpacks_to_more_than_text_can_is_refused(
         "member": tar({"one.gz": gzip.compress(bomb), "two": b"fine"}, mode="w"),
     }[kind]
     path = archive(tmp_path, content, "a.gz" if kind == "gz" else "a.tgz")
-    wanted = {None: "u"} if kind == "gz" else {"one.gz": "u", "two": "v"}
+    members = {None: "u"} if kind == "gz" else {"one.gz": "u", "two": "v"}
     with pytest.raises(DataError, match="100 times"):
-        unpack(path, {name: tmp_path / to for name, to in wanted.items()}, extra_bytes=1 << 20)
+        unpack(path, {name: tmp_path / to for name, to in members.items()}, extra_bytes=1 << 20)
     assert sum(f.stat().st_size for f in tmp_path.glob("[uv]")) < 10 << 20
 
 

@@ -61,10 +61,10 @@ def covering(slots: dict[str, tuple[Any, ...]]) -> list[dict[str, Any]]:
     parts = {**slots, "encoder_reads": LINEAR, "decoder_reads": LINEAR}
     del parts["combinations"]
     missing = {
-        ((one, a), (other, b))
-        for one, other in combinations(parts, 2)
-        for a, b in product(range(len(parts[one])), range(len(parts[other])))
-        if sensible(filled(parts, {one: a, other: b}))
+        ((first, a), (second, b))
+        for first, second in combinations(parts, 2)
+        for a, b in product(range(len(parts[first])), range(len(parts[second])))
+        if sensible(filled(parts, {first: a, second: b}))
     }
     choices = []
     while missing:

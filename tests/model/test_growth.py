@@ -149,7 +149,7 @@ def test_grown_sparse_blocks_keep_their_rows(grown: Callable) -> None:
     for row in range(3):
         assert torch.equal(after[row, : row + 1], before[row, : row + 1])
     assert_close(after[3], torch.full((4,), 1 / 4).double())
-    norms = [[one.weight.tolist() for one in m.encoder.combination.norms] for m in (old, new)]
+    norms = [[norm.weight.tolist() for norm in m.encoder.combination.norms] for m in (old, new)]
     assert norms[1] == [*norms[0], norms[0][1]]
 
 

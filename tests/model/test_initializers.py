@@ -238,8 +238,8 @@ def test_layers_are_not_copies_of_each_other(made: Callable) -> None:
     initialize(model, described, seed=1)
     for stack in (model.encoder, model.decoder):
         first, second, _ = (list(layer.parameters()) for layer in stack)
-        same = [torch.equal(one, two) for one, two in zip(first, second, strict=True)]
-        assert same == [one.dim() == 1 for one in first]
+        same = [torch.equal(tensor, again) for tensor, again in zip(first, second, strict=True)]
+        assert same == [tensor.dim() == 1 for tensor in first]
 
 
 SOURCE = torch.randint(3, TYPES, (6, 9), generator=torch.Generator().manual_seed(0))
@@ -266,7 +266,7 @@ def test_admins_omegas_are_the_roots_of_summed_variances(tiny_config: Callable) 
         model.eval()
         encoded = model.encode(SOURCE)
         x, total, expected = model.source_embedding(SOURCE), 1.0, []
-        for wrapper in (one for layer in model.encoder for one in layer):
+        for wrapper in (wrapped for layer in model.encoder for wrapped in layer):
             expected.append(math.sqrt(total))
             out = wrapper.sublayer(x, Context(mask=encoded.mask))
             total += float(out.var())

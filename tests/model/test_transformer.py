@@ -42,8 +42,8 @@ def test_stepwise_equals_parallel(model: Transformer) -> None:
     parallel = model.output(model.decode(TARGET, encoded))
     state = model.start(encoded)
     stepwise = [model.step(TARGET[:, place], state) for place in range(TARGET.shape[1])]
-    for one, other in zip(real(torch.stack(stepwise, dim=1)), real(parallel), strict=True):
-        assert_close(one, other, **EXACT)
+    for step, whole in zip(real(torch.stack(stepwise, dim=1)), real(parallel), strict=True):
+        assert_close(step, whole, **EXACT)
 
 
 def test_a_batch_equals_its_sentences_alone(model: Transformer) -> None:
@@ -58,11 +58,11 @@ def test_padding_is_never_read(model: Transformer) -> None:
     with torch.no_grad():
         for table in {model.source_embedding.weight, model.target_embedding.weight}:
             table[PAD] = 1000 * torch.randn(table.shape[1], dtype=table.dtype)
-    for one, other in zip(real(before), real(model(SOURCE, TARGET)), strict=True):
-        assert torch.equal(one, other)
+    for first, second in zip(real(before), real(model(SOURCE, TARGET)), strict=True):
+        assert torch.equal(first, second)
     wider = torch.cat((SOURCE, torch.full((3, 4), PAD)), dim=1)
-    for one, other in zip(real(before), real(model(wider, TARGET)), strict=True):
-        assert_close(one, other, **EXACT)
+    for first, second in zip(real(before), real(model(wider, TARGET)), strict=True):
+        assert_close(first, second, **EXACT)
 
 
 def test_the_future_does_not_leak(model: Transformer) -> None:
@@ -197,8 +197,8 @@ def test_the_model_equals_torchs_transformer(
     top = nn.LayerNorm(8, dtype=torch.float64) if first else None
     decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, 12, **shared), 2, norm=top)
     for theirs, ours in ((encoder, model.encoder), (decoder, model.decoder)):
-        for one, other in zip(theirs.layers, ours.layers, strict=True):
-            copy(same_layer(one, other))
+        for reference, layer in zip(theirs.layers, ours.layers, strict=True):
+            copy(same_layer(reference, layer))
         if first:
             copy(same_linear(theirs.norm, ours.norm))
     tables = (model.source_embedding.weight, model.target_embedding.weight)
@@ -222,6 +222,6 @@ def test_bf16_is_close_to_fp32(model: Transformer) -> None:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         mixed = logits(model, SOURCE, TARGET)
     mixed.float().sum().backward()
-    for one, other in zip(real(mixed.float()), real(full), strict=True):
-        assert (one - other).norm() < 0.1 * other.norm()
-    assert all(one.grad.isfinite().all() for one in model.parameters())
+    for tensor, reference in zip(real(mixed.float()), real(full), strict=True):
+        assert (tensor - reference).norm() < 0.1 * reference.norm()
+    assert all(tensor.grad.isfinite().all() for tensor in model.parameters())

@@ -78,16 +78,16 @@ class Tab:
             self._buffer += read
         message, _, self._buffer = self._buffer.partition(b"\0")
         event: dict[str, Any] = json.loads(message)
-        given = event.get("params", {})
+        parameters = event.get("params", {})
         match event.get("method"):
             case "Runtime.exceptionThrown":
-                self.complaints.append(json.dumps(given["exceptionDetails"]))
-            case "Runtime.consoleAPICalled" if given["type"] in ("error", "warning", "assert"):
-                self.complaints.append(json.dumps(given["args"]))
-            case "Log.entryAdded" if given["entry"]["level"] in ("error", "warning"):
-                self.complaints.append(given["entry"]["text"])
+                self.complaints.append(json.dumps(parameters["exceptionDetails"]))
+            case "Runtime.consoleAPICalled" if parameters["type"] in ("error", "warning", "assert"):
+                self.complaints.append(json.dumps(parameters["args"]))
+            case "Log.entryAdded" if parameters["entry"]["level"] in ("error", "warning"):
+                self.complaints.append(parameters["entry"]["text"])
             case "Network.requestWillBeSent":
-                self.requests.append(given["request"]["url"])
+                self.requests.append(parameters["request"]["url"])
         return event
 
 

@@ -35,13 +35,15 @@ def slow_bleu(hypotheses: list[str], references: list[list[str]]) -> float:
         others = [lines[index].split(" ") for lines in references]
         hypothesis_length += len(words)
         reference_length += min(
-            (len(other) for other in others), key=lambda n: (abs(n - len(words)), n)
+            (len(reference) for reference in others), key=lambda n: (abs(n - len(words)), n)
         )
         for n in range(1, 5):
             ours = Counter(tuple(words[i : i + n]) for i in range(len(words) - n + 1))
             theirs: Counter[tuple[str, ...]] = Counter()
-            for other in others:
-                theirs |= Counter(tuple(other[i : i + n]) for i in range(len(other) - n + 1))
+            for reference in others:
+                theirs |= Counter(
+                    tuple(reference[i : i + n]) for i in range(len(reference) - n + 1)
+                )
             matches[n - 1] += sum((ours & theirs).values())
             totals[n - 1] += sum(ours.values())
     if 0 in matches:
@@ -83,8 +85,8 @@ def test_ter_by_hand() -> None:
 def test_tokenized_bleu_equals_the_slow_one_on_real_text(tokens: list[str]) -> None:
     for every in (2, 3, 7):
         damaged = damage(tokens, every=every)
-        other = damage(tokens, every=every + 2)
-        for references in ([tokens], [tokens, other], [other, tokens]):
+        second = damage(tokens, every=every + 2)
+        for references in ([tokens], [tokens, second], [second, tokens]):
             assert value(damaged, references, "bleu-tok") == pytest.approx(
                 slow_bleu(damaged, references), abs=1e-9
             )
@@ -132,12 +134,12 @@ def test_scores_and_signatures_equal_those_of_the_sacrebleu_command(
         )
         theirs = json.loads(done.stdout)
         ours = score_texts(damaged, [german], names)
-        for score, other in zip(
+        for score, expected in zip(
             ours, theirs if isinstance(theirs, list) else [theirs], strict=True
         ):
-            assert score.value == pytest.approx(other["score"], abs=5e-5)
-            assert score.signature == other["signature"]
-            assert label_of(score.metric).startswith(other["name"])
+            assert score.value == pytest.approx(expected["score"], abs=5e-5)
+            assert score.signature == expected["signature"]
+            assert label_of(score.metric).startswith(expected["name"])
 
 
 def test_other_spaces_stay_inside_a_word() -> None:

@@ -87,12 +87,12 @@ def test_json_has_everything(here: Path) -> None:
 def test_each_system_is_a_line_with_its_difference(here: Path) -> None:
     write("[bold]same\x1b", HYPOTHESES)
     arguments = ("--system", "[bold]same\x1b", "--trials", "50", "--metric", "chrf")
-    _, baseline, other = printed("hyp", "ref", *arguments)
+    _, baseline, line = printed("hyp", "ref", *arguments)
     assert re.match(r"compare hyp chrF2 \S+ baseline nrefs:\S+ mean \S+ ± \S+$", baseline)
-    assert other.startswith("compare [bold]same\\x1b chrF2 ")
-    assert "+0.00 p=1.0000 nrefs:1|bs:50|seed:12345|" in other
-    other = printed("hyp", "ref", *arguments, "--paired", "randomization")[-1]
-    assert "+0.00 p=1.0000 nrefs:1|ar:50|seed:12345|" in other
+    assert line.startswith("compare [bold]same\\x1b chrF2 ")
+    assert "+0.00 p=1.0000 nrefs:1|bs:50|seed:12345|" in line
+    line = printed("hyp", "ref", *arguments, "--paired", "randomization")[-1]
+    assert "+0.00 p=1.0000 nrefs:1|ar:50|seed:12345|" in line
 
 
 RAW = ["Der Hund läuft.", "Eine Frau.", "Zwei Kinder."]
@@ -149,7 +149,7 @@ def test_bad_files_are_named(here: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("hyp",), "give HYP and REF"),
+        (("hyp",), "pass HYP and REF"),
         (("hyp", "ref", "--metric", "belu"), "did you mean bleu?"),
         (("hyp", "ref", "--tokenize", "de"), "add --metric bleu-tok"),
         (("hyp", "ref", "--replace-unicode-punctuation"), "--tokenize LANG"),

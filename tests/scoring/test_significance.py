@@ -57,11 +57,11 @@ def test_values_equal_those_of_the_metric(corpus) -> None:
 @pytest.mark.parametrize("test", TESTS)
 def test_the_seed_is_sacrebleus(corpus, test: str, monkeypatch: pytest.MonkeyPatch) -> None:
     better, _, reference = corpus
-    other = damage(reference, every=7)  # as good: p is neither end of the scale
+    system = damage(reference, every=7)  # as good: p is neither end of the scale
     runs = []
     for seed in ("1", "1", "2"):
         monkeypatch.setenv("SACREBLEU_SEED", seed)
-        runs.append(compare(better, other, reference, test=test, trials=300))
+        runs.append(compare(better, system, reference, test=test, trials=300))
     assert runs[0] == runs[1]
     assert runs[0][1].p_value != runs[2][1].p_value
     assert "seed:1|" in runs[0][1].signature

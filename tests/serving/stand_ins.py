@@ -29,7 +29,7 @@ class Shouter:
         self.gate.set()
         self.chunks: list[list[str]] = []
         self.counted = 0
-        languages = (SimpleNamespace(language=one) for one in (source, "<en>"))
+        languages = (SimpleNamespace(language=language) for language in (source, "<en>"))
         self.pipeline = SimpleNamespace(**dict(zip(("source", "target"), languages, strict=True)))
         self.options = SimpleNamespace(output_is="raw")
 
@@ -95,7 +95,7 @@ def translate(port: int, lines: list[str]) -> list[str]:
     """Texts of the translations."""
     answer = ask(port, json.dumps({"lines": lines}).encode())
     assert answer.status == 200, answer
-    return [one["text"] for one in answer.body["translations"]]
+    return [translation["text"] for translation in answer.body["translations"]]
 
 
 def get(port: int, path: str) -> Answer:

@@ -144,8 +144,8 @@ def test_lines_of_a_client_that_leaves_are_dropped(shouter: Shouter) -> None:
         first = clients.submit(translate, port, ["a"])
         until(lambda: shouter.chunks)
         with connected(port) as leaver:
-            asked = body(*["never"] * 30)
-            leaver.sendall(head(f"Content-Length: {len(asked)}") + asked)
+            request = body(*["never"] * 30)
+            leaver.sendall(head(f"Content-Length: {len(request)}") + request)
             until(lambda: health(port)["waiting_lines"] == 30)
         until(lambda: health(port)["waiting_lines"] == 0)
         shouter.gate.set()
@@ -170,7 +170,8 @@ def test_requests_in_progress_are_answered_before_the_end(shouter: Shouter) -> N
             translations = [clients.submit(translate, port, [str(n), "x"]) for n in range(5)]
             until(lambda: shouter.chunks and health(port)["waiting_lines"] == 8)
             threading.Timer(0.3, shouter.gate.set).start()
-        assert [one.result(SECONDS) for one in translations] == [[str(n), "X"] for n in range(5)]
+        answers = [translation.result(SECONDS) for translation in translations]
+        assert answers == [[str(n), "X"] for n in range(5)]
 
 
 def test_metrics_count_requests_lines_and_batches(shouter: Shouter) -> None:
@@ -209,17 +210,17 @@ def test_answers_follow_the_openapi_description(real: int, mode: GenerationMode)
     config = Config.from_dict({"checks": checks | {"negative_data_rejection": rejected}})
     address = f"http://127.0.0.1:{real}/openapi.json"
     described = schemathesis.openapi.from_url(address, config=config)
-    asked = 0
+    requests = 0
 
     @given(described["/translate"]["POST"].as_strategy(generation_mode=mode))
     @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
     def holds(case: schemathesis.Case) -> None:
-        nonlocal asked
-        asked += 1
+        nonlocal requests
+        requests += 1
         case.call_and_validate()
 
     holds()
-    assert asked >= 20
+    assert requests >= 20
 
 
 @pytest.mark.parametrize("path", ["/health", "/metrics"])

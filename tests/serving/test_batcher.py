@@ -22,7 +22,7 @@ def run(shouter: Shouter, *asked: list[str], max_queue: int = 100) -> list[Any]:
         async with batcher.running():
             answers = await asyncio.gather(*map(batcher.translate, asked), return_exceptions=True)
         return [
-            each if isinstance(each, BaseException) else [one.text for one in each]
+            each if isinstance(each, BaseException) else [translation.text for translation in each]
             for each in answers
         ]
 
@@ -30,9 +30,9 @@ def run(shouter: Shouter, *asked: list[str], max_queue: int = 100) -> list[Any]:
 
 
 def test_each_caller_gets_its_own_lines_in_order() -> None:
-    asked = [[f"{caller}.{number}x" for number in range(caller % 7)] for caller in range(40)]
-    expected = [[line.upper() for line in lines] for lines in asked]
-    assert run(Shouter(), *asked, max_queue=1000) == expected
+    jobs = [[f"{caller}.{number}x" for number in range(caller % 7)] for caller in range(40)]
+    expected = [[line.upper() for line in lines] for lines in jobs]
+    assert run(Shouter(), *jobs, max_queue=1000) == expected
 
 
 def test_simultaneous_callers_share_a_batch_of_limited_size() -> None:

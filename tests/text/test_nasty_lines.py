@@ -37,12 +37,12 @@ PIPELINES = {language: pipeline(normalize=True, target=language) for language in
 @pytest.mark.parametrize("piece", LINES.values(), ids=LINES)
 @pytest.mark.parametrize("language", PIPELINES)
 def test_a_long_line_of_anything_becomes_ids_and_one_line(language, piece):
-    made = PIPELINES[language]
+    pipeline = PIPELINES[language]
     line = (piece * LONG)[:LONG]
     start = time.process_time()
-    ids = made.target.encode(line)
+    ids = pipeline.target.encode(line)
     assert ids.index(EOS) == len(ids) - 1
-    assert "\n" not in made.target.join(made.target.vocabulary.words(ids))
+    assert "\n" not in pipeline.target.join(pipeline.target.vocabulary.words(ids))
     # Half a second; the square of the length, or a millisecond a word, would be a minute at least.
     assert time.process_time() - start < 20
 

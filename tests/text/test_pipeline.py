@@ -44,8 +44,8 @@ PIPELINE = pipeline()
 @pytest.mark.parametrize("line", [*LINES[1:], "", 'The cat hat & the "dog" | x [x].'])
 @pytest.mark.parametrize("languages", [("en", "de"), ("de", "en")])
 def test_raw_lines_come_back(line, languages):
-    made = pipeline(source=languages[0], target=languages[1])
-    assert made.target.join(made.target.split(line)) == line
+    saved = pipeline(source=languages[0], target=languages[1])
+    assert saved.target.join(saved.target.split(line)) == line
 
 
 words = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(
@@ -82,35 +82,35 @@ def test_blank_lines_stay_blank():
 
 
 def test_lower_casing_comes_first():
-    made = pipeline(lowercase=True, normalize=True)
+    saved = pipeline(lowercase=True, normalize=True)
     for line in ("Mr. Smith’s “Hat”", "ÜBER „Mr.“"):
-        assert made.source.split(line) == made.source.split(line.lower())
-    assert made.target.join(made.target.split("A MAN!")) == "a man!"
+        assert saved.source.split(line) == saved.source.split(line.lower())
+    assert saved.target.join(saved.target.split("A MAN!")) == "a man!"
 
 
 def test_references_are_spelled_as_the_system_spells():
-    made = pipeline(lowercase=True, normalize=True)
+    saved = pipeline(lowercase=True, normalize=True)
     line = "Er sagt: „Ja.“"
-    assert made.target.reference(line) == 'er sagt: "ja".'
-    assert made.target.split(made.target.reference(line), "raw") == made.target.split(line)
-    assert made.reference_form == "raw"
+    assert saved.target.reference(line) == 'er sagt: "ja".'
+    assert saved.target.split(saved.target.reference(line), "raw") == saved.target.split(line)
+    assert saved.reference_form == "raw"
 
 
 def test_tokenized_input_is_not_normalized_and_reference_stays_words():
-    made = pipeline(input="tokenized", normalize=True)
-    assert made.source.split("a :", "tokenized")[-1] == ":"
-    assert made.target.reference("Er sagt : „ Ja . “") == "Er sagt : „ Ja . “"
-    assert made.reference_form == "tokenized"
+    saved = pipeline(input="tokenized", normalize=True)
+    assert saved.source.split("a :", "tokenized")[-1] == ":"
+    assert saved.target.reference("Er sagt : „ Ja . “") == "Er sagt : „ Ja . “"
+    assert saved.reference_form == "tokenized"
 
 
 def test_text_that_is_already_split():
-    made = pipeline(input="bpe", bpe="none")
-    assert made.source.split("lo@@ w ;", "bpe") == ["lo@@", "w", ";"]
-    assert made.target.join(["lo@@", "w", ";"]) == "low;"
-    assert made.target.join(["lo@@", "w", ";"], "tokenized") == "low ;"
-    assert made.target.reference("lo@@ w ;") == "low ;"
+    saved = pipeline(input="bpe", bpe="none")
+    assert saved.source.split("lo@@ w ;", "bpe") == ["lo@@", "w", ";"]
+    assert saved.target.join(["lo@@", "w", ";"]) == "low;"
+    assert saved.target.join(["lo@@", "w", ";"], "tokenized") == "low ;"
+    assert saved.target.reference("lo@@ w ;") == "low ;"
     with pytest.raises(UserError, match="--input-is bpe"):
-        made.source.split("low;")
+        saved.source.split("low;")
     # Words of a pipeline without BPE keep their signs.
     assert pipeline(bpe="none").target.join(["a@@", "b"], "tokenized") == "a@@ b"
 
@@ -125,14 +125,14 @@ SETTINGS = [
 
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_a_saved_pipeline_loads_equal(tmp_path, settings):
-    made = pipeline(**settings)
-    made.save(tmp_path / "text")
+    saved = pipeline(**settings)
+    saved.save(tmp_path / "text")
     loaded = TextPipeline.load(tmp_path / "text")
-    assert loaded == made
-    assert loaded.fingerprint() == made.fingerprint()
-    assert sorted(path.name for path in (tmp_path / "text").iterdir()) == sorted(made.contents())
+    assert loaded == saved
+    assert loaded.fingerprint() == saved.fingerprint()
+    assert sorted(path.name for path in (tmp_path / "text").iterdir()) == sorted(saved.contents())
     assert [loaded.source.encode(line) for line in LINES] == [
-        made.source.encode(line) for line in LINES
+        saved.source.encode(line) for line in LINES
     ]
 
 

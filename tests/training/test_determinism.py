@@ -43,6 +43,8 @@ def test_the_same_updates_twice_give_the_same_bytes(
     make_batch: Callable[..., Batch],
 ) -> None:
     ids = [[3 + (7 * row + place) % 17 for place in range(5 + row % 20)] for row in range(200)]
-    batch = make_batch([[*one, 1] for one in ids], [[*reversed(one), 1] for one in ids])
+    batch = make_batch(
+        [[*sentence, 1] for sentence in ids], [[*reversed(sentence), 1] for sentence in ids]
+    )
     first, second = (trained(tiny_model(**SIZES), batch, precision) for _ in range(2))
     assert all(torch.equal(first[name], second[name]) for name in first)

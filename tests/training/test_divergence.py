@@ -34,17 +34,17 @@ def recipe_of(tiny_run: Any, **training: Any) -> Recipe:
 def shares(data: DataDirectory, ranks: Ranks = ALONE) -> list[Share]:
     """Updates of two batches; of two processes each has one."""
     corpus = data.corpus("train")
-    found = []
+    results = []
     for first in range(0, 48, 8):
         whole = Share.whole([collate(corpus, np.arange(at, at + 4)) for at in (first, first + 4)])
         own = whole.batches if ranks.size == 1 else whole.batches[ranks.rank :][:1]
-        found.append(
+        results.append(
             Share(
                 own, whole.target_tokens, whole.padded_tokens, whole.real_tokens,
                 passes=len(own),
             )
         )  # fmt: skip
-    return found
+    return results
 
 
 def run(trainer: Trainer, updates: list[Share], progress: Progress) -> Progress:
@@ -55,7 +55,7 @@ def run(trainer: Trainer, updates: list[Share], progress: Progress) -> Progress:
 
 
 def weights(trainer: Trainer) -> list[torch.Tensor]:
-    return [one.detach().clone() for one in trainer.model.parameters()]
+    return [parameter.detach().clone() for parameter in trainer.model.parameters()]
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
@@ -199,8 +199,8 @@ def _wrong(ranks: Ranks, recipe: Recipe, data: Path) -> str:
 
 def test_all_ranks_stop_together_and_the_first_knows_the_layer(tiny_run: Any) -> None:
     recipes = [recipe_of(tiny_run, sharding=sharding) for sharding in ("none", "full")]
-    found = in_ranks(2, go_wrong, recipes, tiny_run.data.path)
-    for said in found:
+    messages = in_ranks(2, go_wrong, recipes, tiny_run.data.path)
+    for said in messages:
         assert said.startswith("training diverged at update 3")
         assert "decoder.layers.1.sublayers.0 (SelfAttention) is the first module" in said
 
@@ -235,6 +235,7 @@ def test_suggestions_are_what_a_recipe_lacks() -> None:
 
 
 def test_a_validation_with_a_score_of_nan_is_not_the_best() -> None:
-    found = Progress(update=3).validated(math.nan)
-    assert (found.best, found.score, found.is_best, found.stale) == (None, None, False, 1)
-    assert found.validated(-5.0).best == -5.0
+    progress = Progress(update=3).validated(math.nan)
+    assert (progress.best, progress.score) == (None, None)
+    assert (progress.is_best, progress.stale) == (False, 1)
+    assert progress.validated(-5.0).best == -5.0

@@ -31,7 +31,7 @@ def recipe_of(model: config.Model, **training: Any) -> Recipe:
 
 def kept_by_autograd(model: Transformer, sentences: int, dtype: torch.dtype) -> int:
     """Bytes of all storages that a forward pass keeps, those of parameters left out."""
-    own = {one.untyped_storage().data_ptr() for one in model.parameters()}
+    own = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
     seen: dict[int, int] = {}
 
     def note(tensor: torch.Tensor) -> torch.Tensor:

@@ -75,9 +75,9 @@ def test_padding_does_not_count() -> None:
     loss.smoothed.backward()
     assert (hidden.grad[TARGETS == PAD] == 0).all()
     assert (hidden.grad[TARGETS != PAD] != 0).all()
-    other = hidden.detach().clone()
-    other[TARGETS == PAD] = math.nan
-    again = smoothed_cross_entropy(other, weight, TARGETS, smoothing=0.1, pad=PAD)
+    copy = hidden.detach().clone()
+    copy[TARGETS == PAD] = math.nan
+    again = smoothed_cross_entropy(copy, weight, TARGETS, smoothing=0.1, pad=PAD)
     assert torch.equal(again.smoothed, loss.smoothed)
 
 
@@ -112,5 +112,5 @@ def test_bf16_products_stay_close_to_fp32() -> None:
     rough.smoothed.backward()
     assert rough.smoothed.dtype == hidden.grad.dtype == torch.float32
     assert 0 < (rough.smoothed - exact.smoothed).abs().item() < 0.01 * exact.smoothed.item()
-    for one, other in zip((hidden.grad, weight.grad), gradients, strict=True):
-        assert (one - other).abs().max() < 0.02 * other.abs().max()
+    for gradient, expected in zip((hidden.grad, weight.grad), gradients, strict=True):
+        assert (gradient - expected).abs().max() < 0.02 * expected.abs().max()

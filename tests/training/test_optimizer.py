@@ -34,7 +34,7 @@ def by_singular_values(matrix: Tensor) -> Tensor:
 def test_orthogonalize_maps_singular_values(shape: tuple[int, int]) -> None:
     generator = torch.Generator().manual_seed(3)
     matrices = torch.randn(4, *shape, generator=generator, dtype=torch.float64)
-    expected = torch.stack([by_singular_values(one) for one in matrices])
+    expected = torch.stack([by_singular_values(matrix) for matrix in matrices])
     assert_close(orthogonalize(matrices), expected, rtol=0, atol=1e-9)
 
 
@@ -91,11 +91,11 @@ def test_an_overflow_skips_the_matrices_too(tiny_model: MakeModel) -> None:
     model = tiny_model(dtype=torch.float32)
     optimizer = make_optimizer(model, MuonConfig())
     assert isinstance(optimizer, Muon)
-    before = [one.detach().clone() for one in model.parameters()]
+    before = [parameter.detach().clone() for parameter in model.parameters()]
     scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
     scaler.scale(torch.zeros(()))  # the scaler exists from its first use on
-    for one in model.parameters():
-        one.grad = torch.ones_like(one)
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
     model.encoder.norm.weight.grad.fill_(torch.inf)
     for group in optimizer.param_groups:
         group["lr"] = LR

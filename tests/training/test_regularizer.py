@@ -20,7 +20,7 @@ def test_inter_similarity_equals_a_loop() -> None:
     for row, length in ((0, 4), (1, 2)):
         real = output[row, :length]
         mean = real.sum(dim=0) / length
-        cosines = [float(one @ mean / (one.norm() * mean.norm())) for one in real]
+        cosines = [float(vector @ mean / (vector.norm() * mean.norm())) for vector in real]
         assert float(inter_similarity(output, mask)[row]) == pytest.approx(sum(cosines) / length)
 
 

@@ -127,8 +127,8 @@ def test_changes_of_the_recipe_are_reported(run):
     with open_run(run.path, run.recipe, run.pipeline) as opened:
         save(opened, Progress(update=1))
     training = run.recipe.training.model_copy(update={"max_updates": 7, "label_smoothing": 0.2})
-    other = run.recipe.model_copy(update={"training": training})
-    with open_run(run.path, other, run.pipeline) as reopened:
+    changed = run.recipe.model_copy(update={"training": training})
+    with open_run(run.path, changed, run.pipeline) as reopened:
         assert reopened.changes == (
             "training.max_updates: 100000 -> 7",
             "training.label_smoothing: 0.1 -> 0.2",

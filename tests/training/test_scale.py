@@ -103,8 +103,8 @@ def model(tiny_model: Callable[..., Transformer]) -> Transformer:
 
 
 def equal(state: State, expected: State) -> None:
-    for one, other in zip(state, expected, strict=True):
-        assert_close(one, other, rtol=0, atol=1e-12)
+    for tensor, reference in zip(state, expected, strict=True):
+        assert_close(tensor, reference, rtol=0, atol=1e-12)
 
 
 def test_updates_do_not_depend_on_ranks(model: Transformer, plan: list[list[Batch]]) -> None:

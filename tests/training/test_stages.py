@@ -51,10 +51,10 @@ def test_each_stage_is_a_recipe_without_stages() -> None:
 
 def test_a_stage_ends_after_its_epochs_or_updates() -> None:
     ends = [Progress(update=90, position=DataPosition(epoch)) for epoch in (0, 1, 2)]
-    assert [is_over(recipe(), one) for one in ends] == [False, False, True]
+    assert [is_over(recipe(), progress) for progress in ends] == [False, False, True]
     two = DataPosition(2)
     second = [Progress(u, two, stage=1, stage_update=90) for u in (90, 139, 140)]
-    assert [is_over(recipe(), one) for one in second] == [False, False, True]
+    assert [is_over(recipe(), progress) for progress in second] == [False, False, True]
     third = Progress(update=10**6, position=DataPosition(99), stage=2)
     assert not is_over(recipe(), third)
     assert not finished(recipe(max_updates=10**7), third)

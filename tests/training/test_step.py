@@ -41,7 +41,10 @@ def batches(make_batch: MakeBatch) -> Callable[[int], list[Batch]]:
 
     def spread(size: int) -> list[Batch]:
         parts = [PAIRS[first : first + size] for first in range(0, len(PAIRS), size)]
-        return [make_batch([one for one, _ in part], [two for _, two in part]) for part in parts]
+        return [
+            make_batch([source for source, _ in part], [target for _, target in part])
+            for part in parts
+        ]
 
     return spread
 
@@ -117,10 +120,10 @@ def test_gradient_and_step_equal_those_of_all_sentences_together(
 
 def test_sums_are_over_all_batches(tiny_model: MakeModel, batches: Callable) -> None:
     model = tiny_model()
-    one = batch_loss(model, batches(8)[0], smoothing=SMOOTHING, dtype=torch.float32)
+    loss = batch_loss(model, batches(8)[0], smoothing=SMOOTHING, dtype=torch.float32)
     result, _ = one_update(model, batches(3))
-    assert result.loss == pytest.approx(float(one.smoothed.detach()), rel=1e-12)
-    assert result.nll == pytest.approx(float(one.nll), rel=1e-12)
+    assert result.loss == pytest.approx(float(loss.smoothed.detach()), rel=1e-12)
+    assert result.nll == pytest.approx(float(loss.nll), rel=1e-12)
     assert result.target_tokens == TOKENS == 40
     assert result.real_tokens == TOKENS + sum(len(source) for source, _ in PAIRS)
     # Longest source and target of sentences 1-3, 4-6 and 7-8, times their number.

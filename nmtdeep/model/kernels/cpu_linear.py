@@ -1,6 +1,6 @@
 """Linear maps by oneDNN on a CPU, fp32 as well as bf16.
 
-torch gives fp32 products to MKL; oneDNN, which torch ships and uses for bf16, was a tenth to a
+torch computes fp32 products by MKL; oneDNN, which torch ships and uses for bf16, was a tenth to a
 fifth faster on the AMD processor where both were measured (docs/log/performance-2026.md). It also
 applies the bias and a ReLU while a result is still in a register.
 """

@@ -1,4 +1,4 @@
-"""Attention written out with torch's operations, where other forms do not reach.
+"""Attention written out with torch's operations, for cases that fused kernels do not support.
 
 Relative positions enter between the scores and the weights, and the analysis of attention reads the
 weights: torch's fused kernels show neither. On a CPU one decoding step is fastest in this form.
@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor
 
-# Of keys, and of values if these have positions: `(keys, d_h)`, or `(queries, keys, d_h)`.
+# Vectors of keys, and of values if these have positions: `(keys, d_h)` or `(queries, keys, d_h)`.
 RelativeVectors = tuple[Tensor, Tensor | None]
 
 

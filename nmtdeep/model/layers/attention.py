@@ -134,7 +134,7 @@ class CrossAttention(Sublayer):
         return self.output(self.attended(x, context, state))
 
     def attended(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
-        """What `forward` computes, before the output projection."""
+        """The result of `forward` before the output projection."""
         if isinstance(state, MemoryKeyValues):
             q = split_heads(self.query(x), self.heads)
             read = kernels.attention_step(q, state.keys, state.values, bias=state.bias)
@@ -155,6 +155,6 @@ class CrossAttention(Sublayer):
         return attention_weights(q, k, bias=bias)
 
     def _keys_and_values(self, context: Context) -> tuple[Tensor, Tensor]:
-        """Of the memory, `(sentences, heads, source, d_h)` each."""
+        """Keys and values of the memory, `(sentences, heads, source, d_h)` each."""
         k, v = self.key_value(context.memory).chunk(2, dim=2)
         return split_heads(k, self.heads), split_heads(v, self.heads)

@@ -1,4 +1,4 @@
-"""What layers remember between decoding steps, and which hypotheses it belongs to."""
+"""Caches of layers between decoding steps, and the hypotheses that their entries belong to."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class KeyValues:
         return self._keys[:, :, : self._entries], self._values[:, :, : self._entries]
 
     def select(self, rows: Tensor, sentences: Tensor | None) -> None:
-        """Keep `sentences`; the index knows about hypotheses."""
+        """Keep `sentences`; the index has the hypotheses."""
         if sentences is not None and self._keys is not None and self._values is not None:
             self._keys = kernels.keep_rows(self._keys, sentences)
             self._values = kernels.keep_rows(self._values, sentences)

@@ -1,4 +1,4 @@
-"""Layer combination: what layer l+1 reads of the outputs y_0 ... y_l below it.
+"""Layer combination: the input of layer l+1 from the outputs y_0 ... y_l below it.
 
 The history is an argument and a return value, created by `start`; nothing is kept on the module, so
 a forward pass that raises cannot affect the next. Every combination is position-wise: decoding step
@@ -206,7 +206,7 @@ class LinearCombination(Combination):
 
 
 class Matching(NamedTuple):
-    """Which parts of a grown combination correspond to which of the old one, new to old by number.
+    """The parts of a grown combination and those of the old one, by number from new to old.
 
     Attributes:
         rows: weights.

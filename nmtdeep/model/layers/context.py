@@ -1,4 +1,4 @@
-"""The base of sublayers, and what a sublayer reads in addition to its input."""
+"""The base of sublayers, and the context that they read in addition to their input."""
 
 from __future__ import annotations
 

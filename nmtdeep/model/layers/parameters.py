@@ -1,4 +1,4 @@
-"""How a layer describes its parameters to an initializer."""
+"""The description of a layer's parameters for an initializer."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Sinusoidal(nn.Module):
 
 
 class NoPositions(nn.Module):
-    """Adds nothing, where attention alone knows positions."""
+    """Adds nothing, for models whose positions are in attention only."""
 
     def forward(self, x: Tensor, start: int = 0) -> Tensor:
         """`x` itself."""

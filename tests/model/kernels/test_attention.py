@@ -36,13 +36,13 @@ def zero_vectors(queries: int, keys: int) -> RelativeVectors:
     return vectors, vectors
 
 
-def separate(given: list[Tensor]) -> list[Tensor]:
+def separate(inputs: list[Tensor]) -> list[Tensor]:
     """q, k and v by head."""
-    return [split_heads(part, HEADS) for x in given for part in x.split(WIDTH, dim=2)]
+    return [split_heads(part, HEADS) for x in inputs for part in x.split(WIDTH, dim=2)]
 
 
-def by_torch(given: list[Tensor], *, mask: Tensor | None, causal: bool) -> Tensor:
-    q, k, v = separate(given)
+def by_torch(inputs: list[Tensor], *, mask: Tensor | None, causal: bool) -> Tensor:
+    q, k, v = separate(inputs)
     if causal:
         seen = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril()
         mask = seen if mask is None else seen & mask
@@ -63,47 +63,47 @@ def padding(keys: int) -> Tensor:
 def test_values_and_gradients_equal_those_of_torch(
     packing: str, written_out: bool, length: int, causal: bool, masked: bool
 ) -> None:
-    given = [x.requires_grad_() for x in packed(packing, length, length)]
+    inputs = [x.requires_grad_() for x in packed(packing, length, length)]
     how = {"mask": padding(length) if masked else None, "causal": causal}
     relative = zero_vectors(length, length) if written_out else None
-    ours = attention(*given, heads=HEADS, relative=relative, **how)
-    theirs = by_torch(given, **how)
+    ours = attention(*inputs, heads=HEADS, relative=relative, **how)
+    theirs = by_torch(inputs, **how)
     assert_close(ours, theirs, **EXACT)
     towards = torch.randn(ours.shape, generator=torch.Generator().manual_seed(9)).double()
-    gradients = [torch.autograd.grad(y, given, towards) for y in (ours, theirs)]
+    gradients = [torch.autograd.grad(y, inputs, towards) for y in (ours, theirs)]
     assert_close(*gradients, **EXACT)
 
 
 @pytest.mark.parametrize("packing", ["memory", "apart"])
 def test_queries_and_keys_may_differ_in_number(packing: str) -> None:
-    given = packed(packing, 3, 7)
+    inputs = packed(packing, 3, 7)
     how = {"mask": padding(7), "causal": False}
-    assert_close(attention(*given, heads=HEADS, **how), by_torch(given, **how), **EXACT)
+    assert_close(attention(*inputs, heads=HEADS, **how), by_torch(inputs, **how), **EXACT)
 
 
 @pytest.mark.parametrize("written_out", [False, True])
 def test_dropout_applies_to_the_weights(written_out: bool) -> None:
-    (x,) = given = [one.requires_grad_() for one in packed("together", 4, 4)]
+    (x,) = inputs = [tensor.requires_grad_() for tensor in packed("together", 4, 4)]
     relative = zero_vectors(4, 4) if written_out else None
     torch.manual_seed(5)
     dropped = noise(torch.Size((SENTENCES, HEADS, 4, 4)), 0.5, torch.float64)
     torch.manual_seed(5)
     ours = attention(x, heads=HEADS, mask=None, causal=False, dropout_p=0.5, relative=relative)
-    q, k, v = separate(given)
+    q, k, v = separate(inputs)
     theirs = join_heads((q @ k.transpose(2, 3) / SIZE**0.5).softmax(dim=3) * dropped @ v)
     assert_close(ours, theirs, **EXACT)
     towards = torch.randn_like(ours)
-    gradients = [torch.autograd.grad(y, given, towards) for y in (ours, theirs)]
+    gradients = [torch.autograd.grad(y, inputs, towards) for y in (ours, theirs)]
     assert_close(*gradients, **EXACT)
 
 
 @pytest.mark.parametrize("written_out", [False, True])
 def test_bf16_inputs_and_results_are_computed_in_fp32(written_out: bool) -> None:
-    given = [x.bfloat16() for x in packed("together", 6, 6)]
+    inputs = [x.bfloat16() for x in packed("together", 6, 6)]
     relative = zero_vectors(6, 6) if written_out else None
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        ours = attention(*given, heads=HEADS, mask=None, causal=True, relative=relative)
-    exact = by_torch([x.double() for x in given], mask=None, causal=True)
+        ours = attention(*inputs, heads=HEADS, mask=None, causal=True, relative=relative)
+    exact = by_torch([x.double() for x in inputs], mask=None, causal=True)
     assert ours.dtype == torch.bfloat16
     # Only the result is rounded: to 8 bits, half a unit in the last of them.
     assert_close(ours.double(), exact, rtol=2**-8, atol=1e-6)

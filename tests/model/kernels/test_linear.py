@@ -18,9 +18,9 @@ def drawn(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype).requires_grad_()
 
 
-def with_gradients(y: Tensor, *given: Tensor) -> tuple[Tensor, ...]:
+def with_gradients(y: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
     towards = torch.linspace(-1, 1, y.numel()).view(y.shape).to(y.dtype)
-    return y, *torch.autograd.grad(y, given, towards)
+    return y, *torch.autograd.grad(y, inputs, towards)
 
 
 @SHAPES
@@ -29,28 +29,29 @@ def with_gradients(y: Tensor, *given: Tensor) -> tuple[Tensor, ...]:
 def test_values_and_gradients_equal_those_of_torch(
     shape: tuple[int, ...], relu: bool, dtype: torch.dtype
 ) -> None:
-    given = drawn(*shape, 33, dtype=dtype), drawn(18, 33, dtype=dtype), drawn(18, dtype=dtype)
-    exact = [one.detach().double().requires_grad_() for one in given]
+    inputs = drawn(*shape, 33, dtype=dtype), drawn(18, 33, dtype=dtype), drawn(18, dtype=dtype)
+    exact = [tensor.detach().double().requires_grad_() for tensor in inputs]
     y = F.linear(*exact)
     expected = with_gradients(y.relu() if relu else y, *exact)
-    for one, other in zip(with_gradients(linear(*given, relu=relu), *given), expected, strict=True):
-        assert one.dtype == dtype
-        assert_close(one.double(), other, rtol=1e-5, atol=1e-5)
+    results = with_gradients(linear(*inputs, relu=relu), *inputs)
+    for tensor, reference in zip(results, expected, strict=True):
+        assert tensor.dtype == dtype
+        assert_close(tensor.double(), reference, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("relu", [False, True])
 def test_autocast_rounds_inputs_and_results(relu: bool) -> None:
-    given = drawn(4, 6, 32), drawn(16, 32), drawn(16)
-    exact = [one.detach().bfloat16().double().requires_grad_() for one in given]
+    inputs = drawn(4, 6, 32), drawn(16, 32), drawn(16)
+    exact = [tensor.detach().bfloat16().double().requires_grad_() for tensor in inputs]
     y = F.linear(*exact)
     expected = with_gradients(y.relu() if relu else y, *exact)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        y = linear(*given, relu=relu)
+        y = linear(*inputs, relu=relu)
     assert y.dtype == torch.bfloat16
     assert_close(y.double(), expected[0], rtol=2**-8, atol=2**-8)
-    for one, other in zip(with_gradients(y, *given)[1:], expected[1:], strict=True):
-        assert one.dtype == torch.float32
-        assert_close(one.double(), other, rtol=2**-6, atol=2**-4)
+    for tensor, reference in zip(with_gradients(y, *inputs)[1:], expected[1:], strict=True):
+        assert tensor.dtype == torch.float32
+        assert_close(tensor.double(), reference, rtol=2**-6, atol=2**-4)
 
 
 def test_rows_of_a_larger_weight_and_strided_input() -> None:

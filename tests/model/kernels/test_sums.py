@@ -52,13 +52,13 @@ def formula(x: Tensor, weights: Tensor, window: int, used: list[int]) -> Tensor:
 def test_values_and_gradients_equal_the_formula(
     features: int, window: int, used: list[int]
 ) -> None:
-    given = drawn(*SHAPE, seed=1), drawn(OUTPUTS, OUTPUTS, features, seed=2)
-    one, other = ours(*given, window, used), formula(*given, window, used)
-    assert_close(one, other, **EXACT)
-    expected = torch.autograd.grad(other, given)
-    assert_close(torch.autograd.grad(one, given, retain_graph=True), expected, **EXACT)
+    inputs = drawn(*SHAPE, seed=1), drawn(OUTPUTS, OUTPUTS, features, seed=2)
+    result, exact = ours(*inputs, window, used), formula(*inputs, window, used)
+    assert_close(result, exact, **EXACT)
+    expected = torch.autograd.grad(exact, inputs)
+    assert_close(torch.autograd.grad(result, inputs, retain_graph=True), expected, **EXACT)
     # A second pass through the same graph knows nothing of the first.
-    assert_close(torch.autograd.grad(one, given), expected, **EXACT)
+    assert_close(torch.autograd.grad(result, inputs), expected, **EXACT)
 
 
 def test_fixed_weights_and_a_fixed_input() -> None:

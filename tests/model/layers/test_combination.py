@@ -39,7 +39,7 @@ def through(combination: Combination, x: Tensor) -> tuple[list[Tensor], Tensor]:
 
 def dlcl(place: str, count: int, **settings: Any) -> LinearCombination:
     """DLCL of `DEPTH` layers with `count` norms, everything random."""
-    made = LinearCombination(
+    module = LinearCombination(
         range(DEPTH + 1),
         WIDTH,
         weights=Weights(**settings),
@@ -48,26 +48,27 @@ def dlcl(place: str, count: int, **settings: Any) -> LinearCombination:
     ).double()
     generator = torch.Generator().manual_seed(count)
     with torch.no_grad():
-        for parameter in made.parameters():
+        for parameter in module.parameters():
             parameter.normal_(generator=generator)
-    return made
+    return module
 
 
 def x() -> Tensor:
     return torch.randn(SHAPE, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
 
 
-def formula(made: LinearCombination, x: Tensor) -> list[Tensor]:
+def formula(module: LinearCombination, x: Tensor) -> list[Tensor]:
     """x_{l+1} = norm_l(sum_k W_lk norm_k(y_k)), of which the one norm or the other is there."""
-    settings, missing = made.settings, DEPTH + 1 - len(made.norms)
+    settings, missing = module.settings, DEPTH + 1 - len(module.norms)
 
     def norm(place: str, number: int, y: Tensor) -> Tensor:
-        return made.norms[number - missing](y) if place == made.place and number >= missing else y
+        has_norm = place == module.place and number >= missing
+        return module.norms[number - missing](y) if has_norm else y
 
     outputs, reads = [x], []
     for row in range(DEPTH + 1):
         seen = range(max(0, row + 1 - (settings.window or DEPTH + 1)), row + 1)
-        weights = {k: made.weight[row, k].repeat(WIDTH // settings.groups) for k in seen}
+        weights = {k: module.weight[row, k].repeat(WIDTH // settings.groups) for k in seen}
         if settings.softmax:
             mass = sum(weights[k].exp() for k in seen)
             weights = {k: weights[k].exp() / mass for k in seen}
@@ -90,14 +91,14 @@ def formula(made: LinearCombination, x: Tensor) -> list[Tensor]:
     ids=str,
 )
 def test_dlcl_equals_the_formula(place: str, settings: dict[str, Any], count: int) -> None:
-    made = dlcl(place, count, **settings)
-    reads, top = through(made, x())
-    for read, expected in zip([*reads, top], formula(made, x()), strict=True):
+    module = dlcl(place, count, **settings)
+    reads, top = through(module, x())
+    for read, expected in zip([*reads, top], formula(module, x()), strict=True):
         assert_close(read, expected)
 
 
 def sparse(boundaries: tuple[int, ...], count: int = 0) -> LinearCombination:
-    made = LinearCombination(
+    module = LinearCombination(
         boundaries,
         WIDTH,
         weights=Weights(),
@@ -105,36 +106,36 @@ def sparse(boundaries: tuple[int, ...], count: int = 0) -> LinearCombination:
         place="before",
     )
     with torch.no_grad():
-        for parameter, start in made.constants():
+        for parameter, start in module.constants():
             parameter.copy_(start)
-    return made.double()
+    return module.double()
 
 
 def test_one_hot_dlcl_equals_the_plain_stack() -> None:
-    made = sparse(tuple(range(DEPTH + 1)))
+    module = sparse(tuple(range(DEPTH + 1)))
     with torch.no_grad():
-        made.weight.copy_(torch.eye(DEPTH + 1)[..., None])
-    ours, theirs = through(made, x()), through(PlainStack(), x())
-    for one, other in zip([*ours[0], ours[1]], [*theirs[0], theirs[1]], strict=True):
-        assert torch.equal(one, other)
+        module.weight.copy_(torch.eye(DEPTH + 1)[..., None])
+    ours, theirs = through(module, x()), through(PlainStack(), x())
+    for tensor, reference in zip([*ours[0], ours[1]], [*theirs[0], theirs[1]], strict=True):
+        assert torch.equal(tensor, reference)
 
 
 def test_sparse_blocks_without_boundaries_equal_the_plain_stack() -> None:
     ours, theirs = through(sparse((0,)), x()), through(PlainStack(), x())
-    assert all(torch.equal(one, other) for one, other in zip(ours[0], theirs[0], strict=True))
+    assert all(map(torch.equal, ours[0], theirs[0]))
     assert torch.equal(ours[1], theirs[1])
 
 
 def test_sparse_blocks_equal_figure_4_of_li() -> None:
-    made = sparse((0, 2, 4), 2)
-    reads, top = through(made, x())
+    module = sparse((0, 2, 4), 2)
+    reads, top = through(module, x())
     first = layer(1)(layer(0)(x()))
-    second = (x() + made.norms[0](first)) / 2  # averages at the start
+    second = (x() + module.norms[0](first)) / 2  # averages at the start
     last = layer(3)(layer(2)(second))
     assert_close(reads[0], x())
     assert_close(reads[1], layer(0)(x()))
     assert_close(reads[2], second)
-    assert_close(top, (x() + made.norms[0](first) + made.norms[1](last)) / 3)
+    assert_close(top, (x() + module.norms[0](first) + module.norms[1](last)) / 3)
 
 
 @pytest.mark.parametrize(
@@ -152,17 +153,17 @@ def test_weights_at_the_start(settings: Weights, expected: list[list[float]]) ->
 
 
 def test_fixed_weights_are_not_parameters() -> None:
-    made = dlcl("before", 0, learnable=False)
-    assert not list(made.parameters())
-    assert not made.state_dict()
-    assert_close(through(made, x())[0][1], (x() + layer(0)(x())) / 2)
+    module = dlcl("before", 0, learnable=False)
+    assert not list(module.parameters())
+    assert not module.state_dict()
+    assert_close(through(module, x())[0][1], (x() + layer(0)(x())) / 2)
 
 
 def test_history_dropout_applies_to_what_is_read() -> None:
-    made = sparse((0, 2, 4))
-    made.dropout.p = 0.5
+    module = sparse((0, 2, 4))
+    module.dropout.p = 0.5
     torch.manual_seed(3)
-    reads, _ = through(made.train(), x())
+    reads, _ = through(module.train(), x())
     assert (reads[0] == 0).any()
     assert set((reads[0] / x()).round(decimals=9).unique().tolist()) == {0.0, 2.0}
     assert torch.equal(reads[1], layer(0)(reads[0]))

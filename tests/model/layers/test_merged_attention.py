@@ -71,7 +71,7 @@ def test_merged_attention_shares_value_and_output_projections() -> None:
         expected = attended[:, place] + sum(values) / (place + 1)
         expected = expected @ output.weight.T + output.bias
         assert_close(module(x, context())[:, place], expected)
-    assert sum(one.numel() for one in module.parameters()) == 4 * (WIDTH**2 + WIDTH)
+    assert sum(parameter.numel() for parameter in module.parameters()) == 4 * (WIDTH**2 + WIDTH)
 
 
 @pytest.mark.parametrize(
