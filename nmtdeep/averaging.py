@@ -14,45 +14,29 @@ from nmtdeep.config.render import differences
 from nmtdeep.errors import CheckpointError, UserError
 
 
-def newest(run: Path, count: int) -> list[Path]:
-    """The `count` newest checkpoints of a run.
+def choose(run: Path, count: int, *, best: bool = False) -> list[Path]:
+    """The newest checkpoints of a run, or those with the best validation scores, the best first.
 
     Raises:
-        UserError: if there are fewer.
+        UserError: if there are fewer than `count`.
     """
-    return _enough(run, _saved(run), count, "checkpoints")[-count:]
-
-
-def best(run: Path, count: int) -> list[Path]:
-    """The `count` checkpoints of a run with the best validation scores, the best first.
-
-    Raises:
-        UserError: if fewer were validated.
-    """
-    scores: dict[Path, Any] = {
-        path: checkpoint.read_state(path).get("score") for path in _saved(run)
-    }
-    validated = [path for path, score in scores.items() if score is not None]
-    validated.sort(key=lambda path: scores[path], reverse=True)
-    return _enough(run, validated, count, "validated checkpoints")[:count]
-
-
-def _saved(run: Path) -> list[Path]:
     if not run.is_dir():
         raise CheckpointError("no such run directory", where=run, hint="check the path")
     saved = list(checkpoint.saved(run).values())
     files.check_entries(run, saved)
-    return saved
-
-
-def _enough(run: Path, paths: list[Path], count: int, kind: str) -> list[Path]:
-    if len(paths) < count:
+    chosen, kind = saved[-count:], "checkpoints"
+    if best:
+        scores: dict[Path, Any] = {path: checkpoint.read_state(path).get("score") for path in saved}
+        validated = [path for path in saved if scores[path] is not None]
+        validated.sort(key=lambda path: scores[path], reverse=True)
+        chosen, kind = validated[:count], "validated checkpoints"
+    if len(chosen) < count:
         raise CheckpointError(
-            f"has {len(paths)} {kind}, not {count}",
+            f"has {len(chosen)} {kind}, not {count}",
             where=run,
             hint="average fewer, or train with more training.checkpoints.keep_last or keep_best",
         )
-    return paths
+    return chosen
 
 
 def average(inputs: Sequence[Path], out: Path) -> Path:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
-
 from nmtdeep import checkpoint
 from nmtdeep.config import slots
 from nmtdeep.config.recipe import Recipe
@@ -70,7 +68,7 @@ def grow(
     source_types, target_types = (
         len(side.vocabulary) for side in (old.pipeline.source, old.pipeline.target)
     )
-    check_model_fits(recipe.model, target_types, torch.device("cpu"))
+    check_model_fits(recipe.model, source_types, target_types)
     model = build(recipe.model, source_types=source_types, target_types=target_types)
     initializer = recipe.model.initializer
     if isinstance(initializer, slots.AdminProfile):

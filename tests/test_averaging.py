@@ -13,7 +13,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from nmtdeep import checkpoint, files
-from nmtdeep.averaging import average, best, newest
+from nmtdeep.averaging import average, choose
 from nmtdeep.errors import UserError
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.vocabulary import Vocabulary
@@ -73,14 +73,14 @@ def test_the_average_says_what_it_was_made_of(run: Path, tmp_path: Path) -> None
 
 def test_newest_and_best(run: Path) -> None:
     first, second, third = (run / f"checkpoint_{update}" for update in (15, 20, 70))
-    assert newest(run, 2) == [second, third]
+    assert choose(run, 2) == [second, third]
     with pytest.raises(UserError, match="has 3 checkpoints, not 4"):
-        newest(run, 4)
-    assert best(run, 2) == [first, third]  # scores are -15, -20 and -17
+        choose(run, 4)
+    assert choose(run, 2, best=True) == [first, third]  # scores are -15, -20 and -17
     edit(first, score=None)
-    assert best(run, 2) == [third, second]
+    assert choose(run, 2, best=True) == [third, second]
     with pytest.raises(UserError, match="has 2 validated checkpoints, not 3"):
-        best(run, 3)
+        choose(run, 3, best=True)
 
 
 def test_the_same_checkpoint_twice_is_refused(run: Path, tmp_path: Path) -> None:

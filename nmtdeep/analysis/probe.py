@@ -24,6 +24,7 @@ from nmtdeep.model.transformer import Stack, Transformer
 from nmtdeep.training.feed import upcoming
 from nmtdeep.training.memory import check_model_fits
 from nmtdeep.training.ranks import Ranks
+from nmtdeep.training.schedule import learning_rate
 from nmtdeep.training.state import Progress
 from nmtdeep.training.step import batch_loss, seed_for
 from nmtdeep.training.trainer import Trainer
@@ -129,7 +130,7 @@ def prepare(
                 f"{data.path} has two vocabularies, but model.embeddings.sharing is all",
                 hint="pass model.embeddings.sharing=decoder, or data with a shared vocabulary",
             )
-        check_model_fits(recipe.model, len(target), device, numbers=2)
+        check_model_fits(recipe.model, len(source), len(target))
         alone = recipe.training.model_copy(update={"sharding": "none"})  # there is one process
         single = recipe.model_copy(update={"training": alone})
         trainer = Trainer(single, data, Ranks(device=device), dtype=torch.float32)
@@ -162,7 +163,9 @@ def _train(trainer: Trainer, updates: int) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         feed = upcoming(trainer.recipe, trainer.data, Path(scratch), Progress(), trainer.ranks)
         for update, coming in zip(range(1, updates + 1), feed, strict=False):
-            result = trainer.step.update(coming.share, update, trainer.lr(update))
+            result = trainer.step.update(
+                coming.share, update, learning_rate(trainer.recipe, update)
+            )
             if result.skipped:
                 raise DivergenceError(
                     f"update {update}: the gradient is not finite",

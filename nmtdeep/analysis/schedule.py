@@ -101,8 +101,7 @@ def learning_rates(
         peak = offset + schedule.warmup_updates
         chosen = {*range(first, last + 1, max(1, end // POINTS)), last, peak, peak + 1}
         for update in sorted(chosen.intersection(range(first, last + 1))):
-            width, updates = recipe.model.width, training.max_updates
-            lr = learning_rate(schedule, update, width=width, max_updates=updates, offset=offset)
+            lr = learning_rate(recipe, update, offset)
             depths = model.encoder.depth, model.decoder.depth
             rows.append(LearningRate(name, number + 1, *depths, update, lr))
         progress = replace(progress, update=last)

@@ -197,7 +197,7 @@ def average_checkpoints(
         what = "take one run directory, and exclude each other"
         raise UserError(what, where="--last and --best")
     if last or best:
-        inputs = averaging.newest(run, last) if last else averaging.best(run, best or 1)
+        inputs = averaging.choose(run, last or best or 1, best=last is None)
     elif output is None:
         hint = "pass --output; or a run with --last N"
         raise UserError("checkpoints that are named one by one need an --output", hint=hint)

@@ -18,7 +18,7 @@ import torch
 from nmtdeep.config.training import Training
 from nmtdeep.errors import UserError
 from nmtdeep.training.divergence import PATIENCE
-from nmtdeep.training.run_directory import LOG, RECORDS, TENSORBOARD, VALIDATIONS
+from nmtdeep.training.run_directory import LOG, RECORDS, TENSORBOARD
 from nmtdeep.training.state import Progress
 from nmtdeep.training.step import UpdateResult
 from nmtdeep.training.validation import Validation
@@ -26,7 +26,6 @@ from nmtdeep.units import duration, percent, short, size
 
 # Log lines show larger shares of padding, and of time spent waiting for data.
 PADDING, WAIT = 0.10, 0.01
-COLUMNS = 120
 
 
 def figures(
@@ -69,38 +68,29 @@ def peak_memory(device: torch.device) -> int:
 
 
 def log_line(record: dict[str, Any]) -> str:
-    """One line of `train.log` from one record of `train.jsonl`, at most 120 columns.
+    """One line of `train.log` from one record of `train.jsonl`.
 
-    Padding and waiting are shown if they are large, skipped updates if there are any; memory,
-    padding, waiting and epoch only if there is room, in this order.
+    Padding and waiting are shown if they are large, skipped updates if there are any.
     """
-    memory = f"mem {size(record['memory'])}"
-    padding = f"pad {percent(record['padding'])}" if record["padding"] > PADDING else ""
-    wait = f"wait {percent(record['wait'])}" if record["wait"] > WAIT else ""
-    epoch = f"epoch {record['epoch']}"
     parts = [
         f"stage {record['stage']}" if "stage" in record else "",
-        epoch,
+        f"epoch {record['epoch']}",
         f"update {record['update']}/{record['max_updates']}",
         f"nll {record['nll']:.3f}",
         f"tok/s {short(record['tokens_per_second'])}",
-        padding,
-        wait,
+        f"pad {percent(record['padding'])}" if record["padding"] > PADDING else "",
+        f"wait {percent(record['wait'])}" if record["wait"] > WAIT else "",
         f"lr {record['lr']:.2e}",
         f"gnorm {record['gradient_norm']:#.3g}",
         f"skipped {record['skipped']}" if record["skipped"] else "",
-        memory,
+        f"mem {size(record['memory'])}",
         f"eta {duration(record['eta'])}",
     ]
-    parts = [part for part in parts if part]
-    for spare in filter(None, (memory, padding, wait, epoch)):
-        if len(" | ".join(parts)) > COLUMNS:
-            parts.remove(spare)
-    return " | ".join(parts)
+    return " | ".join(filter(None, parts))
 
 
 class Display:
-    """Writes `train.log`, `train.jsonl`, `validations.tsv`, TensorBoard events and the screen.
+    """Writes `train.log`, `train.jsonl`, TensorBoard events and the screen.
 
     Args:
         run: run directory.
@@ -193,30 +183,26 @@ class Display:
 
     def validated(self, progress: Progress, validation: Validation, *, seconds: float) -> None:
         """Write the figures of the validation after `progress`, which took `seconds`."""
-        update, epoch, scores = progress.update, progress.current_epoch, validation.scores
+        update, scores = progress.update, validation.scores
         loss, nll, ppl = validation.loss, validation.nll, validation.perplexity
         values = {f"valid_{name}": score.value for name, score in scores.items()}
         self._record(
             {
                 "kind": "validation",
                 "update": update,
-                "epoch": epoch,
+                "epoch": progress.current_epoch,
                 "valid_loss": loss,
                 "valid_nll": nll,
                 "valid_ppl": ppl,
                 **({"valid_bleu": None, "valid_chrf": None} | values),
+                "best": progress.is_best,
                 "signature": scores["bleu"].signature if scores else "",
                 "seconds": seconds,
             }
         )
-        bleu, chrf = (f"{scores[name].value:.2f}" if scores else "" for name in ("bleu", "chrf"))
-        row = [update, epoch, f"{loss:.4f}", f"{nll:.4f}", f"{ppl:.3f}", bleu, chrf]
-        with (self.run / VALIDATIONS).open("a", encoding="utf-8") as file:
-            if not file.tell():
-                file.write("update\tepoch\tloss\tnll\tppl\tbleu\tchrf\tbest\n")
-            print(*row, "*" if progress.is_best else "", sep="\t", file=file)
         line = f"validation | update {update} | loss {loss:.3f} | nll {nll:.3f} | ppl {ppl:.2f}"
-        line += f" | bleu {bleu} | chrf {chrf}" if scores else ""
+        for name, score in scores.items():
+            line += f" | {name} {score.value:.2f}"
         self.say(f"{line} | {seconds:.1f} s" + " | best so far" * progress.is_best)
         if validation.sample is not None:
             self.say("  {}\n  -> {}".format(*validation.sample))

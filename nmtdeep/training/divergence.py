@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
@@ -10,20 +10,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nmtdeep.config import slots
-from nmtdeep.config.recipe import Recipe
-from nmtdeep.config.training import Noam
 from nmtdeep.errors import DivergenceError
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.sharding import whole
 from nmtdeep.training.step import UpdateResult
-from nmtdeep.units import counted
 
 # So many consecutive updates without a finite gradient end a training.
 PATIENCE = 3
 # fp16: a training ends when the loss scale falls below this.
 SMALLEST_SCALE = 2.0**-10
+ADVICE = (
+    "half the learning rate, twice the warm-up or training.clip_norm=1; a deep post-norm model may "
+    "need a new run with pre_norm or model.initializer=depth_scaled"
+)
+# Modules outside the layers.
+EDGES = ("source_embedding", "target_embedding", "encoder.norm", "decoder.norm")
 
 
 def is_lost(result: UpdateResult, bad_before: int) -> bool:
@@ -38,7 +40,6 @@ def diagnose(
     model: Transformer,
     recompute: Callable[[], object],
     *,
-    recipe: Recipe,
     ranks: Ranks,
     saved: str,
 ) -> DivergenceError:
@@ -63,35 +64,17 @@ def diagnose(
     kept = f"{saved} is intact, and training resumes from it" if saved else "nothing is saved yet"
     return DivergenceError(
         f"training diverged at update {update}: {what}; {origin}",
-        hint=f"{kept}; try {', '.join(suggestions(recipe))}",
+        hint=f"{kept}; try {'--precision bf16, ' * bool(result.scale)}{ADVICE}",
     )
-
-
-def suggestions(recipe: Recipe) -> list[str]:
-    """Changes that may help, most promising first, without those that the recipe has already."""
-    training, schedule = recipe.training, recipe.training.schedule
-    stacks = (recipe.model.encoder, recipe.model.decoder)
-    post_norm = any(isinstance(stack.residual, slots.PostNorm) for stack in stacks)
-    if isinstance(schedule, Noam):
-        lower = f"training.schedule.scale={schedule.scale / 2:g}"
-    else:
-        lower = f"--lr {schedule.lr / 2:g}"
-    changes = {
-        # Deep post-norm models rarely train from Glorot's values.
-        "a new run with pre_norm or model.initializer=depth_scaled": (
-            post_norm and isinstance(recipe.model.initializer, slots.Glorot)
-        ),
-        lower: True,
-        f"training.schedule.warmup_updates={2 * schedule.warmup_updates}": True,
-        "training.clip_norm=1": not training.clip_norm,
-        "--precision bf16 or fp32": training.precision == "fp16",
-    }
-    return [change for change, helps in changes.items() if helps]
 
 
 def _first_forward(model: Transformer, recompute: Callable[[], object], ranks: Ranks) -> str:
     """The first sublayer whose output is not finite; empty if all outputs are finite."""
-    modules = dict(_sublayers(model))
+    modules = {
+        name: module
+        for name, module in model.named_modules()
+        if hasattr(module, "sublayer") or name in EDGES
+    }
     bad = torch.zeros(len(modules), device=model.output.weight.device)
 
     def check(index: int, _module: nn.Module, _inputs: Any, output: Tensor) -> None:
@@ -102,20 +85,11 @@ def _first_forward(model: Transformer, recompute: Callable[[], object], ranks: R
             hooks.callback(module.register_forward_hook(partial(check, index)).remove)
         recompute()
     ranks.add([bad])
-    names = [name for name, count in zip(modules, bad.tolist(), strict=True) if count]
-    return f"{names[0]} is the first module whose output is not finite" if names else ""
-
-
-def _sublayers(model: Transformer) -> Iterator[tuple[str, nn.Module]]:
-    """Embeddings, sublayers and last norms with their names, in the order of computation."""
-    for side, embedding in (("encoder", "source_embedding"), ("decoder", "target_embedding")):
-        yield embedding, getattr(model, embedding)
-        stack = getattr(model, side)
-        for number, layer in enumerate(stack):
-            for index, wrapper in enumerate(layer):
-                kind = type(wrapper.sublayer).__name__
-                yield f"{side}.layers.{number}.sublayers.{index} ({kind})", wrapper
-        yield f"{side}.norm", stack.norm
+    for (name, module), count in zip(modules.items(), bad.tolist(), strict=True):
+        if count:
+            kind = type(getattr(module, "sublayer", module)).__name__
+            return f"{name} ({kind}) is the first module whose output is not finite"
+    return ""
 
 
 def _first_backward(model: Transformer) -> str:
@@ -124,14 +98,11 @@ def _first_backward(model: Transformer) -> str:
     def is_bad(tensor: Tensor) -> bool:
         return not whole(tensor.detach()).isfinite().all()
 
-    trained = {name: each for name, each in model.named_parameters() if each.grad is not None}
-    for name, parameter in trained.items():
+    trained = [(name, each) for name, each in model.named_parameters() if each.grad is not None]
+    for name, parameter in trained:
         if is_bad(parameter):
             return f"{name} is not finite"
-    bad = [name for name, each in trained.items() if each.grad is not None and is_bad(each.grad)]
-    if bad:
-        return (
-            f"all outputs are finite, but the gradients of {counted(len(bad), 'parameter')} are "
-            f"not, the first is {bad[0]}"
-        )
+    for name, parameter in trained:
+        if parameter.grad is not None and is_bad(parameter.grad):
+            return f"all outputs are finite, but the gradient of {name} is not"
     return "all gradients are finite, but the sum of their squares is not"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
@@ -19,9 +20,8 @@ from nmtdeep.scoring import Score, score_texts
 from nmtdeep.scoring.metrics import label_of
 from nmtdeep.scoring.report import score_table
 from nmtdeep.training.run_directory import CANDIDATE, LOG, SCORES
-from nmtdeep.training.state import Progress
 from nmtdeep.training.step import resolve_precision
-from nmtdeep.training.validation import Validator, translated
+from nmtdeep.training.validation import translated, validate
 
 METRICS = ("bleu", "chrf", "ter")
 # A model whose first lines score below both has learned too little: it translates up to the limit.
@@ -98,7 +98,17 @@ def finish(
                 )
                 return
             scores = {split: score_split(translator, corpora, split) for split in held_out}
-            stored = _store(scores, run)
+            model = checkpoint.locate(run)
+            stored = StoredScores(
+                checkpoint=model.name,
+                weights=files.digest(model / checkpoint.MODEL),
+                trained_to=list(checkpoint.saved(run).values())[-1].name,
+                scores=scores,
+            )
+            with files.replace_file(run / SCORES) as partial:
+                content = stored.model_dump_json(indent=1)
+                partial.write_text(f"{content}\n", encoding="utf-8")
+            files.write_sums(run, SCORES)
         mean = _mean(checkpoint.locate(run))
         say(f"scores of {stored.checkpoint}" + (f", {mean}" if mean else ""))
         for line in score_table(stored.scores):
@@ -109,36 +119,30 @@ def _choose(
     recipe: Recipe, data: DataDirectory, run: Path, device: str, say: Callable[[str], None]
 ) -> None:
     """Make the recipe's average, and keep it unless `checkpoint_best` is better by `best_by`."""
-    average, best = run / checkpoint.AVERAGE, run / checkpoint.BEST
     saved = list(checkpoint.saved(run).values())
-    stages = [checkpoint.read_state(path).get("stage") for path in saved]
+    stages: list[Any] = [checkpoint.read_state(path).get("stage") for path in saved]
     # Checkpoints of earlier stages have fewer layers.
     count = min(recipe.training.checkpoints.average_last, stages.count(stages[-1]))
     if not count:
         return
-    candidate = averaging.average(averaging.newest(run, count), run / CANDIDATE)
-    mean = _mean(candidate)
-    best_score = None
-    if (best / checkpoint.STATE).is_file():
-        best_score = checkpoint.read_state(best)["score"]
-    if best_score is None:
-        candidate.rename(average)
-        say(f"the run translates with {average.name}, {mean}")
-        return
-    recipe = recipe.at_stage(Progress.of(saved[-1]).stage)
-    place = resolve_device(device)
-    validate = Validator(data, recipe, dtype=resolve_precision(recipe.training.precision, place))
-    best_by = recipe.training.validation.best_by
-    score = validate(checkpoint.load(candidate).model.to(place)).score(best_by)
+    candidate = averaging.average(saved[-count:], run / CANDIDATE)
+    place, recipe = resolve_device(device), recipe.at_stage(stages[-1])
+    model = checkpoint.load(candidate).model.to(place)
+    dtype = resolve_precision(recipe.training.precision, place)
+    best, best_by = run / checkpoint.BEST, recipe.training.validation.best_by
+    score = validate(model, data, recipe, dtype=dtype).score(best_by)
+    saved_best = (best / checkpoint.STATE).is_file()
+    best_score = checkpoint.read_state(best)["score"] if saved_best else -math.inf
     of_best, of_mean = (
         f"loss {-value:.4f}" if best_by == "loss" else f"{value:.2f} {label_of(best_by)}"
         for value in (best_score, score)
     )
+    mean = _mean(candidate)
     if score >= best_score:
-        candidate.rename(average)
+        candidate.rename(run / checkpoint.AVERAGE)
         say(
-            f"the run translates with {average.name}, {mean}: {of_mean} on valid; {best.name} has "
-            f"{of_best}"
+            f"the run translates with {checkpoint.AVERAGE}, {mean}: {of_mean} on valid; "
+            f"{best.name} has {of_best}"
         )
     else:
         checkpoint.discard(candidate)
@@ -165,18 +169,3 @@ def _has_learned_nothing(translator: Translator, data: DataDirectory) -> bool:
 def score_split(translator: Translator, data: DataDirectory, split: str) -> list[Score]:
     """BLEU, chrF and TER of a translated split against its references."""
     return score_texts(translated(translator, data, split), [data.references(split)], METRICS)
-
-
-def _store(scores: dict[str, list[Score]], run: Path) -> StoredScores:
-    """Write the scores of the run's weights to `scores.json`."""
-    model = checkpoint.locate(run)
-    stored = StoredScores(
-        checkpoint=model.name,
-        weights=files.digest(model / checkpoint.MODEL),
-        trained_to=list(checkpoint.saved(run).values())[-1].name,
-        scores=scores,
-    )
-    with files.replace_file(run / SCORES) as partial:
-        partial.write_text(json.dumps(stored.model_dump(), indent=1) + "\n", encoding="utf-8")
-    files.write_sums(run, SCORES)
-    return stored

@@ -111,7 +111,7 @@ def launch(processes: int, function: Callable[[], T]) -> T:
 
 def _rank(function: Callable[[], T]) -> T:
     """What a new process does: it writes an error to the file that the launcher reads."""
-    report: dict[str, Any] = {"message": "", "timestamp": int(time.time())}
+    report: dict[str, Any] = {"message": ""}
     try:
         return function()
     except UserError as error:

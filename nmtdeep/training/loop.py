@@ -6,10 +6,10 @@ import signal
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -18,7 +18,6 @@ from nmtdeep.config.training import Linear
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import UserError
 from nmtdeep.files import SUMS
-from nmtdeep.scoring.warnings import subword_mark
 from nmtdeep.training import stages
 from nmtdeep.training.display import Display
 from nmtdeep.training.feed import upcoming
@@ -26,26 +25,23 @@ from nmtdeep.training.launch import is_launched, join_ranks, launch, noted_signa
 from nmtdeep.training.opening import check, opening
 from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.run_directory import RunDirectory, open_run
+from nmtdeep.training.schedule import learning_rate
 from nmtdeep.training.state import Progress
 from nmtdeep.training.trainer import Trainer
-from nmtdeep.training.validation import Validator
+from nmtdeep.training.validation import validate
 from nmtdeep.units import counted, percent
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """How a training ended.
 
     Attributes:
-        reason: in words; empty where a stage ended and the next one begins.
-        signal: number of the signal that stopped it, or 0.
-        rank: of the process that says so.
+        rank: number of the process that returns this.
+        signal: number of the signal that stopped the training, or 0.
     """
 
-    progress: Progress
-    reason: str
+    rank: int
     signal: int = 0
-    rank: int = 0
 
 
 def train(
@@ -129,29 +125,35 @@ def _train_run(
         newest: name of the checkpoint to resume from; empty for a fresh model.
     """
     recipe, path = run.recipe, run.path / newest if newest else None
-    if reason := stages.finished(recipe, progress):
+    if stages.finished(recipe, progress):
         display.say(stages.nothing_to_do(recipe, progress))
-        return Outcome(progress, reason, rank=ranks.rank)
+        return Outcome(ranks.rank)
     trainer = Trainer(recipe.at_stage(progress.stage), data, ranks, path)
-    display.say(opening(recipe, data, trainer.model, ranks, trainer.step.dtype, progress))
+    display.say(opening(recipe, data, ranks, progress))
     for change in run.changes:
         display.say(f"changed: {change}")
-    if mark := subword_mark(data.references("valid")):
-        display.say(
-            f"warning: the validation text contains subwords ({mark}), so that every score of this "
-            "training counts pieces of words"
-        )
     if ranks.is_first:
         run.drop_results()
-    while True:
+    stopped = 0
+    while not (stopped or stages.finished(recipe, progress)):
         if stages.is_over(recipe, progress):
             progress = stages.begin_next(recipe, progress)
             trainer = trainer.deeper(recipe.at_stage(progress.stage))
             display.say(stages.announcement(recipe, progress))
-        outcome = _train(run, trainer, progress, display, signals)
-        if outcome.reason:
-            return outcome
-        progress = outcome.progress
+        progress, stopped = _train(run, trainer, progress, display, signals)
+    update, settings = progress.update, recipe.training
+    if stopped and not stages.finished(recipe, progress):
+        name = signal.Signals(stopped).name
+        display.say(f"stopped by {name}, saved at update {update}; run the same command to resume")
+        return Outcome(ranks.rank, stopped)
+    display.say(f"done after {counted(update, 'update')}: {stages.finished(recipe, progress)}")
+    schedule, lr = settings.schedule, learning_rate(recipe, update, progress.schedule_offset)
+    if isinstance(schedule, Linear) and update < settings.max_updates and lr > schedule.lr / 10:
+        display.say(
+            f"warning: the learning rate was still at {percent(lr / schedule.lr, 0)} of its peak; "
+            f"a linear schedule of this length does better with --max-updates {update}"
+        )
+    return Outcome(ranks.rank)
 
 
 def _train(
@@ -160,10 +162,13 @@ def _train(
     progress: Progress,
     display: Display,
     signals: Sequence[int],
-) -> Outcome:
-    """The loop of one stage. All decisions are functions of `progress`, the same in every rank."""
+) -> tuple[Progress, int]:
+    """The loop of one stage. All decisions are functions of `progress`, the same in every rank.
+
+    Returns:
+        The progress at its end, and the number of the signal that stopped it, or 0.
+    """
     recipe, settings, ranks = run.recipe, run.recipe.training, trainer.ranks
-    validator = Validator(trainer.data, trainer.recipe, dtype=trainer.step.dtype)
     started = time.perf_counter() - progress.seconds
     if limit := trainer.check_largest_batch(progress.position):
         display.say(
@@ -184,11 +189,11 @@ def _train(
         )
         display.updated(progress, result, waited=coming.waited)
         if progress.update % settings.log_every == 0:
-            lr = trainer.lr(progress.update, progress.schedule_offset)
+            lr = learning_rate(recipe, progress.update, progress.schedule_offset)
             display.logged(progress, lr=lr, device=ranks.device)
         reason, over = stages.finished(recipe, progress), stages.is_over(recipe, progress)
         if progress.update % settings.validation.every == 0 or reason or over:
-            progress = _validated(validator, trainer, progress, display)
+            progress = _validated(trainer, progress, display)
             reason = reason or stages.finished(recipe, progress)
         planned = progress.update % settings.checkpoints.every == 0
         planned = planned and not progress.bad_updates  # never replace a good checkpoint
@@ -196,23 +201,18 @@ def _train(
         if planned or stopped:
             _save(run, trainer, progress, planned=planned)
             display.restart()
-        if reason or stopped:
-            lr = trainer.lr(progress.update, progress.schedule_offset)
-            return _leave(recipe, Outcome(progress, reason, int(stopped), ranks.rank), lr, display)
-        if over:
-            return Outcome(progress, "")
-    raise AssertionError("epochs never end")
+        if reason or over or stopped:
+            break
+    return progress, int(stopped)
 
 
-def _validated(
-    validator: Validator, trainer: Trainer, progress: Progress, display: Display
-) -> Progress:
+def _validated(trainer: Trainer, progress: Progress, display: Display) -> Progress:
     """Validate in rank 0, and note whether it is the best so far."""
     began = time.perf_counter()
     model = trainer.whole()
     if not trainer.ranks.is_first:
         return progress.validated(trainer.ranks.tell(0.0))
-    validation = validator(model)
+    validation = validate(model, trainer.data, trainer.recipe, dtype=trainer.step.dtype)
     score = validation.score(trainer.recipe.training.validation.best_by)
     progress = progress.validated(trainer.ranks.tell(score))
     display.validated(progress, validation, seconds=time.perf_counter() - began)
@@ -226,24 +226,3 @@ def _save(run: RunDirectory, trainer: Trainer, progress: Progress, *, planned: b
     if trainer.ranks.is_first:
         path = run.save(weights, moments, progress, planned=planned)
         trainer.saved = path.name
-
-
-def _leave(recipe: Recipe, outcome: Outcome, lr: float, display: Display) -> Outcome:
-    """Say why it ends here, and if a linear schedule ends far above zero (`lr`)."""
-    update = outcome.progress.update
-    if not outcome.reason:
-        reason = f"stopped by {signal.Signals(outcome.signal).name}"
-        display.say(f"{reason}, saved at update {update}; run the same command to resume")
-        return replace(outcome, reason=reason)
-    display.say(f"done after {counted(update, 'update')}: {outcome.reason}")
-    schedule = recipe.training.schedule
-    begun = schedule.warmup_updates + outcome.progress.schedule_offset
-    falling = begun < update < recipe.training.max_updates
-    if isinstance(schedule, Linear) and falling and lr > schedule.lr / 10:
-        share = percent(lr / schedule.lr, 0)
-        display.say(
-            f"warning: the learning rate was still at {share} of its peak: it falls to zero "
-            f"over {recipe.training.max_updates} updates; a training of this length does "
-            f"better with --max-updates {update}"
-        )
-    return replace(outcome, signal=0)

@@ -18,6 +18,7 @@ from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.batching import Batch, Indices, split
 from nmtdeep.data.windows import Window
 from nmtdeep.errors import OutOfMemoryError, UserError
+from nmtdeep.model.build import build
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.loss import CHUNK
 from nmtdeep.training.optimizer import linear_maps
@@ -32,8 +33,6 @@ UNLIMITED = 2**62
 # Tokens of a typical sentence, for the attention weights.
 TYPICAL = 30
 FP32 = 4  # bytes of a number
-# Square matrices of each sublayer, at least.
-SQUARES = {"self_attention": 4, "cross_attention": 4, "merged_attention": 3}
 # Out of memory as allocators say it, apart from torch.OutOfMemoryError: torch's and oneDNN's on a
 # CPU, C++, CUDA's libraries. oneDNN's "could not create a primitive" is all that it says when it
 # has no memory for generated code; "could not create a primitive descriptor for ..." means that it
@@ -115,23 +114,21 @@ def estimate(
         device: its type, cpu or cuda.
         dtype: of the products of weights.
     """
-    training, product, batches = recipe.training, dtype.itemsize, recipe.training.batches
+    training, batches = recipe.training, recipe.training.batches
     parameters = sum(parameter.numel() for parameter in model.parameters())
     # Muon has one moment for each number of a matrix, Adam two.
     matrices = linear_maps((model.encoder, model.decoder)) * (training.optimizer.type == "muon")
     moments = 2 * parameters - sum(matrix.numel() for matrix in matrices)
     tokens = min(batches.max_tokens, batches.group_tokens, batches.tokens_per_update)
-    activations = kept_bytes(recipe, tokens / TYPICAL, TYPICAL, TYPICAL, product)
+    activations = kept_bytes(recipe, tokens / TYPICAL, TYPICAL, TYPICAL, dtype.itemsize)
     types, width = model.output.weight.shape
-    # The logits of a chunk, and again as the gradient's product lays them out; the gradient of the
-    # output matrix, the newest chunk's share of it, and its copy on the way back.
-    loss = 2 * product * min(CHUNK, tokens) * types + (2 * FP32 + product) * types * width
-    cast = product * parameters if product < FP32 else 0
+    # Logits of a chunk and their gradients; the gradient of the output matrix, twice.
+    loss = 2 * FP32 * types * (min(CHUNK, tokens) + width)
     parts = {
         "weights": float(FP32 * parameters),
         "gradients": float(FP32 * parameters),
         "moments": float(FP32 * moments),
-        "batch": activations + loss + cast,
+        "batch": activations + loss,
     }
     if device == "cpu":
         # Freed memory is kept (`memory.keep_memory`), and batches of other shapes leave gaps in it:
@@ -140,50 +137,26 @@ def estimate(
     return parts
 
 
-def least_parameters(model: config.Model, types: int) -> int:
-    """Parameters of the matrices that every such model has; computed, not counted.
+def check_model_fits(model: config.Model, source_types: int, target_types: int) -> None:
+    """Check that the weights of a model are smaller than the memory of this machine.
 
-    Args:
-        types: of the target vocabulary.
-    """
-    total = types * model.width
-    decoder = [part.type for part in model.decoder.sublayers]
-    for stack, sublayers in (
-        (model.encoder, ["self_attention", "feed_forward"]),
-        (model.decoder, decoder),
-    ):
-        layer = sum(SQUARES.get(name, 0) for name in sublayers) * model.width**2
-        layer += sublayers.count("feed_forward") * 2 * model.width * stack.feed_forward
-        total += stack.depth * layer
-    return total
-
-
-def check_model_fits(
-    model: config.Model, types: int, device: torch.device, *, numbers: float = 1
-) -> None:
-    """Check, before a model is built, that it takes less than all the memory of its device.
-
-    Args:
-        types: of the target vocabulary.
-        numbers: kept of each parameter: 1 is the weights alone; a training keeps gradients and
-            moments as well, each shard a part of them.
+    A few lines of a recipe can describe any number of layers of any width. Here they are built
+    without memory.
 
     Raises:
         UserError: naming both sizes.
     """
-    if device.type == "cuda":
-        name, memory = "the GPU", int(torch.cuda.get_device_properties(device).total_memory)
-    else:
-        name, memory = "this machine", os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    parameters = least_parameters(model, types)
-    needed = FP32 * numbers * parameters
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        with torch.device("meta"):
+            shapes = build(model, source_types=source_types, target_types=target_types)
+        needed = FP32 * sum(parameter.numel() for parameter in shapes.parameters())
+    except RuntimeError:  # a tensor whose bytes torch cannot count in 63 bits
+        needed = 2**63
     if needed > memory:
         raise UserError(
-            f"a model of at least {parameters:,} parameters takes {size(needed)} for "
-            f"{'weights' if numbers == 1 else 'weights, gradients and moments'}, and {name} has "
-            f"{size(memory)}",
-            hint="lower model.width, a depth or feed_forward, or spread the training over more "
-            "GPUs with training.sharding=full",
+            f"the weights of this model take {size(needed)}, and this machine has {size(memory)}",
+            hint="lower model.width, a depth or feed_forward",
         )
 
 
@@ -244,10 +217,13 @@ class BatchLimit:
         tokens = len(part.source) * max(part.source.shape[1], part.target_output.shape[1])
         if self.divisible and len(part.source) > 1:
             return tokens // 2
-        raise too_large(part, 0 if self.divisible else tokens // 2) from error
+        if self.divisible:
+            raise too_large(part) from error
+        hint = f"batches of a sharded model cannot be divided, so pass --max-tokens {tokens // 2}"
+        raise too_large(part, hint) from error
 
     def fit(self, batch: Batch, recipe: Recipe, dtype: torch.dtype, free: int) -> None:
-        """Halve `max_tokens` until `free` bytes hold what a part of `batch` keeps.
+        """Lower the limit until `free` bytes hold what a part of `batch` keeps.
 
         For a CPU, because Linux kills a process without an error. Three quarters of the estimate
         count, because it may be a quarter too large. All ranks must call this.
@@ -259,27 +235,17 @@ class BatchLimit:
             OutOfMemoryError: if they do not hold one sentence pair.
         """
         sides = batch.source.shape[1], batch.target_output.shape[1]
-        one = 0.75 * kept_bytes(recipe, 1, *sides, dtype.itemsize)
-        tokens = self.tokens
-        while one * min(len(batch.source), max(tokens // max(sides), 1)) > free:
-            tokens = min(tokens, recipe.training.batches.max_tokens) // 2
-            if tokens < max(sides):
-                raise too_large(batch.rows(0, 1))
-        self.reduce(tokens)
+        pairs = int(free / (0.75 * kept_bytes(recipe, 1, *sides, dtype.itemsize)))
+        if pairs < 1:
+            raise too_large(batch.rows(0, 1))
+        self.reduce(pairs * max(sides) if pairs < len(batch.source) else self.tokens)
 
 
-def too_large(batch: Batch, sharded: int = 0) -> OutOfMemoryError:
-    """The error for a batch that does not fit and cannot be divided.
-
-    Args:
-        sharded: `max_tokens` that may help if the model is sharded.
-    """
-    source, target = batch.source.shape[1], batch.target_output.shape[1]
+def too_large(batch: Batch, hint: str = SMALLER) -> OutOfMemoryError:
+    """The error for a batch that does not fit and cannot be divided."""
+    pairs, source = batch.source.shape
     where = f"training sentence {batch.indices[0] + 1}" if len(batch.indices) else "one pair"
-    if len(batch.source) > 1:
-        where = f"a batch of {len(batch.source)} pairs"
-    what = f"out of memory with {source} source and {target} target tokens"
-    if not sharded:
-        return OutOfMemoryError(what, where=where, hint=SMALLER)
-    hint = f"batches of a sharded model cannot be divided, so pass --max-tokens {sharded}"
+    if pairs > 1:
+        where = f"a batch of {pairs} pairs"
+    what = f"out of memory with {source} source and {batch.target_output.shape[1]} target tokens"
     return OutOfMemoryError(what, where=where, hint=hint)

@@ -10,7 +10,6 @@ import torch
 from nmtdeep import checkpoint, files
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.corpus import DataDirectory
-from nmtdeep.model.transformer import Transformer
 from nmtdeep.tables import describe
 from nmtdeep.training import stages
 from nmtdeep.training.feed import check_batches, check_text
@@ -32,42 +31,32 @@ def check(recipe: Recipe, data: DataDirectory, ranks: Ranks) -> None:
     """
     check_text(recipe, data)
     check_batches(recipe, data, ranks.size)
-    sharded = recipe.training.sharding == "full" and ranks.device.type == "cuda"
-    check_model_fits(
-        recipe.model,
-        len(data.pipeline.target.vocabulary),
-        ranks.device,
-        numbers=(3 if recipe.training.optimizer.type == "muon" else 4)
-        / (ranks.size if sharded else 1),
-    )
+    pipeline = data.pipeline
+    types = len(pipeline.source.vocabulary), len(pipeline.target.vocabulary)
+    check_model_fits(recipe.model, *types)
     resolve_precision(recipe.training.precision, ranks.device)
 
 
 def opening(
     recipe: Recipe,
     data: DataDirectory,
-    model: Transformer,
     ranks: Ranks,
-    dtype: torch.dtype,
     progress: Progress,
 ) -> str:
     """Model, data and device as a small table, the first message of a training.
 
     Args:
         recipe: with all stages.
-        model: of the stage that begins.
-        dtype: of the matrix products.
     """
     stage, device = recipe.at_stage(progress.stage), ranks.device
     corpus, batches = data.corpus("train"), stage.training.batches
+    dtype = resolve_precision(stage.training.precision, device)
+    with torch.device("meta"):
+        model = built(stage, data)
     sides = (data.pipeline.source, data.pipeline.target)
     sizes = [f"{len(side.vocabulary):,} {side.language} types" for side in sides]
     if recipe.text.vocabulary.sharing == "shared":
         sizes = [f"{len(sides[0].vocabulary):,} types, shared"]
-    dropped = [
-        f"{counted(reason['count'], 'pair')} ({name})"
-        for name, reason in data.index["report"]["splits"]["train"]["reasons"].items()
-    ]
     hardware = [f"{ranks.size} processes"] * (ranks.size > 1)
     if device.type == "cuda":
         hardware.insert(0, torch.cuda.get_device_name(device))
@@ -86,7 +75,6 @@ def opening(
             f"{data.path}: {len(corpus):,} training pairs, "
             f"{len(data.corpus('valid')):,} for validation"
         ),
-        "dropped": ", ".join(dropped) or "0 pairs",
         "batches": (
             f"{batches.tokens_per_update:,} padded tokens per update, "
             f"at most {batches.max_tokens:,} at once"
@@ -135,10 +123,6 @@ def dry_run(
     if stages.finished(recipe, progress):
         yield stages.nothing_to_do(recipe, progress)
         return
-    stage = recipe.at_stage(progress.stage)
-    with torch.device("meta"):
-        model = built(stage, corpora)
-    dtype = resolve_precision(stage.training.precision, ranks.device)
     use_threads(threads or torch.get_num_threads(), processes)
-    yield opening(recipe, corpora, model, ranks, dtype, progress)
+    yield opening(recipe, corpora, ranks, progress)
     yield from (f"changed: {change}" for change in run.changes)

@@ -15,15 +15,14 @@ from nmtdeep.config.load import read_config
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.render import differences, dump
 from nmtdeep.data.index import INDEX_FILE
-from nmtdeep.errors import CheckpointError, UserError
+from nmtdeep.errors import UserError
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.training.state import Progress
 
-LOG, RECORDS, VALIDATIONS = "train.log", "train.jsonl", "validations.tsv"
-SCORES = "scores.json"
+LOG, RECORDS, SCORES = "train.log", "train.jsonl", "scores.json"
 TENSORBOARD, DROPOUT = "tensorboard", "bpe_dropout"
 # What a training writes beside its checkpoints.
-OUTPUTS = (LOG, RECORDS, VALIDATIONS, SCORES, TENSORBOARD, DROPOUT)
+OUTPUTS = (LOG, RECORDS, SCORES, TENSORBOARD, DROPOUT)
 LOCK = ".lock"
 # An average that is not yet known to be better than the best checkpoint.
 CANDIDATE = "checkpoint_candidate"
@@ -57,22 +56,13 @@ class RunDirectory:
     changes: tuple[str, ...] = ()
 
     def newest(self) -> Path | None:
-        """The checkpoint to resume from; None if there is none.
-
-        Raises:
-            CheckpointError: if a newer one is damaged: resuming from an older one deletes records.
-        """
-        saved = checkpoint.saved(self.path)
-        last = max(saved, default=0)
-        for path in self.path.glob("checkpoint_*"):
-            update = path.name.removeprefix("checkpoint_")
-            if update.isdecimal() and int(update) > last:
-                raise CheckpointError(
-                    f"is damaged (no {checkpoint.STATE})",
-                    where=path,
-                    hint=f"restore it from a copy, or delete it to resume from update {last}",
-                )
-        return saved.get(last)
+        """The checkpoint to resume from, which may be damaged; None if there is none."""
+        paths = {
+            int(update): path
+            for path in self.path.glob("checkpoint_*")
+            if (update := path.name.removeprefix("checkpoint_")).isdecimal()
+        }
+        return paths[max(paths)] if paths else None
 
     def save(self, tensors: Any, optimizer: Any, progress: Progress, *, planned: bool) -> Path:
         """Write `checkpoint_<update>`, move the links, delete checkpoints that are not kept.
@@ -124,8 +114,7 @@ class RunDirectory:
             checkpoint.discard(path)
         self.link(progress)
         self.prune()
-        for name in (RECORDS, VALIDATIONS):
-            drop_records_after(progress.update, self.path / name)
+        drop_records_after(progress.update, self.path / RECORDS)
 
     def drop_results(self) -> None:
         """Delete average and scores: they belong to fewer updates than the run will have."""
@@ -134,7 +123,7 @@ class RunDirectory:
 
 
 def drop_records_after(last: int, path: Path) -> None:
-    """Delete the lines of updates after `last`, which will be done again, and unreadable lines.
+    """Delete the records of updates after `last`, which will be done again, and unreadable lines.
 
     A kill or a crash may leave the last line incomplete.
     """
@@ -144,18 +133,11 @@ def drop_records_after(last: int, path: Path) -> None:
     kept = []
     for line in lines:
         with suppress(ValueError, KeyError, TypeError, RecursionError):
-            if line.endswith("\n") and _update_of(line) <= last:
+            if line.endswith("\n") and int(json.loads(line)["update"]) <= last:
                 kept.append(line)
     if len(kept) < len(lines):
         with files.replace_file(path) as partial:
             partial.write_text("".join(kept), encoding="utf-8")
-
-
-def _update_of(line: str) -> int:
-    """The update of a record or of a row of the table; 0 for the table's heading."""
-    if line.startswith("update\t"):
-        return 0
-    return int(json.loads(line)["update"] if line.startswith("{") else line.partition("\t")[0])
 
 
 @contextmanager

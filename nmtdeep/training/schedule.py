@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from nmtdeep.config import training as config
+from nmtdeep.config.recipe import Recipe
 
 
 def inverse_square_root(
@@ -33,16 +34,13 @@ def linear(update: int, *, peak: float, warmup_updates: int, max_updates: int) -
     return peak * max(0.0, 1 - (update - warmup_updates) / (max_updates + 1 - warmup_updates))
 
 
-def learning_rate(
-    schedule: config.Schedule, update: int, *, width: int, max_updates: int, offset: int = 0
-) -> float:
+def learning_rate(recipe: Recipe, update: int, offset: int = 0) -> float:
     """Learning rate of update number `update`, from 1, as the recipe says.
 
     Args:
-        max_updates: number of the update after which a linear schedule is at zero.
         offset: updates that the schedule does not count, after a restart.
     """
-    update, max_updates = update - offset, max_updates - offset
+    schedule, update = recipe.training.schedule, update - offset
     match schedule:
         case config.InverseSquareRoot():
             return inverse_square_root(
@@ -53,14 +51,17 @@ def learning_rate(
             )
         case config.Noam():
             return noam(
-                update, scale=schedule.scale, warmup_updates=schedule.warmup_updates, width=width
+                update,
+                scale=schedule.scale,
+                warmup_updates=schedule.warmup_updates,
+                width=recipe.model.width,
             )
         case config.Linear():
             return linear(
                 update,
                 peak=schedule.lr,
                 warmup_updates=schedule.warmup_updates,
-                max_updates=max_updates,
+                max_updates=recipe.training.max_updates - offset,
             )
         case _ as unknown:
             assert_never(unknown)

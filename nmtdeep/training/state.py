@@ -105,15 +105,14 @@ class Progress:
         Raises:
             CheckpointError: if a field is missing or has an impossible value.
         """
-        fields = {name: state[name] for name in cls.__dataclass_fields__ if name in state}
-        wrong = [name for name in cls.__dataclass_fields__ if name not in state]
-        progress = cls()
+        names = cls.__dataclass_fields__
+        wrong = [name for name in names if name not in state]
         try:
-            progress = TypeAdapter(cls).validate_python(fields)
+            known = {name: value for name, value in state.items() if name in names}
+            progress = TypeAdapter(cls).validate_python(known)
+            wrong += ["position"] * (min(progress.position) < 0)
         except ValidationError as error:
             wrong += [".".join(map(str, problem["loc"])) for problem in error.errors()]
-        if min(progress.position) < 0:
-            wrong.append("position")
         if wrong:
             raise CheckpointError(
                 f"not a valid training state ({', '.join(wrong)})",

@@ -93,16 +93,6 @@ class Trainer:
         if scaler and self.step.scaler.is_enabled():
             self.step.scaler.load_state_dict(scaler)
 
-    def lr(self, update: int, offset: int = 0) -> float:
-        """The learning rate of update number `update`, if the schedule leaves out `offset`."""
-        return learning_rate(
-            self.recipe.training.schedule,
-            update,
-            width=self.recipe.model.width,
-            max_updates=self.recipe.training.max_updates,
-            offset=offset,
-        )
-
     def check_largest_batch(self, position: DataPosition, *, free: int | None = None) -> int:
         """Compute the largest batch of the window at `position` once, forward and backward.
 
@@ -149,14 +139,14 @@ class Trainer:
             OutOfMemoryError: if memory does not hold the smallest batch.
         """
         update = progress.update + 1
-        result = self.step.update(share, update, self.lr(update, progress.schedule_offset))
+        lr = learning_rate(self.recipe, update, progress.schedule_offset)
+        result = self.step.update(share, update, lr)
         if is_lost(result, progress.bad_updates):
             raise diagnose(
                 update,
                 result,
                 self.model,
                 partial(self.step.accumulate, share, update),
-                recipe=self.recipe,
                 ranks=self.ranks,
                 saved=self.saved,
             )
@@ -165,7 +155,8 @@ class Trainer:
     def tensors(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Weights and moments by name; whole in rank 0. All ranks must call this."""
         moments = optimizer_tensors(self.model, self.step.optimizer)
-        return self._whole(checkpoint.weights(self.model)), self._whole(moments)
+        keep = self.ranks.is_first
+        return gathered(checkpoint.weights(self.model), keep=keep), gathered(moments, keep=keep)
 
     def whole(self) -> Transformer:
         """The model to validate: itself, or in rank 0 a whole copy of a sharded one.
@@ -174,15 +165,12 @@ class Trainer:
         """
         if not self.step.shards:
             return self.model
-        tensors = self._whole(checkpoint.weights(self.model))
+        tensors = gathered(checkpoint.weights(self.model), keep=self.ranks.is_first)
         if not self.ranks.is_first:
             return self.model
         copy = built(self.recipe, self.data)
         checkpoint.fill(copy, tensors, Path("the shards"))
         return copy.to(self.ranks.device)
-
-    def _whole(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        return gathered(tensors, keep=self.ranks.is_first) if self.step.shards else tensors
 
 
 def fresh_model(recipe: Recipe, data: DataDirectory) -> Transformer:

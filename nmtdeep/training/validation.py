@@ -49,29 +49,25 @@ class Validation:
         return self.scores[best_by].value if best_by in self.scores else -self.loss
 
 
-class Validator:
-    """Measures models on the validation set."""
+def validate(
+    model: Transformer, data: DataDirectory, recipe: Recipe, *, dtype: torch.dtype
+) -> Validation:
+    """Measure `model`, which is left in evaluation mode, on the validation set.
 
-    def __init__(self, data: DataDirectory, recipe: Recipe, *, dtype: torch.dtype) -> None:
-        self.data = data
-        self.recipe = recipe
-        self.dtype = dtype
-        self.corpus = data.corpus("valid")
-
-    def __call__(self, model: Transformer) -> Validation:
-        """Measure `model`, which is left in evaluation mode."""
-        model.eval()
-        loss, nll = corpus_loss(model, self.corpus, self.recipe, dtype=self.dtype)
-        # A model without finite numbers cannot translate.
-        if not self.recipe.training.validation.bleu or not math.isfinite(loss):
-            return Validation(loss, nll, {}, None)
-        options = _options(self.recipe)
-        translator = Translator([model], self.data.pipeline, options)
-        translations = translated(translator, self.data, "valid")
-        scores = score_texts(translations, [self.data.references("valid")], ("bleu", "chrf"))
-        third = len(translations) // 3
-        sample = (self.data.sources("valid")[third], translations[third])
-        return Validation(loss, nll, {score.metric: score for score in scores}, sample)
+    Args:
+        dtype: of the matrix products of the loss.
+    """
+    model.eval()
+    loss, nll = corpus_loss(model, data.corpus("valid"), recipe, dtype=dtype)
+    # A model without finite numbers cannot translate.
+    if not recipe.training.validation.bleu or not math.isfinite(loss):
+        return Validation(loss, nll, {}, None)
+    translator = Translator([model], data.pipeline, _options(recipe))
+    translations = translated(translator, data, "valid")
+    scores = score_texts(translations, [data.references("valid")], ("bleu", "chrf"))
+    third = len(translations) // 3
+    sample = (data.sources("valid")[third], translations[third])
+    return Validation(loss, nll, {score.metric: score for score in scores}, sample)
 
 
 def _options(recipe: Recipe) -> DecodingOptions:

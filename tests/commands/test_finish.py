@@ -12,7 +12,7 @@ import pytest
 import sacrebleu
 
 from commands.running import Commands
-from commands.runs import PLAIN, change, train, unfinished, words
+from commands.runs import PLAIN, change, records, train, unfinished, words
 
 
 def bleu(nmtdeep: Commands, model: Path, split: str = "test") -> float:
@@ -133,19 +133,18 @@ def test_the_best_checkpoint_can_be_picked_by_chrf(nmtdeep, data, tmp_path):
     run = tmp_path / "run"
     done = train(nmtdeep, run, "training.validation.best_by=chrf", "training.validation.every=2")
     assert done.code == 0, done.err
-    head, *lines = (line.split("\t") for line in (run / "validations.tsv").read_text().splitlines())
-    rows = [dict(zip(head, line, strict=True)) for line in lines]
+    rows = [record for record in records(run) if record["kind"] == "validation"]
     best, marked = -1.0, []
     for row in rows:
-        if float(row["chrf"]) > best:
-            best, marked = float(row["chrf"]), [*marked, row["update"]]
+        if row["valid_chrf"] > best:
+            best, marked = row["valid_chrf"], [*marked, row["update"]]
     assert [row["update"] for row in rows if row["best"]] == marked
     assert (run / "checkpoint_best").resolve().name == f"checkpoint_{marked[-1]}"
     translated = nmtdeep("translate", "-m", run / "checkpoint_11", "-i", "valid.en", "-b", 1, "-q")
     references = (nmtdeep.folder / "valid.de").read_text(encoding="utf-8").splitlines()
     expected = sacrebleu.corpus_chrf(translated.out.splitlines(), [references]).score
-    assert rows[-1]["update"] == "11"
-    assert float(rows[-1]["chrf"]) == pytest.approx(expected, abs=0.006)
+    assert rows[-1]["update"] == 11
+    assert rows[-1]["valid_chrf"] == pytest.approx(expected)
     assert re.search(r"translates with checkpoint_\w+.*chrF2 on valid", done.out)
 
 

@@ -12,6 +12,7 @@ import pytest
 from safetensors.torch import load_file
 
 from commands.running import Commands, Finished, value
+from commands.runs import records
 from nmtdeep.files import write_sums
 
 
@@ -23,9 +24,9 @@ def test_inspect_describes_a_run(nmtdeep: Commands, averaged: tuple[Path, Finish
     assert f" {sum(tensor.numel() for tensor in tensors):,} parameters" in value(done.out, "model")
     assert value(done.out, "encoder").startswith("2 layers, 2 heads, 32 inside, pre_norm")
     assert value(done.out, "trained").startswith("11 of 11 updates")
-    validations = [line.split("\t") for line in (whole / "validations.tsv").read_text().split("\n")]
-    update, _, loss = next(row for row in reversed(validations) if row[-1] == "*")[:3]
-    assert f"update {update} by validation: loss {loss}" in value(done.out, "best")
+    best = [record for record in records(whole) if record.get("best")][-1]
+    expected = f"update {best['update']} by validation: loss {best['valid_loss']:.4f}"
+    assert expected in value(done.out, "best")
     scores = json.loads((whole / "scores.json").read_text())["scores"]
     for split, metrics in scores.items():
         row = re.search(rf"^ +{split} +(.*)$", done.out, re.M)

@@ -15,7 +15,6 @@ from nmtdeep.data.batching import Share, collate
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import DivergenceError
 from nmtdeep.training.display import figures
-from nmtdeep.training.divergence import suggestions
 from nmtdeep.training.ranks import ALONE, Ranks
 from nmtdeep.training.state import Progress
 from nmtdeep.training.step import UpdateResult
@@ -79,10 +78,7 @@ def test_weights_gone_wrong_are_named_by_layer(
     said = str(caught.value)
     assert said.startswith("training diverged at update 9: loss nan per token")
     assert f"{place} ({kind}) is the first module whose output is not finite" in said
-    assert said.endswith(
-        "nothing is saved yet; try --lr 0.005, training.schedule.warmup_updates=4, "
-        "training.clip_norm=1"
-    )
+    assert "nothing is saved yet; try half the learning rate, twice the warm-up or" in said
     torch.testing.assert_close(weights(trainer), before, rtol=0, atol=0, equal_nan=True)
 
 
@@ -107,10 +103,7 @@ def test_gradients_gone_wrong_are_named_by_layer(tiny_run: Any) -> None:
         run(trainer, updates[3:], progress)
     said = str(caught.value)
     assert "update 26" in said and "gradient norm inf" in said
-    assert (
-        f"all outputs are finite, but the gradients of 1 parameter are not, the first is {name}"
-        in said
-    )
+    assert f"all outputs are finite, but the gradient of {name} is not" in said
     assert "checkpoint_20 is intact, and training resumes from it" in said
 
 
@@ -211,27 +204,6 @@ def test_means_leave_out_what_was_skipped() -> None:
     means = figures([done, skipped], seconds=4.0, waited=1.0)
     assert (means["loss"], means["nll"], means["gradient_norm"]) == (2.0, 1.0, 3.0)
     assert (means["skipped"], means["tokens_per_update"], means["wait"]) == (1, 50, 0.25)
-
-
-def test_suggestions_are_what_a_recipe_lacks() -> None:
-    deep = {"depth": 20, "residual": "post_norm"}
-    model = {"encoder": deep, "decoder": deep}
-    assert suggestions(Recipe.model_validate({"model": model})) == [
-        "a new run with pre_norm or model.initializer=depth_scaled",
-        "--lr 0.00035",
-        "training.schedule.warmup_updates=8000",
-        "training.clip_norm=1",
-    ]
-    aided = {"model": model | {"initializer": "lipschitz"}, "training": {"clip_norm": 1.0}}
-    assert suggestions(Recipe.model_validate(aided)) == [
-        "--lr 0.00035",
-        "training.schedule.warmup_updates=8000",
-    ]
-    noam = {"training": {"schedule": {"type": "noam"}, "clip_norm": 1.0, "precision": "fp16"}}
-    assert suggestions(Recipe.model_validate(noam))[::2] == [
-        "training.schedule.scale=0.5",
-        "--precision bf16 or fp32",
-    ]
 
 
 def test_a_validation_with_a_score_of_nan_is_not_the_best() -> None:

@@ -15,14 +15,13 @@ from nmtdeep.config.recipe import Recipe
 from nmtdeep.errors import UserError
 from nmtdeep.model.build import build
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.training.memory import check_model_fits, estimate, kept_bytes, least_parameters
+from nmtdeep.training.memory import check_model_fits, estimate, kept_bytes
 from nmtdeep.training.opening import opening
 from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.state import Progress
-from tests.model.choices import COMBINATIONS, label
 
 SOURCE, TARGET, TYPES = 9, 7, 20
-CPU, FP32 = torch.device("cpu"), torch.float32
+FP32 = torch.float32
 
 
 def recipe_of(model: config.Model, **training: Any) -> Recipe:
@@ -84,7 +83,7 @@ def test_the_parts_equal_a_count_by_hand(tiny_config: Callable[..., config.Model
     # and v of each source token.
     encoder = 4 * 300 * (8 * 8 + 12 + 2 * 30)
     decoder = 4 * 300 * (12 * 8 + 12 + 2 * 60 + 2 * 8)
-    logits = 2 * 4 * 300 * TYPES + 12 * TYPES * 8
+    logits = 2 * 4 * TYPES * (300 + 8)
     expected = {
         "weights": 4 * parameters,
         "gradients": 4 * parameters,
@@ -109,34 +108,15 @@ def test_the_parts_equal_a_count_by_hand(tiny_config: Callable[..., config.Model
 @pytest.mark.parametrize(("size", "where"), [(1, ""), (2, " in each process")])
 def test_the_opening_table_has_the_estimate(size: int, where: str, tiny_run: Any) -> None:
     data, model, recipe = tiny_run.data, load(tiny_run.newer).model, tiny_run.recipe
-    lines = opening(recipe, data, model, Ranks(0, size), FP32, Progress())
+    lines = opening(recipe, data, Ranks(0, size), Progress())
     parts = estimate(recipe, model, "cpu", FP32)
     assert f"\nmemory      about {sum(parts.values()) / 1e9:.1f} GB{where}\n" in lines
-
-
-# Models that are too large to be built
-
-
-@pytest.mark.parametrize("choice", COMBINATIONS, ids=label)
-def test_the_least_number_of_parameters_is_close_to_that_of_the_model(
-    tiny_config: Callable[..., config.Model], choice: dict[str, Any]
-) -> None:
-    described = tiny_config(**choice)
-    model = build(described, source_types=20, target_types=20)
-    built = sum(parameter.numel() for parameter in model.parameters())
-    assert built / 3 < least_parameters(described, 20) <= built
-
-
-def test_the_least_number_of_parameters_of_a_plain_transformer() -> None:
-    # Vaswani et al. 2017, base: 44.1M in the layers, 37,000 shared types.
-    layers = 6 * (4 * 512**2 + 2 * 512 * 2048) + 6 * (8 * 512**2 + 2 * 512 * 2048)
-    assert least_parameters(Recipe().model, 37_000) == layers + 37_000 * 512 == 62_984_192
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"encoder": {"depth": 10_000}, "width": 4096},
+        {"encoder": {"depth": 1_000}, "width": 2**16},
         {"width": 8 * 10**9},
         {"decoder": {"feed_forward": 10**15}},
     ],
@@ -144,6 +124,6 @@ def test_the_least_number_of_parameters_of_a_plain_transformer() -> None:
 )
 def test_a_model_larger_than_any_memory_is_refused_at_once(changes: dict[str, Any]) -> None:
     described = Recipe.model_validate({"model": changes}).model
-    message = r"takes [\d,.]+ [GT]B for weights, gradients and moments, .* has \d.*: lower model"
+    message = r"the weights of this model take [\d,.]+ [GT]B, .* has \d.*: lower model"
     with pytest.raises(UserError, match=message):
-        check_model_fits(described, 100, CPU, numbers=4)
+        check_model_fits(described, 100, 100)

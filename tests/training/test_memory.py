@@ -247,4 +247,6 @@ def test_on_a_cpu_the_estimate_lowers_the_limit_before_the_trial(tiny_run: Any) 
     with pytest.raises(OutOfMemoryError, match=r"out of memory with .*: train a smaller"):
         for free in range(1_500_000, 0, -50_000):
             limits.append(trainer_of(tiny_run).check_largest_batch(DataPosition(), free=free))
-    assert set(limits) == {0, TOKENS // 2} and limits == sorted(limits)
+    fits, divided = limits.count(0), [limit for limit in limits if limit]
+    assert fits and limits[fits:] == divided == sorted(divided, reverse=True)
+    assert divided[0] < TOKENS

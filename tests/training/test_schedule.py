@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from nmtdeep.config.training import InverseSquareRoot, Linear, Noam, Schedule
+from nmtdeep.config.model import Model
+from nmtdeep.config.recipe import Recipe
+from nmtdeep.config.training import InverseSquareRoot, Linear, Noam, Schedule, Training
 from nmtdeep.training.schedule import inverse_square_root, learning_rate, noam
+
+
+def recipe_of(schedule: Schedule, max_updates: int) -> Recipe:
+    training = Training(schedule=schedule, max_updates=max_updates)
+    return Recipe(model=Model(width=16), training=training)
+
 
 WANG = {"peak": 2e-3, "warmup_updates": 16_000, "warmup_init": 1e-7}
 
@@ -52,18 +60,13 @@ def test_noam_by_hand(update: int, expected: float) -> None:
     ],
 )
 def test_the_values_of_the_recipe_are_used(schedule: Schedule, rates: dict[int, float]) -> None:
-    measured = {
-        update: learning_rate(schedule, update, width=16, max_updates=11) for update in rates
-    }
-    assert measured == rates
+    recipe = recipe_of(schedule, 11)
+    assert {update: learning_rate(recipe, update) for update in rates} == rates
 
 
 def test_a_restarted_linear_schedule_falls_over_the_updates_that_remain() -> None:
     # At update 10 of 16 with a warm-up of 4, the schedule goes back to 4 updates done: it is at its
     # peak, and seven steps later, after update 16, at zero.
-    straight = Linear(lr=7.0, warmup_updates=4)
-    rates = [
-        learning_rate(straight, update, width=99, max_updates=16, offset=6)
-        for update in range(10, 18)
-    ]
+    recipe = recipe_of(Linear(lr=7.0, warmup_updates=4), 16)
+    rates = [learning_rate(recipe, update, 6) for update in range(10, 18)]
     assert rates == pytest.approx([7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0, 0.0])
