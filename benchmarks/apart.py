@@ -17,7 +17,7 @@ Turn = Callable[[], Any]
 
 
 class Done(NamedTuple):
-    """One turn: what it took, and what the contender returned."""
+    """The cost of one turn, and the contender's result."""
 
     spent: Spent
     result: Any

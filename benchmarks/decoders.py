@@ -38,7 +38,7 @@ class Contender(NamedTuple):
 
 @dataclass(frozen=True)
 class Task:
-    """What all contenders translate.
+    """The work of all contenders.
 
     Attributes:
         sources: ids, end of sentence included.

@@ -180,7 +180,7 @@ def main(words: Sequence[str] | None = None, apart: type[Apart] = Apart) -> None
 
 
 def decoding_settings(recipe: Recipe, options: argparse.Namespace, longest: int) -> DecodingOptions:
-    """What can be had from all contenders: one limit for all sentences is the only one that can.
+    """The options that all contenders have, among them one length limit for all sentences.
 
     Args:
         longest: tokens of the longest source.

@@ -1,4 +1,4 @@
-"""What depth costs a training update, and what layer combinations cost at a depth.
+"""The cost of depth in a training update, and of layer combinations at a depth.
 
     python benchmarks/depth.py --data DIR [--depths 6 24 48] [--repeats N]
 

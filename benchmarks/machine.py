@@ -1,4 +1,4 @@
-"""What the figures of a benchmark depend on, and the options that all of them have."""
+"""The machine that the figures of a benchmark depend on, and the options of all benchmarks."""
 
 import argparse
 import os
@@ -46,7 +46,7 @@ def machine(device: torch.device | None = None) -> str:
 
 
 def installed(package: str) -> str | None:
-    """Its version, None if it is not here."""
+    """The version of a package; None if it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:

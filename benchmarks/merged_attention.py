@@ -1,4 +1,4 @@
-"""What merged attention and a deep encoder cost a translation.
+"""The cost of merged attention and of a deep encoder in translation.
 
     python benchmarks/merged_attention.py --data DIR [--width 256] [--beam 4] [--batch 32]
 
@@ -99,7 +99,7 @@ COMPARISONS = {"attention": attentions, "deep-or-wide": deep_or_wide}
 def as_long_as_the_source(loaded: Loaded, options: argparse.Namespace, longest: int) -> Translator:
     """A translator whose every translation is as long as its source.
 
-    The end never wins by itself, and at the limit the search forces it.
+    The end is never the best token, and at the limit the search forces it.
 
     Args:
         longest: tokens of the longest source.

@@ -180,7 +180,7 @@ def loss_per_token(
     torch spreads s over all V classes, the target included: s = eps V / (V - 1) is the same.
 
     Args:
-        model: any module from ids of both sides to logits that knows its padding as `pad`.
+        model: any module from ids of both sides to logits, with the padding id as attribute `pad`.
     """
     with torch.autocast(source.device.type, dtype=torch.bfloat16, enabled=bf16):
         logits = model(source, target_input)

@@ -29,7 +29,7 @@ SPLITS = (("train",), ("val", "dev", "valid"), ("test",))
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large and how often.
+    """Sizes and numbers of turns.
 
     Attributes:
         shape: of the models that are trained and timed.
@@ -111,7 +111,7 @@ def preparation(
         "training.schedule={type: inverse_square_root, lr: 1e-3, warmup_updates: 100}",
         f"training.validation.every={sizes.trained}",
         f"training.checkpoints={{every: {sizes.trained}, average_last: 0}}",
-        # A model that has learned little ends no sentence by itself.
+        # A model that has learned little rarely ends a sentence.
         "decoding={beam: 1, max_length_factor: 1.2, max_length_constant: 10}",
         *("--max-updates", str(sizes.trained), "--data", str(place / "data")),
         *("--out", str(place / "run"), "--device", options.device),

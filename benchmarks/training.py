@@ -75,7 +75,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 class Measured(NamedTuple):
-    """Of one precision: turns, bytes at the peak beyond those held between updates, last losses."""
+    """Results in one precision: turns, bytes at the peak beyond those between updates, losses."""
 
     turns: Turns
     memory: dict[str, int]
@@ -171,7 +171,7 @@ def report(measured: Measured, work: Work, title: str) -> Table:
 
 
 def trained(options: argparse.Namespace, precision: str, processes: int = 1) -> dict[str, float]:
-    """What `nmtdeep train` logs of as many updates as a turn has, after as many to warm up."""
+    """The log of `nmtdeep train` for the updates of a turn, after as many to warm up."""
     updates = options.updates
     recipe = our_recipe(
         options,

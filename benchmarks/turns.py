@@ -21,7 +21,7 @@ class Spent(NamedTuple):
 
 
 def clocks(device: torch.device | None = None) -> Spent:
-    """Now, once everything that was given to `device` is done."""
+    """The time after all work that was sent to `device` is done."""
     if device is not None and device.type == "cuda":
         torch.cuda.synchronize(device)
     return Spent(time.perf_counter(), time.process_time())
@@ -34,7 +34,7 @@ def since(started: Spent, share: float = 1.0, device: torch.device | None = None
 
 @dataclass(frozen=True)
 class Turns:
-    """What each turn took, by contender."""
+    """The cost of each turn, by contender."""
 
     spent: dict[str, list[Spent]]
 

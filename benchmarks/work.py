@@ -1,4 +1,4 @@
-"""What a turn of a training benchmark works on."""
+"""The batches of a training benchmark."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from nmtdeep.data.corpus import ParallelCorpus
 
 @dataclass(frozen=True)
 class Work:
-    """What a turn trains on; every turn has the same.
+    """The batches of a turn, the same in every turn.
 
     Attributes:
         pairs: `(2, sentences)` source and target lengths, end of sentence included.

@@ -58,7 +58,7 @@ def main() -> int:
         str(corpus),
         str(SEEDS / arguments.target),
     ]
-    # libFuzzer ends its process at once, so what lies in memory is cleared away from outside.
+    # libFuzzer ends its process at once, so another process removes its files in memory.
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
         code = f"import sys; sys.path[:0] = {sys.path[:2]}; import run; run.fuzz(*sys.argv[1:])"
         command = [sys.executable, "-c", code, arguments.target, *options]

@@ -111,7 +111,7 @@ def _pipeline(config: Text) -> TextPipeline:
 
 @cache
 def forms() -> list[tuple[TextPipeline, Form]]:
-    """Each pipeline with each form that it takes; seeds know their numbers."""
+    """Each pipeline with each form that it takes; seeds contain their numbers."""
     return [
         (each, form)
         for each in pipelines()

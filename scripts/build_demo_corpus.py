@@ -22,7 +22,7 @@ What is done, and why:
   hash order (so that any first part is a random sample); the other pairs of these groups are
   left out.  The training set is sorted by key path, which compresses best.
 
-The same wheel gives the same bytes (gzip bytes may differ between zlib builds; the hash of
+The same wheel leads to the same bytes (gzip bytes may differ between zlib builds; the hash of
 the uncompressed text, also recorded, does not).  Usage:
 
     python scripts/build_demo_corpus.py [--wheel FILE] [--output DIRECTORY]

@@ -27,7 +27,7 @@ COMMANDS = ("--version", "recipes list", "recipes show multi30k-en-de-deep", "de
 
 
 def run(*command: str | Path, folder: Path) -> str:
-    """What a command prints; it sees nothing of this checkout and of this environment."""
+    """The output of a command, run outside this checkout and this environment."""
     hidden = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
     environment = {name: value for name, value in os.environ.items() if name not in hidden}
     done = subprocess.run(

@@ -31,7 +31,7 @@ SECONDS = 300
 
 @dataclass
 class Tally:
-    """What the clients saw together; each touches it under the lock only."""
+    """Counts of all clients; each client holds the lock to change them."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     latencies: list[float] = field(default_factory=list)

@@ -27,7 +27,7 @@ CONSTRAINTS = ROOT / "constraints.txt"
 OLDEST_PYTHON = "3.11"
 # Each has a lock of its own, for what it adds to that of development.
 EXTRAS = ("benchmark", "fuzz")
-# What users may want, all of it, and nothing of what developers need.
+# All extras for users, without those for developers.
 FOR_USERS = ("chinese", "doctor", "export", "pictures", "report", "serve", "tensorboard")
 # Builds what has no wheel; installed before the rest, so that it is hash-checked as well.
 BUILDER = "setuptools"
@@ -56,7 +56,7 @@ def parse(text: str) -> list[Locked]:
 
 
 def resolve(*extras: str) -> list[Locked]:
-    """What nmtdeep and its extras need on every platform and Python, as uv finds it."""
+    """The requirements of nmtdeep and its extras on every platform and Python, by uv."""
     command = [
         "uv", "pip", "compile", "pyproject.toml", "--universal", "--generate-hashes",
         "--no-header", "--no-annotate", "--python-version", OLDEST_PYTHON,

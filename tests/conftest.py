@@ -157,7 +157,7 @@ def make_data() -> Callable[..., DataDirectory]:
 
 @dataclass(frozen=True)
 class TinyRun:
-    """A run directory with two checkpoints of one short training, and what it was made from."""
+    """A run directory with two checkpoints of one short training, and its recipe, data and text."""
 
     path: Path
     older: Path

@@ -63,7 +63,7 @@ def commands_in_blocks(page: Path) -> Iterator[Command]:
 
 
 def ours(page: Path, words: list[str]) -> Iterator[Command]:
-    """What follows `nmtdeep` or `-m nmtdeep`, if this is a command of ours."""
+    """The words after `nmtdeep` or `-m nmtdeep`, if this is a command of ours."""
     for place, word in enumerate(words):
         is_module = word == "nmtdeep" and place > 0 and words[place - 1] == "-m"
         if is_module or (place == 0 and word.rpartition("/")[2] == "nmtdeep"):

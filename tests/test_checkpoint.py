@@ -1,4 +1,4 @@
-"""Checkpoints: what goes in comes out, a failed write harms nothing, damage is named."""
+"""Checkpoints: exact copies, failed writes change nothing, damage is named."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def test_a_tensor_of_another_shape_is_named(
         checkpoint.load(copy)
 
 
-def test_foreign_and_missing_directories_are_named(tmp_path: Path) -> None:
+def test_other_and_missing_directories_are_named(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "model.bin").write_bytes(b"something else")
     for name, why in (("home", "no finished checkpoint"), ("away", "does not exist")):
@@ -234,23 +234,24 @@ def test_a_failed_write_leaves_what_was_there(broken: str, copy: Path, tiny_run:
     assert list(checkpoint.saved(copy)) == [15, 20]
 
 
-def test_replacing_swaps_a_whole_directory_or_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place, real = tmp_path / "place", Path.rename
+class Stuck(type(Path())):  # type: ignore[misc]
+    """A path whose new directory cannot be renamed."""
+
+    def rename(self, target: Path) -> Path:
+        if self.name.endswith(".partial"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return super().rename(target)
+
+
+def test_replacing_swaps_a_whole_directory_or_nothing(tmp_path: Path) -> None:
+    place = tmp_path / "place"
     for content in ("zeroth", "first"):
         with files.replace_directory(place) as partial:
             assert list(partial.iterdir()) == []
             (partial / content).write_text(content, encoding="utf-8")
         assert bytes_of(tmp_path) == {f"place/{content}": content.encode()}
 
-    def fail(path: Path, target: Path) -> Path:
-        if path.name.endswith(".partial"):
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        return real(path, target)
-
-    monkeypatch.setattr(Path, "rename", fail)
-    with pytest.raises(UserError, match="place"), files.replace_directory(place) as partial:
+    with pytest.raises(UserError, match="place"), files.replace_directory(Stuck(place)) as partial:
         (partial / "second").write_text("second", encoding="utf-8")
     assert bytes_of(tmp_path) == {"place/first": b"first"}
 

@@ -186,7 +186,7 @@ def more(recipe: Recipe, tiny_run: Any, run: Path, updates: int) -> None:
     train(longer, data=tiny_run.data.path, out=run, device="cpu", threads=1, quiet=True)
 
 
-def test_damage_to_a_run_beside_its_checkpoints_changes_no_training(
+def test_damage_to_other_files_of_a_run_changes_no_training(
     finished: Path, short: Recipe, tiny_run: Any, tmp_path: Path
 ) -> None:
     beside = [path for path in files_of(finished) if "checkpoint_" not in str(path)]

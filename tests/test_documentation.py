@@ -1,4 +1,4 @@
-"""The documentation holds true: its links lead somewhere, its commands parse, its names exist."""
+"""The documentation is correct: its links exist, its commands parse, its names exist."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def slugs(text: str) -> set[str]:
 
 
 def commands_in_lines(page: Path) -> Iterator[Command]:
-    """Commands between single backquotes; they may leave out what a reader knows."""
+    """Commands between single backquotes, which may be incomplete."""
     text = FENCE.sub("", page.read_text(encoding="utf-8"))
     for shown in re.findall(r"`nmtdeep ([^`]+)`", text):
         yield Command(name_of(page), tuple(re.sub(r"[\[\]|]", " ", shown).split()))
@@ -100,7 +100,7 @@ def test_a_command_in_a_line_names_what_exists(command: Command) -> None:
     assert not hasattr(parser, "commands") or options or not rest or rest[0].isupper()
 
 
-def test_the_version_is_said_alike_everywhere() -> None:
+def test_the_version_is_the_same_everywhere() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["version"] == nmtdeep.__version__
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")

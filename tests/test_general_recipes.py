@@ -10,7 +10,7 @@ import pytest
 from nmtdeep.config.load import load_recipe
 
 ROOT = Path(__file__).parents[1]
-# Each with the recipe that was measured, and what is changed for this one.
+# Each with the recipe that was measured, and its changes.
 GENERAL = {
     "deep-small": (
         "multi30k-en-de-deep",

@@ -150,7 +150,7 @@ def test_files_and_functions_are_short(path: Path) -> None:
     assert count <= LINES, f"{count} lines: split it"
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno:
-            # The options of a command stand in its signature, which is a list and no code.
+            # The options of a command are in its signature, which is a list and not code.
             length = node.end_lineno - node.body[0].lineno + 1
             assert length <= FUNCTION_LINES, f"{node.name} has {length} lines: split it"
 

@@ -1,4 +1,4 @@
-"""Freed memory is used again, counted in the pages that the system had to provide."""
+"""Freed memory is reused, by a count of the pages that the system provided."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_settings_of_the_user_stay() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="another system")
-def test_a_limit_on_this_process_is_what_is_available() -> None:
+def test_the_limit_on_this_process_is_the_available_memory() -> None:
     limited = (
         "import resource; from nmtdeep.memory import available; most = 512 * 2**20; "
         "resource.setrlimit(resource.RLIMIT_AS, (most, most)); print(available())"

@@ -221,7 +221,7 @@ def test_output_directory_in_use(files):
     assert not (files / "data/text/bpe.codes").exists()
 
 
-def test_foreign_files_are_never_touched(files):
+def test_files_of_the_user_are_never_touched(files):
     (files / "home").mkdir()
     (files / "home/valid.en").write_text("mine")
     with pytest.raises(UserError, match=r"valid\.en: not a file of nmtdeep preprocess"):

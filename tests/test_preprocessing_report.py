@@ -1,4 +1,4 @@
-"""What `preprocess` prints at its end: all of it readable on 80 columns."""
+"""The report of `preprocess`, readable on 80 columns."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def test_a_name_keeps_its_word(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_a_name_tells_what_differs(name: str) -> None:
+def test_names_correspond_to_values(name: str) -> None:
     recipe = load_recipe(name)
     model, training = recipe.model, recipe.training
     row = name.rpartition("/")[2]

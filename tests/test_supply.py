@@ -1,4 +1,4 @@
-"""What is installed, and what is shipped: locks, dependencies, wheel and source archive."""
+"""Installed and shipped files: locks, dependencies, wheel and source archive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attention maps: applied to the values, they give what the layer returned."""
+"""Attention maps: applied to the values, they equal the output of the layer."""
 
 from __future__ import annotations
 

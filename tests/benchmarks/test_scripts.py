@@ -24,7 +24,7 @@ Run = Callable[..., str]
 
 
 class InProcess:
-    """What `apart.Apart` does, in this process."""
+    """As `apart.Apart`, but in this process."""
 
     def __init__(self, make: Callable[..., Any], *arguments: Any) -> None:
         self.stack = ExitStack()

@@ -1,4 +1,4 @@
-"""What a shell gets when Tab is pressed."""
+"""Completions of commands in a shell."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CODE = "import sys; sys.modules['torch'] = None; from nmtdeep.cli.main import ru
 
 
 def offered(line: str, folder: Path) -> list[str]:
-    """What bash is offered for the last word of a line."""
+    """Completions in bash of the last word of a line."""
     environment = {
         **os.environ,
         "_NMTDEEP_COMPLETE": "complete_bash",

@@ -1,4 +1,4 @@
-"""Which exceptions become one line, and which are faults of the program."""
+"""Exceptions that become one line, and faults of the program."""
 
 from __future__ import annotations
 

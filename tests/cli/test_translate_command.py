@@ -1,4 +1,4 @@
-"""How many processes translate."""
+"""Number of processes of `nmtdeep translate`."""
 
 from __future__ import annotations
 

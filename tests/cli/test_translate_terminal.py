@@ -1,4 +1,4 @@
-"""`nmtdeep translate` on a terminal: how far a file is, and that it waits for lines."""
+"""`nmtdeep translate` on a terminal: the progress of a file, and the prompt for lines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROMPT = "type a sentence and press Enter; Ctrl-D ends"
 
 @dataclass(frozen=True)
 class Shown:
-    """What a command wrote."""
+    """The output of a command."""
 
     terminal: str
     out: str

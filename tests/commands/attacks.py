@@ -1,4 +1,4 @@
-"""Real commands interrupted at random moments and started again, until they come to their end."""
+"""Real commands interrupted at random moments and started again, until they end."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ LOOP, TRAINER, CHECKPOINT = (
     "nmtdeep.training.trainer",
     "nmtdeep.checkpoint",
 )
-# Where a training is hit, and how often it comes by there at most.
+# Functions at whose calls a training is interrupted, and the largest number of their calls.
 IN_TRAINING = {
     "nmtdeep.training.step:smoothed_cross_entropy": 32,
     f"{LOOP}:Display.updated": 8,
@@ -107,7 +107,7 @@ class Attack:
     def interrupted(
         self, *argv: object, times: int, between: Callable[[], None] = lambda: None
     ) -> list[str]:
-        """Start the command until it has ended by itself; what happened to it each time.
+        """Start the command until it ends without an interruption; return what happened each time.
 
         Args:
             times: interruptions at most.

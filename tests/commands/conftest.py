@@ -54,7 +54,7 @@ def whole_dropout(nmtdeep: Commands, dropout_data: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def unsmoothed(nmtdeep: Commands, data: Path) -> tuple[Path, Finished]:
-    """A run whose validation loss is the negative log-likelihood, and what it printed."""
+    """A run whose validation loss is the negative log-likelihood, and its output."""
     done = train(nmtdeep, "unsmoothed", *PLAIN)
     assert done.code == 0, done.err
     return nmtdeep.folder / "unsmoothed", done

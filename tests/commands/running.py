@@ -37,7 +37,7 @@ SECONDS = 600  # after which a command hangs, on a busy machine too
 
 @dataclass(frozen=True)
 class Finished:
-    """How a command ended; a killed one has minus the signal as its code."""
+    """The end of a command; the code of a killed one is minus the signal."""
 
     code: int
     out: str
@@ -46,7 +46,7 @@ class Finished:
 
 @dataclass(frozen=True)
 class Interrupt:
-    """Something that happens at one call of one function of the package.
+    """An interruption at one call of one function of the package.
 
     Attributes:
         where: `module:attribute` or `module:Class.attribute`, as the caller looks it up.

@@ -1,4 +1,4 @@
-"""The tiny training of these tests, and what must be equal between two runs of it."""
+"""The tiny training of these tests, and comparisons of its runs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ SMOOTH = (
 )
 # Lines that are blank, have another separator within them, or are long.
 UNUSUAL = ("", "A\u2028B", " ".join(["long"] * 30))
-# What no two runs share: measured times and memory.
+# Fields that differ between any two runs: measured times and memory.
 MEASURED = {"tokens_per_second", "updates_per_second", "wait", "memory", "seconds", "eta"}
 
 

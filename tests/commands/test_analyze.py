@@ -1,4 +1,4 @@
-"""`nmtdeep analyze`: what it prints and writes."""
+"""`nmtdeep analyze`: printed and written results."""
 
 from __future__ import annotations
 

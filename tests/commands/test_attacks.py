@@ -21,7 +21,7 @@ def test_data_directories_are_old_or_new(nmtdeep, tmp_path, workers):
     assert hits["directories"] > 1
 
 
-def test_translations_go_on(nmtdeep, whole, tmp_path):
+def test_translations_resume(nmtdeep, whole, tmp_path):
     assert interruptions(attack_translation(nmtdeep, tmp_path, whole, kills=8, seed=3)) == 8
 
 

@@ -1,4 +1,4 @@
-"""The same command in another process, under another hash seed, gives the same bytes."""
+"""The same command in another process, under another hash seed, writes the same bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`train --dry-run` says what `train` would say, and `train` without a recipe."""
+"""`train --dry-run` prints what `train` would print, and `train` without a recipe."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_it_prints_the_table_of_the_training_and_writes_nothing(nmtdeep, data, w
     assert "start" in table and done.out.endswith(table)
 
 
-def test_it_knows_a_run_that_has_ended(nmtdeep, whole):
+def test_a_finished_run_is_reported(nmtdeep, whole):
     before = tree(whole)
     done = nmtdeep(*words("whole"), "--dry-run")
     assert done.code == 0
@@ -37,7 +37,7 @@ def test_it_knows_a_run_that_has_ended(nmtdeep, whole):
     assert tree(whole) == before
 
 
-def test_it_says_what_would_change_in_a_run_that_goes_on(nmtdeep, whole):
+def test_changes_of_a_resumed_run_are_reported(nmtdeep, whole):
     done = nmtdeep(*words("whole", "--max-updates", 13), "--dry-run")
     assert done.code == 0
     assert re.search(r"^start +resumed after update 11$", done.out, re.M)
@@ -54,14 +54,14 @@ def test_it_says_what_would_change_in_a_run_that_goes_on(nmtdeep, whole):
         ("data", []),
     ],
 )
-def test_it_refuses_what_the_training_refuses(nmtdeep, data, whole, place, overrides):
+def test_errors_are_those_of_the_training(nmtdeep, data, whole, place, overrides):
     real = nmtdeep(*words(place, *overrides))
     dry = nmtdeep(*words(place, *overrides), "--dry-run")
     assert real.code == 2
     assert (dry.code, dry.err) == (real.code, real.err)
 
 
-def test_a_run_goes_on_with_its_own_recipe(nmtdeep, whole, tmp_path):
+def test_a_run_is_resumed_with_its_own_recipe(nmtdeep, whole, tmp_path):
     run = shutil.copytree(whole, tmp_path / "run", symlinks=True)
     on = ("--data", "data", "--out", run, "--device", "cpu", "--threads", 1, "--no-final-scores")
     nothing = nmtdeep("train", *on)
@@ -77,7 +77,7 @@ def test_a_run_goes_on_with_its_own_recipe(nmtdeep, whole, tmp_path):
     assert "already at update 13 of 13" in on_again.err and "changed" not in on_again.err
 
 
-def test_without_a_run_a_recipe_is_asked_for(nmtdeep, data, tmp_path):
+def test_without_a_run_a_recipe_is_required(nmtdeep, data, tmp_path):
     done = nmtdeep("train", "--data", "data", "--out", tmp_path / "new")
     assert done.code == 2 and "a recipe is missing" in done.err
 

@@ -1,4 +1,4 @@
-"""`nmtdeep export` on real runs: files, messages, and what other programs read."""
+"""`nmtdeep export` on real runs: files, messages, and their use in other programs."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_a_card_has_the_scores_of_the_run_with_their_signatures(nmtdeep, post_no
     text = (nmtdeep.folder / "card" / "README.md").read_text().split("---\n", 2)[2]
     row = ["test", *(f"{stored['value']:.2f}" for stored in scores)]
     assert f"| {' | '.join(row)} |" in text.splitlines()
-    # A signature that is no code is read as Markdown.
+    # A signature outside of code is read as Markdown.
     parts = MarkdownIt("commonmark").enable("table").parse(text)
     code = [part.content for whole in parts for part in whole.children or []]
     assert all(code.count(stored["signature"]) == 1 for stored in scores)

@@ -37,7 +37,7 @@ def mean_loss(nmtdeep: Commands, model: Path) -> float:
     return math.log(float(match[1]))
 
 
-def test_an_average_that_is_better_is_kept_and_both_losses_are_said(nmtdeep, averaged):
+def test_a_better_average_is_kept_and_both_losses_are_printed(nmtdeep, averaged):
     run, done = averaged
     match = re.search(
         r"translates with checkpoint_average, the mean of (.*): loss (\S+) on valid; "
@@ -53,7 +53,7 @@ def test_an_average_that_is_better_is_kept_and_both_losses_are_said(nmtdeep, ave
     assert match[1] == ", ".join(f"checkpoint_{update}" for update in updates[-3:])
 
 
-def test_averaging_by_hand_is_the_average_of_the_training(nmtdeep, averaged, tmp_path):
+def test_the_command_averages_as_the_training_does(nmtdeep, averaged, tmp_path):
     run, out = averaged[0], tmp_path / "average"
     done = nmtdeep("average-checkpoints", run, "--last", 3, "-o", out)
     assert done.code == 0
@@ -111,7 +111,7 @@ def test_scores_are_shown_for_their_own_weights_only(nmtdeep, averaged, tmp_path
     assert "belongs to other weights" not in nmtdeep("inspect", run).out
 
 
-def test_all_that_is_said_after_the_last_update_is_in_the_log(unsmoothed):
+def test_messages_after_the_last_update_are_in_the_log(unsmoothed):
     run, done = unsmoothed
     log = (run / "train.log").read_text(encoding="utf-8")
     assert len(done.out.splitlines()) >= 8
@@ -148,7 +148,7 @@ def test_the_best_checkpoint_can_be_picked_by_chrf(nmtdeep, data, tmp_path):
     assert re.search(r"translates with checkpoint_\w+.*chrF2 on valid", done.out)
 
 
-def test_a_linear_schedule_that_ends_too_early_is_said(nmtdeep, data, tmp_path):
+def test_a_linear_schedule_that_ends_too_early_is_reported(nmtdeep, data, tmp_path):
     schedule = "training.schedule={type: linear, lr: 0.01, warmup_updates: 2}"
     early = train(nmtdeep, tmp_path / "early", schedule, "--max-updates", 99, "--max-epochs", 1)
     assert early.code == 0, early.err

@@ -1,4 +1,4 @@
-"""A full file system: one line with a hint, and what was there before is intact."""
+"""A full file system: one line with a hint, and existing files are intact."""
 
 from __future__ import annotations
 

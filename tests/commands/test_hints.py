@@ -1,4 +1,4 @@
-"""A mistake gets the hint that helps, under the names that were typed."""
+"""A mistake causes a helpful hint with the names that the user typed."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_command_names_the_checkpoint_that_it_read(nmtdeep: Commands, whole: P
     assert done.out.startswith(f"typed-3: whole/{best} for CTranslate2")
 
 
-def test_ctrl_c_says_a_line(nmtdeep: Commands, data: Path) -> None:
+def test_ctrl_c_prints_a_line(nmtdeep: Commands, data: Path) -> None:
     done = nmtdeep(
         "preprocess", "tiny.yaml", "--train", "train", "--valid", "valid", "--out", "stopped",
         interrupt=Interrupt("nmtdeep.files:write_sums", what="int"),

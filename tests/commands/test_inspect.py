@@ -101,7 +101,7 @@ def test_a_pipe_or_a_link_out_of_a_run_is_an_error(
         assert f"{Path(name).name}: " in done.err
 
 
-def test_what_a_stranger_wrote_is_shown_without_control_characters(
+def test_untrusted_values_are_shown_without_control_characters(
     nmtdeep: Commands, whole: Path, tmp_path: Path
 ) -> None:
     copy = shutil.copytree(whole / "checkpoint_11", tmp_path / "copy")

@@ -18,7 +18,7 @@ SPLITS = {
     "test": ("multi30k/test_2016_flickr", "corpus/test", "input"),
 }
 PLAIN = {"test.en": ("src.txt",), "test.de": ("hyp.txt", "hyp2.txt", "ref.txt", "ref2.txt")}
-# Given before the page's own overrides, so that these still count.
+# Inserted before the page's own overrides, so that these still apply.
 SMALL = (
     "model.width=16",
     "model.encoder.depth=2",
@@ -28,7 +28,7 @@ SMALL = (
     "training.validation.every=2",
     "training.log_every=2",
 )
-# In the place of the page's own values.
+# Replace the page's own values.
 SHORT = {"--max-updates": "10", "--max-tokens": "200", "--tokens-per-update": "400"}
 MEASURED = {"--tokens": "100", "--device": "cpu"}
 FEW = {"initialization": MEASURED, "gradients": MEASURED | {"--depths": "1,2"}}

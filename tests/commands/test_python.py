@@ -1,4 +1,4 @@
-"""The Python interface gives what the command prints, and its pages' code runs."""
+"""The Python interface returns what the command prints, and the code of its page runs."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_the_line_of_an_error_is_counted_from_the_first_of_the_call(whole: Path)
         model.translate(["a", "one two three four five six seven eight"])
 
 
-def test_the_package_shows_what_is_meant_to_be_used() -> None:
+def test_the_package_lists_its_public_names() -> None:
     assert dir(package) == ["Model", "UserError", "__version__", "load"]
 
 

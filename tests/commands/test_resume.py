@@ -40,7 +40,7 @@ QUICK = ("in the middle of an update", "between last and best", "in a validation
     "place",
     [pytest.param(place, marks=() if place in QUICK else pytest.mark.slow) for place in KILLS],
 )
-def test_killed_and_resumed_is_the_uninterrupted_run(nmtdeep, whole, tmp_path, place):
+def test_killed_and_resumed_equals_the_uninterrupted_run(nmtdeep, whole, tmp_path, place):
     run = tmp_path / "run"
     assert train(nmtdeep, run, interrupt=KILLS[place]).code == -9
     resumed = train(nmtdeep, run)
@@ -132,7 +132,7 @@ def test_another_experiment_is_refused(nmtdeep, whole, change, said):
     assert contents(whole) == before
 
 
-def test_more_updates_go_on(nmtdeep, whole, tmp_path):
+def test_more_updates_continue_the_training(nmtdeep, whole, tmp_path):
     longer = train(nmtdeep, tmp_path / "longer", "training.max_updates=14")
     assert longer.code == 0
     run = tmp_path / "run"

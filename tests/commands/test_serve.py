@@ -46,7 +46,7 @@ def served(request: pytest.FixtureRequest, whole: Path) -> Iterator[tuple[str, A
             process.kill()
 
 
-def test_it_answers_as_the_command_and_leaves_when_all_have_their_answers(
+def test_answers_equal_the_command_and_a_signal_waits_for_all_of_them(
     nmtdeep: Commands, whole: Path, served: tuple[str, Any, int]
 ) -> None:
     name, process, port = served
@@ -77,7 +77,7 @@ def came(port: int) -> float:
 
 
 def found(port: int, lines: list[str]) -> list[list[str]]:
-    """The texts that the service gives for each line."""
+    """The texts that the service returns for each line."""
     answer = ask(port, json.dumps({"lines": lines}).encode())
     assert answer.status == 200, answer
     return [

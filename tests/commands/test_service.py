@@ -1,4 +1,4 @@
-"""`translate` as a service between two pipes: however it ends, no trace."""
+"""`translate` as a service between two pipes: it always ends without a traceback."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("data")
 
 @pytest.fixture
 def service(whole: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A real process, for Python's own end is part of it; one line is answered already."""
+    """A real process, to include Python's own exit; one line is answered already."""
     command = ["translate", "-m", str(whole), "-q", "--beam", "1", "--format", "json"]
     pipe = subprocess.PIPE
     with subprocess.Popen(
@@ -34,7 +34,7 @@ def put(service: subprocess.Popen[bytes], text: bytes) -> None:
     service.stdin.flush()
 
 
-def test_asked_to_leave_while_it_waits_for_the_rest_of_a_line(service):
+def test_a_signal_while_waiting_for_the_rest_of_a_line(service):
     put(service, b"half a li")
     service.send_signal(signal.SIGINT)
     assert service.wait(30) == 130

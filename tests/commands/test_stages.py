@@ -88,7 +88,9 @@ def test_one_run_grows_from_stage_to_stage(nmtdeep, staged):
     ],
     ids=str,
 )
-def test_interrupted_in_any_stage_is_the_uninterrupted_run(nmtdeep, staged, tmp_path, interrupt):
+def test_interrupted_in_any_stage_equals_uninterrupted(
+    nmtdeep, staged, tmp_path, interrupt
+):
     run = tmp_path / "run"
     assert train(nmtdeep, run, *STAGES, interrupt=interrupt).code != 0
     resumed = train(nmtdeep, run, *STAGES)
@@ -197,7 +199,7 @@ def test_frozen_layers_keep_their_weights(nmtdeep, whole, tmp_path):
         (("--layers", 3, "--strategy", "stack-all"), "stack_all repeats all 2 layers"),
     ],
 )
-def test_what_cannot_grow_is_refused(nmtdeep, whole, tmp_path, options, message):
+def test_impossible_growth_is_refused(nmtdeep, whole, tmp_path, options, message):
     done = grow(nmtdeep, whole, tmp_path / "out", *options)
     assert done.code == 2
     assert message in done.err

@@ -106,7 +106,7 @@ def test_shards_resume_as_a_whole_and_the_whole_as_shards(nmtdeep, tmp_path):
         }
 
 
-def test_what_does_not_go_with_shards(nmtdeep, tmp_path):
+def test_options_that_exclude_shards(nmtdeep, tmp_path):
     for choice, why in (
         ((), "full spreads a model over several processes: pass --processes"),
         (("training.optimizer=muon",), "muon, which needs whole matrices: set optimizer: adam"),

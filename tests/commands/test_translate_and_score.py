@@ -44,7 +44,7 @@ def test_scores_are_those_of_sacrebleu(nmtdeep, whole):
     assert [score["value"] for score in report] == pytest.approx(values, abs=1e-3)
 
 
-def test_log_prob_of_a_translation_is_what_translate_printed(nmtdeep, whole):
+def test_log_prob_of_a_translation_equals_that_of_translate(nmtdeep, whole):
     printed = nmtdeep(
         "translate", "-m", whole, "-i", "train.en", "--format", "json", "--n-best", 8
     ).out

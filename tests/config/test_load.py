@@ -1,4 +1,4 @@
-"""The loader: what a file says, where it says it, what it extends, what overrides it."""
+"""The loader: values and their origins, `extends`, overrides."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_scalars_are_those_of_yaml_1_2(text: str, value: Any) -> None:
     assert type(parsed) is type(value)
 
 
-def test_an_empty_section_says_nothing(folder: Path) -> None:
+def test_an_empty_section_changes_nothing(folder: Path) -> None:
     assert load_recipe(write("x.yaml", "model:\ntraining:\n  batches:\n")) == Recipe()
 
 
@@ -146,7 +146,7 @@ def test_lists_are_replaced(folder: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_be_extended(folder: Path, files: dict[str, str], message: str) -> None:
+def test_invalid_values_of_extends(folder: Path, files: dict[str, str], message: str) -> None:
     for name, text in files.items():
         write(f"{name}.yaml", text)
     assert problems("a.yaml")[0].startswith(message)

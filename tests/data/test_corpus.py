@@ -1,4 +1,4 @@
-"""What was written is read; what was cut off is named."""
+"""Written corpora are read back equal; truncated files are named."""
 
 import json
 from pathlib import Path
@@ -64,7 +64,7 @@ def test_a_truncated_file_is_named_with_a_hint(directory):
         DataDirectory.open(directory).corpus("train")
 
 
-def test_incomplete_missing_and_foreign_directories(directory, tmp_path):
+def test_incomplete_missing_and_other_directories(directory, tmp_path):
     with pytest.raises(DataError, match="no such data directory"):
         DataDirectory.open(tmp_path / "nothing")
     with pytest.raises(DataError, match="no split 'test'"):

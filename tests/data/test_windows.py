@@ -101,7 +101,7 @@ def stream(run: Any, progress: Progress, count: int, ranks: Ranks = ALONE) -> li
     ]
 
 
-def test_resuming_anywhere_gives_the_rest_of_the_whole(tiny_run: Any) -> None:
+def test_resuming_anywhere_returns_the_rest_of_the_whole(tiny_run: Any) -> None:
     whole = stream(tiny_run, Progress(), 40)
     positions = [position for _, position in whole]
     assert {position.window for position in positions} == {0, 1, 2, 3, 4}

@@ -24,7 +24,10 @@ def test_unavailable_devices_are_errors() -> None:
 
 @pytest.fixture
 def gpus(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """Two GPUs, the second being the current one; those that were made current."""
+    """Two GPUs, the second being the current one; yields the indices that were made current.
+
+    torch's public functions are replaced, because the machine of the tests may have no GPU.
+    """
     current = [1]
     for name, answer in {
         "is_available": lambda: True,

@@ -110,7 +110,7 @@ def test_log_probabilities_of_a_search_equal_those_of_the_model(
     results = search([model], SETTINGS)
     if numbers.steady:  # each number is rounded alike, but for sums in another order
         assert_close(reported(results), read_back([model], results), numbers.unit)
-    # A sublayer rounds what it gives and the sum that this is added to.
+    # A sublayer rounds its output and the residual sum.
     sublayers = sum(len(layer.sublayers) for layer in (*exact.encoder, *exact.decoder))
     assert_close(reported(results), read_back([exact], results), 2 * sublayers * numbers.unit)
 

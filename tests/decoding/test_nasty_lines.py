@@ -8,7 +8,7 @@ from typing import Any
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.decoding.streams import check, translate, writer
 
-# A megabyte in one word; a hundred thousand words; and what is no letter.
+# A megabyte in one word; a hundred thousand words; and characters that are not letters.
 LINES = [
     "x" * 1_000_000,
     "a cat " * 50_000,

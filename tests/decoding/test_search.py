@@ -151,7 +151,7 @@ def draw(row: Row, limits: list[int], seed: int = 1, **how: float) -> list[Hypot
         ({"temperature": 0.5}, [16 / 21, 4 / 21, 1 / 21]),
         ({"top_k": 2}, [2 / 3, 1 / 3, 0]),
         ({"top_k": 1}, [1, 0, 0]),
-        ({"top_p": 0.5}, [1, 0, 0]),  # 4/7 reaches a half by itself
+        ({"top_p": 0.5}, [1, 0, 0]),  # 4/7 alone is more than half
         ({"top_p": 0.6}, [2 / 3, 1 / 3, 0]),
         ({"top_p": 0.9}, [4 / 7, 2 / 7, 1 / 7]),
         ({"top_p": 0.9, "top_k": 2}, [2 / 3, 1 / 3, 0]),

@@ -178,7 +178,7 @@ def test_bf16_and_int8_score_nearly_the_same(
     exact, rough = translator(), translator(**weights)
     texts = [translation.text for translation in exact.translate(tiny_run.sources)]
     assert len(list(rough.translate(tiny_run.sources))) == len(texts)
-    # Of the same text: the two searches may end with different hypotheses.
+    # Compare scores of equal texts only: the two searches may end with different hypotheses.
     scored = [log_probabilities(each, tiny_run.sources, texts) for each in (rough, exact)]
     means = [[sum(score) / len(score) for score in scores] for scores in scored]
     assert means[0] == pytest.approx(means[1], abs=0.05)

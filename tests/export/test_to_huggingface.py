@@ -57,7 +57,7 @@ def padded(rows: list[list[int]]) -> torch.Tensor:
 
 @torch.inference_mode()
 def largest_difference(theirs: Any, model: Transformer) -> float:
-    """Of logits, over sentences of up to 140 tokens on both sides."""
+    """The largest difference of logits, over sentences of up to 140 tokens on both sides."""
     source, target = padded(SOURCES), padded([[EOS, *ids[:-1]] for ids in SOURCES])
     ours = model.output(model(source, target))
     mask = source != PAD

@@ -1,4 +1,4 @@
-"""The kept seeds, and what hypothesis makes of them, through every reader that is fuzzed."""
+"""The kept seeds, and hypothesis' variations of them, through every fuzzed reader."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ SLOTS: dict[str, tuple[Any, ...]] = {
 
 
 def sensible(choice: dict[str, Any]) -> bool:
-    """Whether a model of these slots may be asked for."""
+    """Whether a recipe may combine these slots."""
     mixed = choice["combinations"][0] != "residual"
     return choice["bridge"] == "top_layer" or not mixed
 

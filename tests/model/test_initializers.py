@@ -27,7 +27,7 @@ GLOROT = {
     r"gate\.weight": 6 / (4 * D),
     r"relative\.keys": 6 / (2 * CLIP + 1 + D // HEADS),
 }
-# Which of three (or two) blocks of rows holds the values.
+# The block of rows, of three or two, that holds the values.
 VALUES = {"qkv": 2, "key_value": 1}
 DEEP_NORM = {"encoder": 0.87 * DEPTH ** (-5 / 16), "decoder": (12 * DEPTH) ** (-1 / 4)}
 T_FIXUP = {"encoder": 0.67 * DEPTH ** (-1 / 4), "decoder": (9 * DEPTH) ** (-1 / 4)}

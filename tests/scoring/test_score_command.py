@@ -1,4 +1,4 @@
-"""`nmtdeep score` itself: what it prints, and what it says of bad input."""
+"""`nmtdeep score` itself: its output, and its errors for bad input."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ LONG = ["X", "a " * 201, "X"]
         (["A", "a " * 200, "A"], RAW, "--metric ter", None),
     ],
 )
-def test_text_that_a_metric_is_not_meant_for_is_warned_of(
+def test_text_of_the_wrong_form_causes_a_warning(
     here: Path, hypotheses: list[str], reference: list[str], options: str, warning: str | None
 ) -> None:
     write("hyp", hypotheses)

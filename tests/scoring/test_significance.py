@@ -1,4 +1,4 @@
-"""p is 1 for no difference and small for a large one; the same seed gives the same numbers."""
+"""p is 1 for no difference and small for a large one; the same seed leads to the same numbers."""
 
 from __future__ import annotations
 

@@ -13,13 +13,13 @@ MARK = "##AT##-##AT##"
     ("line", "expected"),
     [
         ("Nord-Süd-Achse", f"Nord {MARK} Süd {MARK} Achse"),
-        ("a-b-c", f"a {MARK} b-c"),  # b is used up
+        ("a-b-c", f"a {MARK} b-c"),  # matches do not overlap
         ("a - b", "a - b"),
         ("-a b-", "-a b-"),
         ("a--b", f"a {MARK} -b"),
         ("E-Mail, T-Shirt .", f"E {MARK} Mail, T {MARK} Shirt ."),
         ("1-2", f"1 {MARK} 2"),
-        ("x\u00a0-y", f"x\u00a0 {MARK} y"),  # Perl's \S on bytes: U+00A0 is no space
+        ("x\u00a0-y", f"x\u00a0 {MARK} y"),  # Perl's \S on bytes: U+00A0 is not a space
         ("", ""),
         ("schön", "schön"),
     ],
@@ -33,5 +33,5 @@ def test_moses_preparation_by_hand() -> None:
         ["Er", "sagt", ":", "„", "Ja", "“", ",", "z.", "B.", "3,5", "&", "'", "so", "'", "."]
     )
     replaced = MosesPreparation("de", replace_punctuation=True)
-    # replace-unicode-punctuation.perl knows the closing German quotation mark, not the opening one
+    # replace-unicode-punctuation.perl replaces the closing German quotation mark only
     assert replaced.tokenize("„Ja“，so！") == '„ Ja " , so !'

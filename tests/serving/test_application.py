@@ -1,4 +1,4 @@
-"""The service on loopback: what it answers, what it refuses, and who has to wait."""
+"""The service on loopback: answers, refusals and waiting clients."""
 
 from __future__ import annotations
 

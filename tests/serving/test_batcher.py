@@ -13,7 +13,7 @@ from serving.stand_ins import Shouter
 
 
 def run(shouter: Shouter, *asked: list[str], max_queue: int = 100) -> list[Any]:
-    """What callers get who come together; an error instead of an answer."""
+    """The answers, or errors, of simultaneous callers."""
 
     async def all_of_them() -> list[Any]:
         batcher = Batcher(

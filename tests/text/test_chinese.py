@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -87,9 +90,10 @@ def test_other_languages_stay_with_moses() -> None:
     )
 
 
-def test_no_cache_is_read_or_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+def test_no_cache_is_read_or_written(tmp_path: Path) -> None:
     (tmp_path / "jieba.cache").write_bytes(b"not a cache")
-    assert chinese.Jieba().tokenize("北京")
+    code = "from nmtdeep.text.chinese import Jieba; assert Jieba().tokenize('北京')"
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
     assert [path.name for path in tmp_path.iterdir()] == ["jieba.cache"]
     assert (tmp_path / "jieba.cache").read_bytes() == b"not a cache"

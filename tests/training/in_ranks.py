@@ -11,7 +11,7 @@ from nmtdeep.training.launch import join_ranks, launch, noted_signals
 
 
 def in_ranks(count: int, function: Callable[..., Any], *arguments: Any) -> Any:
-    """What `function(ranks, *arguments)` returns in rank 0 of `count`; all can be pickled."""
+    """The result of `function(ranks, *arguments)` in rank 0 of `count`; all can be pickled."""
     return launch(count, partial(_join, function, arguments))
 
 

@@ -1,4 +1,4 @@
-"""What a GPU gives twice; tests/commands/test_determinism.py is that of a CPU."""
+"""Determinism on a GPU; tests/commands/test_determinism.py is for CPUs."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from nmtdeep.data.batching import Batch, Share
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.step import Step
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 SIZES = {"width": 64, "feed_forward": 128, "dropout": 0.1, "dtype": torch.float32}
 
 
 @pytest.fixture
 def deterministic(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """torch's own setting, as docs/reliability.md gives it."""
+    """torch's own setting, as in docs/reliability.md."""
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True)
     yield

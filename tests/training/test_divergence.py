@@ -66,7 +66,7 @@ def weights(trainer: Trainer) -> list[torch.Tensor]:
     ],
 )
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_weights_gone_wrong_are_named_by_layer(
+def test_weights_that_are_not_finite_are_named_by_layer(
     bad: float, place: str, kind: str, precision: str, tiny_run: Any
 ) -> None:
     trainer = Trainer(recipe_of(tiny_run, precision=precision), tiny_run.data)
@@ -93,7 +93,7 @@ def test_weights_that_relu_hides_are_named(tiny_run: Any) -> None:
         run(trainer, shares(tiny_run.data), Progress())
 
 
-def test_gradients_gone_wrong_are_named_by_layer(tiny_run: Any) -> None:
+def test_gradients_that_are_not_finite_are_named_by_layer(tiny_run: Any) -> None:
     trainer = Trainer(recipe_of(tiny_run), tiny_run.data, start=tiny_run.newer)
     updates = shares(tiny_run.data)
     progress = run(trainer, updates[:3], Progress(update=20))
@@ -198,7 +198,7 @@ def test_all_ranks_stop_together_and_the_first_knows_the_layer(tiny_run: Any) ->
         assert "decoder.layers.1.sublayers.0 (SelfAttention) is the first module" in said
 
 
-def test_means_leave_out_what_was_skipped() -> None:
+def test_means_exclude_skipped_updates() -> None:
     done = UpdateResult(20.0, 10.0, 10, 20, 20, 3.0, skipped=False)
     skipped = UpdateResult(math.nan, math.nan, 90, 20, 20, math.inf, skipped=True)
     means = figures([done, skipped], seconds=4.0, waited=1.0)

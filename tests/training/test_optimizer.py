@@ -1,4 +1,4 @@
-"""Muon: orthogonal matrices by singular values, one step by hand, and what is Adam's."""
+"""Muon: orthogonal matrices by singular values, one step by hand, and Adam's parameters."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def quintic(singular: Tensor) -> Tensor:
 
 
 def by_singular_values(matrix: Tensor) -> Tensor:
-    """What the iteration does to a matrix: its singular values go through the polynomial."""
+    """The iteration on a matrix: its singular values go through the polynomial."""
     u, singular, vh = torch.linalg.svd(matrix, full_matrices=False)
     return u @ torch.diag(quintic(singular / (singular.square().sum().sqrt() + 1e-7))) @ vh
 

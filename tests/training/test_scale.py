@@ -31,7 +31,7 @@ SETTINGS = Training.model_validate(
 
 
 class State(NamedTuple):
-    """What resuming takes: whole tensors by name."""
+    """The state for resuming: whole tensors by name."""
 
     weights: dict[str, Tensor]
     moments: dict[str, Tensor]
@@ -52,7 +52,7 @@ class Job(NamedTuple):
 
 
 def shares(plan: list[list[Batch]], ranks: Ranks) -> list[Share]:
-    """What this rank computes of each update."""
+    """This rank's share of each update."""
     own_shares = []
     for batches in plan:
         owners = deal([batch.padded_tokens for batch in batches], ranks.size)

@@ -1,4 +1,4 @@
-"""Stages: where one ends, and what the next one changes."""
+"""Stages: their ends, and the changes of the next one."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_stage_ends_after_its_epochs_or_updates() -> None:
     assert not finished(Recipe(), Progress(update=10**4))
 
 
-def test_other_batches_begin_an_epoch() -> None:
+def test_new_batches_begin_an_epoch() -> None:
     here = Progress(update=140, position=DataPosition(4, 7), stage=1, stale=3)
     moved = begin_next(recipe(), here)
     assert moved.stale == 0

@@ -1,4 +1,4 @@
-"""A stranger's run and data directory, and what is ours beside them."""
+"""An untrusted run and data directory, and the user's files next to them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from untrusted.strangers import SECRET
 
 @pytest.fixture
 def here(tiny_run: Any, tmp_path: Path) -> Path:
-    """A stranger's run in `run`, a data directory in `data`, and what is ours in `secret`."""
+    """An untrusted run in `run`, a data directory in `data`, and the user's files in `secret`."""
     shutil.copytree(tiny_run.path, tmp_path / "run", symlinks=True)
     shutil.copytree(tiny_run.data.path, tmp_path / "data")
     (tmp_path / "secret").write_text(SECRET)
@@ -24,5 +24,5 @@ def here(tiny_run: Any, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def theirs(here: Path) -> Path:
-    """The stranger's checkpoint."""
+    """The untrusted checkpoint."""
     return here / "run" / "checkpoint_20"

@@ -1,4 +1,4 @@
-"""What the tests of untrusted directories share."""
+"""Helpers for tests of untrusted directories."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Exploits in a stranger's directory: each is rejected quickly and touches nothing outside.
+"""Exploits in an untrusted directory: each is rejected quickly and changes nothing outside.
 
-The stranger writes matching checksums: those are against accidents, not against people.
+Its checksums match: they protect from accidents, not from attackers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Sizes, numbers and names that lie are refused before memory is taken for them."""
+"""False sizes, numbers and names are rejected before memory is allocated for them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ LIES = {
 
 
 @pytest.mark.parametrize("content", LIES.values(), ids=LIES)
-def test_a_header_that_lies(content: bytes, theirs: Path) -> None:
+def test_a_header_with_false_sizes(content: bytes, theirs: Path) -> None:
     (theirs / checkpoint.MODEL).write_bytes(content)
     write_sums(theirs)
     assert f"{theirs / checkpoint.MODEL}: not a whole safetensors file" in refused(theirs)

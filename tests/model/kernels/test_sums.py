@@ -57,7 +57,7 @@ def test_values_and_gradients_equal_the_formula(
     assert_close(result, exact, **EXACT)
     expected = torch.autograd.grad(exact, inputs)
     assert_close(torch.autograd.grad(result, inputs, retain_graph=True), expected, **EXACT)
-    # A second pass through the same graph knows nothing of the first.
+    # A second pass through the same graph is independent of the first.
     assert_close(torch.autograd.grad(result, inputs), expected, **EXACT)
 
 

@@ -1,4 +1,4 @@
-"""What decoder layers attend to."""
+"""The memories that decoder layers attend to."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def layer(number: int) -> Callable[[Tensor], Tensor]:
 
 
 def through(combination: Combination, x: Tensor) -> tuple[list[Tensor], Tensor]:
-    """What each layer reads, and the top."""
+    """The input of each layer, and the top."""
     reads = []
     history = combination.start(x)
     for number in range(DEPTH):
