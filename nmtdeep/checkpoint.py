@@ -39,7 +39,7 @@ MODEL, OPTIMIZER, STATE, CONFIG, TEXT = (
     "config.yaml",
     "text",
 )
-# What `state.json` calls a checkpoint that was grown and not yet trained on.
+# The kind, in `state.json`, of a checkpoint that was grown and not yet trained.
 GROWN = "grown"
 HINT = "use another checkpoint of the run, or delete this one to resume from an older one"
 LAST, BEST, AVERAGE = "checkpoint_last", "checkpoint_best", "checkpoint_average"

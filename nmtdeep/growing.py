@@ -138,7 +138,7 @@ def _deeper(
 
 
 def _progress(old: checkpoint.Loaded, recipe: Recipe, restart_lr: bool) -> Progress:
-    """The source's position in training; of an average, that of the newest checkpoint beside it."""
+    """The source's position in training; of an average, that of the run's newest checkpoint."""
     saved = list(checkpoint.saved(old.path.parent).values())
     if "update" in old.state:
         before = Progress.from_json(old.state)

@@ -1,1 +1,1 @@
-"""Faces: each module reads one command's arguments and calls one procedure."""
+"""Commands: each module reads one command's arguments and calls one procedure."""

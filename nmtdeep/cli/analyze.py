@@ -23,7 +23,7 @@ Seed = Annotated[
 
 
 def open_data(*, data: options.Data, verify: options.Verify = True) -> Any:
-    """The data directory that was given."""
+    """The data directory of --data."""
     from nmtdeep.data.corpus import DataDirectory
 
     return DataDirectory.open(data, verify=verify)

@@ -1,4 +1,4 @@
-"""How every command reads its options and reports a wrong command line."""
+"""Parsing of options and errors of the command line, for every command."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def add_command(
 
 
 def usage_error(error: typer.TyperException) -> UserError:
-    """What typer refused, as one line with a hint.
+    """An error of typer as one line with a hint.
 
     typer exports only the base class of its errors, so the kind is recognized by its attributes.
     """

@@ -1,4 +1,4 @@
-"""Commands that show what is there: recipes, runs, data, the machine."""
+"""Commands that show recipes, runs, data and the machine."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def run() -> None:
         sys.exit(app(prog_name="nmtdeep", standalone_mode=False))
     except KeyboardInterrupt:  # before typer handles it
         sys.exit(128 + signal.SIGINT)
-    except BrokenPipeError:  # the reader of our output has left
+    except BrokenPipeError:  # the reader of the output has left
         _discard_output()
         sys.exit(1)
     except Exception as error:
@@ -118,13 +118,13 @@ def run() -> None:
         if str(problem):
             typer.echo(f"nmtdeep: error: {problem}", err=True)
         if isinstance(error, OSError):
-            # What could not be written is still in the buffer and must not be tried again at exit.
+            # The output is still in the buffer and must not be written again at exit.
             _discard_output()
         sys.exit(2)
 
 
 def as_user_error(error: Exception) -> UserError | None:
-    """What the user can do something about; None: a fault of the program."""
+    """The error with a hint for the user; None: a fault of the program."""
     if isinstance(error, UserError):
         return error
     if isinstance(error, typer.TyperException):

@@ -127,7 +127,7 @@ def options_of(
 ) -> list[Parameter]:
     """An option for each field of a model, which says its type, meaning and default.
 
-    The model checks the values, of which None means that the option was not given.
+    The model checks the values, of which None means that the option was omitted.
 
     Args:
         omit: fields without an option.
@@ -192,7 +192,7 @@ Threads = Annotated[
 
 
 def choose_device(*, device: Device = "auto", threads: Threads = None) -> Any:
-    """The device that was given; sets the number of CPU threads."""
+    """The device of --device; sets the number of CPU threads."""
     import torch
 
     from nmtdeep.devices import resolve_device

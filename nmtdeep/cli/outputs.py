@@ -1,4 +1,4 @@
-"""What an analysis is written to: tables on the screen, CSV, JSON, a picture."""
+"""Outputs of an analysis: tables on the screen, CSV, JSON, a picture."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ JSON = Option("--json", help="Print all numbers as JSON.", rich_help_panel="Outp
 
 @dataclass(frozen=True, kw_only=True)
 class Outputs:
-    """Where the results of an analysis go.
+    """The outputs of an analysis.
 
     Args:
         csv: Write every row to this file.

@@ -68,7 +68,7 @@ def train(
 ) -> None:
     """Train a model, or resume an interrupted training.
 
-    The same command again resumes exactly: killed and resumed gives the numbers of an uninterrupted
+    The same command again resumes exactly: killed and resumed has the numbers of an uninterrupted
     training.
 
     Args:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from nmtdeep.config.section import Section, choices_of
 from nmtdeep.errors import Problem, UserError
 
-# What a value must be, by pydantic's type of error; in braces, what pydantic says about it.
+# The allowed values by pydantic's type of error; in braces, fields of its context.
 _ALLOWED = {
     "int_type": "a whole number",
     "int_from_float": "a whole number",

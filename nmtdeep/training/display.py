@@ -1,4 +1,4 @@
-"""What a training reports: lines on the screen, and records on disk."""
+"""Reports of a training: lines on the screen, records on disk."""
 
 from __future__ import annotations
 

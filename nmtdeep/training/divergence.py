@@ -1,4 +1,4 @@
-"""Notices a training that diverges, and reports the layer where it begins and what may help."""
+"""Detects a training that diverges; reports the layer where it begins, and suggestions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.sharding import whole
 from nmtdeep.training.step import UpdateResult
 
-# So many consecutive updates without a finite gradient end a training.
+# Number of consecutive updates without a finite gradient that end a training.
 PATIENCE = 3
 # fp16: a training ends when the loss scale falls below this.
 SMALLEST_SCALE = 2.0**-10
@@ -43,7 +43,7 @@ def diagnose(
     ranks: Ranks,
     saved: str,
 ) -> DivergenceError:
-    """What is wrong after `update`, in which layer, and what to try.
+    """The error after `update`, with the layer where it begins and suggestions.
 
     All ranks must call this. The gradients of the update must still be in the model.
 
@@ -93,7 +93,7 @@ def _first_forward(model: Transformer, recompute: Callable[[], object], ranks: R
 
 
 def _first_backward(model: Transformer) -> str:
-    """What is not finite if all outputs are finite: weights, gradients or their squares."""
+    """Weights, gradients or their squares that are not finite, if all outputs are finite."""
 
     def is_bad(tensor: Tensor) -> bool:
         return not whole(tensor.detach()).isfinite().all()

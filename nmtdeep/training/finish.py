@@ -24,7 +24,7 @@ from nmtdeep.training.step import resolve_precision
 from nmtdeep.training.validation import translated, validate
 
 METRICS = ("bleu", "chrf", "ter")
-# A model whose first lines score below both has learned too little: it translates up to the limit.
+# A model with lower scores has learned too little: its translations end only at the length limit.
 LEAST = {"bleu": 1.0, "chrf": 20.0}
 FIRST_LINES = 50
 
@@ -153,7 +153,7 @@ def _choose(
 
 
 def _mean(path: Path) -> str:
-    """What a checkpoint is the mean of, in words; empty if it is not an average."""
+    """The inputs of an averaged checkpoint, in words; empty for other checkpoints."""
     inputs = checkpoint.read_state(path).get("inputs", [])
     names = ", ".join(source["checkpoint"] for source in inputs)
     return f"the mean of {names}" if names else ""

@@ -1,4 +1,4 @@
-"""How the ranks of a training come together: started here by torch's launcher, or by torchrun."""
+"""Starting the ranks of a training by torch's launcher, and joining those of torchrun."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def join_ranks(device: str, threads: int | None, signals: Sequence[int]) -> Iter
     try:
         yield Ranks(rank, size, local_size=local_size, device=place)
     except Exception as error:
-        # FSDP raises a RuntimeError if another rank is lost. What all ranks met, rank 0 says.
+        # FSDP raises a RuntimeError if another rank is lost. Rank 0 reports errors of all ranks.
         if rank > 0 or isinstance(error, LostRankError | RuntimeError):
             _await_end(signals, GRACE)
         if rank == 0 or not isinstance(error, UserError):
@@ -186,7 +186,7 @@ def _connect(rank: int, size: int, device: torch.device) -> None:
 
 
 def _await_end(signals: Sequence[int], seconds: float) -> None:
-    """Leave without a word if the launcher asks to within so many seconds."""
+    """Leave without a message if the launcher sends a signal within so many seconds."""
     latest = time.monotonic() + seconds
     while time.monotonic() < latest:
         if signals:

@@ -1,4 +1,4 @@
-"""The training loop: every rank runs it; rank 0 writes and speaks."""
+"""The training loop, which every rank runs; rank 0 writes and prints."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def _train(
     display.restart()
     for coming in upcoming(trainer.recipe, trainer.data, run.path, progress, ranks):
         result = trainer.train(coming.share, progress)
-        # Any rank may have got a signal; time is what rank 0's clock says.
+        # Any rank may have received a signal; the time is that of rank 0's clock.
         seconds = (time.perf_counter() - started) * ranks.is_first
         stopped, seconds = ranks.maximum(signals[0] if signals else 0, seconds)
         progress = replace(

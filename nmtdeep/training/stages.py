@@ -1,4 +1,4 @@
-"""When a training ends, and its stages from shallow to deep (Li et al. 2020)."""
+"""The end of a training, and its stages from shallow to deep (Li et al. 2020)."""
 
 from __future__ import annotations
 

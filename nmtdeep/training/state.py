@@ -155,5 +155,5 @@ def restore_optimizer(
             hint="start a new run with --out",
         )
     for key, (parameter, moment) in wanted.items():
-        # Fused Adam keeps its step counters beside the parameters.
+        # Fused Adam keeps its step counters on the device of the parameters.
         optimizer.state[parameter][moment] = like(tensors[key], parameter)

@@ -28,7 +28,7 @@ PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float
 
 @dataclass(frozen=True)
 class UpdateResult:
-    """What one update saw, sums over its target tokens in nats.
+    """The result of one update: sums over its target tokens in nats.
 
     Attributes:
         loss: label-smoothed loss, with the regularizer's penalty if there is one.

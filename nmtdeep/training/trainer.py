@@ -1,4 +1,4 @@
-"""The model in training with everything that moves with it."""
+"""The model in training, with its optimizer step."""
 
 from __future__ import annotations
 

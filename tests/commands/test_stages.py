@@ -88,9 +88,7 @@ def test_one_run_grows_from_stage_to_stage(nmtdeep, staged):
     ],
     ids=str,
 )
-def test_interrupted_in_any_stage_equals_uninterrupted(
-    nmtdeep, staged, tmp_path, interrupt
-):
+def test_interrupted_in_any_stage_equals_uninterrupted(nmtdeep, staged, tmp_path, interrupt):
     run = tmp_path / "run"
     assert train(nmtdeep, run, *STAGES, interrupt=interrupt).code != 0
     resumed = train(nmtdeep, run, *STAGES)
