@@ -110,7 +110,7 @@ def launch(processes: int, function: Callable[[], T]) -> T:
 
 
 def _rank(function: Callable[[], T]) -> T:
-    """What a new process does: it writes an error to the file that the launcher reads."""
+    """The main function of a new process; writes an error to the file that the launcher reads."""
     report: dict[str, Any] = {"message": ""}
     try:
         return function()

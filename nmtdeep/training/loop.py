@@ -33,7 +33,7 @@ from nmtdeep.units import counted, percent
 
 
 class Outcome(NamedTuple):
-    """How a training ended.
+    """The end of a training.
 
     Attributes:
         rank: number of the process that returns this.

@@ -21,7 +21,7 @@ from nmtdeep.training.state import Progress
 
 LOG, RECORDS, SCORES = "train.log", "train.jsonl", "scores.json"
 TENSORBOARD, DROPOUT = "tensorboard", "bpe_dropout"
-# What a training writes beside its checkpoints.
+# Files that a training writes in addition to checkpoints.
 OUTPUTS = (LOG, RECORDS, SCORES, TENSORBOARD, DROPOUT)
 LOCK = ".lock"
 # An average that is not yet known to be better than the best checkpoint.
