@@ -128,7 +128,7 @@ def residual_blocks(probe: Probe) -> list[Block]:
             for wrapper in (wrapper for layer in stack for wrapper in layer):
                 z, r = _ends(wrapper, passages)
                 reader = readers[wrapper] = read_by.get(id(r))
-                # Is that norm on the identity path, and not on the next branch? In post-norm it is
+                # Whether that norm is on the identity path and not on a branch: in post-norm it is
                 # the wrapper's own; with `normalized` it is the next wrapper's or the stack's.
                 own = getattr(wrapper, "norm", None)
                 on_path = isinstance(wrapper, NormalizedResidual) or reader is own

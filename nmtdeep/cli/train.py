@@ -118,7 +118,7 @@ def _recipe_and_overrides(
 ) -> tuple[str, list[str]]:
     """The recipe's name or file, and the overrides among the positional arguments.
 
-    The run in `out` has a recipe of its own: if the first argument is KEY=VALUE, or there is none,
+    The run in `out` has a recipe of its own: if the first argument is KEY=VALUE or missing,
     all of them are overrides of it.
     """
     words = [*filter(None, [recipe]), *overrides]

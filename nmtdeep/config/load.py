@@ -60,7 +60,7 @@ def resolve(
 def read_config(path: Path) -> Recipe:
     """The resolved recipe of a run: its `config.yaml`, or the directory that holds it.
 
-    It extends nothing: other files may have gone, and it may come from a stranger.
+    It extends nothing: other files may be missing, and its source may not be trusted.
     """
     path = path / "config.yaml" if path.is_dir() else path
     return _check(merge(_defaults(), read_file(path, str(path))), str(path)).recipe
@@ -72,7 +72,7 @@ def from_mapping(values: Mapping[str, Any], label: str = "recipe") -> Recipe:
 
 
 def merge(below: Source, above: Source) -> Source:
-    """Lay one source over another: mappings merge, everything else is replaced.
+    """Merge one source into another: mappings merge, everything else is replaced.
 
     A section whose `type` changes is replaced, since a variant has only its own fields; an empty
     section changes nothing; a bare word is the name of a type.

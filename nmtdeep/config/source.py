@@ -43,7 +43,7 @@ class Source:
     origins: dict[KeyPath, Origin] = field(default_factory=dict)
 
     def without(self, *keys: str) -> Source:
-        """The rest of it without these keys of the top level."""
+        """This source without these keys of the top level."""
         return Source(
             {key: value for key, value in self.values.items() if key not in keys},
             {path: origin for path, origin in self.origins.items() if path[0] not in keys},

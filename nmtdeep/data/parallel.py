@@ -40,7 +40,7 @@ class Pool(Generic[Item, Result]):
         self._option = option
 
     def map(self, items: Iterable[Item]) -> Iterator[Result]:
-        """Results in order; at most a few items per worker are in work at once.
+        """Results in order; at most a few items per worker are in progress.
 
         Raises:
             UserError: if a worker dies.

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from nmtdeep.data.batching import Indices, updates
 from nmtdeep.data.corpus import Longest, ParallelCorpus, longer
 
-# Both decide on the order of the sentences, as a seed does.
+# Both determine the order of the sentences, as a seed does.
 SENTENCES, BLOCK = 1 << 20, 1 << 12
 
 
@@ -88,7 +88,7 @@ class Epoch:
         windows = min(count, -(-len(self.corpus) // self.sentences))
         if windows <= 1:
             return [np.arange(count)] * windows
-        # A spawn key keeps this generator apart from those of the windows.
+        # A spawn key separates this generator from those of the windows.
         seeds = np.random.SeedSequence((self.seed, self.number), spawn_key=(0,))
         drawn = np.random.default_rng(seeds).permutation(count)
         return [np.sort(part) for part in np.array_split(drawn, windows)]

@@ -242,7 +242,7 @@ def _best_of_each(x: Tensor) -> tuple[Tensor, Tensor]:
 def _top_of_each(x: Tensor, count: int) -> Tensor:
     """Columns of the `count` greatest elements of each row, ascending; ties go to the first ones.
 
-    They lie in the `count` blocks of columns with the greatest maxima: a scan for maxima and a
+    They are in the `count` blocks of columns with the greatest maxima: a scan for maxima and a
     choice among few are much faster than `topk` on rows of thousands.
     """
     inside = _top_blocks(x, count)

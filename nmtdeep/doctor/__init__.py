@@ -1,1 +1,1 @@
-"""Whether this machine, and a text, are fit for what is planned."""
+"""Checks of this machine and of text before a training."""

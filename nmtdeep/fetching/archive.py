@@ -1,4 +1,4 @@
-"""Files out of archives: only the members that are wanted, written to paths that we choose.
+"""Files from archives: only the wanted members, written to paths that do not depend on them.
 
 So a member name that leads out of a folder has no effect; links and devices are refused.
 """

@@ -15,7 +15,7 @@ from nmtdeep.text.chinese import CHINESE, Jieba, jieba
 from nmtdeep.text.files import BYTE_ORDER_MARK
 from nmtdeep.text.tokenization import Moses, moses
 
-# Moses' deescape-special-chars.perl; `&amp;` last, so that nothing is unescaped twice.
+# Moses' deescape-special-chars.perl; `&amp;` last, to avoid unescaping twice.
 _ESCAPES = {
     "&bar;": "|", "&#124;": "|", "&lt;": "<", "&gt;": ">", "&bra;": "[", "&ket;": "]",
     "&quot;": '"', "&apos;": "'", "&#91;": "[", "&#93;": "]", "&amp;": "&",

@@ -1,4 +1,4 @@
-"""Initializers: functions over a finished model that set values and nothing else.
+"""Initializers: functions that set the values of a finished model.
 
 Each is a rule for the standard deviation of every matrix, by its role and its position. All share
 one walk over the model, by structure and never by parameter names, which fails with the names of

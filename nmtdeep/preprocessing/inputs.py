@@ -17,7 +17,7 @@ from nmtdeep.text.files import find_side, read_lines
 
 @dataclass(frozen=True)
 class ParallelFiles:
-    """Two files with as many lines, one the translation of the other."""
+    """Two files with equally many lines, one the translation of the other."""
 
     split: str
     source: Path

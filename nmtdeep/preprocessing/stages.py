@@ -54,7 +54,7 @@ class Segmented(NamedTuple):
 def segment(
     pairs: Sequence[Pair], bpe: tuple[Bpe | None, Bpe | None], clean: Clean, *, keep: bool
 ) -> Segmented:
-    """Apply BPE and find the pairs that cleaning drops; `keep` keeps them nevertheless."""
+    """Apply BPE and find the pairs that cleaning drops; `keep` keeps them all."""
     result = Segmented([], (Counter(), Counter()), [])
     for index, pair in enumerate(pairs):
         words = [line.split() for line in pair]

@@ -67,7 +67,7 @@ class HeldOut:
 
 
 def chosen_split(data: DataDirectory, name: str | None) -> str:
-    """The split `name`; without one the first test set, or `valid` if there is no test set.
+    """The split `name`; by default the first test set, or `valid` without a test set.
 
     Raises:
         UserError: if there is no such set.

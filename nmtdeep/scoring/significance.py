@@ -1,4 +1,4 @@
-"""Is one system better than another, or was it the choice of test sentences?"""
+"""Significance tests of differences between systems."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from nmtdeep import __version__
 from nmtdeep.errors import UserError
 from nmtdeep.text.tokenization import moses
 
-# Perl's \s on bytes. U+00A0, U+2028 and their kind are part of a word for multi-bleu.perl, but
+# Perl's \s on bytes. U+00A0, U+2028 and others are part of a word for multi-bleu.perl, but
 # sacreBLEU counts tokens with str.split(), which would split words there: each of them is replaced,
 # one to one, by a private character before counting.
 _INNER_SPACES = (*range(0x1C, 0x20), 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029)

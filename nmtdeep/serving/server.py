@@ -12,7 +12,7 @@ from nmtdeep.errors import UserError
 from nmtdeep.serving.limits import Limits
 
 BACKLOG = 2048
-# Longer than proxies keep an idle connection, so that the proxy closes it, between requests.
+# Longer than proxies keep an idle connection, so that the proxy closes it between requests.
 KEEP_ALIVE_SECONDS = 75
 
 

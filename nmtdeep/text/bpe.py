@@ -21,7 +21,7 @@ from nmtdeep.text.vocabulary import HINT
 SEPARATOR = "@@"
 WORD_END = "</w>"
 LONGEST_WORD = 500
-# Words whose pieces are cached; beyond that the cache is emptied, and frequent words soon return.
+# Words whose pieces are cached; beyond that the cache is emptied.
 REMEMBERED = 1 << 18
 _HEADER = "#version: 0.2"
 

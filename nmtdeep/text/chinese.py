@@ -1,4 +1,4 @@
-"""Words of Chinese text by jieba, and text of words.
+"""Tokenizing and detokenizing of Chinese text by jieba.
 
 jieba splits Han characters and Chinese punctuation; Moses splits and joins everything else, such as
 English names and numbers in digits. So a Chinese line without spaces comes back as it was, and no

@@ -21,7 +21,7 @@ _FILLER = re.compile(r"<filler\d+>")
 
 
 def is_reserved(token: str) -> bool:
-    """Whether this spelling belongs to the vocabulary itself; in a text it is unknown."""
+    """Whether this spelling is reserved by the vocabulary; in a text it is unknown."""
     return token in SPECIALS or _FILLER.fullmatch(token) is not None
 
 

@@ -49,7 +49,7 @@ def diagnose(
 
     Args:
         recompute: computes this rank's batches again, and may replace the gradients.
-        saved: name of the newest checkpoint; empty if there is none.
+        saved: name of the newest checkpoint; empty before the first one.
     """
     backward = _first_backward(model)
     origin = _first_forward(model, recompute, ranks) or backward

@@ -52,7 +52,7 @@ class Shards(nn.Module):
             fully_shard(part, mesh=mesh)
         for part in self.modules():
             if isinstance(part, FSDPModule):
-                part.set_gradient_divide_factor(1.0)  # sums, not means; Gloo knows only those
+                part.set_gradient_divide_factor(1.0)  # sums, not means, which Gloo lacks
                 part.set_force_sum_reduction_for_comms(True)
 
     def forward(self, batch: Batch) -> Loss:

@@ -42,7 +42,7 @@ class Trainer:
 
     Attributes:
         step: the optimizer step, with model and optimizer.
-        saved: name of the newest checkpoint; empty if there is none.
+        saved: name of the newest checkpoint; empty before the first one.
     """
 
     def __init__(

@@ -20,7 +20,7 @@ import pytest
 import torch
 
 from nmtdeep import checkpoint
-from nmtdeep.averaging import newest
+from nmtdeep.averaging import choose
 from nmtdeep.config.load import load_recipe
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import ConfigError, DataError, UserError
@@ -124,7 +124,7 @@ def test_a_run_has_no_checkpoint_elsewhere(name: str, here: Path) -> None:
 def test_an_average_takes_nothing_from_elsewhere(here: Path) -> None:
     shutil.move(here / "run" / "checkpoint_15", here / "elsewhere")
     (here / "run" / "checkpoint_15").symlink_to("../elsewhere")
-    assert "leads out of" in refused(here / "run", load=lambda run: newest(run, 2))
+    assert "leads out of" in refused(here / "run", load=lambda run: choose(run, 2))
 
 
 @pytest.mark.parametrize(

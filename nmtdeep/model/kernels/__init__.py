@@ -71,7 +71,7 @@ def attention(
         `(sentences, queries, width)` in the dtype of `packed`.
 
     A CPU takes `cpu_attention`, a GPU torch's fused kernels. Relative positions need the weights
-    themselves, which neither shows: there the formula is written out, in fp32 at least.
+    themselves, which neither returns: there the formula is written out, in fp32 at least.
     """
     x = packed[0]
     if x.device.type == "cpu" and relative is None:

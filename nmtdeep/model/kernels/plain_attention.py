@@ -1,7 +1,7 @@
 """Attention written out with torch's operations, for cases that fused kernels do not support.
 
 Relative positions enter between the scores and the weights, and the analysis of attention reads the
-weights: torch's fused kernels show neither. On a CPU one decoding step is fastest in this form.
+weights: fused kernels do not return them. On a CPU one decoding step is fastest in this form.
 """
 
 from __future__ import annotations

@@ -136,7 +136,7 @@ class MemoryKeyValues:
         if mask is None:
             mask = keys.new_ones((len(keys), 1, 1, keys.shape[2]), dtype=torch.bool)
         missing = max(0, VECTOR - keys.shape[2])
-        # Contiguous, or every step would copy them for its matrix products.
+        # Contiguous, because otherwise every step copies them for its matrix products.
         self.keys = F.pad(kernels.full_precision(keys), (0, 0, 0, missing)).contiguous()
         self.values = F.pad(kernels.full_precision(values), (0, 0, 0, missing)).contiguous()
         self.bias = self.keys.new_zeros(()).where(F.pad(mask, (0, missing)), -math.inf)

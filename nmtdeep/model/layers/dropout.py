@@ -11,5 +11,5 @@ class Dropout(nn.Dropout):
     """`torch.nn.Dropout` that computes with `kernels.dropout`."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Any shape to the same; in evaluation mode `x` itself."""
+        """Keeps the shape; returns `x` itself in evaluation mode."""
         return kernels.dropout(x, self.p, training=self.training)
