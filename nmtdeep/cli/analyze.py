@@ -85,7 +85,7 @@ def gradients(
     Args:
         subjects: Recipes, and values to change in all of them; or runs or checkpoints.
         depths: Numbers of layers; each recipe is measured with each of them. Default: 6,12,18,20.
-        of: Quantity that the gradient is for.
+        of: Quantity with respect to which the gradient is taken.
     """
     from nmtdeep.analysis.gradients import draw, measure, tables
     from nmtdeep.config.load import load_recipe
@@ -122,7 +122,7 @@ def schedule(
     """Print the learning rates of recipes, stage by stage, as in Figure 5 of Li et al. 2020.
 
     Args:
-        subjects: Recipes, or runs with theirs, and values to change in all of them.
+        subjects: Recipes, or runs that have one, and values to change in all of them.
         updates_per_epoch: Updates of an epoch, if the recipe counts epochs.
     """
     from nmtdeep.analysis.schedule import draw, measure, tables

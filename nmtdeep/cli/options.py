@@ -227,5 +227,5 @@ TargetLanguage = Annotated[
     str | None, Option("-t", "--target-lang", help="Target language code, such as de.")
 ]
 Overwrite = Annotated[bool, Option(help="Replace the output of an earlier command.")]
-DryRun = Annotated[bool, Option(help="Check the input and show what would be done, only.")]
+DryRun = Annotated[bool, Option(help="Check the input and show what would be done.")]
 Quiet = Annotated[bool, Option("-q", "--quiet", help="Print no progress, tables or summary.")]

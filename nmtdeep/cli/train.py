@@ -72,7 +72,7 @@ def train(
     training.
 
     Args:
-        recipe: A recipe's name (nmtdeep recipes list) or file; none to resume a run.
+        recipe: A recipe's name (nmtdeep recipes list) or file; omit it to resume a run.
         out: Run directory; an interrupted run is resumed. Required, unless --dry-run.
         dry_run: Print config, parameters and memory; train nothing.
         overwrite: Start from the beginning: delete the training in --out.

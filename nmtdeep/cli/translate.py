@@ -94,8 +94,8 @@ def serve(
     SIGTERM or Ctrl-C: no new requests are accepted, those in progress are answered, then it ends.
 
     Args:
-        host: Address to listen at; 0.0.0.0: every network.
-        port: Port to listen at; 0: any free one.
+        host: Address to listen on; 0.0.0.0: all networks.
+        port: Port to listen on; 0: any free one.
     """
     from nmtdeep.serving.server import serve as serve_models
 

@@ -233,7 +233,7 @@ class Training(Section):
 
     @model_validator(mode="after")
     def _check(self) -> Training:
-        whole = "sharding: full does not go with"
+        whole = "sharding: full cannot be combined with"
         if self.sharding == "full" and self.optimizer.type == "muon":
             what = f"{whole} muon, which needs whole matrices"
             raise ConflictError(what, "sharding", "optimizer", hint="set optimizer: adam")

@@ -61,11 +61,11 @@ def resume_point(
     """
     path, what, hint = Path(output), "", ""
     if output == "-" or path.suffix == ".gz":
-        what, hint = "continues a plain file", "pass --output FILE, not compressed"
+        what, hint = "needs a plain file", "pass --output FILE, not compressed"
     elif source == "-" or not Path(source).is_file():
         what, hint = "needs the whole input again", "pass --input FILE"
     elif options.sampling:
-        what = "cannot continue --sampling, where a draw depends on the draws before it"
+        what = "cannot be combined with --sampling, whose draws depend on earlier ones"
         hint = "leave one of them out"
     elif path.exists() and not path.is_file():
         what, hint = f"{output} is not a file", "choose another --output"
