@@ -70,7 +70,7 @@ def translate(
         typer.echo(
             f"{counted(count - before, 'line')} in {seconds:.1f} s, {rate:.1f} lines/s"
             + (f", {over_long} over-long ({how})" if over_long else "")
-            + (f", {before} were translated before" if before else ""),
+            + (f", {before} were translated earlier" if before else ""),
             err=True,
         )
 

@@ -154,7 +154,7 @@ class CrossAttention(Section):
 
 
 class FeedForward(Section):
-    """Two linear maps with ReLU between them, at each position by itself."""
+    """Two linear maps with ReLU between them, at each position separately."""
 
     type: Literal["feed_forward"] = "feed_forward"
 

@@ -70,7 +70,7 @@ class TokenizedBLEU(BLEU):
     shorter of two equally close); no smoothing, 0 if any p_n is 0 (Papineni et al. 2002;
     Moses scripts/generic/multi-bleu.perl).
 
-    `lowercase` follows tokenization, and is Unicode's, where `multi-bleu.perl -lc` knows only A-Z.
+    `lowercase` follows tokenization, and is Unicode's, unlike `multi-bleu.perl -lc` (A-Z only).
     """
 
     def __init__(

@@ -24,7 +24,7 @@ _CHINESE = (
     "\u2e80-\u2fdf\u3000-\u303f\u3100-\u312f\u31a0-\u31ef\u3400-\u4dbf\u4e00-\u9fff"
     "\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef\U00020000-\U0003ffff"
 )
-# jieba's time for a run of words that it does not know grows with the square of its length.
+# jieba's time for a run of words outside its dictionary grows with the square of its length.
 _RUNS = re.compile(f"[{_CHINESE}]{{1,500}}|[^{_CHINESE}]+")
 _IS_CHINESE = re.compile(f"[{_CHINESE}]")
 

@@ -32,7 +32,7 @@ def make_optimizer(
 
     Parameters that need no gradient (frozen layers) are left out.
 
-    Each group of parameters names its state in `moments`, so that checkpoints know what to expect.
+    Each group of parameters names its state in `moments`, which checkpoints read.
 
     Args:
         dtype: of the matrix products of training; Muon's own are in bf16 if these are.
