@@ -106,10 +106,10 @@ def train(
     from nmtdeep.training.finish import finish
     from nmtdeep.training.loop import train as run_training
 
-    outcome = run_training(resolved, **how, quiet=quiet)
-    if outcome.signal:
-        raise typer.Exit(128 + outcome.signal)
-    if outcome.rank == 0:  # of the ranks that torchrun started
+    stopped = run_training(resolved, **how, quiet=quiet)
+    if stopped:
+        raise typer.Exit(128 + stopped)
+    if stopped is not None:  # in rank 0 of those that torchrun started
         finish(resolved, data=data, run=how["out"], device=device, final_scores=final_scores)
 
 

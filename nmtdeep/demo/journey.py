@@ -46,7 +46,7 @@ def run_demo(out: Path, *, threads: int | None = None, device: str = "auto") -> 
         _preprocess(recipe, data, console)
     console.rule("2. train: 12 encoder layers, for a few minutes")
     several = (threads or torch.get_num_threads()) > 1
-    outcome = train(
+    stopped = train(
         recipe,
         data=data,
         out=run,
@@ -55,8 +55,8 @@ def run_demo(out: Path, *, threads: int | None = None, device: str = "auto") -> 
         processes=2 if several and resolve_device(device).type == "cpu" else 1,
         device=device,
     )
-    if outcome.signal:
-        raise SystemExit(128 + outcome.signal)
+    if stopped:
+        raise SystemExit(128 + stopped)
     console.rule("3. average the last checkpoints, translate, score")
     finish(recipe, data=data, run=run, device=device)
     console.rule(f"4. {SAMPLES} sentences of the test set")

@@ -184,7 +184,7 @@ class Display:
     def validated(self, progress: Progress, validation: Validation, *, seconds: float) -> None:
         """Write the figures of the validation after `progress`, which took `seconds`."""
         update, scores = progress.update, validation.scores
-        loss, nll, ppl = validation.loss, validation.nll, validation.perplexity
+        loss, nll, ppl = validation.loss, validation.nll, math.exp(min(validation.nll, 700))
         values = {f"valid_{name}": score.value for name, score in scores.items()}
         self._record(
             {

@@ -11,13 +11,11 @@ import numpy as np
 import torch
 
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.config.render import differences
 from nmtdeep.data import batching, bpe_dropout
 from nmtdeep.data.ahead import ahead
 from nmtdeep.data.batching import Indices, Share
 from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
 from nmtdeep.data.windows import BLOCK, SENTENCES, DataPosition, Epoch, Window
-from nmtdeep.errors import UserError
 from nmtdeep.training.ranks import ALONE, Ranks
 from nmtdeep.training.state import Progress
 
@@ -142,52 +140,3 @@ def _epoch_corpus(
         directory=directory,
         leaving=leaving.is_set,
     )
-
-
-def check_batches(recipe: Recipe, data: DataDirectory, ranks: int) -> None:
-    """Check that every sentence fits in a batch, and that every rank has one, in every stage.
-
-    Raises:
-        UserError: naming the sentence, or the largest `max_tokens` that makes enough batches; or if
-            one rank is to share a model.
-    """
-    if recipe.training.sharding == "full" and ranks == 1:
-        raise UserError(
-            "full spreads a model over several processes",
-            where="training.sharding",
-            hint="pass --processes, start with torchrun, or set training.sharding=none",
-        )
-    longest = data.corpus("train").longest()
-    for number in range(len(recipe.training.stages) or 1):
-        batches = recipe.at_stage(number).training.batches
-        batching.check_budget(longest, max_tokens=batches.max_tokens)
-        at_once = min(batches.max_tokens, batches.group_tokens, batches.tokens_per_update)
-        if -(-batches.tokens_per_update // at_once) < ranks:
-            raise UserError(
-                f"updates of {batches.tokens_per_update} tokens in batches of {at_once} leave some "
-                f"of {ranks} processes idle",
-                hint=f"pass --max-tokens {-(-batches.tokens_per_update // ranks)} or fewer "
-                "--processes",
-            )
-
-
-def check_text(recipe: Recipe, data: DataDirectory) -> None:
-    """Check that the corpus was made as the recipe says.
-
-    Only the rate of BPE-dropout may differ. Without any, the vocabulary would lack pieces.
-
-    Raises:
-        UserError: naming every key that differs.
-    """
-    if not len(data.corpus("train")):
-        raise UserError("no training sentences", where=data.path, hint="preprocess again")
-    stored, wanted = data.pipeline.config.model_dump(), recipe.text.model_dump()
-    free = "text.bpe.dropout:" if stored["bpe"].get("dropout") else ()
-    changes = [key for key in differences(stored, wanted, "text") if not key.startswith(free)]
-    if changes:
-        raise UserError(
-            f"was preprocessed with another recipe ({'; '.join(changes)})",
-            where=data.path,
-            hint="preprocess again with this recipe, or set the values that the corpus was made "
-            "with",
-        )

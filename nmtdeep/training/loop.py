@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -32,18 +32,6 @@ from nmtdeep.training.validation import validate
 from nmtdeep.units import counted, percent
 
 
-class Outcome(NamedTuple):
-    """The end of a training.
-
-    Attributes:
-        rank: number of the process that returns this.
-        signal: number of the signal that stopped the training, or 0.
-    """
-
-    rank: int
-    signal: int = 0
-
-
 def train(
     recipe: Recipe,
     *,
@@ -55,7 +43,7 @@ def train(
     quiet: bool = False,
     overwrite: bool = False,
     verify: bool = True,
-) -> Outcome:
+) -> int | None:
     """Train the model of `recipe` on a preprocessed corpus, or resume its training.
 
     Args:
@@ -70,6 +58,9 @@ def train(
         verify: compare the token files with their checksums, in one rank of each machine.
 
     In a process that torchrun started, this is one of its ranks.
+
+    Returns:
+        Number of the signal that stopped the training, or 0; None in a rank other than 0.
 
     Raises:
         UserError: for anything that the user can fix; checkpoints on disk stay intact.
@@ -107,7 +98,8 @@ def train(
                 run.repair(progress)
             progress, newest = ranks.tell((progress, newest))
             with Display(out, recipe.training, quiet=quiet, writes=ranks.is_first) as display:
-                return _train_run(run, corpora, progress, newest, display, signals, ranks)
+                stopped = _train_run(run, corpora, progress, newest, display, signals, ranks)
+                return stopped if ranks.is_first else None
 
 
 def _train_run(
@@ -118,16 +110,19 @@ def _train_run(
     display: Display,
     signals: Sequence[int],
     ranks: Ranks,
-) -> Outcome:
+) -> int:
     """Train until the end, growing between stages; one stage is the usual case.
 
     Args:
         newest: name of the checkpoint to resume from; empty for a fresh model.
+
+    Returns:
+        Number of the signal that stopped the training, or 0.
     """
     recipe, path = run.recipe, run.path / newest if newest else None
     if stages.finished(recipe, progress):
         display.say(stages.nothing_to_do(recipe, progress))
-        return Outcome(ranks.rank)
+        return 0
     trainer = Trainer(recipe.at_stage(progress.stage), data, ranks, path)
     display.say(opening(recipe, data, ranks, progress))
     for change in run.changes:
@@ -145,7 +140,7 @@ def _train_run(
     if stopped and not stages.finished(recipe, progress):
         name = signal.Signals(stopped).name
         display.say(f"stopped by {name}, saved at update {update}; run the same command to resume")
-        return Outcome(ranks.rank, stopped)
+        return stopped
     display.say(f"done after {counted(update, 'update')}: {stages.finished(recipe, progress)}")
     schedule, lr = settings.schedule, learning_rate(recipe, update, progress.schedule_offset)
     if isinstance(schedule, Linear) and update < settings.max_updates and lr > schedule.lr / 10:
@@ -153,7 +148,7 @@ def _train_run(
             f"warning: the learning rate was still at {percent(lr / schedule.lr, 0)} of its peak; "
             f"a linear schedule of this length does better with --max-updates {update}"
         )
-    return Outcome(ranks.rank)
+    return 0
 
 
 def _train(
@@ -199,7 +194,9 @@ def _train(
         planned = planned and not progress.bad_updates  # never replace a good checkpoint
         planned = planned or progress.is_best or bool(reason) or over
         if planned or stopped:
-            _save(run, trainer, progress, planned=planned)
+            weights, moments = trainer.tensors()
+            if ranks.is_first:
+                trainer.saved = run.save(weights, moments, progress, planned=planned).name
             display.restart()
         if reason or over or stopped:
             break
@@ -218,11 +215,3 @@ def _validated(trainer: Trainer, progress: Progress, display: Display) -> Progre
     display.validated(progress, validation, seconds=time.perf_counter() - began)
     display.restart()
     return progress
-
-
-def _save(run: RunDirectory, trainer: Trainer, progress: Progress, *, planned: bool) -> None:
-    """Write a checkpoint of weights, moments and progress; see `RunDirectory.save`."""
-    weights, moments = trainer.tensors()
-    if trainer.ranks.is_first:
-        path = run.save(weights, moments, progress, planned=planned)
-        trainer.saved = path.name

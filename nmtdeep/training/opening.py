@@ -9,10 +9,12 @@ import torch
 
 from nmtdeep import checkpoint, files
 from nmtdeep.config.recipe import Recipe
+from nmtdeep.config.render import differences
+from nmtdeep.data.batching import check_budget
 from nmtdeep.data.corpus import DataDirectory
+from nmtdeep.errors import UserError
 from nmtdeep.tables import describe
 from nmtdeep.training import stages
-from nmtdeep.training.feed import check_batches, check_text
 from nmtdeep.training.launch import device_of, use_threads
 from nmtdeep.training.memory import check_model_fits, estimate
 from nmtdeep.training.ranks import Ranks
@@ -26,23 +28,49 @@ from nmtdeep.units import counted, size
 def check(recipe: Recipe, data: DataDirectory, ranks: Ranks) -> None:
     """Check what is known before the run directory is opened.
 
+    The corpus must be made as the recipe says; only the rate of BPE-dropout may differ, unless it
+    was zero, because the vocabulary would then lack pieces. In every stage every sentence must fit
+    in a batch, and every rank must have one.
+
     Raises:
         UserError: if recipe, corpus, device and number of ranks do not go together.
     """
-    check_text(recipe, data)
-    check_batches(recipe, data, ranks.size)
-    pipeline = data.pipeline
-    types = len(pipeline.source.vocabulary), len(pipeline.target.vocabulary)
-    check_model_fits(recipe.model, *types)
+    if not len(data.corpus("train")):
+        raise UserError("no training sentences", where=data.path, hint="preprocess again")
+    stored, wanted = data.pipeline.config.model_dump(), recipe.text.model_dump()
+    free = "text.bpe.dropout:" if stored["bpe"].get("dropout") else ()
+    changes = [key for key in differences(stored, wanted, "text") if not key.startswith(free)]
+    if changes:
+        raise UserError(
+            f"was preprocessed with another recipe ({'; '.join(changes)})",
+            where=data.path,
+            hint="preprocess again with this recipe, or set the values that the corpus was made "
+            "with",
+        )
+    if recipe.training.sharding == "full" and ranks.size == 1:
+        raise UserError(
+            "full spreads a model over several processes",
+            where="training.sharding",
+            hint="pass --processes, start with torchrun, or set training.sharding=none",
+        )
+    longest = data.corpus("train").longest()
+    for number in range(len(recipe.training.stages) or 1):
+        batches = recipe.at_stage(number).training.batches
+        check_budget(longest, max_tokens=batches.max_tokens)
+        at_once = min(batches.max_tokens, batches.group_tokens, batches.tokens_per_update)
+        if -(-batches.tokens_per_update // at_once) < ranks.size:
+            raise UserError(
+                f"updates of {batches.tokens_per_update} tokens in batches of {at_once} leave some "
+                f"of {ranks.size} processes idle",
+                hint=f"pass --max-tokens {-(-batches.tokens_per_update // ranks.size)} or fewer "
+                "--processes",
+            )
+    source, target = data.pipeline.source.vocabulary, data.pipeline.target.vocabulary
+    check_model_fits(recipe.model, len(source), len(target))
     resolve_precision(recipe.training.precision, ranks.device)
 
 
-def opening(
-    recipe: Recipe,
-    data: DataDirectory,
-    ranks: Ranks,
-    progress: Progress,
-) -> str:
+def opening(recipe: Recipe, data: DataDirectory, ranks: Ranks, progress: Progress) -> str:
     """Model, data and device as a small table, the first message of a training.
 
     Args:

@@ -69,8 +69,11 @@ class Trainer:
         dtype = dtype or resolve_precision(recipe.training.precision, ranks.device)
         self.step = Step(self.model, recipe.training, dtype=dtype, ranks=ranks, device=ranks.device)
         self.saved = start.name if start else ""
-        if start:
-            self._restore(start)
+        if start and checkpoint.read_state(start).get("kind") != checkpoint.GROWN:
+            tensors = checkpoint.read_tensors(start / checkpoint.OPTIMIZER)
+            restore_optimizer(self.model, self.step.optimizer, tensors)
+            if scaler := Progress.of(start).scaler:
+                self.step.scaler.load_state_dict(scaler)
 
     def deeper(self, recipe: Recipe) -> Trainer:
         """A trainer of the next stage's `recipe`, whose model has learned what this one has.
@@ -82,16 +85,6 @@ class Trainer:
         carry_over(self.model, grown.model, **maps)
         grown.saved = self.saved
         return grown
-
-    def _restore(self, start: Path) -> None:
-        """Take moments and loss scale from a checkpoint; a grown one has none."""
-        if checkpoint.read_state(start).get("kind") == checkpoint.GROWN:
-            return
-        tensors = checkpoint.read_tensors(start / checkpoint.OPTIMIZER)
-        restore_optimizer(self.model, self.step.optimizer, tensors)
-        scaler = Progress.of(start).scaler
-        if scaler and self.step.scaler.is_enabled():
-            self.step.scaler.load_state_dict(scaler)
 
     def check_largest_batch(self, position: DataPosition, *, free: int | None = None) -> int:
         """Compute the largest batch of the window at `position` once, forward and backward.

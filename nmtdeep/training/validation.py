@@ -39,11 +39,6 @@ class Validation:
     scores: Mapping[str, Score]
     sample: tuple[str, str] | None
 
-    @property
-    def perplexity(self) -> float:
-        """exp(nll)."""
-        return math.exp(min(self.nll, 700))
-
     def score(self, best_by: str) -> float:
         """The figure that picks the best checkpoint, larger is better: BLEU, chrF or minus loss."""
         return self.scores[best_by].value if best_by in self.scores else -self.loss
