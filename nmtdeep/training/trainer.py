@@ -146,7 +146,7 @@ class Trainer:
         return result
 
     def tensors(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Weights and moments by name; whole in rank 0. All ranks must call this."""
+        """Weights and moments by name, empty in ranks other than 0. All ranks must call this."""
         moments = optimizer_tensors(self.model, self.step.optimizer)
         keep = self.ranks.is_first
         return gathered(checkpoint.weights(self.model), keep=keep), gathered(moments, keep=keep)
