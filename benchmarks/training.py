@@ -130,11 +130,11 @@ def measure(
         if options.processes > 1:
             runs[TOGETHER] = together
         take_turns(runs, repeats=options.repeats)
-        spent = {name: [done.spent for done in one.turns] for name, one in contenders.items()}
+        spent = {name: [done.spent for done in each.turns] for name, each in contenders.items()}
         return Measured(
             Turns(spent | ({TOGETHER: trained_together} if trained_together else {})),
-            {name: one.memory for name, one in contenders.items()},
-            {name: one.turns[-1].result for name, one in contenders.items()},
+            {name: each.memory for name, each in contenders.items()},
+            {name: each.turns[-1].result for name, each in contenders.items()},
         )
 
 

@@ -85,13 +85,13 @@ def problems(directory: Path, *names: str, hint: str) -> Iterator[Problem]:
     try:
         sums = read_sums(directory, hint=hint)
         folders = tuple(name for name in names if name.endswith("/"))
-        wanted = [name for name in names if name not in folders]
-        wanted += [name for name in sums if not names or name.startswith(folders)]
-        check_entries(directory, [directory / name for name in wanted], hint=hint)
+        checked = [name for name in names if name not in folders]
+        checked += [name for name in sums if not names or name.startswith(folders)]
+        check_entries(directory, [directory / name for name in checked], hint=hint)
     except DataError as error:
         yield from error.problems
         return
-    for name in wanted:
+    for name in checked:
         file = directory / name
         if name not in sums:
             yield Problem(f"not listed in {listed}", str(file), hint)

@@ -32,8 +32,8 @@ def names(requirements: list[str]) -> set[str]:
 
 
 def pins(path: Path) -> set[str]:
-    found = re.findall(r"^([\w.-]+)==([^\s;]+)", path.read_text(encoding="utf-8"), re.M)
-    return {f"{normal(name)}=={version}" for name, version in found}
+    pinned = re.findall(r"^([\w.-]+)==([^\s;]+)", path.read_text(encoding="utf-8"), re.M)
+    return {f"{normal(name)}=={version}" for name, version in pinned}
 
 
 def test_the_locks_are_the_constraints_and_what_torch_needs_for_cuda() -> None:

@@ -175,12 +175,12 @@ def _attention(
     stack: Stack, number: int, of: Of
 ) -> tuple[nn.Module, SelfAttention | CrossAttention]:
     """The module that a layer calls, and the attention in it, which reads the same input."""
-    wanted = CrossAttention if of == "cross" else SelfAttention
+    kind = CrossAttention if of == "cross" else SelfAttention
     sublayers = [wrapper.sublayer for wrapper in list(stack)[number]]
     parts = [[part.first, part.second] if isinstance(part, Both) else [part] for part in sublayers]
     for called in chain(*parts):
         attention = called.cross if isinstance(called, MergedAttention) else called
-        if isinstance(attention, wanted):
+        if isinstance(attention, kind):
             return called, attention
     names = ", ".join(type(sublayer).__name__ for sublayer in sublayers)
     what, hint = f"layer {number + 1} has no such attention ({names})", "choose another --of"

@@ -67,8 +67,8 @@ class DecodingOptions(Decoding):
 
     def with_recipe(self, recipe: Recipe) -> DecodingOptions:
         """These options, with the recipe's values for omitted ones that it has."""
-        given = self.model_dump(exclude_unset=True)
-        values = recipe.decoding.model_dump() | {"input_is": recipe.text.input} | given
+        chosen = self.model_dump(exclude_unset=True)
+        values = recipe.decoding.model_dump() | {"input_is": recipe.text.input} | chosen
         if not self.sampling:
             values["beam"] = max(values["beam"], self.n_best)
         return DecodingOptions(**values)

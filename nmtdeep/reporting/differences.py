@@ -19,13 +19,13 @@ _WORDS = re.compile(rf"([{_ALONE}]|[{_MARKS}]|[^\s{_ALONE}{_MARKS}]+)(\s*)")
 def marked(translation: str, reference: str) -> list[Piece]:
     """The translation in pieces; without the gaps, they are its text."""
     tokens = _WORDS.findall(translation)
-    words, wanted = [word for word, _ in tokens], [word for word, _ in _WORDS.findall(reference)]
+    words, expected = [word for word, _ in tokens], [word for word, _ in _WORDS.findall(reference)]
     lead = translation[: len(translation) - len(translation.lstrip())]
     pieces = [Piece(lead, "same")] if lead else []
-    matcher = SequenceMatcher(None, wanted, words, autojunk=False)
+    matcher = SequenceMatcher(None, expected, words, autojunk=False)
     for kind, first, last, begin, end in matcher.get_opcodes():
         if kind == "delete":
-            pieces.append(Piece(" ".join(wanted[first:last]), "gap"))
+            pieces.append(Piece(" ".join(expected[first:last]), "gap"))
             continue
         text = "".join(word + space for word, space in tokens[begin:end])
         if kind == "equal":

@@ -135,14 +135,14 @@ class Bpe:
 
     def symbols(self, words: Iterable[str]) -> set[str]:
         """Every subword that dropout can make of these words: characters and merges."""
-        made = {piece for word in words for piece in Bpe(()).word(word)}
+        pieces = {piece for word in words for piece in Bpe(()).word(word)}
         for merge in self.merges:
             symbol = merge.replace(" ", "")
             if symbol.endswith(WORD_END):
-                made.add(symbol.removesuffix(WORD_END))
+                pieces.add(symbol.removesuffix(WORD_END))
             else:
-                made.add(symbol + SEPARATOR)
-        return made
+                pieces.add(symbol + SEPARATOR)
+        return pieces
 
     def dumps(self) -> str:
         """The codes file, as subword-nmt writes it."""

@@ -48,7 +48,7 @@ def test_the_doctor_names_each_problem_of_plain_text(
     write(tmp_path / "copied", text["en"], text["en"])
     write(tmp_path / "shorter", text["en"], text["de"][:-1])
     write(tmp_path / "blank", ["", *text["en"][:9]], text["de"][:10])
-    write(tmp_path / "shifted", [one[:2] for one in text["en"][:5]] + text["en"][5:10],
+    write(tmp_path / "shifted", [english[:2] for english in text["en"][:5]] + text["en"][5:10],
           text["de"][:10])  # fmt: skip
     names = ["seen", "copied", "shorter", "blank", "shifted"]
     tests = [word for name in names for word in ("--test", tmp_path / name)]

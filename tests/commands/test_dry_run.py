@@ -70,9 +70,9 @@ def test_a_run_is_resumed_with_its_own_recipe(nmtdeep, whole, tmp_path):
     more = nmtdeep("train", "training.max_updates=13", "training.log_every=1", *on)
     assert more.code == 0, more.err
     assert "changed: training.max_updates: 11 -> 13" in more.err
-    given = shutil.copytree(whole, tmp_path / "given", symlinks=True)
-    assert train(nmtdeep, given, "--max-updates", 13).code == 0
-    assert records(run) == records(given)
+    copied = shutil.copytree(whole, tmp_path / "given", symlinks=True)
+    assert train(nmtdeep, copied, "--max-updates", 13).code == 0
+    assert records(run) == records(copied)
     on_again = nmtdeep("train", *on)
     assert "already at update 13 of 13" in on_again.err and "changed" not in on_again.err
 

@@ -211,7 +211,7 @@ def test_several_processes_equal_one_and_a_killed_one_is_an_error(
 def test_draws_of_a_batch_do_not_depend_on_other_batches(translator: Make, tiny_run: Any) -> None:
     searcher = translator(sampling=True, n_best=2).searcher
     ids = [np.array([tiny_run.pipeline.source.encode(line)]) for line in tiny_run.sources[:3]]
-    batches = [SourceBatch(one, number) for number, one in enumerate([*ids, ids[0]])]
+    batches = [SourceBatch(source, number) for number, source in enumerate([*ids, ids[0]])]
     draws = [searcher(batch) for batch in batches]
     assert [searcher(batch) for batch in reversed(batches)] == draws[::-1]
     assert draws[0] != draws[3]

@@ -88,9 +88,10 @@ def test_the_tokenizer_returns_our_ids_for_split_text(tmp_path: Path) -> None:
     kind = KINDS["own source table, biases inside only"]
     written(tmp_path, trained(kind, updates=1), kind, target)
     source = transformers.AutoTokenizer.from_pretrained(tmp_path)
-    other = transformers.AutoTokenizer.from_pretrained(tmp_path / "target")
+    own = transformers.AutoTokenizer.from_pretrained(tmp_path / "target")
     assert source("type5 type7\u00a0type5  elsewhere").input_ids == [5, 7, 5, UNK, EOS]
-    assert other("über@@ type4 <filler0> TYPE4").input_ids == [TYPES - 2, 4, UNK, UNK, EOS]
+    ids = own("über@@ type4 <filler0> TYPE4").input_ids
+    assert ids == [TYPES - 2, 4, UNK, UNK, EOS]
     assert source([""]).input_ids == [[EOS]]
 
 

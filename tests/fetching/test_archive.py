@@ -57,10 +57,10 @@ def test_member_names_that_lead_out_of_the_folder_have_no_effect(tmp_path: Path,
 def test_links_and_devices_are_refused(tmp_path: Path, kind: bytes) -> None:
     (tmp_path / "secret").write_text("mine")
     out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w:gz") as made:
+    with tarfile.open(fileobj=out, mode="w:gz") as packed:
         info = tarfile.TarInfo("one")
         info.type, info.linkname = kind, str(tmp_path / "secret")
-        made.addfile(info)
+        packed.addfile(info)
     path = archive(tmp_path, out.getvalue())
     with pytest.raises(DataError, match="one is not a regular file"):
         unpack(path, {"one": tmp_path / "u"})

@@ -131,10 +131,10 @@ def test_iwslt_is_cleaned_held_out_and_joined_as_fairseq_does(
 ) -> None:
     good = [f"Satz {i} ." for i in range(100)]
     train = ["<url>u</url>", *good[:50], "<title>a b c d e</title>", *good[50:], "x " * 176]
-    other = ["<url>u</url>", *good[:50], "<title>a</title>", *good[50:], "x " * 176]
+    tagged = ["<url>u</url>", *good[:50], "<title>a</title>", *good[50:], "x " * 176]
     members = {
         "de-en/train.tags.de-en.de": "\n".join(train).encode(),
-        "de-en/train.tags.de-en.en": "\n".join(other).encode(),
+        "de-en/train.tags.de-en.en": "\n".join(tagged).encode(),
     }
     sets = ["TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012"]
     for name in sets:

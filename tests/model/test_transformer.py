@@ -69,9 +69,9 @@ def test_the_future_does_not_leak(model: Transformer) -> None:
     before = logits(model, SOURCE, TARGET)
     has_self_attention = len(model.decoder.layers[0].sublayers) > 1
     for place in range(1, TARGET.shape[1]):
-        other = TARGET.clone()
-        other[:, place] = 11
-        after = logits(model, SOURCE, other)
+        edited = TARGET.clone()
+        edited[:, place] = 11
+        after = logits(model, SOURCE, edited)
         assert torch.equal(after[:, :place], before[:, :place])
         changed = (after != before).any(dim=2)
         assert changed[:, place].all()
@@ -81,9 +81,9 @@ def test_the_future_does_not_leak(model: Transformer) -> None:
 def test_every_source_token_is_seen(model: Transformer) -> None:
     before = logits(model, SOURCE, TARGET)
     for place in range(SOURCE.shape[1]):
-        other = SOURCE.clone()
-        other[0, place] = 11
-        changed = (logits(model, other, TARGET) != before).any(dim=2)
+        edited = SOURCE.clone()
+        edited[0, place] = 11
+        changed = (logits(model, edited, TARGET) != before).any(dim=2)
         assert changed[0].all()
         assert not changed[1:].any()
 

@@ -75,11 +75,11 @@ def test_json_has_everything(here: Path) -> None:
     arguments = ("--system", "worse", "--trials", "20", "--json", "--metric", "bleu")
     entries = json.loads("\n".join(printed("hyp", "ref", *arguments)))
     assert [entry["kind"] for entry in entries] == ["score", "comparison", "comparison"]
-    whole, baseline, other = entries
+    whole, baseline, rival = entries
     assert (whole["system"], whole["metric"], len(whole["details"]["precisions"])) == (
         ("hyp", "bleu", 4)
     )
-    assert (baseline["p_value"], other["system"]) == (None, "worse")
+    assert (baseline["p_value"], rival["system"]) == (None, "worse")
     assert whole["value"] == baseline["value"]
     assert all("version:" in entry["signature"] for entry in entries)
 

@@ -64,7 +64,7 @@ def test_sublayers_run_twice_in_training_and_once_elsewhere(
 ) -> None:
     model, batch = tiny_model(), make_batch(SOURCES, TARGETS)
     settings = Training.model_validate({"checkpoint_activations": key})
-    calls = dict.fromkeys((one for one in model.modules() if isinstance(one, Sublayer)), 0)
+    calls = dict.fromkeys((part for part in model.modules() if isinstance(part, Sublayer)), 0)
     assert len(calls) == 10
 
     def count(module: Sublayer, *_: object) -> None:
