@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,9 +18,6 @@ from nmtdeep.config.text import Form
 from nmtdeep.errors import UserError
 
 Tokens = Annotated[int, Option(min=1, help="Approximate number of target tokens to measure on.")]
-Seed = Annotated[
-    int | None, Option(help="Random seed for initialization, choice of sentences, dropout.")
-]
 
 
 def open_data(*, data: options.Data, verify: options.Verify = True) -> Any:
@@ -39,7 +37,6 @@ def initialization(
     outputs: WrittenTo,
     corpora: Corpora,
     tokens: Tokens = 3000,
-    seed: Seed = None,
     after: Annotated[int, Option(min=0)] = 0,
     device: options.Place,
 ) -> None:
@@ -56,12 +53,12 @@ def initialization(
     from nmtdeep.checkpoint import load
     from nmtdeep.config.load import load_recipe
 
-    changes = _changes(overrides or [], seed)
+    model: Any
     if Path(subject).is_dir():
-        _refuse(subject, [*changes, *["--after"] * bool(after)])
-        model: Any = load(Path(subject))
+        _refuse(subject, [*(overrides or ()), *["--after"] * bool(after)])
+        model = load(Path(subject))
     else:
-        model = load_recipe(subject, changes)
+        model = load_recipe(subject, overrides or ())
     measurement = measure(subject, model, corpora, tokens=tokens, device=device, updates=after)
     outputs.write(measurement, tables, draw)
 
@@ -74,7 +71,6 @@ def gradients(
     depths: str | None = None,
     of: Literal["parameters", "output"] = "parameters",
     tokens: Tokens = 3000,
-    seed: Seed = None,
     device: options.Place,
 ) -> None:
     """Print the gradient norm of every layer, as in Figures 1 and 4 of Zhang et al. 2019.
@@ -90,24 +86,15 @@ def gradients(
     from nmtdeep.analysis.gradients import draw, measure, tables
     from nmtdeep.config.load import load_recipe
 
-    names, words = _names_and_changes(subjects)
-    changes = _changes(words, seed)
+    names, changes = _names_and_changes(subjects)
     models: list[tuple[str, Any]] = [(name, Path(name)) for name in names if Path(name).is_dir()]
     if models:
         others = [name for name in names if not Path(name).is_dir()]
-        _refuse(names[0], [*others, *changes, *["--depths"] * bool(depths)])
+        _refuse(models[0][0], [*others, *changes, *["--depths"] * bool(depths)])
     else:
-        models = [
-            (
-                name,
-                load_recipe(
-                    name,
-                    [*changes, *(f"model.{side}.depth={depth}" for side in ("encoder", "decoder"))],
-                ),
-            )
-            for name in names
-            for depth in (depths or "6,12,18,20").split(",")
-        ]
+        for name, depth in product(names, (depths or "6,12,18,20").split(",")):
+            both = [f"model.encoder.depth={depth}", f"model.decoder.depth={depth}"]
+            models.append((name, load_recipe(name, [*changes, *both])))
     say = partial(typer.echo, err=True)
     measurement = measure(models, corpora, tokens=tokens, device=device, of=of, say=say)
     outputs.write(measurement, tables, draw)
@@ -257,10 +244,6 @@ def _names_and_changes(subjects: Sequence[str]) -> tuple[list[str], list[str]]:
     if not names:
         raise UserError("no recipe given", hint="name one, such as multi30k-en-de")
     return names, [word for word in subjects if word not in names]
-
-
-def _changes(overrides: Sequence[str], seed: int | None) -> list[str]:
-    return [*overrides, *([] if seed is None else [f"training.seed={seed}"])]
 
 
 def _refuse(run: str, words: Sequence[str]) -> None:

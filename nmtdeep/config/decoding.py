@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from nmtdeep.config.recipe import Recipe
 
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
-Quantization = Literal["int8"]
-LongLines = Literal["split", "truncate", "error"]
 
 
 class Decoding(Section):
@@ -46,7 +44,7 @@ class DecodingOptions(Decoding):
     n_best: Count = Field(1, description="number of translations of each line")
     input_is: Form = Field("raw", description="form of the input: raw text, words or subwords")
     output_is: Form = Field("raw", description="form of the output: raw text, words or subwords")
-    long_lines: LongLines = Field(
+    long_lines: Literal["split", "truncate", "error"] = Field(
         "split", description="translate an over-long line in pieces, cut it, or refuse it"
     )
     sampling: bool = Field(False, description="draw translations at random instead of searching")
@@ -58,7 +56,7 @@ class DecodingOptions(Decoding):
     seed: CountOrZero = Field(1, description="random seed for sampling")
     device: str = Field("auto", description="device: auto, cpu, cuda or cuda:N")
     precision: Precision = Field("auto", description="number format of the weights; auto: fp32")
-    quantize: Quantization | None = Field(
+    quantize: Literal["int8"] | None = Field(
         None, description="store the weights as 8-bit integers (CPU only)"
     )
     max_tokens: Count = Field(4096, description="batch size: padded source tokens times beam")

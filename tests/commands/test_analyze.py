@@ -71,7 +71,7 @@ def test_csv_and_json_have_the_figures_of_each_layer_and_the_table_their_means(
 def test_seed_and_updates_change_the_figures(nmtdeep: Commands, data: Path) -> None:
     start = figures(nmtdeep)
     assert figures(nmtdeep) == start
-    reseeded = figures(nmtdeep, "--seed", 7)
+    reseeded = figures(nmtdeep, "training.seed=7")
     trained = figures(nmtdeep, "--after", 2)
     conditions = reseeded["conditions"]["tiny.yaml"], trained["conditions"]["tiny.yaml"]
     assert (conditions[0]["seed"], conditions[1]["update"]) == (7, 2)
