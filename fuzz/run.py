@@ -72,7 +72,7 @@ def fuzz(target: str, *options: str) -> None:
     with atheris.instrument_imports(include=INSTRUMENTED):
         from targets import TARGETS
 
-        # What is imported late is instrumented too, and what is made once takes longer than
+        # Late imports are instrumented too, and objects that are made once take longer than
         # libFuzzer waits for an input.
         TARGETS[target](b"")
     atheris.Setup(["fuzz", *options], TARGETS[target], enable_python_coverage=True)

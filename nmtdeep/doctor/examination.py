@@ -28,7 +28,7 @@ def examine(
     """Examine this machine, a data directory, plain text and the disk.
 
     Args:
-        data: data directory; None: there is none yet.
+        data: data directory; None before preprocessing.
         texts: prefix of the files of each set of plain text.
         languages: of `texts`, source and target.
         out: run directory of the planned training.

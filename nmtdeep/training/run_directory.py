@@ -56,7 +56,7 @@ class RunDirectory:
     changes: tuple[str, ...] = ()
 
     def newest(self) -> Path | None:
-        """The checkpoint to resume from, which may be damaged; None if there is none."""
+        """The checkpoint to resume from, which may be damaged; None for a new run."""
         paths = {
             int(update): path
             for path in self.path.glob("checkpoint_*")

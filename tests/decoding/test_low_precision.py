@@ -117,7 +117,10 @@ def test_log_probabilities_of_a_search_equal_those_of_the_model(
 
 @pytest.mark.parametrize(
     "how",
-    [SETTINGS.model_copy(update=one) for one in ({"beam": 1, "n_best": 1}, {"sampling": True})],
+    [
+        SETTINGS.model_copy(update=changes)
+        for changes in ({"beam": 1, "n_best": 1}, {"sampling": True})
+    ],
     ids=["greedy", "sampling"],
 )
 @pytest.mark.parametrize("name", ["fp32", "bf16", "fp16"])
