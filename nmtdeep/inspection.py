@@ -21,9 +21,8 @@ from nmtdeep.data.index import COPY, INDEX_FILE, RECIPE_FILE, TEXT_DIRECTORY, re
 from nmtdeep.errors import CheckpointError, DataError, Problem, printable
 from nmtdeep.preprocessing.report import PreprocessingReport
 from nmtdeep.scoring.report import score_table
+from nmtdeep.scoring.stored import SCORES, stored_scores
 from nmtdeep.text.pipeline import TextPipeline
-from nmtdeep.training.finish import stored_scores
-from nmtdeep.training.run_directory import SCORES
 from nmtdeep.training.state import Progress
 from nmtdeep.units import counted, duration, short, size
 

@@ -61,7 +61,19 @@ class PanelHelp:
 
 
 class Command(PanelHelp, TyperCommand):
-    """A command without commands below it."""
+    """A command that accepts each option once."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As typer, which would silently use the last of `--train a --train b`.
+
+        Raises:
+            UserError: if an option that takes one value is repeated.
+        """
+        given = self.make_parser(ctx).parse_args(args=list(args))[2]
+        for parameter in given:
+            if given.count(parameter) > 1 and not (parameter.multiple or ctx.resilient_parsing):
+                raise UserError("is given twice", where=_name(parameter), hint="pass it once")
+        return super().parse_args(ctx, args)
 
 
 class Group(PanelHelp, TyperGroup):

@@ -36,7 +36,11 @@ PANELS = {
     for name in names.split()
 }
 # Spellings of other toolkits.
-ALIASES = {"beam": ("-b", "--beam-size"), "lenpen": ("--length-penalty",), "n_best": ("--nbest",)}
+ALIASES = {
+    "beam": ("-b", "--beam-size"),
+    "lenpen": ("--length-penalty", "--alpha"),
+    "n_best": ("--nbest",),
+}
 
 
 class Bundle(NamedTuple):

@@ -13,7 +13,7 @@ from nmtdeep.errors import Problem
 from nmtdeep.export.to_ctranslate2 import search_options
 from nmtdeep.scoring.metrics import heading_of, label_of
 from nmtdeep.scoring.report import signed_by
-from nmtdeep.training.finish import stored_scores
+from nmtdeep.scoring.stored import stored_scores
 
 
 def for_ctranslate2(loaded: Loaded, *, quantization: str | None, rows: int) -> str:

@@ -13,8 +13,8 @@ from nmtdeep.config.load import read_config
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.errors import CheckpointError, DataError, UserError
 from nmtdeep.inspection import parameters
-from nmtdeep.training.finish import StoredScores, stored_scores
-from nmtdeep.training.run_directory import LOG, SCORES
+from nmtdeep.scoring.stored import SCORES, StoredScores, stored_scores
+from nmtdeep.training.run_directory import LOG
 
 
 @dataclass(frozen=True)

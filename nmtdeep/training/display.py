@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 import os
@@ -17,8 +18,9 @@ import torch
 
 from nmtdeep.config.training import Training
 from nmtdeep.errors import UserError
+from nmtdeep.files import replace_file
 from nmtdeep.training.divergence import PATIENCE
-from nmtdeep.training.run_directory import LOG, RECORDS, TENSORBOARD
+from nmtdeep.training.run_directory import LOG, RECORDS, TENSORBOARD, VALIDATIONS
 from nmtdeep.training.state import Progress
 from nmtdeep.training.step import UpdateResult
 from nmtdeep.training.validation import Validation
@@ -26,6 +28,10 @@ from nmtdeep.units import duration, percent, short, size
 
 # Log lines show larger shares of padding, and of time spent waiting for data.
 PADDING, WAIT = 0.10, 0.01
+COLUMNS = 120
+# Columns of `validations.tsv`: fields of the records of validations.
+VALID = ("valid_loss", "valid_nll", "valid_ppl", "valid_bleu", "valid_chrf")
+TABLE = ("update", "epoch", *VALID, "best")
 
 
 def figures(
@@ -68,29 +74,38 @@ def peak_memory(device: torch.device) -> int:
 
 
 def log_line(record: dict[str, Any]) -> str:
-    """One line of `train.log` from one record of `train.jsonl`.
+    """One line of `train.log` from one record of `train.jsonl`, at most 120 columns.
 
-    Padding and waiting are shown if they are large, skipped updates if there are any.
+    Padding and waiting are shown if they are large, skipped updates if there are any; memory,
+    padding, waiting and epoch only if there is room, in this order.
     """
+    memory = f"mem {size(record['memory'])}"
+    padding = f"pad {percent(record['padding'])}" if record["padding"] > PADDING else ""
+    wait = f"wait {percent(record['wait'])}" if record["wait"] > WAIT else ""
+    epoch = f"epoch {record['epoch']}"
     parts = [
         f"stage {record['stage']}" if "stage" in record else "",
-        f"epoch {record['epoch']}",
+        epoch,
         f"update {record['update']}/{record['max_updates']}",
         f"nll {record['nll']:.3f}",
         f"tok/s {short(record['tokens_per_second'])}",
-        f"pad {percent(record['padding'])}" if record["padding"] > PADDING else "",
-        f"wait {percent(record['wait'])}" if record["wait"] > WAIT else "",
+        padding,
+        wait,
         f"lr {record['lr']:.2e}",
         f"gnorm {record['gradient_norm']:#.3g}",
         f"skipped {record['skipped']}" if record["skipped"] else "",
-        f"mem {size(record['memory'])}",
+        memory,
         f"eta {duration(record['eta'])}",
     ]
-    return " | ".join(filter(None, parts))
+    parts = [part for part in parts if part]
+    for spare in filter(None, (memory, padding, wait, epoch)):
+        if len(" | ".join(parts)) > COLUMNS:
+            parts.remove(spare)
+    return " | ".join(parts)
 
 
 class Display:
-    """Writes `train.log`, `train.jsonl`, TensorBoard events and the screen.
+    """Writes `train.log`, `train.jsonl`, `validations.tsv`, TensorBoard events and the screen.
 
     Args:
         run: run directory.
@@ -200,6 +215,13 @@ class Display:
                 "seconds": seconds,
             }
         )
+        with (self.run / RECORDS).open(encoding="utf-8") as file:
+            rows = [record for record in map(json.loads, file) if record["kind"] == "validation"]
+        with replace_file(self.run / VALIDATIONS) as partial, partial.open("w") as file:
+            form: Any = {"delimiter": "\t", "lineterminator": "\n", "extrasaction": "ignore"}
+            table = csv.DictWriter(file, TABLE, **form)
+            table.writeheader()
+            table.writerows(rows)
         line = f"validation | update {update} | loss {loss:.3f} | nll {nll:.3f} | ppl {ppl:.2f}"
         for name, score in scores.items():
             line += f" | {name} {score.value:.2f}"

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
-
-from nmtdeep import averaging, checkpoint, files
+from nmtdeep import averaging, checkpoint
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.devices import resolve_device
-from nmtdeep.errors import DataError, printable
+from nmtdeep.errors import printable
 from nmtdeep.scoring import Score, score_texts
 from nmtdeep.scoring.metrics import label_of
 from nmtdeep.scoring.report import score_table
-from nmtdeep.training.run_directory import CANDIDATE, LOG, SCORES
+from nmtdeep.scoring.stored import store, stored_scores
+from nmtdeep.training.run_directory import CANDIDATE, LOG
 from nmtdeep.training.step import resolve_precision
 from nmtdeep.training.validation import translated, validate
 
@@ -27,36 +25,6 @@ METRICS = ("bleu", "chrf", "ter")
 # A model with lower scores has learned too little: its translations end only at the length limit.
 LEAST = {"bleu": 1.0, "chrf": 20.0}
 FIRST_LINES = 50
-
-
-class StoredScores(BaseModel):
-    """The contents of `scores.json`.
-
-    Attributes:
-        checkpoint: name of the checkpoint that was scored.
-        weights: SHA-256 of its `model.safetensors`.
-        trained_to: name of the newest checkpoint at that time.
-        scores: by set.
-    """
-
-    checkpoint: str
-    weights: str
-    trained_to: str
-    scores: dict[str, list[Score]]
-
-
-def stored_scores(run: Path, model: Path) -> StoredScores | None:
-    """The scores in a run's `scores.json` if they belong to the weights of checkpoint `model`.
-
-    None if the file is missing or damaged, or belongs to other weights.
-    """
-    try:
-        files.verify(run, SCORES, hint="delete it")
-        scores = StoredScores.model_validate(files.read_json(run / SCORES, hint="delete it"))
-    except (DataError, ValidationError):
-        return None
-    weights = model / checkpoint.MODEL
-    return scores if weights.is_file() and scores.weights == files.digest(weights) else None
 
 
 def finish(
@@ -98,17 +66,7 @@ def finish(
                 )
                 return
             scores = {split: score_split(translator, corpora, split) for split in held_out}
-            model = checkpoint.locate(run)
-            stored = StoredScores(
-                checkpoint=model.name,
-                weights=files.digest(model / checkpoint.MODEL),
-                trained_to=list(checkpoint.saved(run).values())[-1].name,
-                scores=scores,
-            )
-            with files.replace_file(run / SCORES) as partial:
-                content = stored.model_dump_json(indent=1)
-                partial.write_text(f"{content}\n", encoding="utf-8")
-            files.write_sums(run, SCORES)
+            stored = store(scores, run)
         mean = _mean(checkpoint.locate(run))
         say(f"scores of {stored.checkpoint}" + (f", {mean}" if mean else ""))
         for line in score_table(stored.scores):
@@ -131,13 +89,16 @@ def _choose(
     dtype = resolve_precision(recipe.training.precision, place)
     best, best_by = run / checkpoint.BEST, recipe.training.validation.best_by
     score = validate(model, data, recipe, dtype=dtype).score(best_by)
-    saved_best = (best / checkpoint.STATE).is_file()
-    best_score = checkpoint.read_state(best)["score"] if saved_best else -math.inf
+    mean = _mean(candidate)
+    if not (best / checkpoint.STATE).is_file():
+        candidate.rename(run / checkpoint.AVERAGE)
+        say(f"the run translates with {checkpoint.AVERAGE}, {mean}")
+        return
+    best_score = checkpoint.read_state(best)["score"]
     of_best, of_mean = (
         f"loss {-value:.4f}" if best_by == "loss" else f"{value:.2f} {label_of(best_by)}"
         for value in (best_score, score)
     )
-    mean = _mean(candidate)
     if score >= best_score:
         candidate.rename(run / checkpoint.AVERAGE)
         say(

@@ -13,6 +13,7 @@ from nmtdeep.config.render import differences
 from nmtdeep.data.batching import check_budget
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import UserError
+from nmtdeep.scoring.warnings import subword_mark
 from nmtdeep.tables import describe
 from nmtdeep.training import stages
 from nmtdeep.training.launch import device_of, use_threads
@@ -95,7 +96,7 @@ def opening(recipe: Recipe, data: DataDirectory, ranks: Ranks, progress: Progres
     memory = sum(estimate(stage, model, device.type, dtype).values())
     parameters = sum(parameter.numel() for parameter in model.parameters())
     depths = [_depths(recipe.at_stage(number)) for number in range(len(recipe.training.stages))]
-    update = progress.update
+    update, mark = progress.update, subword_mark(data.references("valid"))
     rows = {
         "model": f"{_depths(stage)} layers, width {stage.model.width}, {parameters:,} parameters",
         "vocabulary": " and ".join(sizes),
@@ -110,6 +111,7 @@ def opening(recipe: Recipe, data: DataDirectory, ranks: Ranks, progress: Progres
         "device": f"{', '.join(hardware)}, matrix products in {precision}",
         "memory": f"about {size(memory)}" + " in each process" * (ranks.size > 1),
         "stages": ", ".join(depths) + " layers" * bool(depths),
+        "warning": mark and f"scores count pieces of words: valid has subwords ({mark})",
         "start": f"resumed after update {update}" if update else "new training",
     }
     return describe([(name, value) for name, value in rows.items() if value])

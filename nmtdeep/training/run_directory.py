@@ -16,13 +16,14 @@ from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.render import differences, dump
 from nmtdeep.data.index import INDEX_FILE
 from nmtdeep.errors import UserError
+from nmtdeep.scoring.stored import SCORES
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.training.state import Progress
 
-LOG, RECORDS, SCORES = "train.log", "train.jsonl", "scores.json"
+LOG, RECORDS, VALIDATIONS = "train.log", "train.jsonl", "validations.tsv"
 TENSORBOARD, DROPOUT = "tensorboard", "bpe_dropout"
 # Files that a training writes in addition to checkpoints.
-OUTPUTS = (LOG, RECORDS, SCORES, TENSORBOARD, DROPOUT)
+OUTPUTS = (LOG, RECORDS, VALIDATIONS, SCORES, TENSORBOARD, DROPOUT)
 LOCK = ".lock"
 # An average that is not yet known to be better than the best checkpoint.
 CANDIDATE = "checkpoint_candidate"

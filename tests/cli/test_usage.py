@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from nmtdeep.cli.main import app
 from nmtdeep.config.load import load_recipe
+from nmtdeep.errors import UserError
 
 
 def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -35,6 +36,12 @@ def example(path: tuple[str, ...]) -> list[str]:
     words = shlex.split(line)
     assert [heading, *words[: len(path) + 1]] == ["Example:", "nmtdeep", *path]
     return words[len(path) + 1 :]
+
+
+def test_an_option_given_twice_is_an_error() -> None:
+    words = ["demo", "--train", "a", "--train", "b", "--valid", "v", "--out", "o"]
+    with pytest.raises(UserError, match=r"^--train: is given twice: pass it once$"):
+        LEAVES["preprocess",].make_context("preprocess", words)
 
 
 def test_options_that_may_be_repeated_may() -> None:
@@ -103,6 +110,8 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
         ("translate -m", "Option '-m' requires an argument"),
         ("grow r --out o", "Missing option '--layers': see `nmtdeep grow --help`"),
         ("grow --layers 4 --out o", "Missing argument 'RUN': see `nmtdeep grow --help`"),
+        ("translate -m r --beam 4 --beam-size 5", "--beam: is given twice: pass it once"),
+        ("translate -m r -qq", "--quiet: is given twice: pass it once"),
         ("inspect a b", "Got unexpected extra argument(s) (b): see `nmtdeep inspect --help`"),
     ],
 )

@@ -8,7 +8,7 @@ from nmtdeep.config.recipe import Recipe
 from nmtdeep.reporting import tables
 from nmtdeep.reporting.history import RunHistory
 from nmtdeep.scoring import Score
-from nmtdeep.training.finish import StoredScores
+from nmtdeep.scoring.stored import StoredScores
 
 
 def history(name: str, **scores: tuple[float, float]) -> RunHistory:

@@ -35,3 +35,14 @@ def test_a_usual_line() -> None:
 def test_fields_that_are_shown_only_if_they_matter(changed: dict[str, Any], shown: str) -> None:
     assert shown in log_line(USUAL | changed)
     assert shown not in log_line(USUAL)
+
+
+def test_a_long_line_leaves_out_what_matters_least() -> None:
+    crowded = USUAL | {"stage": 12, "epoch": 1_234, "update": 1_150_000, "max_updates": 2_000_000}
+    crowded |= {"padding": 0.123, "wait": 0.0201, "skipped": 2, "eta": 359_999.0}
+    line = log_line(crowded)
+    assert len(line) <= 120
+    assert line.startswith(
+        "stage 12 | update 1150000/2000000 | nll 5.837 | tok/s 4.9k | lr 4.47e-04"
+    )
+    assert line.endswith("skipped 2 | eta 99:59:59")
