@@ -215,8 +215,9 @@ class Display:
                 "seconds": seconds,
             }
         )
-        with (self.run / RECORDS).open(encoding="utf-8") as file:
-            rows = [record for record in map(json.loads, file) if record["kind"] == "validation"]
+        # A damaged record must not stop a training.
+        with (self.run / RECORDS).open(encoding="utf-8", errors="replace") as file:
+            rows = [row for row in map(json.loads, file) if row.get("kind") == "validation"]
         with replace_file(self.run / VALIDATIONS) as partial, partial.open("w") as file:
             form: Any = {"delimiter": "\t", "lineterminator": "\n", "extrasaction": "ignore"}
             table = csv.DictWriter(file, TABLE, **form)
