@@ -20,6 +20,7 @@ from nmtdeep.training.step import batch_loss
 
 from .conftest import FOLDER, Load
 
+pytestmark = pytest.mark.slow
 RECIPE = FOLDER.parent / "recipes" / "multi30k-en-de.yaml"
 TYPES = 24
 TOKENS = [*SPECIALS, *(f"type{number}" for number in range(3, TYPES))]
