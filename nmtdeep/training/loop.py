@@ -64,6 +64,7 @@ def train(
 
     Raises:
         UserError: for anything that the user can fix; checkpoints on disk stay intact.
+        SystemExit: in a rank of a launcher, if a signal was received.
     """
     if not is_launched() and processes > 1:
         use_threads(threads, 1)
@@ -99,7 +100,10 @@ def train(
             progress, newest = ranks.tell((progress, newest))
             with Display(out, recipe.training, quiet=quiet, writes=ranks.is_first) as display:
                 stopped = _train_run(run, corpora, progress, newest, display, signals, ranks)
-                return stopped if ranks.is_first else None
+    if is_launched() and (stopped or signals):
+        # A launcher that has passed on a signal waits until its ranks have exited.
+        raise SystemExit(128 + (stopped or signals[0]))
+    return stopped if ranks.is_first else None
 
 
 def _train_run(

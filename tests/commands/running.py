@@ -51,8 +51,9 @@ class Interrupt:
     Attributes:
         where: `module:attribute` or `module:Class.attribute`, as the caller looks it up.
         call: which call, from 1.
-        what: kill, term, int: the signal; half: write half of the file, then be killed; full: no
-            file may grow beyond 20,000 bytes from here on, as on a full disk.
+        what: kill, term, int: the signal; launcher: SIGTERM to the process that started this rank;
+            half: write half of the file, then be killed; full: no file may grow beyond 20,000 bytes
+            from here on, as on a full disk.
         rank: the rank of a training with several processes in which it happens.
     """
 
@@ -82,6 +83,8 @@ class Interrupt:
         match self.what:
             case "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
+            case "launcher":
+                os.kill(os.getppid(), signal.SIGTERM)
             case "half":
                 original(*args)
                 os.truncate(args[0], args[0].stat().st_size // 2)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from safetensors.torch import load_file
 from torch.testing import assert_close
 
 from commands.running import Interrupt
 from commands.runs import SMOOTH, contents, losses, train
+from nmtdeep.training.launch import SECONDS_TO_SAVE
 
 pytestmark = pytest.mark.usefixtures("data")
 STEP = "nmtdeep.training.step:Step.update"
+VALIDATION = "nmtdeep.training.validation:score_texts"
 
 
 @pytest.mark.parametrize("optimizer", [pytest.param("adam", marks=pytest.mark.slow), "muon"])
@@ -37,7 +41,7 @@ def test_two_processes_resume_bit_for_bit(nmtdeep, tmp_path):
     killed = "of 2: was killed by SIGKILL: run the same command to resume from the last checkpoint"
     for interrupt, code, message in (
         (Interrupt(STEP, 4, "kill", rank=1), 2, f"rank 1 {killed}"),
-        (Interrupt("nmtdeep.training.validation:score_texts", 1, "kill"), 2, f"rank 0 {killed}"),
+        (Interrupt(VALIDATION, 1, "kill"), 2, f"rank 0 {killed}"),
         (Interrupt(STEP, 2, "term", rank=1), 143, "stopped by SIGTERM, saved at update "),
     ):
         ended = train(nmtdeep, run, *choice, interrupt=interrupt)
@@ -46,6 +50,21 @@ def test_two_processes_resume_bit_for_bit(nmtdeep, tmp_path):
     resumed = train(nmtdeep, run, *choice)
     assert resumed.code == 0, resumed.err
     assert contents(run) == contents(whole)
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [(STEP, "stopped by SIGTERM, saved at"), (VALIDATION, "done after 2 updates")],
+)
+def test_ranks_leave_after_a_signal_to_their_launcher(nmtdeep, tmp_path, place, message):
+    choice = ("--processes", 2, "--max-updates", 2, "--max-tokens", 200)
+    began = time.monotonic()
+    ended = train(nmtdeep, tmp_path / "run", *choice, interrupt=Interrupt(place, 1, "launcher"))
+    assert (ended.code, "Traceback" in ended.err) == (143, False), ended.err
+    assert message in ended.err
+    assert time.monotonic() - began < SECONDS_TO_SAVE  # then the launcher would have killed them
+    resumed = train(nmtdeep, tmp_path / "run", *choice)
+    assert resumed.code == 0 and "scores of" in resumed.out, resumed.err
 
 
 def test_idle_processes_are_refused(nmtdeep, tmp_path):
