@@ -31,6 +31,8 @@ from nmtdeep.training.ranks import LostRankError, Ranks
 RESUME = "run the same command to resume from the last checkpoint"
 # Ranks wait for each other as long as rank 0 validates.
 TIMEOUT = timedelta(days=1)
+# Ranks start at the same time, so that one that cannot connect has lost its launcher.
+TIME_TO_CONNECT = timedelta(minutes=10)
 SECONDS_TO_SAVE = 300
 # Seconds that a rank waits after an error to be ended by the launcher: another rank may have failed
 # first, which the launcher then names.
@@ -171,7 +173,8 @@ def _connect(rank: int, size: int, device: torch.device) -> None:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     try:
-        shared, _, _ = next(rendezvous("env://", timeout=TIMEOUT))
+        shared, _, _ = next(rendezvous("env://", timeout=TIME_TO_CONNECT))
+        shared.set_timeout(TIMEOUT)
         # Ranks that torchrun restarts may share the store with those before them, whose addresses
         # are still in it.
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
