@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -89,7 +90,8 @@ def launch(processes: int, function: Callable[[], T]) -> T:
             **options,
         )
         try:
-            returned: T = elastic_launch(config, _rank)(function)[0]
+            with _blocked_sigint():
+                returned: T = elastic_launch(config, _rank)(function)[0]
             return returned
         except SignalException as stopped:
             raise SystemExit(128 + stopped.sigval) from stopped
@@ -109,6 +111,23 @@ def launch(processes: int, function: Callable[[], T]) -> T:
             logging.disable(logging.NOTSET)
             for number, handler in handlers.items():
                 signal.signal(number, handler)
+
+
+@contextmanager
+def _blocked_sigint() -> Iterator[None]:
+    """Block SIGINT in this thread and in the processes it starts; another thread receives it.
+
+    Ctrl-C would end a rank that still imports torch with Python's traceback. `noted_signals` ends
+    this in a rank, and a signal that was sent before then arrives.
+    """
+    done = threading.Event()
+    threading.Thread(target=done.wait).start()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        done.set()
 
 
 def _rank(function: Callable[[], T]) -> T:
@@ -242,6 +261,7 @@ def noted_signals() -> Iterator[list[int]]:
         signals.append(number)
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     try:
         yield signals
     finally:

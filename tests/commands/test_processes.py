@@ -8,7 +8,7 @@ import pytest
 from safetensors.torch import load_file
 from torch.testing import assert_close
 
-from commands.running import Interrupt
+from commands.running import Interrupt, Later
 from commands.runs import SMOOTH, contents, losses, train
 from nmtdeep.training.launch import SECONDS_TO_SAVE
 
@@ -65,6 +65,13 @@ def test_ranks_leave_after_a_signal_to_their_launcher(nmtdeep, tmp_path, place, 
     assert time.monotonic() - began < SECONDS_TO_SAVE  # then the launcher would have killed them
     resumed = train(nmtdeep, tmp_path / "run", *choice)
     assert resumed.code == 0 and "scores of" in resumed.out, resumed.err
+
+
+def test_a_signal_to_a_starting_rank_waits_for_its_handler(nmtdeep, tmp_path):
+    choice = ("--processes", 2, "--max-tokens", 200)
+    ended = train(nmtdeep, tmp_path / "run", *choice, interrupt=Later(0, "int", child=True))
+    assert (ended.code, "Traceback" in ended.err) == (130, False), ended.err
+    assert "stopped by SIGINT, saved at update 1" in ended.err
 
 
 def test_idle_processes_are_refused(nmtdeep, tmp_path):
