@@ -73,7 +73,7 @@ def launch(processes: int, function: Callable[[], T]) -> T:
     numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
     handlers = {number: signal.getsignal(number) for number in numbers}
     logging.disable(logging.CRITICAL)  # the launcher logs what is raised below
-    with tempfile.TemporaryDirectory(prefix="nmtdeep-") as folder:
+    with tempfile.TemporaryDirectory(prefix="nmtdeep-") as folder, _blocked_sigint():
         # SIGHUP is left to nohup; ranks may be validating or saving. Older torches lack these.
         wanted = {"signals_to_handle": "SIGTERM,SIGINT", "shutdown_timeout": SECONDS_TO_SAVE}
         options: Any = {key: value for key, value in wanted.items() if hasattr(LaunchConfig, key)}
@@ -90,8 +90,7 @@ def launch(processes: int, function: Callable[[], T]) -> T:
             **options,
         )
         try:
-            with _blocked_sigint():
-                returned: T = elastic_launch(config, _rank)(function)[0]
+            returned: T = elastic_launch(config, _rank)(function)[0]
             return returned
         except SignalException as stopped:
             raise SystemExit(128 + stopped.sigval) from stopped
