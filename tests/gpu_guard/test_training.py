@@ -1,0 +1,64 @@
+"""An update on a pretended GPU: no mixed devices or dtypes, named waits, a budget of launches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from nmtdeep.config.model import Model
+from nmtdeep.config.training import Training
+from nmtdeep.data.batching import Batch, Share
+from nmtdeep.model.build import build
+from nmtdeep.training.step import PRECISIONS, Step
+
+from .pretend import Recorder, pretended
+from .torch_tables import missing
+from .variants import VARIANTS
+
+pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
+TYPES, SENTENCES, LENGTH = 64, 4, 7
+# Gradient norm and sums, which are read together after the step.
+AT_THE_END = {("training/step.py:update", "number read by the host")}
+
+
+def batch() -> Batch:
+    ids = [torch.randint(3, TYPES, (SENTENCES, LENGTH), device="cuda") for _ in range(3)]
+    cells = SENTENCES * LENGTH
+    real = cells - 2  # there is padding
+    return Batch(*ids, real, padded_tokens=2 * cells, real_tokens=2 * real)
+
+
+def recorded(model: Model, precision: str, **settings: Any) -> Recorder:
+    """The second update, which has an optimizer with moments."""
+    training = Training.model_validate({"clip_norm": 1.0, **settings})
+    with pretended():
+        with torch.device("cuda"):
+            network = build(model, source_types=TYPES, target_types=TYPES)
+        step = Step(network, training, dtype=PRECISIONS[precision])
+        share = Share.whole([batch()])
+        with Recorder() as recorder:
+            step.update(share, 1, 1e-4)
+            recorder.forget()
+            step.update(share, 2, 1e-4)
+    return recorder
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+@pytest.mark.parametrize("name", VARIANTS)
+def test_every_variant_trains(tiny_config: Callable[..., Model], name: str, precision: str) -> None:
+    recorder = recorded(tiny_config(**VARIANTS[name], dropout=0.1), precision)
+    assert set(recorder.waits) == AT_THE_END
+
+
+def test_muon_also_looks_before_its_step(tiny_config: Callable[..., Model]) -> None:
+    recorder = recorded(tiny_config(), "bf16", optimizer="muon")
+    before = ("training/optimizer.py:step", "number read by the host")
+    assert set(recorder.waits) == AT_THE_END | {before}
+
+
+def test_launches_of_an_update_stay_in_their_budget(tiny_config: Callable[..., Model]) -> None:
+    recorder = recorded(tiny_config(depth=6, dropout=0.1), "bf16")
+    assert recorder.launches.total() <= 1250  # 6+6 layers, one batch; 2026-11-23: 1,231
