@@ -23,39 +23,13 @@ from .torch_tables import claim_cuda
 
 aten = torch.ops.aten
 # Operators that only make another view, or that the host computes without the GPU.
-VIEWS = frozenset(
-    [
-        "view",
-        "_unsafe_view",
-        "t",
-        "transpose",
-        "permute",
-        "expand",
-        "slice",
-        "select",
-        "unsqueeze",
-        "squeeze",
-        "split",
-        "split_with_sizes",
-        "detach",
-        "alias",
-        "empty",
-        "empty_like",
-        "new_empty",
-        "empty_strided",
-        "new_empty_strided",
-        "as_strided",
-        "unbind",
-        "_reshape_alias",
-        "reshape",
-        "view_as",
-        "flatten",
-        "lift_fresh",
-        "diagonal",
-        "device",
-        "is_same_size",
-    ]
-)
+VIEWS = {
+    *("view", "_unsafe_view", "view_as", "reshape", "_reshape_alias", "flatten", "t", "transpose"),
+    *("permute", "expand", "slice", "select", "diagonal", "unsqueeze", "squeeze", "as_strided"),
+    *("split", "split_with_sizes", "unbind", "detach", "alias", "lift_fresh"),
+    *("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided"),
+    *("device", "is_same_size"),
+}
 # Kernels that one call launches, where it is not one.
 LAUNCHES = {
     "native_layer_norm_backward": 3,
