@@ -50,6 +50,7 @@ def recorded(model: Model, dtype: torch.dtype, *, answer: int = STEPS, **options
     return recorder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("name", VARIANTS)
 def test_every_variant_is_searched(

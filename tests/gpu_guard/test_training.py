@@ -46,6 +46,7 @@ def recorded(model: Model, precision: str, **settings: Any) -> Recorder:
     return recorder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
 @pytest.mark.parametrize("name", VARIANTS)
 def test_every_variant_trains(tiny_config: Callable[..., Model], name: str, precision: str) -> None:
