@@ -19,7 +19,7 @@ from torch.utils import _foreach_utils
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from .torch_tables import claim_cuda
+from .torch_tables import claimed_cuda
 
 aten = torch.ops.aten
 # Operators that only make another view, or that the host computes without the GPU.
@@ -57,7 +57,6 @@ class _Generator(torch.Generator):
 @contextmanager
 def pretended() -> Iterator[None]:
     """A GPU of compute capability 9.0 in this block; no tensor made inside may leave it."""
-    claim_cuda()
     shown: dict[str, Any] = {
         "torch.cuda.amp.common.amp_definitely_not_available": lambda: False,
         "torch.cuda.is_bf16_supported": lambda *_: True,
@@ -70,7 +69,7 @@ def pretended() -> Iterator[None]:
         "torch.Tensor.__array__": lambda tensor, *_: np.zeros(tensor.shape),
         "torch.Tensor.numpy": lambda tensor: np.zeros(tensor.shape),
     }
-    with ExitStack() as stack:
+    with claimed_cuda(), ExitStack() as stack:
         for name, value in shown.items():
             stack.enter_context(mock.patch(name, value))
         # Otherwise torch would take lists of such tensors apart, one operator for each tensor.
