@@ -14,7 +14,7 @@ from weights import plain
 
 from nmtdeep.config.load import load_recipe
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.data.batching import Batch, Share
+from nmtdeep.data.batch import Batch, Share
 from nmtdeep.model.build import build, initialize
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.step import Step as TrainingStep

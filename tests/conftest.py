@@ -14,7 +14,7 @@ import torch
 from nmtdeep import checkpoint
 from nmtdeep.config import model as config
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.data.batching import Batch, Share, collate
+from nmtdeep.data.batch import Batch, Share, collate
 from nmtdeep.data.corpus import DataDirectory, MonolingualCorpus, ParallelCorpus
 from nmtdeep.model.build import build, initialize
 from nmtdeep.model.transformer import Transformer

@@ -20,7 +20,7 @@ import pytest
 from nmtdeep import checkpoint
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.render import dump
-from nmtdeep.data.batching import collate
+from nmtdeep.data.batch import collate
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import DataError, UserError
 from nmtdeep.training.finish import finish

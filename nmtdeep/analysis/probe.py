@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from nmtdeep.analysis.measurement import check_same_text, typed
 from nmtdeep.checkpoint import Loaded
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.data.batching import Batch, collate, cut
+from nmtdeep.data.batch import Batch, collate
+from nmtdeep.data.batching import cut
 from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
 from nmtdeep.errors import DivergenceError, UserError
 from nmtdeep.model.initialization import Side

@@ -30,7 +30,8 @@ from nmtdeep.analysis.measurement import (
     versions,
 )
 from nmtdeep.checkpoint import Loaded
-from nmtdeep.data.batching import cut, pad, sort_by_length
+from nmtdeep.data.batch import pad
+from nmtdeep.data.batching import cut, sort_by_length
 from nmtdeep.data.corpus import DataDirectory, MonolingualCorpus
 from nmtdeep.errors import UserError
 from nmtdeep.model.transformer import Transformer

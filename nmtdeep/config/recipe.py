@@ -49,6 +49,15 @@ class Recipe(Section):
         _check_stages(self.model, self.training)
         return self
 
+    def uses_rows(self, device: str) -> bool:
+        """Whether a training on this type of device has batches without padding.
+
+        A GPU is fast on many tokens of any lengths at once. On a CPU groups of similar length are
+        as fast and keep less memory busy. Relative positions and the regularizer need padding.
+        """
+        padded = self.model.positions.type == "relative" or self.training.regularizer.type != "none"
+        return device == "cuda" and not padded
+
     def at_stage(self, number: int) -> Recipe:
         """The recipe of one stage, counted from 0; the recipe itself if it has no stages."""
         if not self.training.stages:

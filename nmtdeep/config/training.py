@@ -81,10 +81,15 @@ class Batches(Section):
     group_tokens: Count = Field(
         4096, description="padded tokens of a group of sentences of similar length"
     )
-    max_tokens: Count = Field(
-        4096,
-        description="padded tokens that one device processes at once; changes no update",
+    max_tokens: Count | None = Field(
+        None,
+        description="padded tokens that one device processes at once; changes no update; null: "
+        "4096, or on a GPU the whole update",
     )
+
+    def limit(self, *, rows: bool) -> int:
+        """The value of `max_tokens`; `rows`: whether batches are rows without padding."""
+        return self.max_tokens or (self.tokens_per_update if rows else 4096)
 
 
 class Validation(Section):

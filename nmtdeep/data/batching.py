@@ -8,101 +8,13 @@ device takes at once (`max_tokens`) splits groups into batches and changes no up
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from nmtdeep.data.corpus import Longest, MonolingualCorpus, ParallelCorpus
+from nmtdeep.data.batch import Indices
+from nmtdeep.data.corpus import Longest
 from nmtdeep.errors import UserError
-from nmtdeep.text.vocabulary import EOS, PAD
-
-Indices = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Sentences that go through the model together.
-
-    Attributes:
-        source: `(sentences, source)` ids, each ending in EOS, padded at the end.
-        target_input: `(sentences, target)` ids, EOS first (the decoder's start).
-        target_output: `(sentences, target)` ids, EOS last: the reference.
-        target_tokens: number of real tokens of `target_output`.
-        padded_tokens: cells of both sides, padding included.
-        real_tokens: real tokens of both sides.
-        indices: `(sentences,)` numbers in the corpus, from 0; empty if they are from elsewhere.
-    """
-
-    source: torch.Tensor
-    target_input: torch.Tensor
-    target_output: torch.Tensor
-    target_tokens: int
-    padded_tokens: int
-    real_tokens: int
-    indices: Indices = field(default_factory=lambda: np.empty(0, np.int64))
-
-    def to(self, device: torch.device) -> Batch:
-        """The same batch on `device`."""
-        if device.type == "cpu":
-            return self
-        source, target_input, target_output = (
-            part.pin_memory().to(device, non_blocking=True)
-            for part in (self.source, self.target_input, self.target_output)
-        )
-        return replace(self, source=source, target_input=target_input, target_output=target_output)
-
-    @classmethod
-    def of(
-        cls,
-        source: torch.Tensor,
-        target_input: torch.Tensor,
-        target_output: torch.Tensor,
-        indices: Indices,
-    ) -> Batch:
-        """A batch of these ids, which are counted."""
-        target_tokens = int((target_output != PAD).sum())
-        real_tokens = target_tokens + int((source != PAD).sum())
-        padded_tokens = source.numel() + target_output.numel()
-        counts = (target_tokens, padded_tokens, real_tokens)
-        return cls(source, target_input, target_output, *counts, indices)
-
-    def rows(self, first: int, last: int) -> Batch:
-        """Sentences `first` to `last`, the latter excluded, with the padding of this batch."""
-        ids = (self.source, self.target_input, self.target_output)
-        source, target_input, target_output = (part[first:last] for part in ids)
-        return Batch.of(source, target_input, target_output, self.indices[first:last])
-
-
-@dataclass(frozen=True)
-class Share:
-    """The part of an update that one rank computes.
-
-    Attributes:
-        batches: each with its number within the update.
-        target_tokens: of the whole update, over all processes; so are the next two.
-        padded_tokens: cells of its batches, both sides.
-        real_tokens: of both sides.
-        passes: the largest number of batches of a rank.
-    """
-
-    batches: list[tuple[int, Batch]]
-    target_tokens: int
-    padded_tokens: int
-    real_tokens: int
-    passes: int
-
-    @classmethod
-    def whole(cls, batches: Sequence[Batch]) -> Share:
-        """All batches of an update, for a single rank."""
-        return cls(
-            list(enumerate(batches)),
-            sum(batch.target_tokens for batch in batches),
-            sum(batch.padded_tokens for batch in batches),
-            sum(batch.real_tokens for batch in batches),
-            len(batches),
-        )
 
 
 def sort_by_length(lengths: NDArray[np.int32], order: Indices | None = None) -> Indices:
@@ -216,29 +128,21 @@ def check_budget(longest: Longest, *, max_tokens: int) -> None:
         )
 
 
-def pad(sentences: list[NDArray[np.int64]]) -> torch.Tensor:
-    """Stack id sequences into `(sentences, longest)`, filled with PAD at the end."""
-    out = np.full((len(sentences), max(map(len, sentences))), PAD, dtype=np.int64)
-    for row, sentence in zip(out, sentences, strict=True):
-        row[: len(sentence)] = sentence
-    return torch.from_numpy(out)
+def divide(
+    lengths: NDArray[np.int32], groups: list[Indices], max_tokens: int, *, rows: bool, ranks: int
+) -> list[Indices]:
+    """The batches of an update.
 
-
-def gather(corpus: MonolingualCorpus, indices: Indices) -> NDArray[np.int64]:
-    """Ids `(sentences, longest)` of the named sentences, PAD behind them."""
-    starts, lengths = corpus.places(indices)
-    columns = np.arange(lengths.max())
-    real = columns < lengths[:, None]
-    ids = np.full(real.shape, PAD, np.int64)
-    ids[real] = corpus.ids((starts[:, None] + columns)[real])
-    return ids
-
-
-def collate(corpus: ParallelCorpus, indices: Indices) -> Batch:
-    """Read the named sentence pairs and pad them."""
-    source, output = gather(corpus.source, indices), gather(corpus.target, indices)
-    shifted = np.roll(output, 1, axis=1)
-    shifted[:, 0] = EOS
-    shifted[output == PAD] = PAD
-    tensors = (torch.from_numpy(source), torch.from_numpy(shifted), torch.from_numpy(output))
-    return Batch.of(*tensors, indices)
+    Args:
+        max_tokens: of the longer side of a batch, padding included.
+        rows: whether batches are rows without padding, each of all lengths; else see `split`.
+        ranks: number of ranks; with rows each gets as many batches.
+    """
+    if not rows:
+        return list(split(lengths, groups, max_tokens))
+    everything = np.concatenate(groups)
+    longer = lengths[:, everything]
+    tokens = int(longer.sum(axis=1).max())
+    count = min(-(-tokens // (max_tokens * ranks)) * ranks, len(everything))
+    order = everything[np.argsort(-longer.max(axis=0), kind="stable")]
+    return [order[first::count] for first in range(count)]

@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nmtdeep.data.batching import Indices, updates
+from nmtdeep.data.batch import Indices
+from nmtdeep.data.batching import updates
 from nmtdeep.data.corpus import Longest, ParallelCorpus, longer
 
 # Both determine the order of the sentences, as a seed does.

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmtdeep.data.batching import cut, pad, sort_by_length
+from nmtdeep.data.batch import pad
+from nmtdeep.data.batching import cut, sort_by_length
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.text.vocabulary import EOS, PAD
 

@@ -13,7 +13,8 @@ import torch
 from nmtdeep.checkpoint import Loaded, load
 from nmtdeep.config.decoding import RECIPE_DEFAULTS, DecodingOptions
 from nmtdeep.config.text import Form
-from nmtdeep.data.batching import cut, pad, sort_by_length
+from nmtdeep.data.batch import pad
+from nmtdeep.data.batching import cut, sort_by_length
 from nmtdeep.data.parallel import Pool, chunks
 from nmtdeep.decoding.search import Hypothesis
 from nmtdeep.decoding.searcher import Searcher, SourceBatch, Worker

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from nmtdeep.model.kernels.jagged import Jagged
 from nmtdeep.model.layers.bridge import Bridge
 from nmtdeep.model.layers.cache import CacheIndex, States
 from nmtdeep.model.layers.combination import Combination
@@ -102,17 +103,20 @@ class Encoded:
 
     Attributes:
         memories: each `(sentences, source, width)`.
-        mask: `(sentences, 1, 1, source)`, True at real tokens.
+        mask: `(sentences, 1, 1, source)`, True at real tokens; None without padding.
+        rows: the sentences, if the memories are one row `(1, tokens, width)`.
     """
 
     memories: list[Tensor]
-    mask: Tensor
+    mask: Tensor | None
+    rows: Jagged | None = None
 
-    def contexts(self, index: CacheIndex | None = None) -> list[Context]:
-        """The context of each decoder layer."""
-        return [
-            Context(memory=memory, memory_mask=self.mask, index=index) for memory in self.memories
-        ]
+    def contexts(
+        self, index: CacheIndex | None = None, rows: Jagged | None = None
+    ) -> list[Context]:
+        """The context of each decoder layer, `rows` being the sentences of the target."""
+        common = {"memory_mask": self.mask, "memory_rows": self.rows, "rows": rows, "index": index}
+        return [Context(memory=memory, **common) for memory in self.memories]  # type: ignore[arg-type]
 
 
 class DecoderState(States):
@@ -172,20 +176,30 @@ class Transformer(nn.Module):
         """Encode ids `(sentences, source)`, padded at the end."""
         return self.encode_deeply(source)[0]
 
-    def encode_deeply(self, source: Tensor) -> tuple[Encoded, list[Tensor]]:
-        """The result of `encode`, and y_0 ... y_L, the outputs of embedding and encoder layers."""
-        mask = (source != self.pad)[:, None, None, :]
-        contexts = [Context(mask=mask)] * len(self.encoder.layers)
-        top, outputs = self.encoder(self.source_embedding(source), contexts)
-        return Encoded(self.bridge(top, outputs), mask), outputs
+    def encode_deeply(
+        self, source: Tensor, rows: Jagged | None = None
+    ) -> tuple[Encoded, list[Tensor]]:
+        """The result of `encode`, and y_0 ... y_L, the outputs of embedding and encoder layers.
 
-    def decode(self, target: Tensor, encoded: Encoded) -> Tensor:
+        Args:
+            source: ids `(sentences, source)`, padded at the end; or `(1, tokens)` with `rows`.
+            rows: the sentences of a row.
+        """
+        mask = None if rows else (source != self.pad)[:, None, None, :]
+        contexts = [Context(mask=mask, rows=rows)] * len(self.encoder.layers)
+        top, outputs = self.encoder(self.source_embedding(source, rows=rows), contexts)
+        return Encoded(self.bridge(top, outputs), mask, rows), outputs
+
+    def decode(self, target: Tensor, encoded: Encoded, rows: Jagged | None = None) -> Tensor:
         """Hidden states `(sentences, target, width)` that predict the token after each of `target`.
 
         `target` `(sentences, target)` starts with the end-of-sentence id and is padded at the end,
-        where causality hides it; hidden states at padded positions are meaningless.
+        where causality hides it; hidden states at padded positions are meaningless. With `rows`, it
+        is one row `(1, tokens)` of these sentences, and so is the source.
         """
-        return self.decoder(self.target_embedding(target), encoded.contexts())[0]
+        return self.decoder(self.target_embedding(target, rows=rows), encoded.contexts(rows=rows))[
+            0
+        ]
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """`decode(target, encode(source))`: hidden states, to be projected by the loss."""

@@ -13,7 +13,7 @@ import torch
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data import batching, bpe_dropout
 from nmtdeep.data.ahead import ahead
-from nmtdeep.data.batching import Indices, Share
+from nmtdeep.data.batch import Indices, Share, read
 from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
 from nmtdeep.data.windows import BLOCK, SENTENCES, DataPosition, Epoch, Window
 from nmtdeep.training.ranks import ALONE, Ranks
@@ -76,7 +76,7 @@ def _updates(
     sizes: tuple[int, int],
 ) -> Iterator[Upcoming]:
     """Window after window, each planned when its turn comes."""
-    settings = recipe.training.batches
+    settings, rows = recipe.training.batches, recipe.uses_rows(ranks.device.type)
     while True:
         corpus = _epoch_corpus(recipe, data, folder, position.epoch, leaving)
         epoch = Epoch(corpus, recipe.training.seed, position.epoch, *sizes)
@@ -87,12 +87,13 @@ def _updates(
                 group_tokens=settings.group_tokens,
                 tokens_per_update=settings.tokens_per_update,
             )
-            batching.check_budget(window.longest, max_tokens=settings.max_tokens)
+            limit = settings.limit(rows=rows)
+            batching.check_budget(window.longest, max_tokens=limit)
             count = len(window.updates)
             for groups in window.updates[done - before :]:
                 done += 1
                 yield Upcoming(
-                    _share(corpus, window, groups, settings.max_tokens, ranks),
+                    _share(corpus, window, groups, limit, rows, ranks),
                     epoch.turned(DataPosition(epoch.number, done, number, before), count),
                 )
             before += count
@@ -100,17 +101,23 @@ def _updates(
 
 
 def _share(
-    corpus: ParallelCorpus, window: Window, groups: list[Indices], max_tokens: int, ranks: Ranks
+    corpus: ParallelCorpus,
+    window: Window,
+    groups: list[Indices],
+    max_tokens: int,
+    rows: bool,
+    ranks: Ranks,
 ) -> Share:
     """Read the batches of an update that are this rank's."""
     lengths = window.lengths
-    batches = list(batching.split(lengths, groups, max_tokens))
-    sizes = [len(places) * int(lengths[:, places].max(axis=1).sum()) for places in batches]
+    batches = batching.divide(lengths, groups, max_tokens, rows=rows, ranks=ranks.size)
+    cells = [lengths[:, places] for places in batches]
+    sizes = [int(part.sum() if rows else part.shape[1] * part.max(axis=1).sum()) for part in cells]
     owners = batching.deal(sizes, ranks.size)
     everything = np.concatenate(batches)
     return Share(
         [
-            (number, batching.collate(corpus, window.indices[places]).to(ranks.device))
+            (number, read(corpus, window.indices[places], rows=rows).to(ranks.device))
             for number, (places, owner) in enumerate(zip(batches, owners, strict=True))
             if owner == ranks.rank
         ],

@@ -52,9 +52,10 @@ def smoothed_cross_entropy(
         rows: positions of a chunk that a CPU computes at a time, so that they stay in its cache.
     """
     flat = targets.flatten()
+    real: Tensor | slice = slice(None)
     if tokens is None:
         real = (flat != pad).nonzero().squeeze(1)
-    else:
+    elif tokens < len(flat):
         real = (flat == pad).to(torch.uint8).argsort(stable=True)[:tokens]
     if hidden.device.type != "cpu":
         rows = chunk

@@ -10,12 +10,14 @@ import gc
 import os
 import re
 from collections.abc import Iterator
+from itertools import chain
 
 import torch
 
 from nmtdeep.config import model as config
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.data.batching import Batch, Indices, split
+from nmtdeep.data.batch import Batch, Indices
+from nmtdeep.data.batching import divide
 from nmtdeep.data.windows import Window
 from nmtdeep.errors import OutOfMemoryError, UserError
 from nmtdeep.model.build import build
@@ -119,7 +121,9 @@ def estimate(
     # Muon has one moment for each number of a matrix, Adam two.
     matrices = linear_maps((model.encoder, model.decoder)) * (training.optimizer.type == "muon")
     moments = 2 * parameters - sum(matrix.numel() for matrix in matrices)
-    tokens = min(batches.max_tokens, batches.group_tokens, batches.tokens_per_update)
+    rows = recipe.uses_rows(device)
+    tokens = min(batches.limit(rows=rows), batches.tokens_per_update)
+    tokens = tokens if rows else min(tokens, batches.group_tokens)
     activations = kept_bytes(recipe, tokens / TYPICAL, TYPICAL, TYPICAL, dtype.itemsize)
     types, width = model.output.weight.shape
     # Logits of a chunk and their gradients; the gradient of the output matrix, twice.
@@ -160,14 +164,24 @@ def check_model_fits(model: config.Model, source_types: int, target_types: int) 
         )
 
 
-def largest_batch(window: Window, recipe: Recipe) -> Indices:
-    """The batch that keeps most for the backward pass; sentences by position in the window."""
+def largest_batch(window: Window, recipe: Recipe, *, rows: bool, ranks: int = 1) -> Indices:
+    """The batch that keeps most for the backward pass; sentences by position in the window.
+
+    Args:
+        rows, ranks: as of `batching.divide`.
+    """
 
     def kept(batch: Indices) -> float:
-        return kept_bytes(recipe, len(batch), *window.lengths[:, batch].max(axis=1).tolist())
+        lengths = window.lengths[:, batch]
+        if rows:
+            return float(lengths.sum())
+        return kept_bytes(recipe, len(batch), *lengths.max(axis=1).tolist())
 
-    groups = [group for update in window.updates for group in update]
-    return max(split(window.lengths, groups, recipe.training.batches.max_tokens), key=kept)
+    limit = recipe.training.batches.limit(rows=rows)
+    divided = (
+        divide(window.lengths, update, limit, rows=rows, ranks=ranks) for update in window.updates
+    )
+    return max(chain.from_iterable(divided), key=kept)
 
 
 class BatchLimit:
@@ -189,10 +203,10 @@ class BatchLimit:
 
     def parts(self, batch: Batch) -> Iterator[Batch]:
         """The batch, in as few parts as the limit allows."""
-        count = len(batch.source)
-        most = max(self.tokens // max(batch.source.shape[1], batch.target_output.shape[1]), 1)
+        count = batch.sentences
+        most = max(self.tokens * count // batch.cells, 1)
         for first in range(0, count, most):
-            self._part = batch if most >= count else batch.rows(first, first + most)
+            self._part = batch if most >= count else batch.part(first, first + most)
             yield self._part
 
     def reduce(self, tokens: int) -> bool:
@@ -214,8 +228,8 @@ class BatchLimit:
         part = self._part
         if part is None or not is_out_of_memory(error):
             raise error
-        tokens = len(part.source) * max(part.source.shape[1], part.target_output.shape[1])
-        if self.divisible and len(part.source) > 1:
+        tokens = part.cells
+        if self.divisible and part.sentences > 1:
             return tokens // 2
         if self.divisible:
             raise too_large(part) from error
@@ -234,18 +248,18 @@ class BatchLimit:
         Raises:
             OutOfMemoryError: if they do not hold one sentence pair.
         """
-        sides = batch.source.shape[1], batch.target_output.shape[1]
+        sides = batch.longest
         pairs = int(free / (0.75 * kept_bytes(recipe, 1, *sides, dtype.itemsize)))
         if pairs < 1:
-            raise too_large(batch.rows(0, 1))
-        self.reduce(pairs * max(sides) if pairs < len(batch.source) else self.tokens)
+            raise too_large(batch.part(0, 1))
+        self.reduce(pairs * max(sides) if pairs < batch.sentences else self.tokens)
 
 
 def too_large(batch: Batch, hint: str = SMALLER) -> OutOfMemoryError:
     """The error for a batch that does not fit and cannot be divided."""
-    pairs, source = batch.source.shape
+    pairs, (source, target) = batch.sentences, batch.longest
     where = f"training sentence {batch.indices[0] + 1}" if len(batch.indices) else "one pair"
     if pairs > 1:
         where = f"a batch of {pairs} pairs"
-    what = f"out of memory with {source} source and {batch.target_output.shape[1]} target tokens"
+    what = f"out of memory with {source} source and {target} target tokens"
     return OutOfMemoryError(what, where=where, hint=hint)

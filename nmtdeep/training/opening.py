@@ -54,12 +54,12 @@ def check(recipe: Recipe, data: DataDirectory, ranks: Ranks) -> None:
             where="training.sharding",
             hint="pass --processes, start with torchrun, or set training.sharding=none",
         )
-    longest = data.corpus("train").longest()
+    longest, rows = data.corpus("train").longest(), recipe.uses_rows(ranks.device.type)
     for number in range(len(recipe.training.stages) or 1):
         batches = recipe.at_stage(number).training.batches
-        check_budget(longest, max_tokens=batches.max_tokens)
-        at_once = min(batches.max_tokens, batches.group_tokens, batches.tokens_per_update)
-        if -(-batches.tokens_per_update // at_once) < ranks.size:
+        check_budget(longest, max_tokens=batches.limit(rows=rows))
+        at_once = min(batches.limit(rows=rows), batches.group_tokens, batches.tokens_per_update)
+        if not rows and -(-batches.tokens_per_update // at_once) < ranks.size:
             raise UserError(
                 f"updates of {batches.tokens_per_update} tokens in batches of {at_once} leave some "
                 f"of {ranks.size} processes idle",
@@ -79,7 +79,10 @@ def opening(recipe: Recipe, data: DataDirectory, ranks: Ranks, progress: Progres
     """
     stage, device = recipe.at_stage(progress.stage), ranks.device
     corpus, batches = data.corpus("train"), stage.training.batches
-    dtype = resolve_precision(stage.training.precision, device)
+    dtype, joined = (
+        resolve_precision(stage.training.precision, device),
+        recipe.uses_rows(device.type),
+    )
     with torch.device("meta"):
         model = built(stage, data)
     sides = (data.pipeline.source, data.pipeline.target)
@@ -106,7 +109,7 @@ def opening(recipe: Recipe, data: DataDirectory, ranks: Ranks, progress: Progres
         ),
         "batches": (
             f"{batches.tokens_per_update:,} padded tokens per update, "
-            f"at most {batches.max_tokens:,} at once"
+            f"at most {batches.limit(rows=joined):,} at once{', without padding' * joined}"
         ),
         "device": f"{', '.join(hardware)}, matrix products in {precision}",
         "memory": f"about {size(memory)}" + " in each process" * (ranks.size > 1),

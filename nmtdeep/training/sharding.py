@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from nmtdeep.data.batching import Batch
+from nmtdeep.data.batch import Batch
 from nmtdeep.errors import UserError
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from nmtdeep.config import training as config
-from nmtdeep.data.batching import Batch, Share
+from nmtdeep.data.batch import Batch, Share
 from nmtdeep.devices import native_bf16
 from nmtdeep.errors import UserError
+from nmtdeep.model.kernels.jagged import Jagged
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.loss import Loss, penalty, smoothed_cross_entropy
 from nmtdeep.training.memory import BatchLimit, release
@@ -246,8 +247,9 @@ def batch_loss(
     device = batch.source.device
     mixed = dtype in (torch.bfloat16, torch.float16)
     with torch.autocast(device.type, dtype=dtype if mixed else torch.bfloat16, enabled=mixed):
-        encoded, outputs = model.encode_deeply(batch.source)
-        hidden = model.decode(batch.target_input, encoded)
+        source, target = map(Jagged._make, batch.rows) if batch.rows else (None, None)
+        encoded, outputs = model.encode_deeply(batch.source, source)
+        hidden = model.decode(batch.target_input, encoded, target)
     loss = smoothed_cross_entropy(
         hidden,
         model.output.weight,

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from nmtdeep import checkpoint, memory
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.data.batching import Share, collate
+from nmtdeep.data.batch import Share, collate, read
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.data.windows import DataPosition, Epoch
 from nmtdeep.model.build import build, initialize
@@ -108,8 +108,9 @@ class Trainer:
             group_tokens=batches.group_tokens,
             tokens_per_update=batches.tokens_per_update,
         )
-        largest = largest_batch(window, self.recipe)
-        batch = collate(corpus, window.indices[largest])
+        rows = self.recipe.uses_rows(device.type)
+        largest = largest_batch(window, self.recipe, rows=rows, ranks=self.ranks.size)
+        batch = read(corpus, window.indices[largest], rows=rows)
         before = step.limit.tokens
         free = memory.available() if free is None else free
         if device.type == "cpu" and free is not None and not step.shards:

@@ -12,7 +12,8 @@ import torch
 
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.data.batching import collate, cut, sort_by_length
+from nmtdeep.data.batch import collate
+from nmtdeep.data.batching import cut, sort_by_length
 from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.model.transformer import Transformer
@@ -94,9 +95,10 @@ def corpus_loss(
     """Smoothed loss and negative log-likelihood of a corpus, nats per target token."""
     lengths = np.stack((corpus.source.lengths, corpus.target.lengths))
     tokens, smoothed, nll = 0, 0.0, 0.0
-    budget = recipe.training.batches.max_tokens
+    device = model.output.weight.device
+    budget = recipe.training.batches.limit(rows=recipe.uses_rows(device.type))
     for indices in cut(lengths.max(axis=0), sort_by_length(lengths), budget):
-        batch = collate(corpus, indices).to(model.output.weight.device)
+        batch = collate(corpus, indices).to(device)
         sums = batch_loss(model, batch, smoothing=recipe.training.label_smoothing, dtype=dtype)
         smoothed += float(sums.smoothed)
         nll += float(sums.nll)

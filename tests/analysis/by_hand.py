@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from nmtdeep.data.batching import Batch
+from nmtdeep.data.batch import Batch
 from nmtdeep.model.layers.context import Context
 from nmtdeep.model.transformer import Stack, Transformer
 

@@ -9,7 +9,7 @@ import pytest
 
 from nmtdeep.analysis.probe import Probe
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.data.batching import Batch
+from nmtdeep.data.batch import Batch
 
 PAIRS = (
     ([[5, 6, 7, 8, 1], [9, 1]], [[4, 5, 1], [6, 7, 8, 9, 1]]),

@@ -13,7 +13,7 @@ from torch import Tensor
 from analysis.by_hand import Step, write_out
 from nmtdeep.analysis.initialization import FIGURES, Block, means, residual_blocks
 from nmtdeep.analysis.probe import Probe, sentences
-from nmtdeep.data.batching import Batch
+from nmtdeep.data.batch import Batch
 from nmtdeep.data.corpus import MonolingualCorpus, ParallelCorpus
 from nmtdeep.errors import UserError
 

@@ -11,7 +11,7 @@ import torch
 
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.data.batching import Batch, pad
+from nmtdeep.data.batch import Batch, pad
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.export.to_ctranslate2 import write
 from nmtdeep.model.transformer import Transformer

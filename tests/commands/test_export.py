@@ -19,7 +19,7 @@ from commands.running import Interrupt
 from commands.runs import train
 from nmtdeep import checkpoint
 from nmtdeep.config.decoding import Decoding
-from nmtdeep.data.batching import Batch, pad
+from nmtdeep.data.batch import Batch, pad
 from nmtdeep.text.vocabulary import EOS
 from nmtdeep.training.step import batch_loss
 

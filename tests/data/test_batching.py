@@ -12,17 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmtdeep.data.batching import (
-    Indices,
-    check_budget,
-    collate,
-    cut,
-    gather,
-    pad,
-    sort_by_length,
-    split,
-    updates,
-)
+from nmtdeep.data.batch import Indices, collate, gather, pad
+from nmtdeep.data.batching import check_budget, cut, sort_by_length, split, updates
 from nmtdeep.data.corpus import Longest, MonolingualCorpus, ParallelCorpus
 from nmtdeep.errors import UserError
 

@@ -9,7 +9,7 @@ import torch
 
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.model import Model
-from nmtdeep.data.batching import Batch, pad
+from nmtdeep.data.batch import Batch, pad
 from nmtdeep.decoding.search import Hypothesis
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.model.build import build, initialize

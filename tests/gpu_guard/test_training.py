@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from nmtdeep.config.model import Model
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.training import Training
-from nmtdeep.data.batching import Batch, Share
+from nmtdeep.data.batch import Batch, Row, Share
 from nmtdeep.model.build import build
 from nmtdeep.training.step import PRECISIONS, Step
 
@@ -24,21 +25,27 @@ TYPES, SENTENCES, LENGTH = 64, 4, 7
 AT_THE_END = {("training/step.py:update", "number read by the host")}
 
 
-def batch() -> Batch:
-    ids = [torch.randint(3, TYPES, (SENTENCES, LENGTH), device="cuda") for _ in range(3)]
+def batch(*, in_rows: bool) -> Batch:
+    """Sentences of one length, in a row or with two cells of padding."""
     cells = SENTENCES * LENGTH
-    real = cells - 2  # there is padding
-    return Batch(*ids, real, padded_tokens=2 * cells, real_tokens=2 * real)
+    shape = (1, cells) if in_rows else (SENTENCES, LENGTH)
+    ids = [torch.randint(3, TYPES, shape, device="cuda") for _ in range(3)]
+    if not in_rows:
+        return Batch(*ids, cells - 2, padded_tokens=2 * cells, real_tokens=2 * (cells - 2))
+    offsets = torch.arange(0, cells + 1, LENGTH, dtype=torch.int32, device="cuda")
+    row = Row(offsets, torch.arange(cells, device="cuda"), LENGTH)
+    return Batch(*ids, cells, padded_tokens=2 * cells, real_tokens=2 * cells, rows=(row, row))
 
 
 def recorded(model: Model, precision: str, **settings: Any) -> Recorder:
     """The second update, which has an optimizer with moments."""
     training = Training.model_validate({"clip_norm": 1.0, **settings})
+    in_rows = Recipe(model=model, training=training).uses_rows("cuda")
     with pretended():
         with torch.device("cuda"):
             network = build(model, source_types=TYPES, target_types=TYPES)
         step = Step(network, training, dtype=PRECISIONS[precision])
-        share = Share.whole([batch()])
+        share = Share.whole([batch(in_rows=in_rows)])
         with Recorder() as recorder:
             step.update(share, 1, 1e-4)
             recorder.forget()
@@ -50,7 +57,7 @@ def recorded(model: Model, precision: str, **settings: Any) -> Recorder:
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
 @pytest.mark.parametrize("name", VARIANTS)
 def test_every_variant_trains(tiny_config: Callable[..., Model], name: str, precision: str) -> None:
-    recorder = recorded(tiny_config(**VARIANTS[name], dropout=0.1), precision)
+    recorder = recorded(tiny_config(**VARIANTS[name], width=64, dropout=0.1), precision)
     assert set(recorder.waits) == AT_THE_END
 
 
@@ -61,5 +68,5 @@ def test_muon_also_looks_before_its_step(tiny_config: Callable[..., Model]) -> N
 
 
 def test_launches_of_an_update_stay_in_their_budget(tiny_config: Callable[..., Model]) -> None:
-    recorder = recorded(tiny_config(depth=6, dropout=0.1), "bf16")
-    assert recorder.launches.total() <= 1250  # 6+6 layers, one batch; 2026-11-23: 1,231
+    recorder = recorded(tiny_config(width=64, depth=6, dropout=0.1), "bf16")
+    assert recorder.launches.total() <= 1140  # 6+6 layers, one row; 2026-11-23: 1,125

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from nmtdeep.config.training import InterSimilarity, NoRegularizer, Training
-from nmtdeep.data.batching import Batch, Share
+from nmtdeep.data.batch import Batch, Share
 from nmtdeep.model.layers.context import Sublayer
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.step import Step, batch_loss

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from nmtdeep.config.training import Training
-from nmtdeep.data.batching import Batch, Share
+from nmtdeep.data.batch import Batch, Share
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.step import Step
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.data.batching import Share, collate
+from nmtdeep.data.batch import Share, collate
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import DivergenceError
 from nmtdeep.training.display import figures

@@ -12,7 +12,8 @@ from torch.testing import assert_close
 
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.training import Training
-from nmtdeep.data.batching import Batch, Share, split
+from nmtdeep.data.batch import Batch, Share
+from nmtdeep.data.batching import split
 from nmtdeep.data.corpus import MonolingualCorpus, ParallelCorpus
 from nmtdeep.data.windows import DataPosition, Epoch
 from nmtdeep.errors import OutOfMemoryError, UserError

@@ -13,7 +13,8 @@ from torch.testing import assert_close
 
 from nmtdeep import checkpoint
 from nmtdeep.config.training import Training
-from nmtdeep.data.batching import Batch, Share, deal
+from nmtdeep.data.batch import Batch, Share
+from nmtdeep.data.batching import deal
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS
 from nmtdeep.training.ranks import ALONE, Ranks

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from nmtdeep.config.training import Training
-from nmtdeep.data.batching import Batch, Share
+from nmtdeep.data.batch import Batch, Share
 from nmtdeep.errors import UserError
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS

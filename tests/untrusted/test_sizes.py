@@ -14,7 +14,7 @@ import pytest
 
 from nmtdeep import checkpoint
 from nmtdeep.averaging import average
-from nmtdeep.data.batching import collate
+from nmtdeep.data.batch import collate
 from nmtdeep.data.corpus import CorpusWriter, DataDirectory
 from nmtdeep.errors import CheckpointError, DataError
 from nmtdeep.files import write_sums

@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nmtdeep.model.kernels import cpu_attention, cpu_dropout, cpu_linear
+from nmtdeep.model.kernels import cpu_attention, cpu_dropout, cpu_linear, jagged
+from nmtdeep.model.kernels.jagged import Jagged
 from nmtdeep.model.kernels.plain_attention import (
     RelativeVectors,
     attention_bias,
@@ -55,6 +56,8 @@ def attention(
     causal: bool,
     dropout_p: float = 0.0,
     relative: RelativeVectors | None = None,
+    rows: Jagged | None = None,
+    key_rows: Jagged | None = None,
 ) -> Tensor:
     """softmax(q k^T / sqrt(d_h)) v (Vaswani et al. 2017, Eq. 1) for all heads and positions.
 
@@ -66,20 +69,25 @@ def attention(
         causal: a query may attend to keys up to its own position only.
         dropout_p: probability on the attention weights.
         relative: vectors of relative positions, `(queries, keys, d_h)`.
+        rows: the sentences of the queries, if `packed` are rows `(1, tokens, width)`.
+        key_rows: the sentences of the keys, if they are others.
 
     Returns:
         `(sentences, queries, width)` in the dtype of `packed`.
 
     A CPU takes `cpu_attention`, a GPU torch's fused kernels. Relative positions need the weights
-    themselves, which neither returns: there the formula is written out, in fp32 at least.
+    themselves, which neither returns: there the formula is written out, in fp32 at least. Rows are
+    padded where no fused kernel takes them as they are.
     """
     x = packed[0]
+    if rows is not None:
+        return _attention_of_rows(
+            _unpacked(packed), heads, rows, key_rows or rows, causal, dropout_p
+        )
     if x.device.type == "cpu" and relative is None:
         bias = attention_bias(x.shape[1], mask, causal, cpu_attention.exact(x.dtype), x.device)
         return cpu_attention.attention(*packed, heads=heads, bias=bias, dropout_p=dropout_p)
-    width = sum(part.shape[2] for part in packed) // 3
-    parts = (part for tensor in packed for part in tensor.chunk(tensor.shape[2] // width, dim=2))
-    q, k, v = (split_heads(part, heads) for part in parts)
+    q, k, v = (split_heads(part, heads) for part in _unpacked(packed))
     if relative is None:
         attended = F.scaled_dot_product_attention(
             q, k, v, attn_mask=mask, is_causal=causal, dropout_p=dropout_p
@@ -92,6 +100,26 @@ def attention(
         weights = attention_weights(q, k, bias=bias, relative=relative)
         weights = dropout(weights, dropout_p, training=True)
         return join_heads(weighted_values(weights, v, relative=relative).to(x.dtype))
+
+
+def _unpacked(packed: tuple[Tensor, ...]) -> list[Tensor]:
+    """q, k and v, each `(..., width)`."""
+    width = sum(part.shape[2] for part in packed) // 3
+    return [part for each in packed for part in each.chunk(each.shape[2] // width, dim=2)]
+
+
+def _attention_of_rows(
+    parts: list[Tensor], heads: int, queries: Jagged, keys: Jagged, causal: bool, dropout_p: float
+) -> Tensor:
+    """`attention` of q, k and v in rows, without relative positions."""
+    if jagged.supports(parts[0], heads):
+        q, k, v = (part.view(part.shape[1], heads, -1) for part in parts)
+        read = jagged.attention(q, k, v, queries, keys, causal=causal, dropout_p=dropout_p)
+        return read.flatten(1)[None]
+    q, k, v = (rows.padded(part) for rows, part in zip((queries, keys, keys), parts, strict=True))
+    mask = None if causal else keys.mask
+    read = attention(q, k, v, heads=heads, mask=mask, causal=causal, dropout_p=dropout_p)
+    return queries.unpadded(read)
 
 
 def attention_step(

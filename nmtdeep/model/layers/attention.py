@@ -76,6 +76,7 @@ class SelfAttention(Sublayer):
             causal=self.causal,
             dropout_p=self.dropout if self.training else 0.0,
             relative=self._vectors(x),
+            rows=context.rows,
         )
         return self.output(attended)
 
@@ -146,6 +147,8 @@ class CrossAttention(Sublayer):
             mask=context.memory_mask,
             causal=False,
             dropout_p=self.dropout if self.training else 0.0,
+            rows=context.rows,
+            key_rows=context.memory_rows,
         )
 
     def weights(self, x: Tensor, context: Context) -> Tensor:

@@ -7,6 +7,7 @@ import math
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from nmtdeep.model.kernels.jagged import Jagged
 from nmtdeep.model.layers.dropout import Dropout
 
 
@@ -35,9 +36,9 @@ class TokenEmbedding(nn.Module):
         self.scale = math.sqrt(weight.shape[1])
         self.dropout = Dropout(dropout)
 
-    def forward(self, ids: Tensor, start: int = 0) -> Tensor:
-        """Embed `ids` at positions `start`, `start + 1`, ..."""
+    def forward(self, ids: Tensor, start: int = 0, rows: Jagged | None = None) -> Tensor:
+        """Embed `ids` at positions `start`, `start + 1`, ... of each sentence."""
         x = F.embedding(ids, self.weight) * self.scale
         if self.bias is not None:
             x = x + self.bias
-        return self.dropout(self.positions(x, start))
+        return self.dropout(self.positions(x, start, rows))

@@ -49,7 +49,8 @@ class MergedAttention(Sublayer):
         """Attend and average at every position of `x`; with a state, at the newest."""
         memory, running = state.parts if isinstance(state, States) else (None, None)
         values = kernels.linear(x, *self.value_map()) if self.value is None else self.value(x)
-        average = cumulative_mean(values, running if isinstance(running, RunningSum) else None)
+        sums = running if isinstance(running, RunningSum) else None
+        average = cumulative_mean(values, sums, context.rows)
         merged = self.cross.attended(x, context, memory) + average
         return self.cross.output(merged.to(x.dtype))
 

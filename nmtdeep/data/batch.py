@@ -1,0 +1,221 @@
+"""Batches: sentence pairs as tensors, padded or one after the other in a row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from nmtdeep.data.corpus import MonolingualCorpus, ParallelCorpus
+from nmtdeep.text.vocabulary import EOS, PAD
+
+Indices = NDArray[np.int64]
+
+
+def moved(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """A tensor of a CPU on `device`; a GPU copies it while the host goes on."""
+    return tensor if device.type == "cpu" else tensor.pin_memory().to(device, non_blocking=True)
+
+
+class Row(NamedTuple):
+    """Sentences that follow one another without padding; see `model.kernels.jagged.Jagged`."""
+
+    offsets: torch.Tensor
+    places: torch.Tensor
+    longest: int
+
+    @classmethod
+    def of(cls, lengths: NDArray[np.int64]) -> Row:
+        """A row of sentences of these lengths."""
+        offsets = np.concatenate(([0], np.cumsum(lengths)))
+        longest = int(lengths.max())
+        before = np.arange(len(lengths)) * longest - offsets[:-1]
+        places = np.arange(offsets[-1]) + np.repeat(before, lengths)
+        return cls(torch.from_numpy(offsets.astype(np.int32)), torch.from_numpy(places), longest)
+
+    def to(self, device: torch.device) -> Row:
+        """The same row on `device`."""
+        return Row(moved(self.offsets, device), moved(self.places, device), self.longest)
+
+    def part(self, first: int, last: int) -> Row:
+        """The row of sentences `first` to `last`, the latter excluded."""
+        lengths = self.offsets.diff()[first:last].cpu().numpy().astype(np.int64)
+        return Row.of(lengths).to(self.offsets.device)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sentences that go through the model together.
+
+    Attributes:
+        source: `(sentences, source)` ids, each ending in EOS, padded at the end. With `rows`, ids
+            `(1, tokens)` of one sentence after the other; so are the next two.
+        target_input: `(sentences, target)` ids, EOS first (the decoder's start).
+        target_output: `(sentences, target)` ids, EOS last: the reference.
+        target_tokens: number of real tokens of `target_output`.
+        padded_tokens: cells of both sides, padding included.
+        real_tokens: real tokens of both sides.
+        indices: `(sentences,)` numbers in the corpus, from 0; empty if they are from elsewhere.
+        rows: the sentences of source and target, if these are rows without padding.
+    """
+
+    source: torch.Tensor
+    target_input: torch.Tensor
+    target_output: torch.Tensor
+    target_tokens: int
+    padded_tokens: int
+    real_tokens: int
+    indices: Indices = field(default_factory=lambda: np.empty(0, np.int64))
+    rows: tuple[Row, Row] | None = None
+
+    @property
+    def sentences(self) -> int:
+        """Number of sentence pairs."""
+        return len(self.rows[0].offsets) - 1 if self.rows else len(self.source)
+
+    @property
+    def longest(self) -> tuple[int, int]:
+        """Tokens of the longest source and target sentence."""
+        if self.rows:
+            return self.rows[0].longest, self.rows[1].longest
+        return self.source.shape[1], self.target_output.shape[1]
+
+    @property
+    def cells(self) -> int:
+        """Tokens of the longer side, padding included."""
+        return max(self.source.numel(), self.target_output.numel())
+
+    def to(self, device: torch.device) -> Batch:
+        """The same batch on `device`."""
+        if device.type == "cpu":
+            return self
+        return replace(
+            self,
+            source=moved(self.source, device),
+            target_input=moved(self.target_input, device),
+            target_output=moved(self.target_output, device),
+            rows=self.rows and (self.rows[0].to(device), self.rows[1].to(device)),
+        )
+
+    @classmethod
+    def of(
+        cls,
+        source: torch.Tensor,
+        target_input: torch.Tensor,
+        target_output: torch.Tensor,
+        indices: Indices,
+    ) -> Batch:
+        """A batch of these ids, which are counted."""
+        target_tokens = int((target_output != PAD).sum())
+        real_tokens = target_tokens + int((source != PAD).sum())
+        padded_tokens = source.numel() + target_output.numel()
+        counts = (target_tokens, padded_tokens, real_tokens)
+        return cls(source, target_input, target_output, *counts, indices)
+
+    def part(self, first: int, last: int) -> Batch:
+        """Sentences `first` to `last`, the latter excluded, with the padding of this batch."""
+        ids, rows = (self.source, self.target_input, self.target_output), None
+        parts = [part[first:last] for part in ids]
+        if self.rows:
+            upper, lower = self.rows
+            spans = [
+                slice(*row.offsets[[first, min(last, self.sentences)]].tolist())
+                for row in (upper, lower, lower)
+            ]
+            parts = [part[:, span] for part, span in zip(ids, spans, strict=True)]
+            rows = upper.part(first, last), lower.part(first, last)
+        source, target_input, target_output = parts
+        batch = Batch.of(source, target_input, target_output, self.indices[first:last])
+        return replace(batch, rows=rows)
+
+
+@dataclass(frozen=True)
+class Share:
+    """The part of an update that one rank computes.
+
+    Attributes:
+        batches: each with its number within the update.
+        target_tokens: of the whole update, over all processes; so are the next two.
+        padded_tokens: cells of its batches, both sides.
+        real_tokens: of both sides.
+        passes: the largest number of batches of a rank.
+    """
+
+    batches: list[tuple[int, Batch]]
+    target_tokens: int
+    padded_tokens: int
+    real_tokens: int
+    passes: int
+
+    @classmethod
+    def whole(cls, batches: Sequence[Batch]) -> Share:
+        """All batches of an update, for a single rank."""
+        return cls(
+            list(enumerate(batches)),
+            sum(batch.target_tokens for batch in batches),
+            sum(batch.padded_tokens for batch in batches),
+            sum(batch.real_tokens for batch in batches),
+            len(batches),
+        )
+
+
+def pad(sentences: list[NDArray[np.int64]]) -> torch.Tensor:
+    """Stack id sequences into `(sentences, longest)`, filled with PAD at the end."""
+    out = np.full((len(sentences), max(map(len, sentences))), PAD, dtype=np.int64)
+    for row, sentence in zip(out, sentences, strict=True):
+        row[: len(sentence)] = sentence
+    return torch.from_numpy(out)
+
+
+def gather(corpus: MonolingualCorpus, indices: Indices) -> NDArray[np.int64]:
+    """Ids `(sentences, longest)` of the named sentences, PAD behind them."""
+    starts, lengths = corpus.places(indices)
+    columns = np.arange(lengths.max())
+    real = columns < lengths[:, None]
+    ids = np.full(real.shape, PAD, np.int64)
+    ids[real] = corpus.ids((starts[:, None] + columns)[real])
+    return ids
+
+
+def collate(corpus: ParallelCorpus, indices: Indices) -> Batch:
+    """Read the named sentence pairs and pad them."""
+    source, output = gather(corpus.source, indices), gather(corpus.target, indices)
+    shifted = np.roll(output, 1, axis=1)
+    shifted[:, 0] = EOS
+    shifted[output == PAD] = PAD
+    tensors = (torch.from_numpy(source), torch.from_numpy(shifted), torch.from_numpy(output))
+    return Batch.of(*tensors, indices)
+
+
+def join(corpus: ParallelCorpus, indices: Indices) -> Batch:
+    """Read the named sentence pairs into rows without padding."""
+    sides, rows = [], []
+    for side in (corpus.source, corpus.target):
+        starts, lengths = side.places(indices)
+        row = Row.of(lengths)
+        firsts = np.repeat(starts - row.offsets[:-1].numpy(), lengths)
+        sides.append(side.ids(firsts + np.arange(len(firsts))).astype(np.int64))
+        rows.append(row)
+    source, output = sides
+    shifted = np.roll(output, 1)
+    shifted[rows[1].offsets[:-1].numpy()] = EOS
+    tokens = len(source) + len(output)
+    return Batch(
+        source=torch.from_numpy(source)[None],
+        target_input=torch.from_numpy(shifted)[None],
+        target_output=torch.from_numpy(output)[None],
+        target_tokens=len(output),
+        padded_tokens=tokens,
+        real_tokens=tokens,
+        indices=indices,
+        rows=(rows[0], rows[1]),
+    )
+
+
+def read(corpus: ParallelCorpus, indices: Indices, *, rows: bool) -> Batch:
+    """`join` if `rows`, else `collate`."""
+    return join(corpus, indices) if rows else collate(corpus, indices)
