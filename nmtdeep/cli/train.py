@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from inspect import Parameter
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -47,6 +48,7 @@ def _overrides(**given: str | None) -> list[str]:
     return [f"training.{FLAGS[name]}={value}" for name, value in given.items() if value is not None]
 
 
+COMPILE = Option("--compile/--no-compile", rich_help_panel=options.MACHINE)
 Changes = Annotated[list[str], options.Bundle([_flag(*item) for item in FLAGS.items()], _overrides)]
 
 
@@ -64,6 +66,7 @@ def train(
     device: options.Device = "auto",
     threads: options.Threads = None,
     processes: Annotated[int, Option(min=1, rich_help_panel=options.MACHINE)] = 1,
+    compile_layers: Annotated[bool, COMPILE] = True,
     verify: options.Verify = True,
 ) -> None:
     """Train a model, or resume an interrupted training.
@@ -79,7 +82,10 @@ def train(
         final_scores: Translate and score the validation and test sets after the last update.
             Default: only if the model has learned something.
         processes: Number of processes that train together: one per GPU, or sharing CPU threads.
+        compile_layers: Compile the layers for a GPU at the start; later updates are faster.
     """
+    if not compile_layers:  # in the processes that are started, too
+        os.environ["TORCH_COMPILE_DISABLE"] = "1"
     from nmtdeep.config.load import resolve
     from nmtdeep.data.corpus import DataDirectory
 

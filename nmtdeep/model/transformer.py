@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -29,9 +29,11 @@ class Layer(nn.Module):
     Attributes:
         keeps: what a training pass keeps for the backward pass: all activations, or the layer's
             input, from which the rest is recomputed, dropout included (Chen et al. 2016).
+        compiled: the forward pass of training, compiled; None: not compiled.
     """
 
     keeps: Literal["all", "input"] = "all"
+    compiled: Callable[[Tensor, Context], Tensor] | None = None
 
     def __init__(self, sublayers: Sequence[Residual]) -> None:
         super().__init__()
@@ -47,12 +49,14 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor, context: Context, states: States | None = None) -> Tensor:
         """`(sentences, positions, width)` to the same."""
+        if self.compiled is not None and self.training and states is None:
+            return self.compiled(x, context)
         if self.keeps == "input" and self.training and torch.is_grad_enabled():
             # Dropout draws from torch's generator alone, whose state is kept with the input.
             return checkpoint(self._through, x, context, states, use_reentrant=False)
         return self._through(x, context, states)
 
-    def _through(self, x: Tensor, context: Context, states: States | None) -> Tensor:
+    def _through(self, x: Tensor, context: Context, states: States | None = None) -> Tensor:
         for number, wrapper in enumerate(self):
             x = wrapper(x, context, None if states is None else states.parts[number])
         return x
@@ -171,6 +175,17 @@ class Transformer(nn.Module):
         """Choose what each layer keeps of a training pass; see `Layer`."""
         for layer in (*self.encoder, *self.decoder):
             layer.keeps = what
+
+    def compile_layers(self, **options: Any) -> None:
+        """Let `torch.compile` fuse the passes over memory of each layer's forward pass of training.
+
+        Layers of one stack share a graph, which holds for batches of all shapes.
+
+        Args:
+            options: of `torch.compile`.
+        """
+        for layer in (*self.encoder, *self.decoder):
+            layer.compiled = torch.compile(layer._through, dynamic=True, **options)
 
     def encode(self, source: Tensor) -> Encoded:
         """Encode ids `(sentences, source)`, padded at the end."""

@@ -169,6 +169,8 @@ def _train(
     """
     recipe, settings, ranks = run.recipe, run.recipe.training, trainer.ranks
     started = time.perf_counter() - progress.seconds
+    if ranks.device.type == "cuda":
+        display.say("compiling the layers, and trying the largest batch")
     if limit := trainer.check_largest_batch(progress.position):
         display.say(
             f"the largest batch does not fit in memory; max_tokens={limit} is used from now on. "

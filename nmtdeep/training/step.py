@@ -122,6 +122,9 @@ class Step:
         if settings.sharding == "full":
             self.shards = Shards(model, self._loss, self.device)
         model.to(self.device)
+        keeps_all = settings.checkpoint_activations == "none"
+        if self.device.type == "cuda" and keeps_all and not self.shards:
+            model.compile_layers()
         self.optimizer = make_optimizer(model, settings.optimizer, dtype=dtype, ranks=ranks)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=dtype == torch.float16)
         self.limit = BatchLimit(ranks, divisible=self.shards is None)

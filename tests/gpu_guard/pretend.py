@@ -75,6 +75,7 @@ def pretended() -> Iterator[None]:
         # Otherwise torch would take lists of such tensors apart, one operator for each tensor.
         _foreach_utils._foreach_supported_types.append(FakeTensor)
         stack.callback(_foreach_utils._foreach_supported_types.remove, FakeTensor)
+        stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.enter_context(FakeTensorMode())
         yield
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from nmtdeep.training.loss import smoothed_cross_entropy
+from nmtdeep.training.loss import fused_sums, smoothed_cross_entropy
 
 PAD, TYPES, WIDTH = 0, 7, 5
 TARGETS = torch.tensor([[3, 6, 1, PAD], [2, 1, PAD, PAD], [5, 5, 4, 1]])
@@ -114,3 +114,18 @@ def test_bf16_products_stay_close_to_fp32() -> None:
     assert 0 < (rough.smoothed - exact.smoothed).abs().item() < 0.01 * exact.smoothed.item()
     for gradient, expected in zip((hidden.grad, weight.grad), gradients, strict=True):
         assert (gradient - expected).abs().max() < 0.02 * expected.abs().max()
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_form_for_compilers_has_the_same_numbers(smoothing: float) -> None:
+    hidden, weight = tensors()
+    targets = TARGETS.flatten()[:3]
+    logits = (hidden.flatten(0, 1)[:3] @ weight.T).detach().requires_grad_()
+    q = torch.full((3, TYPES), smoothing / (TYPES - 1), dtype=torch.float64)
+    q[range(3), targets] = 1 - smoothing
+    expected = -(q * logits.log_softmax(dim=1)).sum()
+    expected.backward()
+    loss, nll, gradient = fused_sums(logits.detach(), targets, smoothing)
+    assert_close(loss, expected, **EXACT)
+    assert_close(nll, -logits.log_softmax(dim=1)[range(3), targets].sum(), **EXACT)
+    assert_close(gradient, logits.grad, **EXACT)

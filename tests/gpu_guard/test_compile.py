@@ -1,0 +1,68 @@
+"""Layers compile whole, into few graphs that hold for batches of all shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+
+from nmtdeep.config.model import Model
+from nmtdeep.data.batch import Row
+from nmtdeep.model.build import build
+from nmtdeep.model.kernels.jagged import Jagged
+
+from .variants import VARIANTS
+
+TYPES, BATCHES = 20, 5
+
+
+def row(lengths: Any) -> tuple[torch.Tensor, Jagged]:
+    """Ids of sentences of these lengths, without numbers."""
+    offsets, places, longest = Row.of(lengths)
+    ids = torch.zeros(1, len(places), dtype=torch.long)
+    return ids, Jagged(offsets.to("meta"), places.to("meta"), longest)
+
+
+def graphs(model: Model, *, in_rows: bool) -> int:
+    """How often a compiler would be called in a training with batches of several shapes.
+
+    `torch.device("meta")` takes the way of a GPU through the model, without any memory.
+    """
+    compiled = []
+
+    def compile_nothing(graph: Any, inputs: Any) -> Any:
+        compiled.append(graph)
+        return graph.forward
+
+    torch.compiler.reset()
+    random = np.random.default_rng(1)
+    with torch.device("meta"), mock.patch("torch.autocast", lambda *_, **__: nullcontext()):
+        network = build(model, source_types=TYPES, target_types=TYPES).train()
+        network.compile_layers(fullgraph=True, backend=compile_nothing)
+        for _ in range(BATCHES):
+            lengths = random.integers(2, 40, (2, random.integers(3, 20)))
+            if in_rows:
+                (source, source_rows), (target, target_rows) = map(row, lengths)
+                encoded, _ = network.encode_deeply(source, source_rows)
+                network.decode(target, encoded, target_rows)
+            else:
+                shapes = [(lengths.shape[1], int(side.max())) for side in lengths]
+                network(*(torch.zeros(shape, dtype=torch.long) for shape in shapes))
+    return len(compiled)
+
+
+def test_layers_of_a_stack_share_a_graph(tiny_config: Callable[..., Model]) -> None:
+    assert graphs(tiny_config(width=64, depth=6), in_rows=True) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", VARIANTS)
+def test_every_variant_compiles_whole(tiny_config: Callable[..., Model], name: str) -> None:
+    choice = VARIANTS[name]
+    in_rows = "relative" not in str(choice["positions"])
+    assert graphs(tiny_config(**choice, width=64), in_rows=in_rows) <= 4
