@@ -84,12 +84,12 @@ class Batches(Section):
     max_tokens: Count | None = Field(
         None,
         description="padded tokens that one device processes at once; changes no update; null: "
-        "4096, or on a GPU the whole update",
+        "a group, or on a GPU the whole update",
     )
 
     def limit(self, *, rows: bool) -> int:
         """The value of `max_tokens`; `rows`: whether batches are rows without padding."""
-        return self.max_tokens or (self.tokens_per_update if rows else 4096)
+        return self.max_tokens or (self.tokens_per_update if rows else self.group_tokens)
 
 
 class Validation(Section):
@@ -220,7 +220,7 @@ class Training(Section):
     growth: Growth = Growth()
     frozen: Frozen = Frozen()
     clip_norm: NotNegative = Field(0.0, description="largest gradient norm; 0: no clipping")
-    precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
+    precision: Literal["auto", "fp32", "tf32", "bf16", "fp16"] = Field(
         "auto", description="auto: bf16 where the device computes it natively, else fp32"
     )
     checkpoint_activations: Literal["none", "layers"] = Field(

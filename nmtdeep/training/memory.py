@@ -164,7 +164,7 @@ def check_model_fits(model: config.Model, source_types: int, target_types: int) 
         )
 
 
-def largest_batch(window: Window, recipe: Recipe, *, rows: bool, ranks: int = 1) -> Indices:
+def largest_batch(window: Window, recipe: Recipe, *, rows: bool = False, ranks: int = 1) -> Indices:
     """The batch that keeps most for the backward pass; sentences by position in the window.
 
     Args:

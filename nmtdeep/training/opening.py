@@ -21,7 +21,7 @@ from nmtdeep.training.memory import check_model_fits, estimate
 from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.run_directory import check_run
 from nmtdeep.training.state import Progress
-from nmtdeep.training.step import PRECISIONS, resolve_precision
+from nmtdeep.training.step import resolve_precision
 from nmtdeep.training.trainer import built
 from nmtdeep.units import counted, size
 
@@ -95,7 +95,9 @@ def opening(recipe: Recipe, data: DataDirectory, ranks: Ranks, progress: Progres
     else:
         threads = counted(torch.get_num_threads(), "thread")
         hardware = ["cpu", " of ".join([*hardware, threads])]
-    precision = next(name for name, each in PRECISIONS.items() if each == dtype)
+    precision = stage.training.precision
+    if precision == "auto":
+        precision = "fp32" if dtype == torch.float32 else "bf16"
     memory = sum(estimate(stage, model, device.type, dtype).values())
     parameters = sum(parameter.numel() for parameter in model.parameters())
     depths = [_depths(recipe.at_stage(number)) for number in range(len(recipe.training.stages))]

@@ -35,7 +35,7 @@ def make_optimizer(
     Each group of parameters names its state in `moments`, which checkpoints read.
 
     Args:
-        dtype: of the matrix products of training; Muon's own are in bf16 if these are.
+        dtype: of Muon's matrix products, if it is bf16; else these are in fp32.
         ranks: the ranks that share Muon's work.
     """
     adam: dict[str, Any] = {

@@ -24,7 +24,12 @@ from nmtdeep.training.ranks import ALONE, Ranks
 from nmtdeep.training.sharding import Shards, idle, whole
 
 UNREGULARIZED = config.NoRegularizer()
-PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+PRECISIONS = {
+    "fp32": torch.float32,
+    "tf32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+}
 
 
 @dataclass(frozen=True)
@@ -64,10 +69,9 @@ def resolve_precision(precision: str, device: torch.device) -> torch.dtype:
     """
     if precision == "auto":
         precision = "bf16" if native_bf16(device) else "fp32"
-    if precision == "fp16" and device.type == "cpu":
-        raise UserError(
-            "fp16 needs a GPU", where="training.precision", hint="use bf16 or fp32 on a CPU"
-        )
+    if precision in ("fp16", "tf32") and device.type == "cpu":
+        hint = "use bf16 or fp32 on a CPU"
+        raise UserError(f"{precision} needs a GPU", where="training.precision", hint=hint)
     return PRECISIONS[precision]
 
 
@@ -125,7 +129,12 @@ class Step:
         keeps_all = settings.checkpoint_activations == "none"
         if self.device.type == "cuda" and keeps_all and not self.shards:
             model.compile_layers()
-        self.optimizer = make_optimizer(model, settings.optimizer, dtype=dtype, ranks=ranks)
+        for_muon = dtype
+        if self.device.type == "cuda":
+            rounding = "high" if settings.precision == "tf32" else "highest"
+            torch.set_float32_matmul_precision(rounding)
+            for_muon = torch.bfloat16 if native_bf16(self.device) else dtype
+        self.optimizer = make_optimizer(model, settings.optimizer, dtype=for_muon, ranks=ranks)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=dtype == torch.float16)
         self.limit = BatchLimit(ranks, divisible=self.shards is None)
 

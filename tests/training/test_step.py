@@ -246,5 +246,6 @@ def test_precision_by_name() -> None:
     assert resolve_precision("fp32", cpu) == torch.float32
     assert resolve_precision("bf16", cpu) == torch.bfloat16
     assert resolve_precision("auto", cpu) in (torch.float32, torch.bfloat16)
-    with pytest.raises(UserError, match="fp16 needs a GPU"):
-        resolve_precision("fp16", cpu)
+    for precision in ("fp16", "tf32"):
+        with pytest.raises(UserError, match=f"{precision} needs a GPU"):
+            resolve_precision(precision, cpu)
