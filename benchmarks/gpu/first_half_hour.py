@@ -4,33 +4,33 @@
     python benchmarks/gpu/first_half_hour.py works --kit KIT --out OUT          (and speed, learns)
     python benchmarks/gpu/first_half_hour.py report --out OUT
 
-FOLDER has raw text as for benchmarks/run.py. A step ends within --minutes, continues after
-failures, and prints a table; its parts run in processes of their own, with time limits, logs in
-OUT/logs and rows in OUT/rows.jsonl. The same command again runs only the parts that have no result.
---pretend runs tiny sizes on the CPU, to test the program.
+FOLDER has raw text as for benchmarks/run.py. A step ends within --minutes and continues after
+failures; each part has a process, a time limit, a log in OUT/logs and a row in OUT/rows.jsonl. The
+same command again runs only the parts without a result. --pretend: tiny sizes on the CPU.
 """
 
 import argparse
 import json
-import os
+import re
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import parts
-from parts import BASE, BIG, DEEP, Figures, Place, training, translating
-from prepare import ROOT, prepare
+from machine import machine
+from parts import BIG, DEEP, ROWS, Figures, Place, training, translating
+from prepare import prepare
 
 DLCL = tuple(f"model.{side}.combination=dlcl" for side in ("encoder", "decoder"))
 GROUPS = ("training.batches={tokens_per_update: 25000, group_tokens: 4096, max_tokens: 4096}",)
-EAGER = "eager and padded"
-NOT_MEASURED = "not measured yet"
+EAGER = "eager, padded"
+FP32 = ("training.precision=fp32",)
 
 
 class Part(NamedTuple):
@@ -41,32 +41,27 @@ class Part(NamedTuple):
     limit: float = 90.0
 
 
-def base(**more: Any) -> Callable[[Place], Figures]:
-    return partial(training, shape=BASE, **more)
-
-
 STEPS = {
     "works": {
-        "versions": Part(parts.versions),
+        "versions": Part(lambda place: {"": machine(place.device)}),
         "fixed model": Part(parts.references, "as on a CPU: LIMITS of prepare.py"),
-        "tests/gpu": Part(parts.equations, "all pass", 400),
+        "equations of tests/gpu": Part(parts.equations, "all pass", 400),
     },
     "speed": {
         "ceilings": Part(parts.ceilings, "790 TFLOP/s in bf16, 4,300 GB/s"),
-        "base 6+6": Part(base(), f"{EAGER} 45 ms, 0.25; then 25 ms, 970,000, 0.46"),
-        "big 6+6": Part(partial(training, shape=BIG), f"{EAGER} 99 ms; goal 300,000"),
+        "base 6+6": Part(training, f"{EAGER} 45 ms, 0.25; then 25 ms, 970,000/s, 0.46"),
+        "big 6+6": Part(partial(training, shape=BIG), f"{EAGER} 99 ms; goal 300,000/s"),
         "plain 30+6": Part(partial(training, shape=DEEP), f"{EAGER} 88 ms"),
         "DLCL 30+6": Part(
             partial(training, shape=DEEP, more=DLCL),
-            f"{EAGER} 118 ms; then 70 ms, 0.37; goal 380,000, at most 1.10 times plain",
+            f"{EAGER} 118 ms; then 70 ms, 0.37; goal 380,000/s, at most 1.10 times plain",
         ),
         "beam-4 step, 512 sentences": Part(partial(translating, sentences=512), "goal 6 ms"),
         "beam-4 step, 32 sentences": Part(partial(translating, sentences=32), "4 to 6 ms"),
         "3,000 sentences": Part(partial(translating, sentences=3000, together=False), "1,500/s"),
-        "base, groups of 4,096": Part(base(more=GROUPS), f"{EAGER} 90 to 150 ms, 0.3-0.45 busy"),
-        "base, updates of 4,096": Part(base(tokens=4096), f"{EAGER} 25 ms; then 8 to 10 ms"),
-        "base, fp32": Part(base(precision="fp32"), "products alone 160 ms"),
-        "peers": Part(parts.peers, limit=200),
+        "base, groups of 4,096": Part(partial(training, more=GROUPS), f"{EAGER} 90 to 150 ms"),
+        "base, updates of 4,096": Part(partial(training, tokens=4096), "25 ms; then 8 to 10 ms"),
+        "base, fp32": Part(partial(training, more=FP32), "160 ms for products alone"),
     },
     "learns": {
         "multi30k-en-de": Part(parts.multi30k, "41.02 BLEU, 20 to 30 updates/s, no waiting", 590),
@@ -75,22 +70,10 @@ STEPS = {
 PARTS = {name: part for step in STEPS.values() for name, part in step.items()}
 
 
-def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="The first half hour on a GPU")
-    parser.add_argument("command", choices=("prepare", *STEPS, "report", "part"))
-    parser.add_argument("part", nargs="?", choices=PARTS, help="only with the command part")
-    parser.add_argument("--kit", type=Path, default=Path("kit"), help="folder of prepare")
-    parser.add_argument("--data", type=Path, help="raw text to prepare")
-    parser.add_argument("--out", type=Path, default=Path("out"), help="rows, logs, the run")
-    parser.add_argument("--minutes", type=float, default=9.5, help="for a step")
-    parser.add_argument("--pretend", action="store_true", help="tiny sizes on the CPU")
-    return parser.parse_args(words)
-
-
 def shown(row: Figures | None) -> str:
     """Numbers before their units, texts behind their names."""
     if row is None or "error" in row:
-        return f"failed: {row['error']}" if row else NOT_MEASURED
+        return f"failed: {row['error']}" if row else "not measured yet"
     each = []
     for name, value in row["figures"].items():
         if isinstance(value, str):
@@ -107,28 +90,20 @@ def table(place: Place, names: Iterable[str]) -> str:
     return "\n".join(("| | measured | predicted |", "|---|---|---|", *lines))
 
 
-def write(place: Place, name: str, **content: object) -> None:
-    with (place.out / "rows.jsonl").open("a", encoding="utf-8") as file:
-        file.write(json.dumps({"part": name, **content}) + "\n")
-
-
-def attempt(place: Place, name: str, limit: float) -> None:
-    """Run a part in a process of its own, and note why it failed if it did."""
-    log = place.out / "logs" / f"{name.replace(' ', '-').replace('/', '-')}.log"
+def attempt(place: Place, name: str, limit: float) -> Figures:
+    """Run a part in a process of its own; its row."""
+    log = place.out / "logs" / f"{re.sub(r'[^a-z0-9]+', '-', name.lower())}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     # It ends what the part has started, too; a training saves first.
     command = ["timeout", "--kill-after=10", f"{limit:.0f}", sys.executable, __file__, "part", name]
     command += ["--kit", str(place.kit), "--out", str(place.out), *["--pretend"] * place.pretend]
-    paths = (str(ROOT), os.environ.get("PYTHONPATH", ""))
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
     with log.open("w", encoding="utf-8") as output:
-        code = subprocess.run(
-            command, stdout=output, stderr=subprocess.STDOUT, env=environment, check=False
-        ).returncode
-    if code:
-        why = f"not done after {limit:.0f} s" if code == 124 else f"exit code {code}"
-        last = log.read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2]
-        write(place, name, error=f"{why}: {last[-300:]}")
+        code = subprocess.call(command, stdout=output, stderr=subprocess.STDOUT)
+    last = log.read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2]
+    if not code:
+        return {"part": name, "figures": json.loads(last)}
+    why = f"not done after {limit:.0f} s" if code == 124 else f"exit code {code}"
+    return {"part": name, "error": f"{why}: {last[-300:]}"}
 
 
 def run_step(place: Place, step: str, minutes: float) -> None:
@@ -136,25 +111,31 @@ def run_step(place: Place, step: str, minutes: float) -> None:
     end = time.monotonic() + 60 * minutes
     for name, part in STEPS[step].items():
         if "figures" not in place.rows().get(name, {}):
-            attempt(place, name, max(min(part.limit, end - time.monotonic()), 1))
-            print(f"{name}: {shown(place.rows()[name])}", flush=True)
+            row = attempt(place, name, max(min(part.limit, end - time.monotonic()), 1))
+            with (place.out / ROWS).open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+            print(f"{name}: {shown(row)}", flush=True)
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    options = arguments(words)
+    parser = argparse.ArgumentParser(description="The first half hour on a GPU")
+    parser.add_argument("command", choices=("prepare", *STEPS, "report", "part"))
+    parser.add_argument("part", nargs="?", choices=PARTS, help="only with the command part")
+    parser.add_argument("--kit", type=Path, default=Path("kit"), help="folder of prepare")
+    parser.add_argument("--data", type=Path, help="raw text to prepare")
+    parser.add_argument("--out", type=Path, default=Path("out"), help="rows, logs, the run")
+    parser.add_argument("--minutes", type=float, default=9.5, help="for a step")
+    parser.add_argument("--pretend", action="store_true", help="tiny sizes on the CPU")
+    options = parser.parse_args(words)
     place = Place(options.kit.absolute(), options.out.absolute(), options.pretend)
     if options.command == "prepare":
         prepare(place.kit, options.data, place.pretend)
-        return
-    place.out.mkdir(parents=True, exist_ok=True)
-    if options.command == "part":
-        started = time.monotonic()
-        figures = PARTS[options.part].measure(place)
-        write(place, options.part, figures=figures, seconds=time.monotonic() - started)
-        return
-    if options.command in STEPS:
-        run_step(place, options.command, options.minutes)
-    print(table(place, STEPS.get(options.command, PARTS)))
+    elif options.command == "part":
+        print(json.dumps(PARTS[options.part].measure(place)))
+    else:
+        if options.command in STEPS:
+            run_step(place, options.command, options.minutes)
+        print(table(place, STEPS.get(options.command, PARTS)))
 
 
 if __name__ == "__main__":

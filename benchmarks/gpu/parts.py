@@ -1,7 +1,4 @@
-"""What the first half hour on a GPU measures; each part runs in a process of its own.
-
-A part takes the `Place` of its run and returns figures: numbers and texts, named by their units.
-"""
+"""The parts of the first half hour on a GPU: functions of a `Place` that return figures."""
 
 import json
 import os
@@ -19,9 +16,9 @@ import naive
 import numpy as np
 import torch
 from contenders import adapt, build_ours
-from machine import installed, machine
+from machine import installed
 from prepare import ANSWERS, DATA, ROOT, SYNTHETIC, computed, differences
-from torch.profiler import ProfilerActivity, profile
+from torch.profiler import profile, supported_activities
 from turns import clocks, since, take_turns
 
 from nmtdeep.checkpoint import Loaded
@@ -32,16 +29,17 @@ from nmtdeep.data.index import RECIPE_FILE
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.devices import resolve_device
 from nmtdeep.model.transformer import Transformer
+from nmtdeep.text.vocabulary import EOS
 from nmtdeep.training.feed import upcoming
 from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.run_directory import RECORDS
 from nmtdeep.training.state import Progress
-from nmtdeep.training.step import PRECISIONS
 from nmtdeep.training.trainer import Trainer
 
 BASE, BIG, DEEP = "512/2048/8/6+6", "1024/4096/16/6+6", "512/2048/8/30+6"
+ROWS = "rows.jsonl"
 LENGTH = 28  # tokens of a sentence that is translated for its time only
-Figures = dict[str, Any]
+Figures, More = dict[str, Any], tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -58,35 +56,23 @@ class Place:
 
     def rows(self) -> dict[str, Figures]:
         """The newest row of each part that was run."""
-        path = self.out / "rows.jsonl"
+        path = self.out / ROWS
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
         return {row["part"]: row for row in map(json.loads, lines)}
-
-
-def seconds(work: Callable[[], object], device: torch.device) -> float:
-    """Median of seven calls."""
-    return take_turns({"": work}, repeats=7, device=device).median("")
 
 
 def program(place: Place, *words: str) -> str:
     """What a program of this checkout prints, also to the log."""
     environment = os.environ | {"NMTDEEP_TEST_DEVICE": place.device.type}
-    command = [sys.executable, *words]
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=False
-    )
+    how = {"cwd": ROOT, "env": environment, "stdout": subprocess.PIPE, "text": True}
+    done = subprocess.run([sys.executable, *words], **how, check=False)
     print(done.stdout)
     if done.returncode:
-        failures = re.findall(r"^(?:FAILED|ERROR) \S+::(\S+)", done.stdout, re.M)
-        sys.exit(f"exit code {done.returncode} {' '.join(failures)}")
+        sys.exit(f"exit code {done.returncode}: {done.stdout[-300:]}")
     return done.stdout
 
 
 # Does it work
-
-
-def versions(place: Place) -> Figures:
-    return {"": machine(place.device), "cuDNN": torch.backends.cudnn.version() or "none"}
 
 
 def references(place: Place) -> Figures:
@@ -107,20 +93,18 @@ def equations(place: Place) -> Figures:
 
 
 def ceilings(place: Place) -> Figures:
-    """Large products of random matrices, and a copy of memory."""
-    device, size, figures = place.device, 256 if place.pretend else 8192, {}
-    settings = {"bf16": (torch.bfloat16, "highest"), "tf32": (torch.float32, "high")}
-    for name, (dtype, precision) in (settings | {"fp32": (torch.float32, "highest")}).items():
-        torch.set_float32_matmul_precision(precision)
-        a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
-        taken = seconds(partial(torch.mm, a, b), device)
-        figures[f"TFLOP/s in {name}"] = 2 * size**3 / taken / 1e12
-    values = torch.randn(4 * size * size, device=device)
-    taken = seconds(partial(torch.empty_like(values).copy_, values), device)
-    return figures | {"GB/s copied": 2 * values.nbytes / taken / 1e9}
+    """A large product of random matrices, and a copy of memory."""
+    size = 256 if place.pretend else 8192
+    make = partial(torch.randn, device=place.device)
+    a, b = (make(size, size).bfloat16() for _ in range(2))
+    c = make(4 * size * size)
+    work = {"product": partial(torch.mm, a, b), "copy": partial(torch.empty_like(c).copy_, c)}
+    turns = take_turns(work, repeats=9, device=place.device)
+    speed = {"TFLOP/s in bf16": 2e-12 * size**3 / turns.median("product")}
+    return speed | {"GB/s copied": 2e-9 * c.nbytes / turns.median("copy")}
 
 
-def described(place: Place, shape: str, overrides: tuple[str, ...], tokens: int) -> Recipe:
+def described(place: Place, shape: str, overrides: More, tokens: int) -> Recipe:
     """A pre-norm model of the synthetic corpus, dropout 0.1 everywhere, one batch an update."""
     sizes = naive.Shape.parse(shape)
     if place.pretend:
@@ -133,26 +117,20 @@ def described(place: Place, shape: str, overrides: tuple[str, ...], tokens: int)
 
 def flop(model: Transformer, source: int, target: int) -> float:
     """Of the matrix products of an update with these tokens, without attention's own."""
-    encoder, decoder = (
-        sum(value.numel() for value in stack.parameters() if value.dim() == 2)
-        for stack in (model.encoder, model.decoder)
+    encoder, decoder, output = (
+        sum(value.numel() for value in part.parameters())
+        for part in (model.encoder, model.decoder, model.output)
     )
-    return 6.0 * (encoder * source + (decoder + model.output.weight.numel()) * target)
+    return 6.0 * (encoder * source + (decoder + output) * target)
 
 
-def training(
-    place: Place,
-    shape: str,
-    more: tuple[str, ...] = (),
-    tokens: int = 25_000,
-    precision: str = "bf16",
-) -> Figures:
+def training(place: Place, shape: str, more: tuple[str, ...] = (), tokens: int = 25_000) -> Figures:
     """Updates as `nmtdeep train` computes them, from its feed to its step."""
     device, repeats = place.device, 2 if place.pretend else 30
     recipe = described(place, shape, more, tokens)
     data, ranks = DataDirectory.open(place.kit / SYNTHETIC), Ranks(device=device)
     started = clocks(device)
-    trainer = Trainer(recipe, data, ranks, dtype=PRECISIONS[precision])
+    trainer = Trainer(recipe, data, ranks)
     feed = upcoming(recipe, data, place.out, Progress(), ranks)
 
     def train(count: int) -> list[Any]:
@@ -170,18 +148,16 @@ def training(
     if peak := place.rows().get("ceilings", {}).get("figures"):
         speed = flop(trainer.model, source, target) / taken / 1e12
         figures["of the bf16 ceiling"] = speed / peak["TFLOP/s in bf16"]
-    if device.type == "cuda":
-        figures["MB"] = torch.cuda.max_memory_allocated(device) / 2**20
-        figures |= profiled(lambda: train(2), taken / repeats)
+    figures["MB"] = torch.cuda.max_memory_allocated() / 2**20
+    figures |= profiled(lambda: train(2), taken / repeats)
     feed.close()
     return figures | {"s to start": to_start}
 
 
 def profiled(two_updates: Callable[[], object], update: float) -> Figures:
     """Kernels, and their share of the `update` seconds that one took; the log has a table."""
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
+    with profile(activities=supported_activities()) as profiler:
         two_updates()
-        torch.cuda.synchronize()
     averages = profiler.key_averages()
     print(averages.table(sort_by="self_device_time_total", row_limit=25))
     on_gpu = [each for each in averages if each.device_type == torch.autograd.DeviceType.CUDA]
@@ -190,33 +166,23 @@ def profiled(two_updates: Callable[[], object], update: float) -> Figures:
 
 
 def translating(place: Place, sentences: int, *, together: bool = True) -> Figures:
-    """A beam search in bf16, 30 steps by an untrained base model, which ends no sentence.
-
-    Args:
-        together: in one batch; else as `nmtdeep translate` divides them.
-    """
+    """A beam search of 30 steps in bf16, in one batch or in those that `translate` would choose."""
     steps, sentences = (4, 8) if place.pretend else (30, sentences)
     recipe, data = described(place, BASE, (), 4096), DataDirectory.open(place.kit / SYNTHETIC)
     types = len(data.pipeline.target.vocabulary)
-    loaded = Loaded(place.kit, recipe, data.pipeline, build_ours(recipe, types).eval(), {})
+    model = build_ours(recipe, types).eval()
+    with torch.no_grad():
+        model.output.weight[EOS] = 0  # other types have better scores, so that no sentence ends
     options = {"max_length_factor": 0.0, "max_length_constant": steps, "device": str(place.device)}
     options |= {"max_tokens": 4 * LENGTH * sentences} if together else {}
+    loaded = Loaded(place.kit, recipe, data.pipeline, model, {})
     translator = Translator.of([loaded], DecodingOptions(beam=4, precision="bf16", **options))
     sources = np.random.default_rng(1).integers(3, types, (sentences, LENGTH)).tolist()
-    assert {len(found[0].tokens) for found in translator.search(sources)} == {steps}
-    taken = seconds(lambda: translator.search(sources), place.device)
+    search = partial(translator.search, sources)
+    assert max(len(found[0].tokens) for found in search()) == steps
+    taken = take_turns({"": search}, repeats=5, device=place.device).median("")
     step = {"ms a step": 1000 * taken / steps} if together else {}
     return step | {"sentences/s": sentences / taken}
-
-
-def peers(place: Place) -> Figures:
-    """benchmarks/training.py on the same corpus; the log has its table."""
-    sizes = "--shape 32/64/2/1+1 --tokens 400 --updates 1 --repeats 1"
-    if not place.pretend:
-        sizes = f"--shape {BASE} --tokens 25000 --updates 10"
-    words = f"{sizes} --norm pre_norm --precision bf16 --device {place.device}".split()
-    printed = program(place, "benchmarks/training.py", "--data", f"{place.kit / SYNTHETIC}", *words)
-    return {"over the best peer": re.findall(r"best peer\W+([\d.]+)", printed)[0]}
 
 
 # Does it learn
@@ -225,15 +191,14 @@ def peers(place: Place) -> Figures:
 def multi30k(place: Place) -> Figures:
     """The published protocol, resumed if time ran out; then the test set."""
     data, out, device = place.kit / DATA, place.out / "run", str(place.device)
-    words = ["train", str(data / RECIPE_FILE), "--data", str(data), "--device", device, "--quiet"]
-    if place.pretend:
-        words += ["model.width=32", "decoding.max_length_constant=10", "--max-updates=20"]
-    more = ("training.max_minutes=7.5", "--no-final-scores", "--out", str(out))
-    program(place, "-m", "nmtdeep", *words, *more)
+    words = ["train", str(data / RECIPE_FILE), "--data", str(data), "--out", str(out), "--quiet"]
+    words += ["training.max_minutes=7.5", "--no-final-scores", "--device", device]
+    words += ["--max-updates=20"] * place.pretend
+    program(place, "-m", "nmtdeep", *words)
     test = data / DataDirectory.open(data).splits[-1]
-    words = ["-m", str(out), "--source", f"{test}.en", "--reference", f"{test}.de", "--device"]
-    words += [device, "--metric", "bleu-tok-lc", "--tokenize", "de", "--json"]
-    (score,) = json.loads(program(place, "-m", "nmtdeep", "score", *words))
+    words = ["score", "-m", str(out), "--source", f"{test}.en", "--reference", f"{test}.de"]
+    words += ["--metric", "bleu-tok-lc", "--tokenize", "de", "--json", "--device", device]
+    (score,) = json.loads(program(place, "-m", "nmtdeep", *words))
     records = (out / RECORDS).read_text(encoding="utf-8").splitlines()
     last = [row for row in map(json.loads, records) if row["kind"] == "train"][-1]
     figures = {"BLEU": score["value"], "updates": last["update"]}

@@ -1,7 +1,5 @@
 """The device under test, models that two devices can agree on, and sentences for them."""
 
-from __future__ import annotations
-
 import os
 
 import numpy as np
@@ -18,28 +16,19 @@ os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 TYPES = 200
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def device():
     name = os.environ.get("NMTDEEP_TEST_DEVICE", "cuda")
     if name != "cpu" and not torch.cuda.is_available():
         pytest.skip("needs a GPU; NMTDEEP_TEST_DEVICE=cpu checks the test itself")
-    return resolve_device(name)
-
-
-@pytest.fixture(autouse=True)
-def eager(device):
-    """Nothing is compiled, which would take most of the time; one test undoes this."""
+    # Compiling would take most of the time; one test undoes this.
     with torch.compiler.set_stance("force_eager"):
-        yield
+        yield resolve_device(name)
 
 
 @pytest.fixture
 def make_model(tiny_model):
-    """`make_model(dtype, width, **choices)`: on the CPU, without dropout.
-
-    Its weights are so small that roundings stay small, and inputs of ReLUs are far from zero, where
-    a rounding would decide between two gradients.
-    """
+    """A model on the CPU: small weights, ReLUs far from zero, where a rounding would decide."""
 
     def make(dtype=torch.float32, width=64, **choices):
         model = tiny_model(seed=1, width=width, feed_forward=2 * width, types=TYPES, **choices)
@@ -61,12 +50,12 @@ def make_model(tiny_model):
 def make_share(make_batch):
     """`make_share(device, 8, 5)`: an update of 8 and 5 random pairs of up to `longest` tokens."""
 
-    def make(device, *counts, longest=19, types=TYPES):
+    def make(device, *counts, longest=19):
         random = np.random.default_rng(3)
 
         def sentences(count):
             lengths = random.integers(1, longest, count)
-            return [[*random.integers(3, types, length).tolist(), EOS] for length in lengths]
+            return [[*random.integers(3, TYPES, length).tolist(), EOS] for length in lengths]
 
         return Share.whole([make_batch(sentences(n), sentences(n)).to(device) for n in counts])
 
