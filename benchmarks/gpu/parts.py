@@ -124,7 +124,7 @@ def flop(model: Transformer, source: int, target: int) -> float:
     return 6.0 * (encoder * source + (decoder + output) * target)
 
 
-def training(place: Place, shape: str, more: tuple[str, ...] = (), tokens: int = 25_000) -> Figures:
+def training(place: Place, shape: str = BASE, more: More = (), tokens: int = 25_000) -> Figures:
     """Updates as `nmtdeep train` computes them, from its feed to its step."""
     device, repeats = place.device, 2 if place.pretend else 30
     recipe = described(place, shape, more, tokens)
