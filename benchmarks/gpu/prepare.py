@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,12 +17,14 @@ from nmtdeep.averaging import average
 from nmtdeep.checkpoint import LAST, load
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.load import load_recipe
-from nmtdeep.data.batching import Share, collate
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.data.index import RECIPE_FILE
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.preprocessing.preprocess import preprocess
 from nmtdeep.training import loop
+from nmtdeep.training.feed import upcoming
+from nmtdeep.training.ranks import Ranks
+from nmtdeep.training.state import Progress
 from nmtdeep.training.step import Step
 from nmtdeep.training.validation import translated
 
@@ -96,9 +99,9 @@ def train_briefly(kit: Path, run: Path, updates: int) -> None:
 def computed(kit: Path, device: torch.device) -> dict[str, Any]:
     """What the fixed model computes on `device` in fp32, by the names of `LIMITS`."""
     data, loaded = DataDirectory.open(kit / DATA), load(kit / MODEL)
-    step, corpus = Step(loaded.model, loaded.recipe.training, device=device), data.corpus("valid")
-    groups = np.array_split(np.arange(min(LINES, len(corpus))), 4)
-    sums = step.accumulate(Share.whole([collate(corpus, each).to(device) for each in groups]), 1)
+    step = Step(loaded.model, loaded.recipe.training, device=device)
+    with closing(upcoming(loaded.recipe, data, kit, Progress(), Ranks(device=device))) as feed:
+        sums = step.accumulate(next(feed).share, 1)
     norm = torch.nn.utils.get_total_norm([value.grad for value in step.model.parameters()])
     options = {"device": str(device), "precision": "fp32", "max_length_constant": 20}
     translator = Translator.load([kit / MODEL], DecodingOptions(**options))

@@ -1,19 +1,20 @@
 """The device under test, models that two devices can agree on, and sentences for them."""
 
 import os
+from contextlib import closing
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from nmtdeep.data.batching import Share
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.devices import resolve_device
-from nmtdeep.text.vocabulary import EOS
+from nmtdeep.training.feed import upcoming
+from nmtdeep.training.ranks import Ranks
+from nmtdeep.training.state import Progress
 
 # Without it, cuBLAS may add in another order each time; it is read once, when cuBLAS starts.
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-TYPES = 200
 
 
 @pytest.fixture(scope="module")
@@ -27,11 +28,12 @@ def device():
 
 
 @pytest.fixture
-def make_model(tiny_model):
+def make_model(tiny_model, tiny_run):
     """A model on the CPU: small weights, ReLUs far from zero, where a rounding would decide."""
 
     def make(dtype=torch.float32, width=64, **choices):
-        model = tiny_model(seed=1, width=width, feed_forward=2 * width, types=TYPES, **choices)
+        sizes = {"feed_forward": 2 * width, "types": len(tiny_run.pipeline.source.vocabulary)}
+        model = tiny_model(seed=1, width=width, **sizes, **choices)
         for module in model.modules():
             if isinstance(module, nn.Dropout):
                 module.p = 0.0  # another device draws other numbers
@@ -46,17 +48,16 @@ def make_model(tiny_model):
     return make
 
 
-@pytest.fixture(scope="session")
-def make_share(make_batch):
-    """`make_share(device, 8, 5)`: an update of 8 and 5 random pairs of up to `longest` tokens."""
+@pytest.fixture
+def make_share(tiny_run, tiny_config, tmp_path):
+    """`make_share(device, choice, **training)`: an update of 50 pairs from the training's feed."""
 
-    def make(device, *counts, longest=19):
-        random = np.random.default_rng(3)
-
-        def sentences(count):
-            lengths = random.integers(1, longest, count)
-            return [[*random.integers(3, TYPES, length).tolist(), EOS] for length in lengths]
-
-        return Share.whole([make_batch(sentences(n), sentences(n)).to(device) for n in counts])
+    def make(device, choice=None, **training):
+        settings = {"batches": {"group_tokens": 600}, **training}
+        described = {**tiny_run.recipe.model_dump(), "training": settings}
+        described["model"] = tiny_config(**choice or {}).model_dump()
+        ranks, recipe = Ranks(device=device), Recipe.model_validate(described)
+        with closing(upcoming(recipe, tiny_run.data, tmp_path, Progress(), ranks)) as feed:
+            return next(feed).share
 
     return make

@@ -35,8 +35,10 @@ def values(model):
 def test_updates_move_weights_as_on_a_cpu(changes, device, make_model, make_share):
     exact = step_of(make_model(torch.float64), CPU, **changes)
     given = step_of(make_model(), device, **changes)
+    shares = [make_share(place, **changes) for place in (CPU, device)]
     for number in (1, 2, 3):
-        each = [step.update(make_share(step.device, 8, 5), number, 0.01) for step in (exact, given)]
+        pairs = zip((exact, given), shares, strict=True)
+        each = [step.update(share, number, 0.01) for step, share in pairs]
         assert each[1].loss == pytest.approx(each[0].loss, rel=1e-3)
         assert each[1].gradient_norm == pytest.approx(each[0].gradient_norm, rel=1e-2)
     after = {name: value.float() for name, value in values(exact.model).items()}
@@ -83,7 +85,7 @@ def test_a_training_moves_between_devices(device, trained):
 
 
 def test_an_overflow_of_fp16_skips_the_update(device, make_model, make_share):
-    share, scale = make_share(device, 8), 2.0**33
+    share, scale = make_share(device), 2.0**33
     exact = step_of(make_model(), device).update(share, 1, 0.01)
     step = step_of(make_model(), device, "fp16")
     step.scaler = torch.amp.GradScaler(device.type, init_scale=scale)
@@ -92,8 +94,7 @@ def test_an_overflow_of_fp16_skips_the_update(device, make_model, make_share):
         scale /= 2
         assert (result.scale, result.is_bad) == (scale, False)
         assert all(torch.equal(value, before[name]) for name, value in values(step.model).items())
-    assert scale < 2**33
-    assert result.loss == pytest.approx(exact.loss, rel=2e-3)
+    assert scale < 2**33 and result.loss == pytest.approx(exact.loss, rel=2e-3)
     assert result.gradient_norm == pytest.approx(exact.gradient_norm, rel=1e-2)
 
 
@@ -113,8 +114,8 @@ def little_memory(step, share, peak):
 
 
 def test_an_update_out_of_memory_is_divided_and_the_same(device, make_model, make_share):
-    whole, short = step_of(make_model(), device), step_of(make_model(), device)
-    share = make_share(device, 400, longest=64)
+    whole, short = (step_of(make_model(width=256), device) for _ in range(2))
+    share = make_share(device, batches={})
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
     expected = whole.update(share, 1, 0.01)
@@ -128,7 +129,7 @@ def test_an_update_out_of_memory_is_divided_and_the_same(device, make_model, mak
 def test_the_host_waits_for_an_update_once(device, make_model, make_share):
     if device.type == "cpu":
         pytest.skip("only a GPU is waited for")
-    step, share = step_of(make_model(), device, "bf16"), make_share(device, 8, 5)
+    step, share = step_of(make_model(), device, "bf16"), make_share(device)
     step.update(share, 1, 0.01)  # creates moments and tables
     torch.cuda.set_sync_debug_mode("warn")
     with warnings.catch_warnings(record=True) as caught:
@@ -136,19 +137,18 @@ def test_the_host_waits_for_an_update_once(device, make_model, make_share):
         step.update(share, 2, 0.01)
     torch.cuda.set_sync_debug_mode("default")
     waits = [each for each in caught if "synchronizing" in str(each.message)]
-    assert [Path(each.filename).name for each in waits] == ["step.py"], waits
+    assert [Path(each.filename).name for each in waits] == ["step.py"]
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_the_same_updates_twice_give_the_same_bytes(precision, device, tiny_model, make_share):
+def test_the_same_updates_twice_give_the_same_bytes(precision, device, make_model, make_share):
     def weights():
-        sizes = {"width": 64, "feed_forward": 128, "types": 200, "dtype": torch.float32}
-        step = step_of(tiny_model(dropout=0.1, **sizes), device, precision)
+        step = step_of(make_model(dropout=0.1), device, precision)
         for update in range(1, 6):
             step.update(share, update, 1e-3)
         return values(step.model).values()
 
-    share = make_share(device, 200)
+    share = make_share(device)
     torch.use_deterministic_algorithms(True)  # as in docs/reliability.md
     first, second = weights(), weights()
     torch.use_deterministic_algorithms(False)
