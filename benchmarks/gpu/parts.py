@@ -65,11 +65,14 @@ def program(place: Place, *words: str) -> str:
     """What a program of this checkout prints, also to the log."""
     environment = os.environ | {"NMTDEEP_TEST_DEVICE": place.device.type}
     how = {"cwd": ROOT, "env": environment, "stdout": subprocess.PIPE, "text": True}
-    done = subprocess.run([sys.executable, *words], **how, check=False)
-    print(done.stdout)
-    if done.returncode:
-        sys.exit(f"exit code {done.returncode}: {done.stdout[-300:]}")
-    return done.stdout
+    lines = []
+    with subprocess.Popen([sys.executable, *words], **how) as process:
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            lines.append(line)
+    if process.returncode:
+        sys.exit(f"exit code {process.returncode}: {''.join(lines[-1:])}")
+    return "".join(lines)
 
 
 # Does it work
@@ -117,10 +120,8 @@ def described(place: Place, shape: str, overrides: More, tokens: int) -> Recipe:
 
 def flop(model: Transformer, source: int, target: int) -> float:
     """Of the matrix products of an update with these tokens, without attention's own."""
-    encoder, decoder, output = (
-        sum(value.numel() for value in part.parameters())
-        for part in (model.encoder, model.decoder, model.output)
-    )
+    parts = (model.encoder, model.decoder, model.output)
+    encoder, decoder, output = (sum(map(torch.numel, part.parameters())) for part in parts)
     return 6.0 * (encoder * source + (decoder + output) * target)
 
 
