@@ -28,7 +28,6 @@ from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.data.index import RECIPE_FILE
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.devices import resolve_device
-from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS
 from nmtdeep.training.feed import upcoming
 from nmtdeep.training.ranks import Ranks
@@ -38,7 +37,6 @@ from nmtdeep.training.trainer import Trainer
 
 BASE, BIG, DEEP = "512/2048/8/6+6", "1024/4096/16/6+6", "512/2048/8/30+6"
 ROWS = "rows.jsonl"
-LENGTH = 28  # tokens of a sentence that is translated for its time only
 Figures, More = dict[str, Any], tuple[str, ...]
 
 
@@ -75,9 +73,6 @@ def program(place: Place, *words: str) -> str:
     return "".join(lines)
 
 
-# Does it work
-
-
 def references(place: Place) -> Figures:
     """The fixed model computes what it did on the CPU that prepared it."""
     expected = json.loads((place.kit / ANSWERS).read_text(encoding="utf-8"))
@@ -90,9 +85,6 @@ def equations(place: Place) -> Figures:
     chosen = ["-k", "fp16 and skips"] if place.pretend else several
     words = ("-m", "pytest", "-rf", "-p", "no:cacheprovider", "tests/gpu", *chosen)
     return {kind: int(n) for n, kind in re.findall(r"(\d+) (passed|skip)", program(place, *words))}
-
-
-# How fast
 
 
 def ceilings(place: Place) -> Figures:
@@ -118,13 +110,6 @@ def described(place: Place, shape: str, overrides: More, tokens: int) -> Recipe:
     return adapt(path, sizes, tokens=tokens, norm="pre_norm", overrides=more)
 
 
-def flop(model: Transformer, source: int, target: int) -> float:
-    """Of the matrix products of an update with these tokens, without attention's own."""
-    parts = (model.encoder, model.decoder, model.output)
-    encoder, decoder, output = (sum(map(torch.numel, part.parameters())) for part in parts)
-    return 6.0 * (encoder * source + (decoder + output) * target)
-
-
 def training(place: Place, shape: str = BASE, more: More = (), tokens: int = 25_000) -> Figures:
     """Updates as `nmtdeep train` computes them, from its feed to its step."""
     device, repeats = place.device, 2 if place.pretend else 30
@@ -147,8 +132,10 @@ def training(place: Place, shape: str = BASE, more: More = (), tokens: int = 25_
     source = sum(result.real_tokens for result in results) - target
     figures = {"ms": 1000 * taken / repeats, "target tokens/s": target / taken}
     if peak := place.rows().get("ceilings", {}).get("figures"):
-        speed = flop(trainer.model, source, target) / taken / 1e12
-        figures["of the bf16 ceiling"] = speed / peak["TFLOP/s in bf16"]
+        stacks = (trainer.model.encoder, trainer.model.decoder, trainer.model.output)
+        encoder, decoder, output = (sum(map(torch.numel, part.parameters())) for part in stacks)
+        flop = 6.0 * (encoder * source + (decoder + output) * target)  # without attention's own
+        figures["of the bf16 ceiling"] = flop / taken / 1e12 / peak["TFLOP/s in bf16"]
     figures["MB"] = torch.cuda.max_memory_allocated() / 2**20
     figures |= profiled(lambda: train(2), taken / repeats)
     feed.close()
@@ -162,8 +149,8 @@ def profiled(two_updates: Callable[[], object], update: float) -> Figures:
     averages = profiler.key_averages()
     print(averages.table(sort_by="self_device_time_total", row_limit=25))
     on_gpu = [each for each in averages if each.device_type == torch.autograd.DeviceType.CUDA]
-    busy = sum(each.self_device_time_total for each in on_gpu) / 1e6
-    return {"kernels": sum(each.count for each in on_gpu) / 2, "busy": busy / 2 / update}
+    busy = sum(each.self_device_time_total for each in on_gpu) / 2e6 / update
+    return {"kernels": sum(each.count for each in on_gpu) / 2, "busy": busy}
 
 
 def translating(place: Place, sentences: int, *, together: bool = True) -> Figures:
@@ -175,18 +162,15 @@ def translating(place: Place, sentences: int, *, together: bool = True) -> Figur
     with torch.no_grad():
         model.output.weight[EOS] = 0  # other types have better scores, so that no sentence ends
     options = {"max_length_factor": 0.0, "max_length_constant": steps, "device": str(place.device)}
-    options |= {"max_tokens": 4 * LENGTH * sentences} if together else {}
+    options |= {"max_tokens": 4 * 28 * sentences} if together else {}
     loaded = Loaded(place.kit, recipe, data.pipeline, model, {})
     translator = Translator.of([loaded], DecodingOptions(beam=4, precision="bf16", **options))
-    sources = np.random.default_rng(1).integers(3, types, (sentences, LENGTH)).tolist()
+    sources = np.random.default_rng(1).integers(3, types, (sentences, 28)).tolist()
     search = partial(translator.search, sources)
     assert max(len(found[0].tokens) for found in search()) == steps
     taken = take_turns({"": search}, repeats=5, device=place.device).median("")
     step = {"ms a step": 1000 * taken / steps} if together else {}
     return step | {"sentences/s": sentences / taken}
-
-
-# Does it learn
 
 
 def multi30k(place: Place) -> Figures:

@@ -28,11 +28,8 @@ from nmtdeep.training.state import Progress
 from nmtdeep.training.step import Step
 from nmtdeep.training.validation import translated
 
-RECIPE = "multi30k-en-de"
-ROOT = Path(__file__).parents[2]
+ROOT, RECIPE = Path(__file__).parents[2], "multi30k-en-de"
 DATA, SYNTHETIC, MODEL, ANSWERS = "data", "synthetic", "model", "answers.json"
-LARGEST = 64  # MiB
-LINES = 200
 # What nmtdeep imports and images with torch often lack; versions are those of the lock.
 WHEELS = """annotated-doc annotated-types mock pydantic pydantic-core ruamel-yaml sacremoses
     subword-nmt typer typing-extensions typing-inspection"""
@@ -59,7 +56,7 @@ def prepare(kit: Path, folder: Path, pretend: bool) -> None:
     (kit / ANSWERS).write_text(json.dumps(answers), encoding="utf-8")
     size = sum(path.stat().st_size for path in kit.rglob("*") if path.is_file())
     print(f"{kit}: {size / 2**20:.1f} MiB")
-    assert size <= LARGEST * 2**20, f"more than {LARGEST} MiB"
+    assert size <= 64 * 2**20, "more than 64 MiB"
 
 
 def download(out: Path) -> None:
@@ -105,7 +102,7 @@ def computed(kit: Path, device: torch.device) -> dict[str, Any]:
     norm = torch.nn.utils.get_total_norm([value.grad for value in step.model.parameters()])
     options = {"device": str(device), "precision": "fp32", "max_length_constant": 20}
     translator = Translator.load([kit / MODEL], DecodingOptions(**options))
-    texts = translated(translator, data, "valid", first=LINES)
+    texts = translated(translator, data, "valid", first=200)
     return {"loss": float(sums[0]), "gradient norm": float(norm), "translations": texts}
 
 
