@@ -59,7 +59,10 @@ class DecodingOptions(Decoding):
     quantize: Literal["int8"] | None = Field(
         None, description="store the weights as 8-bit integers (CPU only)"
     )
-    max_tokens: Count = Field(4096, description="batch size: padded source tokens times beam")
+    max_tokens: Count | None = Field(
+        None,
+        description="batch size: padded source tokens times beam; null: 4096, on a GPU up to 65536",
+    )
     threads: Count | None = Field(None, description="number of CPU threads")
     processes: Count = Field(1, description="number of CPU worker processes, one thread each")
 

@@ -37,27 +37,33 @@ def sample(
         generator: source of randomness.
     """
     limits = max_lengths.tolist()
-    rows = torch.arange(len(limits), device=max_lengths.device)
-    tokens = torch.full_like(rows, eos)
+    rows = list(range(len(limits)))
+    tokens = torch.full_like(max_lengths, eos)
     drawn: list[list[int]] = [[] for _ in limits]
     each: list[list[float]] = [[] for _ in limits]
     length = 0
-    while len(rows):
+    while rows:
         log_probs = step(tokens, state)
         allowed = log_probs.clone()
-        room = [limits[row] - length for row in rows.tolist()]
-        forbid(allowed[:, None], room, not length, eos, forbidden)
+        last = any(limits[row] <= length + 1 for row in rows)
+        left = max_lengths - length if last else None
+        forbid(allowed[:, None], left, not length, eos, forbidden)
         length += 1
         shaped = _truncated((allowed / temperature).softmax(dim=1), top_k, top_p)
-        tokens = torch.multinomial(shaped, 1, generator=generator)[:, 0]
-        chosen = log_probs.gather(1, tokens[:, None])[:, 0].tolist()
-        for row, token, value in zip(rows.tolist(), tokens.tolist(), chosen, strict=True):
-            drawn[row].append(token)
+        tokens = torch.multinomial(shaped, 1, generator=generator)
+        chosen = log_probs.gather(1, tokens)
+        # One copy for all that the host needs; float64 holds every id.
+        read = torch.cat((tokens.double(), chosen.double()), dim=1).tolist()
+        tokens = tokens[:, 0]
+        for row, (token, value) in zip(rows, read, strict=True):
+            drawn[row].append(int(token))
             each[row].append(value)
-        stay = (tokens != eos).nonzero()[:, 0]
+        stay = [place for place, (token, _) in enumerate(read) if int(token) != eos]
         if 0 < len(stay) < len(rows):
-            state.select(stay, stay)
-        rows, tokens = rows[stay], tokens[stay]
+            kept = torch.tensor(stay, device=tokens.device)
+            state.select(kept, kept)
+            tokens, max_lengths = tokens[kept], max_lengths[kept]
+        rows = [rows[place] for place in stay]
     return [
         [Hypothesis(tuple(ids), sum(values), sum(values), tuple(values))]
         for ids, values in zip(drawn, each, strict=True)

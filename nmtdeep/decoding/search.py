@@ -10,14 +10,16 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
-import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 
-BLOCK = 64
+from nmtdeep.decoding.blocks import Blocks
+
+Array = NDArray[Any]
 Penalty = Callable[[int], float]
 
 
@@ -77,24 +79,20 @@ def length_penalty(form: str, alpha: float) -> Penalty:
             raise ValueError(f"unknown length penalty {form}")
 
 
-class Expansion(NamedTuple):
-    """The result of one step of a search, row by row of the sentences that were active.
+class Candidates(NamedTuple):
+    """The best continuations after one step of a search, best first, as the host read them.
 
     Attributes:
-        active: numbers of these sentences.
-        origin: `(sentences, size)`, the hypothesis that each continuing one extends.
-        token: the token that extends it.
-        total: its log-probability.
-        ended_origin: `(sentences, size)`, the same of candidates that ended the sentence.
-        ended_total: -inf where there is no such candidate.
+        sentences: `(rows,)` numbers of the sentences in the batch.
+        totals: `(rows, candidates)` log-probabilities of the continued hypotheses.
+        origins: the hypothesis that each continues.
+        tokens: the token that continues it.
     """
 
-    active: list[int]
-    origin: Tensor
-    token: Tensor
-    total: Tensor
-    ended_origin: Tensor
-    ended_total: Tensor
+    sentences: Array
+    totals: Array
+    origins: Array
+    tokens: Array
 
 
 @torch.inference_mode()
@@ -118,7 +116,7 @@ def beam(
     can still rank among the best `wanted`, by a bound on its score: its sum so far, divided by the
     penalty of the greatest length.
 
-    The host reads from the device only which sentences are done, once per step.
+    The host reads from the device only the best continuations, once per step.
 
     Args:
         step: next log-probabilities; called with `eos` first, one row for each sentence, and from
@@ -132,173 +130,145 @@ def beam(
         wanted: number of hypotheses to return; None: `size`.
     """
     device = max_lengths.device
-    limits = max_lengths.tolist()
-    active = list(range(len(limits)))
-    finished = torch.zeros(len(active), dtype=torch.int64, device=device)
-    wanted = size if wanted is None else wanted
-    scores = torch.full((len(active), wanted), -math.inf, dtype=torch.float64, device=device)
-    reach = torch.tensor([penalty(limit) for limit in limits], dtype=torch.float64, device=device)
-    totals = torch.zeros(len(active), 1, device=device)
-    tokens = torch.full((len(active),), eos, device=device)
-    history: list[Expansion] = []
-    while active:
+    ends = _Ends(max_lengths.tolist(), size, wanted or size, eos, penalty)
+    held = np.arange(len(max_lengths))
+    places = torch.arange(len(held), device=device)[:, None]
+    totals = torch.zeros(len(held), 1, device=device)
+    tokens = torch.full((len(held),), eos, device=device)
+    history: list[Candidates] = []
+    blocks: Blocks | None = None
+    while len(held):
         log_probs = step(tokens, state)
-        room = [limits[sentence] - len(history) for sentence in active]
-        forbid(
-            log_probs.view(len(active), -1, log_probs.shape[1]), room, not history, eos, forbidden
-        )
-        expansion = _expand(active, log_probs, totals.to(log_probs.dtype), size, eos)
-        history.append(expansion)
-        finished += expansion.ended_total.isfinite().sum(dim=1)
-        ended = expansion.ended_total.double() / penalty(len(history))
-        scores = torch.cat((scores, ended), dim=1).topk(wanted, dim=1).values
-        hopeless = expansion.total.amax(dim=1).double() / reach <= scores[:, -1]
-        over = ((finished >= size) | hopeless).tolist()
-        done = [enough or left <= 1 for enough, left in zip(over, room, strict=True)]
-        first = torch.arange(len(active), device=device)[:, None] * totals.shape[1]
-        rows, token, totals = expansion.origin + first, expansion.token, expansion.total
-        stay = None
-        if any(done):
-            places = _closed_up(done)
-            active = [active[place] for place in places]
-            stay = torch.tensor(places, dtype=torch.int64, device=device)
-            rows, token, totals = rows[stay], token[stay], totals[stay]
-            finished, scores, reach = finished[stay], scores[stay], reach[stay]
-        if active:
-            state.select(rows.flatten(), stay)
-            tokens = token.flatten()
-    return _read_out(history, len(limits), size, wanted, eos, penalty)
+        types, hypotheses = log_probs.shape[1], totals.shape[1]
+        left = max_lengths - len(history) if ends.forced(held, len(history) + 1) else None
+        forbid(log_probs.view(len(held), -1, types), left, not history, eos, forbidden)
+        blocks = blocks or Blocks(size, types, eos, device)
+        best, code = blocks.best(log_probs, totals.to(log_probs.dtype))
+        # float64 holds every code, so that all is read at once.
+        read, codes = torch.stack((best.double(), code.double())).cpu().numpy()
+        origin, token = np.divmod(codes.astype(np.int64), types)
+        history.append(Candidates(held, read, origin, token))
+        totals, code = (best, code) if size == 1 else _continuing(best, code, types, eos, size)
+        rows = torch.add(code // types, places[: len(held)], alpha=hypotheses)
+        stay = _staying(ends.after(history[-1], len(history)), device)
+        kept = None
+        if stay is not None:
+            held = held[stay]
+            kept = torch.from_numpy(stay).to(device, non_blocking=True)
+            rows, code, totals, max_lengths = (x[kept] for x in (rows, code, totals, max_lengths))
+        if len(held) and (size > 1 or kept is not None):
+            state.select(rows.flatten(), kept)
+        tokens = (code % types).flatten()
+    return _read_out(history, ends.last, size, wanted or size, eos, penalty)
 
 
 def forbid(
-    log_probs: Tensor, room: Sequence[int], first: bool, eos: int, forbidden: Sequence[int]
+    log_probs: Tensor, left: Tensor | None, first: bool, eos: int, forbidden: Sequence[int]
 ) -> None:
     """Write -inf into `(sentences, hypotheses, types)` where a token is not allowed.
 
     Args:
-        room: number of tokens that each sentence may still have.
+        left: `(sentences,)` tokens that each may still have; None if each may have several.
         first: whether this is the first token.
     """
     for token in forbidden:
         log_probs[:, :, token] = -math.inf
-    full = [place for place, left in enumerate(room) if left <= 1]
-    if full:
-        ending = log_probs[full, :, eos]
     if first:
         # The end is allowed as the first token only where it is also the last.
-        log_probs[:, :, eos] = -math.inf
-    if full:
-        log_probs[full] = -math.inf
-        log_probs[full, :, eos] = ending
+        ends = log_probs[:, :, eos]
+        if left is None:
+            ends.fill_(-math.inf)
+        else:
+            ends.masked_fill_((left > 1)[:, None], -math.inf)
+    if left is not None:
+        others = torch.arange(log_probs.shape[2], device=log_probs.device) != eos
+        log_probs.masked_fill_((left <= 1)[:, None, None] & others, -math.inf)
 
 
-def _expand(active: list[int], log_probs: Tensor, totals: Tensor, size: int, eos: int) -> Expansion:
-    """The best continuations of hypotheses with `totals` `(sentences, hypotheses)` so far."""
-    if size == 1:
-        best, token = _best_of_each(log_probs)
-        best = totals + best
-        origin = torch.zeros_like(token)
-        ended = best.masked_fill(token != eos, -math.inf)
-        return Expansion(active, origin, token, best, origin, ended)
-    best, origin, token = _candidates(log_probs, totals, size, eos)
-    ends = token == eos
-    ended = best.masked_fill(~ends, -math.inf)[:, :size]
-    order = ends.to(torch.int8).sort(dim=1, stable=True).indices[:, :size]
-    going = best.masked_fill(ends, -math.inf)
-    going, from_, next_ = (part.gather(1, order) for part in (going, origin, token))
-    return Expansion(active, from_, next_, going, origin[:, :size], ended)
+class _Ends:
+    """Which sentences are done, computed by the host from what it reads.
 
+    Args:
+        limits: tokens at most, of each sentence.
+        size, wanted, eos, penalty: as of `beam`.
 
-def _candidates(
-    log_probs: Tensor, totals: Tensor, size: int, eos: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Best 2 * size continuations `(sentences, 2 * size)`: total, hypothesis and token.
-
-    If there are fewer, the rest are ends with a total of -inf.
+    Attributes:
+        last: `(sentences,)` the step after which each was done, counted from 1; 0 before.
     """
-    each = min(2 * size, log_probs.shape[1])
-    token = _top_of_each(log_probs, each)
-    flat = (log_probs.gather(1, token) + totals.view(-1, 1)).view(len(totals), -1)
-    token = token.view(flat.shape)
-    index = _first_of_each(flat, min(2 * size, flat.shape[1]))
-    best, order = flat.gather(1, index).sort(dim=1, descending=True, stable=True)
-    index = index.gather(1, order)
-    origin, token = index // each, token.gather(1, index)
-    missing = (0, 2 * size - index.shape[1])
-    return (
-        F.pad(best, missing, value=-math.inf),
-        F.pad(origin, missing),
-        F.pad(token, missing, value=eos),
+
+    def __init__(
+        self, limits: Sequence[int], size: int, wanted: int, eos: int, penalty: Penalty
+    ) -> None:
+        self.size, self.eos, self.penalty = size, eos, penalty
+        self.limits = np.array(limits)
+        self.reach = np.array([penalty(limit) for limit in limits])
+        self.finished = np.zeros(len(limits), np.int64)
+        self.scores = np.full((len(limits), wanted), -math.inf)
+        self.last = np.zeros(len(limits), np.int64)
+
+    def forced(self, sentences: Array, step: int) -> bool:
+        """Whether one of `sentences` must end in this step."""
+        return bool(((self.limits[sentences] <= step) & (self.last[sentences] == 0)).any())
+
+    def after(self, found: Candidates, step: int) -> Array:
+        """Whether each sentence of this step is done."""
+        sentences = found.sentences
+        is_end = found.tokens == self.eos
+        ended = np.where(is_end, found.totals, -math.inf)[:, : self.size]
+        going = np.where(is_end, -math.inf, found.totals).max(axis=1)
+        self.finished[sentences] += np.isfinite(ended).sum(axis=1)
+        scores = np.hstack((ended / self.penalty(step), self.scores[sentences]))
+        scores = np.sort(scores, axis=1)[:, -self.scores.shape[1] :]
+        self.scores[sentences] = scores
+        hopeless = going / self.reach[sentences] <= scores[:, 0]
+        done = (self.finished[sentences] >= self.size) | hopeless | (self.limits[sentences] <= step)
+        self.last[sentences[done & (self.last[sentences] == 0)]] = step
+        return self.last[sentences] > 0
+
+
+def _staying(done: Array, device: torch.device) -> Array | None:
+    """Places of the sentences that stay in the batch; None if it stays as it is.
+
+    The last ones move to the places of those that leave. A CPU computes nothing for sentences that
+    are done; for a GPU their rows cost less than copies of all caches, until they are a quarter.
+    """
+    count = np.count_nonzero(done)
+    if count == 0 or (device.type != "cpu" and 4 * count < len(done)):
+        return None
+    going = np.flatnonzero(~done).tolist()
+    return np.array(
+        [going.pop() if done[place] else place for place in range(len(going))], np.int64
     )
 
 
-def _best_of_each(x: Tensor) -> tuple[Tensor, Tensor]:
-    """The greatest of each row and its first column, `(rows, 1)` each."""
-    inside = _top_blocks(x, 1)
-    best, place = x.gather(1, inside).max(dim=1, keepdim=True)
-    return best, inside.gather(1, place)
-
-
-def _top_of_each(x: Tensor, count: int) -> Tensor:
-    """Columns of the `count` greatest elements of each row, ascending; ties go to the first ones.
-
-    They are in the `count` blocks of columns with the greatest maxima: a scan for maxima and a
-    choice among few are much faster than `topk` on rows of thousands.
-    """
-    inside = _top_blocks(x, count)
-    return inside.gather(1, _first_of_each(x.gather(1, inside), count))
-
-
-def _top_blocks(x: Tensor, count: int) -> Tensor:
-    """Columns, ascending, of the `count` blocks with the greatest maxima, and of the last ones."""
-    columns = torch.arange(x.shape[1], device=x.device)
-    blocks = x.shape[1] // BLOCK
-    if blocks <= count:
-        return columns.expand(len(x), -1)
-    whole, rest = columns[: blocks * BLOCK].view(blocks, BLOCK), columns[blocks * BLOCK :]
-    chosen = _first_of_each(x[:, : blocks * BLOCK].view(-1, blocks, BLOCK).amax(dim=2), count)
-    return torch.cat((whole[chosen].flatten(1), rest.expand(len(x), -1)), dim=1)
-
-
-def _first_of_each(x: Tensor, count: int) -> Tensor:
-    """Columns of the `count` greatest elements of each row, ascending; ties go to the first ones.
-
-    Among those that tie for the last place, `topk` chooses any.
-    """
-    best, index = x.topk(count, dim=1)
-    least = best[:, -1:]
-    crowded = ((x >= least).sum(dim=1, keepdim=True) > count) & least.isfinite()
-    # Reading the answer from a GPU costs more than the few operations that it saves.
-    if x.device.type != "cpu" or bool(crowded.any()):
-        above, tied = x > least, x == least
-        room = count - above.sum(dim=1, keepdim=True)
-        chosen = above | (tied & (tied.cumsum(dim=1) <= room))
-        index = chosen.to(torch.uint8).topk(count, dim=1).indices
-    return index.sort(dim=1).values
-
-
-def _closed_up(done: Sequence[bool]) -> list[int]:
-    """Places that are not done, the last ones moved to the empty places before them."""
-    going = [place for place, over in enumerate(done) if not over]
-    return [going.pop() if done[place] else place for place in range(len(going))]
+def _continuing(
+    best: Tensor, code: Tensor, types: int, eos: int, size: int
+) -> tuple[Tensor, Tensor]:
+    """The first `size` of the candidates that do not end a sentence."""
+    going = best.masked_fill(code % types == eos, -math.inf)
+    totals, order = going.sort(dim=1, descending=True, stable=True)
+    return totals[:, :size], code.gather(1, order[:, :size])
 
 
 def _read_out(
-    history: Sequence[Expansion], count: int, size: int, wanted: int, eos: int, penalty: Penalty
+    history: Sequence[Candidates], last: Array, size: int, wanted: int, eos: int, penalty: Penalty
 ) -> list[list[Hypothesis]]:
     """The best `wanted` hypotheses of each sentence, each followed back to its beginning."""
-    origins = np.zeros((len(history), count, size), dtype=np.int64)
+    origins = np.zeros((len(history), len(last), size), dtype=np.int64)
     tokens, totals = origins.copy(), np.zeros(origins.shape)
-    ends: list[list[tuple[float, float, int, int]]] = [[] for _ in range(count)]
+    ends: list[list[tuple[float, float, int, int]]] = [[] for _ in last]
     for length, step in enumerate(history):
-        origins[length, step.active] = step.origin.cpu()
-        tokens[length, step.active] = step.token.cpu()
-        totals[length, step.active] = step.total.double().cpu()
-        ended, origin = step.ended_total.double().cpu().numpy(), step.ended_origin.cpu().numpy()
-        for place, rank in zip(*np.isfinite(ended).nonzero(), strict=True):
-            total = float(ended[place, rank])
+        is_end = step.tokens == eos
+        order = is_end.argsort(axis=1, kind="stable")[:, :size]
+        origins[length, step.sentences] = np.take_along_axis(step.origins, order, axis=1)
+        tokens[length, step.sentences] = np.take_along_axis(step.tokens, order, axis=1)
+        totals[length, step.sentences] = np.take_along_axis(step.totals, order, axis=1)
+        counts = is_end & np.isfinite(step.totals) & (last[step.sentences] > length)[:, None]
+        for place, rank in zip(*counts[:, :size].nonzero(), strict=True):
+            total = float(step.totals[place, rank])
             score = total / penalty(length + 1)
-            ends[step.active[place]].append((score, total, length, int(origin[place, rank])))
+            end = (score, total, length, int(step.origins[place, rank]))
+            ends[step.sentences[place]].append(end)
     chosen = [sorted(each, key=lambda end: -end[0])[:wanted] for each in ends]
 
     def hypothesis(sentence: int, score: float, total: float, length: int, row: int) -> Hypothesis:

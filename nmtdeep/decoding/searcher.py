@@ -24,6 +24,11 @@ from nmtdeep.model.layers.cache import States
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS, PAD
 
+CPU_TOKENS = 4096
+# More tokens at once hardly make a GPU faster: its kernels are as long as their launches by then.
+GPU_TOKENS = 65_536
+SHORT = 8
+
 
 @dataclass(frozen=True)
 class SourceBatch:
@@ -72,9 +77,31 @@ class Searcher:
                 pack(model, PackedLinear)
         return cls(models, options)
 
+    @cached_property
+    def max_tokens(self) -> int:
+        """Padded source tokens times beam of a batch, by the device unless it was chosen."""
+        if self.options.max_tokens or self.device.type == "cpu":
+            return self.options.max_tokens or CPU_TOKENS
+        cuda, place = torch.cuda, self.device
+        free = cuda.mem_get_info(place)[0] + cuda.memory_reserved(place) - cuda.memory_allocated(place)
+        return fitting_tokens(self.models, free)
+
     @torch.inference_mode()
     def __call__(self, batch: SourceBatch) -> list[list[Hypothesis]]:
-        """Hypotheses of each sentence, best first."""
+        """Hypotheses of each sentence, best first.
+
+        A batch that does not fit in the memory of a GPU is searched in halves.
+        """
+        count = len(batch.source)
+        try:
+            return self._search(batch)
+        except torch.OutOfMemoryError:
+            if count == 1 or self.options.sampling:
+                raise
+        halves = batch.source[: count // 2], batch.source[count // 2 :]
+        return [each for half in halves for each in self(SourceBatch(half, batch.number))]
+
+    def _search(self, batch: SourceBatch) -> list[list[Hypothesis]]:
         options = self.options
         source = torch.from_numpy(batch.source).to(self.device)
         real = (source != PAD).sum(dim=1)
@@ -124,6 +151,22 @@ class Searcher:
         if len(each) == 1:
             return each[0]
         return torch.stack(each).logsumexp(dim=0) - math.log(len(each))
+
+
+def fitting_tokens(models: Sequence[Transformer], free: int) -> int:
+    """Padded source tokens times beam of a batch for which half of `free` bytes suffice.
+
+    Counted per token: keys and values of a translation twice as long as its source, in buffers that
+    are copied while they grow to twice their size, those of the source, and three times the logits
+    of a step, with a source of at least `SHORT` tokens.
+    """
+    each = 0.0
+    for model in models:
+        types, width = model.output.weight.shape
+        number = model.output.weight.element_size()
+        cached = 2 * number * width * len(model.decoder.layers) * (2 * 3 + 1)
+        each += cached + 3 * 4 * types / SHORT
+    return max(CPU_TOKENS, min(GPU_TOKENS, int(free / 2 / each)))
 
 
 @dataclass

@@ -86,6 +86,7 @@ class Translator:
         searcher = Searcher(models, options)
         self.searcher: Callable[[SourceBatch], list[list[Hypothesis]]] = searcher
         self.models = searcher.models
+        self.max_tokens = searcher.max_tokens
         self.device = searcher.device
         self.pipeline = pipeline
         self.options = options
@@ -208,7 +209,7 @@ class Translator:
         lengths = np.array([[len(ids) for ids in sources]], dtype=np.int32)
         rows = 1 if self.options.sampling else self.options.beam
         order = sort_by_length(lengths)[::-1]
-        cuts = cut(lengths[0], order, max(1, self.options.max_tokens // rows))
+        cuts = cut(lengths[0], order, max(1, self.max_tokens // rows))
         batches = (
             SourceBatch(pad([np.array(sources[index]) for index in chosen]).numpy(), number)
             for number, chosen in enumerate(cuts, self._batches)

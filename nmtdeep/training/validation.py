@@ -94,13 +94,13 @@ def corpus_loss(
 ) -> tuple[float, float]:
     """Smoothed loss and negative log-likelihood of a corpus, nats per target token."""
     lengths = np.stack((corpus.source.lengths, corpus.target.lengths))
-    tokens, smoothed, nll = 0, 0.0, 0.0
-    device = model.output.weight.device
+    tokens, device = 0, model.output.weight.device
+    total = torch.zeros(2, dtype=torch.float64, device=device)
     budget = recipe.training.batches.limit(rows=recipe.uses_rows(device.type))
     for indices in cut(lengths.max(axis=0), sort_by_length(lengths), budget):
         batch = collate(corpus, indices).to(device)
         sums = batch_loss(model, batch, smoothing=recipe.training.label_smoothing, dtype=dtype)
-        smoothed += float(sums.smoothed)
-        nll += float(sums.nll)
+        total += torch.stack((sums.smoothed, sums.nll)).double()  # read by the host at the end
         tokens += batch.target_tokens
+    smoothed, nll = total.tolist()
     return smoothed / tokens, nll / tokens

@@ -97,7 +97,8 @@ def _attention(
         if bias.dtype == torch.bool:
             bias = torch.where(bias, 0.0, float("-inf")).to(q.dtype)
         keys = bias.shape[-1]
-        bias = F.pad(bias, (0, -keys % (8 if half else 4)))[..., :keys]
+        if any(stride % 8 for stride in bias.stride()[:-1]):  # `preprocess_mask` of torch
+            bias = F.pad(bias, (0, 8 - keys % 8))[..., :keys]
         bias = bias.expand(*q.shape[:3], keys)
     needs_sums = torch.is_grad_enabled() and q.requires_grad
     efficient = aten._scaled_dot_product_efficient_attention

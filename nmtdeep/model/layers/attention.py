@@ -94,10 +94,10 @@ class SelfAttention(Sublayer):
 
     def _step(self, qkv: Tensor, state: KeyValues) -> Tensor:
         """The newest position of each hypothesis reads the entries that it descends from."""
-        q, k, v = (split_heads(part, self.heads) for part in qkv.chunk(3, dim=2))
-        keys, values = state.append(k, v)
-        index = state.index
-        relative = None if self.relative is None else self.relative.at(index.offsets)
+        split = qkv.view(*qkv.shape[:2], 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        keys, values = state.append(split[1:])
+        q, index = split[0], state.index
+        relative = None if self.relative is None else self.relative.at(index.offsets())
         attended = kernels.attention_step(q, keys, values, bias=index.bias, relative=relative)
         return self.output(join_heads(attended))
 

@@ -52,35 +52,49 @@ class CacheIndex:
         sentences: number of sentences.
         bias: `(sentences, 1, hypotheses, entries)`, 0 where a hypothesis reads an entry and -inf
             elsewhere; None while no sentence has more than one hypothesis, which reads all.
-        offsets: `(entries,)`, position of each entry relative to the newest one: ..., -1, 0.
     """
 
     def __init__(self, like: Tensor) -> None:
         self.sentences = like.shape[0]
-        self._zero = kernels.full_precision(like.new_zeros(()))
         self.bias: Tensor | None = None
-        self.offsets = torch.empty(0, dtype=torch.int64, device=like.device)
+        self._zero = kernels.full_precision(like.new_zeros(()))
+        self._own = self._zero  # what the newest hypotheses read of their own entries
+        self._buffer = self._zero  # for `bias`, which grows in it
+        self._adds: list[int] = []  # 1 or more at first, then always the same
+        self._offsets: Tensor | None = None
 
     def add(self, hypotheses: int) -> None:
         """Add an entry for each of a sentence's hypotheses, which alone reads it."""
-        before = self.offsets.shape[0]
-        newest = torch.zeros(hypotheses, dtype=torch.int64, device=self.offsets.device)
-        self.offsets = torch.cat((self.offsets - 1, newest))
+        before = sum(self._adds)
+        self._adds.append(hypotheses)
+        self._offsets = None
         if hypotheses == 1 and self.bias is None:
             return
-        shape = (self.sentences, 1, hypotheses)
+        entries = before + hypotheses
         if self.bias is None:
-            self.bias = self._zero.expand(*shape, before)
-        own = self._zero.new_full((hypotheses, hypotheses), -math.inf).fill_diagonal_(0)
-        self.bias = torch.cat((self.bias, own.expand(*shape, hypotheses)), dim=3)
+            self._own = self._zero.new_full((hypotheses, hypotheses), -math.inf).fill_diagonal_(0)
+            self._buffer = self._zero.new_zeros(self.sentences, 1, hypotheses, _capacity(entries))
+        elif self._buffer.shape[3] < entries:
+            self._buffer = F.pad(self._buffer, (0, _capacity(entries) - self._buffer.shape[3]))
+        self._buffer[..., before:entries] = self._own
+        self.bias = self._buffer[..., :entries]
+
+    def offsets(self) -> Tensor:
+        """`(entries,)`, position of each entry relative to the newest one: ..., -1, 0."""
+        if self._offsets is None:
+            first, newest = self._adds[0], self._adds[-1]
+            places = torch.arange(-first, sum(self._adds) - first, device=self._zero.device)
+            self._offsets = places.div_(newest, rounding_mode="floor").add_(2 - len(self._adds))
+        return self._offsets
 
     def select(self, rows: Tensor, sentences: Tensor | None) -> None:
         """Keep hypotheses `rows`; see `State`."""
         if sentences is not None:
             self.sentences = len(sentences)
         if self.bias is not None:
-            chosen = self.bias.flatten(0, 2)[rows]
-            self.bias = chosen.view(self.sentences, 1, -1, chosen.shape[1])
+            entries, width = self.bias.shape[3], self._buffer.shape[3]
+            self._buffer = self._buffer.view(-1, width)[rows].view(self.sentences, 1, -1, width)
+            self.bias = self._buffer[..., :entries]
 
 
 class KeyValues:
@@ -92,36 +106,39 @@ class KeyValues:
 
     def __init__(self, index: CacheIndex) -> None:
         self.index = index
-        self._keys: Tensor | None = None
-        self._values: Tensor | None = None
+        self._buffer: Tensor | None = None  # (2, sentences, heads, capacity, d_h)
         self._entries = 0
 
-    def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Add the newest entries, one for each hypothesis, and return all."""
-        first, self._entries = self._entries, self._entries + keys.shape[2]
-        self._keys = _grown(self._keys, keys, self._entries)
-        self._values = _grown(self._values, values, self._entries)
-        self._keys[:, :, first : self._entries] = keys
-        self._values[:, :, first : self._entries] = values
-        return self._keys[:, :, : self._entries], self._values[:, :, : self._entries]
+    def append(self, newest: Tensor) -> tuple[Tensor, Tensor]:
+        """Add the newest entries, one for each hypothesis, and return all keys and values.
+
+        Args:
+            newest: `(2, sentences, heads, hypotheses, d_h)`, keys and values.
+        """
+        before, self._entries = self._entries, self._entries + newest.shape[3]
+        if self._buffer is None or self._buffer.shape[3] < self._entries:
+            like = kernels.full_precision(newest.new_empty(0))
+            shape = (*newest.shape[:3], _capacity(self._entries), newest.shape[4])
+            larger = like.new_empty(shape)
+            if self._buffer is not None:
+                larger[:, :, :, :before] = self._buffer[:, :, :, :before]
+            self._buffer = larger
+        self._buffer[:, :, :, before : self._entries] = newest
+        keys, values = self._buffer[:, :, :, : self._entries]
+        return keys, values
 
     def select(self, rows: Tensor, sentences: Tensor | None) -> None:
         """Keep `sentences`; the index has the hypotheses."""
-        if sentences is not None and self._keys is not None and self._values is not None:
-            self._keys = kernels.keep_rows(self._keys, sentences)
-            self._values = kernels.keep_rows(self._values, sentences)
+        if sentences is not None and self._buffer is not None:
+            self._buffer = kernels.keep_rows(self._buffer.transpose(0, 1), sentences).transpose(0, 1)
 
 
-def _grown(buffer: Tensor | None, newest: Tensor, entries: int) -> Tensor:
-    """`buffer`, or a copy with twice the size, for `entries` like those of `newest`."""
-    if buffer is not None and buffer.shape[2] >= entries:
-        return buffer
-    sentences, heads, _, width = newest.shape
-    like = kernels.full_precision(newest.new_empty(0))
-    larger = like.new_empty(sentences, heads, max(64, 2 * entries), width)
-    if buffer is not None:
-        larger[:, :, : buffer.shape[2]] = buffer
-    return larger
+def _capacity(entries: int) -> int:
+    """Entries of a buffer that grows: twice as many, in whole blocks of 64.
+
+    A GPU's attention copies a bias first if its rows do not start at multiples of 8 numbers.
+    """
+    return max(64, -(-entries // 32) * 64)
 
 
 class MemoryKeyValues:
@@ -135,7 +152,9 @@ class MemoryKeyValues:
     def __init__(self, keys: Tensor, values: Tensor, mask: Tensor | None) -> None:
         if mask is None:
             mask = keys.new_ones((len(keys), 1, 1, keys.shape[2]), dtype=torch.bool)
-        missing = max(0, VECTOR - keys.shape[2])
+        source = keys.shape[2]
+        # For a GPU whole blocks of 8, as in `_capacity`.
+        missing = max(0, VECTOR - source) if keys.device.type == "cpu" else -source % 8
         # Contiguous, because otherwise every step copies them for its matrix products.
         self.keys = F.pad(kernels.full_precision(keys), (0, 0, 0, missing)).contiguous()
         self.values = F.pad(kernels.full_precision(values), (0, 0, 0, missing)).contiguous()
