@@ -61,7 +61,7 @@ class DecodingOptions(Decoding):
     )
     max_tokens: Count | None = Field(
         None,
-        description="batch size: padded source tokens times beam; null: 4096, on a GPU up to 65536",
+        description="batch size: padded source tokens times beam; default: by device and beam",
     )
     threads: Count | None = Field(None, description="number of CPU threads")
     processes: Count = Field(1, description="number of CPU worker processes, one thread each")

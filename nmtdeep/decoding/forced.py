@@ -11,6 +11,7 @@ from torch import Tensor
 
 from nmtdeep.data.batch import pad
 from nmtdeep.data.batching import cut, sort_by_length
+from nmtdeep.decoding.searcher import LEAST_TOKENS
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.text.vocabulary import EOS, PAD
 
@@ -34,7 +35,9 @@ def log_probabilities(
     scores: list[list[float]] = [[] for _ in pairs]
     if pairs:
         order = sort_by_length(lengths)
-        for batch in cut(lengths.max(axis=0), order, translator.options.max_tokens):
+        # The logits of all positions are there at once, unlike in a search.
+        budget = translator.options.max_tokens or LEAST_TOKENS
+        for batch in cut(lengths.max(axis=0), order, budget):
             rows = _log_probs(translator, [pairs[index] for index in batch])
             for index, row in zip(batch, rows, strict=True):
                 scores[index] = row[: len(pairs[index][1])]

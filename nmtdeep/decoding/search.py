@@ -106,6 +106,7 @@ def beam(
     forbidden: Sequence[int] = (),
     penalty: Penalty = no_penalty,
     wanted: int | None = None,
+    spare: float = 0.0,
 ) -> list[list[Hypothesis]]:
     """The best hypotheses of each sentence, best first.
 
@@ -128,6 +129,8 @@ def beam(
         forbidden: ids that are never produced.
         penalty: divisor of a hypothesis by its number of tokens; must not decrease.
         wanted: number of hypotheses to return; None: `size`.
+        spare: share of the batch up to which sentences that are done stay in it; when there are
+            more, all of them leave. It changes no result.
     """
     device = max_lengths.device
     ends = _Ends(max_lengths.tolist(), size, wanted or size, eos, penalty)
@@ -150,7 +153,7 @@ def beam(
         history.append(Candidates(held, read, origin, token))
         totals, code = (best, code) if size == 1 else _continuing(best, code, types, eos, size)
         rows = torch.add(code // types, places[: len(held)], alpha=hypotheses)
-        stay = _staying(ends.after(history[-1], len(history)), device)
+        stay = _staying(ends.after(history[-1], len(history)), spare)
         kept = None
         if stay is not None:
             held = held[stay]
@@ -226,14 +229,12 @@ class _Ends:
         return self.last[sentences] > 0
 
 
-def _staying(done: Array, device: torch.device) -> Array | None:
+def _staying(done: Array, spare: float) -> Array | None:
     """Places of the sentences that stay in the batch; None if it stays as it is.
 
-    The last ones move to the places of those that leave. A CPU computes nothing for sentences that
-    are done; for a GPU their rows cost less than copies of all caches, until they are a quarter.
+    The last ones move to the places of those that leave.
     """
-    count = np.count_nonzero(done)
-    if count == 0 or (device.type != "cpu" and 4 * count < len(done)):
+    if not done.all() and np.count_nonzero(done) <= spare * len(done):
         return None
     going = np.flatnonzero(~done).tolist()
     return np.array(

@@ -24,10 +24,12 @@ from nmtdeep.model.layers.cache import States
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS, PAD
 
-CPU_TOKENS = 4096
-# More tokens at once hardly make a GPU faster: its kernels are as long as their launches by then.
-GPU_TOKENS = 65_536
-SHORT = 8
+# Padded source tokens times beam of a batch: of one hypothesis each; of a beam on a CPU, whose
+# steps cost as much as their weights are read; and at most on a GPU, whose kernels take longer than
+# their launches from there on.
+LEAST_TOKENS, CPU_TOKENS, MOST_TOKENS = 4096, 8192, 65_536
+# Rows of sentences that are done cost a GPU less than copies of all caches.
+SPARE_ON_GPU = 0.25
 
 
 @dataclass(frozen=True)
@@ -77,14 +79,19 @@ class Searcher:
                 pack(model, PackedLinear)
         return cls(models, options)
 
-    @cached_property
+    @property
     def max_tokens(self) -> int:
-        """Padded source tokens times beam of a batch, by the device unless it was chosen."""
-        if self.options.max_tokens or self.device.type == "cpu":
-            return self.options.max_tokens or CPU_TOKENS
-        cuda, place = torch.cuda, self.device
-        free = cuda.mem_get_info(place)[0] + cuda.memory_reserved(place) - cuda.memory_allocated(place)
-        return fitting_tokens(self.models, free)
+        """Padded source tokens times beam of a batch: as chosen, or by the device.
+
+        Draws depend on their batch, which is the same on all devices.
+        """
+        options = self.options
+        if options.max_tokens or options.sampling:
+            return options.max_tokens or LEAST_TOKENS
+        if self.device.type == "cpu":
+            return CPU_TOKENS if options.beam > 1 else LEAST_TOKENS
+        memory = torch.cuda.get_device_properties(self.device).total_memory
+        return fitting_tokens(self.models, memory / 4)
 
     @torch.inference_mode()
     def __call__(self, batch: SourceBatch) -> list[list[Hypothesis]]:
@@ -117,6 +124,7 @@ class Searcher:
             forbidden=(PAD,),
             penalty=length_penalty(options.lenpen_form, options.lenpen),
             wanted=min(options.n_best, options.beam),
+            spare=0.0 if self.device.type == "cpu" else SPARE_ON_GPU,
         )
 
     def _draws(self, source: Tensor, limits: Tensor, number: int) -> list[list[Hypothesis]]:
@@ -153,20 +161,19 @@ class Searcher:
         return torch.stack(each).logsumexp(dim=0) - math.log(len(each))
 
 
-def fitting_tokens(models: Sequence[Transformer], free: int) -> int:
-    """Padded source tokens times beam of a batch for which half of `free` bytes suffice.
+def fitting_tokens(models: Sequence[Transformer], memory: float) -> int:
+    """Padded source tokens times beam of a batch that needs about `memory` bytes.
 
-    Counted per token: keys and values of a translation twice as long as its source, in buffers that
-    are copied while they grow to twice their size, those of the source, and three times the logits
-    of a step, with a source of at least `SHORT` tokens.
+    For each, there are two tokens' keys and values of each decoder layer, in buffers of twice the
+    size that are copied to grow, those of the source itself, and the logits of an eighth of a
+    token, three times in fp32.
     """
     each = 0.0
     for model in models:
-        types, width = model.output.weight.shape
-        number = model.output.weight.element_size()
-        cached = 2 * number * width * len(model.decoder.layers) * (2 * 3 + 1)
-        each += cached + 3 * 4 * types / SHORT
-    return max(CPU_TOKENS, min(GPU_TOKENS, int(free / 2 / each)))
+        weight, layers = model.output.weight, len(model.decoder.layers)
+        each += (2 * (2 + 1) + 1) * layers * 2 * weight.shape[1] * weight.element_size()
+        each += 3 * 4 * weight.shape[0] / 8
+    return max(LEAST_TOKENS, min(MOST_TOKENS, int(memory / each)))
 
 
 @dataclass

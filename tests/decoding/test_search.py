@@ -105,6 +105,19 @@ def test_finished_sentences_leave_the_batch_and_change_nothing() -> None:
     assert len(set(table.calls)) > 2
 
 
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("spare", [0.3, 0.9])
+def test_sentences_that_stay_when_they_are_done_change_nothing(spare: float, size: int) -> None:
+    limits = [2, 12, 1, 7, 4, 3, 9, 5]
+    for seed in range(8):
+        expected, table = search(rows(seed), limits, size)
+        found, slower = search(rows(seed), limits, size, spare=spare)
+        assert found == expected
+        assert len(slower.calls) == len(table.calls)
+        assert sum(slower.calls) > sum(table.calls)
+        assert len(set(slower.calls)) < len(set(table.calls))
+
+
 @pytest.mark.parametrize("form", PENALTIES)
 @pytest.mark.parametrize("wanted", [1, 2])
 def test_a_search_for_fewer_ends_earlier_with_the_same(form: str, wanted: int) -> None:

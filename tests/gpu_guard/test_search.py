@@ -20,18 +20,17 @@ from .variants import VARIANTS
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 TYPES, STEPS = 64, 4
-IN_A_BEAM = {
-    ("decoding/searcher.py:__call__", "copy from the host"),  # the source
-    ("decoding/search.py:beam", "copy from the host"),  # limits; sentences that are not done
-    ("decoding/search.py:beam", "number read by the host"),  # which sentences are done
-    ("decoding/search.py:forbid", "copy from the host"),  # sentences at their limits
-    ("decoding/search.py:_read_out", "copy to the host"),  # hypotheses, after the last step
+AT_THE_START = {
+    ("decoding/searcher.py:_search", "copy from the host"),  # the source
+    ("decoding/search.py:beam", "number read by the host"),  # limits
 }
+EACH_STEP = ("decoding/search.py:beam", "copy to the host")  # the best continuations
+# Sentences that stay when others leave, which a GPU is not made to wait for.
+IN_A_BEAM = {*AT_THE_START, EACH_STEP, ("decoding/search.py:beam", "copy from the host")}
 IN_SAMPLING = {
-    ("decoding/searcher.py:__call__", "copy from the host"),
-    ("decoding/search.py:forbid", "copy from the host"),
-    ("decoding/sampling.py:sample", "number read by the host"),  # what was drawn
-    ("decoding/sampling.py:sample", "nonzero"),  # sentences that are not done
+    ("decoding/searcher.py:_search", "copy from the host"),
+    ("decoding/sampling.py:sample", "number read by the host"),  # limits; what was drawn
+    ("decoding/sampling.py:sample", "copy from the host"),  # sentences that are not done
 }
 
 
@@ -65,6 +64,14 @@ def test_sampling_is_searched(tiny_config: Callable[..., Model]) -> None:
     assert set(recorder.waits) <= IN_SAMPLING
 
 
-def test_launches_of_a_search_stay_in_their_budget(tiny_config: Callable[..., Model]) -> None:
-    recorder = recorded(tiny_config(depth=6), torch.float32)
-    assert recorder.launches.total() <= 1150  # 6+6 layers, 4 steps; 2026-11-23: 1,137
+@pytest.mark.parametrize(("beam", "most"), [(4, 140), (1, 115)])  # 2026-11-23: 136 and 112
+def test_a_step_waits_once_and_its_launches_stay_in_their_budget(
+    tiny_config: Callable[..., Model], beam: int, most: int
+) -> None:
+    """6+6 layers; the difference between searches of STEPS and of twice as many steps."""
+    model = tiny_config(depth=6)
+    short, long = (recorded(model, torch.float32, answer=n, beam=beam) for n in (STEPS, 2 * STEPS))
+    assert long.launches.total() - short.launches.total() <= most * STEPS
+    assert long.waits[EACH_STEP] - short.waits[EACH_STEP] == STEPS
+    assert set(long.waits) <= IN_A_BEAM
+    assert all(long.waits[place] == short.waits[place] for place in IN_A_BEAM - {EACH_STEP})
