@@ -17,6 +17,7 @@ from nmtdeep.model.kernels.plain_attention import (
     attention_bias,
     attention_weights,
     join_heads,
+    relative_bias,
     split_heads,
     weighted_values,
 )
@@ -75,9 +76,10 @@ def attention(
     Returns:
         `(sentences, queries, width)` in the dtype of `packed`.
 
-    A CPU takes `cpu_attention`, a GPU torch's fused kernels. Relative positions need the weights
-    themselves, which neither returns: there the formula is written out, in fp32 at least. Rows are
-    padded where no fused kernel takes them as they are.
+    A CPU takes `cpu_attention`, a GPU torch's fused kernels, to which relative positions of keys
+    are a bias. Relative positions of values need the weights themselves, which no kernel returns:
+    there, and with any relative positions on a CPU, the formula is written out, in fp32 at least.
+    Rows are padded where no fused kernel takes them as they are.
     """
     x = packed[0]
     if rows is not None:
@@ -88,6 +90,8 @@ def attention(
         bias = attention_bias(x.shape[1], mask, causal, cpu_attention.exact(x.dtype), x.device)
         return cpu_attention.attention(*packed, heads=heads, bias=bias, dropout_p=dropout_p)
     q, k, v = (split_heads(part, heads) for part in _unpacked(packed))
+    if x.device.type != "cpu" and relative is not None and relative[1] is None:
+        mask, causal, relative = relative_bias(q, relative[0], mask, causal), False, None
     if relative is None:
         attended = F.scaled_dot_product_attention(
             q, k, v, attn_mask=mask, is_causal=causal, dropout_p=dropout_p

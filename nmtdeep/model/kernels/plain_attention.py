@@ -46,6 +46,20 @@ def weighted_values(weights: Tensor, v: Tensor, *, relative: RelativeVectors | N
     return read
 
 
+def relative_bias(q: Tensor, vectors: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+    """q a^T / sqrt(d_h) and the bias of `attention_bias`, `(sentences, heads, queries, keys)`.
+
+    Args:
+        q: `(sentences, heads, queries, d_h)`.
+        vectors: vectors a of keys, `(queries, keys, d_h)`; see Shaw et al. 2018, Eq. 4.
+        mask, causal: as of `kernels.attention`.
+    """
+    scaled = q * q.shape[-1] ** -0.5
+    scores = torch.einsum("bhqd,qkd->bhqk", scaled, vectors.to(q.dtype))
+    bias = attention_bias(q.shape[2], mask, causal, scores.dtype, q.device)
+    return scores if bias is None else scores + bias
+
+
 def attention_bias(
     queries: int, mask: Tensor | None, causal: bool, dtype: torch.dtype, device: torch.device
 ) -> Tensor | None:

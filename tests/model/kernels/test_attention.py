@@ -13,7 +13,12 @@ from torch.testing import assert_close
 from nmtdeep.model.kernels import attention
 from nmtdeep.model.kernels.cpu_attention import VECTOR
 from nmtdeep.model.kernels.cpu_dropout import noise
-from nmtdeep.model.kernels.plain_attention import RelativeVectors, join_heads, split_heads
+from nmtdeep.model.kernels.plain_attention import (
+    RelativeVectors,
+    join_heads,
+    relative_bias,
+    split_heads,
+)
 
 SENTENCES, HEADS, SIZE = 3, 2, 5
 WIDTH = HEADS * SIZE
@@ -107,3 +112,18 @@ def test_bf16_inputs_and_results_are_computed_in_fp32(written_out: bool) -> None
     assert ours.dtype == torch.bfloat16
     # Only the result is rounded: to 8 bits, half a unit in the last of them.
     assert_close(ours.double(), exact, rtol=2**-8, atol=1e-6)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("causal", [False, True])
+def test_relative_positions_of_keys_are_a_bias(causal: bool, masked: bool) -> None:
+    (qkv,) = (x.requires_grad_() for x in packed("together", 6, 6))
+    vectors = torch.randn(6, 6, SIZE, dtype=torch.float64, requires_grad=True)
+    mask = padding(6) if masked else None
+    written = attention(qkv, heads=HEADS, mask=mask, causal=causal, relative=(vectors, None))
+    expected = torch.autograd.grad(written.sin().sum(), (qkv, vectors))
+    q, k, v = separate([qkv])
+    bias = relative_bias(q, vectors, mask, causal)
+    fused = join_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=bias))
+    assert_close(fused, written, **EXACT)
+    assert_close(torch.autograd.grad(fused.sin().sum(), (qkv, vectors)), expected, **EXACT)
