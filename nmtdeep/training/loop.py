@@ -170,12 +170,15 @@ def _train(
     recipe, settings, ranks = run.recipe, run.recipe.training, trainer.ranks
     started = time.perf_counter() - progress.seconds
     if ranks.device.type == "cuda":
-        display.say("compiling the layers, and trying the largest batch")
+        display.say("trying the largest batch, for which the layers are compiled first")
+    began = time.perf_counter()
     if limit := trainer.check_largest_batch(progress.position):
         display.say(
             f"the largest batch does not fit in memory; max_tokens={limit} is used from now on. "
             f"Pass --max-tokens {limit} to avoid the retry."
         )
+    if ranks.device.type == "cuda":
+        display.say(f"tried after {time.perf_counter() - began:.0f} s")
     display.restart()
     for coming in upcoming(trainer.recipe, trainer.data, run.path, progress, ranks):
         result = trainer.train(coming.share, progress)
