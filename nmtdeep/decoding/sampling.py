@@ -58,7 +58,11 @@ def sample(
         for row, (token, value) in zip(rows, read, strict=True):
             drawn[row].append(int(token))
             each[row].append(value)
-        stay = [place for place, (token, _) in enumerate(read) if int(token) != eos]
+        stay = [
+            place
+            for place, (token, _) in enumerate(read)
+            if int(token) != eos and length < limits[rows[place]]
+        ]
         if 0 < len(stay) < len(rows):
             kept = torch.tensor(stay, device=tokens.device)
             state.select(kept, kept)
