@@ -22,7 +22,7 @@ from nmtdeep.data.windows import Window
 from nmtdeep.errors import OutOfMemoryError, UserError
 from nmtdeep.model.build import build
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.training.loss import CHUNK
+from nmtdeep.training.loss import CHUNK, GPU_CHUNK
 from nmtdeep.training.optimizer import linear_maps
 from nmtdeep.training.ranks import ALONE, Ranks
 from nmtdeep.units import size
@@ -127,7 +127,8 @@ def estimate(
     activations = kept_bytes(recipe, tokens / TYPICAL, TYPICAL, TYPICAL, dtype.itemsize)
     types, width = model.output.weight.shape
     # Logits of a chunk and their gradients; the gradient of the output matrix, twice.
-    loss = 2 * FP32 * types * (min(CHUNK, tokens) + width)
+    chunk = CHUNK if device == "cpu" else GPU_CHUNK
+    loss = 2 * FP32 * types * (min(chunk, tokens) + width)
     parts = {
         "weights": float(FP32 * parameters),
         "gradients": float(FP32 * parameters),

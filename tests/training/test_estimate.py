@@ -90,11 +90,12 @@ def test_the_parts_equal_a_count_by_hand(tiny_config: Callable[..., config.Model
         "moments": 8 * parameters,
         "batch": 2 * encoder + 2 * decoder + logits,
     }
-    adam = recipe_of(described, batches=batches)
-    assert estimate(adam, model, "cuda", FP32) == expected
-    on_cpu = estimate(adam, model, "cpu", FP32)
+    on_cpu = estimate(recipe_of(described, batches=batches), model, "cpu", FP32)
     assert {name: on_cpu[name] for name in expected} == expected
     assert on_cpu["gaps"] == expected["batch"] and 1e9 < on_cpu["program"] < 2e9
+    batches["max_tokens"] = 300  # a batch of a GPU may have more than a group
+    adam = recipe_of(described, batches=batches)
+    assert estimate(adam, model, "cuda", FP32) == expected
     muon = recipe_of(described, batches=batches, optimizer="muon")
     of_muon = estimate(muon, model, "cuda", FP32)
     assert of_muon["moments"] == 4 * matrices + 8 * (parameters - matrices)

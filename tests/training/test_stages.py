@@ -41,7 +41,7 @@ def test_each_stage_is_a_recipe_without_stages() -> None:
         (0, 6, 12, 18),
     ]
     assert {stage.model.decoder.depth for stage in stages} == {6}
-    assert [stage.training.batches.max_tokens for stage in stages] == [4096, 2048, 4096]
+    assert [stage.training.batches.max_tokens for stage in stages] == [None, 2048, None]
     assert [stage.training.batches.tokens_per_update for stage in stages] == [25_000, 25_000, 9000]
     assert {stage.training.stages for stage in stages} == {()}
     for stage in stages:  # each is a recipe that a file could hold
