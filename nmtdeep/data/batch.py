@@ -22,7 +22,11 @@ def moved(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
 
 
 class Row(NamedTuple):
-    """Sentences that follow one another without padding; see `model.kernels.jagged.Jagged`."""
+    """Sentences that follow one another without padding.
+
+    The fields are those of `model.kernels.jagged.Jagged`, which a model makes of it: models do not
+    import data.
+    """
 
     offsets: torch.Tensor
     places: torch.Tensor

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple, assert_never
 
@@ -97,11 +97,12 @@ class _Chunked(torch.autograd.Function):
         for first in range(0, len(targets), chunk):
             part = slice(first, first + chunk)
             logits = linear(states[part], matrix)
+            sums: Iterable[tuple[Tensor, Tensor]]
             if hidden.device.type == "cpu":
                 sums = _sums(logits, targets[part], smoothing, exact, wanted, rows)
             else:
                 loss, likelihood, logits = compiled_sums()(logits, targets[part], smoothing)
-                sums = iter([(loss, likelihood)])
+                sums = [(loss, likelihood)]
             for loss, likelihood in sums:
                 smoothed += loss
                 nll += likelihood

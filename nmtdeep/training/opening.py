@@ -79,10 +79,8 @@ def opening(recipe: Recipe, data: DataDirectory, ranks: Ranks, progress: Progres
     """
     stage, device = recipe.at_stage(progress.stage), ranks.device
     corpus, batches = data.corpus("train"), stage.training.batches
-    dtype, joined = (
-        resolve_precision(stage.training.precision, device),
-        recipe.uses_rows(device.type),
-    )
+    dtype = resolve_precision(stage.training.precision, device)
+    joined = recipe.uses_rows(device.type)
     with torch.device("meta"):
         model = built(stage, data)
     sides = (data.pipeline.source, data.pipeline.target)

@@ -130,9 +130,8 @@ class KeyValues:
     def select(self, rows: Tensor, sentences: Tensor | None) -> None:
         """Keep `sentences`; the index has the hypotheses."""
         if sentences is not None and self._buffer is not None:
-            self._buffer = kernels.keep_rows(self._buffer.transpose(0, 1), sentences).transpose(
-                0, 1
-            )
+            kept = kernels.keep_rows(self._buffer.transpose(0, 1), sentences)
+            self._buffer = kept.transpose(0, 1)
 
 
 def _capacity(entries: int) -> int:
