@@ -16,7 +16,7 @@ class TokenEmbedding(nn.Module):
 
     Args:
         weight: `(types, width)` table E, possibly shared with the other side or the output.
-        positions: module that adds positions, called as `positions(x, start)`.
+        positions: module that adds positions, called as `positions(x, start, rows)`.
         bias: `(width,)` vector b added to every embedding (Zhang et al. 2019's release), or None.
         dropout: probability on the sum.
     """

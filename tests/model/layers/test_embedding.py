@@ -16,7 +16,7 @@ def parameter(values: list) -> nn.Parameter:
 
 def test_dropout_is_on_the_sum() -> None:
     embedding = TokenEmbedding(parameter(TABLE), nn.Identity(), bias=None, dropout=0.5)
-    embedding.positions.forward = lambda x, start: x + 1
+    embedding.positions.forward = lambda x, start, rows: x + 1
     torch.manual_seed(1)
     out = embedding.train()(torch.ones(1, 100, dtype=torch.int64))
     # Twice the row, plus one, doubled or gone.
