@@ -21,12 +21,14 @@ class Sums:
     Args:
         entries: the largest number of outputs.
         like: `(..., width)` tensor of an output's shape, dtype and device.
+        dtype: that outputs and gradients are kept and multiplied in; None: that of `like`.
     """
 
-    def __init__(self, entries: int, like: Tensor) -> None:
+    def __init__(self, entries: int, like: Tensor, dtype: torch.dtype | None = None) -> None:
         self.shape = like.shape
+        self.dtype = like.dtype
         self.count = 0
-        self.values = like.new_empty(entries, like.numel())
+        self.values = like.new_empty(entries, like.numel(), dtype=dtype)
         self.gradients: Tensor | None = None  # rows: sums, by the last output that each read
         self.readers: dict[int, tuple[int, Tensor]] = {}  # the same: first output read, weights
 
@@ -106,7 +108,7 @@ class _Read(torch.autograd.Function):
         rows = sums.values[sums.count - len(weights) : sums.count]
         weights = weights.to(rows.dtype)
         ctx.save_for_backward(weights, token)
-        return combine(weights, rows, sums.shape)
+        return combine(weights, rows, sums.shape).to(sums.dtype)
 
     @staticmethod
     @once_differentiable
@@ -122,7 +124,7 @@ class _Read(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             rows = sums.values[first : ctx.count]
             if weights.shape[1] == 1:
-                for_weights = torch.mv(rows, gradient.reshape(-1))[:, None]
+                for_weights = torch.mv(rows, gradient.reshape(-1).to(rows.dtype))[:, None]
             else:
                 products = (row.view_as(gradient) * gradient for row in rows)
                 sums_of_features = [product.flatten(0, -2).sum(dim=0) for product in products]

@@ -16,9 +16,9 @@ OUTPUTS, SHAPE = 5, (2, 3, 4)
 EXACT = {"rtol": 0, "atol": 1e-12}
 
 
-def drawn(*shape: int, seed: int) -> Tensor:
+def drawn(*shape: int, seed: int, dtype: torch.dtype = torch.float64) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
-    return torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()
+    return torch.randn(shape, generator=generator, dtype=dtype).requires_grad_()
 
 
 def layer(read: Tensor, number: int) -> Tensor:
@@ -59,6 +59,26 @@ def test_values_and_gradients_equal_the_formula(
     assert_close(torch.autograd.grad(result, inputs, retain_graph=True), expected, **EXACT)
     # A second pass through the same graph is independent of the first.
     assert_close(torch.autograd.grad(result, inputs), expected, **EXACT)
+
+
+def test_outputs_and_gradients_in_half_precision() -> None:
+    outputs = [drawn(*SHAPE, seed=seed, dtype=torch.float32) for seed in range(OUTPUTS)]
+    weights = drawn(OUTPUTS, 1, seed=9, dtype=torch.float32)
+    gradient = drawn(*SHAPE, seed=10, dtype=torch.float32).detach()
+    sums, token = Sums(OUTPUTS, outputs[0], torch.bfloat16), None
+    for output in outputs:
+        token = sums.add(output, token)
+    result = sums.read(weights, token)
+    found = torch.autograd.grad(result, (*outputs, weights), gradient)
+    assert all(tensor.dtype == torch.float32 for tensor in (result, *found))
+    exact = [output.detach().bfloat16().double() for output in (*outputs, weights, gradient)]
+    *rounded, numbers, slope = exact
+    products = torch.stack([(output * slope).sum() for output in rounded])[:, None]
+    expected = [number * slope for number in numbers] + [products]
+    # What is multiplied is rounded once, sums are rounded at their end: to 8 bits.
+    close = {"rtol": 2**-8, "atol": 1e-6, "check_dtype": False}
+    assert_close(result.detach(), sum(map(torch.mul, numbers, rounded)), **close)
+    assert_close(list(found), expected, **close)
 
 
 def test_fixed_weights_and_a_fixed_input() -> None:
