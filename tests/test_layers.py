@@ -70,7 +70,8 @@ FORBIDDEN = {
 }
 # Inside `training` a module imports only those before it.
 TRAINING = (
-    *("ranks", "schedule", "loss", "optimizer", "sharding", "state", "stages", "memory", "step"),
+    *("ranks", "schedule", "loss", "optimizer", "sharding", "state", "stages", "memory"),
+    *("reduction", "step"),
     *("divergence", "trainer", "run_directory", "validation", "feed", "display", "launch"),
     *("opening", "loop", "finish"),
 )

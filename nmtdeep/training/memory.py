@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 import os
 import re
-from collections.abc import Iterator
 from itertools import chain
 
 import torch
@@ -200,15 +199,14 @@ class BatchLimit:
         self.ranks = ranks
         self.divisible = divisible
         self.tokens = UNLIMITED
-        self._part: Batch | None = None
 
-    def parts(self, batch: Batch) -> Iterator[Batch]:
+    def parts(self, batch: Batch) -> list[Batch]:
         """The batch, in as few parts as the limit allows."""
         count = batch.sentences
         most = max(self.tokens * count // batch.cells, 1)
-        for first in range(0, count, most):
-            self._part = batch if most >= count else batch.part(first, first + most)
-            yield self._part
+        if most >= count:
+            return [batch]
+        return [batch.part(first, first + most) for first in range(0, count, most)]
 
     def reduce(self, tokens: int) -> bool:
         """Take the smallest limit that any rank asks for; all ranks must call this.
@@ -219,14 +217,13 @@ class BatchLimit:
         before, self.tokens = self.tokens, -int(self.ranks.maximum(-tokens)[0])
         return self.tokens < before
 
-    def half(self, error: Exception) -> int:
-        """Half of the part that was computed last, if `error` says that memory ran out.
+    def half(self, part: Batch | None, error: Exception) -> int:
+        """Half of the part that was computed, if `error` says that memory ran out.
 
         Raises:
             OutOfMemoryError: if that part cannot be divided.
             Exception: any other `error`.
         """
-        part = self._part
         if part is None or not is_out_of_memory(error):
             raise error
         tokens = part.cells

@@ -21,6 +21,7 @@ from nmtdeep.training.loss import Loss, penalty, smoothed_cross_entropy
 from nmtdeep.training.memory import BatchLimit, release
 from nmtdeep.training.optimizer import make_optimizer
 from nmtdeep.training.ranks import ALONE, Ranks
+from nmtdeep.training.reduction import GradientSum
 from nmtdeep.training.sharding import Shards, idle, whole
 
 UNREGULARIZED = config.NoRegularizer()
@@ -136,6 +137,8 @@ class Step:
             for_muon = torch.bfloat16 if native_bf16(self.device) else dtype
         self.optimizer = make_optimizer(model, settings.optimizer, dtype=for_muon, ranks=ranks)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=dtype == torch.float16)
+        summed = ALONE if self.shards else ranks
+        self.gradient_sum = GradientSum(model.parameters(), summed)
         self.limit = BatchLimit(ranks, divisible=self.shards is None)
 
     def loss(self, batch: Batch) -> Loss:
@@ -156,8 +159,9 @@ class Step:
         """
         before = self.limit.tokens
         sums = self.accumulate(share, number)
-        gradients = self._gradients()
         self.ranks.add([sums])
+        parameters = self.model.parameters()
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         self.scaler.unscale_(self.optimizer)
@@ -187,7 +191,7 @@ class Step:
         )
 
     def accumulate(self, share: Share, number: int) -> Tensor:
-        """Add the gradients of this rank's batches; in smaller parts if memory runs out in a rank.
+        """Sum the gradients of all batches over the ranks; in smaller parts if memory runs out.
 
         All ranks must call this.
 
@@ -201,36 +205,31 @@ class Step:
             sums = torch.zeros(2, dtype=torch.float64, device=self.device)
             limit = self.limit.tokens
             self.optimizer.zero_grad(set_to_none=True)
-            loss: Loss | None = None  # that of a failed pass holds its activations
+            passes = [
+                (batch_number, part, rows)
+                for batch_number, batch in share.batches
+                for part, rows in enumerate(self.limit.parts(batch))
+            ]
+            rows, loss = None, None  # those of a failed pass hold its activations
             try:
-                for batch_number, batch in share.batches:
-                    for part, rows in enumerate(self.limit.parts(batch)):
-                        seed = seed_for(self.settings.seed, number, batch_number, part)
-                        torch.manual_seed(seed)
-                        loss = self.loss(rows)
-                        self.scaler.scale(loss.smoothed / tokens).backward()  # type: ignore[no-untyped-call]
-                        sums += torch.stack((loss.smoothed.detach(), loss.nll))
+                for place, (batch_number, part, rows) in enumerate(passes, start=1):
+                    torch.manual_seed(seed_for(self.settings.seed, number, batch_number, part))
+                    loss = self.loss(rows)
+                    if place == len(passes):
+                        self.gradient_sum.start()
+                    self.scaler.scale(loss.smoothed / tokens).backward()  # type: ignore[no-untyped-call]
+                    sums += torch.stack((loss.smoothed.detach(), loss.nll))
                 if self.shards:  # a rank without a batch takes part in each exchange
                     for _ in range(share.passes - len(share.batches)):
                         (0.0 * self.loss(idle(self.device)).smoothed).backward()  # type: ignore[no-untyped-call]
             except Exception as error:
-                limit = self.limit.half(error)
+                limit = self.limit.half(rows, error)
+            if limit < self.limit.tokens:
+                loss = None
+                release()
+            self.gradient_sum.finish()
             if not self.limit.reduce(limit):
                 return sums
-            loss = None
-            release()
-
-    def _gradients(self) -> list[Tensor]:
-        """All gradients, sums over the ranks; a rank without a batch adds zeros."""
-        if self.ranks.size > 1:
-            for parameter in self.model.parameters():
-                if parameter.requires_grad and parameter.grad is None:
-                    parameter.grad = torch.zeros_like(parameter)
-        parameters = self.model.parameters()
-        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-        if not self.shards:
-            self.ranks.add(gradients)
-        return gradients
 
     def _move(self, overflow: Tensor) -> None:
         """Step unless gradients overflowed, which the optimizer's kernels see for themselves."""

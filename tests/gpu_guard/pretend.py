@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -45,6 +45,10 @@ PER_LAUNCH = 30  # tensors that one kernel of a `_foreach` or `_fused` operator 
 # Kernels that refuse two dtypes; the computation of shapes alone lets these pass.
 ONE_DTYPE = ("mm", "addmm", "bmm", "baddbmm", "native_layer_norm")
 COPIES = ("_to_copy", "copy_", "to")
+PRODUCTS = ("mm", "addmm", "bmm", "baddbmm")
+PARTLY_READ = ("gather", "embedding", "index", "index_select")  # only what the indices name
+# Bytes and operations per second of an H200: measured ceilings of such a GPU, in bf16.
+BANDWIDTH, RATE = 4.3e12, 790e12
 
 
 class _Generator(torch.Generator):
@@ -114,6 +118,8 @@ class Recorder(TorchDispatchMode):
 
     Attributes:
         launches: kernels by operator.
+        moved: bytes that they read and write, by operator; an expanded dimension is read once.
+        seconds: the least time of an H200 by operator, for the bytes or the products.
         waits: what the host waited for, by file and function of nmtdeep.
 
     Raises:
@@ -122,6 +128,8 @@ class Recorder(TorchDispatchMode):
 
     answer: float = 0.0
     launches: Counter[str] = field(default_factory=Counter)
+    moved: Counter[str] = field(default_factory=Counter)
+    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     waits: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -129,8 +137,8 @@ class Recorder(TorchDispatchMode):
 
     def forget(self) -> None:
         """Count from here on."""
-        self.launches.clear()
-        self.waits.clear()
+        for figures in (self.launches, self.moved, self.seconds, self.waits):
+            figures.clear()
 
     def __torch_dispatch__(
         self,
@@ -166,6 +174,9 @@ class Recorder(TorchDispatchMode):
             self._wait("copy to the host" if to_host else "copy from the host")
         elif name not in VIEWS and "cuda" in devices:
             self.launches[name] += _kernels(name, args)
+            moved, operations = _traffic(name, inputs, outputs)
+            self.moved[name] += moved
+            self.seconds[name] += max(moved / BANDWIDTH, operations / RATE)
         return out
 
     def _read(self, tensor: Tensor) -> float | bool:
@@ -194,3 +205,27 @@ def _kernels(name: str, args: tuple[Any, ...]) -> int:
         longest = max(len(part) for part in args if isinstance(part, list | tuple))
         return -(-longest // PER_LAUNCH)
     return LAUNCHES.get(name, 1)
+
+
+def _traffic(name: str, inputs: list[Tensor], outputs: list[Tensor]) -> tuple[int, int]:
+    """Bytes that one operator moves, and operations of a product."""
+    if name in PARTLY_READ:
+        moved = 2 * sum(map(_size, outputs)) + _size(inputs[-1])
+    elif name == "scatter_add_":
+        moved = 3 * _size(inputs[-1])
+    else:
+        moved = sum(map(_size, {id(tensor): tensor for tensor in (*inputs, *outputs)}.values()))
+        in_place = name.endswith("_") and not name.startswith("_f") and name != "copy_"
+        if in_place:
+            moved += _size(inputs[0])
+    if name not in PRODUCTS:
+        return moved, 0
+    left, right = inputs[-2:]
+    return moved, 2 * left.numel() * right.shape[-1]
+
+
+def _size(tensor: Tensor) -> int:
+    numbers = 1
+    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+        numbers *= size if stride else 1
+    return numbers * tensor.element_size()

@@ -67,6 +67,16 @@ def test_muon_also_looks_before_its_step(tiny_config: Callable[..., Model]) -> N
     assert set(recorder.waits) == AT_THE_END | {before}
 
 
+def test_bytes_and_products_are_counted() -> None:
+    with pretended(), Recorder() as recorder:
+        left, right = (torch.zeros(shape, device="cuda").half() for shape in ((4, 8), (8, 1)))
+        recorder.forget()
+        left @ right.expand(8, 16)
+    assert recorder.launches == {"mm": 1}
+    assert recorder.moved == {"mm": 2 * (4 * 8 + 8 * 1 + 4 * 16)}
+    assert recorder.seconds == {"mm": recorder.moved["mm"] / 4.3e12}  # more than its products
+
+
 def test_launches_of_an_update_stay_in_their_budget(tiny_config: Callable[..., Model]) -> None:
     recorder = recorded(tiny_config(width=64, depth=6, dropout=0.1), "bf16")
     assert recorder.launches.total() <= 1140  # 6+6 layers, one row; 2026-11-23: 1,125

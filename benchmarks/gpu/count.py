@@ -1,0 +1,121 @@
+"""Launches, bytes and least time of an update, counted on a GPU that is not there.
+
+    python benchmarks/gpu/count.py
+
+Shapes are computed, numbers are not. A torch that cannot pretend a GPU says so. Compiled functions
+are counted as the operators that they are made of: what a compiler fuses is not known here.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+sys.path[:0] = [str(Path(__file__).parents[2] / folder) for folder in (".", "tests")]
+
+from gpu_guard.pretend import Recorder, pretended
+from gpu_guard.torch_tables import missing
+
+from nmtdeep.config.model import Model
+from nmtdeep.config.training import Training
+from nmtdeep.data.batch import Batch, Row, Share
+from nmtdeep.model.build import build
+from nmtdeep.training.step import Step
+
+TYPES, LENGTH, TOKENS = 32_000, 28, 25_000
+LAUNCH = 5e-6, 10e-6  # seconds
+PLACES = ("embedding", "residual", "attention", "activation")
+
+
+def described(
+    *, encoder: int = 6, width: int = 512, combination: str = "residual", **other: Any
+) -> Model:
+    """A pre-norm model with six decoder layers and heads of width 64."""
+    stack = {
+        "heads": width // 64,
+        "feed_forward": 4 * width,
+        "residual": "pre_norm",
+        "combination": combination,
+    }
+    values = {
+        "width": width,
+        "encoder": {**stack, "depth": encoder},
+        "decoder": {**stack, "depth": 6},
+        "embeddings": {"sharing": "all"},
+        "dropout": dict.fromkeys(PLACES, 0.1),
+        **other,
+    }
+    return Model.model_validate(values)
+
+
+MODELS: dict[str, dict[str, Any]] = {
+    "base 6+6": {},
+    "big 6+6": {"width": 1024},
+    "plain 30+6": {"encoder": 30},
+    "DLCL 30+6": {"encoder": 30, "combination": "dlcl"},
+    "relative positions 6+6": {"positions": {"type": "relative", "clip": 8}},
+}
+
+
+def batch(tokens: int, *, in_rows: bool) -> Batch:
+    """Sentences of equal length, as one row or as rows of their own."""
+    sentences = tokens // LENGTH
+    cells = sentences * LENGTH
+    shape = (1, cells) if in_rows else (sentences, LENGTH)
+    ids = [torch.randint(3, 20, shape, device="cuda") for _ in range(3)]
+    rows = None
+    if in_rows:
+        offsets = torch.arange(0, cells + 1, LENGTH, dtype=torch.int32, device="cuda")
+        rows = (Row(offsets, torch.arange(cells, device="cuda"), LENGTH),) * 2
+    return Batch(*ids, cells, padded_tokens=2 * cells, real_tokens=2 * cells, rows=rows)
+
+
+def count(model: Model, tokens: int, *, batches: int = 1, in_rows: bool = False) -> Recorder:
+    """The second update of so many batches, in bf16 with Adam and clipping."""
+    training = Training.model_validate({"clip_norm": 1.0})
+    with pretended():
+        with torch.device("cuda"):
+            network = build(model, source_types=TYPES, target_types=TYPES)
+        step = Step(network, training, dtype=torch.bfloat16)
+        share = Share.whole([batch(tokens, in_rows=in_rows) for _ in range(batches)])
+        with Recorder() as recorder:
+            step.update(share, 1, 1e-4)
+            recorder.forget()
+            step.update(share, 2, 1e-4)
+    return recorder
+
+
+def main() -> None:
+    """Print a table, and of each model's row the operators that take most time."""
+    if missing():
+        sys.exit(missing())
+    print("| model, batches | launches | GB | least time, ms | launching, ms |\n|---|---|---|---|---|")
+    details = []
+    for name, choices in MODELS.items():
+        model = described(**choices)
+        ways = {
+            f"six of {TOKENS // 6:,}, padded": count(model, TOKENS // 6, batches=6),
+            f"one of {TOKENS:,}, padded": count(model, TOKENS),
+        }
+        if "relative" not in name:
+            ways[f"one of {TOKENS:,}, a row"] = count(model, TOKENS, in_rows=True)
+        for way, found in ways.items():
+            launches, moved = found.launches.total(), found.moved.total() / 1e9
+            least = 1e3 * sum(found.seconds.values())
+            low, high = (1e3 * launches * each for each in LAUNCH)
+            print(
+                f"| {name}, {way} | {launches:,} | {moved:.0f} | {least:.1f} "
+                f"| {low:.0f} to {high:.0f} |",
+                flush=True,
+            )
+        longest = sorted(found.seconds.items(), key=lambda item: -item[1])[:8]
+        parts = ", ".join(f"{operator} {1e3 * seconds:.1f}" for operator, seconds in longest)
+        details.append(f"{name}: {parts}")
+    print("\nms by operator, last line of each model:", *details, sep="\n")
+
+
+if __name__ == "__main__":
+    main()
