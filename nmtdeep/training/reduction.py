@@ -39,7 +39,8 @@ class GradientSum:
             self.buckets = list(_buckets(reversed(trained), bucket))
         for number, members in enumerate(self.buckets):
             for parameter in members:
-                parameter.register_post_accumulate_grad_hook(partial(self._arrived, number))
+                hook = partial(self._arrived, number)
+                parameter.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
 
     def start(self) -> None:
         """The next backward pass of this rank is the last one before the sum."""
@@ -74,7 +75,8 @@ class GradientSum:
             for parameter in members
         ]
         flat = torch.cat([gradient.flatten() for gradient in gradients])
-        for parameter, part in zip(members, flat.split([each.numel() for each in members])):
+        parts = torch.split(flat, [parameter.numel() for parameter in members])
+        for parameter, part in zip(members, parts, strict=True):
             parameter.grad = part.view_as(parameter)
         self._sent.append(self.ranks.start_adding(flat))
 
