@@ -64,7 +64,7 @@ def _unknown_key(path: KeyPath, section: type[Section]) -> Problem:
         or get_close_matches(names[-1], everywhere, cutoff=0.8)
     ):
         keys = [key for key in _keys() if key[-1] == similar[0]]
-        shared = [sum(map(eq, key, names)) for key in keys]
+        shared = [(sum(map(eq, key, names)), len(key) == len(names)) for key in keys]
         near = [".".join(keys[i]) for i, same in enumerate(shared) if same == max(shared)]
         hint = f"did you mean {' or '.join(near[:3])}?"
     return Problem("unknown key", "", hint)

@@ -72,4 +72,5 @@ Beam = Annotated[int, Field(gt=0, le=1000, strict=True)]
 Probability = Annotated[float, Field(ge=0, lt=1, strict=True)]
 Positive = Annotated[float, Field(gt=0, strict=True)]
 NotNegative = Annotated[float, Field(ge=0, strict=True)]
-Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}$")]
+# A language tag (BCP 47): language, then script, region and variants, such as zh-Hant or pt-BR.
+Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8}){0,4}$")]

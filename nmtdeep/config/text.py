@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import json
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from nmtdeep.config.section import (
+    ConflictError,
     Count,
     CountOrZero,
     Language,
@@ -51,6 +53,44 @@ class NoBpe(Section):
 Bpe = OneOf[JointBpe | SeparateBpe | NoBpe]
 
 
+class MosesBpe(Section):
+    """Words by Moses' rules (or jieba's), then byte-pair encoding: `text.bpe`."""
+
+    type: Literal["moses_bpe"] = "moses_bpe"
+
+
+class Sampling(Section):
+    """Other segmentations at training time, drawn anew in each epoch."""
+
+    alpha: Annotated[float, Field(gt=0, le=100, strict=True)] = Field(
+        0.2,
+        description="unigram: a segmentation of probability p is drawn in proportion to p^alpha "
+        "(Kudo 2018); bpe: probability of skipping a merge, below 1 (Provilkov et al. 2020)",
+    )
+    nbest: Count = Field(
+        64, description="unigram: draw from this many best segmentations of each word"
+    )
+
+
+class SentencePiece(Section):
+    """Raw text to subwords by a SentencePiece model, without words (Kudo and Richardson 2018)."""
+
+    type: Literal["sentencepiece"] = "sentencepiece"
+    model: Literal["unigram", "bpe"] = Field("unigram", description="kind of model")
+    size: Count = Field(16_000, description="number of pieces to learn; fewer in a small text")
+    byte_fallback: bool = Field(True, description="spell unknown characters as bytes of UTF-8")
+    split_digits: bool = Field(False, description="each digit is a piece")
+    character_coverage: Annotated[float, Field(gt=0, le=1, strict=True)] = Field(
+        0.9995, description="share of the characters of the text that are pieces of their own"
+    )
+    sampling: Sampling | None = Field(
+        None, description="subword regularization; null: the best segmentation only"
+    )
+
+
+Tokenizer = OneOf[MosesBpe | SentencePiece]
+
+
 class Vocabulary(Section):
     """The types that have an id; `<pad>`, `</s>` and `<unk>` come first."""
 
@@ -86,7 +126,10 @@ class Text(Section):
     input: Form = Field(
         "raw", description="form of the training files: raw, tokenized or already BPE-split text"
     )
-    normalize: bool = Field(True, description="normalize punctuation as Moses does")
+    tokenizer: Tokenizer = Field(MosesBpe(), description="how raw text becomes subwords")
+    normalize: bool = Field(
+        True, description="normalize punctuation as Moses does; sentencepiece: NFKC"
+    )
     lowercase: bool = Field(False, description="lower-case both languages")
     aggressive_hyphens: bool = Field(False, description="split hyphens, as Moses' tokenizer -a")
     chinese: Literal["moses", "jieba"] = Field(
@@ -95,3 +138,42 @@ class Text(Section):
     bpe: Bpe = Field(JointBpe(), description="subword segmentation")
     vocabulary: Vocabulary = Vocabulary()
     clean: Clean = Clean()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_bpe(cls, values: Any) -> Any:
+        """With another tokenizer, the default of `bpe` is `none`."""
+        if not isinstance(values, dict) or "tokenizer" not in values:
+            return values
+        chosen = values["tokenizer"]
+        name = chosen.get("type") if isinstance(chosen, dict) else chosen
+        default = values.get("bpe") in (None, JointBpe().model_dump())
+        return values | {"bpe": "none"} if name == "sentencepiece" and default else values
+
+    @model_validator(mode="after")
+    def _one_tokenizer(self) -> Text:
+        """A SentencePiece model takes raw text and learns its own types."""
+        if not isinstance(self.tokenizer, SentencePiece):
+            return self
+        sampling = self.tokenizer.sampling
+        if sampling and self.tokenizer.model == "bpe" and sampling.alpha >= 1:
+            what = "bpe skips merges with this probability"
+            raise ConflictError(what, "tokenizer.sampling.alpha", hint="set it below 1")
+        settings = {
+            "bpe": (self.bpe, NoBpe()),
+            "input": (self.input, "raw"),
+            "aggressive_hyphens": (self.aggressive_hyphens, False),
+            "chinese": (self.chinese, "moses"),
+            "vocabulary.min_count": (self.vocabulary.min_count, 1),
+            "vocabulary.max_size": (self.vocabulary.max_size, None),
+        }
+        for key, (value, neutral) in settings.items():
+            if value != neutral:
+                shown = "none" if key == "bpe" else json.dumps(neutral).strip('"')
+                raise ConflictError(
+                    f"does not go with tokenizer {self.tokenizer.type}",
+                    key,
+                    "tokenizer",
+                    hint=f"set text.{key}: {shown}",
+                )
+        return self

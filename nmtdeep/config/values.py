@@ -23,7 +23,7 @@ _ALLOWED = {
     "bool_type": "true or false",
     "bool_parsing": "true or false",
     "string_type": "text",
-    "string_pattern_mismatch": "text of the form {pattern}",
+    "string_pattern_mismatch": "a language tag",  # the only pattern there is
     "tuple_type": "a list",
     "dict_type": "a mapping of names to values",
     "model_type": "a section",
@@ -37,6 +37,7 @@ _ALLOWED = {
 _HINTS = {
     "tuple_type": "write [a, b]",
     "string_type": "put it in quotes",
+    "string_pattern_mismatch": "write it as in de, pt-BR or zh-Hant",
     "model_type": "put its keys on the lines below it",
     "model_attributes_type": "put its keys on the lines below it",
 }

@@ -13,27 +13,30 @@ from pydantic import ValidationError
 from nmtdeep import files
 from nmtdeep.config.render import to_yaml
 from nmtdeep.config.source import read_file
-from nmtdeep.config.text import Form, NoBpe, Text
+from nmtdeep.config.text import Form, MosesBpe, NoBpe, Text
 from nmtdeep.errors import ConfigError, DataError, UserError
 from nmtdeep.text.bpe import Bpe, join, load_merges
 from nmtdeep.text.chinese import CHINESE, Jieba, jieba
 from nmtdeep.text.files import read_lines
-from nmtdeep.text.tokenization import Moses, moses
+from nmtdeep.text.sentencepiece import SentencePiece
+from nmtdeep.text.tokenization import Moses, moses, primary
 from nmtdeep.text.vocabulary import EOS, Vocabulary
 
-CONFIG_FILE = "text.yaml"
+CONFIG_FILE, MODEL_FILE = "text.yaml", "sentencepiece.model"
 HINT = "copy the whole directory again, or run nmtdeep preprocess again"
+Model = Bpe | SentencePiece | None
 
 
 def surface(line: str, config: Text, language: str, form: Form) -> str:
     """A line in the spelling the system learns: lower-cased and normalized as the recipe says.
 
     Lower-casing comes first, so that a line and its lower-cased copy become equal.
-    Tokenized and BPE-split text is not normalized: Moses' rules expect raw text.
+    Tokenized and BPE-split text is not normalized: Moses' rules expect raw text. A SentencePiece
+    model normalizes by itself.
     """
     if config.lowercase:
         line = line.lower()
-    if config.normalize and form == "raw":
+    if config.normalize and form == "raw" and isinstance(config.tokenizer, MosesBpe):
         line = _tokenizer(config, language).normalize(line)
     return line
 
@@ -45,6 +48,7 @@ def words_of(line: str, config: Text, language: str, form: Form) -> list[str]:
 
 
 def _tokenizer(config: Text, language: str) -> Moses | Jieba:
+    language = primary(language)
     if language == CHINESE and config.chinese == "jieba":
         return jieba(aggressive_hyphens=config.aggressive_hyphens)
     return moses(language, aggressive_hyphens=config.aggressive_hyphens)
@@ -52,19 +56,31 @@ def _tokenizer(config: Text, language: str) -> Moses | Jieba:
 
 @dataclass(frozen=True)
 class Side:
-    """One language of a pipeline."""
+    """One language of a pipeline.
+
+    Attributes:
+        model: splits words, or with SentencePiece whole lines; None: words are the types.
+    """
 
     config: Text
     language: str
-    bpe: Bpe | None
+    model: Model
     vocabulary: Vocabulary
+
+    @property
+    def bpe(self) -> Bpe | None:
+        """The merges of this side, if it has any."""
+        return self.model if isinstance(self.model, Bpe) else None
 
     def split(self, line: str, form: Form = "raw") -> list[str]:
         """Subwords of a line that is raw, tokenized or already split into subwords.
 
         Raises:
-            UserError: if the line needs splitting, and the pipeline was made for split text.
+            UserError: if the line needs splitting, and the pipeline was made for split text; if it
+                is tokenized, and a SentencePiece model splits raw text.
         """
+        if isinstance(self.model, SentencePiece):
+            return self._pieces(self.model, line, form)
         if form != "bpe" and self.config.input == "bpe":
             raise UserError(
                 f"{form} text cannot be split: this model was trained on text that was split into "
@@ -72,17 +88,32 @@ class Side:
                 hint="split the text in the same way, and add --input-is bpe",
             )
         words = words_of(line, self.config, self.language, form)
-        return words if form == "bpe" or self.bpe is None else self.bpe.split(words)
+        return words if form == "bpe" or self.model is None else self.model.split(words)
+
+    def _pieces(self, model: SentencePiece, line: str, form: Form) -> list[str]:
+        if form == "tokenized":
+            raise UserError(
+                "a SentencePiece model splits raw text, not words",
+                hint="pass raw text, and leave out --input-is, or pieces with --input-is bpe",
+            )
+        line = surface(line, self.config, self.language, form)
+        # Pieces may hold any white space but spaces.
+        return model.split(line) if form == "raw" else [each for each in line.split(" ") if each]
 
     def encode(self, line: str, form: Form = "raw") -> list[int]:
         """Ids of a line's subwords, and EOS."""
         return [*self.vocabulary.ids(self.split(line, form)), EOS]
 
     def join(self, tokens: Sequence[str], form: Form = "raw") -> str:
-        """A line of subwords: as they are (bpe), as words (tokenized), or detokenized (raw)."""
+        """A line of subwords: as they are (bpe), as words (tokenized), or detokenized (raw).
+
+        The words of a SentencePiece model are the raw line.
+        """
         if form == "bpe":
             return " ".join(tokens)
-        words = join(tokens) if self.bpe or self.config.input == "bpe" else list(tokens)
+        if isinstance(self.model, SentencePiece):
+            return self.model.join(tokens)
+        words = join(tokens) if self.model or self.config.input == "bpe" else list(tokens)
         if form == "tokenized":
             return " ".join(words)
         return _tokenizer(self.config, self.language).detokenize(words)
@@ -94,6 +125,8 @@ class Side:
         words (so compare with `join(..., "tokenized")`).
         """
         line = surface(line, self.config, self.language, self.config.input)
+        if isinstance(self.model, SentencePiece):
+            return self.model.join(self.model.split(line))
         if self.config.input == "raw":
             return line
         words = line.split()
@@ -110,35 +143,43 @@ class TextPipeline:
 
     @classmethod
     def of(
-        cls, config: Text, bpe: tuple[Bpe | None, Bpe | None], vocabularies: Sequence[Vocabulary]
+        cls, config: Text, models: Sequence[Model], vocabularies: Sequence[Vocabulary]
     ) -> TextPipeline:
-        """A pipeline of BPE and vocabulary of source and target."""
+        """A pipeline of subword models and vocabularies of source and target."""
         languages = (config.source, config.target)
-        return cls(config, *map(Side, (config, config), languages, bpe, vocabularies))
+        return cls(config, *map(Side, (config, config), languages, models, vocabularies))
 
     @property
     def reference_form(self) -> Literal["raw", "tokenized"]:
         """The form of `target.join` that compares with `target.reference`."""
         return "raw" if self.config.input == "raw" else "tokenized"
 
-    def contents(self) -> dict[str, str]:
+    def contents(self) -> dict[str, bytes]:
         """Every file of the saved pipeline: name and content."""
-        contents = {CONFIG_FILE: to_yaml(self.config.model_dump(mode="json"))}
+        values = self.config.model_dump(mode="json")
+        if isinstance(self.config.tokenizer, MosesBpe):
+            del values["tokenizer"]  # as in version 0.1, for the same fingerprint
+        contents = {CONFIG_FILE: to_yaml(values)}
+        pieces: dict[str, bytes] = {}
         for side in (self.source, self.target):
             codes, allowed, vocabulary = _file_names(self.config, side.language)
-            if side.bpe is not None:
-                contents[codes] = side.bpe.dumps()
-                if side.bpe.allowed is not None:
-                    pieces = sorted(side.bpe.allowed)
-                    contents[allowed] = "".join(f"{piece}\n" for piece in pieces)
+            match side.model:
+                case Bpe():
+                    contents[codes] = side.model.dumps()
+                    if side.model.allowed is not None:
+                        subwords = sorted(side.model.allowed)
+                        contents[allowed] = "".join(f"{subword}\n" for subword in subwords)
+                case SentencePiece():
+                    pieces[_model_file(side.language)] = side.model.content
             contents[vocabulary] = side.vocabulary.dumps()
-        return contents
+        if pieces and self.source.model == self.target.model:
+            pieces = {MODEL_FILE: next(iter(pieces.values()))}
+        return {name: content.encode("utf-8") for name, content in contents.items()} | pieces
 
     def fingerprint(self) -> str:
         """SHA-256 over all files: equal pipelines split every line alike."""
         digest = hashlib.sha256()
-        for name, content in sorted(self.contents().items()):
-            data = content.encode("utf-8")
+        for name, data in sorted(self.contents().items()):
             digest.update(f"{name}\0{len(data)}\0".encode() + data)
         return digest.hexdigest()
 
@@ -146,7 +187,7 @@ class TextPipeline:
         """Write all files into a directory, which is created if it does not exist."""
         directory.mkdir(parents=True, exist_ok=True)
         for name, content in self.contents().items():
-            (directory / name).write_bytes(content.encode("utf-8"))
+            (directory / name).write_bytes(content)
 
     @classmethod
     def load(cls, directory: Path) -> TextPipeline:
@@ -154,16 +195,31 @@ class TextPipeline:
         for path in directory.glob("*"):
             files.check_size(path, hint=HINT)
         config = _load_config(directory / CONFIG_FILE)
-        names = [_file_names(config, language) for language in (config.source, config.target)]
-        loaded = {name: Vocabulary.load(directory / name) for _, _, name in names}
-        bpe: list[Bpe | None] = [None, None]
-        if not isinstance(config.bpe, NoBpe):
-            for side, (codes, subwords, _) in enumerate(names):
-                allowed = None
-                if config.bpe.vocabulary_threshold:
-                    allowed = frozenset(read_lines(directory / subwords, empty="allow"))
-                bpe[side] = Bpe(load_merges(directory / codes), allowed)
-        return cls.of(config, (bpe[0], bpe[1]), [loaded[name] for _, _, name in names])
+        languages = (config.source, config.target)
+        spaces = not isinstance(config.tokenizer, MosesBpe)
+        names = [_file_names(config, language)[2] for language in languages]
+        loaded = {name: Vocabulary.load(directory / name, spaces=spaces) for name in names}
+        models = [_load_model(directory, config, language) for language in languages]
+        return cls.of(config, models, [loaded[name] for name in names])
+
+
+def _load_model(directory: Path, config: Text, language: str) -> Model:
+    """The subword model of one side."""
+    if not isinstance(config.tokenizer, MosesBpe):
+        shared = directory / MODEL_FILE
+        return SentencePiece.load(shared if shared.exists() else directory / _model_file(language))
+    if isinstance(config.bpe, NoBpe):
+        return None
+    codes, subwords, _ = _file_names(config, language)
+    allowed = None
+    if config.bpe.vocabulary_threshold:
+        allowed = frozenset(read_lines(directory / subwords, empty="allow"))
+    return Bpe(load_merges(directory / codes), allowed)
+
+
+def _model_file(language: str) -> str:
+    """The SentencePiece model of one side; `MODEL_FILE` if both sides have the same."""
+    return f"sentencepiece.{language}.model"
 
 
 def _file_names(config: Text, language: str) -> tuple[str, str, str]:

@@ -22,6 +22,11 @@ _STOPS_QUOTE = r'(\.+)"(\s*[^<])'
 Substitution = tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]
 
 
+def primary(language: str) -> str:
+    """The language of a tag, without script and region: pt of pt-BR."""
+    return language.partition("-")[0]
+
+
 class Moses:
     """Normalize, tokenize and detokenize lines of one language."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -46,10 +46,22 @@ class Vocabulary:
             ),
             key=lambda item: (-item[1], item[0]),
         )[: config.max_size]
-        size = len(SPECIALS) + len(ranked)
+        return cls._padded(ranked, config)
+
+    @classmethod
+    def of_pieces(
+        cls, pieces: Iterable[str], counts: Mapping[str, int], config: VocabularyConfig
+    ) -> Vocabulary:
+        """The pieces of a SentencePiece model in its order, with their counts in a text."""
+        kept = (each for each in pieces if each and "\n" not in each and not is_reserved(each))
+        return cls._padded([(piece, counts.get(piece, 0)) for piece in kept], config)
+
+    @classmethod
+    def _padded(cls, types: Sequence[tuple[str, int]], config: VocabularyConfig) -> Vocabulary:
+        size = len(SPECIALS) + len(types)
         fillers = [f"<filler{index}>" for index in range(-size % config.multiple)]
-        tokens = (*SPECIALS, *(token for token, _ in ranked), *fillers)
-        return cls(tokens, (0,) * len(SPECIALS) + tuple(n for _, n in ranked) + (0,) * len(fillers))
+        tokens = (*SPECIALS, *(token for token, _ in types), *fillers)
+        return cls(tokens, (0,) * len(SPECIALS) + tuple(n for _, n in types) + (0,) * len(fillers))
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -82,13 +94,18 @@ class Vocabulary:
         return "".join(f"{token}\t{count}\n" for token, count in pairs)
 
     @classmethod
-    def load(cls, path: Path) -> Vocabulary:
-        """Read a vocabulary file; DataError names the file and line that is wrong."""
+    def load(cls, path: Path, *, spaces: bool = False) -> Vocabulary:
+        """Read a vocabulary file; DataError names the file and line that is wrong.
+
+        Args:
+            spaces: whether a type may hold white space, as pieces of SentencePiece do.
+        """
         counts: dict[str, int] = {}
         for number, line in enumerate(read_lines(path), 1):
-            token, tab, count = line.partition("\t")
+            token, tab, count = line.rpartition("\t")
             problem = ""
-            if not tab or token.split() != [token] or not count.isascii() or not count.isdigit():
+            whole = bool(token) if spaces else token.split() == [token]
+            if not tab or not whole or not count.isascii() or not count.isdigit():
                 problem = "expected a type, a tab and its count"
             elif len(count) > LONGEST_COUNT:
                 problem = f"{count!r} is not a count"

@@ -22,7 +22,7 @@ model:
     residual: {type: prenorm}
     heads: true
   decoder:
-    sublayers: [self_attention, cros_attention, {type: feed_forward, size: 1}]
+    sublayers: [self_attention, cros_attention, {type: feed_forward, volume: 1}]
   depth: 3
   initializer: {type: glorot, gian: 2}
   bridge: top
@@ -53,7 +53,7 @@ color: {red: 1}
         "admin, deep_norm, rezero or no_norm, not 'prenorm': did you mean pre_norm?",
         "recipe.yaml:6: model.encoder.heads: must be a whole number, not true",
         f"recipe.yaml:8: model.decoder.sublayers[1]: {lengthy[5]}",
-        "recipe.yaml:8: model.decoder.sublayers[2].size: unknown key: delete it",
+        "recipe.yaml:8: model.decoder.sublayers[2].volume: unknown key: delete it",
         f"recipe.yaml:9: model.depth: unknown key: {lengthy[4]}",
         "recipe.yaml:10: model.initializer.gian: unknown key: did you mean model.initializer.gain?",
         "recipe.yaml:11: model.bridge: must be top_layer or transparent, not 'top'",
@@ -62,7 +62,8 @@ color: {red: 1}
         "recipe.yaml:15: training.optimizer.betas[1]: is missing: write a value",
         f"recipe.yaml:16: training.validation: {lengthy[0]}",
         f"recipe.yaml:18: training.checkpoints.average_last: {lengthy[1]}",
-        "recipe.yaml:19: text.source: must be text of the form ^[a-z]{2,3}$, not 'English'",
+        "recipe.yaml:19: text.source: must be a language tag, not 'English': "
+        "write it as in de, pt-BR or zh-Hant",
         "recipe.yaml:19: text.input: must be raw, tokenized or bpe, not 'raww': did you mean raw?",
         "recipe.yaml:19: text.lowercase: must be true or false, not 'maybe'",
         "recipe.yaml:20: reference.row: must be text, not 3: put it in quotes",

@@ -32,7 +32,7 @@ def test_the_steps_by_hand_return_our_subwords(hyphens: bool, lowercase: bool) -
     pipeline = TextPipeline.of(text, (Bpe(merges),) * 2, (vocabulary,) * 2)
     *code, command = re.findall(r"`(.*?)`", subword_steps(text))
     assert command == "subword-nmt apply-bpe -c text/bpe.codes"
-    split = BPE(io.StringIO(pipeline.contents()["bpe.codes"]))
+    split = BPE(io.StringIO(pipeline.contents()["bpe.codes"].decode()))
     for line in LINES:
         by_hand = line
         for expression in code:

@@ -1,0 +1,146 @@
+"""Subwords by a SentencePiece model (Kudo and Richardson 2018), without words and white space."""
+
+from __future__ import annotations
+
+import io
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import sentencepiece
+
+from nmtdeep import files
+from nmtdeep.config.text import SentencePiece as Config
+from nmtdeep.errors import DataError, UserError
+
+SUFFIX = ".model"
+HINT = "copy the file again, or learn another model by nmtdeep preprocess"
+# Text that a model is learned from, spread evenly over the corpus: lines, and characters of each.
+LINES, LONGEST = 1 << 20, 4000
+# Part of the result: sums of floats depend on it.
+THREADS = 4
+
+
+@dataclass(frozen=True)
+class SentencePiece:
+    """A SentencePiece model: a line to pieces and back; spaces are part of pieces, as U+2581.
+
+    Attributes:
+        content: bytes of the `.model` file.
+        name: of the file, for messages.
+
+    Raises:
+        DataError: on first use, if the content is not a model.
+    """
+
+    content: bytes
+    name: str = field(default="sentencepiece.model", compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the library's object: every process makes its own."""
+        return {"content": self.content, "name": self.name}
+
+    @classmethod
+    def load(cls, path: Path) -> SentencePiece:
+        """Read a `.model` file.
+
+        Raises:
+            DataError: if there is no such file, or it is damaged or not a model.
+        """
+        model = cls(files.read_limited(path, hint=HINT), str(path))
+        if not model.pieces:
+            raise DataError("a SentencePiece model without pieces", where=path, hint=HINT)
+        return model
+
+    @cached_property
+    def _processor(self) -> Any:
+        processor = sentencepiece.SentencePieceProcessor()
+        sentencepiece.SetMinLogLevel(2)  # its own warnings on stderr
+        try:
+            processor.LoadFromSerializedProto(self.content)
+        except (RuntimeError, ValueError) as error:
+            raise self._damaged(error) from None
+        return processor
+
+    def _damaged(self, error: Exception) -> DataError:
+        reason = str(error).splitlines()[0][:200] if str(error) else "no reason given"
+        return DataError(f"not a SentencePiece model ({reason})", where=self.name, hint=HINT)
+
+    @cached_property
+    def pieces(self) -> tuple[str, ...]:
+        """What `split` can return, in the model's order; without `<unk>` and control symbols."""
+        model = self._processor
+        try:
+            return tuple(
+                model.id_to_piece(id)
+                for id in range(model.vocab_size())
+                if not (model.is_control(id) or model.is_unknown(id) or model.is_unused(id))
+            )
+        except UnicodeDecodeError as error:
+            raise self._damaged(error) from None
+
+    def split(self, line: str) -> list[str]:
+        """Pieces of a line, by the best segmentation."""
+        pieces: list[str] = self._processor.encode(_clean(line), out_type=str)
+        return pieces
+
+    def join(self, pieces: Sequence[str]) -> str:
+        """The line of some pieces; one line, whatever the pieces are."""
+        line: str = self._processor.decode(list(pieces))
+        return line.replace("\n", " ")
+
+
+def _clean(line: str) -> str:
+    # Tabs separate columns in our files. A request may hold half of a surrogate pair.
+    return line.replace("\t", " ").encode("utf-8", "replace").decode()
+
+
+def learn(lines: Iterable[str], config: Config, *, normalize: bool, where: str) -> SentencePiece:
+    """A model learned from lines; equal lines make equal bytes.
+
+    Args:
+        lines: any number of them; see `spread`.
+        normalize: whether the model normalizes text by NFKC and joins white space; False: text
+            comes back as it was.
+        where: recipe key for messages.
+
+    Raises:
+        UserError: if the text does not allow a model of this size.
+    """
+    out = io.BytesIO()
+    sentencepiece.SetMinLogLevel(2)
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=(_clean(line[:LONGEST]) for line in lines),
+            model_writer=out,
+            model_type=config.model,
+            vocab_size=config.size,
+            byte_fallback=config.byte_fallback,
+            split_digits=config.split_digits,
+            character_coverage=config.character_coverage,
+            normalization_rule_name="nmt_nfkc" if normalize else "identity",
+            remove_extra_whitespaces=normalize,
+            hard_vocab_limit=False,
+            max_sentence_length=1 << 20,
+            num_threads=THREADS,
+        )
+    except RuntimeError as error:
+        reason = " ".join(str(error).split("]")[-1].split())
+        raise UserError(
+            f"SentencePiece cannot learn a model of {config.size} pieces ({reason})",
+            where=where,
+            hint="change text.tokenizer.size, or use more text",
+        ) from None
+    return SentencePiece(out.getvalue())
+
+
+def spread(lines: Iterable[str], total: int, wanted: int = LINES) -> Iterator[str]:
+    """At most `wanted` of `total` lines, at equal distances."""
+    if total <= wanted:
+        return iter(lines)
+    chosen = (number * wanted // total for number in itertools.count())
+    steps = itertools.pairwise(chosen)
+    return (line for line, (now, following) in zip(lines, steps) if following > now)  # noqa: B905
