@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,6 +46,7 @@ def _tiny_config(
     feed_forward: int = 12,
     depth: int = 2,
     combinations: tuple[object, object] = ("residual", "residual"),
+    embeddings: Mapping[str, object] | None = None,
     **other: object,
 ) -> config.Model:
     """Width 8, 2 heads, 2 layers; `other` are keys of the recipe's section model.
@@ -64,7 +65,7 @@ def _tiny_config(
                 "combination": combinations[1],
                 "sublayers": sublayers,
             },
-            "embeddings": {"sharing": sharing, "bias": bias},
+            "embeddings": {"sharing": sharing, "bias": bias, **(embeddings or {})},
             "dropout": dict.fromkeys(places, dropout),
             **other,
         }

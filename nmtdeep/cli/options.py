@@ -28,7 +28,7 @@ MACHINE = "Machine"
 PANELS = {
     name: panel
     for panel, names in {
-        "Search": "beam lenpen lenpen_form n_best max_length_factor max_length_constant",
+        "Search": "beam lenpen lenpen_form stop n_best max_length_factor max_length_constant",
         "Text": "input_is output_is max_source_tokens long_lines",
         "Sampling": "sampling temperature top_k top_p seed",
         MACHINE: "device precision quantize max_tokens threads processes",

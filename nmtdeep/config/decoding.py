@@ -27,6 +27,11 @@ class Decoding(Section):
         "length",
         description="formula of the length penalty; gnmt: ((5+len)/6)^A, length: len^A, none: 1",
     )
+    stop: Literal["full", "bound"] = Field(
+        "full",
+        description="end of a search; full: as soon as `beam` translations have ended; bound: only "
+        "when the best unfinished one scores no better now than each of them, as in transformers",
+    )
     max_length_factor: NotNegative = Field(
         1.5, description="A in the longest translation, A * source + B subwords"
     )

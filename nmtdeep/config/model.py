@@ -48,7 +48,7 @@ class Decoder(Stack):
 
 
 class Embeddings(Section):
-    """Token embeddings, scaled by the square root of the width."""
+    """Token embeddings and the output matrix."""
 
     sharing: Literal["all", "decoder", "none"] = Field(
         "all",
@@ -58,6 +58,15 @@ class Embeddings(Section):
     bias: bool = Field(
         False, description="one vector added to every embedding of both sides (Zhang et al. 2019)"
     )
+    scale: Literal["sqrt_width", "one"] = Field(
+        "sqrt_width", description="factor of every embedding before positions are added"
+    )
+    start: Literal["eos", "pad"] = Field(
+        "eos",
+        description="the embedding that the decoder reads first; eos: that of </s>; pad: that of "
+        "<pad>, as in models that Marian trained",
+    )
+    output_bias: bool = Field(False, description="a number for each type, added to its logit")
 
 
 class Dropout(Section):
@@ -66,7 +75,9 @@ class Dropout(Section):
     embedding: Probability = Field(0.1, description="after embedding plus position")
     residual: Probability = Field(0.1, description="on each sublayer's output")
     attention: Probability = Field(0.0, description="on attention weights")
-    activation: Probability = Field(0.0, description="after the ReLU of the feed-forward sublayer")
+    activation: Probability = Field(
+        0.0, description="after the activation of the feed-forward sublayer"
+    )
 
 
 class Model(Section):
@@ -80,6 +91,9 @@ class Model(Section):
     )
     positions: slots.Positions = Field(
         slots.Sinusoidal(), description="representation of the order of tokens"
+    )
+    activation: Literal["relu", "gelu", "swish"] = Field(
+        "relu", description="activation function of every feed-forward sublayer"
     )
     embeddings: Embeddings = Embeddings()
     dropout: Dropout = Dropout()

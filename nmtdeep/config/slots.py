@@ -154,7 +154,7 @@ class CrossAttention(Section):
 
 
 class FeedForward(Section):
-    """Two linear maps with ReLU between them, at each position separately."""
+    """Two linear maps with `model.activation` between them, at each position separately."""
 
     type: Literal["feed_forward"] = "feed_forward"
 
@@ -209,6 +209,11 @@ class Sinusoidal(Section):
     type: Literal["sinusoidal"] = "sinusoidal"
     first: Annotated[int, Field(ge=0, le=1000, strict=True)] = Field(
         0, description="position of a sentence's first token; of models that fairseq trained, 2"
+    )
+    rates: Literal["tensor2tensor", "paper"] = Field(
+        "tensor2tensor",
+        description="rate of wave i at width d; tensor2tensor: 10000^(-i/(d/2-1)), as fairseq's; "
+        "paper: 10000^(-2i/d), as Vaswani et al. 2017 print it and Marian computes it",
     )
 
 

@@ -12,7 +12,7 @@ from nmtdeep.config.load import from_mapping
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.conversion.fairseq_dictionary import read_dictionary
 from nmtdeep.conversion.fairseq_file import read_checkpoint
-from nmtdeep.conversion.fairseq_model import Conversion, decoding
+from nmtdeep.conversion.fairseq_model import FairseqConversion, decoding
 from nmtdeep.errors import CheckpointError, UserError
 from nmtdeep.model.fit import build_filled
 from nmtdeep.text.bpe import Bpe, load_merges
@@ -65,7 +65,7 @@ def convert(
     source, target = vocabularies[0], vocabularies[-1]
     if source == target:
         target = source
-    conversion = Conversion(model, source, target)
+    conversion = FairseqConversion(model, source, target)
     section = _text(text, conversion, shared=source is target)
     if conversion.problems:
         raise CheckpointError(problems=conversion.problems)
@@ -99,7 +99,7 @@ def convert(
     return recipe, pipeline
 
 
-def _text(text: TextOptions, conversion: Conversion, *, shared: bool) -> dict[str, Any]:
+def _text(text: TextOptions, conversion: FairseqConversion, *, shared: bool) -> dict[str, Any]:
     """The recipe's section `text`."""
     values: dict[str, Any] = {
         "normalize": text.normalize,

@@ -106,6 +106,7 @@ def beam(
     forbidden: Sequence[int] = (),
     penalty: Penalty = no_penalty,
     wanted: int | None = None,
+    stop: str = "full",
     spare: float = 0.0,
 ) -> list[list[Hypothesis]]:
     """The best hypotheses of each sentence, best first.
@@ -115,7 +116,9 @@ def beam(
     `size` finished hypotheses or reaches its length limit, where the end is forced. The first token
     may not be the end. Ties go to the lower index. A sentence is done earlier if no unfinished one
     can still rank among the best `wanted`, by a bound on its score: its sum so far, divided by the
-    penalty of the greatest length.
+    penalty of the greatest length. With `stop="bound"`, a sentence with `size` finished hypotheses
+    goes on until the best unfinished sum, divided by the penalty of the length so far, is no
+    better than the worst of the best `size` (the rule of transformers, `early_stopping=False`).
 
     The host reads from the device only the best continuations, once per step.
 
@@ -129,11 +132,13 @@ def beam(
         forbidden: ids that are never produced.
         penalty: divisor of a hypothesis by its number of tokens; must not decrease.
         wanted: number of hypotheses to return; None: `size`.
+        stop: "full" or "bound".
         spare: share of the batch up to which sentences that are done stay in it; when there are
             more, all of them leave. It changes no result.
     """
     device = max_lengths.device
-    ends = _Ends(max_lengths.tolist(), size, wanted or size, eos, penalty)
+    wanted = wanted or size
+    ends = _Ends(max_lengths.tolist(), size, wanted, eos, penalty, stop)
     held = np.arange(len(max_lengths))
     places = torch.arange(len(held), device=device)[:, None]
     totals = torch.zeros(len(held), 1, device=device)
@@ -162,7 +167,7 @@ def beam(
         if len(held) and (size > 1 or kept is not None):
             state.select(rows.flatten(), kept)
         tokens = (code % types).flatten()
-    return _read_out(history, ends.last, size, wanted or size, eos, penalty)
+    return _read_out(history, ends.last, size, wanted, eos, penalty)
 
 
 def forbid(
@@ -193,20 +198,21 @@ class _Ends:
 
     Args:
         limits: tokens at most, of each sentence.
-        size, wanted, eos, penalty: as of `beam`.
+        size, wanted, eos, penalty, stop: as of `beam`.
 
     Attributes:
         last: `(sentences,)` the step after which each was done, counted from 1; 0 before.
     """
 
     def __init__(
-        self, limits: Sequence[int], size: int, wanted: int, eos: int, penalty: Penalty
+        self, limits: Sequence[int], size: int, wanted: int, eos: int, penalty: Penalty, stop: str
     ) -> None:
-        self.size, self.eos, self.penalty = size, eos, penalty
+        self.size, self.wanted, self.eos, self.penalty, self.stop = size, wanted, eos, penalty, stop
         self.limits = np.array(limits)
         self.reach = np.array([penalty(limit) for limit in limits])
         self.finished = np.zeros(len(limits), np.int64)
-        self.scores = np.full((len(limits), wanted), -math.inf)
+        # The best of finished hypotheses, best last.
+        self.scores = np.full((len(limits), size), -math.inf)
         self.last = np.zeros(len(limits), np.int64)
 
     def forced(self, sentences: Array, step: int) -> bool:
@@ -223,8 +229,11 @@ class _Ends:
         scores = np.hstack((ended / self.penalty(step), self.scores[sentences]))
         scores = np.sort(scores, axis=1)[:, -self.scores.shape[1] :]
         self.scores[sentences] = scores
-        hopeless = going / self.reach[sentences] <= scores[:, 0]
-        done = (self.finished[sentences] >= self.size) | hopeless | (self.limits[sentences] <= step)
+        full = self.finished[sentences] >= self.size
+        if self.stop == "bound":
+            full &= going / self.penalty(step) <= scores[:, 0]
+        hopeless = going / self.reach[sentences] <= scores[:, -self.wanted]
+        done = full | hopeless | (self.limits[sentences] <= step)
         self.last[sentences[done & (self.last[sentences] == 0)]] = step
         return self.last[sentences] > 0
 

@@ -124,6 +124,7 @@ class Searcher:
             forbidden=(PAD,),
             penalty=length_penalty(options.lenpen_form, options.lenpen),
             wanted=min(options.n_best, options.beam),
+            stop=options.stop,
             spare=0.0 if self.device.type == "cpu" else SPARE_ON_GPU,
         )
 

@@ -55,14 +55,14 @@ def write(
     )
 
     model_weights = weights.of_model(transformer, model, rows=rows)
-    encoder = _stack(TransformerEncoderSpec, model_weights.encoder)
-    decoder = _stack(TransformerDecoderSpec, model_weights.decoder)
+    encoder = _stack(TransformerEncoderSpec, model_weights.encoder, model.activation)
+    decoder = _stack(TransformerDecoderSpec, model_weights.decoder, model.activation)
     spec = TransformerSpec(encoder, decoder)
-    spec.decoder.projection.weight = model_weights.output
+    _linear(spec.decoder.projection, [model_weights.output])
     config = spec.config
     config.layer_norm_epsilon = model.norm_epsilon
-    end = SPECIALS[EOS]
-    config.decoder_start_token = config.bos_token = config.eos_token = end
+    config.bos_token = config.eos_token = SPECIALS[EOS]
+    config.decoder_start_token = SPECIALS[PAD if model.embeddings.start == "pad" else EOS]
     config.unk_token = SPECIALS[UNK]
     spec.register_source_vocabulary(list(source))
     spec.register_target_vocabulary(list(target))
@@ -89,7 +89,7 @@ def search_options(decoding: Decoding, longest: int) -> dict[str, Any]:
     }
 
 
-def _stack(kind: Any, stack: StackWeights) -> Any:
+def _stack(kind: Any, stack: StackWeights, activation: str) -> Any:
     """The specification of an encoder or decoder."""
     from ctranslate2.specs.common_spec import Activation
 
@@ -98,10 +98,11 @@ def _stack(kind: Any, stack: StackWeights) -> Any:
         stack.heads,
         pre_norm=stack.pre_norm,
         no_final_norm=stack.top_norm is None,
-        activation=Activation.RELU,
+        activation=Activation[activation.upper()],
         layernorm_embedding=stack.embedding_norm is not None,
         relative_position=stack.layers[0][0].relative is not None,
     )
+    spec.scale_embeddings = stack.scaled
     tables = spec.embeddings if isinstance(spec.embeddings, list) else [spec.embeddings]
     tables[0].weight = stack.table
     if stack.positions is not None:

@@ -33,13 +33,6 @@ NAMES = {
     "inner": "fc1",
     "outer": "fc2",
 }
-IDS = {
-    "pad_token_id": PAD,
-    "eos_token_id": EOS,
-    "bos_token_id": None,
-    "decoder_start_token_id": EOS,
-    "forced_eos_token_id": EOS,
-}
 
 
 def unsupported(model: Model) -> list[Problem]:
@@ -83,13 +76,14 @@ def named(transformer: Transformer, model: Model) -> dict[str, Tensor]:
     """Our tensors under MarianMT's names; a shared table is included once."""
     source, target, output = weights.of_model(transformer, model, rows=POSITIONS)
     tables = {"model.encoder.embed_tokens.weight": source.table}
-    if _same(source.table, target.table) and _same(target.table, output):
+    if _same(source.table, target.table) and _same(target.table, output.weight):
         tables = {"model.shared.weight": source.table}
     else:
         tables["model.decoder.embed_tokens.weight"] = target.table
-        if not _same(target.table, output):
-            tables["lm_head.weight"] = output
-    tensors = {**tables, "final_logits_bias": torch.zeros(1, len(output))}
+        if not _same(target.table, output.weight):
+            tables["lm_head.weight"] = output.weight
+    bias = torch.zeros(len(output.weight)) if output.bias is None else output.bias
+    tensors = {**tables, "final_logits_bias": bias[None]}
     for name, stack in (("encoder", source), ("decoder", target)):
         tensors |= _stack(f"model.{name}", stack)
     return {name: tensor.clone() for name, tensor in tensors.items()}
@@ -145,13 +139,13 @@ def _configuration(
         "encoder_ffn_dim": model.encoder.feed_forward,
         "decoder_ffn_dim": model.decoder.feed_forward,
         "max_position_embeddings": POSITIONS,
-        "activation_function": "relu",
-        "scale_embedding": True,
+        "activation_function": model.activation,
+        "scale_embedding": model.embeddings.scale == "sqrt_width",
         "dropout": dropout.residual,
         "attention_dropout": dropout.attention,
         "activation_dropout": dropout.activation,
         "is_encoder_decoder": True,
-        **IDS,
+        **_ids(model),
         "dtype": "float32",
     }
 
@@ -163,12 +157,23 @@ def _generation(recipe: Recipe) -> dict[str, Any]:
     return {
         "num_beams": decoding.beam,
         "do_sample": False,
-        "early_stopping": True,
+        "early_stopping": decoding.stop == "full",
         "length_penalty": 0.0 if decoding.lenpen_form == "none" else decoding.lenpen,
         "min_new_tokens": 1,
         "max_new_tokens": min(int(decoding.max_source_tokens * factor) + constant, POSITIONS - 1),
         "suppress_tokens": [PAD],
-        **IDS,
+        **_ids(recipe.model),
+    }
+
+
+def _ids(model: Model) -> dict[str, Any]:
+    """The special tokens."""
+    return {
+        "pad_token_id": PAD,
+        "eos_token_id": EOS,
+        "bos_token_id": None,
+        "decoder_start_token_id": PAD if model.embeddings.start == "pad" else EOS,
+        "forced_eos_token_id": EOS,
     }
 
 

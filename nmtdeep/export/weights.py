@@ -67,15 +67,17 @@ class SublayerWeights:
 
 @dataclass(frozen=True)
 class StackWeights:
-    """sqrt(d) E[ids] + positions, a norm of it, then layers of sublayers, then a norm on top.
+    """s E[ids] + positions, a norm of it, then layers of sublayers, then a norm on top.
 
     Attributes:
         table: E, `(types, width)`.
+        scaled: whether s is sqrt(d), or 1.
         positions: `(rows, width)`, or None.
         pre_norm: whether the norms of sublayers are before them, or after the sum.
     """
 
     table: Tensor
+    scaled: bool
     positions: Tensor | None
     embedding_norm: NormWeights | None
     layers: list[list[SublayerWeights]]
@@ -85,11 +87,11 @@ class StackWeights:
 
 
 class ModelWeights(NamedTuple):
-    """Weights of a whole model; `output` is the matrix of the logits, `(types, width)`."""
+    """Weights of a whole model; `output` is the map to logits, with a `(types, width)` matrix."""
 
     encoder: StackWeights
     decoder: StackWeights
-    output: Tensor
+    output: Affine
 
 
 def unsupported(model: Model) -> list[Problem]:
@@ -121,7 +123,7 @@ def of_model(transformer: Transformer, model: Model, *, rows: int) -> ModelWeigh
     return ModelWeights(
         _stack(transformer.encoder, transformer.source_embedding, model.encoder.heads, rows),
         _stack(transformer.decoder, transformer.target_embedding, model.decoder.heads, rows),
-        _value(transformer.output.weight),
+        _maps(transformer.output, "output")["output"],
     )
 
 
@@ -150,7 +152,8 @@ def _stack(stack: Stack, embedding: TokenEmbedding, heads: int, rows: int) -> St
     count = len(sublayers) // len(stack.layers)
     layers = [sublayers[first : first + count] for first in range(0, len(sublayers), count)]
     pre_norm = isinstance(residuals[0], PreNorm)
-    return StackWeights(table, positions, embedding_norm, layers, top, pre_norm, heads)
+    scaled = embedding.scale != 1
+    return StackWeights(table, scaled, positions, embedding_norm, layers, top, pre_norm, heads)
 
 
 def _embedding(embedding: TokenEmbedding, rows: int) -> tuple[Tensor, Tensor | None]:
@@ -158,7 +161,8 @@ def _embedding(embedding: TokenEmbedding, rows: int) -> tuple[Tensor, Tensor | N
     table = _value(embedding.weight)
     positions = None
     if isinstance(embedding.positions, Sinusoidal):
-        positions = sinusoids(embedding.positions.first, rows, table.shape[1]).float()
+        first, rates = embedding.positions.first, embedding.positions.rates
+        positions = sinusoids(first, rows, table.shape[1], rates).float()
     if embedding.bias is None:
         return table, positions
     bias = _value(embedding.bias)

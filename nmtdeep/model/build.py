@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal, assert_never
 
 import torch
@@ -35,9 +36,15 @@ from nmtdeep.model.layers.residual import (
     deep_norm_scales,
 )
 from nmtdeep.model.transformer import Layer, Stack, Transformer
-from nmtdeep.text.vocabulary import PAD
+from nmtdeep.text.vocabulary import EOS, PAD
 
 ENCODER_SUBLAYERS = (slots.SelfAttention(), slots.FeedForward())
+# The ReLU is computed with the linear map before it.
+ACTIVATIONS: dict[str, Callable[[], nn.Module | None]] = {
+    "relu": lambda: None,
+    "gelu": nn.GELU,
+    "swish": nn.SiLU,
+}
 
 
 def build(model: Model, *, source_types: int, target_types: int) -> Transformer:
@@ -59,15 +66,18 @@ def build(model: Model, *, source_types: int, target_types: int) -> Transformer:
     output.weight = target_table
     if model.embeddings.sharing == "none":
         output.weight = nn.Parameter(torch.empty(target_types, model.width))
-    bias = nn.Parameter(torch.empty(model.width)) if model.embeddings.bias else None
-    dropout = model.dropout.embedding
+    if model.embeddings.output_bias:
+        output.bias = nn.Parameter(torch.empty(target_types))
+    common: dict[str, Any] = {
+        "bias": nn.Parameter(torch.empty(model.width)) if model.embeddings.bias else None,
+        "dropout": model.dropout.embedding,
+        "scale": 1.0 if model.embeddings.scale == "one" else None,
+    }
+    # Decoding starts from </s>, which the decoder reads nowhere else.
+    alias = (EOS, PAD) if model.embeddings.start == "pad" else None
     return Transformer(
-        source_embedding=TokenEmbedding(
-            source_table, _positions(model), bias=bias, dropout=dropout
-        ),
-        target_embedding=TokenEmbedding(
-            target_table, _positions(model), bias=bias, dropout=dropout
-        ),
+        source_embedding=TokenEmbedding(source_table, _positions(model), **common),
+        target_embedding=TokenEmbedding(target_table, _positions(model), **common, alias=alias),
         encoder=_stack(model, model.encoder),
         bridge=_bridge(model),
         decoder=_stack(model, model.decoder),
@@ -208,6 +218,7 @@ def _feed_forward(model: Model, stack: StackConfig) -> FeedForward:
     return FeedForward(
         model.width,
         stack.feed_forward,
+        activation=ACTIVATIONS[model.activation](),
         dropout=model.dropout.activation,
         bias=model.biases == "all",
     )
@@ -286,8 +297,8 @@ def _bridge(model: Model) -> Bridge:
 
 def _positions(model: Model) -> nn.Module:
     match model.positions:
-        case slots.Sinusoidal(first=first):
-            return Sinusoidal(model.width, first=first)
+        case slots.Sinusoidal(first=first, rates=rates):
+            return Sinusoidal(model.width, first=first, rates=rates)
         case slots.Relative(sinusoids=True):
             return Sinusoidal(model.width)
         case slots.Relative():

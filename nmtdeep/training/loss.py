@@ -33,22 +33,24 @@ def smoothed_cross_entropy(
     *,
     smoothing: float,
     pad: int,
+    bias: Tensor | None = None,
     dtype: torch.dtype | None = None,
     tokens: int | None = None,
     chunk: int | None = None,
     rows: int = SLICE,
 ) -> Loss:
-    """Sum of -sum_v q(v) log softmax(hidden weight^T)_v, q = 1 - eps at the target, else eps/(V-1).
+    """Sum of -sum_v q(v) log softmax(h W^T + b)_v, q = 1 - eps at the target, else eps/(V-1).
 
     This is the form of today's fairseq and of Zhang et al. 2019's release. If gradients are
     needed, they are computed in the same pass.
 
     Args:
-        hidden: `(..., width)`.
-        weight: `(types, width)` output matrix.
+        hidden: h, `(..., width)`.
+        weight: `(types, width)` output matrix W.
         targets: `(...)` ids; positions with `pad` do not count.
         smoothing: eps.
         pad: id of padding.
+        bias: `(types,)` b, or None.
         dtype: of the matrix products; None keeps that of `hidden`.
         tokens: how many targets are real, which saves waiting for a GPU; None: count them.
         chunk: positions whose logits exist at a time; None: as the device can use.
@@ -64,6 +66,7 @@ def smoothed_cross_entropy(
     smoothed, nll = _Chunked.apply(  # type: ignore[no-untyped-call]
         hidden.flatten(0, -2)[real],
         weight,
+        bias,
         flat[real],
         smoothing,
         dtype or hidden.dtype,
@@ -81,22 +84,25 @@ class _Chunked(torch.autograd.Function):
         ctx: Any,
         hidden: Tensor,
         weight: Tensor,
+        bias: Tensor | None,
         targets: Tensor,
         smoothing: float,
         dtype: torch.dtype,
         chunk: int,
         rows: int,
     ) -> tuple[Tensor, Tensor]:
-        wanted = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
+        wanted = any(ctx.needs_input_grad[:3])
         exact = torch.float64 if hidden.dtype == torch.float64 else torch.float32
         states, matrix = hidden.detach().to(dtype), weight.detach().to(dtype)
+        offset = None if bias is None else bias.detach().to(dtype)
         grad_hidden = torch.empty_like(hidden) if wanted else None
         grad_matrix = matrix.new_zeros(matrix.t().shape, dtype=exact) if wanted else None
+        grad_bias = None if offset is None else torch.zeros_like(offset, dtype=exact)
         smoothed = torch.zeros((), dtype=exact, device=hidden.device)
         nll = torch.zeros((), dtype=exact, device=hidden.device)
         for first in range(0, len(targets), chunk):
             part = slice(first, first + chunk)
-            logits = linear(states[part], matrix)
+            logits = linear(states[part], matrix, offset)
             sums: Iterable[tuple[Tensor, Tensor]]
             if hidden.device.type == "cpu":
                 sums = _sums(logits, targets[part], smoothing, exact, wanted, rows)
@@ -110,16 +116,19 @@ class _Chunked(torch.autograd.Function):
                 # `logits` now has the gradients with respect to the logits.
                 grad_hidden[part] = linear(logits, matrix.t())
                 grad_matrix += linear(states[part].t(), logits.t())
+                if grad_bias is not None:
+                    grad_bias += logits.sum(dim=0, dtype=exact)
             del logits  # the next chunk reuses their memory
         if grad_matrix is not None:
-            ctx.save_for_backward(grad_hidden, grad_matrix.t())
+            ctx.save_for_backward(grad_hidden, grad_matrix.t(), grad_bias)
         ctx.mark_non_differentiable(nll)
         return smoothed, nll
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        grad_hidden, grad_weight = ctx.saved_tensors
-        return grad_hidden * gradients[0], grad_weight * gradients[0], *[None] * 5
+        # Of hidden, weight and bias; the other arguments have none.
+        saved = [None if each is None else each * gradients[0] for each in ctx.saved_tensors]
+        return *saved, *[None] * 5
 
 
 @cache

@@ -72,8 +72,8 @@ def kept_bytes(
     """About how many bytes a forward pass keeps for the backward pass on a CPU.
 
     Counted for pre-norm layers of self-attention, cross-attention and feed-forward maps: inputs of
-    norms and products, split heads and attention weights in fp32, ReLUs, and masks of dropout. A
-    linear combination of layers keeps every output and its gradient as well. With
+    norms and products, split heads and attention weights in fp32, activations, and masks of
+    dropout. A linear combination of layers keeps every output and its gradient as well. With
     `checkpoint_activations` only inputs of layers are kept, and one layer with its gradients while
     it is recomputed.
 
@@ -84,7 +84,7 @@ def kept_bytes(
     model = recipe.model
     encoder, decoder, width, drop = model.encoder, model.decoder, model.width, model.dropout
     masks = 1 if drop.residual else 0
-    inner = product * (3 if drop.activation else 1)
+    inner = product * (1 + 2 * bool(drop.activation) + (model.activation != "relu"))
     weights = FP32 * (2 if drop.attention else 1)
     per_source = width * (product * (3 + 2 * masks) + FP32 * 5) + inner * encoder.feed_forward
     per_target = width * (product * (5 + 3 * masks) + FP32 * 7) + inner * decoder.feed_forward

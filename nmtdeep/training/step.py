@@ -267,6 +267,7 @@ def batch_loss(
         batch.target_output,
         smoothing=smoothing,
         pad=model.pad,
+        bias=model.output.bias,
         dtype=dtype if mixed else None,
         tokens=None if device.type == "cpu" else batch.target_tokens,
     )

@@ -84,8 +84,14 @@ def total(row: Row, sentence: int, tokens: Prefix) -> float:
     return sum(row(sentence, tokens[:place])[token] for place, token in enumerate(tokens))
 
 
-def slow_beam(row: Row, sentence: int, limit: int, size: int, types: int) -> Translations:
-    """Beam search by fairseq's rules with plain lists; among equals the lower index comes first."""
+def slow_beam(
+    row: Row, sentence: int, limit: int, size: int, types: int, bound: float | None = None
+) -> Translations:
+    """Beam search by fairseq's rules with plain lists; among equals the lower index comes first.
+
+    With `bound`, the exponent of a length penalty, a search of `size` ended translations goes on
+    while the best one that has not ended is better than the worst of them.
+    """
     going: Translations = [((), 0.0)]
     done: Translations = []
     for length in range(1, limit + 1):
@@ -102,8 +108,12 @@ def slow_beam(row: Row, sentence: int, limit: int, size: int, types: int) -> Tra
         for negative, _, prefix, token in candidates[:size]:
             if token == EOS:
                 done.append(((*prefix, EOS), -negative))
-        if len(done) >= size:
-            return done
         others = [candidate for candidate in candidates if candidate[3] != EOS]
+        if len(done) >= size:
+            if bound is None or not others:
+                return done
+            scores = sorted(score / len(tokens) ** bound for tokens, score in done)
+            if -others[0][0] / length**bound <= scores[-size]:
+                return done
         going = [((*prefix, token), -negative) for negative, _, prefix, token in others[:size]]
     return done

@@ -89,6 +89,24 @@ def test_beam_equals_the_slow_beam_in_ties_too(row: Row, types: int, seed: int, 
         assert [item.log_prob for item in hypotheses] == pytest.approx(scores, rel=1e-12)
 
 
+@pytest.mark.parametrize("size", [2, 5])
+def test_stop_bound_goes_on_while_the_best_unfinished_one_is_better(size: int) -> None:
+    alpha, longer = 1.5, 0
+    for seed in range(20):
+        table, limits = rows(seed, 9), [6, 9, 12]
+        penalty = length_penalty("length", alpha)
+        results, _ = search(table, limits, size, penalty=penalty, stop="bound")
+        early, _ = search(table, limits, size, penalty=penalty)
+        longer += results != early
+        for sentence, (hypotheses, limit) in enumerate(zip(results, limits, strict=True)):
+            slow = slow_beam(table, sentence, limit, size, 9, alpha)
+            scored = [(tokens, score / len(tokens) ** alpha) for tokens, score in slow]
+            scored = sorted(scored, key=lambda item: -item[1])[:size]
+            assert [item.tokens for item in hypotheses] == [tokens for tokens, _ in scored]
+            assert [item.score for item in hypotheses] == pytest.approx([s for _, s in scored])
+    assert longer > 5
+
+
 def test_finished_sentences_leave_the_batch_and_change_nothing() -> None:
     size, limits = 3, [2, 12, 1, 7, 4]
     together, table = search(rows(11), limits, size)

@@ -37,6 +37,7 @@ SLOTS: dict[str, tuple[Any, ...]] = {
     "sublayers": DECODERS,
     "positions": (
         "sinusoidal",
+        {"type": "sinusoidal", "rates": "paper"},
         {"type": "relative", "clip": 2},
         {"type": "relative", "clip": 1, "values": True, "sinusoids": False},
     ),
@@ -44,6 +45,8 @@ SLOTS: dict[str, tuple[Any, ...]] = {
     "biases": ("all", "inner"),
     "sharing": ("all", "decoder", "none"),
     "bias": (False, True),
+    "activation": ("relu", "gelu", "swish"),
+    "embeddings": ({}, {"scale": "one", "output_bias": True}),
 }
 
 

@@ -23,7 +23,7 @@ def tensors(dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
     return hidden.to(dtype).requires_grad_(), weight.to(dtype).requires_grad_()
 
 
-def dense(hidden: Tensor, weight: Tensor, smoothing: float) -> Tensor:
+def dense(hidden: Tensor, weight: Tensor, smoothing: float, bias: Tensor | float = 0.0) -> Tensor:
     """-sum q log p with the matrix q written out."""
     q = torch.zeros(3, 4, TYPES, dtype=torch.float64)
     for sentence in range(3):
@@ -33,7 +33,7 @@ def dense(hidden: Tensor, weight: Tensor, smoothing: float) -> Tensor:
                 if target != PAD:
                     share = 1 - smoothing if type_ == target else smoothing / (TYPES - 1)
                     q[sentence, place, type_] = share
-    return -(q * (hidden @ weight.T).log_softmax(dim=2)).sum()
+    return -(q * (hidden @ weight.T + bias).log_softmax(dim=2)).sum()
 
 
 # 9 real tokens, in one piece and cut at several boundaries.
@@ -58,6 +58,20 @@ def test_value_and_gradients_equal_those_of_the_dense_matrix(
     with torch.no_grad():
         again = smoothed_cross_entropy(hidden, weight, TARGETS, **options)
     assert_close(again, loss, **EXACT)
+
+
+def test_a_bias_is_added_to_the_logits_and_has_its_gradient() -> None:
+    hidden, weight = tensors()
+    bias = torch.linspace(-1, 2, TYPES, dtype=torch.float64, requires_grad=True)
+    options = {"smoothing": 0.1, "pad": PAD, "chunk": 4, "rows": 3}
+    loss = smoothed_cross_entropy(hidden, weight, TARGETS, bias=bias, **options)
+    (3 * loss.smoothed).backward()
+    gradients = hidden.grad, weight.grad, bias.grad
+    hidden.grad = weight.grad = bias.grad = None
+    expected = dense(hidden, weight, 0.1, bias)
+    (3 * expected).backward()
+    assert_close(loss.smoothed, expected, **EXACT)
+    assert_close(gradients, (hidden.grad, weight.grad, bias.grad), **EXACT)
 
 
 def test_value_by_hand() -> None:

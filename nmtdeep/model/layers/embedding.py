@@ -12,13 +12,15 @@ from nmtdeep.model.layers.dropout import Dropout
 
 
 class TokenEmbedding(nn.Module):
-    """dropout(positions(sqrt(d) E[ids] + b)), `(sentences, positions)` ids to `(..., width)`.
+    """dropout(positions(scale E[ids] + b)), `(sentences, positions)` ids to `(..., width)`.
 
     Args:
         weight: `(types, width)` table E, possibly shared with the other side or the output.
         positions: module that adds positions, called as `positions(x, start, rows)`.
         bias: `(width,)` vector b added to every embedding (Zhang et al. 2019's release), or None.
         dropout: probability on the sum.
+        scale: factor of each embedding; None: sqrt(d).
+        alias: (a, b): the id a is embedded as the id b; None: each as itself.
     """
 
     def __init__(
@@ -28,16 +30,21 @@ class TokenEmbedding(nn.Module):
         *,
         bias: nn.Parameter | None,
         dropout: float,
+        scale: float | None = None,
+        alias: tuple[int, int] | None = None,
     ) -> None:
         super().__init__()
         self.weight = weight
         self.bias = bias
         self.positions = positions
-        self.scale = math.sqrt(weight.shape[1])
+        self.scale = math.sqrt(weight.shape[1]) if scale is None else scale
+        self.alias = alias
         self.dropout = Dropout(dropout)
 
     def forward(self, ids: Tensor, start: int = 0, rows: Jagged | None = None) -> Tensor:
         """Embed `ids` at positions `start`, `start + 1`, ... of each sentence."""
+        if self.alias is not None:
+            ids = ids.masked_fill(ids == self.alias[0], self.alias[1])
         x = F.embedding(ids, self.weight) * self.scale
         if self.bias is not None:
             x = x + self.bias

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from nmtdeep.model.layers.context import Context, State, Sublayer
 from nmtdeep.model.layers.dropout import Dropout
@@ -13,18 +13,28 @@ from nmtdeep.model.layers.parameters import Matrix, matrix
 
 
 class FeedForward(Sublayer):
-    """W_2 dropout(max(0, W_1 x + b_1)) + b_2, shapes kept.
+    """W_2 dropout(f(W_1 x + b_1)) + b_2, shapes kept.
 
     Args:
         width: model width d.
         inner: width f between the two maps.
-        dropout: probability after the ReLU.
+        activation: f; None: max(0, .), which is computed with the first map.
+        dropout: probability after f.
         bias: whether there is b_2.
     """
 
-    def __init__(self, width: int, inner: int, *, dropout: float = 0.0, bias: bool = True) -> None:
+    def __init__(
+        self,
+        width: int,
+        inner: int,
+        *,
+        activation: nn.Module | None = None,
+        dropout: float = 0.0,
+        bias: bool = True,
+    ) -> None:
         super().__init__()
-        self.inner = Linear(width, inner, relu=True)
+        self.inner = Linear(width, inner, relu=activation is None)
+        self.activation = activation or nn.Identity()
         self.outer = Linear(inner, width, bias=bias)
         self.dropout = Dropout(dropout)
 
@@ -35,4 +45,4 @@ class FeedForward(Sublayer):
 
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
         """Apply both maps at each position."""
-        return self.outer(self.dropout(self.inner(x)))
+        return self.outer(self.dropout(self.activation(self.inner(x))))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -13,19 +14,20 @@ from nmtdeep.model.kernels.jagged import Jagged
 from nmtdeep.model.kernels.plain_attention import RelativeVectors
 from nmtdeep.model.layers.parameters import Matrix
 
+Rates = Literal["tensor2tensor", "paper"]
 
-def sinusoids(start: int, length: int, width: int) -> Tensor:
+
+def sinusoids(start: int, length: int, width: int, rates: Rates = "tensor2tensor") -> Tensor:
     """Sinusoidal table `(length, width)`, float64, of positions start, start + 1, ...
 
     PE(p, i) = sin(p w_i) and PE(p, d/2 + i) = cos(p w_i) with w_i = 10000^(-i / (d/2 - 1)): the
     concatenated form of tensor2tensor, fairseq and the DLCL release; Vaswani et al. 2017
-    (section 3.5) interleave the same waves.
+    (section 3.5) interleave the waves. Their w_i, `rates="paper"`, are 10000^(-2i / d).
     """
     half = width // 2
-    rates = torch.exp(
-        torch.arange(half, dtype=torch.float64) * (-math.log(10_000) / max(half - 1, 1))
-    )
-    angles = torch.arange(start, start + length, dtype=torch.float64)[:, None] * rates
+    last = max(half - 1, 1) if rates == "tensor2tensor" else half
+    waves = torch.exp(torch.arange(half, dtype=torch.float64) * (-math.log(10_000) / last))
+    angles = torch.arange(start, start + length, dtype=torch.float64)[:, None] * waves
     return torch.cat((angles.sin(), angles.cos()), dim=1)
 
 
@@ -35,14 +37,16 @@ class Sinusoidal(nn.Module):
     Args:
         width: model width d.
         first: position of a sentence's first token.
+        rates: of the waves; see `sinusoids`.
     """
 
     table: Tensor
 
-    def __init__(self, width: int, *, first: int = 0) -> None:
+    def __init__(self, width: int, *, first: int = 0, rates: Rates = "tensor2tensor") -> None:
         super().__init__()
         self.width = width
         self.first = first
+        self.rates: Rates = rates
         self.register_buffer("table", torch.empty(0, width, device="cpu"), persistent=False)
 
     def forward(self, x: Tensor, start: int = 0, rows: Jagged | None = None) -> Tensor:
@@ -57,7 +61,7 @@ class Sinusoidal(nn.Module):
         end = start + (rows.longest if rows else x.shape[1])
         if self.table.shape[0] < end or self.table.device != x.device:
             size = max(256, 2 ** math.ceil(math.log2(end)))
-            self.table = sinusoids(0, size, self.width).to(x.device)
+            self.table = sinusoids(0, size, self.width, self.rates).to(x.device)
         table = self.table[start:end].to(x.dtype)
         return x + (F.embedding(rows.positions, table) if rows else table)
 

@@ -23,3 +23,11 @@ def test_dropout_is_on_the_sum() -> None:
     assert [sorted(set(column)) for column in out[0].T.tolist()] == [
         [0, 2 * (2 * value + 1)] for value in TABLE[1]
     ]
+
+
+def test_an_id_may_have_the_row_of_another_and_the_scale_may_be_one() -> None:
+    embedding = TokenEmbedding(
+        parameter(TABLE), nn.Identity(), bias=None, dropout=0.0, scale=1.0, alias=(1, 0)
+    )
+    embedding.positions.forward = lambda x, start, rows: x
+    assert embedding(torch.tensor([[1, 2, 0]]))[0].tolist() == [TABLE[0], TABLE[2], TABLE[0]]

@@ -29,6 +29,16 @@ def test_the_module_adds_from_any_start_and_grows_its_table() -> None:
     assert positions.state_dict() == {}
 
 
+def test_rates_as_the_paper_prints_them() -> None:
+    """PE(pos, 2i) = sin(pos / 10000^(2i/d)), PE(pos, 2i + 1) = cos of the same; cosines last."""
+    out = Sinusoidal(6, first=2, rates="paper")(torch.zeros(1, 4, 6, dtype=torch.float64))
+    expected = [
+        [f(position / 10_000 ** (2 * i / 6)) for f in (math.sin, math.cos) for i in range(3)]
+        for position in range(2, 6)
+    ]
+    assert_close(out[0], torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-12)
+
+
 def test_the_module_keeps_the_inputs_precision() -> None:
     x = torch.zeros(1, 3, 6, dtype=torch.bfloat16)
     out = Sinusoidal(6)(x)

@@ -1,0 +1,196 @@
+"""Tensors under the names of fairseq, or of transformers' models after it, as tensors of ours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nmtdeep.errors import Problem
+
+# Names of a layer's norms, of old versions of fairseq and of all else, in the order of sublayers.
+NORMS = {
+    "encoder": (("layer_norms.0", "self_attn_layer_norm"), ("layer_norms.1", "final_layer_norm")),
+    "decoder": (
+        ("layer_norms.0", "self_attn_layer_norm"),
+        ("layer_norms.1", "encoder_attn_layer_norm"),
+        ("layer_norms.2", "final_layer_norm"),
+    ),
+}
+SHOWN = 5
+
+
+class Conversion:
+    """The conversion of one model, which is valid if there are no `problems`.
+
+    Args:
+        path: of the model, for messages.
+        settings: by their names.
+        tensors: weights and buffers by their names.
+
+    Attributes:
+        model: the recipe's section `model`.
+        tensors: under our names, in fp32.
+        problems: everything that nmtdeep does not support.
+    """
+
+    def __init__(
+        self, path: Path, settings: Mapping[str, Any], tensors: Mapping[str, Tensor]
+    ) -> None:
+        self.path = path
+        self.settings = settings
+        self.theirs = tensors
+        self.taken: set[str] = set()
+        self.missing: list[str] = []
+        self.problems: list[Problem] = []
+        self.tensors: dict[str, Tensor] = {}
+        self.model: dict[str, Any] = {}
+
+    def report(self, what: str, *, hint: str = "") -> None:
+        """Add a problem."""
+        self.problems.append(Problem(what, str(self.path), hint))
+
+    def check_settings(
+        self, known: Mapping[str, Sequence[object]], settings: Mapping[str, Any] | None = None
+    ) -> None:
+        """Report settings that have other values than the known ones, which our model can have.
+
+        Args:
+            settings: None: the model's.
+        """
+        values = self.settings if settings is None else settings
+        for name, neutral in known.items():
+            value = values.get(name)
+            if value not in neutral:
+                self.report(f"{name} is {value!r}, which is not supported")
+
+    def check_rest(self, buffers: re.Pattern[str]) -> None:
+        """Report tensors that are missing, unknown or not finite.
+
+        Args:
+            buffers: names of tensors without learned values.
+        """
+        rest = self.theirs.keys() - self.taken
+        unknown = [name for name in rest if not buffers.fullmatch(name)]
+        taken = [(name, self.theirs[name]) for name in self.taken]
+        infinite = [
+            name
+            for name, tensor in taken
+            if not (tensor.is_floating_point() and tensor.float().isfinite().all())
+        ]
+        for what, names in (
+            ("missing weights", self.missing),
+            ("unknown weights", sorted(unknown)),
+            ("weights that are not finite", sorted(infinite)),
+        ):
+            if names:
+                more = len(names) - SHOWN
+                listed = ", ".join(names[:SHOWN]) + (f" and {more:,} more" if more > 0 else "")
+                self.report(f"{what}: {listed}")
+
+    def take(self, name: str) -> Tensor | None:
+        """A tensor in fp32, of one dimension at least; or None."""
+        if name not in self.theirs:
+            return None
+        self.taken.add(name)
+        return torch.atleast_1d(self.theirs[name].float())
+
+    def need(self, *names: str) -> Tensor:
+        """The first of these tensors that exists; an empty one if none does."""
+        for name in names:
+            tensor = self.take(name)
+            if tensor is not None:
+                return tensor
+        self.missing.append(names[-1])
+        return torch.empty(0)
+
+    def is_set(self, *names: str) -> bool:
+        """Whether one of these settings is true."""
+        return any(self.settings.get(name) is True for name in names)
+
+    def tables(self, source: Tensor, target: Tensor, output: Tensor, *, shared: bool) -> None:
+        """Embeddings and output matrix, whose rows are in our order; equal ones become one.
+
+        Args:
+            shared: whether both languages have one vocabulary.
+        """
+        self.model["width"] = source.shape[1]
+        names = ("source_embedding.weight", "target_embedding.weight", "output.weight")
+        sharing = "none"
+        if torch.equal(target, output):
+            sharing = "all" if shared and torch.equal(source, target) else "decoder"
+        self.model["embeddings"] = {"sharing": sharing}
+        count = {"all": 1, "decoder": 2, "none": 3}[sharing]
+        self.tensors |= dict(zip(names[:count], (source, target, output)[:count], strict=True))
+
+    def stack(self, side: str, *, pre_norm: bool) -> dict[str, Any]:
+        """Section `model.encoder` or `model.decoder`, after conversion of its tensors."""
+        layers = {
+            int(match[1])
+            for name in self.theirs
+            if (match := re.match(rf"{side}\.layers\.(\d{{1,6}})\.", name))
+        }
+        depth = len(layers)
+        if not depth or layers != set(range(depth)):
+            self.missing.append(f"{side}.layers.0 and those above it")
+            depth = 0
+        for number in range(depth):
+            self._layer(side, number)
+        if pre_norm:
+            self.pair(f"{side}.norm", f"{side}.layer_norm")
+        heads = self.settings.get(f"{side}_attention_heads")
+        if not isinstance(heads, int) or isinstance(heads, bool) or heads < 1:
+            self.report(f"{side}_attention_heads is {heads!r}, not a positive number")
+        last = len(NORMS[side]) - 1
+        inner = self.tensors.get(f"{side}.layers.0.sublayers.{last}.sublayer.inner.weight")
+        return {
+            "depth": max(depth, 1),
+            "heads": heads,
+            "feed_forward": 1 if inner is None or not len(inner) else len(inner),
+            "residual": "pre_norm" if pre_norm else "post_norm",
+        }
+
+    def _layer(self, side: str, number: int) -> None:
+        theirs, ours = f"{side}.layers.{number}", f"{side}.layers.{number}.sublayers"
+        for place, norms in enumerate(NORMS[side]):
+            self.pair(f"{ours}.{place}.norm", *(f"{theirs}.{name}" for name in norms))
+        self._put(f"{ours}.0.sublayer.qkv", *self._projections(f"{theirs}.self_attn"))
+        self._put(f"{ours}.0.sublayer.output", *self._linear(f"{theirs}.self_attn.out_proj."))
+        last = len(NORMS[side]) - 1
+        if side == "decoder":
+            weight, bias = self._projections(f"{theirs}.encoder_attn")
+            width = len(weight) // 3
+            self._put(f"{ours}.1.sublayer.query", weight[:width], bias[:width])
+            self._put(f"{ours}.1.sublayer.key_value", weight[width:], bias[width:])
+            output = self._linear(f"{theirs}.encoder_attn.out_proj.")
+            self._put(f"{ours}.1.sublayer.output", *output)
+        self._put(f"{ours}.{last}.sublayer.inner", *self._linear(f"{theirs}.fc1."))
+        self._put(f"{ours}.{last}.sublayer.outer", *self._linear(f"{theirs}.fc2."))
+
+    def _put(self, name: str, weight: Tensor, bias: Tensor) -> None:
+        self.tensors[f"{name}.weight"], self.tensors[f"{name}.bias"] = weight, bias
+
+    def pair(self, ours: str, *theirs: str) -> None:
+        """A norm's weight and bias, under the first name that exists."""
+        for part in ("weight", "bias"):
+            self.tensors[f"{ours}.{part}"] = self.need(*(f"{name}.{part}" for name in theirs))
+
+    def _linear(self, theirs: str) -> tuple[Tensor, Tensor]:
+        """Weight and bias of a linear map, whose names begin so; a missing bias is 0."""
+        weight, bias = self.need(f"{theirs}weight"), self.take(f"{theirs}bias")
+        return weight, weight.new_zeros(len(weight)) if bias is None else bias
+
+    def _projections(self, name: str) -> tuple[Tensor, Tensor]:
+        """Query, key and value, stacked."""
+        if f"{name}.in_proj_weight" in self.theirs:
+            return self._linear(f"{name}.in_proj_")
+        parts = [self._linear(f"{name}.{part}_proj.") for part in ("q", "k", "v")]
+        if len({weight.shape[1:] for weight, _ in parts}) > 1:
+            self.report(f"{name}: keys and queries have different widths")
+            return torch.empty(0), torch.empty(0)
+        weight, bias = (torch.cat(each) for each in zip(*parts, strict=True))
+        return weight, bias
