@@ -97,7 +97,8 @@ class Conversion:
         if name not in self.theirs:
             return None
         self.taken.add(name)
-        return torch.atleast_1d(self.theirs[name].float())
+        tensor = self.theirs[name].float()
+        return tensor if tensor.dim() else tensor[None]
 
     def need(self, *names: str) -> Tensor:
         """The first of these tensors that exists; an empty one if none does."""
