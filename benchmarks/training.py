@@ -237,8 +237,8 @@ def main(words: Sequence[str] | None = None, apart: type[Apart] = Apart) -> None
         f"{options.shape}, {recipe.model.encoder.residual.type}, {types:,} types, "
         f"{sum(value.numel() for value in model.parameters()):,} parameters; {len(work.plan)} "
         f"updates a turn: {work.pairs.shape[1]:,} sentences, {work.target_tokens:,} target tokens, "
-        f"{work.padding:.1%} padding; loss and gradients equal to {gap:.0e} of the largest (float64, "
-        "no dropout)"
+        f"{work.padding:.1%} padding; loss and gradients equal to {gap:.0e} of the largest "
+        "(float64, no dropout)"
     )
     for precision in DTYPES if options.precision == "both" else (options.precision,):
         measured = measure(options, precision, [OURS, *others], work, apart)

@@ -198,7 +198,8 @@ class Step:
         Returns:
             `(2,)` this rank's sums: smoothed loss and nll.
         """
-        self.model.train()
+        if not self.model.training:  # this visits every module
+            self.model.train()
         self.model.keep("all" if self.settings.checkpoint_activations == "none" else "input")
         tokens = max(share.target_tokens, 1)  # without a target there is nothing to divide
         while True:
@@ -213,7 +214,7 @@ class Step:
             rows, loss = None, None  # those of a failed pass hold its activations
             try:
                 for place, (batch_number, part, rows) in enumerate(passes, start=1):
-                    torch.manual_seed(seed_for(self.settings.seed, number, batch_number, part))
+                    self._seed(seed_for(self.settings.seed, number, batch_number, part))
                     loss = self.loss(rows)
                     if place == len(passes):
                         self.gradient_sum.start()
@@ -230,6 +231,12 @@ class Step:
             self.gradient_sum.finish()
             if not self.limit.reduce(limit):
                 return sums
+
+    def _seed(self, seed: int) -> None:
+        """Seed the generators that dropout draws from; `torch.manual_seed` visits every backend."""
+        torch.default_generator.manual_seed(seed)
+        if self.device.type == "cuda":
+            torch.cuda.manual_seed(seed)
 
     def _move(self, overflow: Tensor) -> None:
         """Step unless gradients overflowed, which the optimizer's kernels see for themselves."""
