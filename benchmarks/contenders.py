@@ -1,5 +1,6 @@
 """The contenders of the training benchmark, from one recipe and the same starting weights."""
 
+import math
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -190,5 +191,30 @@ def peer_step(recipe: Recipe, peer: Peer, ours: Transformer, dtype: torch.dtype)
             smoothing=recipe.training.label_smoothing,
             bf16=dtype == torch.bfloat16,
         )
+
+    return step
+
+
+def products_step(model: Transformer, dtype: torch.dtype) -> Step:
+    """The products with the weights of our model and their two gradients, and nothing else."""
+    maps = [
+        (
+            name.startswith("encoder") or name.endswith(".key_value"),
+            module.weight.detach().to(dtype),
+        )
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear)
+    ]
+
+    def step(batch: Batch) -> float:
+        source, target = (
+            int((ids != model.pad).sum()) for ids in (batch.source, batch.target_output)
+        )
+        for reads_source, weight in maps:
+            x = weight.new_ones(source if reads_source else target, weight.shape[1])
+            y = x @ weight.t()
+            torch.mm(y, weight, out=x)
+            torch.mm(y.t(), x)
+        return math.nan
 
     return step

@@ -38,6 +38,7 @@ from contenders import (
     our_step,
     peer_step,
     peers,
+    products_step,
 )
 from machine import add_options, chosen_device, empty_table, machine
 from memory import megabytes
@@ -54,7 +55,7 @@ from nmtdeep.training.loop import train
 from nmtdeep.training.run_directory import RECORDS
 
 OURS, BEST = "nmtdeep", "best peer"
-TOGETHER = "nmtdeep, several processes"
+TOGETHER, PRODUCTS = "nmtdeep, several processes", "products alone"
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 TOLERANCE = 1e-9  # of loss and gradients in float64; in fp32 a ReLU near 0 may differ
 
@@ -93,6 +94,8 @@ def contender(
     step: Step
     if name == OURS:
         step = our_step(recipe, ours, dtype)
+    elif name == PRODUCTS:
+        step = products_step(ours, dtype)
     else:
         step = peer_step(recipe, peers(recipe)[name], ours, dtype)
         del ours
@@ -159,7 +162,7 @@ def report(measured: Measured, work: Work, title: str) -> Table:
             megabytes(measured.memory[name]) if name in measured.memory else "",
             f"{measured.losses[name]:.3f}" if name in measured.losses else "",
         )
-    others = [name for name in turns.spent if name not in (OURS, TOGETHER)]
+    others = [name for name in turns.spent if name not in (OURS, PRODUCTS, TOGETHER)]
     if others:
         best = (spread(turns.ratios(others, OURS, clock)) for clock in Spent._fields)
         table.add_row(BEST, "", *best, style="bold")
@@ -241,7 +244,7 @@ def main(words: Sequence[str] | None = None, apart: type[Apart] = Apart) -> None
         "(float64, no dropout)"
     )
     for precision in DTYPES if options.precision == "both" else (options.precision,):
-        measured = measure(options, precision, [OURS, *others], work, apart)
+        measured = measure(options, precision, [OURS, PRODUCTS, *others], work, apart)
         title = f"training, {precision}; {options.repeats} turns"
         console.print(report(measured, work, title))
         console.print(waiting(options, precision))

@@ -62,7 +62,14 @@ def rows(printed: str) -> list[list[str]]:
 def test_training(run: Run, tiny_run: Any) -> None:
     words = ("--data", tiny_run.data.path, *SHAPE, "--updates", 2, "--precision", "bf16")
     printed = run("training", *words, "--norm", "pre_norm", apart=InProcess)
-    names = ["nmtdeep", "naive, SDPA", "naive, tuned", "nn.Transformer", "best peer"]
+    names = [
+        "nmtdeep",
+        "products alone",
+        "naive, SDPA",
+        "naive, tuned",
+        "nn.Transformer",
+        "best peer",
+    ]
     assert [row[0] for row in rows(printed)] == names
     assert "of the time waiting for data" in printed
     assert float(re.findall(r"gradients equal to\s(\S+)", printed)[0]) < 1e-4
