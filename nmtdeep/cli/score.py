@@ -23,7 +23,10 @@ MODEL = Option("-m", "--model", rich_help_panel="With a model")
 OF_MODEL = Option(rich_help_panel="With a model")
 COMPARISON = Option(rich_help_panel="Comparison")
 AT_LEAST_1 = Option(min=1, rich_help_panel="Comparison")
-OF_SEARCHES = ("n_best", "output_is", "sampling", "temperature", "top_k", "top_p", "seed")
+OF_SEARCHES = (
+    *("n_best", "prefix_column", "output_is"),
+    *("sampling", "temperature", "top_k", "top_p", "seed"),
+)
 
 
 def score(

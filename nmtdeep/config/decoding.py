@@ -48,6 +48,10 @@ class DecodingOptions(Decoding):
 
     n_best: Count = Field(1, description="number of translations of each line")
     input_is: Form = Field("raw", description="form of the input: raw text, words or subwords")
+    prefix_column: bool = Field(
+        False,
+        description="a line is source<TAB>prefix; its translation starts with the prefix",
+    )
     output_is: Form = Field("raw", description="form of the output: raw text, words or subwords")
     long_lines: Literal["split", "truncate", "error"] = Field(
         "split", description="translate an over-long line in pieces, cut it, or refuse it"

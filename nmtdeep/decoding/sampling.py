@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from nmtdeep.decoding.search import Hypothesis, SearchState, Step, forbid
+from nmtdeep.decoding.search import Hypothesis, SearchState, Step, forbid, force
 
 
 @torch.inference_mode()
@@ -22,6 +22,7 @@ def sample(
     top_k: int = 0,
     top_p: float = 1.0,
     generator: torch.Generator | None = None,
+    prefix: Tensor | None = None,
 ) -> list[list[Hypothesis]]:
     """Draw one hypothesis for each sentence from the model's distribution.
 
@@ -35,6 +36,7 @@ def sample(
         top_k: draw from the k most probable tokens only; 0: from all tokens.
         top_p: draw from the smallest set of tokens whose mass reaches p (Holtzman et al. 2020).
         generator: source of randomness.
+        prefix: as of `beam`.
     """
     limits = max_lengths.tolist()
     rows = list(range(len(limits)))
@@ -48,6 +50,8 @@ def sample(
         last = any(limits[row] <= length + 1 for row in rows)
         left = max_lengths - length if last else None
         forbid(allowed[:, None], left, not length, eos, forbidden)
+        if prefix is not None and length < prefix.shape[1]:
+            force(allowed[:, None], prefix[:, length])
         length += 1
         shaped = _truncated((allowed / temperature).softmax(dim=1), top_k, top_p)
         tokens = torch.multinomial(shaped, 1, generator=generator)
@@ -67,6 +71,7 @@ def sample(
             kept = torch.tensor(stay, device=tokens.device)
             state.select(kept, kept)
             tokens, max_lengths = tokens[kept], max_lengths[kept]
+            prefix = None if prefix is None else prefix[kept]
         rows = [rows[place] for place in stay]
     return [
         [Hypothesis(tuple(ids), sum(values), sum(values), tuple(values))]

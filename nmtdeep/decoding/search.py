@@ -19,6 +19,8 @@ from torch import Tensor
 
 from nmtdeep.decoding.blocks import Blocks
 
+# In a prefix: any token is allowed here.
+FREE = -1
 Array = NDArray[Any]
 Penalty = Callable[[int], float]
 
@@ -108,6 +110,7 @@ def beam(
     wanted: int | None = None,
     stop: str = "full",
     spare: float = 0.0,
+    prefix: Tensor | None = None,
 ) -> list[list[Hypothesis]]:
     """The best hypotheses of each sentence, best first.
 
@@ -135,6 +138,8 @@ def beam(
         stop: "full" or "bound".
         spare: share of the batch up to which sentences that are done stay in it; when there are
             more, all of them leave. It changes no result.
+        prefix: `(sentences, longest)` tokens that every hypothesis starts with, FREE behind them;
+            shorter than `max_lengths`, and scored as all others.
     """
     device = max_lengths.device
     wanted = wanted or size
@@ -150,6 +155,8 @@ def beam(
         types, hypotheses = log_probs.shape[1], totals.shape[1]
         left = max_lengths - len(history) if ends.forced(held, len(history) + 1) else None
         forbid(log_probs.view(len(held), -1, types), left, not history, eos, forbidden)
+        if prefix is not None and len(history) < prefix.shape[1]:
+            force(log_probs.view(len(held), -1, types), prefix[:, len(history)])
         blocks = blocks or Blocks(size, types, eos, device)
         best, code = blocks.best(log_probs, totals.to(log_probs.dtype))
         # float64 holds every code, so that all is read at once.
@@ -164,6 +171,7 @@ def beam(
             held = held[stay]
             kept = torch.from_numpy(stay).to(device, non_blocking=True)
             rows, code, totals, max_lengths = (x[kept] for x in (rows, code, totals, max_lengths))
+            prefix = None if prefix is None else prefix[kept]
         if len(held) and (size > 1 or kept is not None):
             state.select(rows.flatten(), kept)
         tokens = (code % types).flatten()
@@ -191,6 +199,16 @@ def forbid(
     if left is not None:
         others = torch.arange(log_probs.shape[2], device=log_probs.device) != eos
         log_probs.masked_fill_((left <= 1)[:, None, None] & others, -math.inf)
+
+
+def force(log_probs: Tensor, tokens: Tensor) -> None:
+    """Write -inf into `(sentences, hypotheses, types)` everywhere but at the forced tokens.
+
+    Args:
+        tokens: `(sentences,)` the next token of all hypotheses, or FREE.
+    """
+    others = torch.arange(log_probs.shape[2], device=tokens.device) != tokens[:, None]
+    log_probs.masked_fill_((others & (tokens != FREE)[:, None])[:, None], -math.inf)
 
 
 class _Ends:

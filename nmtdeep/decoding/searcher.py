@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,7 @@ from torch import Tensor
 from nmtdeep.checkpoint import Loaded, load
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.decoding.sampling import sample
-from nmtdeep.decoding.search import Hypothesis, SearchState, beam, length_penalty
+from nmtdeep.decoding.search import FREE, Hypothesis, SearchState, beam, length_penalty
 from nmtdeep.devices import resolve_device
 from nmtdeep.errors import UserError
 from nmtdeep.model.kernels.packed import PackedLinear, QuantizedLinear, pack
@@ -39,10 +39,20 @@ class SourceBatch:
     Attributes:
         source: `(sentences, source)` ids, padded at the end.
         number: of the batch in its input, counted from 0; draws depend on it.
+        prefix: `(sentences, prefix)` ids that the translations start with, padded at the end; None
+            for free translations.
     """
 
     source: NDArray[np.int64]
     number: int
+    prefix: NDArray[np.int64] | None = None
+
+    def halves(self) -> Iterator[SourceBatch]:
+        """The first and the second half of the sentences."""
+        middle = len(self.source) // 2
+        for part in (slice(middle), slice(middle, None)):
+            prefix = None if self.prefix is None else self.prefix[part]
+            yield SourceBatch(self.source[part], self.number, prefix)
 
 
 class Searcher:
@@ -99,22 +109,26 @@ class Searcher:
 
         A batch that does not fit in the memory of a GPU is searched in halves.
         """
-        count = len(batch.source)
         try:
             return self._search(batch)
         except torch.OutOfMemoryError:
-            if count == 1 or self.options.sampling:
+            if len(batch.source) == 1 or self.options.sampling:
                 raise
-        halves = batch.source[: count // 2], batch.source[count // 2 :]
-        return [each for half in halves for each in self(SourceBatch(half, batch.number))]
+        return [each for half in batch.halves() for each in self(half)]
 
     def _search(self, batch: SourceBatch) -> list[list[Hypothesis]]:
         options = self.options
         source = torch.from_numpy(batch.source).to(self.device)
         real = (source != PAD).sum(dim=1)
         limits = (real * options.max_length_factor).long() + options.max_length_constant
+        prefix = None
+        if batch.prefix is not None:
+            prefix = torch.from_numpy(batch.prefix).to(self.device)
+            # The end follows a prefix that is longer than a translation may be.
+            limits = torch.maximum(limits, (prefix != PAD).sum(dim=1) + 1)
+            prefix = prefix.masked_fill(prefix == PAD, FREE)
         if options.sampling:
-            return self._draws(source, limits, batch.number)
+            return self._draws(source, limits, prefix, batch.number)
         return beam(
             self._step,
             self._start(source),
@@ -126,9 +140,12 @@ class Searcher:
             wanted=min(options.n_best, options.beam),
             stop=options.stop,
             spare=0.0 if self.device.type == "cpu" else SPARE_ON_GPU,
+            prefix=prefix,
         )
 
-    def _draws(self, source: Tensor, limits: Tensor, number: int) -> list[list[Hypothesis]]:
+    def _draws(
+        self, source: Tensor, limits: Tensor, prefix: Tensor | None, number: int
+    ) -> list[list[Hypothesis]]:
         # Each batch has a generator of its own, whichever process it comes to.
         generator = torch.Generator(self.device).manual_seed(self.options.seed + number)
         draws = [
@@ -142,6 +159,7 @@ class Searcher:
                 top_k=self.options.top_k,
                 top_p=self.options.top_p,
                 generator=generator,
+                prefix=prefix,
             )
             for _ in range(self.options.n_best)
         ]

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from nmtdeep.checkpoint import Loaded, load
 from nmtdeep.config.decoding import RECIPE_DEFAULTS, DecodingOptions
 from nmtdeep.config.text import Form
-from nmtdeep.data.batch import pad
+from nmtdeep.data.batch import Indices, pad
 from nmtdeep.data.batching import cut, sort_by_length
 from nmtdeep.data.parallel import Pool, chunks
 from nmtdeep.decoding.search import Hypothesis
@@ -21,7 +22,7 @@ from nmtdeep.decoding.searcher import Searcher, SourceBatch, Worker
 from nmtdeep.errors import CheckpointError, UserError
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.pipeline import TextPipeline
-from nmtdeep.text.vocabulary import EOS
+from nmtdeep.text.vocabulary import EOS, UNK
 
 
 @dataclass(frozen=True)
@@ -160,23 +161,44 @@ class Translator:
         Args:
             advance: called after each batch with its share of the lines, counted in lines.
         """
-        sources = [self.pipeline.source.split(line, self.options.input_is) for line in lines]
+        columns = [
+            self._columns(line, number) for number, line in enumerate(lines, self._lines + 1)
+        ]
+        split = self.pipeline.source.split
+        sources = [split(source, self.options.input_is) for source, _ in columns]
         pieces = [
-            (owner, piece)
+            (owner, piece, [] if rank else columns[owner][1])
             for owner, subwords in enumerate(sources)
-            for piece in self._pieces(subwords, self._lines + owner + 1)
+            for rank, piece in enumerate(self._pieces(subwords, self._lines + owner + 1))
         ]
         self._lines += len(lines)
-        ids = [[*self.pipeline.source.vocabulary.ids(piece), EOS] for _, piece in pieces]
+        ids = [[*self.pipeline.source.vocabulary.ids(piece), EOS] for _, piece, _ in pieces]
+        prefixes = [prefix for _, _, prefix in pieces]
         share = len(lines) / max(len(pieces), 1)
         parts: list[list[list[Hypothesis]]] = [[] for _ in lines]
-        searched = self.search(ids, lambda count: advance(count * share))
-        for (owner, _), hypotheses in zip(pieces, searched, strict=True):
+        searched = self.search(ids, prefixes, lambda count: advance(count * share))
+        for (owner, _, _), hypotheses in zip(pieces, searched, strict=True):
             parts[owner].append(hypotheses)
         return [
-            Translation(line, tuple(subwords), self._candidates(own))
-            for line, subwords, own in zip(lines, sources, parts, strict=True)
+            Translation(source, tuple(subwords), self._candidates(own))
+            for (source, _), subwords, own in zip(columns, sources, parts, strict=True)
         ]
+
+    def _columns(self, line: str, number: int) -> tuple[str, list[int]]:
+        """The source of a line, and the ids of its prefix."""
+        if not self.options.prefix_column:
+            return line, []
+        source, _, prefix = line.partition("\t")
+        side = self.pipeline.target
+        subwords = side.split(prefix, self.options.input_is)
+        ids, problem, hint = side.vocabulary.ids(subwords), "", "leave it out of the prefix"
+        if "\t" in prefix:
+            problem, hint = "has more than two columns", "pass source<TAB>prefix"
+        elif UNK in ids:
+            problem = f"the prefix has {subwords[ids.index(UNK)]!r}, which the model does not know"
+        if problem:
+            raise UserError(problem, where=f"input line {number}", hint=hint)
+        return source, ids
 
     def _pieces(self, subwords: list[str], line: int) -> list[list[str]]:
         """The parts of a line for the model: none of a blank line, several of a long one."""
@@ -197,11 +219,15 @@ class Translator:
         return [subwords[first : first + size] for first in range(0, len(subwords), size)]
 
     def search(
-        self, sources: Sequence[Sequence[int]], advance: Callable[[int], object] = lambda _: None
+        self,
+        sources: Sequence[Sequence[int]],
+        prefixes: Sequence[Sequence[int]] = (),
+        advance: Callable[[int], object] = lambda _: None,
     ) -> list[list[Hypothesis]]:
         """Hypotheses of each source, in order; sources of similar length are batched together.
 
         Args:
+            prefixes: ids that the hypotheses of each source start with; omitted: none.
             advance: called after each batch with its number of sources.
         """
         if not sources:
@@ -210,9 +236,14 @@ class Translator:
         rows = 1 if self.options.sampling else self.options.beam
         order = sort_by_length(lengths)[::-1]
         cuts = cut(lengths[0], order, max(1, self.max_tokens // rows))
+
+        def padded(side: Sequence[Sequence[int]], chosen: Indices) -> NDArray[np.int64]:
+            return pad([np.array(side[index], np.int64) for index in chosen]).numpy()
+
+        forced = any(prefixes)
         batches = (
-            SourceBatch(pad([np.array(sources[index]) for index in chosen]).numpy(), number)
-            for number, chosen in enumerate(cuts, self._batches)
+            SourceBatch(padded(sources, each), number, padded(prefixes, each) if forced else None)
+            for number, each in enumerate(cuts, self._batches)
         )
         self._batches += len(cuts)
         answers = map(self.searcher, batches) if self.pool is None else self.pool.map(batches)

@@ -91,6 +91,19 @@ def test_as_many_lines_out_as_in(nmtdeep, whole, tmp_path, source):
     assert "8 lines in" in done.err and "1 over-long (split)" in done.err
 
 
+def test_as_many_lines_out_as_in_with_a_column_of_prefixes(nmtdeep, whole):
+    rows = "".join(f"{line}\tInvalid\n" for line in NASTY.split("\n"))
+    done = nmtdeep("translate", "-m", whole, "--prefix-column", stdin=rows.encode())
+    assert done.code == 0, done.err
+    lines = done.out.split("\n")
+    assert len(lines) == 9 and lines[-1] == ""
+    starts = [line.split()[:1] for line in lines[:-1]]
+    assert starts == [["Invalid"], [], [], *[["Invalid"]] * 5]
+    wrong = nmtdeep("translate", "-m", whole, "--prefix-column", stdin=b"Password\ta\tb\n")
+    assert wrong.code == 2
+    assert "input line 1: has more than two columns: pass source<TAB>prefix" in wrong.err
+
+
 def test_carriage_returns_change_nothing(nmtdeep, whole):
     text = "Password\nInvalid code\n"
     unix = nmtdeep("translate", "-m", whole, stdin=text.encode())

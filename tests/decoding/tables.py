@@ -85,12 +85,22 @@ def total(row: Row, sentence: int, tokens: Prefix) -> float:
 
 
 def slow_beam(
-    row: Row, sentence: int, limit: int, size: int, types: int, bound: float | None = None
+    row: Row,
+    sentence: int,
+    limit: int,
+    size: int,
+    types: int,
+    bound: float | None = None,
+    *,
+    may_end: bool = False,
 ) -> Translations:
     """Beam search by fairseq's rules with plain lists; among equals the lower index comes first.
 
     With `bound`, the exponent of a length penalty, a search of `size` ended translations goes on
     while the best one that has not ended is better than the worst of them.
+
+    Args:
+        may_end: whether the first token may be the end.
     """
     going: Translations = [((), 0.0)]
     done: Translations = []
@@ -101,7 +111,7 @@ def slow_beam(
                 forced = length == limit
                 if token == PAD or (forced and token != EOS):
                     continue
-                if token == EOS and length == 1 and not forced:
+                if token == EOS and length == 1 and not (forced or may_end):
                     continue
                 candidates.append((-(score + log_prob), index * types + token, prefix, token))
         candidates = sorted(candidates)[: 2 * size]

@@ -11,14 +11,15 @@ import torch
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.model import Model
 from nmtdeep.decoding.searcher import Searcher, SourceBatch, fitting_tokens
-from nmtdeep.model.build import build
+from nmtdeep.model.build import build, initialize
 from nmtdeep.model.transformer import Transformer
 
 
 @pytest.fixture
 def model(tiny_config: Callable[..., Model]) -> Transformer:
-    torch.manual_seed(5)
-    return build(tiny_config(), source_types=40, target_types=40)
+    built = build(tiny_config(), source_types=40, target_types=40)
+    initialize(built, tiny_config(), seed=5)
+    return built
 
 
 def test_tokens_fit_the_memory(model: Transformer) -> None:
@@ -50,11 +51,15 @@ class Small(Searcher):
         return super()._step(tokens, state)  # type: ignore[arg-type]
 
 
-def test_a_batch_that_does_not_fit_is_searched_in_halves(model: Transformer) -> None:
+@pytest.mark.parametrize("prefixed", [False, True])
+def test_a_batch_that_does_not_fit_is_searched_in_halves(
+    model: Transformer, prefixed: bool
+) -> None:
     source = np.random.default_rng(1).integers(3, 40, (7, 6))
+    prefix = np.random.default_rng(2).integers(3, 40, (7, 2)) if prefixed else None
     options = DecodingOptions(beam=4, max_length_constant=3)
-    expected = Searcher([model], options)(SourceBatch(source, 0))
-    found = Small([model], options)(SourceBatch(source, 0))
+    expected = Searcher([model], options)(SourceBatch(source, 0, prefix))
+    found = Small([model], options)(SourceBatch(source, 0, prefix))
     assert [[each.tokens for each in one] for one in found] == [
         [each.tokens for each in one] for one in expected
     ]

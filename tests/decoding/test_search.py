@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
 
 from nmtdeep.decoding.sampling import sample
-from nmtdeep.decoding.search import Hypothesis, beam, length_penalty
+from nmtdeep.decoding.search import FREE, Hypothesis, beam, length_penalty
 
 from .tables import (
     EOS,
@@ -20,6 +21,7 @@ from .tables import (
     enumerated,
     random_row,
     slow_beam,
+    total,
 )
 
 TYPES = 5
@@ -150,6 +152,55 @@ def test_a_search_for_fewer_ends_earlier_with_the_same(form: str, wanted: int) -
     assert any(fewer < more for fewer, more in steps.values())
 
 
+# Prefixes
+
+PREFIXES = [(), (3,), (2, 4), (4, 4, 3), (2, 3, 2)]
+PADDED = torch.tensor([[*prefix, *[FREE] * (3 - len(prefix))] for prefix in PREFIXES])
+LIMITS = [4, 2, 5, 4, 5]
+
+
+@pytest.mark.parametrize("form", PENALTIES)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_wide_beam_with_a_prefix_equals_enumeration(form: str, seed: int) -> None:
+    how = {"penalty": length_penalty(form, 0.8), "prefix": PADDED}
+    results, _ = search(rows(seed), LIMITS, 128, **how)
+    for sentence, (hypotheses, limit) in enumerate(zip(results, LIMITS, strict=True)):
+        prefix = PREFIXES[sentence]
+        everything = [
+            (log_prob / PENALTIES[form](len(tokens)), log_prob, tokens)
+            for tokens, log_prob in enumerated(rows(seed), sentence, limit, TYPES)
+            if tokens[: len(prefix)] == prefix
+        ]
+        everything.sort(reverse=True)
+        assert [item.tokens for item in hypotheses] == [tokens for *_, tokens in everything]
+        for item, (score, log_prob, tokens) in zip(hypotheses, everything, strict=True):
+            assert (item.score, item.log_prob) == pytest.approx((score, log_prob), rel=1e-12)
+            each = [rows(seed)(sentence, tokens[:i])[token] for i, token in enumerate(tokens)]
+            assert item.each == pytest.approx(each, rel=1e-9)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize(("types", "seed"), [(9, 1), (9, 2), (640, 3)])
+def test_a_beam_with_a_prefix_equals_the_slow_beam_behind_it(
+    types: int, seed: int, size: int
+) -> None:
+    limits = [limit + 3 for limit in LIMITS]
+    table = rows(seed, types)
+
+    def behind(sentence: int, words: tuple[int, ...]) -> list[float]:
+        return table(sentence, PREFIXES[sentence] + words)
+
+    results, _ = search(table, limits, size, prefix=PADDED)
+    for sentence, (hypotheses, limit) in enumerate(zip(results, limits, strict=True)):
+        prefix = PREFIXES[sentence]
+        slow = slow_beam(behind, sentence, limit - len(prefix), size, types, may_end=bool(prefix))
+        slow = sorted(slow, key=lambda item: -item[1])[:size]
+        assert [item.tokens for item in hypotheses] == [prefix + tokens for tokens, _ in slow]
+        before = total(table, sentence, prefix)
+        scores = [before + log_prob for _, log_prob in slow]
+        assert [item.log_prob for item in hypotheses] == pytest.approx(scores, rel=1e-12)
+
+
 # Sampling
 
 SHARES = [0.1, 0.2, 0.4, 0.2, 0.1]  # pad, end and three words
@@ -159,7 +210,7 @@ def constant(sentence: int, prefix: tuple[int, ...]) -> list[float]:
     return [math.log(share) for share in SHARES]
 
 
-def draw(row: Row, limits: list[int], seed: int = 1, **how: float) -> list[Hypothesis]:
+def draw(row: Row, limits: list[int], seed: int = 1, **how: Any) -> list[Hypothesis]:
     table = Table(row, list(range(len(limits))), 1)
     generator = torch.Generator().manual_seed(seed)
     results = sample(
@@ -222,3 +273,22 @@ def test_without_temperature_a_draw_is_greedy(seed: int) -> None:
     for sentence, (item, limit) in enumerate(zip(results, limits, strict=True)):
         ((tokens, _),) = slow_beam(rows(seed), sentence, limit, 1, TYPES)
         assert item.tokens == tokens
+
+
+def test_draws_with_a_prefix_follow_the_distribution_behind_it() -> None:
+    count = 3000
+    prefix = torch.tensor([[3, 2], [4, FREE]]).repeat(count // 2, 1)
+    results = draw(constant, [3] * count, prefix=prefix)
+    for number, item in enumerate(results):
+        assert item.tokens[: 1 if number % 2 else 2] == ((4,) if number % 2 else (3, 2))
+        assert item.each == pytest.approx([math.log(SHARES[token]) for token in item.tokens])
+    # Without padding, the end and three words are 2 : 4 : 2 : 1 as the second token.
+    seen = sum(item.tokens[1] == EOS for item in results[1::2])
+    assert abs(seen - count / 2 * 2 / 9) <= 5 * math.sqrt(2 / 9 * 7 / 9 * count / 2)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_without_temperature_a_draw_with_a_prefix_is_greedy(seed: int) -> None:
+    greedy, _ = search(rows(seed), LIMITS, 1, prefix=PADDED)
+    drawn = draw(rows(seed), LIMITS, temperature=1e-4, prefix=PADDED)
+    assert [item.tokens for item in drawn] == [item.tokens for (item,) in greedy]

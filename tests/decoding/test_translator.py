@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import multiprocessing
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -102,6 +103,87 @@ def test_an_ensemble_needs_one_vocabulary(tiny_run: Any) -> None:
         CheckpointError, match=r"checkpoint_20: its text pipeline differs .*checkpoint_15"
     ):
         Translator.of([older, newer])
+
+
+# Prefixes
+
+PREFIXED = [
+    ("Move.", "Send"),
+    ("", "a"),
+    ("Move it to the port.", ""),
+    (LINES[0], "the data"),
+    *[("Send.", "n")] * 3,
+]
+COLUMNS = [f"{source}\t{prefix}" for source, prefix in PREFIXED]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"beam": 1}, {"n_best": 3}, {"sampling": True, "n_best": 2}, {"processes": 2}],
+    ids=str,
+)
+def test_every_candidate_starts_with_its_prefix_whose_score_counts(
+    settings: dict[str, Any], translator: Make, tiny_run: Any
+) -> None:
+    with translator(prefix_column=True, **settings) as model:
+        translations = list(model.translate([*COLUMNS, "Send."]))
+    assert [each.source for each in translations] == [*(source for source, _ in PREFIXED), "Send."]
+    split, forced = tiny_run.pipeline.target.split, translator(input_is="bpe")
+    for (source, prefix), each in zip(PREFIXED, translations, strict=False):
+        start = tuple(split(prefix)) if source else ()
+        assert all(candidate.subwords[: len(start)] == start for candidate in each.candidates)
+        if source:
+            best = each.candidates[0]
+            pair = [" ".join(each.subwords)], [" ".join(best.subwords)]
+            (expected,) = log_probabilities(forced, *pair)
+            assert best.each == pytest.approx(expected, abs=1e-4)
+    assert split("Send") and split("the data")
+    assert not translations[1].text
+
+
+def test_without_a_prefix_nothing_changes(translator: Make) -> None:
+    free = list(translator(n_best=2).translate(LINES))
+    column = list(translator(n_best=2, prefix_column=True).translate(LINES))
+    assert column == free
+
+
+def test_a_greedy_translation_is_that_behind_its_own_beginning(translator: Make) -> None:
+    for each in translator(beam=1).translate([LINES[0], LINES[6]]):
+        (best,) = each.candidates
+        lines = [f"{' '.join(each.subwords)}\t{' '.join(best.subwords[:n])}" for n in range(4)]
+        for again in translator(beam=1, prefix_column=True, input_is="bpe").translate(lines):
+            assert again.candidates[0].subwords == best.subwords
+            assert again.candidates[0].each == pytest.approx(best.each, abs=1e-5)
+
+
+def test_the_end_follows_a_prefix_as_long_as_a_translation_may_be(translator: Make) -> None:
+    model = translator(prefix_column=True, max_length_factor=0.0, max_length_constant=2)
+    (translation,) = model.translate(["Send.\tthe data of the port and the address of the port"])
+    assert translation.text == "the data of the port and the address of the port"
+
+
+def test_the_first_piece_of_a_long_line_has_the_prefix(translator: Make) -> None:
+    model = translator(prefix_column=True, max_source_tokens=20, beam=1)
+    ((source, *_), (free, *_)) = (
+        list(model.translate([line])) for line in (f"{LINES[6]}\tthe data", LINES[6])
+    )
+    assert model.cut_lines == 2
+    assert source.text.startswith("the data")
+    assert not free.text.startswith("the data")
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("Send.\tthe\tdata", "input line 2: has more than two columns: pass source<TAB>prefix"),
+        ("Send.\tthe 日", "input line 2: the prefix has '日', which the model does not know"),
+    ],
+)
+def test_a_wrong_prefix_is_an_error_that_names_its_line(
+    line: str, problem: str, translator: Make
+) -> None:
+    with pytest.raises(UserError, match=re.escape(problem)):
+        list(translator(prefix_column=True).translate(["Send.\tthe data", line]))
 
 
 # Long lines

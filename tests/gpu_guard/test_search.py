@@ -34,8 +34,20 @@ IN_SAMPLING = {
 }
 
 
-def recorded(model: Model, dtype: torch.dtype, *, answer: int = STEPS, **options: Any) -> Recorder:
-    """A search of 3 sentences; `answer` is what the host reads, as their limits too."""
+def recorded(
+    model: Model,
+    dtype: torch.dtype,
+    *,
+    answer: int = STEPS,
+    prefix: int = 0,
+    **options: Any,
+) -> Recorder:
+    """A search of 3 sentences; `answer` is what the host reads, as their limits too.
+
+    Args:
+        prefix: forced tokens of each.
+    """
+    forced = np.full((3, prefix), 6) if prefix else None
     torch.set_default_dtype(dtype)
     try:
         with pretended(), torch.device("cuda"):
@@ -43,7 +55,7 @@ def recorded(model: Model, dtype: torch.dtype, *, answer: int = STEPS, **options
             searcher = Searcher([network], DecodingOptions(**options))
             torch.set_default_dtype(torch.float32)
             with Recorder(answer=answer) as recorder:
-                searcher(SourceBatch(np.full((3, 7), 5), 0))
+                searcher(SourceBatch(np.full((3, 7), 5), 0, forced))
     finally:
         torch.set_default_dtype(torch.float32)
     return recorder
@@ -75,3 +87,12 @@ def test_a_step_waits_once_and_its_launches_stay_in_their_budget(
     assert long.waits[EACH_STEP] - short.waits[EACH_STEP] == STEPS
     assert set(long.waits) <= IN_A_BEAM
     assert all(long.waits[place] == short.waits[place] for place in IN_A_BEAM - {EACH_STEP})
+
+
+def test_a_prefix_adds_a_copy_and_a_few_launches(tiny_config: Callable[..., Model]) -> None:
+    free, forced = (
+        recorded(tiny_config(depth=6), torch.float32, beam=4, prefix=length) for length in (0, 2)
+    )
+    assert set(forced.waits) <= IN_A_BEAM
+    assert forced.waits.total() == free.waits.total() + 1
+    assert forced.launches.total() <= free.launches.total() + 30  # 2026-11-23: 17
