@@ -17,7 +17,14 @@ from nmtdeep.config.model import Stack
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.text import JointBpe
 from nmtdeep.data.corpus import DataDirectory
-from nmtdeep.data.index import COPY, INDEX_FILE, RECIPE_FILE, TEXT_DIRECTORY, read_index
+from nmtdeep.data.index import (
+    COPY,
+    INDEX_FILE,
+    RECIPE_FILE,
+    TEXT_DIRECTORY,
+    read_index,
+    training_splits,
+)
 from nmtdeep.errors import CheckpointError, DataError, Problem, printable
 from nmtdeep.preprocessing.report import PreprocessingReport
 from nmtdeep.scoring.report import score_table
@@ -68,7 +75,7 @@ def report_of(path: Path, index: dict[str, Any]) -> PreprocessingReport:
         DataError: if data.json does not contain them.
     """
     try:
-        values = {"seconds": {}, **index["report"]}
+        values = {"seconds": {}, "training": training_splits(index), **index["report"]}
         return TypeAdapter(PreprocessingReport).validate_python(values)
     except (KeyError, TypeError, ValidationError) as error:
         raise DataError("broken (report)", where=path / INDEX_FILE, hint=COPY) from error

@@ -57,9 +57,11 @@ def test_repetitions_are_those_of_a_dictionary(room: int, tmp_path: Path) -> Non
         path.write_bytes(hashes.tobytes())
     known = set(train.tolist())
     expected = [60 - len(known), *(sum(value in known for value in few.tolist()) for few in others)]
-    assert repetitions(paths[0], paths[1:], at_once=room) == expected
+    found = repetitions(paths[:1], paths[1:], at_once=room)
+    assert [*found.train, *found.others] == expected
     paths[0].write_bytes(b"")
-    assert repetitions(paths[0], paths[1:], at_once=room) == [0, 0, 0, 0]
+    found = repetitions(paths[:1], paths[1:], at_once=room)
+    assert [*found.train, *found.others] == [0, 0, 0, 0]
 
 
 def test_forgetting_words_changes_no_segmentation() -> None:

@@ -64,7 +64,7 @@ def preprocess(
     recipe: options.Recipe,
     overrides: options.Overrides = None,
     *,
-    train: Path,
+    train: list[str],
     valid: Path,
     test: list[Path] | None = None,
     out: options.Out,
@@ -80,14 +80,16 @@ def preprocess(
     Prints how many pairs were dropped, by reason. Validation and test files keep every line.
 
     Args:
-        train: Training text: PREFIX of PREFIX.en and PREFIX.de (or .en.gz).
-        valid: Validation text: PREFIX.
-        test: Test text: PREFIX; its last part names the split.
+        train: Training text: PREFIX of PREFIX.en and PREFIX.de, or a .tsv or .jsonl file (or packed:
+            .gz, .zst). Several corpora: NAME=PREFIX each.
+        valid: Validation text, in the same forms.
+        test: Test text; the last part of its name is the name of the split.
         out: Data directory to write.
         workers: Number of worker processes. Default: one per core.
     """
     from nmtdeep.config.load import load_recipe
     from nmtdeep.devices import cores
+    from nmtdeep.preprocessing.inputs import named
     from nmtdeep.preprocessing.preprocess import plan
     from nmtdeep.preprocessing.preprocess import preprocess as run
     from nmtdeep.preprocessing.progress import Progress
@@ -95,7 +97,7 @@ def preprocess(
     languages = {"source": source_lang, "target": target_lang}
     codes = [f"text.{side}={code}" for side, code in languages.items() if code is not None]
     resolved = load_recipe(recipe, [*(overrides or ()), *codes])
-    files: dict[str, Any] = {"train": train, "valid": valid, "tests": test or []}
+    files: dict[str, Any] = {"train": named(train), "valid": valid, "tests": test or []}
     files |= {"out": out, "overwrite": overwrite}
     if dry_run:
         typer.echo("\n".join(plan(resolved, **files)))

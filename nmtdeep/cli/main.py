@@ -171,12 +171,15 @@ def _thread_failed(failed: threading.ExceptHookArgs) -> None:
 
 # Packages that are not installed by default, and the extra that installs each.
 _EXTRAS = {
+    "backports": "zstd",
+    "backports.zstd": "zstd",
     "ctranslate2": "export",
     "fastapi": "serve",
     "jieba": "chinese",
     "jinja2": "report",
     "matplotlib": "pictures",
     "prometheus_client": "serve",
+    "py3langid": "doctor",
     "uvicorn": "serve",
 }
 _HINTS = {

@@ -58,6 +58,12 @@ class Recipe(Section):
         padded = self.model.positions.type == "relative" or self.training.regularizer.type != "none"
         return device == "cuda" and not padded
 
+    def mixture_at(self, number: int) -> dict[str, float]:
+        """`training.mixture` of one stage: that of the last stage up to it that has one."""
+        stages = self.training.stages[: number + 1]
+        given = [stage.mixture for stage in stages if stage.mixture]
+        return given[-1] if given else self.training.mixture
+
     def at_stage(self, number: int) -> Recipe:
         """The recipe of one stage, counted from 0; the recipe itself if it has no stages."""
         if not self.training.stages:
@@ -72,6 +78,7 @@ class Recipe(Section):
             "stages": (),
             "batches": batches.model_copy(update=changed),
             "frozen": stage.frozen or self.training.frozen,
+            "mixture": self.mixture_at(number),
         }
         return self.model_copy(
             update={

@@ -74,3 +74,11 @@ Positive = Annotated[float, Field(gt=0, strict=True)]
 NotNegative = Annotated[float, Field(ge=0, strict=True)]
 # A language tag (BCP 47): language, then script, region and variants, such as zh-Hant or pt-BR.
 Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8}){0,4}$")]
+# The name of a training corpus, and a token that no tokenizer makes of text.
+Name = Annotated[str, Field(pattern=r"^\w[\w.-]*$", max_length=100)]
+Tag = Annotated[str, Field(pattern=r"^<[^\s<>]+>$", max_length=100)]
+
+
+def is_absent(value: object) -> bool:
+    """Whether a value is null or empty; `exclude_if` leaves it out of files."""
+    return value in (None, {})

@@ -13,10 +13,13 @@ from nmtdeep.config.section import (
     CountOrZero,
     Language,
     Multiple,
+    Name,
     OneOf,
     Positive,
     Probability,
     Section,
+    Tag,
+    is_absent,
 )
 
 Form = Literal["raw", "tokenized", "bpe"]
@@ -116,6 +119,17 @@ class Clean(Section):
     max_ratio: Positive | None = Field(
         None, description="maximum length of the longer side over the shorter side; null: no limit"
     )
+    duplicates: Literal["keep", "drop"] = Field(
+        "keep",
+        description="drop: keep only the first of equal pairs, over all training corpora",
+        exclude_if=lambda value: value == "keep",
+    )
+    language_id: Probability | None = Field(
+        None,
+        description="drop a pair if a side is in another language with at least this probability, "
+        "as py3langid says (extra `doctor`); null: no check",
+        exclude_if=is_absent,
+    )
 
 
 class Text(Section):
@@ -138,6 +152,12 @@ class Text(Section):
     bpe: Bpe = Field(JointBpe(), description="subword segmentation")
     vocabulary: Vocabulary = Vocabulary()
     clean: Clean = Clean()
+    tags: dict[Name, Tag] = Field(
+        default_factory=dict,
+        description="a token before each source sentence of a training corpus, by its name; a type "
+        "of the vocabulary",
+        exclude_if=is_absent,
+    )
 
     @model_validator(mode="before")
     @classmethod

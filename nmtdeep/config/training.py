@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from nmtdeep.config.section import (
     Beam,
@@ -12,11 +12,13 @@ from nmtdeep.config.section import (
     Count,
     CountOrZero,
     Depth,
+    Name,
     NotNegative,
     OneOf,
     Positive,
     Probability,
     Section,
+    is_absent,
 )
 
 
@@ -142,13 +144,36 @@ class Frozen(Section):
     decoder: CountOrZero = Field(0, description="number of bottom decoder layers to freeze")
 
 
+# In place of a corpus, the key of a mixture by size.
+TEMPERATURE = "temperature"
+
+
+def _check_mixture(mixture: dict[str, float]) -> dict[str, float]:
+    if TEMPERATURE in mixture and len(mixture) > 1:
+        raise ValueError("must be weights by corpus, or a temperature alone")
+    return mixture
+
+
+Mixture = Annotated[dict[Name, Positive], AfterValidator(_check_mixture)]
+
+
 class Stage(Section):
-    """A part of a training from shallow to deep; null: as in the whole recipe."""
+    """A part of a training; null: as in the whole recipe."""
 
     encoder: Depth | None = Field(None, description="encoder layers of this stage")
     decoder: Depth | None = Field(None, description="decoder layers of this stage")
     updates: Count | None = Field(None, description="length of this stage, in updates")
     epochs: Count | None = Field(None, description="length of this stage, in epochs")
+    epochs_of: Name | None = Field(
+        None,
+        description="the training corpus whose epochs are counted; null: the first one",
+        exclude_if=is_absent,
+    )
+    mixture: Mixture = Field(
+        default_factory=dict,
+        description="as training.mixture, for this stage and those after it",
+        exclude_if=is_absent,
+    )
     tokens_per_update: Count | None = Field(None, description="as in batches, for this stage")
     group_tokens: Count | None = Field(None, description="as in batches, for this stage")
     max_tokens: Count | None = Field(None, description="as in batches, for this stage")
@@ -159,6 +184,8 @@ class Stage(Section):
         if self.updates and self.epochs:
             what = "a stage has a length in updates or in epochs, not both"
             raise ConflictError(what, "updates", "epochs", hint="leave one of them out")
+        if self.epochs_of and not self.epochs:
+            raise ConflictError("needs epochs", "epochs_of", hint="set epochs, or leave it out")
         return self
 
 
@@ -207,6 +234,12 @@ class Training(Section):
         None,
         description="stop after this many minutes, including validation and time before a restart",
     )
+    mixture: Mixture = Field(
+        default_factory=dict,
+        description="weights of the training corpora by name, or {temperature: T} for "
+        "size^(1/T); empty: each in proportion to its size",
+        exclude_if=is_absent,
+    )
     batches: Batches = Batches()
     optimizer: Optimizer = Adam()
     schedule: Schedule = InverseSquareRoot()
@@ -215,7 +248,7 @@ class Training(Section):
     )
     regularizer: Regularizer = Field(NoRegularizer(), description="added to the loss")
     stages: tuple[Stage, ...] = Field(
-        (), description="stages from shallow to deep; the last one may have no end of its own"
+        (), description="stages, such as from shallow to deep; the last one may have no end"
     )
     growth: Growth = Growth()
     frozen: Frozen = Frozen()

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from nmtdeep.data.index import COPY, HINT, TEXT_DIRECTORY, check_files, read_index
+from nmtdeep.data.index import COPY, HINT, TEXT_DIRECTORY, check_files, read_index, training_splits
 from nmtdeep.errors import DataError
 from nmtdeep.text.files import read_lines
 from nmtdeep.text.pipeline import TextPipeline
@@ -200,8 +200,18 @@ class DataDirectory:
 
     @property
     def splits(self) -> list[str]:
-        """Names of the splits: train, valid, then the tests."""
+        """Names of the splits: the training corpora, valid, then the tests."""
         return list(self.index["splits"])
+
+    @property
+    def training(self) -> list[str]:
+        """Names of the training corpora."""
+        return training_splits(self.index)
+
+    @property
+    def held_out(self) -> list[str]:
+        """Names of the other splits."""
+        return [split for split in self.splits if split not in self.training]
 
     @property
     def languages(self) -> tuple[str, str]:

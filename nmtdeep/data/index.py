@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from nmtdeep import files
 from nmtdeep.config.section import CountOrZero, Language
@@ -34,6 +34,9 @@ class _Split(_Strict):
     pairs: CountOrZero
 
 
+Split = Annotated[str, AfterValidator(_part)]
+
+
 class _Index(_Strict):
     """The fields of data.json that are checked before they are used in paths."""
 
@@ -41,7 +44,14 @@ class _Index(_Strict):
     target: Language
     dtype: dict[Literal["source", "target"], Literal["uint16", "uint32"]] = Field(min_length=2)
     fingerprint: str
-    splits: dict[Annotated[str, AfterValidator(_part)], _Split] = Field(min_length=1)
+    splits: dict[Split, _Split] = Field(min_length=1)
+    training: list[Split] = Field([TRAIN], min_length=1)
+
+    @model_validator(mode="after")
+    def _check(self) -> _Index:
+        if missing := [name for name in self.training if name not in self.splits]:
+            raise ValueError(f"no split {missing[0]!r}")
+        return self
 
 
 def read_index(path: Path) -> dict[str, Any]:
@@ -73,6 +83,11 @@ def read_index(path: Path) -> dict[str, Any]:
     return index
 
 
+def training_splits(index: dict[str, Any]) -> list[str]:
+    """Names of the training corpora; a single one without a name is `train`."""
+    return list(index.get("training", [TRAIN]))
+
+
 def check_files(path: Path, index: dict[str, Any], *, verify: bool) -> None:
     """Check that all files of a data directory are there, inside it and as they were written.
 
@@ -84,9 +99,10 @@ def check_files(path: Path, index: dict[str, Any], *, verify: bool) -> None:
     """
     languages = (index["source"], index["target"])
     small, large = [RECIPE_FILE, f"{TEXT_DIRECTORY}/"], []
+    training = training_splits(index)
     for split in index["splits"]:
         stems = [f"{split}.{language}" for language in languages]
-        small += stems if split != TRAIN else []
+        small += stems if split not in training else []
         large += [f"{stem}.{kind}" for stem in stems for kind in ("tokens", "offsets")]
     files.check_entries(path, [path / TEXT_DIRECTORY, *(path / name for name in large)], hint=COPY)
     files.verify(path, *small, *(large if verify else ()), hint=COPY)

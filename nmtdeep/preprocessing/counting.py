@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -45,29 +46,70 @@ class Tally:
             self.counts = Counter({word: n for word, n in self.counts.items() if n > rarest})
 
 
-def repetitions(train: Path, others: Sequence[Path], *, at_once: int = HASHES) -> list[int]:
-    """Number of pairs of train that are repeated, then those of each other split that are in train.
+@dataclass(frozen=True)
+class Repetitions:
+    """Pairs of equal hashes.
+
+    Attributes:
+        train: for each corpus, its pairs that occur before, in it or in a corpus before it.
+        others: for each other split, the pairs that occur in a corpus.
+    """
+
+    train: list[int]
+    others: list[int]
+
+
+def repetitions(
+    train: Sequence[Path],
+    others: Sequence[Path],
+    *,
+    flags: Sequence[npt.NDArray[np.bool_]] = (),
+    at_once: int = HASHES,
+) -> Repetitions:
+    """Count repeated pairs.
 
     Args:
-        train: file of its pairs' hashes; so are the others. They are read several times,
-            each time for hashes with other last bits.
+        train: files of the pairs' hashes, one for each corpus; so are the others. They are read
+            several times, each time for hashes with other last bits.
+        flags: for each corpus an array that is set to whether a pair occurs before.
     """
-    size = train.stat().st_size // np.dtype(np.uint64).itemsize
-    parts = 1 << (-(-max(size, 1) // at_once) - 1).bit_length()
-    counts = [0] * (1 + len(others))
+    sizes = [path.stat().st_size // np.dtype(np.uint64).itemsize for path in train]
+    parts = 1 << (-(-max(sum(sizes), 1) // at_once) - 1).bit_length()
+    found = Repetitions([0] * len(train), [0] * len(others))
     for part in range(parts):
-        mine = np.concatenate([np.empty(0, np.uint64), *_hashes(train, parts, part, at_once)])
-        distinct = np.unique(mine)
-        counts[0] += len(mine) - len(distinct)
-        for place, path in enumerate(others, 1):
-            counts[place] += sum(
-                int(np.isin(few, distinct).sum()) for few in _hashes(path, parts, part, at_once)
+        mine = [_part(path, parts, part, at_once) for path in train]
+        distinct, firsts = np.unique(np.concatenate([each for _, each in mine]), return_index=True)
+        repeated = np.ones(sum(len(each) for _, each in mine), np.bool_)
+        repeated[firsts] = False
+        for number, (places, _) in enumerate(mine):
+            here, repeated = repeated[: len(places)], repeated[len(places) :]
+            found.train[number] += int(here.sum())
+            if flags:
+                flags[number][places] = here
+        for number, path in enumerate(others):
+            found.others[number] += sum(
+                int(np.isin(few, distinct).sum()) for _, few in _hashes(path, parts, part, at_once)
             )
-    return counts
+    return found
 
 
-def _hashes(path: Path, parts: int, part: int, at_once: int) -> Iterator[Hashes]:
-    """The hashes of a file that end in the bits of `part`; `parts` is a power of two."""
+def _part(path: Path, parts: int, part: int, at_once: int) -> tuple[npt.NDArray[np.int64], Hashes]:
+    """As `_hashes`, all at once."""
+    found = [*_hashes(path, parts, part, at_once)]
+    places, hashes = zip((np.empty(0, np.int64), np.empty(0, np.uint64)), *found, strict=True)
+    return np.concatenate(places), np.concatenate(hashes)
+
+
+def _hashes(
+    path: Path, parts: int, part: int, at_once: int
+) -> Iterator[tuple[npt.NDArray[np.int64], Hashes]]:
+    """The hashes of a file that end in the bits of `part`, after their places in the file.
+
+    `parts` is a power of two.
+    """
+    first = 0
     with path.open("rb") as stream:
         while len(hashes := np.fromfile(stream, np.uint64, at_once)):
-            yield hashes[hashes & np.uint64(parts - 1) == part]
+            places = np.flatnonzero(hashes & np.uint64(parts - 1) == part)
+            yield first + places, hashes[places]
+            first += len(hashes)

@@ -3,69 +3,119 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from nmtdeep import files
 from nmtdeep.config.text import Text
+from nmtdeep.config.training import TEMPERATURE
 from nmtdeep.data.index import INDEX_FILE, TRAIN, VALID
 from nmtdeep.errors import DataError, UserError
+from nmtdeep.preprocessing.language import check_languages
 from nmtdeep.preprocessing.stages import Pair
-from nmtdeep.text.files import find_side, read_lines
+from nmtdeep.text.pairs import ParallelText, find_text, name_of
+
+# One training corpus without a name, or several by name.
+Training = Path | Mapping[str, Path]
+_NAME = re.compile(r"\w[\w.-]*")
 
 
 @dataclass(frozen=True)
-class ParallelFiles:
-    """Two files with equally many lines, one the translation of the other."""
+class Input:
+    """A split to make: its name, its text and the number of its pairs."""
 
     split: str
-    source: Path
-    target: Path
+    text: ParallelText
     lines: int
 
     def pairs(self) -> Iterator[Pair]:
         """The lines side by side."""
-        return zip(read_lines(self.source), read_lines(self.target), strict=True)
+        for source, target in self.text.pairs():
+            if source is None or target is None:
+                raise DataError("changed while it was read", where=self.text, hint="run it again")
+            yield source, target
+
+
+def named(corpora: Sequence[str]) -> Training:
+    """The corpora of `--train`: one PREFIX, or several NAME=PREFIX.
+
+    A prefix with `=` in its name is written with a folder: `./a=b`.
+
+    Raises:
+        UserError: for several corpora of which not each has its own name.
+    """
+    parts = [corpus.partition("=") for corpus in corpora]
+    names = [name for name, equals, _ in parts if equals and _NAME.fullmatch(name)]
+    if not names and len(corpora) == 1:
+        return Path(corpora[0])
+    if len(set(names)) < len(corpora):
+        raise UserError(
+            "several training corpora need a name each",
+            where=f"--train {' --train '.join(corpora)}",
+            hint="write --train NAME=PREFIX for each",
+        )
+    return {name: Path(prefix) for name, _, prefix in parts}
 
 
 def find_inputs(
-    config: Text, *, train: Path, valid: Path, tests: Sequence[Path]
-) -> list[ParallelFiles]:
-    """Train, valid and the tests, in this order, each named like its split; reads every file once.
+    config: Text, *, train: Training, valid: Path, tests: Sequence[Path]
+) -> list[Input]:
+    """Training corpora, valid and the tests, in this order; reads every file once.
 
     Raises:
         DataError: for files that are missing, broken or of different length.
-        UserError: for languages or names of splits that collide.
+        UserError: for languages or names of splits that collide, and tags of no corpus.
     """
+    check_languages(config)
+    languages = (config.source, config.target)
     if config.source == config.target:
         raise UserError(
             f"source and target are both {config.source}",
             where="text.source",
             hint="set text.source and text.target (-s, -t)",
         )
-    prefixes = [(TRAIN, train), (VALID, valid), *((prefix.name, prefix) for prefix in tests)]
+    training = {TRAIN: train} if isinstance(train, Path) else dict(train)
+    tests_by_name = [(name_of(prefix), prefix) for prefix in tests]
+    prefixes = [*training.items(), (VALID, valid), *tests_by_name]
     names = [name for name, _ in prefixes]
     for name in names:
-        if names.count(name) > 1 or not name or "\n" in name:
+        if names.count(name) > 1 or not name or "\n" in name or name == TEMPERATURE:
             raise UserError(
                 f"{name!r} cannot be the name of a split, or is the name of two",
-                where="--test",
-                hint="rename the files; the last component of the path is the name of the split",
+                where="--train" if name in training else "--test",
+                hint="rename the files; the last component of the path is the name of the split"
+                if name not in training
+                else "choose another name for the corpus",
             )
-    inputs = []
-    for name, prefix in prefixes:
-        source, target = find_side(prefix, config.source), find_side(prefix, config.target)
-        lines, others = (sum(1 for _ in read_lines(path)) for path in (source, target))
-        if lines != others:
-            raise DataError(
-                f"{lines:,} lines, but {target} has {others:,}",
-                where=source,
-                hint="line i of one must translate line i of the other; create them again from "
-                "their common source",
-            )
-        inputs.append(ParallelFiles(name, source, target, lines))
-    return inputs
+    if unknown := [name for name in config.tags if name not in training]:
+        raise UserError(
+            f"{unknown[0]} is not a training corpus, only {', '.join(training)}",
+            where="text.tags",
+            hint="name the corpora: --train NAME=PREFIX",
+        )
+    return [_input(name, find_text(prefix, languages)) for name, prefix in prefixes]
+
+
+def _input(name: str, text: ParallelText) -> Input:
+    """An input with its lines counted.
+
+    Raises:
+        DataError: if the files are not of the same length.
+    """
+    lines = [0, 0]
+    for source, target in text.pairs():
+        lines[0] += source is not None
+        lines[1] += target is not None
+    if lines[0] != lines[1]:
+        raise DataError(
+            f"{lines[0]:,} lines, but {text.paths[1]} has {lines[1]:,}",
+            where=text.paths[0],
+            hint="line i of one must translate line i of the other; create them again from "
+            "their common source",
+        )
+    return Input(name, text, lines[0])
 
 
 def check_free(out: Path, *, overwrite: bool) -> None:

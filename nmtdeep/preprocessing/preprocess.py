@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count, islice
 from pathlib import Path
 from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from nmtdeep import __version__, files
 from nmtdeep.config.recipe import Recipe
@@ -19,9 +23,10 @@ from nmtdeep.data.index import FORMAT, INDEX_FILE, RECIPE_FILE, TEXT_DIRECTORY, 
 from nmtdeep.data.parallel import chunks, ordered_map
 from nmtdeep.errors import DataError
 from nmtdeep.preprocessing.counting import WORDS, Tally, repetitions
-from nmtdeep.preprocessing.inputs import ParallelFiles, check_free, find_inputs
+from nmtdeep.preprocessing.inputs import Input, Training, check_free, find_inputs
 from nmtdeep.preprocessing.progress import Progress
 from nmtdeep.preprocessing.report import PreprocessingReport, Reason, SplitReport
+from nmtdeep.preprocessing.rows import labeled, read_rows, to_bytes
 from nmtdeep.preprocessing.stages import Pair, binarize, segment, tokenize
 from nmtdeep.text.bpe import Bpe, learn
 from nmtdeep.text.pipeline import TextPipeline
@@ -31,13 +36,14 @@ CHUNK = 2000
 Tallies = tuple[Tally, Tally]
 Codes = tuple[Bpe | None, Bpe | None]
 Vocabularies = tuple[Vocabulary, Vocabulary]
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
 def preprocess(
     recipe: Recipe,
     *,
-    train: Path,
+    train: Training,
     valid: Path,
     tests: Sequence[Path] = (),
     out: Path,
@@ -47,11 +53,13 @@ def preprocess(
     chunk: int = CHUNK,
     counted_words: int = WORDS,
 ) -> PreprocessingReport:
-    """Make a data directory of PREFIX.en, PREFIX.de (or .gz) as the recipe's text section says.
+    """Make a data directory of parallel text as the recipe's text section says.
 
     Only training pairs are dropped, each counted by reason; valid and tests keep every line.
 
     Args:
+        train: training corpora by name, or the only one; so are `valid` and `tests` prefixes or
+            files of `text.pairs`.
         chunk: pairs that a worker takes at a time.
         counted_words: different words of one side that are counted exactly.
 
@@ -61,15 +69,18 @@ def preprocess(
     """
     check_free(out, overwrite=overwrite)
     inputs = find_inputs(recipe.text, train=train, valid=valid, tests=tests)
+    training = [TRAIN] if isinstance(train, Path) else list(train)
     with files.replace_directory(out) as partial:
-        run = _Run(recipe, inputs, partial, workers, progress or Progress(), chunk, counted_words)
+        run = _Run(
+            recipe, inputs, training, partial, workers, progress or Progress(), chunk, counted_words
+        )
         return run.all()
 
 
 def plan(
     recipe: Recipe,
     *,
-    train: Path,
+    train: Training,
     valid: Path,
     tests: Sequence[Path] = (),
     out: Path,
@@ -84,7 +95,7 @@ def plan(
     inputs = find_inputs(recipe.text, train=train, valid=valid, tests=tests)
     yield to_yaml({"text": recipe.text.model_dump(mode="json")}).rstrip("\n")
     for each in inputs:
-        yield f"{each.split}: {each.lines:,} pairs of {each.source} and {each.target}"
+        yield f"{each.split}: {each.lines:,} pairs of {each.text}"
     for source, target in tokenize(list(islice(inputs[0].pairs(), 3)), recipe.text).pairs:
         yield from (f"{recipe.text.source}: {source}", f"{recipe.text.target}: {target}")
 
@@ -94,7 +105,8 @@ class _Run:
     """One preprocessing run: its stages in order, and what they count."""
 
     recipe: Recipe
-    inputs: list[ParallelFiles]
+    inputs: list[Input]
+    training: list[str]
     directory: Path
     workers: int
     progress: Progress
@@ -115,26 +127,36 @@ class _Run:
         self.reports = {texts.split: SplitReport(texts.lines) for texts in self.inputs}
         words = {texts.split: self.tokenize(texts) for texts in self.inputs}
         self.compare()
-        codes = self.learn(words[TRAIN])
+        learned = self.together(words)
+        codes = self.learn(learned)
         counts = {split: self.segment(split, codes) for split in self.reports}
-        vocabularies = self.vocabularies(counts[TRAIN], words[TRAIN], codes)
+        vocabularies = self.vocabularies(self.together(counts), learned, codes)
         dtypes = (id_type(len(vocabularies[0])), id_type(len(vocabularies[1])))
         for split in self.reports:
             self.binarize(split, vocabularies, dtypes)
         return self.finish(TextPipeline.of(self.text, codes, vocabularies), dtypes)
 
-    def tokenize(self, texts: ParallelFiles) -> Tallies:
+    def together(self, tallies: Mapping[str, Tallies]) -> Tallies:
+        """The counts of all training corpora."""
+        first, *others = (tallies[split] for split in self.training)
+        for other in others:
+            for tally, more in zip(first, other, strict=True):
+                tally.add(more.counts)
+        return first
+
+    def tokenize(self, texts: Input) -> Tallies:
         """Raw text to words (kept in a temporary file); a raw copy of evaluation splits."""
         report = self.reports[texts.split]
         words = Tally(self.counted_words), Tally(self.counted_words)
-        pairs = texts.pairs() if texts.split == TRAIN else self.copied(texts)
+        pairs = texts.pairs() if texts.split in self.training else self.copied(texts)
         with (
             self.temporary(texts.split, "tokenized").open("wb") as out,
             self.temporary(texts.split, "hashes").open("wb") as hashes,
         ):
             stage = partial(tokenize, config=self.text)
             for chunk in self.through("tokenize", texts.split, stage, pairs):
-                out.write(_lines(chunk.pairs))
+                rows = zip(chunk.pairs, chunk.reasons, strict=True)
+                out.write(to_bytes((*pair, reason) for pair, reason in rows))
                 hashes.write(chunk.hashes.tobytes())
                 for tally, counts in zip(words, chunk.counts, strict=True):
                     tally.add(counts)
@@ -142,7 +164,7 @@ class _Run:
         report.forgotten = (words[0].forgotten, words[1].forgotten)
         return words
 
-    def copied(self, texts: ParallelFiles) -> Iterator[Pair]:
+    def copied(self, texts: Input) -> Iterator[Pair]:
         """A split's pairs, each also written to the raw copy that evaluation reads."""
         source, target = (self.directory / f"{texts.split}.{name}" for name in self.languages)
         with source.open("wb") as sources, target.open("wb") as targets:
@@ -152,12 +174,27 @@ class _Run:
                 yield pair
 
     def compare(self) -> None:
-        """Count pairs that are repeated: within train, or from train in valid and tests."""
-        hashes = [self.temporary(split, "hashes") for split in self.reports]
-        counts = repetitions(hashes[0], hashes[1:])
-        for report, path, repeated in zip(self.reports.values(), hashes, counts, strict=True):
+        """Count pairs that are repeated: within the corpora, or from them in valid and tests."""
+        paths = {split: self.temporary(split, "hashes") for split in self.reports}
+        train = [paths[split] for split in self.training]
+        others = [path for split, path in paths.items() if split not in self.training]
+        found = repetitions(train, others, flags=self.flags())
+        counts = (*found.train, *found.others)
+        for report, path, repeated in zip(
+            self.reports.values(), paths.values(), counts, strict=True
+        ):
             report.repeated = repeated
             path.unlink()
+
+    def flags(self) -> list[npt.NDArray[np.bool_]]:
+        """On disk, whether each pair of each corpus occurs before; none if duplicates are kept."""
+        if self.text.clean.duplicates == "keep":
+            return []
+        return [
+            np.memmap(self.temporary(split, "repeated"), np.bool_, "w+", shape=report.read)
+            for split in self.training
+            if (report := self.reports[split]).read
+        ]
 
     def learn(self, words: Tallies) -> Codes:
         """BPE of both sides from the words of train."""
@@ -181,11 +218,11 @@ class _Run:
         """Words to subwords (in another temporary file); drops what cleaning drops from train."""
         report, first = self.reports[split], 1
         totals = Tally(self.counted_words), Tally(self.counted_words)
-        stage = partial(segment, bpe=codes, clean=self.text.clean, keep=split != TRAIN)
-        tokenized = self.temporary(split, "tokenized")
+        stage = partial(segment, bpe=codes, clean=self.text.clean, keep=split not in self.training)
+        tokenized, repeated = (self.temporary(split, step) for step in ("tokenized", "repeated"))
         with self.temporary(split, "bpe").open("wb") as out:
-            for chunk in self.through("apply BPE", split, stage, _pairs(tokenized)):
-                out.write(_lines(chunk.pairs))
+            for chunk in self.through("apply BPE", split, stage, labeled(tokenized, repeated)):
+                out.write(to_bytes(chunk.pairs))
                 report.kept += len(chunk.pairs)
                 for index, reason in chunk.unusual:
                     report.reasons.setdefault(reason, Reason()).add(first + index)
@@ -193,11 +230,13 @@ class _Run:
                 for tally, counts in zip(totals, chunk.counts, strict=True):
                     tally.add(counts)
         tokenized.unlink()
+        repeated.unlink(missing_ok=True)
         report.tokens = (totals[0].total, totals[1].total)
-        if split == TRAIN and not report.kept:
+        if split in self.training and not report.kept:
             reasons = "; ".join(f"{name}: {lines}" for name, lines in report.reasons.items())
+            of = f" of {split}" * (len(self.training) > 1)
             raise DataError(
-                f"cleaning dropped all {report.read:,} training pairs ({reasons})",
+                f"cleaning dropped all {report.read:,} training pairs{of} ({reasons})",
                 where="text.clean",
                 hint="loosen it, or look at the files",
             )
@@ -213,16 +252,24 @@ class _Run:
             for side, bpe in enumerate(codes):
                 for symbol in bpe.symbols(words[side].counts) if bpe else ():
                     counts[side][symbol] = max(counts[side][symbol], config.min_count)
-        return shared_or_separate(*counts, config)
+        source, target = shared_or_separate(*counts, config)
+        if not self.text.tags:
+            return source, target
+        tagged: Counter[str] = Counter()
+        for split, tag in self.text.tags.items():
+            tagged[tag] += self.reports[split].kept
+        extended = source.extended(tagged, config)
+        return extended, extended if target is source else target
 
     def binarize(self, split: str, vocabularies: Vocabularies, dtypes: tuple[str, str]) -> None:
         """Subwords to ids on disk."""
         report, segmented = self.reports[split], self.temporary(split, "bpe")
         stems = (self.directory / f"{split}.{language}" for language in self.languages)
         source, target = map(CorpusWriter, stems, dtypes)
-        stage = partial(binarize, vocabularies=vocabularies, dtypes=dtypes)
+        tag = self.text.tags.get(split)
+        stage = partial(binarize, vocabularies=vocabularies, dtypes=dtypes, tag=tag)
         with source, target:
-            for sides in self.through("binarize", split, stage, _pairs(segmented)):
+            for sides in self.through("binarize", split, stage, read_rows(segmented)):
                 for writer, ids in zip((source, target), sides, strict=True):
                     writer.write_flat(ids.tokens, ids.lengths)
                 report.unknown = (
@@ -242,6 +289,7 @@ class _Run:
             *_sizes(pipeline),
             dict(self.progress.seconds),
             pipeline.fingerprint(),
+            tuple(self.training),
         )
         index = {
             "format": FORMAT,
@@ -251,6 +299,7 @@ class _Run:
             "dtype": {"source": dtypes[0], "target": dtypes[1]},
             "fingerprint": report.fingerprint,
             "splits": {name: {"pairs": split.kept} for name, split in self.reports.items()},
+            **({"training": self.training} if self.training != [TRAIN] else {}),
             "report": report.to_json(),
         }
         content = json.dumps(index, indent=2, ensure_ascii=False)
@@ -263,7 +312,7 @@ class _Run:
         return self.directory / f"{split}.{stage}.temporary"
 
     def through(
-        self, verb: str, split: str, stage: Callable[[list[Pair]], Result], pairs: Iterator[Pair]
+        self, verb: str, split: str, stage: Callable[[list[Item]], Result], pairs: Iterator[Item]
     ) -> Iterator[Result]:
         """Chunks of pairs through a stage, in workers if there are enough of them."""
         report = self.reports[split]
@@ -274,18 +323,6 @@ class _Run:
             for result, start in zip(results, count(0, self.chunk), strict=False):
                 yield result
                 advance(min(self.chunk, total - start))
-
-
-def _lines(pairs: Sequence[Pair]) -> bytes:
-    # Words hold no white space of any kind, so a tab and a newline are safe here.
-    return "".join(f"{source}\t{target}\n" for source, target in pairs).encode()
-
-
-def _pairs(path: Path) -> Iterator[Pair]:
-    with path.open("rb") as stream:
-        for line in stream:
-            source, _, target = line.decode().rstrip("\n").partition("\t")
-            yield source, target
 
 
 def _sizes(pipeline: TextPipeline) -> tuple[dict[str, int], dict[str, int]]:

@@ -8,6 +8,8 @@ from typing import Any
 from rich.console import Console, RenderableType
 from rich.table import Table
 
+from nmtdeep.data.index import TRAIN
+from nmtdeep.preprocessing.rows import REPEATED
 from nmtdeep.tables import describe, table
 from nmtdeep.units import percent
 
@@ -64,7 +66,11 @@ class SplitReport:
 
 @dataclass
 class PreprocessingReport:
-    """Everything counted on the way; `show` prints it."""
+    """Everything counted on the way; `show` prints it.
+
+    Attributes:
+        training: names of the training corpora among the splits.
+    """
 
     languages: tuple[str, str]
     splits: dict[str, SplitReport]
@@ -72,10 +78,12 @@ class PreprocessingReport:
     vocabulary: dict[str, int]
     seconds: dict[str, float]
     fingerprint: str
+    training: tuple[str, ...] = (TRAIN,)
 
     def to_json(self) -> dict[str, Any]:
         """Plain numbers and names, for data.json; no times: equal text has equal bytes."""
-        return {name: value for name, value in asdict(self).items() if name != "seconds"}
+        values = asdict(self)
+        return {name: values[name] for name in values if name not in ("seconds", "training")}
 
     def show(self, console: Console) -> None:
         """Print the tables, then sizes and times."""
@@ -94,11 +102,13 @@ class PreprocessingReport:
             (name, *map("{:,}".format, (split.read, split.kept, split.repeated, *split.words)))
             for name, split in self.splits.items()
         ]
+        dropped = any(REPEATED in split.reasons for split in self.splits.values())
+        verb = "dropped from train" if dropped else "kept, only counted"
         return table(
             ("split", *columns),
             rows,
             title="Pairs, and words in the pairs read",
-            note="* kept, only counted: pairs that occur before in train, or also in train",
+            note=f"* {verb}: pairs that occur before in train, or also in train",
         )
 
     def _subwords(self) -> Table:
@@ -123,7 +133,7 @@ class PreprocessingReport:
     def _reasons(self) -> RenderableType:
         """Pairs that were dropped from train or would have been elsewhere, by split and reason."""
         rows = [
-            (name, reason, "dropped" if name == "train" else "kept", str(pairs))
+            (name, reason, "dropped" if name in self.training else "kept", str(pairs))
             for name, split in self.splits.items()
             for reason, pairs in sorted(split.reasons.items())
         ]

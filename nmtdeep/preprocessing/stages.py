@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmtdeep.config.text import Clean, Text
+from nmtdeep.preprocessing.language import other_language
 from nmtdeep.text.bpe import Bpe
 from nmtdeep.text.pipeline import words_of
 from nmtdeep.text.vocabulary import EOS, UNK, Vocabulary
@@ -20,9 +21,14 @@ Pair = tuple[str, str]
 
 
 class Tokenized(NamedTuple):
-    """A chunk's pairs with spaces between words, word counts, and a hash of each raw pair."""
+    """A chunk's pairs with spaces between words, word counts, and a hash of each raw pair.
+
+    Attributes:
+        reasons: why each pair is to be dropped, as far as its raw text says; empty if it is not.
+    """
 
     pairs: list[Pair]
+    reasons: list[str]
     counts: tuple[Counter[str], Counter[str]]
     hashes: npt.NDArray[np.uint64]
 
@@ -33,6 +39,7 @@ def tokenize(pairs: Sequence[Pair], config: Text) -> Tokenized:
     target = [words_of(line, config, config.target, config.input) for _, line in pairs]
     return Tokenized(
         list(zip(map(" ".join, source), map(" ".join, target), strict=True)),
+        [other_language(pair, config) for pair in pairs],
         (Counter(chain.from_iterable(source)), Counter(chain.from_iterable(target))),
         np.frombuffer(b"".join(map(pair_hash, pairs)), np.uint64),
     )
@@ -52,17 +59,25 @@ class Segmented(NamedTuple):
 
 
 def segment(
-    pairs: Sequence[Pair], bpe: tuple[Bpe | None, Bpe | None], clean: Clean, *, keep: bool
+    pairs: Sequence[tuple[str, str, str]],
+    bpe: tuple[Bpe | None, Bpe | None],
+    clean: Clean,
+    *,
+    keep: bool,
 ) -> Segmented:
-    """Apply BPE and find the pairs that cleaning drops; `keep` keeps them all."""
+    """Apply BPE and find the pairs that cleaning drops; `keep` keeps them all.
+
+    Args:
+        pairs: words of both sides, and why the pair is to be dropped, if that is known.
+    """
     result = Segmented([], (Counter(), Counter()), [])
-    for index, pair in enumerate(pairs):
+    for index, (*pair, known) in enumerate(pairs):
         words = [line.split() for line in pair]
         source, target = (
             line if codes is None else codes.split(line)
             for codes, line in zip(bpe, words, strict=True)
         )
-        reason = reason_to_drop(len(source), len(target), clean)
+        reason = reason_to_drop(len(source), len(target), clean) or known
         if clean.max_words is not None:
             for side, line in zip(("target", "source"), reversed(words), strict=True):
                 if len(line) > clean.max_words:
@@ -100,12 +115,17 @@ class Ids(NamedTuple):
 
 
 def binarize(
-    pairs: Sequence[Pair], vocabularies: Sequence[Vocabulary], dtypes: Sequence[str]
+    pairs: Sequence[Pair],
+    vocabularies: Sequence[Vocabulary],
+    dtypes: Sequence[str],
+    *,
+    tag: str | None = None,
 ) -> list[Ids]:
-    """Replace the subwords of both sides by ids."""
+    """Replace the subwords of both sides by ids; `tag` becomes the first token of each source."""
     sides = []
+    tags: list[list[int]] = [vocabularies[0].ids([tag]) if tag else [], []]
     for side, (vocabulary, dtype) in enumerate(zip(vocabularies, dtypes, strict=True)):
-        sentences = [[*vocabulary.ids(pair[side].split()), EOS] for pair in pairs]
+        sentences = [[*tags[side], *vocabulary.ids(pair[side].split()), EOS] for pair in pairs]
         tokens = np.fromiter(chain.from_iterable(sentences), dtype)
         lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
         sides.append(Ids(tokens, lengths, int((tokens == UNK).sum())))

@@ -72,7 +72,7 @@ def chosen_split(data: DataDirectory, name: str | None) -> str:
     Raises:
         UserError: if there is no such set.
     """
-    held_out = [split for split in data.splits if split != "train"]
+    held_out = data.held_out
     tests = [split for split in held_out if split != "valid"]
     chosen = name or (tests or held_out or ["valid"])[0]
     if chosen not in held_out:

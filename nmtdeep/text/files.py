@@ -1,4 +1,4 @@
-"""Lines of text files: strict UTF-8, plain or gzip; only `\\n` ends a line.
+"""Lines of text files: strict UTF-8, plain, gzip or zstd; only `\\n` ends a line.
 
 U+2028, U+0085, vertical tabs and carriage returns stay inside their line; only `\\r` at the very
 end of a line (CRLF files) is dropped, and a byte order mark at the start of the file. So lines that
@@ -8,27 +8,31 @@ are written again, each with its `\\n`, are read as the same lines.
 from __future__ import annotations
 
 import gzip
+import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Any, BinaryIO, Literal
 
 from nmtdeep.errors import DataError, UserError
 
 BYTE_ORDER_MARK = "\ufeff"
+PACKED = (".gz", ".zst")
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
 def read_lines(
     source: Path | str | BinaryIO, *, empty: Literal["error", "allow"] = "error"
 ) -> Iterator[str]:
-    """The lines of a file (gzip if its name ends in `.gz`) or of a binary stream, one by one.
+    """The lines of a file (packed if its name ends in `.gz` or `.zst`) or of a binary stream.
 
     A last line without `\\n` is a line. A stream may be empty; a file only with `empty="allow"`.
 
     Raises:
-        DataError: for a file that is missing, empty, unreadable, a damaged gzip or not UTF-8.
+        DataError: for a file that is missing, empty, unreadable, damaged or not UTF-8.
+        ModuleNotFoundError: for `.zst` without the extra `zstd`.
     """
     if not isinstance(source, (str, Path)):
         yield from _decode(source, str(getattr(source, "name", "stream")))
@@ -50,14 +54,12 @@ def open_binary(path: Path) -> Iterator[BinaryIO]:
     Raises:
         DataError: for every error in opening or reading it.
     """
+    opener, damaged = _opener(path)
+    errors: tuple[type[Exception], ...] = (OSError, *damaged)
     try:
-        if path.suffix == ".gz":
-            with gzip.open(path, "rb") as packed:
-                yield packed  # type: ignore[misc]  # GzipFile reads as a BinaryIO does
-        else:
-            with path.open("rb") as plain:
-                yield plain
-    except (OSError, zlib.error, EOFError) as error:
+        with opener(path, "rb") as stream:
+            yield stream
+    except errors as error:
         match error:
             case FileNotFoundError():
                 what, hint = "no such file", "check the path"
@@ -65,12 +67,33 @@ def open_binary(path: Path) -> Iterator[BinaryIO]:
                 what, hint = "is a directory", "pass a text file"
             case PermissionError():
                 what, hint = "no permission to read it", f"try chmod +r {path}"
-            case gzip.BadGzipFile() | zlib.error() | EOFError():
-                what = f"damaged or truncated gzip file ({error})"
-                hint = "copy it again, or drop the .gz from its name if it is plain text"
+            case _ if isinstance(error, damaged):
+                kind = "zstd" if path.suffix == ".zst" else "gzip"
+                what = f"damaged or truncated {kind} file ({error})"
+                hint = f"copy it again, or drop the {path.suffix} from its name if it is plain text"
             case _:
                 raise
         raise DataError(what, where=path, hint=hint) from None
+
+
+def _opener(path: Path) -> tuple[Any, tuple[type[Exception], ...]]:
+    """The function that opens a file by the end of its name, and its errors for damaged content."""
+    match path.suffix:
+        case ".gz":
+            return gzip.open, (gzip.BadGzipFile, zlib.error, EOFError)
+        case ".zst":
+            zstd = _zstd()
+            return zstd.open, (zstd.ZstdError, EOFError)
+    return open, ()
+
+
+def _zstd() -> Any:
+    """The module for zstd: Python's own since 3.14."""
+    if sys.version_info >= (3, 14):
+        return import_module("compression.zstd")
+    import backports.zstd
+
+    return backports.zstd
 
 
 def _decode(stream: BinaryIO, name: str) -> Iterator[str]:
@@ -89,19 +112,20 @@ def _decode(stream: BinaryIO, name: str) -> Iterator[str]:
 
 
 def find_side(prefix: Path, language: str) -> Path:
-    """PREFIX.LANGUAGE or PREFIX.LANGUAGE.gz.
+    """PREFIX.LANGUAGE, PREFIX.LANGUAGE.gz or PREFIX.LANGUAGE.zst.
 
     Raises:
-        UserError: if both exist, or neither.
+        UserError: if more than one of them exists, or none.
     """
     plain = prefix.parent / f"{prefix.name}.{language}"
-    packed = prefix.parent / f"{prefix.name}.{language}.gz"
-    if plain.exists() and packed.exists():
-        raise UserError(f"{packed} exists too", where=plain, hint="remove or rename one of them")
-    if not plain.exists() and not packed.exists():
+    paths = [plain, *(plain.with_name(plain.name + ending) for ending in PACKED)]
+    found = [path for path in paths if path.exists()]
+    if len(found) > 1:
+        raise UserError(f"{found[1]} exists too", where=found[0], hint="remove or rename one")
+    if not found:
         raise DataError(
-            f"neither this file nor {packed} exists",
+            f"neither this file nor {paths[1]} exists",
             where=plain,
             hint="pass the prefix, without the language, and check the languages (-s, -t)",
         )
-    return packed if packed.exists() else plain
+    return found[0]

@@ -63,6 +63,14 @@ class Vocabulary:
         tokens = (*SPECIALS, *(token for token, _ in types), *fillers)
         return cls(tokens, (0,) * len(SPECIALS) + tuple(n for _, n in types) + (0,) * len(fillers))
 
+    def extended(self, types: Mapping[str, int], config: VocabularyConfig) -> Vocabulary:
+        """With more types and their counts, after those of the text."""
+        size = sum(_FILLER.fullmatch(token) is None for token in self.tokens)
+        new = {token: count for token, count in types.items() if token not in self}
+        fillers = [f"<filler{index}>" for index in range(-(size + len(new)) % config.multiple)]
+        counts = (*self.counts[:size], *new.values(), *(0 for _ in fillers))
+        return Vocabulary((*self.tokens[:size], *new, *fillers), counts)
+
     def __len__(self) -> int:
         return len(self.tokens)
 

@@ -45,7 +45,7 @@ def finish(
             first lines of the validation set show that the model has learned something.
     """
     corpora = DataDirectory.open(data, verify=False)  # the training has verified it
-    held_out = [split for split in corpora.splits if split != "train"]
+    held_out = corpora.held_out
     stored = stored_scores(run, checkpoint.locate(run))
     with (run / LOG).open("a", encoding="utf-8") as log:
 

@@ -1,0 +1,52 @@
+"""Languages of lines by py3langid, whose model is in its package, so that nothing is downloaded."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from nmtdeep.config.text import Text
+from nmtdeep.errors import UserError
+
+
+def check_languages(text: Text) -> None:
+    """Check that the languages of a recipe can be identified, if it asks for that.
+
+    Raises:
+        UserError: if one of them is unknown.
+        ModuleNotFoundError: if py3langid is not installed.
+    """
+    if text.clean.language_id is None:
+        return
+    known = _identifier().nb_classes
+    for language in (text.source, text.target):
+        if _primary(language) not in known:
+            raise UserError(
+                f"py3langid does not know {language}",
+                where="text.clean.language_id",
+                hint="set it to null",
+            )
+
+
+def other_language(pair: tuple[str, str], text: Text) -> str:
+    """Which side of a pair is in another language than the recipe says; empty if none is."""
+    limit = text.clean.language_id
+    if limit is None:
+        return ""
+    sides = (("source", text.source, pair[0]), ("target", text.target, pair[1]))
+    for side, language, line in sides:
+        found, probability = _identifier().classify(line)
+        if found != _primary(language) and probability >= limit:
+            return f"{side} is in another language"
+    return ""
+
+
+def _primary(language: str) -> str:
+    return language.partition("-")[0]
+
+
+@cache
+def _identifier() -> Any:
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)

@@ -1,0 +1,120 @@
+"""Parallel text: two files with a line for each sentence, or one file with a line for each pair.
+
+| name | a line |
+|---|---|
+| `PREFIX.en` and `PREFIX.de` | one side of a pair |
+| `NAME.tsv` | source, a tab, target |
+| `NAME.jsonl` | a JSON object with both sides, by language or as `source` and `target` |
+
+Each may be packed: `.gz`, `.zst`. An object may have both sides inside `translation`, as data sets
+of Hugging Face do.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+
+from nmtdeep.errors import DataError
+from nmtdeep.text.files import PACKED, find_side, read_lines
+
+FORMS = (".tsv", ".jsonl")
+
+
+@dataclass(frozen=True)
+class ParallelText:
+    """Text and its translation.
+
+    Attributes:
+        paths: source and target file, or the file of both.
+        languages: source and target.
+    """
+
+    paths: tuple[Path, ...]
+    languages: tuple[str, str]
+
+    def __str__(self) -> str:
+        return " and ".join(map(str, self.paths))
+
+    def pairs(self) -> Iterator[tuple[str | None, str | None]]:
+        """The pairs in order; a side is None where its file has ended before the other.
+
+        Raises:
+            DataError: naming the file, and its line if there is one, that cannot be read.
+        """
+        if len(self.paths) == 1:
+            return self._rows(self.paths[0])
+        source, target = map(read_lines, self.paths)
+        return zip_longest(source, target)
+
+    def _rows(self, path: Path) -> Iterator[tuple[str, str]]:
+        split = _columns if form_of(path) == ".tsv" else self._values
+        for number, line in enumerate(read_lines(path), 1):
+            try:
+                source, target = split(line)
+                yield source.rstrip("\r"), target.rstrip("\r")  # as at the end of a line
+            except (ValueError, RecursionError) as error:
+                hint = "write source, a tab and target"
+                if form_of(path) == ".jsonl":
+                    source, target = self.languages
+                    hint = f'write {{"{source}": "...", "{target}": "..."}}, without line breaks'
+                raise DataError(str(error), where=f"{path}:{number}", hint=hint) from None
+
+    def _values(self, line: str) -> tuple[str, str]:
+        """The sides of a JSON object."""
+        try:
+            values = json.loads(line)
+        except (ValueError, RecursionError):
+            raise ValueError("not a JSON object") from None
+        if isinstance(values, dict):
+            values = values.get("translation", values)
+        if not isinstance(values, dict):
+            raise ValueError("not a JSON object")
+        sides = [
+            values.get(language, values.get(side))
+            for language, side in zip(self.languages, ("source", "target"), strict=True)
+        ]
+        for name, text in zip(self.languages, sides, strict=True):
+            if not isinstance(text, str):
+                raise ValueError(f"no text for {name}")
+            if "\n" in text:
+                raise ValueError(f"a line break in the text for {name}")
+            text.encode()  # a UnicodeEncodeError, if there is half a character in it
+        return sides[0], sides[1]
+
+
+def _columns(line: str) -> tuple[str, str]:
+    source, *rest = line.split("\t")
+    if len(rest) != 1:
+        raise ValueError(f"{len(rest) + 1} columns instead of 2")
+    return source, rest[0]
+
+
+def find_text(prefix: Path, languages: tuple[str, str]) -> ParallelText:
+    """The files of a prefix, or the file of both sides; they are not opened.
+
+    Raises:
+        UserError: if a file is missing, or there are two of its name.
+    """
+    if form_of(prefix):
+        return ParallelText((prefix,), languages)
+    source, target = (find_side(prefix, language) for language in languages)
+    return ParallelText((source, target), languages)
+
+
+def form_of(path: Path) -> str:
+    """`.tsv` or `.jsonl` for the name of a file of both sides, packed or not; else nothing."""
+    form = _unpacked(path).suffix
+    return form if form in FORMS else ""
+
+
+def name_of(prefix: Path) -> str:
+    """The name of a split: the last part of its prefix, or of the file without its endings."""
+    return _unpacked(prefix).stem if form_of(prefix) else prefix.name
+
+
+def _unpacked(path: Path) -> Path:
+    return path.with_suffix("") if path.suffix in PACKED else path
