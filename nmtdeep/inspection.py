@@ -25,6 +25,7 @@ from nmtdeep.data.index import (
     read_index,
     training_splits,
 )
+from nmtdeep.data.windows import DataPosition
 from nmtdeep.errors import CheckpointError, DataError, Problem, printable
 from nmtdeep.preprocessing.report import PreprocessingReport
 from nmtdeep.scoring.report import score_table
@@ -160,7 +161,12 @@ def _inspect_data(path: Path) -> Inspection:
     screen.add("data", f"{path}, made by nmtdeep {index.get('nmtdeep', '?')}")
     if screen.problems:
         return screen
-    _add_text(screen, read_config(path / RECIPE_FILE), DataDirectory(path, index).pipeline)
+    data = DataDirectory(path, index)
+    _add_text(screen, read_config(path / RECIPE_FILE), data.pipeline)
+    if len(data.training) > 1:
+        screen.add("training", ", ".join(data.training))
+    for name, tag in data.pipeline.config.tags.items():
+        screen.add("tag", f"{tag} before the source sentences of {name}")
     screen.add("size", f"{_size_of(path)} on disk")
     screen.tables += report_of(path, index).tables()
     return screen
@@ -200,12 +206,19 @@ def _add_progress(screen: Inspection, recipe: Recipe, state: dict[str, Any]) -> 
     screen.add(
         "trained",
         f"{progress.update:,} of {recipe.training.max_updates:,} updates, "
-        f"{counted(progress.epoch, 'complete epoch')}, "
+        f"{_epochs(progress)}, "
         f"{short(progress.target_tokens)} target tokens, {duration(progress.seconds)}",
     )
     if progress.best is not None:
         best = f"{recipe.training.validation.best_by} {abs(progress.best):.4f}"
         screen.add("best", f"update {progress.best_update:,} by validation: {best}")
+
+
+def _epochs(progress: Progress) -> str:
+    if isinstance(progress.position, DataPosition):
+        return counted(progress.epoch, "complete epoch")
+    corpora = progress.position.corpora.items()
+    return "complete epochs: " + ", ".join(f"{name} {each.epoch}" for name, each in corpora)
 
 
 def _inputs(state: dict[str, Any]) -> list[str]:

@@ -28,7 +28,9 @@ OLDEST_PYTHON = "3.11"
 # Each has a lock of its own, for what it adds to that of development.
 EXTRAS = ("benchmark", "fuzz")
 # All extras for users, without those for developers.
-FOR_USERS = ("chinese", "doctor", "export", "pictures", "report", "serve", "tensorboard")
+FOR_USERS = (
+    *("chinese", "doctor", "export", "pictures", "report", "serve", "tensorboard", "zstd"),
+)
 # Builds what has no wheel; installed before the rest, so that it is hash-checked as well.
 BUILDER = "setuptools"
 TORCH = re.compile(r"torch|triton|nvidia-|cuda-")

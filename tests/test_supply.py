@@ -19,7 +19,7 @@ LOCKS = ROOT / "requirements"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 # Extras whose packages the package imports where they are.
-OPTIONAL = ("chinese", "doctor", "export", "pictures", "report", "serve")
+OPTIONAL = ("chinese", "doctor", "export", "pictures", "report", "serve", "zstd")
 CUDA = re.compile(r"triton|nvidia-|cuda-")
 
 

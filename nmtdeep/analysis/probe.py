@@ -119,7 +119,7 @@ def prepare(
         UserError: if model and data do not fit together.
     """
     recipe = subject.recipe if isinstance(subject, Loaded) else subject
-    batches = sentences(data.corpus("train"), tokens=tokens, seed=recipe.training.seed)
+    batches = sentences(data.corpus(data.training[0]), tokens=tokens, seed=recipe.training.seed)
     update: int | None = updates
     if isinstance(subject, Loaded):
         check_same_text(subject, data)

@@ -80,8 +80,8 @@ def preprocess(
     Prints how many pairs were dropped, by reason. Validation and test files keep every line.
 
     Args:
-        train: Training text: PREFIX of PREFIX.en and PREFIX.de, or a .tsv or .jsonl file (or packed:
-            .gz, .zst). Several corpora: NAME=PREFIX each.
+        train: Training text: PREFIX of PREFIX.en and PREFIX.de, or a .tsv or .jsonl file, packed
+            (.gz, .zst) or not. Several corpora: NAME=PREFIX each.
         valid: Validation text, in the same forms.
         test: Test text; the last part of its name is the name of the split.
         out: Data directory to write.

@@ -149,7 +149,7 @@ def report(
 def doctor(
     *,
     data: Path | None = None,
-    train: Path | None = None,
+    train: list[str] | None = None,
     valid: Path | None = None,
     test: list[Path] | None = None,
     source_lang: options.SourceLanguage = None,
@@ -162,21 +162,25 @@ def doctor(
 
     Args:
         data: Directory that `nmtdeep preprocess` wrote.
-        train: Training text: PREFIX of PREFIX.en and PREFIX.de.
-        valid: Validation text: PREFIX.
-        test: Test text: PREFIX.
+        train: Training text, as in nmtdeep preprocess.
+        valid: Validation text.
+        test: Test text.
         out: Directory of the planned run.
     """
     from rich.console import Console
 
     from nmtdeep.doctor.examination import examine
+    from nmtdeep.preprocessing.inputs import named
     from nmtdeep.tables import describe
+    from nmtdeep.text.pairs import name_of
 
-    named = {"train": train, "valid": valid, **{path.name: path for path in test or ()}}
-    texts = {name: path for name, path in named.items() if path is not None}
+    corpora = named(train) if train else {}
+    corpora = {"train": corpora} if isinstance(corpora, Path) else corpora
+    tests = {name_of(path): path for path in test or ()}
+    texts = {**corpora, **({"valid": valid} if valid else {}), **tests}
     if texts and not (source_lang and target_lang):
         raise UserError("plain text needs its languages", hint="add -s and -t, such as -s en -t de")
-    examination = examine(data, texts, (source_lang or "", target_lang or ""), out)
+    examination = examine(data, texts, [*corpora], (source_lang or "", target_lang or ""), out)
     typer.echo(describe([(name, printable(value)) for name, value in examination.rows]))
     for table in examination.tables:
         Console().print(table)

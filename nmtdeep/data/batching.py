@@ -114,15 +114,19 @@ def deal(sizes: Sequence[int], processes: int) -> list[int]:
     return owners
 
 
-def check_budget(longest: Longest, *, max_tokens: int) -> None:
+def check_budget(longest: Longest, *, max_tokens: int, corpus: str = "") -> None:
     """Check that no sentence is longer than a batch may be.
+
+    Args:
+        corpus: name for the message; empty for a single one.
 
     Raises:
         UserError: naming the sentence.
     """
     if longest.tokens > max_tokens:
+        of = f" of {corpus}" * bool(corpus)
         raise UserError(
-            f"training sentence {longest.sentence} has {longest.tokens} tokens, more than "
+            f"training sentence {longest.sentence}{of} has {longest.tokens} tokens, more than "
             f"max_tokens {max_tokens}",
             hint="raise --max-tokens, or lower text.clean.max_length and preprocess again",
         )

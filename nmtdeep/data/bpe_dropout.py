@@ -76,7 +76,11 @@ def _segmented(ids: Ids, side: Side, bpe: Bpe, dropout: float) -> Ids | list[int
     if (ids == UNK).any():
         return ids
     pieces: list[str] = []
+    tags = side.config.tags.values()
     for word in join(side.vocabulary.words(ids.tolist())):
+        if word in tags:
+            pieces.append(word)
+            continue
         drawn = bpe.word(word, dropout=dropout)
         pieces += drawn if all(piece in side.vocabulary for piece in drawn) else bpe.word(word)
     if len(pieces) > side.config.clean.max_length:

@@ -38,6 +38,18 @@ class DataPosition(NamedTuple):
     window: int = 0
     before_window: int = 0
 
+    def epochs_of(self, corpus: str | None) -> int:
+        """Epochs done; there is only one corpus."""
+        return self.epoch
+
+    def in_new_epoch(self) -> DataPosition:
+        """The start of the next epoch, if this is not the start of one."""
+        return DataPosition(self.epoch + 1) if self.next_in_epoch else self
+
+    def to_json(self) -> dict[str, int]:
+        """For `state.json`."""
+        return self._asdict()
+
 
 @dataclass(frozen=True)
 class Window:

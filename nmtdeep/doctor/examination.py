@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,13 +23,18 @@ from nmtdeep.units import size
 
 
 def examine(
-    data: Path | None, texts: Mapping[str, Path], languages: tuple[str, str], out: Path
+    data: Path | None,
+    texts: Mapping[str, Path],
+    training: Collection[str],
+    languages: tuple[str, str],
+    out: Path,
 ) -> Examination:
     """Examine this machine, a data directory, plain text and the disk.
 
     Args:
         data: data directory; None before preprocessing.
         texts: prefix of the files of each set of plain text.
+        training: names of those that are training corpora.
         languages: of `texts`, source and target.
         out: run directory of the planned training.
     """
@@ -37,7 +42,7 @@ def examine(
     examination = Examination(machine.machine_rows())
     planned = examination.data(data) if data else None
     if texts:
-        splits = examine_files(texts, languages, examination.problems)
+        splits = examine_files(texts, training, languages, examination.problems)
         examination.add(splits, languages)
     examination.disk(out, planned)
     return examination

@@ -2,42 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from itertools import zip_longest
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 
 from nmtdeep.data.corpus import DataDirectory
-from nmtdeep.data.index import TRAIN
 from nmtdeep.doctor.texts import Pair, SplitState, examine
 from nmtdeep.errors import Problem, UserError
 from nmtdeep.inspection import report_of
-from nmtdeep.text.files import find_side, read_lines
+from nmtdeep.text.files import read_lines
+from nmtdeep.text.pairs import find_text
 
 # Pairs of a data directory's training text that are examined: their ids are converted to text.
 DECODED = 100_000
 
 
 def examine_files(
-    prefixes: Mapping[str, Path], languages: tuple[str, str], problems: list[Problem]
+    prefixes: Mapping[str, Path],
+    training: Collection[str],
+    languages: tuple[str, str],
+    problems: list[Problem],
 ) -> dict[str, SplitState]:
-    """Examine PREFIX.en and PREFIX.de of each split.
+    """Examine the text of each split.
 
     A split that cannot be read is omitted, and its problems are added to `problems`.
     """
     splits: dict[str, SplitState] = {}
     for name, prefix in prefixes.items():
         try:
-            source, target = (find_side(prefix, language) for language in languages)
-            splits[name] = examine(zip_longest(read_lines(source), read_lines(target)))
+            splits[name] = examine(find_text(prefix, languages).pairs())
         except UserError as error:
             problems += error.problems
-    if TRAIN in splits:
-        train = np.unique(np.frombuffer(splits[TRAIN].hashes, np.uint64))
-        for name, state in splits.items():
-            hashes = np.frombuffer(state.hashes, np.uint64)
-            state.repeated = int(np.isin(hashes, train).sum()) - (name == TRAIN) * len(train)
+    known = np.empty(0, np.uint64)
+    for name in sorted(splits, key=lambda name: name not in training):
+        state = splits[name]
+        hashes = np.frombuffer(state.hashes, np.uint64)
+        state.is_training = name in training
+        if not state.is_training:
+            state.repeated = int(np.isin(hashes, known).sum())
+            continue
+        before, known = len(known) + len(hashes), np.union1d(known, hashes)
+        state.repeated = before - len(known)
     return splits
 
 
@@ -51,8 +57,10 @@ def examine_data(data: DataDirectory) -> dict[str, SplitState]:
     splits = {}
     for name in data.splits:
         files = (data.path / f"{name}.{language}" for language in data.languages)
-        pairs = _decoded(data) if name == TRAIN else zip(*map(read_lines, files), strict=True)
+        is_training = name in data.training
+        pairs = _decoded(data, name) if is_training else zip(*map(read_lines, files), strict=True)
         splits[name] = state = examine(pairs)
+        state.is_training = is_training
         counts = report.splits[name]
         state.lines = (counts.read, counts.read)
         state.unknown = counts.unknown_rates
@@ -60,9 +68,9 @@ def examine_data(data: DataDirectory) -> dict[str, SplitState]:
     return splits
 
 
-def _decoded(data: DataDirectory) -> Iterator[Pair]:
-    """The first pairs of the training text, as tokenized text."""
-    corpus, pipeline = data.corpus(TRAIN), data.pipeline
+def _decoded(data: DataDirectory, name: str) -> Iterator[Pair]:
+    """The first pairs of a training corpus, as tokenized text."""
+    corpus, pipeline = data.corpus(name), data.pipeline
     for number in range(min(len(corpus), DECODED)):
         source, target = (
             side.join(side.vocabulary.words(ids[number].tolist()), "tokenized")

@@ -34,6 +34,7 @@ class SplitState:
             not preprocessed.
         repeated: pairs that occur before in train; in other splits, pairs that occur in train.
         hashes: eight bytes for each pair.
+        is_training: whether it is a training corpus.
     """
 
     lines: tuple[int, int] = (0, 0)
@@ -45,6 +46,7 @@ class SplitState:
     unknown: tuple[float, float] | None = None
     repeated: int = 0
     hashes: bytearray = field(default_factory=bytearray)
+    is_training: bool = False
 
     @property
     def median_ratio(self) -> float:

@@ -7,7 +7,6 @@ from importlib.util import find_spec
 
 from rich.table import Table
 
-from nmtdeep.data.index import TRAIN
 from nmtdeep.doctor.texts import UNUSUAL, SplitState
 from nmtdeep.errors import Problem
 from nmtdeep.tables import table
@@ -60,7 +59,8 @@ def problems(splits: Mapping[str, SplitState], languages: tuple[str, str]) -> It
             (state.unusual, state.pairs, UNUSUAL_PAIRS,
              f"are {UNUSUAL:g} times longer or shorter than the median pair",
              "check that the lines still correspond, or set text.clean.max_ratio"),
-            (state.repeated * (name != TRAIN), min(state.lines), REPEATED, "are in train too",
+            (state.repeated * (not state.is_training), min(state.lines), REPEATED,
+             "are in train too",
              "remove them from the training text: they inflate the scores"),
         ):  # fmt: skip
             if count > limit * total:

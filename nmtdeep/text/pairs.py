@@ -73,17 +73,16 @@ class ParallelText:
             values = values.get("translation", values)
         if not isinstance(values, dict):
             raise ValueError("not a JSON object")
-        sides = [
-            values.get(language, values.get(side))
-            for language, side in zip(self.languages, ("source", "target"), strict=True)
-        ]
-        for name, text in zip(self.languages, sides, strict=True):
+        texts: list[str] = []
+        for language, side in zip(self.languages, ("source", "target"), strict=True):
+            text = values.get(language, values.get(side))
             if not isinstance(text, str):
-                raise ValueError(f"no text for {name}")
+                raise ValueError(f"no text for {language}")
             if "\n" in text:
-                raise ValueError(f"a line break in the text for {name}")
+                raise ValueError(f"a line break in the text for {language}")
             text.encode()  # a UnicodeEncodeError, if there is half a character in it
-        return sides[0], sides[1]
+            texts.append(text)
+        return texts[0], texts[1]
 
 
 def _columns(line: str) -> tuple[str, str]:

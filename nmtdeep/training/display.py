@@ -82,7 +82,8 @@ def log_line(record: dict[str, Any]) -> str:
     memory = f"mem {size(record['memory'])}"
     padding = f"pad {percent(record['padding'])}" if record["padding"] > PADDING else ""
     wait = f"wait {percent(record['wait'])}" if record["wait"] > WAIT else ""
-    epoch = f"epoch {record['epoch']}"
+    epochs = record.get("epochs", {"": record["epoch"]}).items()
+    epoch = f"epoch {', '.join(f'{name} {number}'.strip() for name, number in epochs)}"
     parts = [
         f"stage {record['stage']}" if "stage" in record else "",
         epoch,
@@ -179,6 +180,7 @@ class Display:
             "max_updates": settings.max_updates,
             **({"stage": progress.stage + 1} if settings.stages else {}),
             "epoch": progress.current_epoch,
+            **({"epochs": epochs} if (epochs := progress.current_epochs) else {}),
             **means,
             "lr": lr,
             "memory": peak_memory(device),

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from threading import Event
 
-import numpy as np
 import torch
 
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data import batching, bpe_dropout
 from nmtdeep.data.ahead import ahead
-from nmtdeep.data.batch import Indices, Share, read
+from nmtdeep.data.batch import Share, read
 from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
-from nmtdeep.data.windows import BLOCK, SENTENCES, DataPosition, Epoch, Window
+from nmtdeep.data.mixture import MixedPosition, Part, Position, Walk, by_corpus, shares
+from nmtdeep.data.windows import BLOCK, SENTENCES
 from nmtdeep.training.ranks import ALONE, Ranks
 from nmtdeep.training.state import Progress
 
@@ -28,7 +29,7 @@ class Upcoming:
     """This rank's share of the next update, the position after it, and seconds of waiting."""
 
     share: Share
-    position: DataPosition
+    position: Position
     waited: float = 0.0
 
 
@@ -55,8 +56,8 @@ def upcoming(
             torch.cuda.set_device(ranks.device)
 
     folder = run / "bpe_dropout" / str(ranks.rank)
-    sizes = (window, block)
-    updates = _updates(recipe, data, folder, progress.position, ranks, leaving, sizes)
+    plan = _plan(recipe, data, folder, progress.position, ranks, leaving, (window, block))
+    updates = (Upcoming(_share(parts, recipe, ranks), position) for parts, position in plan)
     feed = ahead(updates, depth=AHEAD, begin=begin)
     try:
         for update, waited in feed:
@@ -66,73 +67,65 @@ def upcoming(
         feed.close()
 
 
-def _updates(
+def _plan(
     recipe: Recipe,
     data: DataDirectory,
     folder: Path,
-    position: DataPosition,
+    position: Position,
     ranks: Ranks,
     leaving: Event,
     sizes: tuple[int, int],
-) -> Iterator[Upcoming]:
-    """Window after window, each planned when its turn comes."""
-    settings, rows = recipe.training.batches, recipe.uses_rows(ranks.device.type)
-    while True:
-        corpus = _epoch_corpus(recipe, data, folder, position.epoch, leaving)
-        epoch = Epoch(corpus, recipe.training.seed, position.epoch, *sizes)
-        done, before = position.next_in_epoch, position.before_window
-        for number in range(position.window, len(epoch)):
-            window = epoch.window(
-                number,
-                group_tokens=settings.group_tokens,
-                tokens_per_update=settings.tokens_per_update,
-            )
-            limit = settings.limit(rows=rows)
-            batching.check_budget(window.longest, max_tokens=limit)
-            count = len(window.updates)
-            for groups in window.updates[done - before :]:
-                done += 1
-                yield Upcoming(
-                    _share(corpus, window, groups, limit, rows, ranks),
-                    epoch.turned(DataPosition(epoch.number, done, number, before), count),
-                )
-            before += count
-        position = DataPosition(epoch.number + 1)
+) -> Iterator[tuple[list[Part], Position]]:
+    """The parts of each update, and the position after it; windows are planned in their turn."""
+    settings = recipe.training.batches
+    limit = settings.limit(rows=recipe.uses_rows(ranks.device.type))
+    walk = Walk(recipe.training.seed, settings, limit, *sizes)
+    corpora = {
+        name: partial(_epoch_corpus, recipe, data, name, folder / name, leaving)
+        for name in data.training
+    }
+    places = by_corpus(position, data.training)
+    if len(corpora) == 1:
+        [(name, place)] = places.items()
+        for part in walk.updates(corpora[name], place):
+            yield [part], part.position
+    drawn = position.drawn if isinstance(position, MixedPosition) else 0
+    mixture = shares(recipe.training.mixture, {name: data.corpus(name) for name in data.training})
+    yield from walk.mixed(corpora, MixedPosition(drawn, places), mixture)
 
 
-def _share(
-    corpus: ParallelCorpus,
-    window: Window,
-    groups: list[Indices],
-    max_tokens: int,
-    rows: bool,
-    ranks: Ranks,
-) -> Share:
+def _share(parts: list[Part], recipe: Recipe, ranks: Ranks) -> Share:
     """Read the batches of an update that are this rank's."""
-    lengths = window.lengths
-    batches = batching.divide(lengths, groups, max_tokens, rows=rows, ranks=ranks.size)
-    cells = [lengths[:, places] for places in batches]
-    sizes = [int(part.sum() if rows else part.shape[1] * part.max(axis=1).sum()) for part in cells]
+    rows = recipe.uses_rows(ranks.device.type)
+    limit = recipe.training.batches.limit(rows=rows)
+    batches = [
+        (part, places)
+        for part in parts
+        for places in batching.divide(
+            part.window.lengths, part.groups, limit, rows=rows, ranks=ranks.size
+        )
+    ]
+    cells = [part.window.lengths[:, places] for part, places in batches]
+    sizes = [int(each.sum() if rows else each.shape[1] * each.max(axis=1).sum()) for each in cells]
     owners = batching.deal(sizes, ranks.size)
-    everything = np.concatenate(batches)
     return Share(
         [
-            (number, read(corpus, window.indices[places], rows=rows).to(ranks.device))
-            for number, (places, owner) in enumerate(zip(batches, owners, strict=True))
+            (number, read(part.corpus, part.window.indices[places], rows=rows).to(ranks.device))
+            for number, ((part, places), owner) in enumerate(zip(batches, owners, strict=True))
             if owner == ranks.rank
         ],
-        target_tokens=int(lengths[1, everything].sum()),
+        target_tokens=sum(int(each[1].sum()) for each in cells),
         padded_tokens=sum(sizes),
-        real_tokens=int(lengths[:, everything].sum()),
+        real_tokens=sum(int(each.sum()) for each in cells),
         passes=max(map(owners.count, range(ranks.size))),
     )
 
 
 def _epoch_corpus(
-    recipe: Recipe, data: DataDirectory, directory: Path, epoch: int, leaving: Event
+    recipe: Recipe, data: DataDirectory, name: str, directory: Path, leaving: Event, epoch: int
 ) -> ParallelCorpus:
-    """The training corpus; under BPE-dropout another segmentation each epoch."""
-    corpus = data.corpus("train")
+    """A training corpus; under BPE-dropout another segmentation each epoch."""
+    corpus = data.corpus(name)
     dropout = getattr(recipe.text.bpe, "dropout", 0.0)
     if not dropout:
         return corpus

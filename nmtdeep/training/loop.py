@@ -137,7 +137,11 @@ def _train_run(
     while not (stopped or stages.finished(recipe, progress)):
         if stages.is_over(recipe, progress):
             progress = stages.begin_next(recipe, progress)
-            trainer = trainer.deeper(recipe.at_stage(progress.stage))
+            stage = recipe.at_stage(progress.stage)
+            if stages.continues(recipe, progress.stage):
+                trainer.recipe = stage
+            else:
+                trainer = trainer.deeper(stage)
             display.say(stages.announcement(recipe, progress))
         progress, stopped = _train(run, trainer, progress, display, signals)
     update, settings = progress.update, recipe.training

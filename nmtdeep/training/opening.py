@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import torch
@@ -11,7 +11,8 @@ from nmtdeep import checkpoint, files
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.render import differences
 from nmtdeep.data.batching import check_budget
-from nmtdeep.data.corpus import DataDirectory
+from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
+from nmtdeep.data.mixture import shares
 from nmtdeep.errors import UserError
 from nmtdeep.scoring.warnings import subword_mark
 from nmtdeep.tables import describe
@@ -23,7 +24,7 @@ from nmtdeep.training.run_directory import check_run
 from nmtdeep.training.state import Progress
 from nmtdeep.training.step import resolve_precision
 from nmtdeep.training.trainer import built
-from nmtdeep.units import counted, size
+from nmtdeep.units import counted, percent, size
 
 
 def check(recipe: Recipe, data: DataDirectory, ranks: Ranks) -> None:
@@ -36,8 +37,11 @@ def check(recipe: Recipe, data: DataDirectory, ranks: Ranks) -> None:
     Raises:
         UserError: if recipe, corpus, device and number of ranks do not go together.
     """
-    if not len(data.corpus("train")):
-        raise UserError("no training sentences", where=data.path, hint="preprocess again")
+    corpora = {name: data.corpus(name) for name in data.training}
+    for name, corpus in corpora.items():
+        if not len(corpus):
+            what = "no training sentences" + f" in {name}" * (len(corpora) > 1)
+            raise UserError(what, where=data.path, hint="preprocess again")
     stored, wanted = data.pipeline.config.model_dump(), recipe.text.model_dump()
     free = "text.bpe.dropout:" if stored["bpe"].get("dropout") else ()
     changes = [key for key in differences(stored, wanted, "text") if not key.startswith(free)]
@@ -54,10 +58,13 @@ def check(recipe: Recipe, data: DataDirectory, ranks: Ranks) -> None:
             where="training.sharding",
             hint="pass --processes, start with torchrun, or set training.sharding=none",
         )
-    longest, rows = data.corpus("train").longest(), recipe.uses_rows(ranks.device.type)
+    rows = recipe.uses_rows(ranks.device.type)
+    longest = [(name * (len(corpora) > 1), corpus.longest()) for name, corpus in corpora.items()]
     for number in range(len(recipe.training.stages) or 1):
+        _check_mixture(recipe, number, corpora)
         batches = recipe.at_stage(number).training.batches
-        check_budget(longest, max_tokens=batches.limit(rows=rows))
+        for name, pair in longest:
+            check_budget(pair, max_tokens=batches.limit(rows=rows), corpus=name)
         at_once = min(batches.limit(rows=rows), batches.group_tokens, batches.tokens_per_update)
         if not rows and -(-batches.tokens_per_update // at_once) < ranks.size:
             raise UserError(
@@ -71,6 +78,28 @@ def check(recipe: Recipe, data: DataDirectory, ranks: Ranks) -> None:
     resolve_precision(recipe.training.precision, ranks.device)
 
 
+def _check_mixture(
+    recipe: Recipe, stage: int, corpora: Mapping[str, ParallelCorpus]
+) -> dict[str, float]:
+    """The share of each corpus in a stage.
+
+    Raises:
+        UserError: if mixture or stage name another corpus, or the stage waits for epochs of a
+            corpus that it does not read.
+    """
+    drawn = shares(recipe.at_stage(stage).training.mixture, corpora)
+    if not recipe.training.stages:
+        return drawn
+    of = recipe.training.stages[stage].epochs_of or next(iter(corpora))
+    if recipe.training.stages[stage].epochs and not drawn.get(of):
+        raise UserError(
+            f"stage {stage + 1} ends after epochs of {of}, which is not in its mixture",
+            where="training.stages",
+            hint=f"set epochs_of to one of {', '.join(name for name in drawn if drawn[name])}",
+        )
+    return drawn
+
+
 def opening(recipe: Recipe, data: DataDirectory, ranks: Ranks, progress: Progress) -> str:
     """Model, data and device as a small table, the first message of a training.
 
@@ -78,7 +107,8 @@ def opening(recipe: Recipe, data: DataDirectory, ranks: Ranks, progress: Progres
         recipe: with all stages.
     """
     stage, device = recipe.at_stage(progress.stage), ranks.device
-    corpus, batches = data.corpus("train"), stage.training.batches
+    corpora = {name: data.corpus(name) for name in data.training}
+    batches, drawn = stage.training.batches, shares(stage.training.mixture, corpora)
     dtype = resolve_precision(stage.training.precision, device)
     joined = recipe.uses_rows(device.type)
     with torch.device("meta"):
@@ -99,21 +129,27 @@ def opening(recipe: Recipe, data: DataDirectory, ranks: Ranks, progress: Progres
     memory = sum(estimate(stage, model, device.type, dtype).values())
     parameters = sum(parameter.numel() for parameter in model.parameters())
     depths = [_depths(recipe.at_stage(number)) for number in range(len(recipe.training.stages))]
+    same = [f"{len(depths)}, each of {_depths(stage)}"]
     update, mark = progress.update, subword_mark(data.references("valid"))
     rows = {
         "model": f"{_depths(stage)} layers, width {stage.model.width}, {parameters:,} parameters",
         "vocabulary": " and ".join(sizes),
         "corpus": (
-            f"{data.path}: {len(corpus):,} training pairs, "
+            f"{data.path}: {sum(map(len, corpora.values())):,} training pairs, "
             f"{len(data.corpus('valid')):,} for validation"
         ),
+        "mixture": ", ".join(
+            f"{percent(drawn[name], 0)} {name} ({len(corpus):,} pairs)"
+            for name, corpus in corpora.items()
+        )
+        * (len(corpora) > 1),
         "batches": (
             f"{batches.tokens_per_update:,} padded tokens per update, "
             f"at most {batches.limit(rows=joined):,} at once{', without padding' * joined}"
         ),
         "device": f"{', '.join(hardware)}, matrix products in {precision}",
         "memory": f"about {size(memory)}" + " in each process" * (ranks.size > 1),
-        "stages": ", ".join(depths) + " layers" * bool(depths),
+        "stages": f"{', '.join(depths if len({*depths}) > 1 else same)} layers" * bool(depths),
         "warning": mark and f"scores count pieces of words: valid has subwords ({mark})",
         "start": f"resumed after update {update}" if update else "new training",
     }

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.data.windows import DataPosition
 from nmtdeep.training.state import Progress
 
 
@@ -37,30 +36,47 @@ def _reached_end(recipe: Recipe, progress: Progress) -> bool:
     if stage.updates is not None:
         return progress.update - progress.stage_update >= stage.updates
     if stage.epochs is not None:
-        return progress.epoch - progress.stage_epoch >= stage.epochs
+        epochs = progress.position.epochs_of(stage.epochs_of)
+        return epochs - progress.stage_epoch >= stage.epochs
     return False
 
 
 def begin_next(recipe: Recipe, progress: Progress) -> Progress:
     """The progress at the start of the next stage.
 
-    If its updates consist of other sentences, a new epoch begins. Patience starts again, because a
+    If groups or updates have other sizes, a new epoch begins. Patience starts again, because a
     model that has just grown is worse for a while.
     """
     before, after = (recipe.at_stage(progress.stage + more) for more in (0, 1))
     old, new = before.training.batches, after.training.batches
     same = (old.tokens_per_update, old.group_tokens) == (new.tokens_per_update, new.group_tokens)
-    if not same and progress.position.next_in_epoch:
-        progress = replace(progress, position=DataPosition(progress.epoch + 1))
-    if recipe.training.growth.restart_lr:
-        progress = restarted(recipe, progress)
-    return replace(
+    if not same:
+        progress = replace(progress, position=progress.position.in_new_epoch())
+    counted = recipe.training.stages[progress.stage + 1].epochs_of
+    progress = replace(
         progress,
         stage=progress.stage + 1,
         stage_update=progress.update,
-        stage_epoch=progress.epoch,
-        stale=0,
-        scaler={},
+        stage_epoch=progress.position.epochs_of(counted),
+    )
+    if continues(recipe, progress.stage):
+        return progress
+    if recipe.training.growth.restart_lr:
+        progress = restarted(recipe, progress)
+    return replace(progress, stale=0, scaler={})
+
+
+def continues(recipe: Recipe, stage: int) -> bool:
+    """Whether a stage differs from the one before in its mixture of corpora only.
+
+    Then optimizer, learning rate and patience go on.
+    """
+    before, after = recipe.at_stage(stage - 1), recipe.at_stage(stage)
+    mixture = {"mixture": after.training.mixture}
+    return (
+        before.training.mixture != after.training.mixture
+        and before.training.model_copy(update=mixture) == after.training
+        and before.model == after.model
     )
 
 
@@ -79,11 +95,14 @@ def restarted(recipe: Recipe, progress: Progress) -> Progress:
 def announcement(recipe: Recipe, progress: Progress) -> str:
     """The message at the start of a stage."""
     growth, model = recipe.training.growth, recipe.at_stage(progress.stage).model
+    stages = len(recipe.training.stages)
+    place = f"stage {progress.stage + 1} of {stages} | update {progress.update}"
+    if continues(recipe, progress.stage):
+        mixture = recipe.at_stage(progress.stage).training.mixture.items()
+        return f"{place} | mixture {', '.join(f'{name} {weight:g}' for name, weight in mixture)}"
     restart = ", learning rate restarted" if growth.restart_lr else ""
-    return (
-        f"stage {progress.stage + 1} of {len(recipe.training.stages)} | update {progress.update} | "
-        f"{model.encoder.depth}+{model.decoder.depth} layers by {growth.strategy}{restart}"
-    )
+    depths = f"{model.encoder.depth}+{model.decoder.depth}"
+    return f"{place} | {depths} layers by {growth.strategy}{restart}"
 
 
 def nothing_to_do(recipe: Recipe, progress: Progress) -> str:

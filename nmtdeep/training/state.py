@@ -12,6 +12,7 @@ from pydantic import NonNegativeInt, TypeAdapter, ValidationError
 from torch import Tensor, nn
 
 from nmtdeep import checkpoint
+from nmtdeep.data.mixture import Position
 from nmtdeep.data.windows import DataPosition
 from nmtdeep.errors import CheckpointError
 from nmtdeep.training.sharding import like
@@ -42,7 +43,7 @@ class Progress:
     """
 
     update: NonNegativeInt = 0
-    position: DataPosition = START
+    position: Position = START
     seconds: float = 0.0
     target_tokens: NonNegativeInt = 0
     best: float | None = None
@@ -58,7 +59,7 @@ class Progress:
 
     @property
     def epoch(self) -> int:
-        """Epochs done."""
+        """Epochs done; of several corpora, those of the first."""
         return self.position.epoch
 
     @property
@@ -67,11 +68,19 @@ class Progress:
         return self.epoch + (not self.update or self.position.next_in_epoch > 0)
 
     @property
+    def current_epochs(self) -> dict[str, int]:
+        """As `current_epoch`, of each of several corpora by its name; empty for a single one."""
+        if isinstance(self.position, DataPosition):
+            return {}
+        corpora = self.position.corpora.items()
+        return {name: each.epoch + (each.next_in_epoch > 0) for name, each in corpora}
+
+    @property
     def is_best(self) -> bool:
         """Whether this very update was validated, and better than all before."""
         return self.score is not None and self.best_update == self.update
 
-    def updated(self, position: DataPosition, *, bad: bool = False) -> Progress:
+    def updated(self, position: Position, *, bad: bool = False) -> Progress:
         """After one more update, `bad` or not, at this position in the data."""
         return replace(
             self,
@@ -91,7 +100,7 @@ class Progress:
 
     def to_json(self) -> dict[str, Any]:
         """For `state.json`."""
-        return {**asdict(self), "position": self.position._asdict()}
+        return {**asdict(self), "position": self.position.to_json()}
 
     @classmethod
     def of(cls, path: Path) -> Progress:
@@ -110,7 +119,7 @@ class Progress:
         try:
             known = {name: value for name, value in state.items() if name in names}
             progress = TypeAdapter(cls).validate_python(known)
-            wrong += ["position"] * (min(progress.position) < 0)
+            wrong += ["position"] * _is_negative(progress.position)
         except ValidationError as error:
             wrong += [".".join(map(str, problem["loc"])) for problem in error.errors()]
         if wrong:
@@ -120,6 +129,13 @@ class Progress:
                 hint="use another checkpoint, or start a new run with --out",
             )
         return progress
+
+
+def _is_negative(position: Position) -> bool:
+    if isinstance(position, DataPosition):
+        return min(position) < 0
+    inner = position.corpora.values()
+    return not inner or position.drawn < 0 or any(map(_is_negative, inner))
 
 
 def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -13,7 +13,8 @@ from nmtdeep import checkpoint, memory
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.batch import Share, collate, read
 from nmtdeep.data.corpus import DataDirectory
-from nmtdeep.data.windows import DataPosition, Epoch
+from nmtdeep.data.mixture import Position, by_corpus
+from nmtdeep.data.windows import Epoch
 from nmtdeep.model.build import build, initialize
 from nmtdeep.model.growth import carry_over, layer_maps
 from nmtdeep.model.initialization import Sample
@@ -86,8 +87,8 @@ class Trainer:
         grown.saved = self.saved
         return grown
 
-    def check_largest_batch(self, position: DataPosition, *, free: int | None = None) -> int:
-        """Compute the largest batch of the window at `position` once, forward and backward.
+    def check_largest_batch(self, position: Position, *, free: int | None = None) -> int:
+        """Compute the largest batch of the windows at `position` once, forward and backward.
 
         If it does not fit, the limit is lower afterwards. Model, optimizer and random numbers are
         as before. All ranks must call this.
@@ -101,16 +102,19 @@ class Trainer:
         Raises:
             OutOfMemoryError: if memory does not hold the smallest batch.
         """
-        batches, corpus = self.recipe.training.batches, self.data.corpus("train")
-        step, device = self.step, self.ranks.device
-        window = Epoch(corpus, self.recipe.training.seed, position.epoch).window(
-            position.window,
-            group_tokens=batches.group_tokens,
-            tokens_per_update=batches.tokens_per_update,
-        )
+        batches, step, device = self.recipe.training.batches, self.step, self.ranks.device
         rows = self.recipe.uses_rows(device.type)
-        largest = largest_batch(window, self.recipe, rows=rows, ranks=self.ranks.size)
-        batch = read(corpus, window.indices[largest], rows=rows)
+        tried = []
+        for name, place in by_corpus(position, self.data.training).items():
+            corpus = self.data.corpus(name)
+            window = Epoch(corpus, self.recipe.training.seed, place.epoch).window(
+                place.window,
+                group_tokens=batches.group_tokens,
+                tokens_per_update=batches.tokens_per_update,
+            )
+            largest = largest_batch(window, self.recipe, rows=rows, ranks=self.ranks.size)
+            tried.append(read(corpus, window.indices[largest], rows=rows))
+        batch = max(tried, key=lambda batch: batch.padded_tokens)
         before = step.limit.tokens
         free = memory.available() if free is None else free
         if device.type == "cpu" and free is not None and not step.shards:
@@ -170,10 +174,11 @@ class Trainer:
 def fresh_model(recipe: Recipe, data: DataDirectory) -> Transformer:
     """The recipe's model for this corpus, initialized.
 
-    An initializer measures on training sentences drawn by the recipe's seed, which are the same for
-    every device and rank.
+    An initializer measures on sentences of the first training corpus drawn by the recipe's seed,
+    which are the same for every device and rank.
     """
-    model, corpus, seed = built(recipe, data), data.corpus("train"), recipe.training.seed
+    model, seed = built(recipe, data), recipe.training.seed
+    corpus = data.corpus(data.training[0])
     draw = np.random.default_rng(seed)
     chosen = np.sort(draw.choice(len(corpus), min(SAMPLE, len(corpus)), replace=False))
     batch = collate(corpus, chosen)

@@ -1,0 +1,238 @@
+"""Updates from several corpora: which corpus each group of sentences comes from.
+
+An update is filled with groups, as from one corpus. The corpus of the n-th group of a training is
+drawn by its seed and n alone, so that a training is resumed exactly. Each corpus has its own
+position, and its own epochs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+
+from nmtdeep.config.training import TEMPERATURE, Batches
+from nmtdeep.data.batch import Indices
+from nmtdeep.data.batching import check_budget
+from nmtdeep.data.corpus import ParallelCorpus
+from nmtdeep.data.windows import BLOCK, SENTENCES, DataPosition, Epoch, Window
+from nmtdeep.errors import UserError
+
+
+class MixedPosition(NamedTuple):
+    """A position in several corpora.
+
+    Attributes:
+        drawn: groups that were drawn.
+        corpora: the position in each corpus by its name; `next_in_epoch` and `before_window` count
+            groups instead of updates.
+    """
+
+    drawn: int
+    corpora: dict[str, DataPosition]
+
+    @property
+    def epoch(self) -> int:
+        """Epochs of the first corpus that are done."""
+        return self.epochs_of(None)
+
+    @property
+    def next_in_epoch(self) -> int:
+        """Groups of the current epoch of the first corpus that are done."""
+        return next(iter(self.corpora.values())).next_in_epoch
+
+    def epochs_of(self, corpus: str | None) -> int:
+        """Epochs of a corpus that are done; None: of the first one."""
+        return self.corpora[corpus or next(iter(self.corpora))].epoch
+
+    def in_new_epoch(self) -> MixedPosition:
+        """The position at the start of an epoch of each corpus; what is left of others is lost."""
+        corpora = {name: each.in_new_epoch() for name, each in self.corpora.items()}
+        return self._replace(corpora=corpora)
+
+    def to_json(self) -> dict[str, object]:
+        """For `state.json`."""
+        return {
+            "drawn": self.drawn,
+            "corpora": {name: each.to_json() for name, each in self.corpora.items()},
+        }
+
+
+Position = DataPosition | MixedPosition
+
+
+def by_corpus(position: Position, names: Sequence[str]) -> dict[str, DataPosition]:
+    """The position in each corpus.
+
+    Raises:
+        UserError: if the position is in other corpora.
+    """
+    if isinstance(position, MixedPosition) and [*position.corpora] == [*names]:
+        return position.corpora
+    if isinstance(position, DataPosition) and (len(names) == 1 or position == DataPosition()):
+        return dict.fromkeys(names, position)
+    before = [*position.corpora] if isinstance(position, MixedPosition) else ["one corpus"]
+    raise UserError(
+        f"trained on {', '.join(before)} so far, which cannot be continued on {', '.join(names)}",
+        where="--data",
+        hint="pass the corpora that the run was started with, or choose another --out",
+    )
+
+
+def shares(mixture: Mapping[str, float], corpora: Mapping[str, ParallelCorpus]) -> dict[str, float]:
+    """The share of the groups that is drawn from each corpus, by name; zero for an absent weight.
+
+    A temperature T means (tokens of the corpus / tokens of all)^(1/T), divided by the sum of these
+    (Arivazhagan et al. 2019); without a mixture T is 1.
+
+    Raises:
+        UserError: if the mixture names another corpus.
+    """
+    names = ", ".join(corpora)
+    if unknown := [name for name in mixture if name not in (*corpora, TEMPERATURE)]:
+        raise UserError(
+            f"no training corpus {unknown[0]}, only {names}",
+            where="training.mixture",
+            hint="name the corpora as in nmtdeep preprocess --train NAME=PREFIX",
+        )
+    weights = {name: mixture.get(name, 0.0) for name in corpora}
+    if not any(weights.values()):
+        tokens = {
+            name: len(each.source.tokens) + len(each.target.tokens)
+            for name, each in corpora.items()
+        }
+        power, total = 1 / mixture.get(TEMPERATURE, 1.0), sum(tokens.values())
+        weights = {name: (count / total) ** power for name, count in tokens.items()}
+    total_weight = sum(weights.values())
+    return {name: weight / total_weight for name, weight in weights.items()}
+
+
+@dataclass(frozen=True)
+class Part:
+    """Groups of one window of one corpus.
+
+    Attributes:
+        corpus: what the window is of.
+        groups: sentences by their position in the window.
+        position: in the corpus after them.
+    """
+
+    corpus: ParallelCorpus
+    window: Window
+    groups: list[Indices]
+    position: DataPosition
+
+    @property
+    def tokens(self) -> int:
+        """Padded tokens of the groups."""
+        longer = self.window.lengths.max(axis=0)
+        return sum(len(group) * int(longer[group].max()) for group in self.groups)
+
+
+@dataclass(frozen=True)
+class Walk:
+    """How corpora are read.
+
+    Args:
+        seed: of the training.
+        batches: sizes of groups and updates.
+        limit: tokens of the longest sentence.
+        sentences, block: of each window, as of `Epoch`.
+    """
+
+    seed: int
+    batches: Batches
+    limit: int
+    sentences: int = SENTENCES
+    block: int = BLOCK
+
+    def updates(
+        self, corpus: Callable[[int], ParallelCorpus], position: DataPosition
+    ) -> Iterator[Part]:
+        """The updates of one corpus from a position on, epoch after epoch.
+
+        Args:
+            corpus: what is read in an epoch.
+
+        Raises:
+            UserError: naming a sentence that is too long.
+        """
+        return self._parts(corpus, position, lambda window: window.updates)
+
+    def groups(
+        self, corpus: Callable[[int], ParallelCorpus], position: DataPosition
+    ) -> Iterator[Part]:
+        """As `updates`, for the groups one by one."""
+        return self._parts(
+            corpus,
+            position,
+            lambda window: [[group] for group in chain.from_iterable(window.updates)],
+        )
+
+    def _parts(
+        self,
+        corpus: Callable[[int], ParallelCorpus],
+        position: DataPosition,
+        divide: Callable[[Window], list[list[Indices]]],
+    ) -> Iterator[Part]:
+        while True:
+            read = corpus(position.epoch)
+            epoch = Epoch(read, self.seed, position.epoch, self.sentences, self.block)
+            done, before = position.next_in_epoch, position.before_window
+            for number in range(position.window, len(epoch)):
+                window = epoch.window(
+                    number,
+                    group_tokens=self.batches.group_tokens,
+                    tokens_per_update=self.batches.tokens_per_update,
+                )
+                check_budget(window.longest, max_tokens=self.limit)
+                parts = divide(window)
+                for groups in parts[done - before :]:
+                    done += 1
+                    after = DataPosition(epoch.number, done, number, before)
+                    yield Part(read, window, groups, epoch.turned(after, len(parts)))
+                before += len(parts)
+            position = DataPosition(epoch.number + 1)
+
+    def mixed(
+        self,
+        corpora: Mapping[str, Callable[[int], ParallelCorpus]],
+        position: MixedPosition,
+        shares: Mapping[str, float],
+    ) -> Iterator[tuple[list[Part], MixedPosition]]:
+        """The updates of several corpora, each with the position after it.
+
+        A group that does not fit into an update is the first one of the next.
+        """
+        coming = {name: self.groups(corpora[name], position.corpora[name]) for name in shares}
+        held: dict[str, Part] = {}
+        while True:
+            parts: dict[int, Part] = {}
+            room = self.batches.tokens_per_update
+            while True:
+                name = drawn(shares, self.seed, position.drawn)
+                part = held.pop(name, None) or next(coming[name])
+                if parts and part.tokens > room:
+                    held[name] = part
+                    break
+                room -= part.tokens
+                # Groups of one window stay together: on a GPU they are one batch.
+                before = parts.get(id(part.window))
+                groups = [*(before.groups if before else ()), *part.groups]
+                parts[id(part.window)] = replace(part, groups=groups)
+                corpora_after = position.corpora | {name: part.position}
+                position = MixedPosition(position.drawn + 1, corpora_after)
+            yield list(parts.values()), position
+
+
+def drawn(shares: Mapping[str, float], seed: int, number: int) -> str:
+    """The corpus of one group, a function of the seed and the number of the group."""
+    names = [name for name, share in shares.items() if share]
+    # A spawn key separates this generator from those of windows and epochs.
+    seeds = np.random.SeedSequence((seed, number), spawn_key=(1,))
+    point = np.random.default_rng(seeds).random()
+    ends = np.cumsum([shares[name] for name in names])
+    return names[min(int(np.searchsorted(ends, point, side="right")), len(names) - 1)]

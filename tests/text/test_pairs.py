@@ -1,0 +1,90 @@
+"""Parallel text in every form is the same pairs; every broken line is named."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from nmtdeep.errors import DataError
+from nmtdeep.text.pairs import find_text, name_of
+
+LANGUAGES = ("en", "pt-BR")
+PAIRS = [("A cat.", "Um gato."), ("", "b"), ("a\u2028b", 'c "d" \\'), ("x\x85y", "猫")]
+
+
+def packed(content: bytes, ending: str) -> bytes:
+    if ending == ".zst":
+        return pytest.importorskip("backports.zstd").compress(content)
+    return gzip.compress(content) if ending == ".gz" else content
+
+
+@pytest.mark.parametrize("ending", ["", ".gz", ".zst"])
+def test_forms_of_the_same_pairs(tmp_path, ending):
+    texts = {
+        "two.en": "".join(f"{source}\n" for source, _ in PAIRS),
+        "two.pt-BR": "".join(f"{target}\n" for _, target in PAIRS),
+        "tab.tsv": "".join(f"{source}\t{target}\r\n" for source, target in PAIRS),
+        "by-language.jsonl": "".join(
+            json.dumps({"pt-BR": target, "en": source, "score": 1}) + "\n"
+            for source, target in PAIRS
+        ),
+        "by-side.jsonl": "".join(
+            json.dumps({"source": source, "target": target}, ensure_ascii=False) + "\n"
+            for source, target in PAIRS
+        ),
+        "nested.jsonl": "".join(
+            json.dumps({"id": 7, "translation": dict(zip(LANGUAGES, pair, strict=True))}) + "\n"
+            for pair in PAIRS
+        ),
+    }
+    for name, text in texts.items():
+        (tmp_path / f"{name}{ending}").write_bytes(packed(text.encode(), ending))
+    prefixes = [f"{name}{ending}" for name in texts if name.rpartition(".")[2] in ("tsv", "jsonl")]
+    for prefix in ("two", *prefixes):
+        assert list(find_text(tmp_path / prefix, LANGUAGES).pairs()) == PAIRS
+
+
+def test_names_of_splits():
+    names = {"a/news.2013": "news.2013", "a/web.tsv": "web", "b.x.jsonl.zst": "b.x", "c.gz": "c.gz"}
+    assert {path: name_of(Path(path)) for path in names} == names
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "message"),
+    [
+        ("a.tsv", "one", "1 columns instead of 2: write source, a tab and target"),
+        ("a.tsv", "one\ttwo\tthree", "3 columns instead of 2"),
+        ("a.jsonl", "{", 'not a JSON object: write {"en": "...", "pt-BR": "..."}'),
+        ("a.jsonl", "[" * 100_000, "not a JSON object"),
+        ("a.jsonl", "[1, 2]", "not a JSON object"),
+        ("a.jsonl", '{"en": "a"}', "no text for pt-BR"),
+        ("a.jsonl", '{"source": "a", "target": 3}', "no text for pt-BR"),
+        ("a.jsonl", '{"en": "a\\nb", "pt-BR": "c"}', "a line break in the text for en"),
+        ("a.jsonl", '{"en": "\\ud800", "pt-BR": "c"}', "surrogates not allowed"),
+    ],
+)
+def test_a_broken_line_is_named(tmp_path, name, line, message):
+    good = "a\tb" if name == "a.tsv" else '{"en": "a", "pt-BR": "b"}'
+    (tmp_path / name).write_text(f"{good}\n{line}\n", "utf-8")
+    with pytest.raises(DataError) as caught:
+        list(find_text(tmp_path / name, LANGUAGES).pairs())
+    assert f"{tmp_path / name}:2: " in str(caught.value)
+    assert message in str(caught.value)
+
+
+def test_a_side_that_ends_before_the_other_is_none(tmp_path):
+    (tmp_path / "a.en").write_text("1\n2\n")
+    (tmp_path / "a.pt-BR").write_text("1\n")
+    assert list(find_text(tmp_path / "a", LANGUAGES).pairs()) == [("1", "1"), ("2", None)]
+
+
+def test_damaged_zstd_is_one_clear_error(tmp_path):
+    zstd = pytest.importorskip("backports.zstd")
+    whole = zstd.compress("a\tb\n".encode() * 1000)
+    for content in (whole[:-5], b"plain text", b""):
+        (tmp_path / "a.tsv.zst").write_bytes(content)
+        with pytest.raises(DataError, match=r"a\.tsv\.zst: damaged or truncated zstd file"):
+            list(find_text(tmp_path / "a.tsv.zst", LANGUAGES).pairs())
