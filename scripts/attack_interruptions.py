@@ -1,6 +1,7 @@
 """Interrupt trainings, preprocessings and translations at random moments, hundreds of times.
 
-    python scripts/attack_interruptions.py [--kills 200] [--others 100] [--processes 1 2] [--seed 1]
+    python scripts/attack_interruptions.py [--kills 200] [--mixed 60] [--others 100]
+        [--processes 1 2] [--seed 1]
 
 SIGKILL, SIGTERM and SIGINT come at random times and at random calls of functions that write, grow,
 average and validate; the same command is given again until it has come to its end. Weights,
@@ -39,6 +40,7 @@ def main() -> None:
     """Attack one command after the other."""
     parser = argparse.ArgumentParser(description="Interrupt real commands at random moments")
     parser.add_argument("--kills", type=int, default=200, help="of trainings, over all --processes")
+    parser.add_argument("--mixed", type=int, default=60, help="the same, on three corpora")
     parser.add_argument("--others", type=int, default=100, help="of preprocess and translate, each")
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--seed", type=int, default=1)
@@ -53,23 +55,27 @@ def main() -> None:
         preprocess(nmtdeep, "tiny.yaml", "data")
         train(nmtdeep, "run")
         more = {"kills": chosen.others, "seed": chosen.seed}
-        attack("preprocess", partial(attacks.attack_preprocessing, nmtdeep, folder, **more))
-        attack(
-            "translate --resume",
-            partial(attacks.attack_translation, nmtdeep, folder, folder / "run", **more),
-        )
-        for processes in chosen.processes:
+        if chosen.others:
+            attack("preprocess", partial(attacks.attack_preprocessing, nmtdeep, folder, **more))
+            run = folder / "run"
             attack(
-                f"train --processes {processes}",
-                partial(
-                    attacks.attack_training,
-                    nmtdeep,
-                    folder,
-                    kills=chosen.kills // len(chosen.processes),
-                    processes=processes,
-                    seed=chosen.seed,
-                ),
+                "translate --resume",
+                partial(attacks.attack_translation, nmtdeep, folder, run, **more),
             )
+        counts = {attacks.GROWING: chosen.kills, attacks.MIXED: chosen.mixed}
+        for processes in chosen.processes:
+            for subject, kills in counts.items():
+                how = {"processes": processes, "subject": subject, "seed": chosen.seed}
+                attack(
+                    f"train, {subject.name}, --processes {processes}",
+                    partial(
+                        attacks.attack_training,
+                        nmtdeep,
+                        folder,
+                        kills=kills // len(chosen.processes),
+                        **how,
+                    ),
+                )
 
 
 if __name__ == "__main__":

@@ -38,6 +38,20 @@ training:
   schedule: {lr: 0.5}
   validation: {every: 2, patience: 3}
 """
+# The same with three corpora, of which the second is tagged, in two mixtures.
+MIXED_RECIPE = """
+extends: tiny.yaml
+text:
+  bpe: {dropout: 0.1}
+  tags: {web: "<bt>"}
+training:
+  max_updates: 11
+  batches: {tokens_per_update: 400, group_tokens: 200, max_tokens: 150}
+  stages:
+    - {mixture: {clean: 0.5, web: 0.3, crawl: 0.2}, epochs: 1, epochs_of: clean}
+    - {mixture: {temperature: 5}}
+  validation: {every: 2, patience: 9}
+"""
 LOOP, TRAINER, CHECKPOINT = (
     "nmtdeep.training.loop",
     "nmtdeep.training.trainer",
@@ -77,6 +91,35 @@ IN_TRANSLATION = {
 CODES = {"kill": {-9, 2}, "term": {-15, 143}, "int": {130}, "child": {2}}
 # Lines of text in each chunk of a file; the rest of a chunk is blank.
 CHUNK = 40
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A training to interrupt.
+
+    Attributes:
+        train: its corpora, as `preprocess --train` takes them.
+        says: what a whole training prints.
+    """
+
+    name: str
+    recipe: str
+    train: Sequence[str]
+    says: Sequence[str]
+
+
+GROWING = Subject(
+    "growing",
+    RECIPE,
+    ("valid",),
+    ("stage 3 of 3", "no better validation in the last 3, best at update 2"),
+)
+MIXED = Subject(
+    "mixed",
+    MIXED_RECIPE,
+    ("clean=valid", "web=test", "crawl=train"),
+    ("stage 2 of 2", "mixture temperature 5", "max_updates 11 reached"),
+)
 
 
 @dataclass
@@ -149,27 +192,36 @@ class Attack:
 
 
 def attack_training(
-    nmtdeep: Commands, folder: Path, *, kills: int, processes: int, seed: int, most: int = 8
+    nmtdeep: Commands,
+    folder: Path,
+    *,
+    kills: int,
+    processes: int,
+    seed: int,
+    most: int = 8,
+    subject: Subject = GROWING,
 ) -> Counter[str]:
     """Trainings with at most `most` interruptions each; each must end as the whole one did."""
-    (nmtdeep.folder / "state.yaml").write_text(RECIPE)
+    recipe, data = f"{subject.name}.yaml", f"data-{subject.name}"
+    (nmtdeep.folder / recipe).write_text(subject.recipe)
+    corpora = [word for corpus in subject.train for word in ("--train", corpus)]
     done = nmtdeep(
-        "preprocess", "state.yaml", "--train", "valid", "--valid", "test", "--out", "data-attack",
-        "--workers", 1, "--overwrite",
+        "preprocess", recipe, *corpora, "--valid", "test", "--out", data, "--workers", 1,
+        "--overwrite",
     )  # fmt: skip
     assert done.code == 0, done.err
     attack = Attack(nmtdeep, Random(seed), IN_TRAINING, child=processes > 1)
 
     def command(run: Path) -> Sequence[object]:
         return (
-            *words(str(run), recipe="state.yaml", data="data-attack"), "--processes", processes
+            *words(str(run), recipe=recipe, data=data), "--processes", processes
         )  # fmt: skip
 
-    whole = folder / f"whole-{processes}"
+    whole = folder / f"whole-{subject.name}-{processes}"
     said = attack.whole(*command(whole)).err
-    assert "stage 3 of 3" in said and "no better validation in the last 3, best at update 2" in said
+    assert all(words in said for words in subject.says), said
     expected = contents(whole)
-    run = folder / f"run-{processes}"
+    run = folder / f"run-{subject.name}-{processes}"
 
     def look() -> None:
         if list(run.glob(".checkpoint_*.partial")):

@@ -6,13 +6,23 @@ from collections import Counter
 
 import pytest
 
-from commands.attacks import attack_preprocessing, attack_training, attack_translation
+from commands.attacks import (
+    MIXED,
+    attack_preprocessing,
+    attack_training,
+    attack_translation,
+)
 
 pytestmark = [pytest.mark.usefixtures("data"), pytest.mark.slow]
 
 
 def test_trainings(nmtdeep, tmp_path):
     assert interruptions(attack_training(nmtdeep, tmp_path, kills=4, processes=1, seed=7)) == 4
+
+
+def test_trainings_on_three_corpora(nmtdeep, tmp_path):
+    hits = attack_training(nmtdeep, tmp_path, kills=4, processes=1, seed=3, subject=MIXED)
+    assert interruptions(hits) == 4
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -83,7 +83,7 @@ def test_a_side_that_ends_before_the_other_is_none(tmp_path):
 
 def test_damaged_zstd_is_one_clear_error(tmp_path):
     zstd = pytest.importorskip("backports.zstd")
-    whole = zstd.compress("a\tb\n".encode() * 1000)
+    whole = zstd.compress(b"a\tb\n" * 1000)
     for content in (whole[:-5], b"plain text", b""):
         (tmp_path / "a.tsv.zst").write_bytes(content)
         with pytest.raises(DataError, match=r"a\.tsv\.zst: damaged or truncated zstd file"):
