@@ -7,6 +7,7 @@ from typing import Any
 
 from nmtdeep.config.text import Text
 from nmtdeep.errors import UserError
+from nmtdeep.text.tokenization import primary
 
 
 def check_languages(text: Text) -> None:
@@ -20,7 +21,7 @@ def check_languages(text: Text) -> None:
         return
     known = _identifier().nb_classes
     for language in (text.source, text.target):
-        if _primary(language) not in known:
+        if primary(language) not in known:
             raise UserError(
                 f"py3langid does not know {language}",
                 where="text.clean.language_id",
@@ -36,13 +37,9 @@ def other_language(pair: tuple[str, str], text: Text) -> str:
     sides = (("source", text.source, pair[0]), ("target", text.target, pair[1]))
     for side, language, line in sides:
         found, probability = _identifier().classify(line)
-        if found != _primary(language) and probability >= limit:
+        if found != primary(language) and probability >= limit:
             return f"{side} is in another language"
     return ""
-
-
-def _primary(language: str) -> str:
-    return language.partition("-")[0]
 
 
 @cache

@@ -39,6 +39,7 @@ BEFORE = {
     "README.md": [],
     "docs/analysis.md": [PREPROCESS],
     "docs/cluster.md": [PREPROCESS],
+    "docs/corpora.md": [],
     "docs/exporting.md": [PREPROCESS, TRAIN],
     "docs/inspecting.md": [PREPROCESS, TRAIN],
     "docs/quick-start.md": [],
