@@ -82,18 +82,11 @@ def _opener(path: Path) -> tuple[Any, tuple[type[Exception], ...]]:
         case ".gz":
             return gzip.open, (gzip.BadGzipFile, zlib.error, EOFError)
         case ".zst":
-            zstd = _zstd()
+            # Part of Python since 3.14.
+            new = sys.version_info >= (3, 14)
+            zstd = import_module("compression.zstd" if new else "backports.zstd")
             return zstd.open, (zstd.ZstdError, EOFError)
     return open, ()
-
-
-def _zstd() -> Any:
-    """The module for zstd: Python's own since 3.14."""
-    if sys.version_info >= (3, 14):
-        return import_module("compression.zstd")
-    import backports.zstd
-
-    return backports.zstd
 
 
 def _decode(stream: BinaryIO, name: str) -> Iterator[str]:
