@@ -39,8 +39,9 @@ MODEL, OPTIMIZER, STATE, CONFIG, TEXT = (
     "config.yaml",
     "text",
 )
-# The kind, in `state.json`, of a checkpoint that was grown and not yet trained.
-GROWN = "grown"
+# Kinds, in `state.json`, of checkpoints that are not yet trained: grown, or with the weights of
+# another training. They have no optimizer.
+GROWN, INITIAL = "grown", "initial"
 HINT = "use another checkpoint of the run, or delete this one to resume from an older one"
 LAST, BEST, AVERAGE = "checkpoint_last", "checkpoint_best", "checkpoint_average"
 

@@ -131,6 +131,8 @@ def _deeper(
         raise UserError(f"the model has {depths} layers already", hint="choose more layers")
     training = recipe.training.model_copy(
         update={"growth": Growth(strategy=strategy), "frozen": Frozen(**frozen), "stages": ()}
+        # The grown model is where the new run starts from.
+        | {"start_from": None}
     )
     # Validated again: the deeper model may be an invalid one.
     changed = recipe.model_copy(update={"model": model, "training": training})

@@ -31,6 +31,7 @@ from nmtdeep.preprocessing.report import PreprocessingReport
 from nmtdeep.scoring.report import score_table
 from nmtdeep.scoring.stored import SCORES, stored_scores
 from nmtdeep.text.pipeline import TextPipeline
+from nmtdeep.training.starting import described
 from nmtdeep.training.state import Progress
 from nmtdeep.units import counted, duration, short, size
 
@@ -185,6 +186,8 @@ def _add_model(screen: Inspection, path: Path) -> Recipe:
     for name in ("positions", "bridge", "initializer"):
         screen.add(name, getattr(model, name).type)
     _add_text(screen, recipe, TextPipeline.load(path / checkpoint.TEXT))
+    if start := recipe.training.start_from:
+        screen.add("started from", described(start))
     if recipe.reference and recipe.reference.scores:
         published = (f"{name} {value:g}" for name, value in recipe.reference.scores.items())
         screen.add("published", ", ".join(published))

@@ -12,7 +12,7 @@ from typer import Argument, Option
 
 from nmtdeep.cli import options
 from nmtdeep.config.section import variants
-from nmtdeep.config.training import Training
+from nmtdeep.config.training import StartFrom, Training
 from nmtdeep.errors import UserError
 from nmtdeep.files import check_place
 from nmtdeep.units import counted
@@ -48,6 +48,8 @@ def _overrides(**given: str | None) -> list[str]:
     return [f"training.{FLAGS[name]}={value}" for name, value in given.items() if value is not None]
 
 
+FROM = Option("--from", metavar="RUN|CHECKPOINT")
+PARTS = Option(metavar="encoder|decoder|embeddings")
 COMPILE = Option("--compile/--no-compile", rich_help_panel=options.MACHINE)
 Changes = Annotated[list[str], options.Bundle([_flag(*item) for item in FLAGS.items()], _overrides)]
 
@@ -62,6 +64,8 @@ def train(
     overwrite: bool = False,
     final_scores: bool | None = None,
     quiet: options.Quiet = False,
+    source: Annotated[Path | None, FROM] = None,
+    freeze: Annotated[list[str] | None, PARTS] = None,
     changes: Changes,
     device: options.Device = "auto",
     threads: options.Threads = None,
@@ -69,18 +73,21 @@ def train(
     compile_layers: Annotated[bool, COMPILE] = True,
     verify: options.Verify = True,
 ) -> None:
-    """Train a model, or resume an interrupted training.
+    """Train a model, fine-tune one, or resume an interrupted training.
 
     The same command again resumes exactly: killed and resumed has the numbers of an uninterrupted
     training.
 
     Args:
-        recipe: A recipe's name (nmtdeep recipes list) or file; omit it to resume a run.
+        recipe: A recipe's name (nmtdeep recipes list) or file. Default: that of the run in --out,
+            or that of --from.
         out: Run directory; an interrupted run is resumed. Required, unless --dry-run.
         dry_run: Print config, parameters and memory; train nothing.
         overwrite: Start from the beginning: delete the training in --out.
         final_scores: Translate and score the validation and test sets after the last update.
             Default: only if the model has learned something.
+        source: Start from the weights of this run or checkpoint (fine-tuning).
+        freeze: Part of the model that keeps its weights.
         processes: Number of processes that train together: one per GPU, or sharing CPU threads.
         compile_layers: Compile the layers for a GPU at the start; later updates are faster.
     """
@@ -89,9 +96,16 @@ def train(
     from nmtdeep.config.load import resolve
     from nmtdeep.data.corpus import DataDirectory
 
-    name, more = _recipe_and_overrides(recipe, overrides or [], out)
+    name, more = _recipe_and_overrides(recipe, overrides or [], out, source)
+    for part in freeze or ():  # another word is an unknown key
+        changes.append(f"training.frozen.{part}={'true' if part == 'embeddings' else 'all'}")
     languages = DataDirectory.open(data, verify=False).languages
     resolved = resolve(name, more + changes, languages).recipe
+    if source is not None:
+        # Not an override: the recipe may have the SHA-256 of another start.
+        start = {"start_from": StartFrom(path=str(source))}
+        training = resolved.training.model_copy(update=start)
+        resolved = resolved.model_copy(update={"training": training})
     if out is None and not dry_run:
         raise UserError("is missing", where="--out", hint="pass a directory for the run")
     how: dict[str, Any] = {
@@ -120,19 +134,23 @@ def train(
 
 
 def _recipe_and_overrides(
-    recipe: str | None, overrides: list[str], out: Path | None
+    recipe: str | None, overrides: list[str], out: Path | None, source: Path | None
 ) -> tuple[str, list[str]]:
     """The recipe's name or file, and the overrides among the positional arguments.
 
-    The run in `out` has a recipe of its own: if the first argument is KEY=VALUE or missing,
-    all of them are overrides of it.
+    The run in `out` has a recipe of its own, and so has the one to start from: if the first
+    argument is KEY=VALUE or missing, all of them are overrides of it.
     """
     words = [*filter(None, [recipe]), *overrides]
     if words and ("=" not in words[0] or Path(words[0]).exists()):
         return words[0], words[1:]
     if out is not None and (out / "config.yaml").is_file():
         return str(out / "config.yaml"), words
-    hint = "pass a name (`nmtdeep recipes list`) or a file; only a resumed run needs none"
+    if source is not None:
+        from nmtdeep import checkpoint
+
+        return str(checkpoint.locate(source) / "config.yaml"), words
+    hint = "pass a name (`nmtdeep recipes list`) or a file; a run to resume or --from has its own"
     raise UserError("a recipe is missing", hint=hint)
 
 

@@ -103,7 +103,7 @@ def _check_stages(model: Model, training: Training) -> None:
             raise ConflictError(what, "training.stages", hint="change the depths")
         for depth, stage in zip(depths or [stack.depth], stages or [Stage()], strict=True):
             frozen = getattr(stage.frozen or training.frozen, side)
-            if frozen > depth:
+            if frozen != "all" and frozen > depth:
                 what = f"{side} {frozen} is more than the {depth} layers there are"
                 keys = (f"training.frozen.{side}", "training.stages")
                 raise ConflictError(what, *keys, hint="freeze fewer layers")

@@ -138,10 +138,37 @@ class Checkpoints(Section):
 
 
 class Frozen(Section):
-    """Layers that are not trained."""
+    """Parts of the model that are not trained."""
 
-    encoder: CountOrZero = Field(0, description="number of bottom encoder layers to freeze")
-    decoder: CountOrZero = Field(0, description="number of bottom decoder layers to freeze")
+    encoder: CountOrZero | Literal["all"] = Field(
+        0, description="number of bottom encoder layers to freeze; all: the whole stack"
+    )
+    decoder: CountOrZero | Literal["all"] = Field(
+        0, description="number of bottom decoder layers to freeze; all: the whole stack"
+    )
+    embeddings: bool = Field(
+        False, description="freeze the embeddings and the output matrix", exclude_if=is_absent
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Frozen:
+        if self.encoder == self.decoder == "all" and self.embeddings:
+            keys = ("encoder", "decoder", "embeddings")
+            what = "encoder, decoder and embeddings are frozen, so that nothing is left to train"
+            raise ConflictError(what, *keys, hint="leave out one of them")
+        return self
+
+
+class StartFrom(Section):
+    """The weights that a new training starts from; optimizer, schedule and counters are new."""
+
+    path: str = Field(description="run directory or checkpoint of the same model and text")
+    checkpoint: str | None = Field(
+        None, description="the checkpoint that path means; `nmtdeep train` writes it down"
+    )
+    sha256: str | None = Field(
+        None, description="SHA-256 of its model.safetensors; if it is given, others are refused"
+    )
 
 
 # In place of a corpus, the key of a mixture by size.
@@ -238,6 +265,11 @@ class Training(Section):
         default_factory=dict,
         description="weights of the training corpora by name, or {temperature: T} for "
         "size^(1/T); empty: each in proportion to its size",
+        exclude_if=is_absent,
+    )
+    start_from: StartFrom | None = Field(
+        None,
+        description="the weights to start from (`--from`); null: initial values",
         exclude_if=is_absent,
     )
     batches: Batches = Batches()

@@ -107,9 +107,9 @@ def estimate(
 ) -> dict[str, float]:
     """Bytes that one rank of a training holds at its peak, by what they are for.
 
-    Weights, gradients and moments are in fp32. On a GPU only its own memory counts. Some kernels of
-    a GPU keep less than those of a CPU, which are counted. The corpus is not: the system maps it
-    into free memory.
+    Weights, and gradients and moments of trained parameters, are in fp32. On a GPU only its own
+    memory counts. Some kernels of a GPU keep less than those of a CPU, which are counted. The
+    corpus is not: the system maps it into free memory.
 
     Args:
         device: its type, cpu or cuda.
@@ -117,9 +117,10 @@ def estimate(
     """
     training, batches = recipe.training, recipe.training.batches
     parameters = sum(parameter.numel() for parameter in model.parameters())
+    trained = sum(each.numel() for each in model.parameters() if each.requires_grad)
     # Muon has one moment for each number of a matrix, Adam two.
     matrices = linear_maps((model.encoder, model.decoder)) * (training.optimizer.type == "muon")
-    moments = 2 * parameters - sum(matrix.numel() for matrix in matrices)
+    moments = 2 * trained - sum(matrix.numel() for matrix in matrices if matrix.requires_grad)
     rows = recipe.uses_rows(device)
     tokens = min(batches.limit(rows=rows), batches.tokens_per_update)
     tokens = tokens if rows else min(tokens, batches.group_tokens)
@@ -130,7 +131,7 @@ def estimate(
     loss = 2 * FP32 * types * (min(chunk, tokens) + width)
     parts = {
         "weights": float(FP32 * parameters),
-        "gradients": float(FP32 * parameters),
+        "gradients": float(FP32 * trained),
         "moments": float(FP32 * moments),
         "batch": activations + loss,
     }

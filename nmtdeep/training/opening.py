@@ -8,22 +8,24 @@ from pathlib import Path
 import torch
 
 from nmtdeep import checkpoint, files
+from nmtdeep.config.model import SIDES
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.render import differences
 from nmtdeep.data.batching import check_budget
 from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
 from nmtdeep.data.mixture import shares
 from nmtdeep.errors import UserError
+from nmtdeep.model.transformer import Transformer
 from nmtdeep.scoring.warnings import subword_mark
 from nmtdeep.tables import describe
-from nmtdeep.training import stages
+from nmtdeep.training import stages, starting
 from nmtdeep.training.launch import device_of, use_threads
 from nmtdeep.training.memory import check_model_fits, estimate
 from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.run_directory import check_run
 from nmtdeep.training.state import Progress
 from nmtdeep.training.step import resolve_precision
-from nmtdeep.training.trainer import built
+from nmtdeep.training.trainer import built, freeze
 from nmtdeep.units import counted, percent, size
 
 
@@ -113,6 +115,7 @@ def opening(recipe: Recipe, data: DataDirectory, ranks: Ranks, progress: Progres
     joined = recipe.uses_rows(device.type)
     with torch.device("meta"):
         model = built(stage, data)
+    freeze(model, stage.training.frozen)
     sides = (data.pipeline.source, data.pipeline.target)
     sizes = [f"{len(side.vocabulary):,} {side.language} types" for side in sides]
     if recipe.text.vocabulary.sharing == "shared":
@@ -131,6 +134,7 @@ def opening(recipe: Recipe, data: DataDirectory, ranks: Ranks, progress: Progres
     depths = [_depths(recipe.at_stage(number)) for number in range(len(recipe.training.stages))]
     same = [f"{len(depths)}, each of {_depths(stage)}"]
     update, mark = progress.update, subword_mark(data.references("valid"))
+    start = recipe.training.start_from
     rows = {
         "model": f"{_depths(stage)} layers, width {stage.model.width}, {parameters:,} parameters",
         "vocabulary": " and ".join(sizes),
@@ -151,9 +155,27 @@ def opening(recipe: Recipe, data: DataDirectory, ranks: Ranks, progress: Progres
         "memory": f"about {size(memory)}" + " in each process" * (ranks.size > 1),
         "stages": f"{', '.join(depths if len({*depths}) > 1 else same)} layers" * bool(depths),
         "warning": mark and f"scores count pieces of words: valid has subwords ({mark})",
+        "frozen": _frozen(stage, model),
+        "weights": start and f"from {starting.described(start, 16)}",
         "start": f"resumed after update {update}" if update else "new training",
     }
     return describe([(name, value) for name, value in rows.items() if value])
+
+
+def _frozen(recipe: Recipe, model: Transformer) -> str:
+    """What is not trained, and how much is; empty if everything is trained."""
+    frozen = recipe.training.frozen
+    layers = {side: getattr(frozen, side) for side in SIDES if getattr(frozen, side)}
+    parts = [
+        side if count == "all" else f"{counted(count, 'bottom layer')} of the {side}"
+        for side, count in layers.items()
+    ]
+    parts += ["embeddings"] * frozen.embeddings
+    numbers = {True: 0, False: 0}
+    for parameter in model.parameters():
+        numbers[parameter.requires_grad] += parameter.numel()
+    trained = f"{numbers[True]:,} of {sum(numbers.values()):,} parameters are trained"
+    return f"{', '.join(parts)}; {trained}" if parts else ""
 
 
 def _depths(recipe: Recipe) -> str:
@@ -193,5 +215,5 @@ def dry_run(
         yield stages.nothing_to_do(recipe, progress)
         return
     use_threads(threads or torch.get_num_threads(), processes)
-    yield opening(recipe, corpora, ranks, progress)
+    yield opening(run.recipe, corpora, ranks, progress)
     yield from (f"changed: {change}" for change in run.changes)

@@ -18,6 +18,7 @@ from nmtdeep.data.index import INDEX_FILE
 from nmtdeep.errors import UserError
 from nmtdeep.scoring.stored import SCORES
 from nmtdeep.text.pipeline import TextPipeline
+from nmtdeep.training import starting
 from nmtdeep.training.state import Progress
 
 LOG, RECORDS, VALIDATIONS = "train.log", "train.jsonl", "validations.tsv"
@@ -87,8 +88,8 @@ class RunDirectory:
 
     def link(self, progress: Progress) -> None:
         """Point `checkpoint_last` and `checkpoint_best` to the checkpoints of `progress`."""
-        updates = {checkpoint.LAST: progress.update, checkpoint.BEST: progress.best_update}
-        for name, update in updates.items():
+        best = None if progress.best is None else progress.best_update
+        for name, update in ((checkpoint.LAST, progress.update), (checkpoint.BEST, best)):
             target = self.path / f"checkpoint_{update}"
             if target.is_dir():
                 checkpoint.point(self.path, name, target)
@@ -168,8 +169,10 @@ def open_run(
             outputs = (path / name for name in OUTPUTS)
             for entry in (*outputs, *path.glob("checkpoint_*"), *path.glob(".checkpoint_*")):
                 checkpoint.discard(entry)
-        _write_config(path, recipe)
+        _write_config(path, run.recipe)
         pipeline.save(path / checkpoint.TEXT)
+        if not checkpoint.saved(path):
+            starting.begin(path, run.recipe, pipeline)
         yield run
 
 
@@ -178,11 +181,12 @@ def check_run(
 ) -> RunDirectory:
     """The run in `path`, which may be new; nothing is written.
 
-    The recipe of a run that has checkpoints must describe the same model and text.
+    The recipe of a run that has checkpoints must describe the same model and text. The recipe of
+    the result says what the run starts from.
 
     Raises:
-        UserError: if the path is a file or a data directory, the recipe or corpus is another, or
-            something in the run is outside of it.
+        UserError: if the path is a file or a data directory, the recipe or corpus is another,
+            something in the run is outside of it, or it cannot start from the weights it should.
     """
     files.check_place(path, "--out")
     if (path / INDEX_FILE).exists():
@@ -192,8 +196,9 @@ def check_run(
     for pattern in ("checkpoint_*", ".*.partial", ".*.old"):
         entries += path.glob(pattern)
     files.check_entries(path, entries)
-    changes = () if overwrite else _check_same(path, recipe, pipeline)
-    return RunDirectory(path, recipe, pipeline, changes)
+    if overwrite or not checkpoint.saved(path):
+        return RunDirectory(path, starting.started(recipe, pipeline, path), pipeline)
+    return _check_same(path, recipe, pipeline)
 
 
 def _write_config(path: Path, recipe: Recipe) -> None:
@@ -210,18 +215,17 @@ def _write_config(path: Path, recipe: Recipe) -> None:
     files.write_sums(path, checkpoint.CONFIG)
 
 
-def _check_same(path: Path, recipe: Recipe, pipeline: TextPipeline) -> tuple[str, ...]:
-    """Changes of the recipe, which a run accepts; none where it has no checkpoint yet.
+def _check_same(path: Path, recipe: Recipe, pipeline: TextPipeline) -> RunDirectory:
+    """The run in `path`, which has checkpoints, with the changes of its recipe.
 
     Raises:
-        UserError: if the run has another model or text.
+        UserError: if the run has another model, text or start.
     """
-    config, saved = path / checkpoint.CONFIG, checkpoint.saved(path)
-    if not saved:
-        return ()
     if (path / files.SUMS).exists():
         files.verify(path, checkpoint.CONFIG, hint="restore it from a copy")
-    changes = differences(read_config(config).model_dump(), recipe.model_dump())
+    before, saved = read_config(path / checkpoint.CONFIG), checkpoint.saved(path)
+    recipe = starting.resumed(recipe, before.training.start_from, path)
+    changes = differences(before.model_dump(), recipe.model_dump())
     fatal = [key for key in changes if key.startswith(FIXED) and not key.startswith(FREE)]
     if fatal:
         raise UserError(
@@ -236,4 +240,4 @@ def _check_same(path: Path, recipe: Recipe, pipeline: TextPipeline) -> tuple[str
             where=path,
             hint=f"pass the corpus that the run was started with, or {OTHER_OUT}",
         )
-    return tuple(changes)
+    return RunDirectory(path, recipe, pipeline, tuple(changes))

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from nmtdeep import checkpoint, memory
+from nmtdeep.config.model import SIDES
 from nmtdeep.config.recipe import Recipe
+from nmtdeep.config.training import Frozen
 from nmtdeep.data.batch import Share, collate, read
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.data.mixture import Position, by_corpus
@@ -64,13 +66,12 @@ class Trainer:
             checkpoint.fill(self.model, checkpoint.read_tensors(model_file), model_file)
         # Processors of different kinds may have drawn and measured with other roundings.
         ranks.copy_from_first(list(checkpoint.weights(self.model).values()))
-        for side in ("encoder", "decoder"):
-            for layer in list(getattr(self.model, side))[: getattr(recipe.training.frozen, side)]:
-                layer.requires_grad_(False)
+        freeze(self.model, recipe.training.frozen)
         dtype = dtype or resolve_precision(recipe.training.precision, ranks.device)
         self.step = Step(self.model, recipe.training, dtype=dtype, ranks=ranks, device=ranks.device)
         self.saved = start.name if start else ""
-        if start and checkpoint.read_state(start).get("kind") != checkpoint.GROWN:
+        untrained = (checkpoint.GROWN, checkpoint.INITIAL)
+        if start and checkpoint.read_state(start).get("kind") not in untrained:
             tensors = checkpoint.read_tensors(start / checkpoint.OPTIMIZER)
             restore_optimizer(self.model, self.step.optimizer, tensors)
             if scaler := Progress.of(start).scaler:
@@ -184,6 +185,18 @@ def fresh_model(recipe: Recipe, data: DataDirectory) -> Transformer:
     batch = collate(corpus, chosen)
     initialize(model, recipe.model, seed=seed, sample=Sample(batch.source, batch.target_input))
     return model
+
+
+def freeze(model: Transformer, frozen: Frozen) -> None:
+    """Exclude the parts that `frozen` names from training."""
+    parts: list[nn.Module] = []
+    for side in SIDES:
+        stack, layers = getattr(model, side), getattr(frozen, side)
+        parts += [stack] if layers == "all" else list(stack)[:layers]
+    if frozen.embeddings:
+        parts += [model.source_embedding, model.target_embedding, model.output]
+    for part in parts:
+        part.requires_grad_(False)
 
 
 def built(recipe: Recipe, data: DataDirectory) -> Transformer:

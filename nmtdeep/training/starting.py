@@ -1,0 +1,134 @@
+"""A new run that starts from the weights of another training, of the same model and text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nmtdeep import checkpoint, files
+from nmtdeep.config.load import read_config
+from nmtdeep.config.model import SIDES, Model
+from nmtdeep.config.recipe import Recipe
+from nmtdeep.config.render import differences
+from nmtdeep.config.training import StartFrom
+from nmtdeep.errors import CheckpointError, UserError
+from nmtdeep.text.pipeline import TextPipeline
+from nmtdeep.training.state import Progress
+
+# Keys of the section `model` that change no trained weight.
+FREE = ("model.dropout.", "model.initializer")
+
+
+def described(start: StartFrom, digits: int = 64) -> str:
+    """Where the weights come from, on one line, with the first digits of their SHA-256."""
+    return f"{start.path} ({start.checkpoint}), SHA-256 {(start.sha256 or '')[:digits]}"
+
+
+def started(recipe: Recipe, pipeline: TextPipeline, out: Path) -> Recipe:
+    """The recipe of the new run `out`, with the checkpoint that it starts from and its SHA-256.
+
+    Raises:
+        UserError: if there is no such checkpoint, it is damaged or in `out`, or it has another
+            model, text or SHA-256 than the recipe.
+    """
+    start = recipe.training.start_from
+    if start is None:
+        return recipe
+    path, source = start.path, checkpoint.locate(Path(start.path))
+    if source.is_relative_to(out.resolve()):
+        raise UserError("is in the run itself", where=path, hint="choose another --out")
+    used = (checkpoint.CONFIG, f"{checkpoint.TEXT}/", checkpoint.MODEL)
+    files.verify(source, *used, hint=checkpoint.HINT)
+    _check_model(path, read_config(source / checkpoint.CONFIG).model, recipe.at_stage(0).model)
+    _check_text(path, TextPipeline.load(source / checkpoint.TEXT), pipeline)
+    sha256 = _sha256(source)
+    if start.sha256 not in (None, sha256):
+        raise CheckpointError(
+            f"the SHA-256 of {source.name} is not that in the recipe ({start.sha256})",
+            where=path,
+            hint=f"pass --from {path} to start from these weights",
+        )
+    return _starting_from(recipe, StartFrom(path=path, checkpoint=source.name, sha256=sha256))
+
+
+def resumed(recipe: Recipe, stored: StartFrom | None, out: Path) -> Recipe:
+    """The recipe of the run `out`, which exists, with the start that is `stored` in its config.
+
+    The same command resumes the run, even if its source is gone or was trained on.
+
+    Raises:
+        UserError: if the recipe asks for other weights.
+    """
+    given = recipe.training.start_from
+    if given and not (stored and (given.path == stored.path or _is_of(given, stored))):
+        began = f"started from {described(stored, 16)}" if stored else "started from initial values"
+        raise UserError(
+            f"{began}, not from {given.path}",
+            where=out,
+            hint="leave out --from to resume it, or choose another --out",
+        )
+    return _starting_from(recipe, stored)
+
+
+def begin(run: Path, recipe: Recipe, pipeline: TextPipeline) -> None:
+    """Write `checkpoint_0` of a new run: the weights it starts from, and no update.
+
+    It is removed when the next checkpoint is written.
+    """
+    if recipe.training.start_from is None:
+        return
+    source = checkpoint.locate(Path(recipe.training.start_from.path))
+    path = run / "checkpoint_0"
+    checkpoint.save(
+        path,
+        tensors=checkpoint.read_tensors(source / checkpoint.MODEL),
+        optimizer=None,
+        state=Progress().to_json() | {"kind": checkpoint.INITIAL, "planned": False},
+        recipe=recipe.at_stage(0),
+        pipeline=pipeline,
+    )
+    checkpoint.point(run, checkpoint.LAST, path)
+
+
+def _starting_from(recipe: Recipe, start: StartFrom | None) -> Recipe:
+    training = recipe.training.model_copy(update={"start_from": start})
+    return recipe.model_copy(update={"training": training})
+
+
+def _sha256(source: Path) -> str | None:
+    return files.read_sums(source, hint=checkpoint.HINT).get(checkpoint.MODEL)
+
+
+def _is_of(given: StartFrom, stored: StartFrom) -> bool:
+    """Whether the weights are those of the start of a run, under whatever name."""
+    try:
+        return _sha256(checkpoint.locate(Path(given.path))) == stored.sha256
+    except UserError:
+        return False
+
+
+def _check_model(path: str, old: Model, new: Model) -> None:
+    changes = differences(old.model_dump(mode="json"), new.model_dump(mode="json"), "model")
+    changes = [change for change in changes if not change.startswith(FREE)]
+    if not changes:
+        return
+    hint = "set the value of the checkpoint; without RECIPE, its own recipe is used"
+    for side in SIDES:
+        depth, layers = getattr(new, side).depth, getattr(old, side).depth
+        if changes[0].startswith(f"model.{side}.depth:") and depth > layers:
+            grown = f"nmtdeep grow {path} --stack {side} --layers {depth} --out GROWN"
+            hint = f"make it deeper first: {grown}, then pass --from GROWN"
+    raise CheckpointError(f"has another model ({changes[0]})", where=path, hint=hint)
+
+
+def _check_text(path: str, old: TextPipeline, new: TextPipeline) -> None:
+    if old.fingerprint() == new.fingerprint():
+        return
+    theirs, ours = old.contents(), new.contents()
+    file = next(name for name in theirs | ours if theirs.get(name) != ours.get(name))
+    settings = [pipeline.config.model_dump(mode="json") for pipeline in (old, new)]
+    first = next(iter(differences(settings[0], settings[1], "text")), file)
+    raise CheckpointError(
+        f"has another text pipeline than --data ({first})",
+        where=path,
+        hint=f"preprocess the corpus with --text {path}",
+    )
