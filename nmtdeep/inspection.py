@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
 from rich.console import RenderableType
 from safetensors import SafetensorError, safe_open
 
@@ -17,17 +16,10 @@ from nmtdeep.config.model import Stack
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.text import JointBpe
 from nmtdeep.data.corpus import DataDirectory
-from nmtdeep.data.index import (
-    COPY,
-    INDEX_FILE,
-    RECIPE_FILE,
-    TEXT_DIRECTORY,
-    read_index,
-    training_splits,
-)
+from nmtdeep.data.index import COPY, INDEX_FILE, RECIPE_FILE, TEXT_DIRECTORY, read_index
 from nmtdeep.data.windows import DataPosition
-from nmtdeep.errors import CheckpointError, DataError, Problem, printable
-from nmtdeep.preprocessing.report import PreprocessingReport
+from nmtdeep.errors import CheckpointError, Problem, printable
+from nmtdeep.preprocessing.report import report_of
 from nmtdeep.scoring.report import score_table
 from nmtdeep.scoring.stored import SCORES, stored_scores
 from nmtdeep.text.pipeline import TextPipeline
@@ -68,19 +60,6 @@ def inspect(path: Path) -> Inspection:
     if not screen.problems:
         screen.add("integrity", "ok: every file is as it was written")
     return screen
-
-
-def report_of(path: Path, index: dict[str, Any]) -> PreprocessingReport:
-    """The counts of preprocessing.
-
-    Raises:
-        DataError: if data.json does not contain them.
-    """
-    try:
-        values = {"seconds": {}, "training": training_splits(index), **index["report"]}
-        return TypeAdapter(PreprocessingReport).validate_python(values)
-    except (KeyError, TypeError, ValidationError) as error:
-        raise DataError("broken (report)", where=path / INDEX_FILE, hint=COPY) from error
 
 
 def parameters(path: Path) -> int:

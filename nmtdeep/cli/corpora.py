@@ -68,6 +68,7 @@ def preprocess(
     valid: Path,
     test: list[Path] | None = None,
     out: options.Out,
+    text: Annotated[Path | None, Option(metavar="RUN|DATA")] = None,
     source_lang: options.SourceLanguage = None,
     target_lang: options.TargetLanguage = None,
     workers: options.OptionalWhole = None,
@@ -85,6 +86,8 @@ def preprocess(
         valid: Validation text, in the same forms.
         test: Test text; the last part of its name is the name of the split.
         out: Data directory to write.
+        text: Use the text pipeline of this run or data directory (settings, BPE, vocabulary);
+            learn none. A model is fine-tuned on data of its own pipeline.
         workers: Number of worker processes. Default: one per core.
     """
     from nmtdeep.config.load import load_recipe
@@ -93,10 +96,16 @@ def preprocess(
     from nmtdeep.preprocessing.preprocess import plan
     from nmtdeep.preprocessing.preprocess import preprocess as run
     from nmtdeep.preprocessing.progress import Progress
+    from nmtdeep.preprocessing.reuse import ReusedText
 
     languages = {"source": source_lang, "target": target_lang}
     codes = [f"text.{side}={code}" for side, code in languages.items() if code is not None]
     resolved = load_recipe(recipe, [*(overrides or ()), *codes])
+    reused = ReusedText.of(text) if text else None
+    if reused:
+        resolved, changes = reused.adopt(resolved)
+        if not quiet:
+            typer.echo("".join(f"changed by --text: {change}\n" for change in changes), nl=False)
     files: dict[str, Any] = {"train": named(train), "valid": valid, "tests": test or []}
     files |= {"out": out, "overwrite": overwrite}
     if dry_run:
@@ -104,9 +113,13 @@ def preprocess(
         typer.echo(f"would write {out}; nothing was written")
         return
     progress = Progress("none" if quiet else "auto")
-    report = run(resolved, **files, workers=workers or cores(), progress=progress)
+    files |= {"pipeline": reused and reused.pipeline, "workers": workers or cores()}
+    report = run(resolved, **files, progress=progress)
     if not quiet:
         from rich.console import Console
 
-        report.show(Console())
+        console = Console()
+        report.show(console)
+        if reused:
+            console.print(reused.compared(report))
         typer.echo(f"data directory: {out}")

@@ -80,5 +80,5 @@ Tag = Annotated[str, Field(pattern=r"^<[^\s<>]+>$", max_length=100)]
 
 
 def is_absent(value: object) -> bool:
-    """Whether a value is null or empty; `exclude_if` leaves it out of files."""
-    return value in (None, {})
+    """Whether a value is null, false or empty; `exclude_if` leaves it out of files."""
+    return value is False or value in (None, {})

@@ -10,7 +10,7 @@ import numpy as np
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.doctor.texts import Pair, SplitState, examine
 from nmtdeep.errors import Problem, UserError
-from nmtdeep.inspection import report_of
+from nmtdeep.preprocessing.report import report_of
 from nmtdeep.text.files import read_lines
 from nmtdeep.text.pairs import find_text
 

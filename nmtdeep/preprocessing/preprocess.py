@@ -52,6 +52,7 @@ def preprocess(
     progress: Progress | None = None,
     chunk: int = CHUNK,
     counted_words: int = WORDS,
+    pipeline: TextPipeline | None = None,
 ) -> PreprocessingReport:
     """Make a data directory of parallel text as the recipe's text section says.
 
@@ -62,6 +63,7 @@ def preprocess(
             files of `text.pairs`.
         chunk: pairs that a worker takes at a time.
         counted_words: different words of one side that are counted exactly.
+        pipeline: with the recipe's text section, to use as it is; None: learn one.
 
     Raises:
         UserError: for input that is missing, broken or unequal in length, and for an output
@@ -71,10 +73,8 @@ def preprocess(
     inputs = find_inputs(recipe.text, train=train, valid=valid, tests=tests)
     training = [TRAIN] if isinstance(train, Path) else list(train)
     with files.replace_directory(out) as partial:
-        run = _Run(
-            recipe, inputs, training, partial, workers, progress or Progress(), chunk, counted_words
-        )
-        return run.all()
+        how = (workers, progress or Progress(), chunk, counted_words, pipeline)
+        return _Run(recipe, inputs, training, partial, *how).all()
 
 
 def plan(
@@ -112,6 +112,7 @@ class _Run:
     progress: Progress
     chunk: int
     counted_words: int
+    pipeline: TextPipeline | None
     reports: dict[str, SplitReport] = field(default_factory=dict)
 
     @property
@@ -198,6 +199,8 @@ class _Run:
 
     def learn(self, words: Tallies) -> Codes:
         """BPE of both sides from the words of train."""
+        if self.pipeline:
+            return self.pipeline.source.bpe, self.pipeline.target.bpe
         bpe = self.text.bpe
         if isinstance(bpe, NoBpe):
             return None, None
@@ -224,6 +227,8 @@ class _Run:
             for chunk in self.through("apply BPE", split, stage, labeled(tokenized, repeated)):
                 out.write(to_bytes(chunk.pairs))
                 report.kept += len(chunk.pairs)
+                source, target = report.kept_words
+                report.kept_words = (source + chunk.words[0], target + chunk.words[1])
                 for index, reason in chunk.unusual:
                     report.reasons.setdefault(reason, Reason()).add(first + index)
                 first += self.chunk
@@ -246,6 +251,8 @@ class _Run:
         self, subwords: Tallies, words: Tallies, codes: Codes
     ) -> tuple[Vocabulary, Vocabulary]:
         """Types of the kept training pairs; with BPE-dropout, also all that it can produce."""
+        if self.pipeline:
+            return self.pipeline.source.vocabulary, self.pipeline.target.vocabulary
         config = self.text.vocabulary
         counts = (subwords[0].counts, subwords[1].counts)
         if not isinstance(self.text.bpe, NoBpe) and self.text.bpe.dropout:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
 from rich.console import Console, RenderableType
 from rich.table import Table
 
-from nmtdeep.data.index import TRAIN
+from nmtdeep.data.index import COPY, INDEX_FILE, TRAIN, training_splits
+from nmtdeep.errors import DataError
 from nmtdeep.preprocessing.rows import REPEATED
 from nmtdeep.tables import describe, table
 from nmtdeep.units import percent
@@ -46,6 +49,7 @@ class SplitReport:
         forgotten: of these words, rare ones that were not counted.
         tokens: subwords of the pairs kept.
         unknown: of these subwords, `<unk>`.
+        kept_words: of the pairs kept.
     """
 
     read: int
@@ -56,6 +60,7 @@ class SplitReport:
     forgotten: tuple[int, int] = (0, 0)
     tokens: tuple[int, int] = (0, 0)
     unknown: tuple[int, int] = (0, 0)
+    kept_words: tuple[int, int] = (0, 0)
 
     @property
     def unknown_rates(self) -> tuple[float, float]:
@@ -157,3 +162,16 @@ class PreprocessingReport:
             ("text pipeline", self.fingerprint[:16]),
             ("time", ", ".join([f"{sum(steps.values()):.1f} s", *times])),
         ]
+
+
+def report_of(path: Path, index: dict[str, Any]) -> PreprocessingReport:
+    """The counts in `index`, the data.json of data directory `path`.
+
+    Raises:
+        DataError: if data.json does not contain them.
+    """
+    try:
+        values = {"seconds": {}, "training": training_splits(index), **index["report"]}
+        return TypeAdapter(PreprocessingReport).validate_python(values)
+    except (KeyError, TypeError, ValidationError) as error:
+        raise DataError("broken (report)", where=path / INDEX_FILE, hint=COPY) from error

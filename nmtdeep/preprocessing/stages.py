@@ -51,11 +51,16 @@ def pair_hash(pair: Pair) -> bytes:
 
 
 class Segmented(NamedTuple):
-    """A chunk's pairs in subwords, their counts, and for some pairs (by index) what is unusual."""
+    """A chunk's pairs in subwords, their counts, and for some pairs (by index) what is unusual.
+
+    Attributes:
+        words: of the pairs that are left, source and target.
+    """
 
     pairs: list[Pair]
     counts: tuple[Counter[str], Counter[str]]
     unusual: list[tuple[int, str]]
+    words: list[int]
 
 
 def segment(
@@ -70,7 +75,7 @@ def segment(
     Args:
         pairs: words of both sides, and why the pair is to be dropped, if that is known.
     """
-    result = Segmented([], (Counter(), Counter()), [])
+    result = Segmented([], (Counter(), Counter()), [], [0, 0])
     for index, (*pair, known) in enumerate(pairs):
         words = [line.split() for line in pair]
         source, target = (
@@ -88,6 +93,8 @@ def segment(
                 continue
         result.counts[0].update(source)
         result.counts[1].update(target)
+        for place, line in enumerate(words):
+            result.words[place] += len(line)
         result.pairs.append((" ".join(source), " ".join(target)))
     return result
 

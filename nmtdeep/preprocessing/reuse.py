@@ -1,0 +1,84 @@
+"""A text pipeline that exists already, used for another corpus."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.table import Table
+
+from nmtdeep import files
+from nmtdeep.config.load import from_mapping
+from nmtdeep.config.recipe import Recipe
+from nmtdeep.config.render import differences
+from nmtdeep.data.index import COPY, INDEX_FILE, TEXT_DIRECTORY, read_index
+from nmtdeep.preprocessing.report import PreprocessingReport, SplitReport, report_of
+from nmtdeep.tables import table
+from nmtdeep.text.pipeline import TextPipeline
+from nmtdeep.units import percent
+
+
+@dataclass(frozen=True)
+class ReusedText:
+    """The text pipeline of a run, checkpoint or data directory.
+
+    Attributes:
+        path: run, checkpoint or data directory.
+        report: of the corpus that it was learned on; None: unknown, as a run has none.
+    """
+
+    path: Path
+    pipeline: TextPipeline
+    report: PreprocessingReport | None
+
+    @classmethod
+    def of(cls, path: Path) -> ReusedText:
+        """Read and verify it.
+
+        Raises:
+            UserError: if there is none, or it is damaged.
+        """
+        if (path / INDEX_FILE).is_file():
+            index = read_index(path)
+            files.verify(path, f"{TEXT_DIRECTORY}/", hint=COPY)
+            return cls(path, TextPipeline.load(path / TEXT_DIRECTORY), report_of(path, index))
+        from nmtdeep import checkpoint  # imports torch
+
+        source = checkpoint.locate(path)
+        files.verify(source, f"{checkpoint.TEXT}/", hint=checkpoint.HINT)
+        return cls(path, TextPipeline.load(source / checkpoint.TEXT), None)
+
+    def adopt(self, recipe: Recipe) -> tuple[Recipe, list[str]]:
+        """The recipe with the settings of this pipeline, and the settings that changed.
+
+        Raises:
+            ConfigError: if the model of the recipe does not go with this text.
+        """
+        values = recipe.model_dump(mode="json")
+        text = self.pipeline.config.model_dump(mode="json")
+        changes = differences(values["text"], text, "text")
+        return from_mapping(values | {"text": text}, f"text of {self.path}"), changes
+
+    def compared(self, new: PreprocessingReport) -> Table:
+        """Unknown subwords, and subwords for each word, of a new corpus and of the old one."""
+        rows = [(name, *_cells(split)) for name, split in new.splits.items()]
+        note = f"{self.path} has no report of its corpus; pass the data directory to compare"
+        if self.report is not None:
+            old = self.report.splits
+            rows += [
+                (f"{name} of {self.path}", *_cells(old[name])) for name in self.report.training
+            ]
+            note = ""
+        columns = [f"{side} {what}" for side in new.languages for what in ("unknown", "per word")]
+        title = f"Text pipeline of {self.path}: unknown subwords, subwords per word"
+        return table(("split", *columns), rows, title=title, note=note)
+
+
+def _cells(split: SplitReport) -> list[str | None]:
+    """Share of unknown subwords and subwords per word of source and target, in the pairs kept."""
+    cells: list[str | None] = []
+    sides = zip(split.tokens, split.kept_words, split.unknown_rates, strict=True)
+    for tokens, words, unknown in sides:
+        # A data directory of an earlier version has no number of words.
+        cells += [percent(unknown, 3), f"{tokens / words:.2f}" if words else None]
+    return cells
