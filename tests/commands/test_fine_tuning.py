@@ -1,0 +1,141 @@
+"""Fine-tuning by the real commands: resumed anywhere, frozen, deeper, with two processes."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from commands.running import Finished, Interrupt, value
+from commands.runs import contents, files
+
+STEP = "nmtdeep.training.step"
+MORE = (
+    "--max-updates",
+    6,
+    "--label-smoothing",
+    0,
+    "model.dropout.residual=0.3",
+    "--freeze",
+    "encoder",
+)
+HOW = ("--device", "cpu", "--threads", 1, "--final-scores")
+KILLS = {
+    "in the weights that it starts from": Interrupt("nmtdeep.checkpoint:save_tensors", 1, "half"),
+    "before the first update": Interrupt(f"{STEP}:smoothed_cross_entropy", 1),
+    "in a later update": Interrupt(f"{STEP}:Step.update", 5),
+}
+
+
+def tune(nmtdeep, out: Path, *options: object, data: object = "tuning", **how) -> Finished:
+    """`nmtdeep train` of the finished run `whole` on another corpus, with its own recipe."""
+    return nmtdeep("train", "--data", data, "--out", out, *MORE, *options, *HOW, **how)
+
+
+@pytest.fixture(scope="module")
+def tuning(nmtdeep, data, whole) -> Path:
+    """A second corpus with the text pipeline of the run, which this makes."""
+    done = nmtdeep(
+        "preprocess", "dropout.yaml", "--text", "whole", "--train", "valid", "--valid", "test",
+        "--test", "test", "--out", "tuning", "--workers", 1,
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert "changed by --text: text.bpe.dropout: 0.1 -> 0.0\n" in done.out
+    assert "whole has no report of its corpus" in " ".join(done.out.split())
+    assert files(nmtdeep.folder / "tuning" / "text") == files(whole / "text")
+    return nmtdeep.folder / "tuning"
+
+
+@pytest.fixture(scope="module")
+def tuned(nmtdeep, tuning) -> tuple[Path, Finished]:
+    """A fine-tuning that nothing interrupted; not to be changed."""
+    done = tune(nmtdeep, nmtdeep.folder / "tuned", "--from", "whole")
+    assert done.code == 0, done.err
+    return nmtdeep.folder / "tuned", done
+
+
+def test_its_screens_say_where_the_weights_come_from(nmtdeep, whole, tuned):
+    best = (whole / "checkpoint_best").resolve()
+    sha256 = hashlib.sha256((best / "model.safetensors").read_bytes()).hexdigest()
+    run, done = tuned
+    assert value(done.err, "weights") == f"from whole ({best.name}), SHA-256 {sha256[:16]}"
+    for path in (run, run / "checkpoint_6"):
+        screen = nmtdeep("inspect", path).out
+        assert value(screen, "started from") == f"whole ({best.name}), SHA-256 {sha256}"
+    before, after = (load_file(path / "model.safetensors") for path in (best, run / "checkpoint_6"))
+    kept = {name for name in before if torch.equal(before[name], after[name])}
+    assert {name for name in before if name.startswith("encoder.")} <= kept
+    assert not any(name.startswith("decoder.") and "weight" in name for name in kept)
+    trained = sum(each.numel() for name, each in before.items() if not name.startswith("encoder."))
+    total = sum(each.numel() for each in before.values())
+    frozen = f"encoder; {trained:,} of {total:,} parameters are trained"
+    assert value(done.err, "frozen") == frozen
+
+
+@pytest.mark.parametrize("place", KILLS)
+def test_killed_and_resumed_equals_the_uninterrupted_run(nmtdeep, tuned, tmp_path, place):
+    run = tmp_path / "run"
+    assert tune(nmtdeep, run, "--from", "whole", interrupt=KILLS[place]).code == -9
+    # The same command, or without --from: the run has a recipe of its own then.
+    again = ("--from", "whole") if place == "before the first update" else ()
+    resumed = tune(nmtdeep, run, *again)
+    assert resumed.code == 0, resumed.err
+    assert contents(run) == contents(tuned[0])
+
+
+def test_other_weights_are_refused(nmtdeep, tuned, tmp_path):
+    before = contents(tuned[0])
+    refused = tune(nmtdeep, tuned[0], "--from", "whole/checkpoint_11")
+    assert refused.code == 2
+    assert refused.err.startswith(f"nmtdeep: error: {tuned[0]}: started from whole (checkpoint_")
+    assert "not from whole/checkpoint_11: leave out --from to resume it, or choose" in refused.err
+    assert contents(tuned[0]) == before
+
+
+def test_a_dry_run_says_it_and_writes_nothing(nmtdeep, tuned, tmp_path):
+    run = tmp_path / "run"
+    done = tune(nmtdeep, run, "--from", "whole", "--dry-run")
+    assert done.code == 0, done.err
+    assert not run.exists()
+    assert value(done.out, "weights") == value(tuned[1].err, "weights")
+    assert value(done.out, "start") == "new training"
+    deeper = tune(nmtdeep, run, "--from", "whole", "model.encoder.depth=3", "--dry-run")
+    assert deeper.code == 2
+    assert "nmtdeep grow whole --stack encoder --layers 3 --out GROWN" in deeper.err
+    other = nmtdeep("train", "tiny.yaml", "--freeze", "decodr", "--data", "tuning", "--dry-run")
+    assert other.code == 2 and "did you mean training.frozen.decoder?" in other.err
+
+
+@pytest.mark.slow
+def test_two_processes_start_from_the_same_weights(nmtdeep, whole, tuned, tmp_path):
+    run = tmp_path / "run"
+    two = ("--from", whole, "--processes", 2, "--max-tokens", 200)
+    done = tune(nmtdeep, run, *two)
+    assert done.code == 0, done.err
+    other = tmp_path / "killed"
+    killed = tune(nmtdeep, other, *two, interrupt=Interrupt(f"{STEP}:Step.update", 3, rank=1))
+    assert killed.code == 2
+    resumed = tune(nmtdeep, other, *two)
+    assert resumed.code == 0, resumed.err
+    assert contents(other) == contents(run)
+    encoders = [
+        {name: tensor for name, tensor in load_file(path).items() if name.startswith("encoder.")}
+        for path in (
+            whole / "checkpoint_best" / "model.safetensors",
+            run / "checkpoint_6" / "model.safetensors",
+        )
+    ]
+    assert all(torch.equal(tensor, encoders[1][name]) for name, tensor in encoders[0].items())
+
+
+@pytest.mark.slow
+def test_a_run_is_started_again_from_its_config(nmtdeep, tuned, tmp_path):
+    """`config.yaml` has the start and its SHA-256, so that it alone repeats the run."""
+    config = shutil.copy(tuned[0] / "config.yaml", tmp_path / "again.yaml")
+    again = nmtdeep("train", config, "--data", "tuning", "--out", tmp_path / "run", *HOW)
+    assert again.code == 0, again.err
+    assert contents(tmp_path / "run") == contents(tuned[0])

@@ -1,0 +1,131 @@
+"""A corpus preprocessed with a text pipeline that exists: the same ids, and how well it fits."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from nmtdeep.config.recipe import Recipe
+from nmtdeep.data.corpus import DataDirectory
+from nmtdeep.errors import UserError
+from nmtdeep.preprocessing.preprocess import preprocess
+from nmtdeep.preprocessing.progress import Progress
+from nmtdeep.preprocessing.report import PreprocessingReport, report_of
+from nmtdeep.preprocessing.reuse import ReusedText
+from nmtdeep.text.vocabulary import UNK
+
+# Letters that the tiny run has never seen, a pair that cleaning drops, and ordinary words.
+PAIRS = [
+    ("Connect to the server", "Mit dem Server verbinden"),
+    ("Ω is omega, ж is not", "Ω ist Omega"),
+    ("word " * 300, "Wort " * 300),
+]
+OTHER = {"text": {"lowercase": True, "bpe": {"type": "joint", "merges": 5}}}
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> dict[str, Path]:
+    for split, pairs in (("train", PAIRS), ("valid", PAIRS[:1])):
+        for place, language in enumerate(("en", "de")):
+            text = "".join(f"{pair[place]}\n" for pair in pairs)
+            (tmp_path / f"{split}.{language}").write_text(text)
+    return {name: tmp_path / name for name in ("train", "valid")}
+
+
+def reused(path: Path, corpus: dict[str, Path]) -> tuple[DataDirectory, PreprocessingReport]:
+    """The corpus with the text of `path`, by a recipe with another text, and its report."""
+    text = ReusedText.of(path)
+    recipe, changes = text.adopt(Recipe.model_validate(OTHER))
+    assert {"text.lowercase: true -> false", "text.bpe.merges: 5 -> 60"} <= set(changes)
+    out = corpus["train"].with_name(f"of-{path.name}")
+    how: dict[str, Any] = {"pipeline": text.pipeline, "progress": Progress("none")}
+    report = preprocess(recipe, **corpus, out=out, **how)
+    return DataDirectory.open(out), report
+
+
+def test_ids_are_those_of_the_pipeline(tiny_run, corpus):
+    for path in (tiny_run.data.path, tiny_run.path, tiny_run.older):
+        data, report = reused(path, corpus)
+        assert report.fingerprint == tiny_run.pipeline.fingerprint()
+        for number, pair in enumerate(PAIRS[:2]):
+            sides = (data.corpus("train").source, data.corpus("train").target)
+            pipelines = (tiny_run.pipeline.source, tiny_run.pipeline.target)
+            for side, pipeline, line in zip(sides, pipelines, pair, strict=True):
+                assert list(side[number]) == pipeline.encode(line)
+
+
+def rows(reused: ReusedText, report: PreprocessingReport) -> tuple[dict[str, list[str]], str]:
+    console = Console(width=200, file=io.StringIO())
+    console.print(reused.compared(report))
+    text = console.file.getvalue()
+    cells = [line.replace(" %", "").split() for line in text.splitlines() if " % " in line]
+    return {" ".join(line[:-4]): line[-4:] for line in cells}, " ".join(text.split())
+
+
+def by_hand(pipeline: Any, pairs: list[tuple[str, str]]) -> list[str]:
+    """Unknown share and subwords per word of both sides, from the pairs themselves."""
+    cells = []
+    for place, side in enumerate((pipeline.source, pipeline.target)):
+        subwords = [piece for pair in pairs for piece in side.split(pair[place])]
+        words = sum(not piece.endswith("@@") for piece in subwords)
+        unknown = side.vocabulary.ids(subwords).count(UNK)
+        cells += [f"{100 * unknown / len(subwords):.3f}", f"{len(subwords) / words:.2f}"]
+    return cells
+
+
+def test_the_report_compares_both_corpora(tiny_run, corpus):
+    path = tiny_run.data.path
+    report = reused(path, corpus)[1]
+    found, text = rows(ReusedText.of(path), report)
+    assert found["train"] == by_hand(tiny_run.pipeline, PAIRS[:2])  # the third is dropped
+    assert float(found["train"][0]) > 0
+    lines = [(path.parent / f"train.{side}").read_text().splitlines() for side in ("en", "de")]
+    old = by_hand(tiny_run.pipeline, list(zip(*lines, strict=True)))
+    assert found[f"train of {path}"] == old
+    assert "has no report" not in text
+
+
+def test_a_run_has_no_report_of_its_corpus(tiny_run, corpus):
+    found, text = rows(ReusedText.of(tiny_run.path), reused(tiny_run.path, corpus)[1])
+    assert list(found) == ["train", "valid"]
+    assert f"{tiny_run.path} has no report of its corpus" in text
+
+
+def test_a_report_of_an_earlier_version_has_dashes(tiny_run, corpus):
+    path = tiny_run.data.path
+    report = reused(path, corpus)[1]
+    old = json.loads(json.dumps(report.to_json()))
+    for split in old["splits"].values():
+        del split["kept_words"]
+    earlier = ReusedText(path, tiny_run.pipeline, report_of(path, {"report": old}))
+    assert rows(earlier, report)[0][f"train of {path}"][1::2] == ["-", "-"]
+
+
+def test_a_model_that_does_not_go_with_the_text_is_refused(tiny_run, tmp_path, make_data):
+    separate = Recipe.model_validate(
+        {
+            "text": {"bpe": "none", "vocabulary": {"sharing": "separate"}},
+            "model": {"embeddings": {"sharing": "decoder"}},
+        }
+    )
+    data = make_data(tmp_path, separate, PAIRS[:1], PAIRS[:1])
+    with pytest.raises(UserError, match="all needs one vocabulary for both languages"):
+        ReusedText.of(data.path).adopt(Recipe())
+
+
+def test_what_has_no_text_is_refused(tmp_path):
+    with pytest.raises(UserError, match="does not exist"):
+        ReusedText.of(tmp_path / "nowhere")
+
+
+def test_a_damaged_vocabulary_is_refused(tiny_run, corpus):
+    data, _ = reused(tiny_run.data.path, corpus)
+    vocabulary = data.path / "text" / "vocabulary.tsv"
+    vocabulary.write_text(vocabulary.read_text().replace("\t1\n", "\t2\n", 1))
+    with pytest.raises(UserError, match=r"vocabulary.tsv: damaged or changed"):
+        ReusedText.of(data.path)

@@ -1,0 +1,276 @@
+"""A run that starts from the weights of another: those weights, a new optimizer, nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from nmtdeep import checkpoint
+from nmtdeep.config.load import read_config
+from nmtdeep.config.recipe import Recipe
+from nmtdeep.config.training import Frozen, StartFrom, Training
+from nmtdeep.data.batch import Share, collate
+from nmtdeep.errors import UserError
+from nmtdeep.growing import grow
+from nmtdeep.model.transformer import Transformer
+from nmtdeep.training.run_directory import RunDirectory, check_run, open_run
+from nmtdeep.training.schedule import learning_rate
+from nmtdeep.training.state import Progress
+from nmtdeep.training.step import Step
+from nmtdeep.training.trainer import Trainer, freeze
+
+
+def recipe_from(tiny_run: Any, path: Path | None, **changes: Any) -> Recipe:
+    """The recipe of the tiny run, to start from `path`, with other values of sections."""
+    values = tiny_run.recipe.model_dump(mode="json")
+    if path is not None:
+        values["training"]["start_from"] = {"path": str(path)}
+    for key, value in changes.items():
+        section, _, name = key.partition("__")
+        values[section][name] = value
+    return Recipe.model_validate(values)
+
+
+def begun(tiny_run: Any, out: Path, recipe: Recipe) -> RunDirectory:
+    with open_run(out, recipe, tiny_run.pipeline) as run:
+        return run
+
+
+def values(model: Transformer) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in model.named_parameters()}
+
+
+def equal(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> bool:
+    assert ours.keys() == theirs.keys()
+    return all(torch.equal(value, theirs[name]) for name, value in ours.items())
+
+
+def test_after_no_update_the_weights_are_those_of_the_checkpoint(tiny_run, tmp_path):
+    run = begun(tiny_run, tmp_path / "run", recipe_from(tiny_run, tiny_run.older))
+    first = run.newest()
+    assert first is not None and first.name == "checkpoint_0"
+    assert equal(
+        load_file(first / "model.safetensors"), load_file(tiny_run.older / checkpoint.MODEL)
+    )
+    assert sorted(path.name for path in first.iterdir()) == [
+        *("SHA256SUMS", "config.yaml", "model.safetensors", "state.json", "text"),
+    ]
+    assert Progress.of(first) == Progress()
+
+
+def test_the_config_says_where_the_weights_come_from(tiny_run, tmp_path):
+    begun(tiny_run, tmp_path / "run", recipe_from(tiny_run, tiny_run.path))
+    weights = (tiny_run.newer / "model.safetensors").read_bytes()  # what a run means
+    expected = StartFrom(
+        path=str(tiny_run.path),
+        checkpoint=tiny_run.newer.name,
+        sha256=hashlib.sha256(weights).hexdigest(),
+    )
+    for config in (tmp_path / "run", tmp_path / "run/checkpoint_0"):
+        assert read_config(config).training.start_from == expected
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+def test_the_first_update_is_that_of_a_new_optimizer(tiny_run, tmp_path, optimizer):
+    recipe = recipe_from(
+        tiny_run,
+        tiny_run.newer,
+        training__optimizer={"type": optimizer},
+        training__schedule={"type": "linear", "lr": 0.01, "warmup_updates": 5},
+    )
+    start = begun(tiny_run, tmp_path / "run", recipe).newest()
+    share = Share.whole([collate(tiny_run.data.corpus("train"), np.arange(20))])
+    trainer = Trainer(recipe, tiny_run.data, start=start, dtype=torch.float32)
+    result = trainer.train(share, Progress.of(start))
+    by_hand = checkpoint.load(tiny_run.newer).model
+    step = Step(by_hand, recipe.training)
+    assert learning_rate(recipe, 1) == pytest.approx(0.01 / 5)
+    assert step.update(share, 1, 0.01 / 5) == result
+    assert equal(values(trainer.model), values(by_hand))
+    assert not equal(values(by_hand), load_file(tiny_run.newer / checkpoint.MODEL))
+
+
+PARTS = {
+    "encoder": ("encoder.",),
+    "decoder": ("decoder.",),
+    "embeddings": ("source_embedding.", "target_embedding.", "output."),
+}
+
+
+@pytest.mark.parametrize(
+    ("frozen", "kept"),
+    [
+        ({"encoder": "all"}, PARTS["encoder"]),
+        ({"decoder": "all"}, PARTS["decoder"]),
+        ({"embeddings": True}, PARTS["embeddings"]),
+        ({"encoder": "all", "embeddings": True}, PARTS["encoder"] + PARTS["embeddings"]),
+        ({"encoder": 1}, ("encoder.layers.0.",)),
+        ({}, ()),
+    ],
+)
+@pytest.mark.parametrize("sharing", ["all", "none"])
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+def test_frozen_parts_keep_their_bits_and_all_others_move(
+    tiny_model: Callable, make_batch: Callable, frozen, kept, sharing, optimizer
+) -> None:
+    model = tiny_model(sharing=sharing, bias=True, combinations=("dlcl", "dlcl"))
+    freeze(model, Frozen.model_validate(frozen))
+    before = values(model)
+    settings = {"optimizer": {"type": optimizer}, "label_smoothing": 0.1}
+    step = Step(model, Training.model_validate(settings))
+    sources = [[number, number + 4, 1] for number in range(3, 16)]
+    targets = [[number + 3, 1] for number in range(3, 16)]
+    for update in (1, 2):
+        step.update(Share.whole([make_batch(sources, targets)]), update, 0.01)
+    after = values(model)
+    unmoved = {name for name in before if torch.equal(before[name], after[name])}
+    assert unmoved >= {name for name in before if name.startswith(kept)}
+    moved = {name for name in before if "weight" in name and not name.startswith(kept)}
+    assert not unmoved & moved
+
+
+def test_nothing_left_to_train_is_refused():
+    with pytest.raises(ValueError, match="so that nothing is left to train"):
+        Frozen(encoder="all", decoder="all", embeddings=True)
+
+
+def test_what_changes_no_weight_may_differ(tiny_run, tmp_path):
+    begun(
+        tiny_run,
+        tmp_path / "run",
+        recipe_from(
+            tiny_run,
+            tiny_run.newer,
+            model__dropout={"residual": 0.3},
+            model__initializer={"type": "lipschitz"},
+            training__label_smoothing=0.0,
+            training__precision="fp32",
+            training__schedule={"type": "linear", "lr": 0.01},
+            training__batches={"tokens_per_update": 500},
+            training__optimizer={"type": "muon"},
+            training__seed=7,
+        ),
+    )
+
+
+DEEPER = {"depth": 5, "heads": 2, "feed_forward": 12}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model__width": 8}, r"has another model \(model.width: 16 -> 8\): set the value"),
+        (
+            {"model__decoder": DEEPER},
+            r"\(model.decoder.depth: 2 -> 5\): make it deeper first: nmtdeep grow \S+ "
+            "--stack decoder --layers 5 --out GROWN, then pass --from GROWN",
+        ),
+        ({"model__encoder": DEEPER | {"depth": 1}}, r"encoder.depth: 2 -> 1\): set the value"),
+        ({"model__norm_epsilon": 1e-3}, "model.norm_epsilon: 1e-05 -> 0.001"),
+    ],
+)
+def test_another_model_is_refused(tiny_run, tmp_path, changes, message):
+    recipe = recipe_from(tiny_run, tiny_run.newer, **changes)
+    with pytest.raises(UserError, match=message):
+        begun(tiny_run, tmp_path / "run", recipe)
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_grown_model_of_the_hint_is_a_start(tiny_run, tmp_path):
+    grow(tiny_run.newer, out=tmp_path / "grown", decoder=5)
+    recipe = recipe_from(tiny_run, tmp_path / "grown", model__decoder=DEEPER)
+    run = begun(tiny_run, tmp_path / "run", recipe)
+    assert any("layers.4." in name for name in load_file(run.newest() / checkpoint.MODEL))
+
+
+def test_another_text_is_refused(tiny_run, make_data, tmp_path):
+    pairs = [(f"word {number}", f"Wort {number}") for number in range(30)]
+    files = {"vocabulary.tsv|bpe.codes": {}, r"text.lowercase: false -> true": {"lowercase": True}}
+    for number, (message, changes) in enumerate(files.items()):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        text = {f"text__{name}": value for name, value in changes.items()}
+        recipe = recipe_from(tiny_run, tiny_run.newer, **text)
+        pipeline = make_data(folder, recipe, pairs, pairs[:2]).pipeline
+        expected = rf"has another text pipeline than --data \(({message})\): preprocess .* --text "
+        with (
+            pytest.raises(UserError, match=expected),
+            open_run(folder / "run", recipe, pipeline),
+        ):
+            pass
+
+
+@pytest.fixture
+def source(tiny_run, tmp_path) -> Path:
+    """A copy of the tiny run that a test may change."""
+    return shutil.copytree(tiny_run.path, tmp_path / "source", symlinks=True)
+
+
+def test_other_weights_than_the_recipe_says_are_refused(tiny_run, tmp_path, source):
+    recipe = begun(tiny_run, tmp_path / "run", recipe_from(tiny_run, source)).recipe
+    begun(tiny_run, tmp_path / "again", recipe)
+    checkpoint.point(source, checkpoint.LAST, tiny_run.older)
+    with pytest.raises(UserError, match="SHA-256 of checkpoint_15 is not that in the recipe"):
+        begun(tiny_run, tmp_path / "third", recipe)
+
+
+def test_damaged_weights_are_refused(tiny_run, tmp_path, source):
+    weights = source / tiny_run.newer.name / checkpoint.MODEL
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\0")
+    with pytest.raises(UserError, match="damaged or changed since it was written"):
+        check_run(tmp_path / "run", recipe_from(tiny_run, source), tiny_run.pipeline)
+
+
+def test_a_run_is_resumed_and_does_not_start_again(tiny_run, tmp_path, source):
+    out = tmp_path / "run"
+    recipe = recipe_from(tiny_run, source)
+    started = begun(tiny_run, out, recipe)
+    started.save({"weight": torch.zeros(2)}, {}, Progress(update=3), planned=True)
+    assert [path.name for path in out.glob("checkpoint_[0-9]*")] == ["checkpoint_3"]
+    copied = shutil.copytree(source, tmp_path / "copied", symlinks=True)
+    renamed = recipe_from(tiny_run, copied / tiny_run.newer.name)  # the same weights
+    without = recipe_from(tiny_run, None)
+    for again in (recipe, without, renamed, started.recipe):
+        run = begun(tiny_run, out, again)
+        assert run.newest() == out / "checkpoint_3" and not run.changes
+        assert run.recipe.training.start_from == started.recipe.training.start_from
+    with pytest.raises(UserError, match=r"started from .*, not from .*leave out --from to resume"):
+        begun(tiny_run, out, recipe_from(tiny_run, source / tiny_run.older.name))
+    shutil.rmtree(source)
+    for again in (recipe, without):  # the start is not needed any more
+        assert begun(tiny_run, out, again).newest() == out / "checkpoint_3"
+
+
+def test_a_run_with_initial_values_does_not_get_others(tiny_run, tmp_path):
+    plain = begun(tiny_run, tmp_path, recipe_from(tiny_run, None))
+    plain.save({"weight": torch.zeros(2)}, {}, Progress(update=3), planned=True)
+    with pytest.raises(UserError, match="started from initial values, not from"):
+        begun(tiny_run, tmp_path, recipe_from(tiny_run, tiny_run.path))
+
+
+def test_a_run_is_not_replaced_by_itself(tiny_run, source):
+    recipe = recipe_from(tiny_run, source)
+    with (
+        pytest.raises(UserError, match="is in the run itself: choose another --out"),
+        open_run(source, recipe, tiny_run.pipeline, overwrite=True),
+    ):
+        pass
+    assert json.loads((source / tiny_run.newer.name / "state.json").read_text())["update"] == 20
+
+
+def test_a_validation_that_is_not_finite_leaves_no_best_checkpoint(tiny_run, tmp_path):
+    run = begun(tiny_run, tmp_path / "run", recipe_from(tiny_run, tiny_run.path))
+    progress = Progress(update=3).validated(float("nan"))
+    run.save({"weight": torch.zeros(2)}, {}, progress, planned=True)
+    assert not (run.path / "checkpoint_best").exists()
+    assert (run.path / "checkpoint_last").resolve().name == "checkpoint_3"
