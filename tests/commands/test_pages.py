@@ -41,6 +41,7 @@ BEFORE = {
     "docs/cluster.md": [PREPROCESS],
     "docs/corpora.md": [],
     "docs/exporting.md": [PREPROCESS, TRAIN],
+    "docs/fine-tuning.md": [PREPROCESS, TRAIN],
     "docs/inspecting.md": [PREPROCESS, TRAIN],
     "docs/quick-start.md": [],
     "docs/results.md": [],
