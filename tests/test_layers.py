@@ -72,8 +72,8 @@ FORBIDDEN = {
 TRAINING = (
     *("ranks", "schedule", "loss", "optimizer", "sharding", "state", "stages", "memory"),
     *("reduction", "step"),
-    *("divergence", "trainer", "starting", "run_directory", "validation", "feed", "display"),
-    *("launch", "opening", "loop", "finish"),
+    *("divergence", "trainer", "starting", "run_directory", "validation", "feed", "loggers"),
+    *("display", "launch", "opening", "loop", "finish"),
 )
 LINES, FUNCTION_LINES = 350, 60
 

@@ -70,6 +70,9 @@ def train(
     device: options.Device = "auto",
     threads: options.Threads = None,
     processes: Annotated[int, Option(min=1, rich_help_panel=options.MACHINE)] = 1,
+    log_to: Annotated[
+        list[str] | None, Option(metavar="NAME", rich_help_panel="Recipe values")
+    ] = None,
     compile_layers: Annotated[bool, COMPILE] = True,
     verify: options.Verify = True,
 ) -> None:
@@ -89,6 +92,8 @@ def train(
         source: Start from the weights of this run or checkpoint (fine-tuning).
         freeze: Part of the model that keeps its weights.
         processes: Number of processes that train together: one per GPU, or sharing CPU threads.
+        log_to: Receiver of the figures, instead of the recipe's training.log_to: tensorboard,
+            wandb, mlflow, trackio.
         compile_layers: Compile the layers for a GPU at the start; later updates are faster.
     """
     if not compile_layers:  # in the processes that are started, too
@@ -100,6 +105,8 @@ def train(
     for part in freeze or ():  # another word is an unknown key
         changes.append(f"training.frozen.{part}={'true' if part == 'embeddings' else 'all'}")
     languages = DataDirectory.open(data, verify=False).languages
+    if log_to:
+        changes = [*changes, f"training.log_to=[{', '.join(log_to)}]"]
     resolved = resolve(name, more + changes, languages).recipe
     if source is not None:
         # Not an override: the recipe may have the SHA-256 of another start.

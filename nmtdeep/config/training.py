@@ -249,6 +249,9 @@ class InterSimilarity(Section):
 Regularizer = OneOf[NoRegularizer | InterSimilarity]
 
 
+LoggerName = Literal["tensorboard", "wandb", "mlflow", "trackio"]
+
+
 class Training(Section):
     """The training of a model."""
 
@@ -300,6 +303,11 @@ class Training(Section):
     validation: Validation = Validation()
     checkpoints: Checkpoints = Checkpoints()
     log_every: Count = Field(100, description="updates between log lines")
+    log_to: tuple[LoggerName, ...] | None = Field(
+        None,
+        description="receivers of the figures beside the screen and train.jsonl; "
+        "null: tensorboard, where it is installed",
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Training:

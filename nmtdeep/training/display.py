@@ -10,17 +10,17 @@ import resource
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from nmtdeep.config.training import Training
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.errors import UserError
 from nmtdeep.files import replace_file
 from nmtdeep.training.divergence import PATIENCE
-from nmtdeep.training.run_directory import LOG, RECORDS, TENSORBOARD, VALIDATIONS
+from nmtdeep.training.loggers import Loggers, chosen
+from nmtdeep.training.run_directory import LOG, RECORDS, VALIDATIONS
 from nmtdeep.training.state import Progress
 from nmtdeep.training.step import UpdateResult
 from nmtdeep.training.validation import Validation
@@ -106,29 +106,25 @@ def log_line(record: dict[str, Any]) -> str:
 
 
 class Display:
-    """Writes `train.log`, `train.jsonl`, `validations.tsv`, TensorBoard events and the screen.
+    """Writes `train.log`, `train.jsonl`, `validations.tsv` and the screen, and feeds the loggers.
 
     Args:
         run: run directory.
-        settings: limits of the training, for the time that is left.
+        recipe: with the limits of the training, for the time that is left.
         quiet: show nothing on the screen.
         writes: False in ranks other than 0, which show and write nothing.
     """
 
     def __init__(
-        self, run: Path, settings: Training, *, quiet: bool = False, writes: bool = True
+        self, run: Path, recipe: Recipe, *, quiet: bool = False, writes: bool = True
     ) -> None:
         self.run = run
-        self.settings = settings
+        self.settings = recipe.training
         self.quiet = quiet or not writes
         log, records = (run / name if writes else Path(os.devnull) for name in (LOG, RECORDS))
         self._log = log.open("a", encoding="utf-8", buffering=1)
         self._records = records.open("a", encoding="utf-8", buffering=1)
-        self._tensorboard: Any = None
-        with suppress(ImportError):
-            from torch.utils.tensorboard import SummaryWriter
-
-            self._tensorboard = SummaryWriter(str(run / TENSORBOARD)) if writes else None
+        self._loggers = Loggers(run, recipe, chosen(recipe) if writes else {}, self.say)
         self.restart()
 
     def __enter__(self) -> Display:
@@ -137,10 +133,9 @@ class Display:
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if isinstance(error, UserError):  # the command prints it on the screen
             self._log.write(f"{error}\n")
+        self._loggers.close()
         self._log.close()
         self._records.close()
-        if self._tensorboard is not None:
-            self._tensorboard.close()
 
     def say(self, text: str) -> None:
         """Print a message and write it to the log."""
@@ -237,6 +232,5 @@ class Display:
         # JSON has no NaN and no infinity.
         absent = {name: None for name, value in numbers.items() if not math.isfinite(value)}
         self._records.write(json.dumps(record | absent) + "\n")
-        if self._tensorboard is not None:
-            for name, value in numbers.items():
-                self._tensorboard.add_scalar(f"{record['kind']}/{name}", value, record["update"])
+        named = {f"{record['kind']}/{name}": value for name, value in numbers.items()}
+        self._loggers.log(named, record["update"])

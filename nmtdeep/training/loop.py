@@ -98,7 +98,7 @@ def train(
                     progress, newest = Progress.of(path), path.name
                 run.repair(progress)
             progress, newest = ranks.tell((progress, newest))
-            with Display(out, recipe.training, quiet=quiet, writes=ranks.is_first) as display:
+            with Display(out, recipe, quiet=quiet, writes=ranks.is_first) as display:
                 stopped = _train_run(run, corpora, progress, newest, display, signals, ranks)
     if is_launched() and (stopped or signals):
         # A launcher that has passed on a signal waits until its ranks have exited.

@@ -20,6 +20,7 @@ from nmtdeep.scoring.warnings import subword_mark
 from nmtdeep.tables import describe
 from nmtdeep.training import stages, starting
 from nmtdeep.training.launch import device_of, use_threads
+from nmtdeep.training.loggers import chosen
 from nmtdeep.training.memory import check_model_fits, estimate
 from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.run_directory import check_run
@@ -78,6 +79,7 @@ def check(recipe: Recipe, data: DataDirectory, ranks: Ranks) -> None:
     source, target = data.pipeline.source.vocabulary, data.pipeline.target.vocabulary
     check_model_fits(recipe.model, len(source), len(target))
     resolve_precision(recipe.training.precision, ranks.device)
+    chosen(recipe)
 
 
 def _check_mixture(
