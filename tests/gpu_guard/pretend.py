@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import traceback
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from unittest import mock
 
 import numpy as np
@@ -109,6 +109,15 @@ def _attention(
     return efficient(q, k, v, bias, needs_sums, dropout_p, is_causal)[0]
 
 
+class Call(NamedTuple):
+    """One operator on the GPU; tensors by their memory, with the bytes that they have there."""
+
+    name: str
+    inputs: dict[int, int]
+    outputs: dict[int, int]
+    seconds: float
+
+
 @dataclass
 class Recorder(TorchDispatchMode):
     """Counts kernels and waits of the host for the GPU, and refuses what no GPU computes.
@@ -119,7 +128,7 @@ class Recorder(TorchDispatchMode):
     Attributes:
         launches: kernels by operator.
         moved: bytes that they read and write, by operator; an expanded dimension is read once.
-        seconds: the least time of an H200 by operator, for the bytes or the products.
+        calls: operators in their order, with the least time of an H200 for bytes or products.
         waits: what the host waited for, by file and function of nmtdeep.
 
     Raises:
@@ -129,15 +138,16 @@ class Recorder(TorchDispatchMode):
     answer: float = 0.0
     launches: Counter[str] = field(default_factory=Counter)
     moved: Counter[str] = field(default_factory=Counter)
-    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    calls: list[Call] = field(default_factory=list)
     waits: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         super().__init__()
+        self._alive: list[Any] = []  # or memory would get a number that was used before
 
     def forget(self) -> None:
         """Count from here on."""
-        for figures in (self.launches, self.moved, self.seconds, self.waits):
+        for figures in (self.launches, self.moved, self.calls, self.waits):
             figures.clear()
 
     def __torch_dispatch__(
@@ -176,7 +186,9 @@ class Recorder(TorchDispatchMode):
             self.launches[name] += _kernels(name, args)
             moved, operations = _traffic(name, inputs, outputs)
             self.moved[name] += moved
-            self.seconds[name] += max(moved / BANDWIDTH, operations / RATE)
+            seconds = max(moved / BANDWIDTH, operations / RATE)
+            self.calls.append(Call(name, _memory(inputs), _memory(outputs), seconds))
+            self._alive += [tensor.untyped_storage() for tensor in (*inputs, *outputs)]
         return out
 
     def _read(self, tensor: Tensor) -> float | bool:
@@ -222,6 +234,10 @@ def _traffic(name: str, inputs: list[Tensor], outputs: list[Tensor]) -> tuple[in
         return moved, 0
     left, right = inputs[-2:]
     return moved, 2 * left.numel() * right.shape[-1]
+
+
+def _memory(tensors: list[Tensor]) -> dict[int, int]:
+    return {tensor.untyped_storage()._cdata: _size(tensor) for tensor in tensors}
 
 
 def _size(tensor: Tensor) -> int:
