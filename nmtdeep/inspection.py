@@ -14,7 +14,7 @@ from nmtdeep import checkpoint, files
 from nmtdeep.config.load import read_config
 from nmtdeep.config.model import Stack
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.config.text import JointBpe
+from nmtdeep.config.text import JointBpe, SentencePiece
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.data.index import COPY, INDEX_FILE, RECIPE_FILE, TEXT_DIRECTORY, read_index
 from nmtdeep.data.windows import DataPosition
@@ -220,6 +220,8 @@ def _add_text(screen: Inspection, recipe: Recipe, pipeline: TextPipeline) -> Non
     if merges:
         counts = merges[0] if isinstance(text.bpe, JointBpe) else " and ".join(merges)
         parts.append(f"{text.bpe.type} BPE of {counts} merges")
+    if isinstance(text.tokenizer, SentencePiece):
+        parts.append(f"SentencePiece ({text.tokenizer.model})")
     screen.add("text", ", ".join(parts))
     types = " and ".join(f"{len(side.vocabulary):,} {side.language} types" for side in sides)
     if text.vocabulary.sharing == "shared":

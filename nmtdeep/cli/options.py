@@ -29,7 +29,7 @@ PANELS = {
     name: panel
     for panel, names in {
         "Search": "beam lenpen lenpen_form stop n_best max_length_factor max_length_constant",
-        "Text": "input_is prefix_column output_is max_source_tokens long_lines",
+        "Text": "input_is prefix_column output_is max_source_tokens long_lines allow_unk",
         "Sampling": "sampling temperature top_k top_p seed",
         MACHINE: "device precision quantize max_tokens threads processes",
     }.items()

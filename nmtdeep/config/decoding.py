@@ -41,6 +41,7 @@ class Decoding(Section):
     max_source_tokens: Count = Field(
         400, description="longest source line, in subwords; longer ones are split or truncated"
     )
+    allow_unk: bool = Field(False, description="allow <unk> in translations")
 
 
 class DecodingOptions(Decoding):

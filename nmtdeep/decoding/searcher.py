@@ -22,7 +22,7 @@ from nmtdeep.errors import UserError
 from nmtdeep.model.kernels.packed import PackedLinear, QuantizedLinear, pack
 from nmtdeep.model.layers.cache import States
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.text.vocabulary import EOS, PAD
+from nmtdeep.text.vocabulary import EOS, PAD, UNK
 
 # Padded source tokens times beam of a batch: of one hypothesis each; of a beam on a CPU, whose
 # steps cost as much as their weights are read; and at most on a GPU, whose kernels take longer than
@@ -103,6 +103,11 @@ class Searcher:
         memory = torch.cuda.get_device_properties(self.device).total_memory
         return fitting_tokens(self.models, memory / 4)
 
+    @property
+    def forbidden(self) -> tuple[int, ...]:
+        """Ids that no translation has."""
+        return (PAD,) if self.options.allow_unk else (PAD, UNK)
+
     @torch.inference_mode()
     def __call__(self, batch: SourceBatch) -> list[list[Hypothesis]]:
         """Hypotheses of each sentence, best first.
@@ -135,7 +140,7 @@ class Searcher:
             max_lengths=limits,
             size=options.beam,
             eos=EOS,
-            forbidden=(PAD,),
+            forbidden=self.forbidden,
             penalty=length_penalty(options.lenpen_form, options.lenpen),
             wanted=min(options.n_best, options.beam),
             stop=options.stop,
@@ -154,7 +159,7 @@ class Searcher:
                 self._start(source),
                 max_lengths=limits,
                 eos=EOS,
-                forbidden=(PAD,),
+                forbidden=self.forbidden,
                 temperature=self.options.temperature,
                 top_k=self.options.top_k,
                 top_p=self.options.top_p,

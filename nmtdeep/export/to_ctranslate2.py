@@ -86,6 +86,7 @@ def search_options(decoding: Decoding, longest: int) -> dict[str, Any]:
         "max_decoding_length": max(1, limit - 1),
         "max_input_length": 0,
         "suppress_sequences": [[SPECIALS[PAD]]],
+        "disable_unk": not decoding.allow_unk,
     }
 
 

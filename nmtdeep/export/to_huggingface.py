@@ -161,7 +161,7 @@ def _generation(recipe: Recipe) -> dict[str, Any]:
         "length_penalty": 0.0 if decoding.lenpen_form == "none" else decoding.lenpen,
         "min_new_tokens": 1,
         "max_new_tokens": min(int(decoding.max_source_tokens * factor) + constant, POSITIONS - 1),
-        "suppress_tokens": [PAD],
+        "suppress_tokens": [PAD] if decoding.allow_unk else [PAD, UNK],
         **_ids(recipe.model),
     }
 

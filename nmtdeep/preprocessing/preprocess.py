@@ -17,24 +17,28 @@ import numpy.typing as npt
 from nmtdeep import __version__, files
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.render import to_yaml
-from nmtdeep.config.text import JointBpe, NoBpe, Text
+from nmtdeep.config.text import JointBpe, SentencePiece, Text
 from nmtdeep.data.corpus import CorpusWriter, id_type
 from nmtdeep.data.index import FORMAT, INDEX_FILE, RECIPE_FILE, TEXT_DIRECTORY, TRAIN
 from nmtdeep.data.parallel import chunks, ordered_map
 from nmtdeep.errors import DataError
 from nmtdeep.preprocessing.counting import WORDS, Tally, repetitions
 from nmtdeep.preprocessing.inputs import Input, Training, check_free, find_inputs
+from nmtdeep.preprocessing.learning import (
+    Models,
+    Tallies,
+    learn_bpe,
+    learn_pieces,
+    vocabularies,
+)
 from nmtdeep.preprocessing.progress import Progress
 from nmtdeep.preprocessing.report import PreprocessingReport, Reason, SplitReport
 from nmtdeep.preprocessing.rows import labeled, read_rows, to_bytes
 from nmtdeep.preprocessing.stages import Pair, binarize, segment, tokenize
-from nmtdeep.text.bpe import Bpe, learn
 from nmtdeep.text.pipeline import TextPipeline
-from nmtdeep.text.vocabulary import Vocabulary, shared_or_separate
+from nmtdeep.text.vocabulary import Vocabulary
 
 CHUNK = 2000
-Tallies = tuple[Tally, Tally]
-Codes = tuple[Bpe | None, Bpe | None]
 Vocabularies = tuple[Vocabulary, Vocabulary]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -129,13 +133,13 @@ class _Run:
         words = {texts.split: self.tokenize(texts) for texts in self.inputs}
         self.compare()
         learned = self.together(words)
-        codes = self.learn(learned)
-        counts = {split: self.segment(split, codes) for split in self.reports}
-        vocabularies = self.vocabularies(self.together(counts), learned, codes)
+        models = self.learn(learned)
+        counts = {split: self.segment(split, models) for split in self.reports}
+        vocabularies = self.vocabularies(self.together(counts), learned, models)
         dtypes = (id_type(len(vocabularies[0])), id_type(len(vocabularies[1])))
         for split in self.reports:
             self.binarize(split, vocabularies, dtypes)
-        return self.finish(TextPipeline.of(self.text, codes, vocabularies), dtypes)
+        return self.finish(TextPipeline.of(self.text, models, vocabularies), dtypes)
 
     def together(self, tallies: Mapping[str, Tallies]) -> Tallies:
         """The counts of all training corpora."""
@@ -197,34 +201,31 @@ class _Run:
             if (report := self.reports[split]).read
         ]
 
-    def learn(self, words: Tallies) -> Codes:
-        """BPE of both sides from the words of train."""
+    def learn(self, words: Tallies) -> Models:
+        """BPE of both sides from the words of train, or SentencePiece models from its lines."""
         if self.pipeline:
-            return self.pipeline.source.bpe, self.pipeline.target.bpe
-        bpe = self.text.bpe
-        if isinstance(bpe, NoBpe):
-            return None, None
-        joint = isinstance(bpe, JointBpe)
-        sides = [tally.counts for tally in words]
-        texts = [sides[0] + sides[1]] if joint else sides
-        with self.progress.step("learn BPE", bpe.merges * len(texts)) as advance:
-            merges = [learn(text, bpe.merges, report=lambda _: advance(1)) for text in texts]
-        codes = [Bpe(each) for each in merges] * (2 if joint else 1)
-        if bpe.vocabulary_threshold:
-            for side, counts in enumerate(sides):
-                pieces = codes[side].count(counts).items()
-                allowed = (piece for piece, number in pieces if number >= bpe.vocabulary_threshold)
-                codes[side] = Bpe(codes[side].merges, frozenset(allowed))
-        return codes[0], codes[1]
+            return self.pipeline.source.model, self.pipeline.target.model
+        if not isinstance(self.text.tokenizer, SentencePiece):
+            return learn_bpe(self.text, words, self.progress)
 
-    def segment(self, split: str, codes: Codes) -> Tallies:
+        def lines(side: int) -> Iterator[str]:
+            for split in self.training:
+                yield from (row[side] for row in read_rows(self.temporary(split, "tokenized")))
+
+        total = sum(self.reports[split].read for split in self.training)
+        return learn_pieces(self.text, self.text.tokenizer, lines, total, self.progress)
+
+    def segment(self, split: str, models: Models) -> Tallies:
         """Words to subwords (in another temporary file); drops what cleaning drops from train."""
         report, first = self.reports[split], 1
         totals = Tally(self.counted_words), Tally(self.counted_words)
-        stage = partial(segment, bpe=codes, clean=self.text.clean, keep=split not in self.training)
+        keep, verb = split not in self.training, "apply BPE"
+        if isinstance(self.text.tokenizer, SentencePiece):
+            verb = "apply SentencePiece"
+        stage = partial(segment, models=models, clean=self.text.clean, keep=keep)
         tokenized, repeated = (self.temporary(split, step) for step in ("tokenized", "repeated"))
         with self.temporary(split, "bpe").open("wb") as out:
-            for chunk in self.through("apply BPE", split, stage, labeled(tokenized, repeated)):
+            for chunk in self.through(verb, split, stage, labeled(tokenized, repeated)):
                 out.write(to_bytes(chunk.pairs))
                 report.kept += len(chunk.pairs)
                 source, target = report.kept_words
@@ -248,18 +249,13 @@ class _Run:
         return totals
 
     def vocabularies(
-        self, subwords: Tallies, words: Tallies, codes: Codes
+        self, subwords: Tallies, words: Tallies, models: Models
     ) -> tuple[Vocabulary, Vocabulary]:
-        """Types of the kept training pairs; with BPE-dropout, also all that it can produce."""
+        """Types of the training pairs, and tags."""
         if self.pipeline:
             return self.pipeline.source.vocabulary, self.pipeline.target.vocabulary
         config = self.text.vocabulary
-        counts = (subwords[0].counts, subwords[1].counts)
-        if not isinstance(self.text.bpe, NoBpe) and self.text.bpe.dropout:
-            for side, bpe in enumerate(codes):
-                for symbol in bpe.symbols(words[side].counts) if bpe else ():
-                    counts[side][symbol] = max(counts[side][symbol], config.min_count)
-        source, target = shared_or_separate(*counts, config)
+        source, target = vocabularies(self.text, subwords, words, models)
         if not self.text.tags:
             return source, target
         tagged: Counter[str] = Counter()

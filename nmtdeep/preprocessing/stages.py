@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from nmtdeep.config.text import Clean, Text
+from nmtdeep.config.text import Clean, MosesBpe, Text
 from nmtdeep.preprocessing.language import other_language
-from nmtdeep.text.bpe import Bpe
-from nmtdeep.text.pipeline import words_of
+from nmtdeep.text.pipeline import Model, words_of
+from nmtdeep.text.sentencepiece import SentencePiece
 from nmtdeep.text.vocabulary import EOS, UNK, Vocabulary
 
 Pair = tuple[str, str]
@@ -34,15 +34,25 @@ class Tokenized(NamedTuple):
 
 
 def tokenize(pairs: Sequence[Pair], config: Text) -> Tokenized:
-    """Normalize, tokenize and lower-case as the recipe says."""
+    """Normalize, tokenize and lower-case as the recipe says.
+
+    Words are only counted together where no BPE is learned of them.
+    """
     source = [words_of(line, config, config.source, config.input) for line, _ in pairs]
     target = [words_of(line, config, config.target, config.input) for _, line in pairs]
     return Tokenized(
         list(zip(map(" ".join, source), map(" ".join, target), strict=True)),
         [other_language(pair, config) for pair in pairs],
-        (Counter(chain.from_iterable(source)), Counter(chain.from_iterable(target))),
+        (_counts(source, config), _counts(target, config)),
         np.frombuffer(b"".join(map(pair_hash, pairs)), np.uint64),
     )
+
+
+def _counts(sentences: Sequence[Sequence[str]], config: Text) -> Counter[str]:
+    words = chain.from_iterable(sentences)
+    if isinstance(config.tokenizer, MosesBpe):
+        return Counter(words)
+    return Counter({"": sum(map(bool, words))})
 
 
 def pair_hash(pair: Pair) -> bytes:
@@ -65,12 +75,12 @@ class Segmented(NamedTuple):
 
 def segment(
     pairs: Sequence[tuple[str, str, str]],
-    bpe: tuple[Bpe | None, Bpe | None],
+    models: Sequence[Model],
     clean: Clean,
     *,
     keep: bool,
 ) -> Segmented:
-    """Apply BPE and find the pairs that cleaning drops; `keep` keeps them all.
+    """Split into subwords and find the pairs that cleaning drops; `keep` keeps them all.
 
     Args:
         pairs: words of both sides, and why the pair is to be dropped, if that is known.
@@ -78,10 +88,7 @@ def segment(
     result = Segmented([], (Counter(), Counter()), [], [0, 0])
     for index, (*pair, known) in enumerate(pairs):
         words = [line.split() for line in pair]
-        source, target = (
-            line if codes is None else codes.split(line)
-            for codes, line in zip(bpe, words, strict=True)
-        )
+        source, target = map(_subwords, pair, models)
         reason = reason_to_drop(len(source), len(target), clean) or known
         if clean.max_words is not None:
             for side, line in zip(("target", "source"), reversed(words), strict=True):
@@ -97,6 +104,13 @@ def segment(
             result.words[place] += len(line)
         result.pairs.append((" ".join(source), " ".join(target)))
     return result
+
+
+def _subwords(line: str, model: Model) -> list[str]:
+    if isinstance(model, SentencePiece):
+        return model.split(line)
+    words = line.split()
+    return words if model is None else model.split(words)
 
 
 def reason_to_drop(source: int, target: int, clean: Clean, *, unit: str = "subwords") -> str | None:
@@ -132,7 +146,9 @@ def binarize(
     sides = []
     tags: list[list[int]] = [vocabularies[0].ids([tag]) if tag else [], []]
     for side, (vocabulary, dtype) in enumerate(zip(vocabularies, dtypes, strict=True)):
-        sentences = [[*tags[side], *vocabulary.ids(pair[side].split()), EOS] for pair in pairs]
+        # A piece of SentencePiece may hold any white space but a space.
+        lines = (list(filter(None, pair[side].split(" "))) for pair in pairs)
+        sentences = [[*tags[side], *vocabulary.ids(subwords), EOS] for subwords in lines]
         tokens = np.fromiter(chain.from_iterable(sentences), dtype)
         lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
         sides.append(Ids(tokens, lengths, int((tokens == UNK).sum())))

@@ -42,8 +42,13 @@ def surface(line: str, config: Text, language: str, form: Form) -> str:
 
 
 def words_of(line: str, config: Text, language: str, form: Form) -> list[str]:
-    """Words of a raw line, or the parts between white space of a tokenized or BPE-split line."""
+    """Words of a raw line, or the parts between white space of a tokenized or BPE-split line.
+
+    A SentencePiece model takes the line as it is: its words are the parts between single spaces.
+    """
     line = surface(line, config, language, form)
+    if not isinstance(config.tokenizer, MosesBpe):
+        return line.replace("\t", " ").split(" ")
     return _tokenizer(config, language).tokenize(line) if form == "raw" else line.split()
 
 

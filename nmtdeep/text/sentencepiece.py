@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,7 +15,9 @@ import sentencepiece
 
 from nmtdeep import files
 from nmtdeep.config.text import SentencePiece as Config
+from nmtdeep.config.text import Vocabulary as VocabularyConfig
 from nmtdeep.errors import DataError, UserError
+from nmtdeep.text.vocabulary import Vocabulary
 
 SUFFIX = ".model"
 HINT = "copy the file again, or learn another model by nmtdeep preprocess"
@@ -83,9 +86,9 @@ class SentencePiece:
             raise self._damaged(error) from None
 
     def split(self, line: str) -> list[str]:
-        """Pieces of a line, by the best segmentation."""
+        """Pieces of a line, by the best segmentation; none of a line of white space."""
         pieces: list[str] = self._processor.encode(_clean(line), out_type=str)
-        return pieces
+        return pieces if line.strip() else []
 
     def join(self, pieces: Sequence[str]) -> str:
         """The line of some pieces; one line, whatever the pieces are."""
@@ -98,14 +101,13 @@ def _clean(line: str) -> str:
     return line.replace("\t", " ").encode("utf-8", "replace").decode()
 
 
-def learn(lines: Iterable[str], config: Config, *, normalize: bool, where: str) -> SentencePiece:
+def learn(lines: Iterable[str], config: Config, *, normalize: bool) -> SentencePiece:
     """A model learned from lines; equal lines make equal bytes.
 
     Args:
         lines: any number of them; see `spread`.
         normalize: whether the model normalizes text by NFKC and joins white space; False: text
             comes back as it was.
-        where: recipe key for messages.
 
     Raises:
         UserError: if the text does not allow a model of this size.
@@ -131,8 +133,8 @@ def learn(lines: Iterable[str], config: Config, *, normalize: bool, where: str) 
         reason = " ".join(str(error).split("]")[-1].split())
         raise UserError(
             f"SentencePiece cannot learn a model of {config.size} pieces ({reason})",
-            where=where,
-            hint="change text.tokenizer.size, or use more text",
+            where="text.tokenizer.size",
+            hint="change it, or use more text",
         ) from None
     return SentencePiece(out.getvalue())
 
@@ -144,3 +146,18 @@ def spread(lines: Iterable[str], total: int, wanted: int = LINES) -> Iterator[st
     chosen = (number * wanted // total for number in itertools.count())
     steps = itertools.pairwise(chosen)
     return (line for line, (now, following) in zip(lines, steps) if following > now)  # noqa: B905
+
+
+def vocabularies(
+    models: Sequence[Any], counts: Sequence[Counter[str]], config: VocabularyConfig
+) -> tuple[Vocabulary, Vocabulary]:
+    """The pieces of both sides' models with counts of training; one object if they share one."""
+    source, target = models
+    if source == target:
+        shared = Vocabulary.of_pieces(source.pieces, counts[0] + counts[1], config)
+        return shared, shared
+    first, second = (
+        Vocabulary.of_pieces(model.pieces, count, config)
+        for model, count in zip(models, counts, strict=True)
+    )
+    return first, second

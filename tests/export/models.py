@@ -14,7 +14,7 @@ from nmtdeep.decoding.search import Hypothesis
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.model.build import build, initialize
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.text.vocabulary import EOS, PAD, SPECIALS
+from nmtdeep.text.vocabulary import EOS, PAD, SPECIALS, UNK
 from nmtdeep.training.step import batch_loss
 
 TYPES = 30
@@ -35,7 +35,7 @@ def config(residual: object, decoder: object = None, **other: Any) -> Model:
 
 def sentences(lengths: list[int], seed: int = 5) -> list[list[int]]:
     random = np.random.default_rng(seed)
-    return [[*random.integers(2, TYPES, length).tolist(), EOS] for length in lengths]
+    return [[*random.integers(len(SPECIALS), TYPES, length).tolist(), EOS] for length in lengths]
 
 
 SOURCES = sentences([1, 2, 5, 7, 9, 12] * 5 + [40, 90, 140])
@@ -59,10 +59,10 @@ def trained(section: Model, updates: int = 90) -> Transformer:
         batch_loss(model, batch, smoothing=0.0, dtype=torch.float32).smoothed.backward()
         optimizer.step()
     with torch.no_grad():
-        # nmtdeep excludes padding after the softmax, others before: it gets no probability here.
+        # nmtdeep excludes <pad> and <unk> after the softmax, others before: no probability here.
         hidden = model(batch.source, batch.target_input)
         mean = hidden.mean(dim=(0, 1))
-        model.output.weight[PAD] -= 30 * mean / mean.dot(mean)
+        model.output.weight[[PAD, UNK]] -= 30 * mean / mean.dot(mean)
     return model
 
 

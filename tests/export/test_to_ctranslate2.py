@@ -52,6 +52,7 @@ def check(model: Transformer, section: Model, folder: Path) -> None:
         max_decoding_length=LIMIT,
         min_decoding_length=1,
         suppress_sequences=[["<pad>"]],
+        disable_unk=True,
     )
     # At the limit nmtdeep ends a sentence and CTranslate2 does not.
     ended = [place for place, ids in enumerate(ours) if len(ids.tokens) < LIMIT]

@@ -21,8 +21,8 @@ from nmtdeep.text.vocabulary import EOS, UNK, Vocabulary
 CORPUS = Path(nmtdeep.demo.__file__).parent / "corpus"
 LINES = (CORPUS / "dev.en").read_text(encoding="utf-8").splitlines()
 CONFIG = Config(size=400)
-EXACT = learn(LINES, CONFIG, normalize=False, where="text.tokenizer")
-NFKC = learn(LINES, Config(size=400, byte_fallback=False), normalize=True, where="")
+EXACT = learn(LINES, CONFIG, normalize=False)
+NFKC = learn(LINES, Config(size=400, byte_fallback=False), normalize=True)
 SECTION = {"tokenizer": {"type": "sentencepiece", "size": 400}, "normalize": False}
 
 
@@ -42,8 +42,9 @@ lines = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\
 )
 def test_any_line_comes_back_by_bytes(line):
     side = pipeline().source
-    assert side.join(side.vocabulary.words(side.encode(line))) == line
-    assert side.reference(line) == line
+    back = line if line.strip() else ""  # nothing is translated to nothing
+    assert side.join(side.vocabulary.words(side.encode(line))) == back
+    assert side.reference(line) == back
     assert UNK not in side.encode(line)
 
 
@@ -83,7 +84,7 @@ def test_output_is_one_line_and_input_is_raw():
 
 
 def test_learning_is_deterministic_and_reads_a_part_of_the_text():
-    again = learn(iter(LINES), CONFIG, normalize=False, where="")
+    again = learn(iter(LINES), CONFIG, normalize=False)
     assert again.content == EXACT.content
     assert list(spread("abcdefgh", 8, 8)) == list("abcdefgh")
     assert list(spread("abcdefgh", 8, 4)) == list("bdfh")
@@ -93,7 +94,7 @@ def test_learning_is_deterministic_and_reads_a_part_of_the_text():
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 def test_settings_reach_the_model(kind):
     config = Config(model=kind, size=350, split_digits=True, character_coverage=1.0)
-    model = learn(["In 2024, 1234 dogs.", *LINES], config, normalize=False, where="")
+    model = learn(["In 2024, 1234 dogs.", *LINES], config, normalize=False)
     assert len(model.pieces) == 350 - 3
     assert [piece for piece in model.split("2024") if piece.strip("▁")] == list("2024")
     rare = set("".join(LINES)) - {" "}
@@ -101,8 +102,8 @@ def test_settings_reach_the_model(kind):
 
 
 def test_too_few_pieces_for_the_characters_are_refused():
-    with pytest.raises(UserError, match=r"text\.tokenizer: SentencePiece cannot learn .* 5 pieces"):
-        learn(LINES, Config(size=5, byte_fallback=False), normalize=True, where="text.tokenizer")
+    with pytest.raises(UserError, match=r"text\.tokenizer\.size: .* cannot learn .* 5 pieces"):
+        learn(LINES, Config(size=5, byte_fallback=False), normalize=True)
 
 
 @pytest.mark.parametrize("sharing", ["shared", "separate"])

@@ -1,0 +1,47 @@
+"""`<unk>` is in a translation only if asked for; its probability is scored as any other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from nmtdeep.config.decoding import DecodingOptions
+from nmtdeep.config.model import Model
+from nmtdeep.decoding.forced import log_probabilities
+from nmtdeep.decoding.searcher import Searcher, SourceBatch
+from nmtdeep.decoding.translator import Translator
+from nmtdeep.model.build import build
+from nmtdeep.text.vocabulary import UNK
+
+# <pad>, </s>, <unk> and one word: half of what may continue a translation is <unk>.
+TYPES = 4
+SEARCHES = [{"beam": 1}, {"beam": 4, "n_best": 4}, {"sampling": True, "n_best": 4}]
+
+
+@pytest.mark.parametrize("settings", SEARCHES)
+def test_unk_appears_only_if_allowed(tiny_config: Callable[..., Model], settings: Any) -> None:
+    torch.manual_seed(3)
+    model = build(tiny_config(), source_types=9, target_types=TYPES)
+    torch.nn.init.normal_(model.target_embedding.weight)
+    batch = SourceBatch(np.random.default_rng(1).integers(3, 9, (8, 6)), 0)
+
+    def tokens(**more: Any) -> set[int]:
+        found = Searcher([model], DecodingOptions(device="cpu", **settings, **more))(batch)
+        return {id for each in found for hypothesis in each for id in hypothesis.tokens}
+
+    assert UNK not in tokens()
+    assert UNK in tokens(allow_unk=True)
+
+
+def test_a_given_translation_is_scored_with_its_unknown_words(
+    translator: Callable[..., Translator],
+) -> None:
+    allowed, forbidden = translator(allow_unk=True), translator()
+    scores = [log_probabilities(each, ["Move."], ["猫"]) for each in (allowed, forbidden)]
+    assert UNK in allowed.pipeline.target.encode("猫")
+    assert scores[0] == scores[1]
+    assert np.isfinite(scores[0][0]).all()
