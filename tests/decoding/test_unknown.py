@@ -24,13 +24,16 @@ SEARCHES = [{"beam": 1}, {"beam": 4, "n_best": 4}, {"sampling": True, "n_best": 
 
 @pytest.mark.parametrize("settings", SEARCHES)
 def test_unk_appears_only_if_allowed(tiny_config: Callable[..., Model], settings: Any) -> None:
-    torch.manual_seed(3)
-    model = build(tiny_config(), source_types=TYPES, target_types=TYPES)
-    torch.nn.init.normal_(model.target_embedding.weight)
+    models = []
+    for seed in range(6):
+        torch.manual_seed(seed)
+        models.append(build(tiny_config(), source_types=TYPES, target_types=TYPES))
+        torch.nn.init.normal_(models[-1].target_embedding.weight)
     batch = SourceBatch(np.random.default_rng(1).integers(1, TYPES, (8, 6)), 0)
 
     def tokens(**more: Any) -> set[int]:
-        found = Searcher([model], DecodingOptions(device="cpu", **settings, **more))(batch)
+        options = DecodingOptions(device="cpu", **settings, **more)
+        found = [each for model in models for each in Searcher([model], options)(batch)]
         return {id for each in found for hypothesis in each for id in hypothesis.tokens}
 
     assert UNK not in tokens()
