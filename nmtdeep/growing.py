@@ -97,8 +97,9 @@ def _more(recipe: Recipe, progress: Progress) -> str:
     """Options of `train` without which the grown run would end before its first update."""
     limits = recipe.training
     options = []
-    if progress.update >= limits.max_updates:
-        options.append(f"--max-updates {2 * limits.max_updates}")
+    last = progress.last_update(limits)
+    if last is not None and progress.update >= last:
+        options.append(f"--max-updates {2 * last}")
     if limits.max_epochs is not None and progress.epoch >= limits.max_epochs:
         options.append(f"--max-epochs {2 * limits.max_epochs}")
     return " ".join(options)

@@ -185,9 +185,10 @@ def _add_progress(screen: Inspection, recipe: Recipe, state: dict[str, Any]) -> 
     if not state.get("update"):
         return
     progress = Progress.from_json(state)
+    last = progress.last_update(recipe.training)
     screen.add(
         "trained",
-        f"{progress.update:,} of {recipe.training.max_updates:,} updates, "
+        f"{progress.update:,}{f' of {last:,}' if last is not None else ''} updates, "
         f"{_epochs(progress)}, "
         f"{short(progress.target_tokens)} target tokens, {duration(progress.seconds)}",
     )

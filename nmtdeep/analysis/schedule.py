@@ -78,9 +78,13 @@ def learning_rates(
     """About `POINTS` updates of a training, first and last of each stage and each peak included.
 
     Raises:
-        UserError: if a stage's length is in epochs and `updates_per_epoch` is None.
+        UserError: if `max_updates` is auto, or a stage's length is in epochs and
+            `updates_per_epoch` is None.
     """
     training, schedule = recipe.training, recipe.training.schedule
+    if training.max_updates == "auto":
+        what = "training.max_updates is auto, the number that fits into max_minutes"
+        raise UserError(what, where=name, hint="pass training.max_updates=N")
     end = training.max_updates
     if training.max_epochs is not None and updates_per_epoch:
         end = min(end, training.max_epochs * updates_per_epoch)

@@ -44,14 +44,27 @@ def _flag(name: str, key: str) -> Parameter:
     return options.option(name, str | None, info, options.sentence(section.model_fields[name]))
 
 
-def _overrides(**given: str | None) -> list[str]:
-    return [f"training.{FLAGS[name]}={value}" for name, value in given.items() if value is not None]
+def _overrides(*, minutes: str | None, **given: str | None) -> list[str]:
+    if minutes is not None and given["max_updates"] is not None:
+        hint = "pass training.max_minutes to end such a training by the clock"
+        raise UserError("excludes --max-updates", where="--minutes", hint=hint)
+    fitted = [] if minutes is None else [f"training.max_minutes={minutes}", AUTO]
+    changes = ((FLAGS[name], value) for name, value in given.items() if value is not None)
+    return [*fitted, *(f"training.{key}={value}" for key, value in changes)]
 
 
 FROM = Option("--from", metavar="RUN|CHECKPOINT")
 PARTS = Option(metavar="encoder|decoder|embeddings")
+MINUTES = options.option(
+    "minutes",
+    str | None,
+    Option(rich_help_panel="Recipe values", metavar="VALUE"),
+    "Train as many updates as fit into this time; fixed after the first 50 by their speed.",
+)
+AUTO = "training.max_updates=auto"
 COMPILE = Option("--compile/--no-compile", rich_help_panel=options.MACHINE)
-Changes = Annotated[list[str], options.Bundle([_flag(*item) for item in FLAGS.items()], _overrides)]
+RECIPE_VALUES = [MINUTES, *(_flag(*item) for item in FLAGS.items())]
+Changes = Annotated[list[str], options.Bundle(RECIPE_VALUES, _overrides)]
 
 
 def train(

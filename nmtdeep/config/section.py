@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
 
 
 class Section(BaseModel):
@@ -64,6 +64,11 @@ def choices_of(annotation: Any) -> tuple[str, ...]:
 # Sums of these fit into 64 bits, and each is exact as a float.
 LARGEST = 10**15
 Count = Annotated[int, Field(gt=0, le=LARGEST, strict=True)]
+# With a discriminator, a wrong value is one problem.
+CountOrAuto = Annotated[
+    Annotated[Count, Tag("count")] | Annotated[Literal["auto"], Tag("auto")],
+    Discriminator(lambda value: "auto" if value == "auto" else "count"),
+]
 CountOrZero = Annotated[int, Field(ge=0, le=LARGEST, strict=True)]
 # Ten times the deepest Transformer known to us (Wang et al. 2022).
 Depth = Annotated[int, Field(gt=0, le=10_000, strict=True)]

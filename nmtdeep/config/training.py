@@ -10,6 +10,7 @@ from nmtdeep.config.section import (
     Beam,
     ConflictError,
     Count,
+    CountOrAuto,
     CountOrZero,
     Depth,
     Name,
@@ -64,7 +65,10 @@ class Noam(Section):
 
 
 class Linear(Section):
-    """Linear warm-up to the peak, then linearly down to zero after training.max_updates."""
+    """Linear warm-up to the peak, then linearly down to zero after training.max_updates.
+
+    With `max_updates: auto` a warm-up of more than half of all updates ends there, below the peak.
+    """
 
     type: Literal["linear"] = "linear"
     lr: Positive = Field(7e-4, description="peak learning rate")
@@ -250,6 +254,7 @@ Regularizer = OneOf[NoRegularizer | InterSimilarity]
 
 
 LoggerName = Literal["tensorboard", "wandb", "mlflow", "trackio"]
+SET_MINUTES = "set max_minutes, or pass --minutes instead"
 
 
 class Training(Section):
@@ -258,7 +263,11 @@ class Training(Section):
     seed: CountOrZero = Field(
         1, description="random seed for initialization, data order and dropout"
     )
-    max_updates: Count = Field(100_000, description="stop after this many updates")
+    max_updates: CountOrAuto = Field(
+        100_000,
+        description="stop after this many updates; auto: as many as fit into max_minutes, fixed "
+        "after 50 updates by their speed",
+    )
     max_epochs: Count | None = Field(None, description="stop after this many epochs")
     max_minutes: Positive | None = Field(
         None,
@@ -311,6 +320,12 @@ class Training(Section):
 
     @model_validator(mode="after")
     def _check(self) -> Training:
+        if self.max_updates == "auto" and self.max_minutes is None:
+            what = "auto is the number of updates that fit into max_minutes, which has no value"
+            raise ConflictError(what, "max_updates", "max_minutes", hint=SET_MINUTES)
+        if self.max_updates == "auto" and self.stages:
+            what = "auto cannot be combined with stages, whose updates differ in time"
+            raise ConflictError(what, "max_updates", "stages", hint="set a number of updates")
         whole = "sharding: full cannot be combined with"
         if self.sharding == "full" and self.optimizer.type == "muon":
             what = f"{whole} muon, which needs whole matrices"

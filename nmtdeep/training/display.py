@@ -9,7 +9,7 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +87,7 @@ def log_line(record: dict[str, Any]) -> str:
     parts = [
         f"stage {record['stage']}" if "stage" in record else "",
         epoch,
-        f"update {record['update']}/{record['max_updates']}",
+        f"update {record['update']}/{record['max_updates'] or '?'}",
         f"nll {record['nll']:.3f}",
         f"tok/s {short(record['tokens_per_second'])}",
         padding,
@@ -113,12 +113,20 @@ class Display:
         recipe: with the limits of the training, for the time that is left.
         quiet: show nothing on the screen.
         writes: False in ranks other than 0, which show and write nothing.
+        clock: seconds since some moment.
     """
 
     def __init__(
-        self, run: Path, recipe: Recipe, *, quiet: bool = False, writes: bool = True
+        self,
+        run: Path,
+        recipe: Recipe,
+        *,
+        quiet: bool = False,
+        writes: bool = True,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.run = run
+        self.clock = clock
         self.settings = recipe.training
         self.quiet = quiet or not writes
         log, records = (run / name if writes else Path(os.devnull) for name in (LOG, RECORDS))
@@ -164,15 +172,17 @@ class Display:
     def logged(self, progress: Progress, *, lr: float, device: torch.device) -> None:
         """Write the figures of the updates since the last line or `restart`."""
         settings = self.settings
-        seconds = max(time.perf_counter() - self._since, 1e-9)
+        seconds = max(self.clock() - self._since, 1e-9)
         means = figures(self._results, seconds=seconds, waited=self._waited)
-        left = (settings.max_updates - progress.update) / means["updates_per_second"]
+        last, left = progress.last_update(settings), math.inf
+        if last is not None:
+            left = (last - progress.update) / means["updates_per_second"]
         if settings.max_minutes is not None:
             left = min(left, settings.max_minutes * 60 - progress.seconds)
         record = {
             "kind": "train",
             "update": progress.update,
-            "max_updates": settings.max_updates,
+            "max_updates": last,
             **({"stage": progress.stage + 1} if settings.stages else {}),
             "epoch": progress.current_epoch,
             **({"epochs": epochs} if (epochs := progress.current_epochs) else {}),
@@ -191,7 +201,7 @@ class Display:
         """Forget the updates so far: time spent on validating and saving is not training time."""
         self._results: list[UpdateResult] = []
         self._waited = 0.0
-        self._since = time.perf_counter()
+        self._since = self.clock()
 
     def validated(self, progress: Progress, validation: Validation, *, seconds: float) -> None:
         """Write the figures of the validation after `progress`, which took `seconds`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -14,22 +14,21 @@ from typing import Any
 import torch
 
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.config.training import Linear
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import UserError
 from nmtdeep.files import SUMS
 from nmtdeep.training import stages
+from nmtdeep.training.budget import Pace, announcement, continued
 from nmtdeep.training.display import Display
 from nmtdeep.training.feed import upcoming
 from nmtdeep.training.launch import is_launched, join_ranks, launch, noted_signals, use_threads
 from nmtdeep.training.opening import check, opening
 from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.run_directory import RunDirectory, open_run
-from nmtdeep.training.schedule import learning_rate
 from nmtdeep.training.state import Progress
 from nmtdeep.training.trainer import Trainer
 from nmtdeep.training.validation import validate
-from nmtdeep.units import counted, percent
+from nmtdeep.units import counted
 
 
 def train(
@@ -43,6 +42,7 @@ def train(
     quiet: bool = False,
     overwrite: bool = False,
     verify: bool = True,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> int | None:
     """Train the model of `recipe` on a preprocessed corpus, or resume its training.
 
@@ -56,6 +56,7 @@ def train(
         quiet: show no progress on the screen.
         overwrite: delete what a training left in `out` and start from the beginning.
         verify: compare the token files with their checksums, in one rank of each machine.
+        clock: seconds since some moment; processes that are started here have the usual one.
 
     In a process that torchrun started, this is one of its ranks.
 
@@ -98,7 +99,8 @@ def train(
                     progress, newest = Progress.of(path), path.name
                 run.repair(progress)
             progress, newest = ranks.tell((progress, newest))
-            with Display(out, recipe, quiet=quiet, writes=ranks.is_first) as display:
+            how: dict[str, Any] = {"quiet": quiet, "writes": ranks.is_first, "clock": clock}
+            with Display(out, recipe, **how) as display:
                 stopped = _train_run(run, corpora, progress, newest, display, signals, ranks)
     if is_launched() and (stopped or signals):
         # A launcher that has passed on a signal waits until its ranks have exited.
@@ -124,6 +126,7 @@ def _train_run(
         Number of the signal that stopped the training, or 0.
     """
     recipe, path = run.recipe, run.path / newest if newest else None
+    progress = continued(recipe.training, progress)
     if stages.finished(recipe, progress):
         display.say(stages.nothing_to_do(recipe, progress))
         return 0
@@ -144,18 +147,14 @@ def _train_run(
                 trainer = trainer.deeper(stage)
             display.say(stages.announcement(recipe, progress))
         progress, stopped = _train(run, trainer, progress, display, signals)
-    update, settings = progress.update, recipe.training
+    update = progress.update
     if stopped and not stages.finished(recipe, progress):
         name = signal.Signals(stopped).name
         display.say(f"stopped by {name}, saved at update {update}; run the same command to resume")
         return stopped
     display.say(f"done after {counted(update, 'update')}: {stages.finished(recipe, progress)}")
-    schedule, lr = settings.schedule, learning_rate(recipe, update, progress.schedule_offset)
-    if isinstance(schedule, Linear) and update < settings.max_updates and lr > schedule.lr / 10:
-        display.say(
-            f"warning: the learning rate was still at {percent(lr / schedule.lr, 0)} of its peak; "
-            f"a linear schedule of this length does better with --max-updates {update}"
-        )
+    if warning := stages.cut_off(recipe, progress):
+        display.say(warning)
     return 0
 
 
@@ -172,7 +171,7 @@ def _train(
         The progress at its end, and the number of the signal that stopped it, or 0.
     """
     recipe, settings, ranks = run.recipe, run.recipe.training, trainer.ranks
-    started = time.perf_counter() - progress.seconds
+    started = display.clock() - progress.seconds
     if ranks.device.type == "cuda":
         display.say("trying the largest batch, for which the layers are compiled first")
     began = time.perf_counter()
@@ -184,10 +183,11 @@ def _train(
     if ranks.device.type == "cuda":
         display.say(f"tried after {time.perf_counter() - began:.0f} s")
     display.restart()
+    pace = Pace(int(trainer.data.corpus("valid").target.lengths.sum()), display.clock)
     for coming in upcoming(trainer.recipe, trainer.data, run.path, progress, ranks):
         result = trainer.train(coming.share, progress)
         # Any rank may have received a signal; the time is that of rank 0's clock.
-        seconds = (time.perf_counter() - started) * ranks.is_first
+        seconds = (display.clock() - started) * ranks.is_first
         stopped, seconds = ranks.maximum(signals[0] if signals else 0, seconds)
         progress = replace(
             progress.updated(coming.position, bad=result.is_bad),
@@ -197,11 +197,17 @@ def _train(
         )
         display.updated(progress, result, waited=coming.waited)
         if progress.update % settings.log_every == 0:
-            lr = learning_rate(recipe, progress.update, progress.schedule_offset)
+            lr = stages.lr_of(recipe, progress, progress.update)
             display.logged(progress, lr=lr, device=ranks.device)
+        pace.lap("update", result.target_tokens)
+        if plan := pace.plan(settings, progress):
+            plan = ranks.tell(plan)  # by rank 0's clock
+            progress = replace(progress, plan=plan)
+            display.say(announcement(plan))
         reason, over = stages.finished(recipe, progress), stages.is_over(recipe, progress)
         if progress.update % settings.validation.every == 0 or reason or over:
             progress = _validated(trainer, progress, display)
+            pace.lap("validation")
             reason = reason or stages.finished(recipe, progress)
         planned = progress.update % settings.checkpoints.every == 0
         planned = planned and not progress.bad_updates  # never replace a good checkpoint
@@ -211,6 +217,7 @@ def _train(
             if ranks.is_first:
                 trainer.saved = run.save(weights, moments, progress, planned=planned).name
             display.restart()
+            pace.lap("checkpoint")
         if reason or over or stopped:
             break
     return progress, int(stopped)

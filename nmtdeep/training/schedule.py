@@ -34,11 +34,27 @@ def linear(update: int, *, peak: float, warmup_updates: int, max_updates: int) -
     return peak * max(0.0, 1 - (update - warmup_updates) / (max_updates + 1 - warmup_updates))
 
 
-def learning_rate(recipe: Recipe, update: int, offset: int = 0) -> float:
+def planned(update: int, *, peak: float, warmup_updates: int, length: int | None) -> float:
+    """`linear` over a `length` that follows from the machine's speed.
+
+    Until it is known (None), the rate stays at the peak after the warm-up. A warm-up of more than
+    half of it ends there, at the rate reached, so that there are always updates to fall over.
+    """
+    if length is None:
+        return peak * min(1.0, update / warmup_updates)
+    rise = min(warmup_updates, max(1, length // 2))
+    peak *= rise / warmup_updates
+    return linear(update, peak=peak, warmup_updates=rise, max_updates=length)
+
+
+def learning_rate(
+    recipe: Recipe, update: int, offset: int = 0, *, last: int | None = None
+) -> float:
     """Learning rate of update number `update`, from 1, as the recipe says.
 
     Args:
         offset: updates that the schedule does not count, after a restart.
+        last: number of the last update if `max_updates` is `auto`; None: it is not fixed yet.
     """
     schedule, update = recipe.training.schedule, update - offset
     match schedule:
@@ -57,11 +73,10 @@ def learning_rate(recipe: Recipe, update: int, offset: int = 0) -> float:
                 width=recipe.model.width,
             )
         case config.Linear():
-            return linear(
-                update,
-                peak=schedule.lr,
-                warmup_updates=schedule.warmup_updates,
-                max_updates=recipe.training.max_updates - offset,
-            )
+            peak, warmup, length = schedule.lr, schedule.warmup_updates, recipe.training.max_updates
+            if length == "auto":
+                left = None if last is None else last - offset
+                return planned(update, peak=peak, warmup_updates=warmup, length=left)
+            return linear(update, peak=peak, warmup_updates=warmup, max_updates=length - offset)
         case _ as unknown:
             assert_never(unknown)

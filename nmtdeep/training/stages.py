@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from nmtdeep.config.recipe import Recipe
+from nmtdeep.config.training import Linear
+from nmtdeep.training.schedule import learning_rate
 from nmtdeep.training.state import Progress
+from nmtdeep.units import percent
 
 
 def finished(recipe: Recipe, progress: Progress) -> str:
     """Why the training is over; empty if it is not."""
     settings = recipe.training
     stages, patience = settings.stages, settings.validation.patience
-    if progress.update >= settings.max_updates:
-        return f"max_updates {settings.max_updates} reached"
+    last = progress.last_update(settings)
+    if last is not None and progress.update >= last:
+        fitting = f"those that fit into {settings.max_minutes:g} minutes"
+        return fitting if settings.max_updates == "auto" else f"max_updates {last} reached"
     if settings.max_epochs is not None and progress.epoch >= settings.max_epochs:
         return f"max_epochs {settings.max_epochs} reached"
     if progress.stage + 1 == len(stages) and _reached_end(recipe, progress):
@@ -105,8 +111,33 @@ def announcement(recipe: Recipe, progress: Progress) -> str:
     return f"{place} | {depths} layers by {growth.strategy}{restart}"
 
 
+def lr_of(recipe: Recipe, progress: Progress, update: int) -> float:
+    """The learning rate of an update of the training that `progress` belongs to."""
+    last = progress.last_update(recipe.training)
+    return learning_rate(recipe, update, progress.schedule_offset, last=last)
+
+
 def nothing_to_do(recipe: Recipe, progress: Progress) -> str:
     """The message of a training whose end was reached before it began."""
-    total = recipe.training.max_updates
-    reason = "" if progress.update >= total else f" ({finished(recipe, progress)})"
-    return f"already at update {progress.update} of {total}: nothing to do{reason}"
+    total, update = progress.last_update(recipe.training), progress.update
+    reason = "" if update >= (total or math.inf) else f" ({finished(recipe, progress)})"
+    return f"already at update {update} of {total or 'unknown'}: nothing to do{reason}"
+
+
+def cut_off(recipe: Recipe, progress: Progress) -> str:
+    """A warning if a linear schedule ended while its rate was high; empty if it did not."""
+    settings, update = recipe.training, progress.update
+    schedule, last = settings.schedule, progress.last_update(settings)
+    lr = lr_of(recipe, progress, update)
+    ended = last is not None and update >= last
+    if not isinstance(schedule, Linear) or ended or lr <= schedule.lr / 10:
+        return ""
+    advice = f"a linear schedule of this length does better with --max-updates {update}"
+    if settings.max_minutes is not None and progress.seconds >= settings.max_minutes * 60:
+        advice += f", or with --minutes {settings.max_minutes:g}"
+        if settings.max_updates == "auto":
+            needed = math.ceil(settings.max_minutes * (last or 2 * update) / update)
+            slower = "updates took longer than those that its length was planned by"
+            advice = f"{slower}; the same command with --minutes {needed} ends it"
+    share = percent(lr / schedule.lr, 0)
+    return f"warning: the learning rate was still at {share} of its peak; {advice}"

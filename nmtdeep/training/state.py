@@ -8,16 +8,30 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import NonNegativeInt, TypeAdapter, ValidationError
+from pydantic import FiniteFloat, NonNegativeInt, TypeAdapter, ValidationError
 from torch import Tensor, nn
 
 from nmtdeep import checkpoint
+from nmtdeep.config.training import Training
 from nmtdeep.data.mixture import Position
 from nmtdeep.data.windows import DataPosition
 from nmtdeep.errors import CheckpointError
 from nmtdeep.training.sharding import like
 
 START = DataPosition()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The number of updates of a training that fit into its time.
+
+    Attributes:
+        minutes: the recipe's `max_minutes` that they fit into.
+        updates: number of the last one.
+    """
+
+    minutes: float
+    updates: NonNegativeInt
 
 
 @dataclass(frozen=True)
@@ -40,11 +54,12 @@ class Progress:
         schedule_offset: updates that the learning-rate schedule does not count.
         bad_updates: number of the newest updates, in a row, that changed nothing because loss or
             gradients were not finite.
+        plan: its length, under `max_updates: auto`; None as long as it is not fixed.
     """
 
     update: NonNegativeInt = 0
     position: Position = START
-    seconds: float = 0.0
+    seconds: FiniteFloat = 0.0
     target_tokens: NonNegativeInt = 0
     best: float | None = None
     best_update: NonNegativeInt = 0
@@ -56,6 +71,7 @@ class Progress:
     stage_epoch: NonNegativeInt = 0
     schedule_offset: NonNegativeInt = 0
     bad_updates: NonNegativeInt = 0
+    plan: Plan | None = None
 
     @property
     def epoch(self) -> int:
@@ -80,6 +96,16 @@ class Progress:
         """Whether this very update was validated, and better than all before."""
         return self.score is not None and self.best_update == self.update
 
+    def last_update(self, settings: Training) -> int | None:
+        """Number of the last update by `max_updates`; None if it is `auto` and not fixed.
+
+        A plan for another `max_minutes` than that of `settings` does not count.
+        """
+        if settings.max_updates != "auto":
+            return settings.max_updates
+        fits = self.plan is not None and self.plan.minutes == settings.max_minutes
+        return self.plan.updates if self.plan and fits else None
+
     def updated(self, position: Position, *, bad: bool = False) -> Progress:
         """After one more update, `bad` or not, at this position in the data."""
         return replace(
@@ -99,8 +125,9 @@ class Progress:
         return replace(self, score=score, stale=self.stale + 1)
 
     def to_json(self) -> dict[str, Any]:
-        """For `state.json`."""
-        return {**asdict(self), "position": self.position.to_json()}
+        """For `state.json`, which has a plan only if there is one."""
+        state = {**asdict(self), "position": self.position.to_json()}
+        return {name: value for name, value in state.items() if name != "plan" or value}
 
     @classmethod
     def of(cls, path: Path) -> Progress:
@@ -115,7 +142,7 @@ class Progress:
             CheckpointError: if a field is missing or has an impossible value.
         """
         names = cls.__dataclass_fields__
-        wrong = [name for name in names if name not in state]
+        wrong = [name for name in names if name not in state and name != "plan"]
         try:
             known = {name: value for name, value in state.items() if name in names}
             progress = TypeAdapter(cls).validate_python(known)

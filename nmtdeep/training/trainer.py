@@ -24,8 +24,8 @@ from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.divergence import diagnose, is_lost
 from nmtdeep.training.memory import estimate, largest_batch, release
 from nmtdeep.training.ranks import ALONE, Ranks
-from nmtdeep.training.schedule import learning_rate
 from nmtdeep.training.sharding import gathered
+from nmtdeep.training.stages import lr_of
 from nmtdeep.training.state import Progress, optimizer_tensors, restore_optimizer
 from nmtdeep.training.step import Step, UpdateResult, resolve_precision
 
@@ -138,7 +138,7 @@ class Trainer:
             OutOfMemoryError: if memory does not hold the smallest batch.
         """
         update = progress.update + 1
-        lr = learning_rate(self.recipe, update, progress.schedule_offset)
+        lr = lr_of(self.recipe, progress, update)
         result = self.step.update(share, update, lr)
         if is_lost(result, progress.bad_updates):
             raise diagnose(

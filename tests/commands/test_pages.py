@@ -78,6 +78,9 @@ def small(words: tuple[str, ...]) -> list[str]:
         return changed(words, MEASURED)
     if words[0] != "train":
         return list(words)
+    if "--minutes" in words:  # excludes --max-updates
+        words = tuple(changed(words, {"--minutes": "0.1"}))
+        return ["train", words[1], *SMALL, *words[2:], "--max-tokens", "200", "--device", "cpu"]
     short = [] if "--dry-run" in words else ["--device", "cpu"]
     if words[1].startswith("--"):  # a run that is small already goes on
         return [*changed(words, SHORT | {"--max-updates": "14"}), *short]

@@ -1,0 +1,220 @@
+"""The number of updates that fit into a time, by a clock that the test turns."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from commands.runs import contents
+
+from nmtdeep.config.model import Model
+from nmtdeep.config.recipe import Recipe
+from nmtdeep.config.training import Training
+from nmtdeep.training.budget import Pace, continued
+from nmtdeep.training.loop import train
+from nmtdeep.training.schedule import learning_rate
+from nmtdeep.training.stages import cut_off, finished
+from nmtdeep.training.state import Plan, Progress
+
+AUTO = {"max_updates": "auto", "max_minutes": 10.0}
+LINEAR = {"type": "linear", "lr": 6.0, "warmup_updates": 100}
+
+
+class Clock:
+    """A clock that only the test moves."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def ticking(seconds: float) -> Callable[[], float]:
+    """A clock by which so many seconds pass between two looks at it."""
+    now = 0.0
+
+    def look() -> float:
+        nonlocal now
+        now += seconds
+        return now
+
+    return look
+
+
+def timed(training: Training, update: float, **others: float) -> Plan | None:
+    """The plan after 50 updates of this many seconds; the first ten take 3 s more.
+
+    Each update has 100 target tokens, the validation set 200; `others` are parts that were timed.
+    """
+    clock = Clock()
+    pace = Pace(200, clock)
+    for number in range(1, 51):
+        assert pace.plan(training, Progress(update=number - 1)) is None
+        clock.now += update + 3 * (number <= 10)
+        pace.lap("update", 100)
+    for part, seconds in others.items():
+        clock.now += seconds
+        pace.lap(part)
+    done = Progress(update=50, seconds=clock.now - 1000)
+    plan = pace.plan(training, done)
+    assert pace.plan(training, Progress(update=50, plan=plan)) is None
+    return plan
+
+
+def simulated(seconds: float, update: float, validation: float, checkpoint: float) -> int:
+    """The last update of a training from update 50 on: every 20 a validation, every 8 a save."""
+    number, now = 50, validation + checkpoint  # at its end
+    while True:
+        now += update
+        now += (validation + checkpoint) / 20 + checkpoint / 8
+        if now > seconds:
+            return number
+        number += 1
+
+
+@pytest.mark.parametrize("bleu", [True, False])
+def test_the_number_is_what_the_clock_says(bleu: bool) -> None:
+    validation = {"every": 20, "bleu": bleu, "best_by": "loss"}
+    training = Training(**AUTO, validation=validation, checkpoints={"every": 8})
+    # 50 updates of 0.5 s and 30 s more are over; a twentieth of the rest is kept.
+    left = 0.95 * (600 - 55)
+    translated = 0.5 * 2 * 3 if bleu else 0.5 * 2 / 3  # as long as 200 tokens, times 3 or a third
+    expected = simulated(left, 0.5, translated, 0)
+    assert timed(training, 0.5) == Plan(10.0, expected)
+
+
+def test_validations_and_checkpoints_that_were_timed_count() -> None:
+    training = Training(**AUTO, validation={"every": 20}, checkpoints={"every": 8})
+    expected = simulated(0.95 * (600 - 55 - 9), 0.5, 7, 2)
+    assert timed(training, 0.5, validation=7, checkpoint=2) == Plan(10.0, expected)
+
+
+def test_a_number_in_the_recipe_stays() -> None:
+    assert timed(Training(max_updates=7000, max_minutes=10), 0.5) is None
+    progress = Progress(update=60, seconds=60)
+    assert continued(Training(max_updates=7000, max_minutes=10), progress) == progress
+
+
+def test_other_minutes_are_planned_by_the_speed_so_far() -> None:
+    training = Training(**AUTO | {"max_minutes": 20})
+    before = Progress(update=400, seconds=600, plan=Plan(10, 400))
+    assert finished(Recipe(training=Training(**AUTO)), before)
+    # 1.5 s each; 600 s remain, of which a twentieth is kept.
+    after = continued(training, before)
+    assert after.plan == Plan(20, 400 + 380)
+    assert not finished(Recipe(training=training), after)
+    assert continued(training, after) == after
+    early = Progress(update=49, seconds=49)
+    assert continued(training, early) == early
+
+
+@pytest.mark.parametrize(
+    ("last", "rates"),
+    [
+        # Not fixed: the peak after the warm-up.
+        (None, {50: 3.0, 100: 6.0, 101: 6.0, 5000: 6.0}),
+        (699, {50: 3.0, 100: 6.0, 400: 3.0, 699: 0.01, 700: 0.0}),
+        # Half of 80 updates go up to 40 hundredths of the peak, half of them down.
+        (80, {40: 2.4, 41: 2.4 * 40 / 41, 80: 2.4 / 41, 81: 0.0}),
+    ],
+)
+def test_the_schedule_ends_at_zero_after_the_fixed_number(
+    last: int | None, rates: dict[int, float]
+) -> None:
+    training = Training(**AUTO, schedule=LINEAR)
+    recipe = Recipe(model=Model(width=16), training=training)
+    assert {u: learning_rate(recipe, u, last=last) for u in rates} == pytest.approx(rates)
+    shifted = {u: learning_rate(recipe, u + 7, 7, last=last and last + 7) for u in rates}
+    assert shifted == pytest.approx(rates)
+
+
+def test_a_machine_that_becomes_slower_is_reported_with_the_time_that_is_needed() -> None:
+    recipe = Recipe(training=Training(**AUTO, schedule=LINEAR))
+    plan = Plan(10, 700)
+    assert not cut_off(recipe, Progress(update=700, seconds=599, plan=plan))
+    late = Progress(update=400, seconds=600, plan=plan)
+    assert finished(recipe, late) == "max_minutes 10 reached"
+    warning = cut_off(recipe, late)
+    assert "still at 50 % of its peak" in warning and "--minutes 18 " in warning  # 17.5
+
+
+@pytest.fixture
+def trained(tiny_run, tmp_path: Path) -> Callable[..., Path]:
+    """Trains the tiny recipe for a number of minutes, by a clock of 0.1 s a look."""
+
+    def run(name: str, **settings: object) -> Path:
+        training = {
+            "max_updates": "auto",
+            "schedule": {"type": "linear", "lr": 0.01, "warmup_updates": 10},
+            "validation": {"every": 40, "bleu": False, "best_by": "loss"},
+            "checkpoints": {"every": 10, "keep_last": 50, "average_last": 2},
+            "log_every": 1,
+            "batches": {"tokens_per_update": 200, "group_tokens": 200},
+            **settings,
+        }
+        recipe = tiny_run.recipe.model_copy(update={"training": Training.model_validate(training)})
+        recipe = Recipe.model_validate(recipe.model_dump())
+        options = {"data": tiny_run.data.path, "device": "cpu", "quiet": True}
+        assert train(recipe, out=tmp_path / name, clock=ticking(0.1), **options) == 0
+        return tmp_path / name
+
+    return run
+
+
+def state(run: Path) -> dict:
+    return json.loads((run / "checkpoint_last" / "state.json").read_text())
+
+
+def records(run: Path) -> list[dict]:
+    lines = (run / "train.jsonl").read_text().splitlines()
+    return [record for record in map(json.loads, lines) if record["kind"] == "train"]
+
+
+def test_a_training_ends_at_the_number_and_resumes_to_it(trained, tmp_path) -> None:
+    whole = trained("whole", max_minutes=0.6)
+    number = state(whole)["plan"]["updates"]
+    assert state(whole)["plan"]["minutes"] == 0.6
+    assert state(whole)["update"] == number and 60 < number < 200
+    rows = records(whole)
+    assert [row["max_updates"] for row in rows] == [None] * 50 + [number] * (number - 50)
+    # Warm-up, the peak while the number is unknown, then a line to zero one update later.
+    line = [0.01 * (number + 1 - u) / (number + 1 - 10) for u in range(51, number + 1)]
+    rise = [0.01 * min(1, u / 10) for u in range(1, 51)]
+    assert [row["lr"] for row in rows] == pytest.approx([*rise, *line])
+    text = (whole / "train.log").read_text()
+    assert f"{number} updates fit into 0.6 minutes, and the training ends there" in text
+    assert f"done after {number} updates: those that fit into 0.6 minutes" in text
+    assert "warning" not in text
+    for start in (50, 60):
+        part = tmp_path / f"part-{start}"
+        shutil.copytree(whole, part, symlinks=True)
+        for path in part.glob("checkpoint_[0-9]*"):
+            if int(path.name.rpartition("_")[2]) > start:
+                shutil.rmtree(path)
+        assert trained(part.name, max_minutes=0.6) == part
+        assert contents(part) == contents(whole)
+
+
+@pytest.mark.slow
+def test_a_run_stopped_before_the_number_is_fixed_decides_later(trained, tmp_path) -> None:
+    whole = trained("run", max_minutes=0.6)
+    for path in whole.glob("checkpoint_[0-9]*"):
+        if int(path.name.rpartition("_")[2]) > 40:
+            shutil.rmtree(path)
+    run = trained("run", max_minutes=1.2)
+    fixed = [row["update"] for row in records(run) if row["max_updates"] is not None]
+    assert min(fixed) == 91  # 50 updates after it resumed
+    assert state(run)["update"] == state(run)["plan"]["updates"]
+
+
+@pytest.mark.slow
+def test_more_minutes_continue_a_training_that_has_ended(trained) -> None:
+    first = state(trained("run", max_minutes=0.6))["update"]
+    second = state(trained("run", max_minutes=1.2))
+    assert second["plan"]["minutes"] == 1.2
+    assert second["update"] == second["plan"]["updates"]
+    assert 1.5 * first < second["update"] < 2.5 * first
