@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -107,8 +107,8 @@ def curves(axes: Axes, groups: Mapping[str, Iterable[Any]], x: str, y: str) -> N
         axes.plot(places, values, label=printable(label), markevery=0.03)
 
 
-def log_scale(axes: Axes) -> None:
-    """A logarithmic y axis with plain numbers, where matplotlib writes a formula."""
+def log_scale(axes: Axes, of: Literal["x", "y"] = "y") -> None:
+    """A logarithmic axis with plain numbers, where matplotlib writes a formula."""
     from matplotlib.ticker import LogFormatter
 
     class Plain(LogFormatter):
@@ -117,9 +117,10 @@ def log_scale(axes: Axes) -> None:
         def __call__(self, x: float, pos: int | None = None) -> str:
             return f"{x:g}" if super().__call__(x, pos) else ""
 
-    axes.set_yscale("log")
-    axes.yaxis.set_major_formatter(Plain())
-    axes.yaxis.set_minor_formatter(Plain(minor_thresholds=(1, 0.4)))
+    axes.set(**{f"{of}scale": "log"})
+    axis = axes.xaxis if of == "x" else axes.yaxis
+    axis.set_major_formatter(Plain())
+    axis.set_minor_formatter(Plain(minor_thresholds=(1, 0.4)))
 
 
 def heat_map(

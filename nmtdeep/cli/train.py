@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from inspect import Parameter
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import typer
 from typer import Argument, Option
 
 from nmtdeep.cli import options
+from nmtdeep.cli.outputs import Outputs
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.section import variants
 from nmtdeep.config.training import StartFrom, Training
 from nmtdeep.errors import UserError
@@ -53,6 +55,14 @@ def _overrides(*, minutes: str | None, **given: str | None) -> list[str]:
     return [*fitted, *(f"training.{key}={value}" for key, value in changes)]
 
 
+def _outputs_of_find_lr(*, find_lr: bool, **given: Any) -> Outputs | None:
+    outputs = Outputs(**given)
+    if not find_lr and outputs != Outputs():
+        hint = "add it, or leave them out"
+        raise UserError("are outputs of --find-lr", where="--csv, --plot and --json", hint=hint)
+    return outputs if find_lr else None
+
+
 FROM = Option("--from", metavar="RUN|CHECKPOINT")
 PARTS = Option(metavar="encoder|decoder|embeddings")
 MINUTES = options.option(
@@ -63,6 +73,20 @@ MINUTES = options.option(
 )
 AUTO = "training.max_updates=auto"
 COMPILE = Option("--compile/--no-compile", rich_help_panel=options.MACHINE)
+FIND_LR = [
+    options.option(
+        "find_lr",
+        bool,
+        Option(),
+        "Train no run, but a copy for 200 updates, each with a larger rate; print the losses and "
+        "suggest a rate.",
+        default=False,
+    ),
+    *options.bundle(Outputs).options,
+]
+for each in FIND_LR:
+    get_args(each.annotation)[1].rich_help_panel = "Learning-rate test"
+FindLr = Annotated[Outputs | None, options.Bundle(FIND_LR, _outputs_of_find_lr)]
 RECIPE_VALUES = [MINUTES, *(_flag(*item) for item in FLAGS.items())]
 Changes = Annotated[list[str], options.Bundle(RECIPE_VALUES, _overrides)]
 
@@ -74,6 +98,7 @@ def train(
     data: options.Data,
     out: options.OptionalOut = None,
     dry_run: bool = False,
+    find_lr: FindLr,
     overwrite: bool = False,
     final_scores: bool | None = None,
     quiet: options.Quiet = False,
@@ -97,7 +122,7 @@ def train(
     Args:
         recipe: A recipe's name (nmtdeep recipes list) or file. Default: that of the run in --out,
             or that of --from.
-        out: Run directory; an interrupted run is resumed. Required, unless --dry-run.
+        out: Run directory; an interrupted run is resumed. Required, unless --dry-run or --find-lr.
         dry_run: Print config, parameters and memory; train nothing.
         overwrite: Start from the beginning: delete the training in --out.
         final_scores: Translate and score the validation and test sets after the last update.
@@ -126,7 +151,7 @@ def train(
         start = {"start_from": StartFrom(path=str(source))}
         training = resolved.training.model_copy(update=start)
         resolved = resolved.model_copy(update={"training": training})
-    if out is None and not dry_run:
+    if out is None and not (dry_run or find_lr):
         raise UserError("is missing", where="--out", hint="pass a directory for the run")
     how: dict[str, Any] = {
         "data": data,
@@ -137,6 +162,9 @@ def train(
         "overwrite": overwrite,
         "verify": verify,
     }
+    if find_lr:
+        _find_lr(resolved, find_lr, how)
+        return
     if dry_run:
         from nmtdeep.config.render import dump
         from nmtdeep.training.opening import dry_run as plan
@@ -151,6 +179,17 @@ def train(
         raise typer.Exit(128 + stopped)
     if stopped is not None:  # in rank 0 of those that torchrun started
         finish(resolved, data=data, run=how["out"], device=device, final_scores=final_scores)
+
+
+def _find_lr(recipe: Recipe, outputs: Outputs, how: dict[str, Any]) -> None:
+    """Print and write the learning-rate range test of the training that `how` describes."""
+    if how["processes"] > 1:
+        hint = "omit it for the test"
+        raise UserError("cannot be combined with --find-lr", where="--processes", hint=hint)
+    from nmtdeep.analysis.range_test import draw, find, tables
+
+    device = options.choose_device(device=how["device"], threads=how["threads"])
+    outputs.write(find(recipe, how["data"], how["out"], device), tables, draw)
 
 
 def _recipe_and_overrides(

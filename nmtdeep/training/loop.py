@@ -92,16 +92,15 @@ def train(
             run = RunDirectory(out, recipe, corpora.pipeline)
             progress, newest = Progress(), ""
             if ranks.is_first:
-                run = opened.enter_context(
-                    open_run(out, recipe, corpora.pipeline, overwrite=overwrite)
-                )
+                directory = open_run(out, recipe, corpora.pipeline, overwrite=overwrite)
+                run = opened.enter_context(directory)
                 if path := run.newest():
                     progress, newest = Progress.of(path), path.name
                 run.repair(progress)
             progress, newest = ranks.tell((progress, newest))
             how: dict[str, Any] = {"quiet": quiet, "writes": ranks.is_first, "clock": clock}
-            with Display(out, recipe, **how) as display:
-                stopped = _train_run(run, corpora, progress, newest, display, signals, ranks)
+            display = opened.enter_context(Display(out, recipe, **how))
+            stopped = _train_run(run, corpora, progress, newest, display, signals, ranks)
     if is_launched() and (stopped or signals):
         # A launcher that has passed on a signal waits until its ranks have exited.
         raise SystemExit(128 + (stopped or signals[0]))

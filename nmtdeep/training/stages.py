@@ -18,8 +18,9 @@ def finished(recipe: Recipe, progress: Progress) -> str:
     stages, patience = settings.stages, settings.validation.patience
     last = progress.last_update(settings)
     if last is not None and progress.update >= last:
-        fitting = f"those that fit into {settings.max_minutes:g} minutes"
-        return fitting if settings.max_updates == "auto" else f"max_updates {last} reached"
+        if settings.max_updates == "auto":
+            return f"those that fit into {settings.max_minutes:g} minutes"
+        return f"max_updates {last} reached"
     if settings.max_epochs is not None and progress.epoch >= settings.max_epochs:
         return f"max_epochs {settings.max_epochs} reached"
     if progress.stage + 1 == len(stages) and _reached_end(recipe, progress):

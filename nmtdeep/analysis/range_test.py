@@ -1,0 +1,137 @@
+"""The learning-rate range test (Smith 2017): the loss while the rate grows by the update."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.table import Table
+
+from nmtdeep.analysis import pictures
+from nmtdeep.analysis.measurement import Measurement, typed, versions
+from nmtdeep.config.recipe import Recipe
+from nmtdeep.data.corpus import DataDirectory
+from nmtdeep.tables import table
+from nmtdeep.training.feed import upcoming
+from nmtdeep.training.opening import check
+from nmtdeep.training.ranks import Ranks
+from nmtdeep.training.run_directory import check_run
+from nmtdeep.training.state import Progress
+from nmtdeep.training.trainer import Trainer
+
+UPDATES, LOWEST, HIGHEST = 200, 1e-5, 1.0
+# Weight of the past in the smoothed loss.
+SMOOTHING = 0.9
+# The test ends where the smoothed loss is so many times its lowest value.
+LOST = 1.5
+ROWS = 15  # approximate number of rows of the table
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One update of the test.
+
+    Attributes:
+        loss: label-smoothed, nats per target token, before the update.
+        smoothed: exponential mean of the losses so far.
+    """
+
+    update: int
+    lr: float
+    loss: float
+    smoothed: float
+
+
+def find(recipe: Recipe, data: Path, out: Path | None, device: torch.device) -> Measurement:
+    """`measure` for the training that would go into `out`, which may have checkpoints.
+
+    Raises:
+        UserError: as `training.loop.train` before its first update.
+    """
+    corpora = DataDirectory.open(data, verify=False)
+    newest = check_run(out, recipe, corpora.pipeline).newest() if out else None
+    return measure(recipe, corpora, Ranks(device=device), newest)
+
+
+def measure(
+    recipe: Recipe,
+    data: DataDirectory,
+    ranks: Ranks,
+    start: Path | None = None,
+    *,
+    updates: int = UPDATES,
+) -> Measurement:
+    """Train a model for some updates, the rate of each larger by the same factor.
+
+    The model, and the optimizer, are discarded. The test ends early when the loss is lost.
+
+    Args:
+        start: checkpoint to start from; None: a fresh model.
+    """
+    check(recipe, data, ranks)
+    progress = Progress.of(start) if start else Progress()
+    trainer = Trainer(recipe.at_stage(progress.stage), data, ranks, start)
+    rows: list[Trial] = []
+    mean = 0.0
+    with tempfile.TemporaryDirectory() as scratch:
+        feed = upcoming(trainer.recipe, data, Path(scratch), progress, ranks)
+        for number, coming in zip(range(1, updates + 1), feed, strict=False):
+            lr = rate(number, updates)
+            result = trainer.step.update(coming.share, progress.update + number, lr)
+            loss = result.loss / result.target_tokens
+            mean = SMOOTHING * mean + (1 - SMOOTHING) * loss
+            smoothed = mean / (1 - SMOOTHING**number)
+            if result.is_bad or smoothed > LOST * min((row.smoothed for row in rows), default=loss):
+                break
+            rows.append(Trial(number, lr, loss, smoothed))
+    settings = trainer.recipe.training
+    conditions: dict[str, Any] = {
+        "suggested lr": f"{suggestion(rows):.1e}",
+        "optimizer": typed(settings.optimizer),
+        "tokens per update": settings.batches.tokens_per_update,
+        "start": start.name if start else "fresh",
+        "data": data.fingerprint[:16],
+        **versions(),
+    }
+    return Measurement(rows, conditions)
+
+
+def rate(number: int, updates: int) -> float:
+    """LOWEST (HIGHEST / LOWEST)^((n - 1) / (N - 1)), with n the `number` of N updates."""
+    return LOWEST * (HIGHEST / LOWEST) ** ((number - 1) / max(updates - 1, 1))
+
+
+def suggestion(rows: Sequence[Trial]) -> float:
+    """A third of the rate at which the smoothed loss is lowest, with two digits.
+
+    Beyond that rate updates undo one another. A training spends many updates near its peak, so
+    that the peak must be lower.
+    """
+    return float(f"{min(rows, key=lambda row: row.smoothed).lr / 3:.1e}")
+
+
+def tables(rows: Sequence[Trial]) -> list[Table]:
+    """Rows at about even steps, and the suggestion."""
+    shown = rows[:: max(1, len(rows) // ROWS)]
+    cells = (
+        (row.update, f"{row.lr:.1e}", f"{row.loss:.3f}", f"{row.smoothed:.3f}") for row in shown
+    )
+    note = f"suggestion: --lr {suggestion(rows):.1e}"
+    return [table(("update", "lr", "loss", "smoothed"), cells, text=0, note=note)]
+
+
+def draw(rows: Sequence[Trial], figure: pictures.Figure) -> None:
+    """The loss, gray, and its smoothed curve over the rate; a line marks the suggestion."""
+    (axes,) = pictures.panels(figure, 1)
+    rates = [row.lr for row in rows]
+    axes.plot(rates, [row.loss for row in rows], color="0.7", marker="", label="loss")
+    smoothed = [row.smoothed for row in rows]
+    axes.plot(rates, smoothed, color="0.0", linestyle="-", marker="", label="smoothed")
+    best = suggestion(rows)
+    axes.axvline(best, color="0.0", linestyle=":", label=f"suggestion: {best:g}")
+    pictures.log_scale(axes, "x")
+    axes.set(xlabel="learning rate", ylabel="loss, nats per target token")

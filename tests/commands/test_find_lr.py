@@ -1,0 +1,60 @@
+"""`train --find-lr`: rates of a geometric series, losses of a training, and no file changed."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+
+from commands.runs import files, losses, train
+from nmtdeep.analysis.range_test import Trial, suggestion
+
+
+def test_a_third_of_the_rate_with_the_lowest_loss_is_suggested() -> None:
+    rows = [Trial(n, 10.0 ** (n - 5), 9.0, loss) for n, loss in enumerate((5, 4, 3, 2, 4), 1)]
+    assert suggestion(rows) == pytest.approx(0.033)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", pytest.param("muon", marks=pytest.mark.slow)])
+def test_the_rates_grow_and_a_fresh_model_has_the_loss_of_a_training(
+    nmtdeep, whole, tmp_path, optimizer
+) -> None:
+    choice = f"training.optimizer.type={optimizer}"
+    before = files(nmtdeep.folder)
+    table, picture = tmp_path / "lr.csv", tmp_path / "lr.svg"
+    done = train(nmtdeep, tmp_path / "new", choice, "--find-lr", "--csv", table, "--plot", picture)
+    assert done.code == 0, done.err
+    with table.open(newline="") as file:
+        rows = [{name: float(cell) for name, cell in row.items()} for row in csv.DictReader(file)]
+    ratio = 1e5 ** (1 / 199)
+    assert [row["lr"] for row in rows] == pytest.approx([1e-5 * ratio**n for n in range(len(rows))])
+    # The first loss is that of the first update, whatever its rate.
+    assert rows[0]["loss"] == pytest.approx(losses(whole)[1], rel=1e-6)
+    mean = 0.0
+    for number, row in enumerate(rows, start=1):  # Adam's mean, with its correction at the start
+        mean = 0.9 * mean + 0.1 * row["loss"]
+        assert row["smoothed"] == pytest.approx(mean / (1 - 0.9**number))
+    best = min(rows, key=lambda row: row["smoothed"])["lr"] / 3
+    assert f"suggestion: --lr {best:.1e}" in done.out
+    assert f"suggestion: {float(f'{best:.1e}'):g}" in picture.read_text()
+    assert not (tmp_path / "new").exists()
+    assert files(nmtdeep.folder) == before
+
+
+def test_a_run_is_tried_from_its_newest_checkpoint_and_stays(nmtdeep, whole) -> None:
+    before = files(whole)
+    done = train(nmtdeep, whole, "--find-lr", "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert found["conditions"]["start"] == "checkpoint_11"
+    assert files(whole) == before
+
+
+def test_its_options_need_it(nmtdeep, data, tmp_path) -> None:
+    refused = train(nmtdeep, tmp_path / "run", "--plot", "lr.svg")
+    assert refused.code == 2
+    assert "--plot and --json: are outputs of --find-lr: add it, or leave them out" in refused.err
+    refused = train(nmtdeep, tmp_path / "run", "--find-lr", "--processes", 2)
+    assert refused.code == 2
+    assert "--processes: cannot be combined with --find-lr: omit it for the test" in refused.err
