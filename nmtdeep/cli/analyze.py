@@ -228,7 +228,7 @@ def lengths(
 
 
 COMMANDS: dict[Callable[..., Any], str] = {
-    schedule: "nmtdeep analyze schedule demo training.schedule.lr=0.002",
+    schedule: "nmtdeep analyze schedule deep-small training.schedule.lr=0.002",
     initialization: "nmtdeep analyze initialization demo --data data",
     gradients: "nmtdeep analyze gradients demo --data data --depths 6,12",
     combination: "nmtdeep analyze combination run --plot weights.svg",
