@@ -83,11 +83,8 @@ def train(
         check(recipe, corpora, ranks)
         sums = (data / SUMS).read_text(encoding="utf-8")
         if ranks.tell(sums) != sums:
-            raise UserError(
-                "differs from the corpus of rank 0",
-                where=data,
-                hint="copy the data directory again",
-            )
+            what, hint = "differs from the corpus of rank 0", "copy the data directory again"
+            raise UserError(what, where=data, hint=hint)
         with ExitStack() as opened:
             run = RunDirectory(out, recipe, corpora.pipeline)
             progress, newest = Progress(), ""
