@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field
+from pydantic import Tag as Case
 
 
 class Section(BaseModel):
@@ -66,7 +67,7 @@ LARGEST = 10**15
 Count = Annotated[int, Field(gt=0, le=LARGEST, strict=True)]
 # With a discriminator, a wrong value is one problem.
 CountOrAuto = Annotated[
-    Annotated[Count, Tag("count")] | Annotated[Literal["auto"], Tag("auto")],
+    Annotated[Count, Case("count")] | Annotated[Literal["auto"], Case("auto")],
     Discriminator(lambda value: "auto" if value == "auto" else "count"),
 ]
 CountOrZero = Annotated[int, Field(ge=0, le=LARGEST, strict=True)]
