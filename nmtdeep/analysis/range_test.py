@@ -15,7 +15,9 @@ from nmtdeep.analysis import pictures
 from nmtdeep.analysis.measurement import Measurement, typed, versions
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.corpus import DataDirectory
+from nmtdeep.errors import DivergenceError
 from nmtdeep.tables import table
+from nmtdeep.training import starting
 from nmtdeep.training.feed import upcoming
 from nmtdeep.training.opening import check
 from nmtdeep.training.ranks import Ranks
@@ -47,14 +49,19 @@ class Trial:
 
 
 def find(recipe: Recipe, data: Path, out: Path | None, device: torch.device) -> Measurement:
-    """`measure` for the training that would go into `out`, which may have checkpoints.
+    """`measure` for the training that would go into `out`, from what it would start from.
 
     Raises:
         UserError: as `training.loop.train` before its first update.
     """
     corpora = DataDirectory.open(data, verify=False)
-    newest = check_run(out, recipe, corpora.pipeline).newest() if out else None
-    return measure(recipe, corpora, Ranks(device=device), newest)
+    start = check_run(out, recipe, corpora.pipeline).newest() if out else None
+    with tempfile.TemporaryDirectory() as scratch:
+        if start is None and recipe.training.start_from is not None:
+            recipe = starting.started(recipe, corpora.pipeline, Path(scratch))
+            starting.begin(Path(scratch), recipe, corpora.pipeline)
+            start = Path(scratch) / "checkpoint_0"
+        return measure(recipe, corpora, Ranks(device=device), start)
 
 
 def measure(
@@ -71,6 +78,9 @@ def measure(
 
     Args:
         start: checkpoint to start from; None: a fresh model.
+
+    Raises:
+        DivergenceError: if the first loss is not finite.
     """
     check(recipe, data, ranks)
     progress = Progress.of(start) if start else Progress()
@@ -85,9 +95,13 @@ def measure(
             loss = result.loss / result.target_tokens
             mean = SMOOTHING * mean + (1 - SMOOTHING) * loss
             smoothed = mean / (1 - SMOOTHING**number)
-            if result.is_bad or smoothed > LOST * min((row.smoothed for row in rows), default=loss):
+            lowest = min((row.smoothed for row in rows), default=loss)
+            if result.is_bad or not smoothed <= LOST * lowest:
                 break
             rows.append(Trial(number, lr, loss, smoothed))
+    if not rows:
+        what = "the loss of the first update is not finite"
+        raise DivergenceError(what, hint="measure the model: nmtdeep analyze initialization")
     settings = trainer.recipe.training
     conditions: dict[str, Any] = {
         "suggested lr": f"{suggestion(rows):.1e}",

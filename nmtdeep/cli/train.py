@@ -147,10 +147,7 @@ def train(
         changes = [*changes, f"training.log_to=[{', '.join(log_to)}]"]
     resolved = resolve(name, more + changes, languages).recipe
     if source is not None:
-        # Not an override: the recipe may have the SHA-256 of another start.
-        start = {"start_from": StartFrom(path=str(source))}
-        training = resolved.training.model_copy(update=start)
-        resolved = resolved.model_copy(update={"training": training})
+        resolved = _starting_from(resolved, source)
     if out is None and not (dry_run or find_lr):
         raise UserError("is missing", where="--out", hint="pass a directory for the run")
     how: dict[str, Any] = {
@@ -179,6 +176,12 @@ def train(
         raise typer.Exit(128 + stopped)
     if stopped is not None:  # in rank 0 of those that torchrun started
         finish(resolved, data=data, run=how["out"], device=device, final_scores=final_scores)
+
+
+def _starting_from(recipe: Recipe, source: Path) -> Recipe:
+    """The recipe with another start; no override, which would keep the SHA-256 of the old one."""
+    training = recipe.training.model_copy(update={"start_from": StartFrom(path=str(source))})
+    return recipe.model_copy(update={"training": training})
 
 
 def _find_lr(recipe: Recipe, outputs: Outputs, how: dict[str, Any]) -> None:
