@@ -143,11 +143,9 @@ def train(
     for part in freeze or ():  # another word is an unknown key
         changes.append(f"training.frozen.{part}={'true' if part == 'embeddings' else 'all'}")
     languages = DataDirectory.open(data, verify=False).languages
-    if log_to:
-        changes = [*changes, f"training.log_to=[{', '.join(log_to)}]"]
+    changes += [f"training.log_to=[{', '.join(log_to)}]"] if log_to else []
     resolved = resolve(name, more + changes, languages).recipe
-    if source is not None:
-        resolved = _starting_from(resolved, source)
+    resolved = resolved if source is None else _starting_from(resolved, source)
     if out is None and not (dry_run or find_lr):
         raise UserError("is missing", where="--out", hint="pass a directory for the run")
     how: dict[str, Any] = {
