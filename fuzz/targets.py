@@ -22,11 +22,18 @@ from nmtdeep.config.load import resolve
 from nmtdeep.config.render import annotated, dump
 from nmtdeep.config.text import Form, Text
 from nmtdeep.conversion.fairseq_dictionary import read_dictionary
-from nmtdeep.data.corpus import CorpusWriter, DataDirectory, MonolingualCorpus
+from nmtdeep.data.corpus import (
+    CorpusWriter,
+    DataDirectory,
+    MonolingualCorpus,
+    ParallelCorpus,
+)
+from nmtdeep.data.mixture import drawn, shares
 from nmtdeep.errors import ConfigError, DataError, UserError
 from nmtdeep.files import write_sums
 from nmtdeep.text.bpe import Bpe, join, learn, load_merges
-from nmtdeep.text.files import read_lines
+from nmtdeep.text.files import PACKED, read_lines
+from nmtdeep.text.pairs import find_text
 from nmtdeep.text.pipeline import TextPipeline, words_of
 from nmtdeep.text.vocabulary import EOS, UNK, Vocabulary, is_reserved, shared_or_separate
 
@@ -158,6 +165,27 @@ def lines(data: bytes) -> None:
     hold(list(read_lines(again)) == read, "lines that are written again are the same")
 
 
+def pairs(data: bytes) -> None:
+    """The first byte: the form of a file of both sides, and whether the rest is packed."""
+    number = data[0] if data else 0
+    name = ("text.tsv", "text.jsonl", "text.jsonl.gz", "text.tsv.zst")[number % 4]
+    languages = ("en", "pt-BR")
+    try:
+        read = list(find_text(file(name, data[1:]), languages).pairs())
+    except DataError as error:
+        clear(error, DataError)
+        return
+    if not name.endswith(PACKED):
+        ends = data.count(b"\n", 1) + (not data.endswith(b"\n"))
+        hold(len(read) == ends, "a pair for each line")
+    for place, language in enumerate(languages):
+        sides = [pair[place] or "" for pair in read]
+        hold(not any("\n" in side or side.endswith("\r") for side in sides), "sides are lines")
+        file(f"copy.{language}", "".join(f"{side}\n" for side in sides).encode())
+    again = list(find_text(folder() / "copy", languages).pairs())
+    hold(again[1:] == read[1:], "pairs that are written by sides are the same")
+
+
 def vocabulary(data: bytes) -> None:
     """A vocabulary file."""
     try:
@@ -232,10 +260,13 @@ def recipe(data: bytes) -> None:
 
 def overrides(data: bytes) -> None:
     """Lines of `key.path=value` on top of a recipe."""
-    base = folder() / "base.yaml"
-    if not base.exists():
-        base.write_text("description: base\n")
-    _resolve(base, data.decode("utf-8", "surrogateescape").split("\n")[:20])
+    _resolve(base(), data.decode("utf-8", "surrogateescape").split("\n")[:20])
+
+
+@cache
+def base() -> Path:
+    """A recipe without values of its own."""
+    return file("base.yaml", b"description: base\n")
 
 
 def _resolve(path: Path, changes: list[str]) -> None:
@@ -254,6 +285,27 @@ def _resolve(path: Path, changes: list[str]) -> None:
     back = resolve(str(file("dumped.yaml", written.encode()))).recipe
     hold(back == recipe, "a recipe written out loads back equal")
     hold(dump(back) == written, "and is written the same again")
+
+
+def mixture(data: bytes) -> None:
+    """`training.mixture` and `training.stages` as an override, for three corpora."""
+    value = data.decode("utf-8", "surrogateescape").replace("\n", " ")
+    try:
+        recipe = resolve(str(base()), [f"training.mixture={value}"]).recipe
+        drawn_from = shares(recipe.training.mixture, {name: _sides() for name in "abc"})
+    except UserError as error:
+        clear(error, type(error))
+        return
+    hold(abs(sum(drawn_from.values()) - 1) < 1e-9, "shares sum to 1")
+    hold(all(share >= 0 for share in drawn_from.values()), "no share is negative")
+    names = {drawn(drawn_from, 1, number) for number in range(20)}
+    hold(all(drawn_from[name] > 0 for name in names), "a corpus without a share is not drawn")
+
+
+@cache
+def _sides() -> ParallelCorpus:
+    side = MonolingualCorpus(np.array([3, EOS], np.uint16), np.array([0, 2]))
+    return ParallelCorpus(side, side)
 
 
 # Corpus and checkpoint
@@ -313,12 +365,17 @@ def _read(corpus: MonolingualCorpus) -> None:
 def state(data: bytes) -> None:
     """state.json of a checkpoint, as a training reads it."""
     from nmtdeep import checkpoint
+    from nmtdeep.data.windows import DataPosition
     from nmtdeep.training.state import Progress
 
     path = file("checkpoint/state.json", data).parent
     try:
         progress = Progress.of(path)
-        hold(min(progress.position) >= 0 and progress.update >= 0, "a position is not negative")
+        position = progress.position
+        places = [position] if isinstance(position, DataPosition) else position.corpora.values()
+        hold(bool(places) and min(map(min, places)) >= 0, "a position is not negative")
+        hold(progress.update >= 0 and progress.epoch >= 0, "a count is not negative")
+        hold(Progress.from_json(progress.to_json()) == progress, "a state comes back")
         hold(checkpoint.read_state(path)["format"] == checkpoint.FORMAT, "of this format")
     except UserError as error:
         clear(error, UserError)
@@ -343,7 +400,7 @@ def tensors(data: bytes) -> None:
 TARGETS: dict[str, Callable[[bytes], None]] = {
     each.__name__: each
     for each in (
-        text, lines, vocabulary, dictionary, merges, pipeline,
-        recipe, overrides, index, corpus, state, tensors,
+        text, lines, pairs, vocabulary, dictionary, merges, pipeline,
+        recipe, overrides, mixture, index, corpus, state, tensors,
     )
 }  # fmt: skip

@@ -17,6 +17,7 @@ from nmtdeep.config import names
 from nmtdeep.config.problems import explain
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.source import KeyPath, Origin, Source, parse_override, read_file
+from nmtdeep.config.training import TEMPERATURE
 from nmtdeep.errors import ConfigError
 
 
@@ -74,8 +75,9 @@ def from_mapping(values: Mapping[str, Any], label: str = "recipe") -> Recipe:
 def merge(below: Source, above: Source) -> Source:
     """Merge one source into another: mappings merge, everything else is replaced.
 
-    A section whose `type` changes is replaced, since a variant has only its own fields; an empty
-    section changes nothing; a bare word is the name of a type.
+    A section whose `type` changes is replaced, since a variant has only its own fields; so are
+    weights of a mixture by a temperature and vice versa. An empty section changes nothing; a bare
+    word is the name of a type.
     """
     replaced: set[KeyPath] = set()
     origins = dict(above.origins)
@@ -88,7 +90,7 @@ def merge(below: Source, above: Source) -> Source:
                 new = {"type": new}
                 if path in origins:
                     origins[*path, "type"] = origins[path]
-            if isinstance(new, dict) and new.get("type", old.get("type")) == old.get("type"):
+            if isinstance(new, dict) and _is_same_variant(old, new, path):
                 return old | {key: lay(old.get(key), new[key], (*path, key)) for key in new}
         replaced.add(path)
         return new
@@ -100,6 +102,12 @@ def merge(below: Source, above: Source) -> Source:
         if not any(key[:length] in replaced for length in range(len(key) + 1))
     }
     return Source(values, kept | origins)
+
+
+def _is_same_variant(old: Mapping[str, Any], new: Mapping[str, Any], path: KeyPath) -> bool:
+    if path[-1:] == ("mixture",):  # weights, or a temperature
+        return (TEMPERATURE in old) == (TEMPERATURE in new)
+    return bool(new.get("type", old.get("type")) == old.get("type"))
 
 
 def _defaults() -> Source:

@@ -85,8 +85,8 @@ def by_corpus(position: Position, names: Sequence[str]) -> dict[str, DataPositio
 def shares(mixture: Mapping[str, float], corpora: Mapping[str, ParallelCorpus]) -> dict[str, float]:
     """The share of the groups that is drawn from each corpus, by name; zero for an absent weight.
 
-    A temperature T means (tokens of the corpus / tokens of all)^(1/T), divided by the sum of these
-    (Arivazhagan et al. 2019); without a mixture T is 1.
+    A temperature T means tokens^(1/T), divided by the sum over the corpora (Arivazhagan et al.
+    2019); without a mixture T is 1.
 
     Raises:
         UserError: if the mixture names another corpus.
@@ -104,10 +104,11 @@ def shares(mixture: Mapping[str, float], corpora: Mapping[str, ParallelCorpus]) 
             name: len(each.source.tokens) + len(each.target.tokens)
             for name, each in corpora.items()
         }
-        power, total = 1 / mixture.get(TEMPERATURE, 1.0), sum(tokens.values())
-        weights = {name: (count / total) ** power for name, count in tokens.items()}
-    total_weight = sum(weights.values())
-    return {name: weight / total_weight for name, weight in weights.items()}
+        power, largest = 1 / mixture.get(TEMPERATURE, 1.0), max(tokens.values())
+        weights = {name: (count / largest) ** power for name, count in tokens.items()}
+    most = max(weights.values())  # first divided by the largest, so that no sum is infinite
+    total = sum(weight / most for weight in weights.values())
+    return {name: weight / most / total for name, weight in weights.items()}
 
 
 @dataclass(frozen=True)
@@ -128,8 +129,8 @@ class Part:
     @property
     def tokens(self) -> int:
         """Padded tokens of the groups."""
-        longer = self.window.lengths.max(axis=0)
-        return sum(len(group) * int(longer[group].max()) for group in self.groups)
+        lengths = self.window.lengths
+        return sum(len(group) * int(lengths[:, group].max()) for group in self.groups)
 
 
 @dataclass(frozen=True)

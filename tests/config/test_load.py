@@ -209,3 +209,13 @@ def test_a_wrong_override_is_quoted(folder: Path, override: str, message: str) -
     name = write("x.yaml", "model:\n  width: 512\n  encoder: {heads: 8}\n")
     (line,) = problems(name, override)
     assert line.startswith(f"override {override!r}: {message}")
+
+
+def test_weights_and_a_temperature_replace_each_other():
+    weights, temperature = "training.mixture={a: 0.7, b: 0.3}", "training.mixture={temperature: 5}"
+    for overrides, expected in (
+        ([weights, "training.mixture.b=0.5"], {"a": 0.7, "b": 0.5}),
+        ([weights, temperature], {"temperature": 5}),
+        ([temperature, weights], {"a": 0.7, "b": 0.3}),
+    ):
+        assert load_recipe("demo", overrides).training.mixture == expected
