@@ -66,7 +66,7 @@ def find_inputs(
 
     Raises:
         DataError: for files that are missing, broken or of different length.
-        UserError: for languages or names of splits that collide, and tags of no corpus.
+        UserError: for languages or names of splits that collide.
     """
     check_languages(config)
     languages = (config.source, config.target)
@@ -89,13 +89,24 @@ def find_inputs(
                 if name not in training
                 else "choose another name for the corpus",
             )
-    if unknown := [name for name in config.tags if name not in training]:
+    return [_input(name, find_text(prefix, languages)) for name, prefix in prefixes]
+
+
+def check_tags(config: Text, train: Training) -> None:
+    """Check that every tag belongs to a corpus.
+
+    A pipeline that is used again has the tags of its own corpora instead.
+
+    Raises:
+        UserError: for a tag of no corpus.
+    """
+    names = [TRAIN] if isinstance(train, Path) else [*train]
+    if unknown := [name for name in config.tags if name not in names]:
         raise UserError(
-            f"{unknown[0]} is not a training corpus, only {', '.join(training)}",
+            f"{unknown[0]} is not a training corpus, only {', '.join(names)}",
             where="text.tags",
             hint="name the corpora: --train NAME=PREFIX",
         )
-    return [_input(name, find_text(prefix, languages)) for name, prefix in prefixes]
 
 
 def _input(name: str, text: ParallelText) -> Input:

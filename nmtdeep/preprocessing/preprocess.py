@@ -23,7 +23,7 @@ from nmtdeep.data.index import FORMAT, INDEX_FILE, RECIPE_FILE, TEXT_DIRECTORY, 
 from nmtdeep.data.parallel import chunks, ordered_map
 from nmtdeep.errors import DataError
 from nmtdeep.preprocessing.counting import WORDS, Tally, repetitions
-from nmtdeep.preprocessing.inputs import Input, Training, check_free, find_inputs
+from nmtdeep.preprocessing.inputs import Input, Training, check_free, check_tags, find_inputs
 from nmtdeep.preprocessing.learning import (
     Models,
     Tallies,
@@ -74,6 +74,8 @@ def preprocess(
             directory in use; nothing is left behind then.
     """
     check_free(out, overwrite=overwrite)
+    if pipeline is None:
+        check_tags(recipe.text, train)
     inputs = find_inputs(recipe.text, train=train, valid=valid, tests=tests)
     training = [TRAIN] if isinstance(train, Path) else list(train)
     with files.replace_directory(out) as partial:
