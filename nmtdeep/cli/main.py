@@ -180,6 +180,7 @@ _EXTRAS = {
     "matplotlib": "pictures",
     "prometheus_client": "serve",
     "py3langid": "doctor",
+    "unbabel-comet": "comet",
     "uvicorn": "serve",
 }
 _HINTS = {

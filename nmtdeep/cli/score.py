@@ -17,6 +17,8 @@ from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.errors import UserError
 
 if TYPE_CHECKING:
+    from nmtdeep.scoring.comet import Comet
+    from nmtdeep.scoring.texts import Texts
     from nmtdeep.scoring.tokenized import MosesPreparation
 
 MODEL = Option("-m", "--model", rich_help_panel="With a model")
@@ -33,6 +35,7 @@ def score(
     files: Annotated[list[Path] | None, Argument(metavar="HYP REF")] = None,
     *,
     metric: Annotated[list[str] | None, METRIC] = None,
+    comet_model: Annotated[str | None, Option(metavar="NAME|PATH")] = None,
     tokenize: Annotated[str | None, Option(metavar="LANG")] = None,
     replace_unicode_punctuation: bool = False,
     as_json: Annotated[bool, Option("--json")] = False,
@@ -57,13 +60,15 @@ def score(
     Args:
         files: The hypotheses (- for stdin), then one reference or more; .gz allowed.
         metric: Metric: bleu, bleu-lc, bleu-intl, bleu-intl-lc, bleu-zh, bleu-tok, bleu-tok-lc,
-            bleu-compound, chrf, chrf++, ter. Default: bleu, chrf and ter.
+            bleu-compound, chrf, chrf++, ter, comet. Default: bleu, chrf and ter.
+        comet_model: COMET model on this machine, for --metric comet with --source. Default:
+            Unbabel/wmt22-comet-da.
         tokenize: Moses-tokenize both sides for bleu-tok, bleu-tok-lc and bleu-compound.
         replace_unicode_punctuation: Replace Unicode punctuation before --tokenize, as the DLCL and
             SDT papers do.
         as_json: Print all numbers as JSON.
         model: Run or checkpoint that translates --source; several are an ensemble.
-        source: Source text for --model.
+        source: Source text for --model or --metric comet.
         reference: Reference translation of --source.
         target: Translations of --source for --log-prob.
         log_prob: Print the model's log-probability of each line of --target: sum, number of tokens,
@@ -79,7 +84,11 @@ def score(
         "--log-prob": log_prob,
         "options of models": options.model_fields_set,
     }
-    _check_use(model, files or [], {name for name, value in of_model.items() if value})
+    used = {name for name, value in of_model.items() if value}
+    # COMET reads the source, and its model computes on --device.
+    if "comet" in (metric or ()) and not model:
+        used -= {"--source", "options of models"}
+    _check_use(model, files or [], used)
     if model and source and target:
         _print_log_probabilities(model, options, source, target, as_json=as_json)
         return
@@ -101,7 +110,10 @@ def score(
         texts = replace(texts, hypotheses=NamedText("+".join(map(str, model)), lines))
     for warning in warnings(texts, metrics, prepared=preparation is not None):
         typer.echo(f"nmtdeep: warning: {warning}", err=True)
-    rows = measure(texts, metrics, preparation=preparation, test=paired, trials=trials)
+    comet = None
+    if "comet" in metrics and source:
+        comet = _comet(comet_model, source, texts, options.device)
+    rows = measure(texts, metrics, preparation=preparation, comet=comet, test=paired, trials=trials)
     recorded = records(texts.hypotheses.name, rows)
     as_text = json.dumps(recorded, ensure_ascii=False, indent=1)
     typer.echo(as_text if as_json else "\n".join(plain_lines(rows)))
@@ -135,6 +147,16 @@ def _preparation(
         where = "--replace-unicode-punctuation"
         raise UserError("needs --tokenize", where=where, hint="add --tokenize LANG")
     return MosesPreparation(language, replace_punctuation=replace_punctuation) if language else None
+
+
+def _comet(name: str | None, source: Path, texts: Texts, device: str) -> Comet:
+    from nmtdeep.devices import resolve_device
+    from nmtdeep.scoring.comet import DEFAULT_MODEL, Comet
+    from nmtdeep.scoring.texts import check_counts, read_text
+
+    sources = read_text(source)
+    check_counts(texts.hypotheses, sources)
+    return Comet(name or DEFAULT_MODEL, sources.lines, device=str(resolve_device(device)))
 
 
 def _print_log_probabilities(

@@ -50,6 +50,12 @@ class Metric:
     higher_is_better: bool = True
     cased: bool = True
 
+    def scorer(
+        self, preparation: MosesPreparation | None, comet: sacrebleu_base.Metric | None
+    ) -> sacrebleu_base.Metric:
+        """The sacreBLEU object; `comet` is that of COMET, which is made for a source text."""
+        return comet if comet and self.build is _comet else self.build(preparation)
+
 
 def _bleu(tokenize: str, *, lowercase: bool = False) -> Callable[..., BLEU]:
     # force: the command says in one line what sacreBLEU would log in three
@@ -60,6 +66,10 @@ def _tokenized(*, lowercase: bool = False, compound: bool = False) -> Callable[.
     return lambda preparation: TokenizedBLEU(
         lowercase=lowercase, compound=compound, preparation=preparation
     )
+
+
+def _comet(_: MosesPreparation | None) -> sacrebleu_base.Metric:
+    raise UserError("comet needs the source text", where="--metric", hint="add --source FILE")
 
 
 METRICS: Mapping[str, Metric] = {
@@ -74,6 +84,7 @@ METRICS: Mapping[str, Metric] = {
     "chrf": Metric("chrF2", lambda _: CHRF()),
     "chrf++": Metric("chrF2++", lambda _: CHRF(word_order=2)),
     "ter": Metric("TER", lambda _: TER(), higher_is_better=False, cased=False),
+    "comet": Metric("COMET", _comet, cased=False),
 }
 DEFAULT_METRICS = ("bleu", "chrf", "ter")
 
@@ -109,6 +120,7 @@ def score_texts(
     metrics: Sequence[str] = DEFAULT_METRICS,
     *,
     preparation: MosesPreparation | None = None,
+    comet: sacrebleu_base.Metric | None = None,
 ) -> list[Score]:
     """Score lines of text, once per metric, in the order of `metrics`.
 
@@ -118,6 +130,7 @@ def score_texts(
         references: one or more whole translations, each with as many lines as `hypotheses`.
         metrics: names out of `METRICS`.
         preparation: tokenizes both sides for the metrics that count tokens.
+        comet: the metric of that name, made for these sources.
 
     Raises:
         UserError: if a metric is unknown, or a reference has fewer or more lines than `hypotheses`.
@@ -125,7 +138,7 @@ def score_texts(
     check_counts(("hypotheses", hypotheses), *(("reference", lines) for lines in references))
     scores = []
     for name in metrics:
-        scorer = metric_named(name).build(preparation)
+        scorer = metric_named(name).scorer(preparation, comet)
         result = scorer.corpus_score(hypotheses, references)
         signature = str(scorer.get_signature())
         scores.append(Score(name, float(result.score), signature, _details(result)))

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from sacrebleu.metrics.base import Metric
+
 from nmtdeep.errors import printable
 from nmtdeep.scoring.metrics import Score, heading_of, label_of, score_texts
 from nmtdeep.scoring.significance import Comparison, compare_systems
@@ -19,6 +21,7 @@ def measure(
     metrics: Sequence[str],
     *,
     preparation: MosesPreparation | None = None,
+    comet: Metric | None = None,
     **paired: Any,
 ) -> list[Score | Comparison]:
     """The scores of the hypotheses, then the comparisons with other systems, if there are any.
@@ -27,11 +30,12 @@ def measure(
         paired: options of `compare_systems`.
     """
     references = [text.lines for text in texts.references]
-    scores = score_texts(texts.hypotheses.lines, references, metrics, preparation=preparation)
+    how: dict[str, Any] = {"preparation": preparation, "comet": comet}
+    scores = score_texts(texts.hypotheses.lines, references, metrics, **how)
     if not texts.systems:
         return [*scores]
     comparisons = compare_systems(
-        texts.hypotheses, texts.systems, references, metrics, preparation=preparation, **paired
+        texts.hypotheses, texts.systems, references, metrics, **how, **paired
     )
     return [*scores, *comparisons]
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest, Result
 
 from nmtdeep.scoring.metrics import DEFAULT_METRICS, metric_named
@@ -42,6 +43,7 @@ def compare_systems(
     test: Literal["bootstrap", "randomization"] = "bootstrap",
     trials: int = 1000,
     preparation: MosesPreparation | None = None,
+    comet: Metric | None = None,
 ) -> list[Comparison]:
     """Test each system against the baseline, with sacreBLEU's `PairedTest`.
 
@@ -57,6 +59,7 @@ def compare_systems(
 
     Args:
         trials: number of samples.
+        preparation, comet: as of `score_texts`.
     """
     named = [baseline, *systems]
     check_counts(baseline, *systems, *(("reference", lines) for lines in references))
@@ -64,7 +67,7 @@ def compare_systems(
     for metric in metrics:
         # One test per metric: PairedTest identifies metrics by sacreBLEU's names, and every kind of
         # BLEU is "BLEU" to it.
-        scorer = metric_named(metric).build(preparation)
+        scorer = metric_named(metric).scorer(preparation, comet)
         paired = PairedTest(
             named, {metric: scorer}, references, test_type=_SACREBLEU_TEST[test], n_samples=trials
         )
