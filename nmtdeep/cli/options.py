@@ -160,7 +160,13 @@ def decoding(*omit: str, **defaults: str) -> Bundle:
     """
     recipe = dict.fromkeys((*Decoding.model_fields, "input_is"), "the recipe's")
     options = options_of(DecodingOptions, *omit, **recipe | defaults)
-    return Bundle(options, lambda **given: decoding_options(given, flag))
+
+    def collect(**given: Any) -> DecodingOptions:
+        # A switch that is off was omitted: a recipe may have it on.
+        chosen = {name: None if value is False else value for name, value in given.items()}
+        return decoding_options(chosen, flag)
+
+    return Bundle(options, collect)
 
 
 def complete_recipe(incomplete: str) -> list[str]:
