@@ -18,11 +18,14 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def resolve_device(device: str) -> torch.device:
+def resolve_device(device: str, *, translates: bool = False) -> torch.device:
     """`auto` is the GPU where there is one.
 
     A GPU comes with its index, as `torch.cuda.set_device` demands, and is the current one of the
     calling thread from then on, so that nothing opens another.
+
+    Args:
+        translates: whether the device is for translating, for which Apple's GPUs (mps) do.
 
     Raises:
         UserError: if there is no such device.
@@ -35,6 +38,12 @@ def resolve_device(device: str) -> torch.device:
         place = torch.device(device)
     except RuntimeError:
         place = torch.device("meta")
+    if place.type == "mps":
+        if not translates:
+            raise UserError("mps can only translate", where="--device", hint="use --device cpu")
+        if not torch.backends.mps.is_available():
+            raise UserError("no Apple GPU here that torch can use", hint="use --device cpu")
+        return place
     if place.type not in ("cpu", "cuda"):
         raise UserError(f"unknown device {device}", hint="use auto, cpu, cuda or cuda:N")
     if place.type == "cpu":

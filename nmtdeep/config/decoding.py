@@ -64,7 +64,9 @@ class DecodingOptions(Decoding):
         1.0, description="total probability of the most probable tokens to sample from"
     )
     seed: CountOrZero = Field(1, description="random seed for sampling")
-    device: str = Field("auto", description="device: auto, cpu, cuda or cuda:N")
+    device: str = Field(
+        "auto", description="device: auto, cpu, cuda or cuda:N; to translate, mps too"
+    )
     precision: Precision = Field("auto", description="number format of the weights; auto: fp32")
     quantize: Literal["int8"] | None = Field(
         None, description="store the weights as 8-bit integers (CPU only)"

@@ -159,8 +159,9 @@ def beam(
             force(log_probs.view(len(held), -1, types), prefix[:, len(history)])
         blocks = blocks or Blocks(size, types, eos, device)
         best, code = blocks.best(log_probs, totals.to(log_probs.dtype))
-        # float64 holds every code, so that all is read at once.
-        read, codes = torch.stack((best.double(), code.double())).cpu().numpy()
+        # float64 holds every code, so that all is read at once; Apple's GPUs do not have it.
+        found = (best.cpu(), code.cpu()) if device.type == "mps" else (best, code)
+        read, codes = torch.stack([each.double() for each in found]).cpu().numpy()
         origin, token = np.divmod(codes.astype(np.int64), types)
         history.append(Candidates(held, read, origin, token))
         totals, code = (best, code) if size == 1 else _continuing(best, code, types, eos, size)

@@ -75,7 +75,7 @@ class Searcher:
         Raises:
             UserError: if device, precision and quantization are not available here.
         """
-        device = resolve_device(options.device)
+        device = resolve_device(options.device, translates=True)
         if options.precision == "fp16" and device.type == "cpu":
             hint = "use --precision bf16 or fp32 on a CPU"
             raise UserError("fp16 needs a GPU", where="--precision", hint=hint)
@@ -98,7 +98,7 @@ class Searcher:
         options = self.options
         if options.max_tokens or options.sampling:
             return options.max_tokens or LEAST_TOKENS
-        if self.device.type == "cpu":
+        if self.device.type != "cuda":
             return CPU_TOKENS if options.beam > 1 else LEAST_TOKENS
         memory = torch.cuda.get_device_properties(self.device).total_memory
         return fitting_tokens(self.models, memory / 4)

@@ -22,6 +22,18 @@ def test_unavailable_devices_are_errors() -> None:
             resolve_device("cuda")
 
 
+def test_apple_gpus_only_translate(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not torch.backends.mps.is_available():
+        with pytest.raises(UserError, match="no Apple GPU here"):
+            resolve_device("mps", translates=True)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    assert resolve_device("mps", translates=True) == torch.device("mps")
+    with pytest.raises(UserError, match="mps can only translate: use --device cpu"):
+        resolve_device("mps")
+    if not torch.cuda.is_available():
+        assert resolve_device("auto", translates=True) == torch.device("cpu")
+
+
 @pytest.fixture
 def gpus(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """Two GPUs, the second being the current one; yields the indices that were made current.
