@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from typer import Argument, Option
@@ -11,6 +11,10 @@ from typer import Argument, Option
 from nmtdeep.cli import options
 from nmtdeep.errors import UserError
 from nmtdeep.export import Quantization
+
+if TYPE_CHECKING:
+    from nmtdeep.config.recipe import Recipe
+    from nmtdeep.text.pipeline import TextPipeline
 
 # Exit code if the written model is worse, or if only the model card was written.
 INCOMPLETE = 3
@@ -77,7 +81,7 @@ def _to_huggingface(run: Path, out: Path, *, overwrite: bool) -> None:
     done = export_huggingface(run, out, overwrite=overwrite)
     if not done.problems:
         model = "/".join(done.checkpoint.parts[-2:])
-        typer.echo(f"{out}: {model} as a MarianMT of transformers, and its model card")
+        typer.echo(f"{out}: {model} for transformers ({done.name}), and its model card")
         return
     typer.echo(
         f"nmtdeep: {out} has only a model card: transformers has no class for this model "
@@ -129,7 +133,34 @@ def fairseq(
         lowercase=lowercase,
         aggressive_hyphens=aggressive_hyphens,
     )
-    recipe, pipeline = convert(path, dictionaries, output, choices)
+    _echo_converted(output, *convert(path, dictionaries, output, choices))
+
+
+def marian(
+    directory: Annotated[Path, Argument(metavar="DIR")],
+    *,
+    output: options.Out,
+    source_lang: options.SourceLanguage = None,
+    target_lang: options.TargetLanguage = None,
+    overwrite: options.Overwrite = False,
+) -> None:
+    """Convert a MarianMT model as transformers saves it, such as one of OPUS-MT.
+
+    No code in the files is executed. An unsupported model is rejected with every reason listed.
+
+    Args:
+        directory: Directory with config.json, weights, vocab.json, source.spm and target.spm.
+        output: Checkpoint to write.
+    """
+    from nmtdeep import checkpoint
+    from nmtdeep.conversion.marian import convert
+
+    checkpoint.check_free(output, overwrite=overwrite)
+    converted = convert(directory, output, source=source_lang, target=target_lang)
+    _echo_converted(output, *converted)
+
+
+def _echo_converted(output: Path, recipe: Recipe, pipeline: TextPipeline) -> None:
     model, text = recipe.model, recipe.text
     typer.echo(
         f"{output}: {model.encoder.depth}+{model.decoder.depth} layers, width {model.width}, "

@@ -51,6 +51,7 @@ COMMANDS: dict[str, dict[Callable[..., Any], str]] = {
         exchange.fairseq: (
             "nmtdeep convert fairseq checkpoint_best.pt dict.en.txt dict.de.txt -o model"
         ),
+        exchange.marian: "nmtdeep convert marian opus-mt-en-de -o model",
     },
 }
 GROUPS = {

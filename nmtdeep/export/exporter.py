@@ -25,12 +25,14 @@ class Exported(NamedTuple):
         before: bytes of its weights.
         after: bytes of the exported directory.
         problems: why only the model card was written, without weights; usually empty.
+        name: class of transformers that reads it.
     """
 
     checkpoint: Path
     before: int
     after: int
     problems: list[Problem]
+    name: str = ""
 
 
 def export_ctranslate2(
@@ -78,8 +80,8 @@ def export_ctranslate2(
 def export_huggingface(run: Path, out: Path, *, overwrite: bool = False) -> Exported:
     """Write a model card into directory `out`, and the model if transformers supports it.
 
-    A model that is a MarianMT is written with its weights, configurations, a tokenizer of split
-    text and the text pipeline.
+    A supported model is written with its weights, configurations, a tokenizer of split text and
+    the text pipeline.
 
     Args:
         overwrite: replace an export that exists.
@@ -90,13 +92,15 @@ def export_huggingface(run: Path, out: Path, *, overwrite: bool = False) -> Expo
     check_free(out, overwrite=overwrite)
     loaded = checkpoint.load(run)
     problems = to_huggingface.unsupported(loaded.recipe.model)
-    with _export(loaded, out, "card" if problems else "huggingface marian") as folder:
-        card = readme.model_card(loaded, problems=problems)
+    family = None if problems else to_huggingface.family(loaded.recipe.model)
+    with _export(loaded, out, f"huggingface {family.type}" if family else "card") as folder:
+        name = family.name if family else ""
+        card = readme.model_card(loaded, name=name, problems=problems)
         (folder / "README.md").write_text(card, encoding="utf-8")
-        if not problems:
+        if family:
             to_huggingface.write(folder, loaded.model, loaded.recipe, loaded.pipeline)
             loaded.pipeline.save(folder / checkpoint.TEXT)
-    return _exported(loaded, out, problems)
+    return _exported(loaded, out, problems)._replace(name=name)
 
 
 def check_free(out: Path, *, overwrite: bool) -> None:

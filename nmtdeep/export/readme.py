@@ -33,11 +33,12 @@ def for_ctranslate2(loaded: Loaded, *, quantization: str | None, rows: int) -> s
     )
 
 
-def model_card(loaded: Loaded, *, problems: Sequence[Problem]) -> str:
+def model_card(loaded: Loaded, *, name: str, problems: Sequence[Problem]) -> str:
     """README.md with the header that model hubs read.
 
     Args:
-        problems: why the model is not a MarianMT; empty if it is one.
+        name: class of transformers; empty if there is none.
+        problems: why there is none.
     """
     stored = stored_scores(loaded.path.parent, loaded.path)
     scores = stored.scores if stored else {}
@@ -48,6 +49,7 @@ def model_card(loaded: Loaded, *, problems: Sequence[Problem]) -> str:
         **_values(loaded),
         title=f"{loaded.path.parent.name}: {text.source} to {text.target}",
         checkpoint=loaded.path.name,
+        name=name,
         problems=problems,
         parameters=sum(parameter.numel() for parameter in loaded.model.parameters()),
         types=(len(pipeline.source.vocabulary), len(pipeline.target.vocabulary)),

@@ -1,14 +1,15 @@
-"""A model as transformers' MarianMT: weights, configuration, and a tokenizer of split text.
+"""A model for transformers: weights, configuration, and a tokenizer of split text.
 
-MarianMT is post-norm with sinusoids. Its sinusoids have other wavelengths than ours, so our table
-is exported with the weights.
+Its classes after BART differ in the place of norms: MarianMT is post-norm, Pegasus pre-norm, BART
+itself post-norm behind a norm of the embeddings, which is our residual `normalized`. Their tables
+of positions have other wavelengths than ours, or are learned, so ours is exported with the weights.
 """
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +25,6 @@ from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.vocabulary import EOS, PAD, SPECIALS, UNK, Vocabulary
 
 POSITIONS = 2048
-POST_NORM = ("post_norm", "admin", "deep_norm")
 NAMES = {
     "query": "q_proj",
     "key": "k_proj",
@@ -35,20 +35,57 @@ NAMES = {
 }
 
 
+class Family(NamedTuple):
+    """A class of transformers.
+
+    Attributes:
+        type: `model_type` in its configuration.
+        name: of the class.
+        skipped: rows of its table of positions before the first one.
+    """
+
+    type: str
+    name: str
+    skipped: int = 0
+
+
+MARIAN = Family("marian", "MarianMTModel")
+PEGASUS = Family("pegasus", "PegasusForConditionalGeneration")
+BART = Family("bart", "BartForConditionalGeneration", 2)
+FAMILIES = {
+    "post_norm": MARIAN,
+    "admin": MARIAN,
+    "deep_norm": MARIAN,
+    "pre_norm": PEGASUS,
+    "normalized": BART,
+}
+
+
 def unsupported(model: Model) -> list[Problem]:
-    """Everything in a recipe's section `model` that MarianMT cannot compute."""
+    """Everything in a recipe's section `model` that no class computes, and what to change."""
     problems = weights.unsupported(model)
-    for name, stack in (("encoder", model.encoder), ("decoder", model.decoder)):
-        if stack.residual.type not in (*POST_NORM, "rezero", "no_norm"):
-            what = f"{stack.residual.type}: MarianMT's norms are after the sums"
-            problems.append(Problem(what, f"model.{name}.residual"))
+    residuals = (model.encoder.residual.type, model.decoder.residual.type)
+    families = {FAMILIES.get(residual) for residual in residuals} - {None}
+    if len(families) > 1:
+        what = f"{residuals[0]} and {residuals[1]}: no class has norms in both places"
+        hint = "use the same one in encoder and decoder"
+        problems.append(Problem(what, "model.decoder.residual", hint))
+    if families and MARIAN not in families and model.embeddings.sharing != "all":
+        what = f"{model.embeddings.sharing}: only MarianMT, which is post-norm, has several tables"
+        hint = "set it to all, or both residuals to post_norm"
+        problems.append(Problem(what, "model.embeddings.sharing", hint))
     if model.positions.type != "sinusoidal":
-        what = f"{model.positions.type}: MarianMT has sinusoids"
-        problems.append(Problem(what, "model.positions"))
+        what = f"{model.positions.type}: the classes add positions to embeddings"
+        problems.append(Problem(what, "model.positions", "set it to sinusoidal"))
     if model.norm_epsilon != nn.LayerNorm(1).eps:
-        what = f"{model.norm_epsilon:g}: MarianMT has 1e-05"
-        problems.append(Problem(what, "model.norm_epsilon"))
+        what = f"{model.norm_epsilon:g}: the classes have 1e-05"
+        problems.append(Problem(what, "model.norm_epsilon", "set it to 1e-5"))
     return problems
+
+
+def family(model: Model) -> Family:
+    """The class that computes a supported model."""
+    return FAMILIES[model.encoder.residual.type]
 
 
 def write(folder: Path, transformer: Transformer, recipe: Recipe, pipeline: TextPipeline) -> None:
@@ -73,7 +110,7 @@ def write(folder: Path, transformer: Transformer, recipe: Recipe, pipeline: Text
 
 
 def named(transformer: Transformer, model: Model) -> dict[str, Tensor]:
-    """Our tensors under MarianMT's names; a shared table is included once."""
+    """Our tensors under the names of its class; a shared table is included once."""
     source, target, output = weights.of_model(transformer, model, rows=POSITIONS)
     tables = {"model.encoder.embed_tokens.weight": source.table}
     if _same(source.table, target.table) and _same(target.table, output.weight):
@@ -85,7 +122,7 @@ def named(transformer: Transformer, model: Model) -> dict[str, Tensor]:
     bias = torch.zeros(len(output.weight)) if output.bias is None else output.bias
     tensors = {**tables, "final_logits_bias": bias[None]}
     for name, stack in (("encoder", source), ("decoder", target)):
-        tensors |= _stack(f"model.{name}", stack)
+        tensors |= _stack(f"model.{name}", stack, family(model).skipped)
     return {name: tensor.clone() for name, tensor in tensors.items()}
 
 
@@ -93,9 +130,13 @@ def _same(table: Tensor, other: Tensor) -> bool:
     return table.data_ptr() == other.data_ptr()
 
 
-def _stack(name: str, stack: StackWeights) -> dict[str, Tensor]:
+def _stack(name: str, stack: StackWeights, skipped: int) -> dict[str, Tensor]:
     assert stack.positions is not None
-    tensors = {f"{name}.embed_positions.weight": stack.positions}
+    positions = nn.functional.pad(stack.positions, (0, 0, skipped, 0))
+    tensors = {f"{name}.embed_positions.weight": positions}
+    norms = {"layernorm_embedding": stack.embedding_norm, "layer_norm": stack.top_norm}
+    for place, norm in norms.items():
+        tensors |= {} if norm is None else _norm(f"{name}.{place}", norm)
     for number, (*attentions, feed_forward) in enumerate(stack.layers):
         layer = f"{name}.layers.{number}"
         for kind, attention in zip(("self_attn", "encoder_attn"), attentions, strict=False):
@@ -125,8 +166,8 @@ def _configuration(
 ) -> dict[str, Any]:
     model, dropout = recipe.model, recipe.model.dropout
     return {
-        "architectures": ["MarianMTModel"],
-        "model_type": "marian",
+        "architectures": [family(model).name],
+        "model_type": family(model).type,
         "vocab_size": source,
         "decoder_vocab_size": target,
         "share_encoder_decoder_embeddings": shared,

@@ -100,16 +100,17 @@ def unsupported(model: Model) -> list[Problem]:
     for name, stack in (("encoder", model.encoder), ("decoder", model.decoder)):
         if (combination := stack.combination.type) != "residual":
             what = f"{combination}: a layer reads more than the output of the layer below it"
-            problems.append(Problem(what, f"model.{name}.combination"))
+            problems.append(Problem(what, f"model.{name}.combination", "set it to residual"))
         if (residual := stack.residual.type) in ("rezero", "no_norm"):
-            problems.append(Problem(f"{residual} has no norms", f"model.{name}.residual"))
+            hint = "set it to pre_norm or post_norm"
+            problems.append(Problem(f"{residual} has no norms", f"model.{name}.residual", hint))
     sublayers = [sublayer.type for sublayer in model.decoder.sublayers]
     if sublayers != SUBLAYERS:
         what = f"[{', '.join(sublayers)}] is not [{', '.join(SUBLAYERS)}]"
-        problems.append(Problem(what, "model.decoder.sublayers"))
+        problems.append(Problem(what, "model.decoder.sublayers", "leave it out"))
     if model.bridge.type != "top_layer":
         what = f"{model.bridge.type}: a decoder layer reads more than the encoder's top layer"
-        problems.append(Problem(what, "model.bridge"))
+        problems.append(Problem(what, "model.bridge", "set it to top_layer"))
     return problems
 
 
