@@ -20,7 +20,7 @@ import numpy as np
 
 from nmtdeep.config.load import resolve
 from nmtdeep.config.render import annotated, dump
-from nmtdeep.config.text import Form, Text
+from nmtdeep.config.text import Form, SentencePiece, Text
 from nmtdeep.conversion.fairseq_dictionary import read_dictionary
 from nmtdeep.data.corpus import (
     CorpusWriter,
@@ -31,6 +31,7 @@ from nmtdeep.data.corpus import (
 from nmtdeep.data.mixture import drawn, shares
 from nmtdeep.errors import ConfigError, DataError, UserError
 from nmtdeep.files import write_sums
+from nmtdeep.text import sentencepiece
 from nmtdeep.text.bpe import Bpe, join, learn, load_merges
 from nmtdeep.text.files import PACKED, read_lines
 from nmtdeep.text.pairs import find_text
@@ -397,10 +398,68 @@ def tensors(data: bytes) -> None:
     hold(all(tensor.device.type == "cpu" for tensor in loaded.values()), "tensors are on the CPU")
 
 
+MARIAN_FILES = ("config.json", "generation_config.json", "tokenizer_config.json", "vocab.json")
+MARIAN_FILES += ("source.spm", "model.safetensors", "pytorch_model.bin")
+
+
+@cache
+def _marian() -> Path:
+    """A whole MarianMT model, exported by us."""
+    from safetensors.torch import load_file, save_file
+
+    from nmtdeep.config.recipe import Recipe
+    from nmtdeep.export import to_huggingface
+    from nmtdeep.model.build import build, initialize
+
+    path = folder() / "marian"
+    path.mkdir()
+    text = {"bpe": "none", "vocabulary": {"multiple": 1}}
+    stack = {"depth": 1, "heads": 2, "feed_forward": 8, "residual": "post_norm"}
+    model = {"width": 8, "encoder": stack, "decoder": stack, "activation": "swish"}
+    recipe = Recipe.model_validate({"text": text, "model": model})
+    spm = sentencepiece.learn(
+        SENTENCES * 9, SentencePiece(size=100, byte_fallback=False), normalize=False, where=""
+    )
+    types = Vocabulary.of_pieces(spm.pieces, {}, recipe.text.vocabulary)
+    built = build(recipe.model, source_types=len(types), target_types=len(types))
+    initialize(built, recipe.model, seed=1)
+    pipeline = TextPipeline.of(recipe.text, (None, None), (types, types))
+    to_huggingface.write(path, built, recipe, pipeline)
+    # Tables of positions are large, and may be left out.
+    weights = load_file(path / "model.safetensors")
+    weights = {name: each for name, each in weights.items() if "positions" not in name}
+    save_file(weights, path / "model.safetensors")
+    (path / "vocab.json").write_text(json.dumps({word: id for id, word in enumerate(types.tokens)}))
+    for name in ("source.spm", "target.spm"):
+        (path / name).write_bytes(spm.content)
+    return path
+
+
+def marian(data: bytes) -> None:
+    """The first byte: which file of a whole directory the rest replaces."""
+    from nmtdeep import checkpoint
+    from nmtdeep.conversion.marian import convert
+
+    whole, changed, out = _marian(), folder() / "marian-changed", folder() / "marian-out"
+    shutil.rmtree(changed, ignore_errors=True)
+    shutil.copytree(whole, changed)
+    name = MARIAN_FILES[(data[0] if data else 0) % len(MARIAN_FILES)]
+    if name == "pytorch_model.bin":
+        (changed / "model.safetensors").unlink()
+    (changed / name).write_bytes(data[1:])
+    try:
+        convert(changed, out, source="en", target="de")
+    except UserError as error:
+        for problem in error.problems:
+            clear(UserError(problems=[problem]), UserError)
+        return
+    hold(checkpoint.load(out).pipeline.source.encode("a cat")[-1] == EOS, "what converts encodes")
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
     each.__name__: each
     for each in (
         text, lines, pairs, vocabulary, dictionary, merges, pipeline,
-        recipe, overrides, mixture, index, corpus, state, tensors,
+        recipe, overrides, mixture, index, corpus, state, tensors, marian,
     )
 }  # fmt: skip

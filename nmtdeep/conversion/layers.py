@@ -21,7 +21,8 @@ NORMS = {
         ("layer_norms.2", "final_layer_norm"),
     ),
 }
-SHOWN = 5
+# Names of a list, and characters of a message.
+SHOWN, LONGEST = 5, 500
 
 
 class Conversion:
@@ -51,8 +52,9 @@ class Conversion:
         self.model: dict[str, Any] = {}
 
     def report(self, what: str, *, hint: str = "") -> None:
-        """Add a problem."""
-        self.problems.append(Problem(what, str(self.path), hint))
+        """Add a problem; what files say in it may be long."""
+        short = what if len(what) <= LONGEST else f"{what[:LONGEST]} ..."
+        self.problems.append(Problem(short, str(self.path), hint))
 
     def check_settings(
         self, known: Mapping[str, Sequence[object]], settings: Mapping[str, Any] | None = None

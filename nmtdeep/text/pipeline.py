@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,8 @@ from nmtdeep.text.vocabulary import EOS, Vocabulary
 CONFIG_FILE, MODEL_FILE = "text.yaml", "sentencepiece.model"
 HINT = "copy the whole directory again, or run nmtdeep preprocess again"
 Model = Bpe | SentencePiece | None
+# The target language of a multilingual model of OPUS-MT, a type of its vocabulary: ">>fra<< Hello".
+TARGET_CODE = re.compile(r">>[^<>\s]+<<")
 
 
 def surface(line: str, config: Text, language: str, form: Form) -> str:
@@ -101,6 +104,8 @@ class Side:
                 "a SentencePiece model splits raw text, not words",
                 hint="pass raw text, and leave out --input-is, or pieces with --input-is bpe",
             )
+        if form == "raw" and (code := TARGET_CODE.match(line)) and code[0] in self.vocabulary:
+            return [code[0], *self._pieces(model, line[code.end() :], form)]
         line = surface(line, self.config, self.language, form)
         # Pieces may hold any white space but spaces.
         return model.split(line) if form == "raw" else [each for each in line.split(" ") if each]

@@ -1,4 +1,4 @@
-"""`nmtdeep convert fairseq` on the command line."""
+"""`nmtdeep convert` on the command line."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 from conversion.fairseq_like import FairseqLike
+from conversion.marian_like import MarianLike
 
 from commands.running import Commands
 
@@ -34,3 +35,28 @@ def test_a_converted_checkpoint_translates_and_is_replaced_only_on_request(
     refused = nmtdeep(*words[:-1], tmp_path / "mine", "--overwrite")
     assert refused.code == 2
     assert (tmp_path / "mine").is_dir()
+
+
+def test_a_converted_marian_model_translates_grows_and_is_exported(
+    nmtdeep: Commands, tmp_path: Path
+) -> None:
+    theirs, out = MarianLike().write(tmp_path / "opus-mt"), tmp_path / "out"
+    done = nmtdeep("convert", "marian", theirs, "-o", out)
+    assert done.code == 0, done.err
+    assert "3+2 layers, width 8, 41 and 41 types, en to de, raw text" in done.out
+    lines = b"a line of text\n\nsome words\n"
+    translated = nmtdeep("translate", "-m", out, stdin=lines)
+    assert translated.code == 0, translated.err
+    assert translated.out.count("\n") == 3
+    for words in (
+        ("grow", out, "--layers", "6", "--out", tmp_path / "grown"),
+        ("inspect", tmp_path / "grown"),
+        ("average-checkpoints", out, out, "-o", tmp_path / "average"),
+        ("export", tmp_path / "average", "--to", "huggingface", "-o", tmp_path / "exported"),
+    ):
+        done = nmtdeep(*words)
+        assert done.code == 0, done.err
+    (tmp_path / "opus-mt" / "target.spm").unlink()
+    refused = nmtdeep("convert", "marian", theirs, "-o", tmp_path / "other")
+    assert refused.code == 2
+    assert "target.spm: missing" in refused.err

@@ -211,3 +211,16 @@ def test_no_code_in_a_pickle_is_run(tmp_path: Path) -> None:
     assert not (tmp_path / "made").exists()
     torch.load(folder / "pytorch_model.bin", weights_only=False)
     assert (tmp_path / "made").exists()  # so the exploit works
+
+
+def test_a_line_may_begin_with_the_code_of_a_target_language(tmp_path: Path) -> None:
+    like = MarianLike()
+    # Ids that had no piece.
+    like.vocabularies[0] |= {">>fra<<": like.settings["vocab_size"] - 1}
+    _, pipeline = convert(like.write(tmp_path / "theirs"), tmp_path / "out")
+    split = pipeline.source.split
+    assert split(">>fra<< a line") == [">>fra<<", *split("a line")]
+    assert split(">>deu<< a line")[0] != ">>deu<<"
+    transformers = pytest.importorskip("transformers")
+    theirs = transformers.MarianTokenizer.from_pretrained(tmp_path / "theirs")
+    assert theirs.tokenize(">>fra<< a line") == split(">>fra<< a line")
