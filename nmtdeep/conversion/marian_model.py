@@ -209,7 +209,8 @@ class MarianConversion(Conversion):
 
     def decoding(self, search: Mapping[str, Any]) -> dict[str, Any]:
         """Section `decoding`: the search of `generate`, but that a translation is never empty."""
-        self.check_settings(SEARCH, search)
+        padding = [[self.settings.get("pad_token_id")]]
+        self.check_settings({**SEARCH, "bad_words_ids": (None, padding)}, search)
         longest = self._number("max_position_embeddings", 1 << 16)
         limit = search.get("max_length")
         if not isinstance(limit, int) or not 2 <= limit <= longest:

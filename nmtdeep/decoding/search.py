@@ -119,9 +119,7 @@ def beam(
     `size` finished hypotheses or reaches its length limit, where the end is forced. The first token
     may not be the end. Ties go to the lower index. A sentence is done earlier if no unfinished one
     can still rank among the best `wanted`, by a bound on its score: its sum so far, divided by the
-    penalty of the greatest length. With `stop="bound"`, a sentence with `size` finished hypotheses
-    goes on until the best unfinished sum, divided by the penalty of the length so far, is no
-    better than the worst of the best `size` (the rule of transformers, `early_stopping=False`).
+    penalty of the greatest length.
 
     The host reads from the device only the best continuations, once per step.
 
@@ -135,15 +133,14 @@ def beam(
         forbidden: ids that are never produced.
         penalty: divisor of a hypothesis by its number of tokens; must not decrease.
         wanted: number of hypotheses to return; None: `size`.
-        stop: "full" or "bound".
+        stop: "full", or "bound" for the rule of transformers instead; see `_Ends.after`.
         spare: share of the batch up to which sentences that are done stay in it; when there are
             more, all of them leave. It changes no result.
         prefix: `(sentences, longest)` tokens that every hypothesis starts with, FREE behind them;
             shorter than `max_lengths`, and scored as all others.
     """
     device = max_lengths.device
-    wanted = wanted or size
-    ends = _Ends(max_lengths.tolist(), size, wanted, eos, penalty, stop)
+    ends = _Ends(max_lengths.tolist(), size, wanted or size, eos, penalty, stop)
     held = np.arange(len(max_lengths))
     places = torch.arange(len(held), device=device)[:, None]
     totals = torch.zeros(len(held), 1, device=device)
@@ -176,7 +173,7 @@ def beam(
         if len(held) and (size > 1 or kept is not None):
             state.select(rows.flatten(), kept)
         tokens = (code % types).flatten()
-    return _read_out(history, ends.last, size, wanted, eos, penalty)
+    return _read_out(history, ends.last, size, wanted or size, eos, penalty)
 
 
 def forbid(
@@ -239,7 +236,12 @@ class _Ends:
         return bool(((self.limits[sentences] <= step) & (self.last[sentences] == 0)).any())
 
     def after(self, found: Candidates, step: int) -> Array:
-        """Whether each sentence of this step is done."""
+        """Whether each sentence of this step is done.
+
+        With `stop="bound"`, one with `size` finished hypotheses goes on until the best unfinished
+        sum, divided by the penalty of the length so far, is no better than the worst of the best
+        `size`: transformers' rule for `early_stopping=False`.
+        """
         sentences = found.sentences
         is_end = found.tokens == self.eos
         ended = np.where(is_end, found.totals, -math.inf)[:, : self.size]
