@@ -133,11 +133,10 @@ def beam(
         forbidden: ids that are never produced.
         penalty: divisor of a hypothesis by its number of tokens; must not decrease.
         wanted: number of hypotheses to return; None: `size`.
-        stop: "full", or "bound" for the rule of transformers instead; see `_Ends.after`.
-        spare: share of the batch up to which sentences that are done stay in it; when there are
-            more, all of them leave. It changes no result.
-        prefix: `(sentences, longest)` tokens that every hypothesis starts with, FREE behind them;
-            shorter than `max_lengths`, and scored as all others.
+        stop: "full", or "bound" for transformers' rule; see `_Ends.after`.
+        spare: share of the batch up to which sentences that are done stay; changes no result.
+        prefix: `(sentences, longest)` tokens that hypotheses start with, FREE behind them, scored
+            as all others; shorter than `max_lengths`.
     """
     device = max_lengths.device
     ends = _Ends(max_lengths.tolist(), size, wanted or size, eos, penalty, stop)

@@ -176,10 +176,10 @@ def test_a_model_that_no_other_program_supports_is_refused_with_every_problem(nm
 
 def test_only_an_export_is_replaced_and_only_on_request(nmtdeep, whole):
     command = ("export", whole, "--to", "huggingface", "-o")
-    assert nmtdeep(*command, "twice").code == 3  # the card alone
+    assert nmtdeep(*command, "twice").code == 0
     (nmtdeep.folder / "twice" / "old").touch()
     assert "add --overwrite" in nmtdeep(*command, "twice").err
-    assert nmtdeep(*command, "twice", "--overwrite").code == 3
+    assert nmtdeep(*command, "twice", "--overwrite").code == 0
     assert not (nmtdeep.folder / "twice" / "old").exists()
     done = nmtdeep(*command, whole, "--overwrite")
     assert done.code == 2 and "is not an export" in done.err
