@@ -43,20 +43,23 @@ def test_a_converted_marian_model_translates_grows_and_is_exported(
     theirs, out = MarianLike().write(tmp_path / "opus-mt"), tmp_path / "out"
     done = nmtdeep("convert", "marian", theirs, "-o", out)
     assert done.code == 0, done.err
-    assert "3+2 layers, width 8, 41 and 41 types, en to de, raw text" in done.out
+    assert "3+2 layers, width 8, 42 and 42 types, en to de, raw text" in done.out
     lines = b"a line of text\n\nsome words\n"
+    other = MarianLike()
+    other.state["final_logits_bias"] += 1
     translated = nmtdeep("translate", "-m", out, stdin=lines)
     assert translated.code == 0, translated.err
     assert translated.out.count("\n") == 3
     for words in (
         ("grow", out, "--layers", "6", "--out", tmp_path / "grown"),
         ("inspect", tmp_path / "grown"),
-        ("average-checkpoints", out, out, "-o", tmp_path / "average"),
+        ("convert", "marian", other.write(tmp_path / "other-mt"), "-o", tmp_path / "other"),
+        ("average-checkpoints", out, tmp_path / "other", "-o", tmp_path / "average"),
         ("export", tmp_path / "average", "--to", "huggingface", "-o", tmp_path / "exported"),
     ):
         done = nmtdeep(*words)
         assert done.code == 0, done.err
     (tmp_path / "opus-mt" / "target.spm").unlink()
-    refused = nmtdeep("convert", "marian", theirs, "-o", tmp_path / "other")
+    refused = nmtdeep("convert", "marian", theirs, "-o", tmp_path / "refused")
     assert refused.code == 2
     assert "target.spm: missing" in refused.err
