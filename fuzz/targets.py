@@ -418,7 +418,7 @@ def _marian() -> Path:
     model = {"width": 8, "encoder": stack, "decoder": stack, "activation": "swish"}
     recipe = Recipe.model_validate({"text": text, "model": model})
     spm = sentencepiece.learn(
-        SENTENCES * 9, SentencePiece(size=100, byte_fallback=False), normalize=False, where=""
+        SENTENCES * 9, SentencePiece(size=100, byte_fallback=False), normalize=False
     )
     types = Vocabulary.of_pieces(spm.pieces, {}, recipe.text.vocabulary)
     built = build(recipe.model, source_types=len(types), target_types=len(types))
