@@ -64,7 +64,7 @@ def preprocess(
     recipe: options.Recipe,
     overrides: options.Overrides = None,
     *,
-    train: list[str],
+    train: options.Corpora,
     valid: Path,
     test: list[Path] | None = None,
     out: options.Out,

@@ -149,7 +149,7 @@ def report(
 def doctor(
     *,
     data: Path | None = None,
-    train: list[str] | None = None,
+    train: options.OptionalCorpora = None,
     valid: Path | None = None,
     test: list[Path] | None = None,
     source_lang: options.SourceLanguage = None,
