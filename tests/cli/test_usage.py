@@ -39,8 +39,8 @@ def example(path: tuple[str, ...]) -> list[str]:
 
 
 def test_an_option_given_twice_is_an_error() -> None:
-    words = ["demo", "--train", "a", "--train", "b", "--valid", "v", "--out", "o"]
-    with pytest.raises(UserError, match=r"^--train: is given twice: pass it once$"):
+    words = ["demo", "--train", "a", "--valid", "v", "--valid", "w", "--out", "o"]
+    with pytest.raises(UserError, match=r"^--valid: is given twice: pass it once$"):
         LEAVES["preprocess",].make_context("preprocess", words)
 
 
