@@ -120,12 +120,14 @@ def rate(number: int, updates: int) -> float:
 
 
 def suggestion(rows: Sequence[Trial]) -> float:
-    """A third of the rate at which the smoothed loss is lowest, with two digits.
+    """Half the rate at which the smoothed loss is lowest, with two digits.
 
-    Beyond that rate updates undo one another. A training spends many updates near its peak, so
-    that the peak must be lower.
+    Beyond that rate updates undo one another, and a training spends many updates near its peak. The
+    smoothed loss is late by the mean age of what it is the mean of.
     """
-    return float(f"{min(rows, key=lambda row: row.smoothed).lr / 3:.1e}")
+    lowest = min(range(len(rows)), key=lambda place: rows[place].smoothed)
+    late = round(SMOOTHING / (1 - SMOOTHING))
+    return float(f"{rows[max(0, lowest - late)].lr / 2:.1e}")
 
 
 def tables(rows: Sequence[Trial]) -> list[Table]:

@@ -11,9 +11,11 @@ from commands.runs import files, losses, train
 from nmtdeep.analysis.range_test import Trial, suggestion
 
 
-def test_a_third_of_the_rate_with_the_lowest_loss_is_suggested() -> None:
-    rows = [Trial(n, 10.0 ** (n - 5), 9.0, loss) for n, loss in enumerate((5, 4, 3, 2, 4), 1)]
-    assert suggestion(rows) == pytest.approx(0.033)
+def test_half_the_rate_with_the_lowest_loss_is_suggested() -> None:
+    # The lowest smoothed loss is at update 12; its mean age is 9 updates: 0.9 / (1 - 0.9).
+    rows = [Trial(n, 2.0**n, 9.0, float(abs(n - 12))) for n in range(1, 15)]
+    assert suggestion(rows) == 2**3 / 2
+    assert suggestion(rows[:5]) == 1.0  # still falling at the end, and nothing is 9 updates ago
 
 
 @pytest.mark.parametrize("optimizer", ["adam", pytest.param("muon", marks=pytest.mark.slow)])
@@ -35,7 +37,8 @@ def test_the_rates_grow_and_a_fresh_model_has_the_loss_of_a_training(
     for number, row in enumerate(rows, start=1):  # Adam's mean, with its correction at the start
         mean = 0.9 * mean + 0.1 * row["loss"]
         assert row["smoothed"] == pytest.approx(mean / (1 - 0.9**number))
-    best = min(rows, key=lambda row: row["smoothed"])["lr"] / 3
+    lowest = min(range(len(rows)), key=lambda place: rows[place]["smoothed"])
+    best = rows[max(0, lowest - 9)]["lr"] / 2
     assert f"suggestion: --lr {best:.1e}" in done.out
     assert f"suggestion: {float(f'{best:.1e}'):g}" in picture.read_text()
     assert not (tmp_path / "new").exists()
