@@ -59,6 +59,26 @@ def test_ids_are_those_of_the_pipeline(tiny_run, corpus):
                 assert list(side[number]) == pipeline.encode(line)
 
 
+def test_a_sentencepiece_model_is_reused(tiny_run, corpus, make_data, tmp_path):
+    pytest.importorskip("sentencepiece")
+    folder, text = tmp_path / "old", tiny_run.data.path.parent
+    folder.mkdir()
+    lines = [(text / f"train.{side}").read_text().splitlines() for side in ("en", "de")]
+    pairs = list(zip(*lines, strict=True))
+    pieces = {"text": {"bpe": "none", "tokenizer": {"type": "sentencepiece", "size": 400}}}
+    data = make_data(folder, Recipe.model_validate(pieces), pairs, pairs[:5])
+    found = ReusedText.of(data.path)
+    recipe, changes = found.adopt(Recipe())
+    assert "text.tokenizer.type: moses_bpe -> sentencepiece" in changes
+    how: dict[str, Any] = {"pipeline": found.pipeline, "progress": Progress("none")}
+    preprocess(recipe, **corpus, out=tmp_path / "new", **how)
+    new = DataDirectory.open(tmp_path / "new")
+    assert new.pipeline.fingerprint() == data.pipeline.fingerprint()
+    for number, (source, target) in enumerate(PAIRS[:2]):
+        assert list(new.corpus("train").source[number]) == data.pipeline.source.encode(source)
+        assert list(new.corpus("train").target[number]) == data.pipeline.target.encode(target)
+
+
 def rows(reused: ReusedText, report: PreprocessingReport) -> tuple[dict[str, list[str]], str]:
     console = Console(width=200, file=io.StringIO())
     console.print(reused.compared(report))

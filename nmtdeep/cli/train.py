@@ -64,7 +64,7 @@ def _outputs_of_find_lr(*, find_lr: bool, **given: Any) -> Outputs | None:
 
 
 FROM = Option("--from", metavar="RUN|CHECKPOINT")
-PARTS = Option(metavar="encoder|decoder|embeddings")
+PART = Option(metavar="PART")
 MINUTES = options.option(
     "minutes",
     str | None,
@@ -103,7 +103,7 @@ def train(
     final_scores: bool | None = None,
     quiet: options.Quiet = False,
     source: Annotated[Path | None, FROM] = None,
-    freeze: Annotated[list[str] | None, PARTS] = None,
+    freeze: Annotated[list[str] | None, PART] = None,
     changes: Changes,
     device: options.Device = "auto",
     threads: options.Threads = None,
@@ -128,7 +128,7 @@ def train(
         final_scores: Translate and score the validation and test sets after the last update.
             Default: only if the model has learned something.
         source: Start from the weights of this run or checkpoint (fine-tuning).
-        freeze: Part of the model that keeps its weights.
+        freeze: Part of the model that keeps its weights: encoder, decoder or embeddings.
         processes: Number of processes that train together: one per GPU, or sharing CPU threads.
         log_to: Receiver of the figures, instead of the recipe's training.log_to: tensorboard,
             wandb, mlflow, trackio.

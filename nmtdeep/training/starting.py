@@ -60,7 +60,7 @@ def resumed(recipe: Recipe, stored: StartFrom | None, out: Path) -> Recipe:
     """
     given = recipe.training.start_from
     if given and not (stored and (given.path == stored.path or _is_of(given, stored))):
-        began = f"started from {described(stored, 16)}" if stored else "started from initial values"
+        began = f"started from {described(stored, 16)}" if stored else "started without --from"
         raise UserError(
             f"{began}, not from {given.path}",
             where=out,

@@ -12,6 +12,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from nmtdeep.checkpoint import load
 from nmtdeep.config import model as config
 from nmtdeep.config.recipe import Recipe
+from nmtdeep.config.training import Frozen
 from nmtdeep.errors import UserError
 from nmtdeep.model.build import build
 from nmtdeep.model.transformer import Transformer
@@ -19,6 +20,7 @@ from nmtdeep.training.memory import check_model_fits, estimate, kept_bytes
 from nmtdeep.training.opening import opening
 from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.state import Progress
+from nmtdeep.training.trainer import freeze
 
 SOURCE, TARGET, TYPES = 9, 7, 20
 FP32 = torch.float32
@@ -104,6 +106,21 @@ def test_the_parts_equal_a_count_by_hand(tiny_config: Callable[..., config.Model
     assert recomputed["batch"] == 4 * 300 * 8 * 4 + 2 * decoder + logits
     halved = estimate(adam, model, "cuda", torch.bfloat16)
     assert expected["batch"] / 2 < halved["batch"] < expected["batch"]
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+def test_frozen_parts_need_no_gradients_and_moments(optimizer: str, tiny_model: Any) -> None:
+    model, frozen = tiny_model(dtype=FP32), Frozen(encoder="all", embeddings=True)
+    described = recipe_of(config.Model(), optimizer={"type": optimizer})
+    freeze(model, frozen)
+    parts = estimate(described, model, "cpu", FP32)
+    trained = list(model.decoder.parameters())
+    assert parts["gradients"] == 4 * sum(each.numel() for each in trained)
+    # Muon has one moment for a matrix inside a layer.
+    one = [each for each in trained if optimizer == "muon" and each.dim() == 2]
+    two = 2 * parts["gradients"] - 4 * sum(each.numel() for each in one)
+    assert parts["moments"] == two
+    assert parts["weights"] == 4 * sum(each.numel() for each in model.parameters())
 
 
 @pytest.mark.parametrize(("size", "where"), [(1, ""), (2, " in each process")])

@@ -186,6 +186,15 @@ def test_another_model_is_refused(tiny_run, tmp_path, changes, message):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_training_in_stages_starts_with_the_model_of_the_first(tiny_run, tmp_path):
+    stages = [{"encoder": 2, "updates": 5}, {"encoder": 4}]
+    deeper = {"model__encoder": DEEPER | {"depth": 4}, "training__stages": stages}
+    recipe = recipe_from(tiny_run, tiny_run.newer, **deeper)
+    start = begun(tiny_run, tmp_path / "run", recipe).newest()
+    assert equal(load_file(start / checkpoint.MODEL), load_file(tiny_run.newer / checkpoint.MODEL))
+    assert read_config(start).model.encoder.depth == 2
+
+
 def test_the_grown_model_of_the_hint_is_a_start(tiny_run, tmp_path):
     grow(tiny_run.newer, out=tmp_path / "grown", decoder=5)
     recipe = recipe_from(tiny_run, tmp_path / "grown", model__decoder=DEEPER)
@@ -254,7 +263,7 @@ def test_a_run_is_resumed_and_does_not_start_again(tiny_run, tmp_path, source):
 def test_a_run_with_initial_values_does_not_get_others(tiny_run, tmp_path):
     plain = begun(tiny_run, tmp_path, recipe_from(tiny_run, None))
     plain.save({"weight": torch.zeros(2)}, {}, Progress(update=3), planned=True)
-    with pytest.raises(UserError, match="started from initial values, not from"):
+    with pytest.raises(UserError, match="started without --from, not from"):
         begun(tiny_run, tmp_path, recipe_from(tiny_run, tiny_run.path))
 
 
