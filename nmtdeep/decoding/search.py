@@ -135,8 +135,7 @@ def beam(
         wanted: number of hypotheses to return; None: `size`.
         stop: "full", or "bound" for transformers' rule; see `_Ends.after`.
         spare: share of the batch up to which sentences that are done stay; changes no result.
-        prefix: `(sentences, longest)` tokens that hypotheses start with, FREE behind them, scored
-            as all others; shorter than `max_lengths`.
+        prefix: `(sentences, longest)` first tokens, then FREE; shorter than `max_lengths`.
     """
     device = max_lengths.device
     ends = _Ends(max_lengths.tolist(), size, wanted or size, eos, penalty, stop)
