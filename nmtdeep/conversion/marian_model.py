@@ -217,7 +217,7 @@ class MarianConversion(Conversion):
             limit = longest
         return {
             "beam": search.get("num_beams", 1),
-            "lenpen": float(search.get("length_penalty") or 0.0),
+            "lenpen": 1.0 if search.get("length_penalty") is None else search["length_penalty"],
             "lenpen_form": "length",
             "stop": "full" if search.get("early_stopping") else "bound",
             "max_length_factor": 0.0,
