@@ -117,7 +117,7 @@ def training(place: Place, shape: str = BASE, more: More = (), tokens: int = 25_
     data, ranks = DataDirectory.open(place.kit / SYNTHETIC), Ranks(device=device)
     started = clocks(device)
     trainer = Trainer(recipe, data, ranks)
-    feed = upcoming(recipe, data, place.out, Progress(), ranks)
+    feed = upcoming(recipe, data, Progress(), ranks)
 
     def train(count: int) -> list[Any]:
         return [trainer.train(coming.share, Progress()) for coming in islice(feed, count)]

@@ -97,7 +97,7 @@ def computed(kit: Path, device: torch.device) -> dict[str, Any]:
     """What the fixed model computes on `device` in fp32, by the names of `LIMITS`."""
     data, loaded = DataDirectory.open(kit / DATA), load(kit / MODEL)
     step = Step(loaded.model, loaded.recipe.training, device=device)
-    with closing(upcoming(loaded.recipe, data, kit, Progress(), Ranks(device=device))) as feed:
+    with closing(upcoming(loaded.recipe, data, Progress(), Ranks(device=device))) as feed:
         sums = step.accumulate(next(feed).share, 1)
     norm = torch.nn.utils.get_total_norm([value.grad for value in step.model.parameters()])
     options = {"device": str(device), "precision": "fp32", "max_length_constant": 20}

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -161,17 +159,14 @@ def sentences(corpus: ParallelCorpus, *, tokens: int, seed: int) -> list[Batch]:
 
 def _train(trainer: Trainer, updates: int) -> None:
     """The first `updates` of the recipe's training."""
-    with tempfile.TemporaryDirectory() as scratch:
-        feed = upcoming(trainer.recipe, trainer.data, Path(scratch), Progress(), trainer.ranks)
-        for update, coming in zip(range(1, updates + 1), feed, strict=False):
-            result = trainer.step.update(
-                coming.share, update, learning_rate(trainer.recipe, update)
+    feed = upcoming(trainer.recipe, trainer.data, Progress(), trainer.ranks)
+    for update, coming in zip(range(1, updates + 1), feed, strict=False):
+        result = trainer.step.update(coming.share, update, learning_rate(trainer.recipe, update))
+        if result.skipped:
+            raise DivergenceError(
+                f"update {update}: the gradient is not finite",
+                hint="lower training.schedule.lr, or measure after fewer updates",
             )
-            if result.skipped:
-                raise DivergenceError(
-                    f"update {update}: the gradient is not finite",
-                    hint="lower training.schedule.lr, or measure after fewer updates",
-                )
 
 
 @contextmanager

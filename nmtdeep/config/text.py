@@ -67,11 +67,10 @@ class Sampling(Section):
 
     alpha: Annotated[float, Field(gt=0, le=100, strict=True)] = Field(
         0.2,
-        description="unigram: a segmentation of probability p is drawn in proportion to p^alpha "
-        "(Kudo 2018); bpe: probability of skipping a merge, below 1 (Provilkov et al. 2020)",
+        description="a segmentation of probability p is drawn in proportion to p^alpha (Kudo 2018)",
     )
-    nbest: Count = Field(
-        64, description="unigram: draw from this many best segmentations of each word"
+    nbest: Annotated[int, Field(gt=1, le=1024, strict=True)] = Field(
+        64, description="draw from this many best segmentations of each word"
     )
 
 
@@ -176,9 +175,9 @@ class Text(Section):
         if not isinstance(self.tokenizer, SentencePiece):
             return self
         sampling = self.tokenizer.sampling
-        if sampling and self.tokenizer.model == "bpe" and sampling.alpha >= 1:
-            what = "bpe skips merges with this probability"
-            raise ConflictError(what, "tokenizer.sampling.alpha", hint="set it below 1")
+        if sampling and self.tokenizer.model == "bpe":
+            what, hint = "a bpe model has no probabilities", "set text.tokenizer.model: unigram"
+            raise ConflictError(what, "tokenizer.sampling", "tokenizer.model", hint=hint)
         settings = {
             "bpe": (self.bpe, NoBpe()),
             "input": (self.input, "raw"),

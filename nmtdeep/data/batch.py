@@ -177,11 +177,10 @@ def pad(sentences: list[NDArray[np.int64]]) -> torch.Tensor:
 
 def gather(corpus: MonolingualCorpus, indices: Indices) -> NDArray[np.int64]:
     """Ids `(sentences, longest)` of the named sentences, PAD behind them."""
-    starts, lengths = corpus.places(indices)
-    columns = np.arange(lengths.max())
-    real = columns < lengths[:, None]
+    flat, lengths = corpus.read(indices)
+    real = np.arange(lengths.max()) < lengths[:, None]
     ids = np.full(real.shape, PAD, np.int64)
-    ids[real] = corpus.ids((starts[:, None] + columns)[real])
+    ids[real] = flat
     return ids
 
 
@@ -199,11 +198,9 @@ def join(corpus: ParallelCorpus, indices: Indices) -> Batch:
     """Read the named sentence pairs into rows without padding."""
     sides, rows = [], []
     for side in (corpus.source, corpus.target):
-        starts, lengths = side.places(indices)
-        row = Row.of(lengths)
-        firsts = np.repeat(starts - row.offsets[:-1].numpy(), lengths)
-        sides.append(side.ids(firsts + np.arange(len(firsts))).astype(np.int64))
-        rows.append(row)
+        flat, lengths = side.read(indices)
+        sides.append(flat)
+        rows.append(Row.of(lengths))
     source, output = sides
     shifted = np.roll(output, 1)
     shifted[rows[1].offsets[:-1].numpy()] = EOS

@@ -22,6 +22,7 @@ from nmtdeep.text.files import read_lines
 from nmtdeep.text.pipeline import TextPipeline
 
 Ids = npt.NDArray[np.unsignedinteger[Any]]
+Flat = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 Chosen = slice | npt.NDArray[np.int64]
 BLOCK = 1 << 20  # sentences whose lengths are read at once
 
@@ -98,6 +99,12 @@ class MonolingualCorpus:
                 hint=COPY,
             )
         return ids
+
+    def read(self, indices: npt.NDArray[np.int64]) -> Flat:
+        """The named sentences, one after the other, and their lengths."""
+        starts, lengths = self.places(indices)
+        firsts = np.repeat(starts - np.cumsum(lengths) + lengths, lengths)
+        return self.ids(firsts + np.arange(len(firsts))).astype(np.int64), lengths
 
     @classmethod
     def open(cls, stem: Path, dtype: str, *, types: int | None = None) -> MonolingualCorpus:

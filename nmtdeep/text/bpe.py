@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -64,6 +64,30 @@ def _parts(word: str) -> list[str]:
     return [word[start : start + LONGEST_WORD] for start in range(0, len(word), LONGEST_WORD)]
 
 
+class _Dropping(Mapping[tuple[str, ...], int]):
+    """Ranks of merges, of which each is missing with some probability whenever it is looked for.
+
+    subword-nmt's own dropout draws from Python's global generator, which threads share.
+    """
+
+    def __init__(
+        self, ranks: Mapping[tuple[str, ...], int], dropout: float, draw: Callable[[], float]
+    ) -> None:
+        self.ranks, self.dropout, self.draw = ranks, dropout, draw
+
+    def __contains__(self, pair: object) -> bool:
+        return self.draw() > self.dropout and pair in self.ranks
+
+    def __getitem__(self, pair: tuple[str, ...]) -> int:
+        return self.ranks[pair]
+
+    def __iter__(self) -> Iterator[tuple[str, ...]]:
+        return iter(self.ranks)
+
+    def __len__(self) -> int:
+        return len(self.ranks)
+
+
 @dataclass(frozen=True)
 class Bpe:
     """Merges of one side, and the subwords it may use (None: any), as subword-nmt applies them."""
@@ -91,28 +115,30 @@ class Bpe:
     def _cache(self) -> dict[str, tuple[str, ...]]:
         return {}
 
-    def word(self, word: str, *, dropout: float = 0.0) -> tuple[str, ...]:
-        """Subwords of one word; all but the last end in `@@`.
-
-        With dropout each merge is skipped with that probability (Provilkov et al. 2020), drawn
-        from Python's global generator.
-        """
-        if dropout:
-            return self._encode(word, dropout)
+    def word(self, word: str) -> tuple[str, ...]:
+        """Subwords of one word; all but the last end in `@@`."""
         pieces = self._cache.get(word)
         if pieces is None:
             if len(self._cache) >= self.remembered:
                 self._cache.clear()
-            pieces = self._cache[word] = self._encode(word, 0.0)
+            pieces = self._cache[word] = self._encode(word, self._ranks)
         return pieces
 
-    def _encode(self, word: str, dropout: float) -> tuple[str, ...]:
+    def dropped(self, word: str, dropout: float, draw: Callable[[], float]) -> tuple[str, ...]:
+        """As `word`, but each merge is skipped with probability `dropout` (Provilkov et al. 2020).
+
+        Args:
+            draw: a number from 0 to 1, independent of those before.
+        """
+        return self._encode(word, _Dropping(self._ranks, dropout, draw))
+
+    def _encode(self, word: str, ranks: Mapping[tuple[str, ...], int]) -> tuple[str, ...]:
         *head, last = (
             piece
             for part in _parts(word)
-            # subword-nmt would store the result of dropout in its cache, so it gets a new cache.
+            # A new cache, as that of subword-nmt would keep the result of dropout.
             for piece in apply_bpe.encode(
-                part, self._ranks, self._parts, self.allowed, SEPARATOR, (0, 2), {}, None, dropout
+                part, ranks, self._parts, self.allowed, SEPARATOR, (0, 2), {}
             )
         )
         if last.endswith(SEPARATOR):

@@ -19,7 +19,8 @@ from nmtdeep.config.text import Vocabulary as VocabularyConfig
 from nmtdeep.errors import DataError, UserError
 from nmtdeep.text.vocabulary import Vocabulary
 
-SUFFIX = ".model"
+# What the library writes for a space.
+SPACE = "\u2581"
 HINT = "copy the file again, or learn another model by nmtdeep preprocess"
 # Text that a model is learned from, spread evenly over the corpus: lines, and characters of each.
 LINES, LONGEST = 1 << 20, 4000
@@ -90,6 +91,20 @@ class SentencePiece:
         pieces: list[str] = self._processor.encode(_clean(line), out_type=str)
         return pieces if line.strip() else []
 
+    def best(self, pieces: Sequence[str], count: int) -> list[tuple[float, list[str]]]:
+        """The best segmentations of a word, and the log-probability of each up to a constant.
+
+        Args:
+            pieces: of the word, which begins with a space and has no other.
+            count: number of segmentations, at most.
+        """
+        word = "".join(pieces)
+        if not word.startswith(SPACE) or SPACE in word[1:] or len(word) < 2:
+            return []
+        found = self._processor.nbest_encode(word[1:], nbest_size=count, out_type=str)
+        score, id = self._processor.get_score, self._processor.piece_to_id
+        return [(sum(score(id(piece)) for piece in each), each) for each in found]
+
     def join(self, pieces: Sequence[str]) -> str:
         """The line of some pieces; one line, whatever the pieces are."""
         line: str = self._processor.decode(list(pieces))
@@ -130,7 +145,7 @@ def learn(lines: Iterable[str], config: Config, *, normalize: bool) -> SentenceP
             num_threads=THREADS,
         )
     except RuntimeError as error:
-        reason = " ".join(str(error).split("]")[-1].split())
+        reason = " ".join(str(error).split("]")[-1].split()).partition(". Increase")[0]
         raise UserError(
             f"SentencePiece cannot learn a model of {config.size} pieces ({reason})",
             where="text.tokenizer.size",

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
-from threading import Event
 
 import torch
 
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.data import batching, bpe_dropout
+from nmtdeep.data import batching
 from nmtdeep.data.ahead import ahead
 from nmtdeep.data.batch import Share, read
-from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
+from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.data.mixture import MixedPosition, Part, Position, Walk, by_corpus, shares
+from nmtdeep.data.segmentation import DrawnCorpus, segmented, segmenters
 from nmtdeep.data.windows import BLOCK, SENTENCES
 from nmtdeep.training.ranks import ALONE, Ranks
 from nmtdeep.training.state import Progress
@@ -36,7 +35,6 @@ class Upcoming:
 def upcoming(
     recipe: Recipe,
     data: DataDirectory,
-    run: Path,
     progress: Progress,
     ranks: Ranks = ALONE,
     *,
@@ -46,44 +44,36 @@ def upcoming(
     """Updates after `progress`, epoch after epoch, prepared by a thread; see `ahead`.
 
     Args:
-        run: run directory, which gets the segmentations of BPE-dropout.
         window, block: sentences of each, as of `Epoch`.
     """
-    leaving = Event()
 
     def begin() -> None:
         if ranks.device.type == "cuda":  # the current device belongs to a thread
             torch.cuda.set_device(ranks.device)
 
-    folder = run / "bpe_dropout" / str(ranks.rank)
-    plan = _plan(recipe, data, folder, progress.position, ranks, leaving, (window, block))
+    plan = _plan(recipe, data, progress.position, ranks, (window, block))
     updates = (Upcoming(_share(parts, recipe, ranks), position) for parts, position in plan)
     feed = ahead(updates, depth=AHEAD, begin=begin)
     try:
         for update, waited in feed:
             yield replace(update, waited=waited)
     finally:
-        leaving.set()  # first, because the thread may be in the middle of a long segmentation
         feed.close()
 
 
 def _plan(
     recipe: Recipe,
     data: DataDirectory,
-    folder: Path,
     position: Position,
     ranks: Ranks,
-    leaving: Event,
     sizes: tuple[int, int],
 ) -> Iterator[tuple[list[Part], Position]]:
     """The parts of each update, and the position after it; windows are planned in their turn."""
     settings = recipe.training.batches
     limit = settings.limit(rows=recipe.uses_rows(ranks.device.type))
     walk = Walk(recipe.training.seed, settings, limit, *sizes)
-    corpora = {
-        name: partial(_epoch_corpus, recipe, data, name, folder / name, leaving)
-        for name in data.training
-    }
+    sides = segmenters(data.pipeline, recipe.text, seed=recipe.training.seed)
+    corpora = {name: partial(segmented, data.corpus(name), sides) for name in data.training}
     places = by_corpus(position, data.training)
     if len(corpora) == 1:
         [(name, place)] = places.items()
@@ -108,35 +98,27 @@ def _share(parts: list[Part], recipe: Recipe, ranks: Ranks) -> Share:
     cells = [part.window.lengths[:, places] for part, places in batches]
     sizes = [int(each.sum() if rows else each.shape[1] * each.max(axis=1).sum()) for each in cells]
     owners = batching.deal(sizes, ranks.size)
+    # Segmentations that are drawn have other lengths, so every rank reads them all to count.
+    is_drawn = any(isinstance(part.corpus.source, DrawnCorpus) for part in parts)
+    mine = [is_drawn or owner == ranks.rank for owner in owners]
+    made = {
+        number: read(part.corpus, part.window.indices[places], rows=rows)
+        for number, (part, places) in enumerate(batches)
+        if mine[number]
+    }
+    target, real = sum(int(each[1].sum()) for each in cells), sum(int(each.sum()) for each in cells)
+    if is_drawn:
+        sizes = [batch.padded_tokens for batch in made.values()]
+        target = sum(batch.target_tokens for batch in made.values())
+        real = sum(batch.real_tokens for batch in made.values())
     return Share(
         [
-            (number, read(part.corpus, part.window.indices[places], rows=rows).to(ranks.device))
-            for number, ((part, places), owner) in enumerate(zip(batches, owners, strict=True))
-            if owner == ranks.rank
+            (number, batch.to(ranks.device))
+            for number, batch in made.items()
+            if owners[number] == ranks.rank
         ],
-        target_tokens=sum(int(each[1].sum()) for each in cells),
+        target_tokens=target,
         padded_tokens=sum(sizes),
-        real_tokens=sum(int(each.sum()) for each in cells),
+        real_tokens=real,
         passes=max(map(owners.count, range(ranks.size))),
-    )
-
-
-def _epoch_corpus(
-    recipe: Recipe, data: DataDirectory, name: str, directory: Path, leaving: Event, epoch: int
-) -> ParallelCorpus:
-    """A training corpus; under BPE-dropout another segmentation each epoch."""
-    corpus = data.corpus(name)
-    dropout = getattr(recipe.text.bpe, "dropout", 0.0)
-    if not dropout:
-        return corpus
-    for path in directory.glob("epoch-*"):  # of the epoch before, or of a training cut short
-        path.unlink()
-    return bpe_dropout.resample(
-        corpus,
-        data.pipeline,
-        dropout=dropout,
-        seed=recipe.training.seed,
-        epoch=epoch,
-        directory=directory,
-        leaving=leaving.is_set,
     )

@@ -180,7 +180,7 @@ def _train(
         display.say(f"tried after {time.perf_counter() - began:.0f} s")
     display.restart()
     pace = Pace(int(trainer.data.corpus("valid").target.lengths.sum()), display.clock)
-    for coming in upcoming(trainer.recipe, trainer.data, run.path, progress, ranks):
+    for coming in upcoming(trainer.recipe, trainer.data, progress, ranks):
         result = trainer.train(coming.share, progress)
         # Any rank may have received a signal; the time is that of rank 0's clock.
         seconds = (display.clock() - started) * ranks.is_first

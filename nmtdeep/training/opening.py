@@ -33,8 +33,9 @@ from nmtdeep.units import counted, percent, size
 def check(recipe: Recipe, data: DataDirectory, ranks: Ranks) -> None:
     """Check what is known before the run directory is opened.
 
-    The corpus must be made as the recipe says; only the rate of BPE-dropout may differ, unless it
-    was zero, because the vocabulary would then lack pieces. In every stage every sentence must fit
+    The corpus must be made as the recipe says; only what is drawn at training time may differ: the
+    sampling of SentencePiece, and the rate of BPE-dropout, unless it was zero, because the
+    vocabulary would then lack pieces. In every stage every sentence must fit
     in a batch, and every rank must have one.
 
     Raises:
@@ -46,8 +47,11 @@ def check(recipe: Recipe, data: DataDirectory, ranks: Ranks) -> None:
             what = "no training sentences" + f" in {name}" * (len(corpora) > 1)
             raise UserError(what, where=data.path, hint="preprocess again")
     stored, wanted = data.pipeline.config.model_dump(), recipe.text.model_dump()
-    free = "text.bpe.dropout:" if stored["bpe"].get("dropout") else ()
-    changes = [key for key in differences(stored, wanted, "text") if not key.startswith(free)]
+    free = ["text.tokenizer.sampling"]
+    free += ["text.bpe.dropout:"] if stored["bpe"].get("dropout") else []
+    changes = [
+        key for key in differences(stored, wanted, "text") if not key.startswith(tuple(free))
+    ]
     if changes:
         raise UserError(
             f"was preprocessed with another recipe ({'; '.join(changes)})",

@@ -22,10 +22,10 @@ from nmtdeep.training import starting
 from nmtdeep.training.state import Progress
 
 LOG, RECORDS, VALIDATIONS = "train.log", "train.jsonl", "validations.tsv"
-TENSORBOARD, DROPOUT = "tensorboard", "bpe_dropout"
+TENSORBOARD = "tensorboard"
 LOGGED_AS = "loggers.json"
 # Files that a training writes in addition to checkpoints.
-OUTPUTS = (LOG, RECORDS, VALIDATIONS, SCORES, TENSORBOARD, DROPOUT, LOGGED_AS)
+OUTPUTS = (LOG, RECORDS, VALIDATIONS, SCORES, TENSORBOARD, LOGGED_AS)
 LOCK = ".lock"
 # An average that is not yet known to be better than the best checkpoint.
 CANDIDATE = "checkpoint_candidate"

@@ -71,7 +71,7 @@ IN_TRAINING = {
     f"{CHECKPOINT}:remove": 2,
     "nmtdeep.training.validation:corpus_loss": 4,
     "nmtdeep.training.validation:score_texts": 4,
-    "nmtdeep.data.bpe_dropout:MonolingualCorpus.open": 8,
+    "nmtdeep.data.segmentation:Segmenter.draw": 400,
     "nmtdeep.averaging:average": 1,
     "nmtdeep.training.finish:score_split": 1,
 }

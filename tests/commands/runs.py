@@ -132,7 +132,7 @@ def contents(run: Path) -> dict[str, Any]:
             run_contents[path.name] = f"-> {path.readlink()}"
         elif path.name.startswith("checkpoint_"):
             run_contents[path.name] = _checkpoint(path)
-        elif path.name not in ("train.log", "train.jsonl", "tensorboard", "bpe_dropout"):
+        elif path.name not in ("train.log", "train.jsonl", "tensorboard"):
             run_contents[path.name] = None if path.is_dir() else path.read_text()
     return run_contents
 

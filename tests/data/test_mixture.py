@@ -151,7 +151,7 @@ def data(tiny_run: Any, tmp_path: Path) -> DataDirectory:
 def stream(run: Any, data: DataDirectory, progress: Progress, ranks: Ranks = ALONE) -> list[tuple]:
     changes = {"batches": {"tokens_per_update": 300, "group_tokens": 200, "max_tokens": 150}}
     values = {**run.recipe.model_dump(), "training": changes}
-    coming = upcoming(Recipe.model_validate(values), data, run.path, progress, ranks)
+    coming = upcoming(Recipe.model_validate(values), data, progress, ranks)
     return [
         (
             [(number, batch.source.tolist()) for number, batch in item.share.batches],

@@ -94,7 +94,7 @@ def stream(run: Any, progress: Progress, count: int, ranks: Ranks = ALONE) -> li
     changes = {"batches": {"tokens_per_update": 300, "group_tokens": 200, "max_tokens": 150}}
     values = {**run.recipe.model_dump(), "training": changes}
     recipe = type(run.recipe).model_validate(values)
-    coming = upcoming(recipe, run.data, run.path, progress, ranks, **SMALL)
+    coming = upcoming(recipe, run.data, progress, ranks, **SMALL)
     return [
         ([(number, batch.source.tolist()) for number, batch in item.share.batches], item.position)
         for item in islice(coming, count)
@@ -140,6 +140,6 @@ def test_a_sentence_too_long_is_named_by_its_number_in_the_corpus(tiny_run: Any)
     changes = {"batches": {"max_tokens": longest.tokens - 1}}
     values = {**tiny_run.recipe.model_dump(), "training": changes}
     recipe = type(tiny_run.recipe).model_validate(values)
-    coming = upcoming(recipe, tiny_run.data, tiny_run.path, Progress(), **SMALL)
+    coming = upcoming(recipe, tiny_run.data, Progress(), **SMALL)
     with pytest.raises(UserError, match=f"sentence {longest.sentence} has {longest.tokens} tokens"):
         list(islice(coming, 100))

@@ -57,7 +57,7 @@ def make_share(tiny_run, tiny_config, tmp_path):
         described = {**tiny_run.recipe.model_dump(), "training": settings}
         described["model"] = tiny_config(**choice or {}).model_dump()
         ranks, recipe = Ranks(device=device), Recipe.model_validate(described)
-        with closing(upcoming(recipe, tiny_run.data, tmp_path, Progress(), ranks)) as feed:
+        with closing(upcoming(recipe, tiny_run.data, Progress(), ranks)) as feed:
             return next(feed).share
 
     return make

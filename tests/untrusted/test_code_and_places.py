@@ -135,7 +135,6 @@ def test_an_average_takes_nothing_from_elsewhere(here: Path) -> None:
         ("config.yaml", "../secret"),
         (".config.yaml.partial", "../secret"),
         ("text", "../ours"),
-        ("bpe_dropout", "../ours"),
         ("checkpoint_30", "../ours"),
     ],
 )

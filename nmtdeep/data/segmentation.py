@@ -1,0 +1,174 @@
+"""Other segmentations of training sentences, drawn while batches are made.
+
+BPE-dropout (Provilkov, Emelianenko and Voita 2020) and subword regularization (Kudo 2018), word by
+word: a SentencePiece model splits between words too, so that the words' probabilities multiply.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from bisect import bisect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import accumulate
+
+import numpy as np
+import numpy.typing as npt
+
+from nmtdeep.config.text import NoBpe, Sampling, Text
+from nmtdeep.config.text import SentencePiece as SentencePieceConfig
+from nmtdeep.data.corpus import Flat, MonolingualCorpus, ParallelCorpus
+from nmtdeep.text.bpe import SEPARATOR, Bpe
+from nmtdeep.text.bpe import join as join_bpe
+from nmtdeep.text.pipeline import Side, TextPipeline
+from nmtdeep.text.sentencepiece import SPACE, SentencePiece
+from nmtdeep.text.vocabulary import EOS, UNK
+
+Word = tuple[int, ...]
+# Segmentations that BPE-dropout draws of a word, once in a training; each occurrence takes one.
+VARIANTS = 64
+# Words whose segmentations are kept.
+REMEMBERED = 1 << 17
+
+
+@dataclass(frozen=True)
+class Segmenter:
+    """Draws the segmentations of one side's sentences.
+
+    Args:
+        strength: probability of skipping a merge, or the sampling of a SentencePiece model.
+        seed: of the training.
+    """
+
+    side: Side
+    strength: float | Sampling
+    seed: int
+
+    def draw(self, ids: Sequence[int], *name: object) -> list[int]:
+        """Another segmentation of a sentence that ends in EOS: a function of (seed, name) alone.
+
+        A sentence keeps its ids if it contains `<unk>` (its words are lost) or would be longer than
+        `text.clean.max_length`.
+        """
+        if UNK in ids:
+            return [*ids]
+        uniform = random.Random(self._number(*name)).random
+        drawn: list[int] = []
+        for word in self._words(ids[:-1]):
+            drawn += self._drawn(word, uniform())
+        longest = self.side.config.clean.max_length
+        return [*ids] if len(drawn) > longest else [*drawn, EOS]
+
+    def _number(self, *name: object) -> int:
+        key = " ".join(map(str, (self.seed, *name))).encode()
+        return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest())
+
+    @cached_property
+    def _first(self) -> tuple[list[bool], list[bool]]:
+        """Whether a word begins with each id, and whether one ends with it."""
+        tokens = self.side.vocabulary.tokens
+        if isinstance(self.side.model, SentencePiece):
+            return [token.startswith(SPACE) for token in tokens], [False] * len(tokens)
+        return [False] * len(tokens), [not token.endswith(SEPARATOR) for token in tokens]
+
+    def _words(self, ids: Sequence[int]) -> list[Word]:
+        begins, ends = self._first
+        words, first = [], 0
+        for place, id in enumerate(ids):
+            if begins[id] and place > first:
+                words.append(tuple(ids[first:place]))
+                first = place
+            if ends[id]:
+                words.append(tuple(ids[first : place + 1]))
+                first = place + 1
+        return [*words, tuple(ids[first:])] if first < len(ids) else words
+
+    def _drawn(self, word: Word, uniform: float) -> Word:
+        """The segmentation of a word for a number between 0 and 1."""
+        if isinstance(self.strength, float):
+            return self._variant(word, int(uniform * VARIANTS))
+        reached, choices = self._best(word)
+        return choices[bisect(reached, uniform * reached[-1], hi=len(choices) - 1)]
+
+    @cached_property
+    def _variant(self) -> Callable[[Word, int], Word]:
+        """A word's segmentation by BPE-dropout, by its number."""
+        vocabulary, bpe, dropout = self.side.vocabulary, self.side.model, self.strength
+        assert isinstance(bpe, Bpe) and isinstance(dropout, float)
+
+        def variant(ids: Word, number: int) -> Word:
+            pieces = vocabulary.words(ids)
+            word = "".join(join_bpe(pieces))
+            if list(bpe.word(word)) != pieces:  # a tag
+                return ids
+            draw = random.Random(self._number(word, number)).random
+            drawn = vocabulary.ids(bpe.dropped(word, dropout, draw))
+            return ids if UNK in drawn else tuple(drawn)
+
+        return lru_cache(REMEMBERED)(variant)
+
+    @cached_property
+    def _best(self) -> Callable[[Word], tuple[list[float], list[Word]]]:
+        """A word's best segmentations, and sums of p^alpha up to each."""
+        vocabulary, model, sampling = self.side.vocabulary, self.side.model, self.strength
+        assert isinstance(model, SentencePiece) and isinstance(sampling, Sampling)
+
+        def best(ids: Word) -> tuple[list[float], list[Word]]:
+            choices = model.best(vocabulary.words(ids), sampling.nbest)
+            known = [(score, tuple(vocabulary.ids(pieces))) for score, pieces in choices]
+            known = [(score, word) for score, word in known if UNK not in word]
+            if ids not in (word for _, word in known):  # bytes, several spaces, a tag
+                return [1.0], [ids]
+            highest = max(score for score, _ in known)
+            weights = [np.exp(sampling.alpha * (score - highest)) for score, _ in known]
+            return list(accumulate(map(float, weights))), [word for _, word in known]
+
+        return lru_cache(REMEMBERED)(best)
+
+
+@dataclass(frozen=True)
+class DrawnCorpus(MonolingualCorpus):
+    """Sentences that `read` segments as is drawn for this epoch; lengths are those on disk."""
+
+    segmenter: Segmenter | None = None
+    epoch: int = 0
+
+    def read(self, indices: npt.NDArray[np.int64]) -> Flat:
+        """As of `MonolingualCorpus`, drawn by seed, epoch, side and number of the sentence."""
+        assert self.segmenter is not None
+        ids, lengths = super().read(indices)
+        stored = np.split(ids, np.cumsum(lengths)[:-1])
+        drawn = [
+            self.segmenter.draw(sentence.tolist(), self.epoch, self.stem.name, number)
+            for sentence, number in zip(stored, indices.tolist(), strict=True)
+        ]
+        return np.concatenate(drawn), np.array([len(each) for each in drawn])
+
+
+def segmenters(
+    pipeline: TextPipeline, text: Text, *, seed: int
+) -> tuple[Segmenter, Segmenter] | None:
+    """Of source and target, as the recipe's section `text` says; None: nothing is drawn."""
+    strength: float | Sampling | None = None
+    if isinstance(text.tokenizer, SentencePieceConfig):
+        strength = text.tokenizer.sampling
+    elif not isinstance(text.bpe, NoBpe):
+        strength = text.bpe.dropout
+    if not strength:
+        return None
+    return Segmenter(pipeline.source, strength, seed), Segmenter(pipeline.target, strength, seed)
+
+
+def segmented(
+    corpus: ParallelCorpus, sides: tuple[Segmenter, Segmenter] | None, epoch: int
+) -> ParallelCorpus:
+    """The corpus as it is read in an epoch."""
+    if sides is None:
+        return corpus
+    source, target = (
+        DrawnCorpus(side.tokens, side.offsets, side.stem, side.types, segmenter, epoch)
+        for side, segmenter in zip((corpus.source, corpus.target), sides, strict=True)
+    )
+    return ParallelCorpus(source, target)

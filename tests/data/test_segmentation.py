@@ -1,0 +1,204 @@
+"""Other segmentations of the same words, drawn by position alone."""
+
+import math
+import random
+from collections import Counter
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sentencepiece
+import torch
+
+from nmtdeep.config.recipe import Recipe
+from nmtdeep.config.text import Text
+from nmtdeep.data.batch import Batch
+from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
+from nmtdeep.data.segmentation import segmented, segmenters
+from nmtdeep.demo import __file__ as demo
+from nmtdeep.preprocessing.preprocess import preprocess
+from nmtdeep.preprocessing.progress import Progress as Quiet
+from nmtdeep.text.bpe import join
+from nmtdeep.text.vocabulary import UNK
+from nmtdeep.training.feed import upcoming
+from nmtdeep.training.ranks import Ranks
+from nmtdeep.training.state import Progress
+
+LINES = ["lower wider newest houses", "newer houses lowest <unk>", "wider lower newer"] * 20
+BPE = {"input": "tokenized", "bpe": {"type": "joint", "merges": 30, "dropout": 0.4}}
+SAMPLING = {"alpha": 0.5, "nbest": 64}
+PIECES = {"tokenizer": {"type": "sentencepiece", "size": 500, "sampling": SAMPLING}}
+
+
+@pytest.fixture
+def data(make_data, tmp_path) -> Callable[..., DataDirectory]:
+    """Data of the same lines on both sides, with some keys of the recipe's section `text`."""
+
+    def make(**text) -> DataDirectory:
+        recipe = Recipe.model_validate({"text": text})
+        pairs = [(line, line) for line in LINES]
+        return make_data(tmp_path, recipe, pairs, pairs)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def pieces(tmp_path_factory) -> DataDirectory:
+    """The demo's evaluation text, by a unigram model."""
+    corpus = Path(demo).parent / "corpus"
+    recipe = Recipe.model_validate({"text": PIECES | {"normalize": False}})
+    out = tmp_path_factory.mktemp("pieces") / "data"
+    texts = {"train": corpus / "dev", "valid": corpus / "test", "out": out}
+    preprocess(recipe, **texts, progress=Quiet("none"))
+    return DataDirectory.open(out)
+
+
+def drawn(data: DataDirectory, *, seed: int = 1, epoch: int = 1, **changes) -> list[list[int]]:
+    """All sentences of train, source then target, read in another order."""
+    text = data.pipeline.config.model_copy(update=changes)
+    sides = segmenters(data.pipeline, text, seed=seed)
+    corpus = segmented(data.corpus("train"), sides, epoch)
+    order = np.random.default_rng(epoch).permutation(len(corpus))
+    result = []
+    for side in (corpus.source, corpus.target):
+        flat, lengths = side.read(order)
+        parts = np.split(flat, np.cumsum(lengths)[:-1])
+        result += [parts[place].tolist() for place in np.argsort(order)]
+    return result
+
+
+def stored(data: DataDirectory) -> list[list[int]]:
+    corpus = data.corpus("train")
+    sides = (corpus.source, corpus.target)
+    return [side[index].tolist() for side in sides for index in range(len(side))]
+
+
+def test_words_stay_and_segmentations_differ(data):
+    trained = data(**BPE)
+    words = trained.pipeline.source.vocabulary.words
+    first, second, before = drawn(trained, epoch=1), drawn(trained, epoch=2), stored(trained)
+    assert first != second != before != first
+    for each in (first, second):
+        assert [join(words(ids)) for ids in each] == [join(words(ids)) for ids in before]
+        known = [ids for ids, kept in zip(each, before, strict=True) if UNK not in kept]
+        assert not any(UNK in ids for ids in known)
+
+
+def test_a_unigram_model_spells_the_same_lines(pieces):
+    first, before = drawn(pieces), stored(pieces)
+    count = len(before) // 2
+    for side, part in (
+        (pieces.pipeline.source, slice(count)),
+        (pieces.pipeline.target, slice(count, None)),
+    ):
+        words = side.vocabulary.words
+        lines = [side.join(words(ids)) for ids in first[part]]
+        assert lines == [side.join(words(ids)) for ids in before[part]]
+    changed = sum(one != other for one, other in zip(first, before, strict=True))
+    assert changed > 0.7 * len(before)  # alpha is 0.5, and many sentences are short
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_depends_on_seed_epoch_and_number_only(kind, data, pieces):
+    corpus = data(**BPE) if kind == "bpe" else pieces
+    one = drawn(corpus, seed=7, epoch=3)
+    random.seed(99)
+    assert drawn(corpus, seed=7, epoch=3) == one != drawn(corpus, seed=8, epoch=3)
+
+
+def test_segmentations_have_the_probabilities_of_the_formula(pieces):
+    """P(s)^alpha over all ways to spell a word in pieces of the model, enumerated."""
+    model, config = pieces.pipeline.source.model, pieces.pipeline.config
+    library = sentencepiece.SentencePieceProcessor(model_proto=model.content)
+    score = {piece: library.get_score(library.piece_to_id(piece)) for piece in model.pieces}
+    word = "▁there"
+    expected = {}
+    for cuts in range(1 << (len(word) - 1)):
+        places = [0, *(i for i in range(1, len(word)) if cuts >> (i - 1) & 1), len(word)]
+        ways = tuple(word[first:last] for first, last in pairwise(places))
+        if all(piece in score for piece in ways):
+            expected[ways] = math.exp(SAMPLING["alpha"] * sum(map(score.get, ways)))
+    assert 3 < len(expected) < SAMPLING["nbest"]
+    side = pieces.pipeline.source
+    draw = segmenters(pieces.pipeline, config, seed=5)[0].draw
+    ids, count = side.encode("there"), 4000
+    found = Counter(tuple(side.vocabulary.words(draw(ids, number))) for number in range(count))
+    assert found.keys() <= expected.keys()
+    for ways, weight in expected.items():
+        share = weight / sum(expected.values())
+        error = math.sqrt(share * (1 - share) / count)
+        assert abs(found[ways] / count - share) < 5 * error
+
+
+def test_sentences_with_unknown_words_keep_their_ids(data):
+    trained = data(**BPE)
+    corpus = trained.corpus("train")
+    source = corpus.source.tokens.copy()
+    source[corpus.source.offsets[0]] = UNK
+    changed = ParallelCorpus(type(corpus.source)(source, corpus.source.offsets), corpus.target)
+    sides = segmenters(trained.pipeline, trained.pipeline.config, seed=1)
+    flat, _ = segmented(changed, sides, 1).source.read(np.array([0]))
+    assert flat.tolist() == changed.source[0].tolist()
+
+
+def test_a_sentence_does_not_grow_beyond_the_longest_allowed(data):
+    bpe = {"type": "joint", "merges": 30, "dropout": 0.9}
+    trained = data(input="tokenized", bpe=bpe, clean={"max_length": 12})
+    assert max(map(len, drawn(trained))) == 13
+
+
+def test_a_tag_stays(data):
+    trained = data(**BPE)
+    side = trained.pipeline.source
+    sides = segmenters(trained.pipeline, trained.pipeline.config, seed=1)
+    # A type that BPE would split, as a tag before a sentence is.
+    tag = next(i for i, token in enumerate(side.vocabulary.tokens) if token == "<filler0>")
+    ids = [tag, *side.encode("lower houses", "tokenized")]
+    assert all(sides[0].draw(ids, number)[0] == tag for number in range(50))
+
+
+def test_nothing_is_drawn_unless_asked_for(data):
+    trained = data(input="tokenized", bpe={"type": "joint", "merges": 30})
+    assert segmenters(trained.pipeline, trained.pipeline.config, seed=1) is None
+    text = Text.model_validate({"tokenizer": {"type": "sentencepiece"}})
+    assert segmenters(trained.pipeline, text, seed=1) is None
+
+
+def batches(data: DataDirectory, progress: Progress, count: int, *, ranks: int = 1):
+    """Of `count` updates: batches by number of all ranks, and what each rank says of the whole."""
+    settings = {"group_tokens": 300, "tokens_per_update": 600, "max_tokens": 600}
+    recipe = Recipe.model_validate(
+        {"text": data.pipeline.config.model_dump(), "training": {"batches": settings}}
+    )
+    feeds = [
+        upcoming(recipe, data, progress, Ranks(rank, ranks, device=torch.device("cpu")))
+        for rank in range(ranks)
+    ]
+    result = []
+    for _ in range(count):
+        comings = [next(feed) for feed in feeds]
+        made: dict[int, Batch] = dict(sorted(b for each in comings for b in each.share.batches))
+        sums = {(each.share.target_tokens, each.share.real_tokens) for each in comings}
+        result.append((made, sums, comings[0].position))
+    return result
+
+
+def same(one: dict[int, Batch], other: dict[int, Batch]) -> bool:
+    return one.keys() == other.keys() and all(
+        torch.equal(a.source, b.source) and torch.equal(a.target_output, b.target_output)
+        for a, b in zip(one.values(), other.values(), strict=True)
+    )
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_updates_are_the_same_for_two_ranks_and_after_resuming(kind, data, pieces):
+    corpus = data(**BPE) if kind == "bpe" else pieces
+    alone, shared = (batches(corpus, Progress(), 6, ranks=ranks) for ranks in (1, 2))
+    resumed = batches(corpus, Progress(position=alone[2][2]), 3)
+    for (one, sums, _), (other, both, _) in zip(alone, shared, strict=True):
+        assert same(one, other) and sums == both
+        tokens = sum(batch.target_tokens for batch in one.values())
+        assert sums == {(tokens, sum(batch.real_tokens for batch in one.values()))}
+    assert all(same(a[0], b[0]) for a, b in zip(alone[3:], resumed, strict=True))
