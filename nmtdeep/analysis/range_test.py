@@ -87,18 +87,17 @@ def measure(
     trainer = Trainer(recipe.at_stage(progress.stage), data, ranks, start)
     rows: list[Trial] = []
     mean = 0.0
-    with tempfile.TemporaryDirectory() as scratch:
-        feed = upcoming(trainer.recipe, data, Path(scratch), progress, ranks)
-        for number, coming in zip(range(1, updates + 1), feed, strict=False):
-            lr = rate(number, updates)
-            result = trainer.step.update(coming.share, progress.update + number, lr)
-            loss = result.loss / result.target_tokens
-            mean = SMOOTHING * mean + (1 - SMOOTHING) * loss
-            smoothed = mean / (1 - SMOOTHING**number)
-            lowest = min((row.smoothed for row in rows), default=loss)
-            if result.is_bad or not smoothed <= LOST * lowest:
-                break
-            rows.append(Trial(number, lr, loss, smoothed))
+    feed = upcoming(trainer.recipe, data, progress, ranks)
+    for number, coming in zip(range(1, updates + 1), feed, strict=False):
+        lr = rate(number, updates)
+        result = trainer.step.update(coming.share, progress.update + number, lr)
+        loss = result.loss / result.target_tokens
+        mean = SMOOTHING * mean + (1 - SMOOTHING) * loss
+        smoothed = mean / (1 - SMOOTHING**number)
+        lowest = min((row.smoothed for row in rows), default=loss)
+        if result.is_bad or not smoothed <= LOST * lowest:
+            break
+        rows.append(Trial(number, lr, loss, smoothed))
     if not rows:
         what = "the loss of the first update is not finite"
         raise DivergenceError(what, hint="measure the model: nmtdeep analyze initialization")
