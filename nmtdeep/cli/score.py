@@ -84,18 +84,16 @@ def score(
         "--log-prob": log_prob,
         "options of models": options.model_fields_set,
     }
-    used = {name for name, value in of_model.items() if value}
     # COMET reads the source, and its model computes on --device.
-    if "comet" in (metric or ()) and not model:
-        used -= {"--source", "options of models"}
-    _check_use(model, files or [], used)
+    free = {"--source", "options of models"} if "comet" in (metric or ()) and not model else set()
+    _check_use(model, files or [], {name for name, value in of_model.items() if value} - free)
     if model and source and target:
         _print_log_probabilities(model, options, source, target, as_json=as_json)
         return
 
     from nmtdeep.scoring.metrics import DEFAULT_METRICS
     from nmtdeep.scoring.report import measure, plain_lines, records
-    from nmtdeep.scoring.texts import NamedText, read_texts
+    from nmtdeep.scoring.texts import read_texts
     from nmtdeep.scoring.warnings import warnings
 
     metrics = list(dict.fromkeys(metric or DEFAULT_METRICS))
@@ -103,16 +101,10 @@ def score(
     hypotheses, *references = files or [Path(source or ""), *(reference or [])]
     texts = read_texts(hypotheses, references, system or [])
     if model:
-        from nmtdeep.decoding.translator import Translator
-
-        with Translator.load(model, options) as translator:
-            lines = [each.text for each in translator.translate(texts.hypotheses.lines)]
-        texts = replace(texts, hypotheses=NamedText("+".join(map(str, model)), lines))
+        texts = _translated(model, options, texts)
     for warning in warnings(texts, metrics, prepared=preparation is not None):
         typer.echo(f"nmtdeep: warning: {warning}", err=True)
-    comet = None
-    if "comet" in metrics and source:
-        comet = _comet(comet_model, source, texts, options.device)
+    comet = _comet(comet_model, source, texts, options.device) if "comet" in metrics else None
     rows = measure(texts, metrics, preparation=preparation, comet=comet, test=paired, trials=trials)
     recorded = records(texts.hypotheses.name, rows)
     as_text = json.dumps(recorded, ensure_ascii=False, indent=1)
@@ -149,7 +141,19 @@ def _preparation(
     return MosesPreparation(language, replace_punctuation=replace_punctuation) if language else None
 
 
-def _comet(name: str | None, source: Path, texts: Texts, device: str) -> Comet:
+def _translated(models: list[Path], options: DecodingOptions, texts: Texts) -> Texts:
+    """The texts whose hypotheses are translations of the lines that were in their place."""
+    from nmtdeep.decoding.translator import Translator
+    from nmtdeep.scoring.texts import NamedText
+
+    with Translator.load(models, options) as translator:
+        lines = [each.text for each in translator.translate(texts.hypotheses.lines)]
+    return replace(texts, hypotheses=NamedText("+".join(map(str, models)), lines))
+
+
+def _comet(name: str | None, source: Path | None, texts: Texts, device: str) -> Comet | None:
+    if source is None:
+        return None
     from nmtdeep.devices import resolve_device
     from nmtdeep.scoring.comet import DEFAULT_MODEL, Comet
     from nmtdeep.scoring.texts import check_counts, read_text
