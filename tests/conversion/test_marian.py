@@ -142,6 +142,13 @@ def test_the_recipe_has_the_search_and_the_text(tmp_path: Path) -> None:
     assert set(state["of"]["sha256"]) == {"model.safetensors", "source.spm", "target.spm"}
 
 
+def test_the_length_penalty_is_that_of_transformers_by_default(tmp_path: Path) -> None:
+    like = MarianLike()
+    like.settings.pop("length_penalty", None)
+    recipe, _ = convert(like.write(tmp_path / "theirs"), tmp_path / "out")
+    assert recipe.decoding.lenpen == 1.0  # GenerationConfig's
+
+
 def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
     like = MarianLike(activation_function="gelu_new", static_position_embeddings=False)
     like.settings |= {"normalize_before": True, "no_repeat_ngram_size": 3, "dropout": 2}
