@@ -83,7 +83,7 @@ def seed_for(seed: int, update: int, batch: int, part: int = 0) -> int:
         part: number of the part, of a batch that memory did not hold as a whole.
     """
     position = (seed, update, batch, part) if part else (seed, update, batch)
-    return int(np.random.SeedSequence(position).generate_state(1, np.uint64)[0] >> 1)
+    return int(np.random.SeedSequence(position).generate_state(1, np.uint64)[0]) >> 1
 
 
 class Step:
