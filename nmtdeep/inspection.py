@@ -112,7 +112,7 @@ def _inspect_run(path: Path) -> Inspection:
         notes += ["translates"] * (directory.resolve() == meant)
         about = f"  mean of {len(_inputs(state))}" if state.get("kind") == "average" else ""
         if state.get("score") is not None:
-            about = f"  {recipe.training.validation.best_by} {abs(state['score']):.4f}"
+            about = f"  {_score(recipe, state['score'])}"
         about += f" ({', '.join(notes)})" if notes else ""
         line = f"{directory.name:<{longest}}  {_size_of(directory):>8}{about}"
         screen.add("" if number else "checkpoints", line)
@@ -193,8 +193,14 @@ def _add_progress(screen: Inspection, recipe: Recipe, state: dict[str, Any]) -> 
         f"{short(progress.target_tokens)} target tokens, {duration(progress.seconds)}",
     )
     if progress.best is not None:
-        best = f"{recipe.training.validation.best_by} {abs(progress.best):.4f}"
+        best = _score(recipe, progress.best)
         screen.add("best", f"update {progress.best_update:,} by validation: {best}")
+
+
+def _score(recipe: Recipe, value: float) -> str:
+    """What chose the best checkpoint, of which a loss is stored as its negative."""
+    best_by = recipe.training.validation.best_by
+    return f"{best_by} {-value if best_by == 'loss' else value:.4f}"
 
 
 def _epochs(progress: Progress) -> str:

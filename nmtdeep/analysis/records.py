@@ -38,6 +38,7 @@ FIGURES = {
     "valid_ppl": "validation perplexity",
     "valid_bleu": "validation BLEU",
     "valid_chrf": "validation chrF",
+    "valid_comet": "validation COMET",
 }
 USUAL = ("nll", "valid_nll", "valid_bleu")
 LOGARITHMIC = ("ppl", "valid_ppl", "gradient_norm")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
@@ -118,6 +118,7 @@ def report(
     data: Path | None = None,
     split: str | None = None,
     samples: options.Whole = 10,
+    comet_model: Annotated[str | None, options.COMET_MODEL] = None,
     device: options.Place,
 ) -> None:
     """Write one page about runs that any browser shows: scores, curves, translations, pictures.
@@ -130,19 +131,20 @@ def report(
         data: Data directory: also translate a test set and look into the models.
         split: Set of --data to translate. Default: the first test set, or valid.
         samples: Number of translations to show.
+        comet_model: COMET model on this machine that scores the translations too.
     """
-    if split and not data:
-        raise UserError("needs a data directory", where=f"--split {split}", hint="add --data")
+    for name, value in {"--split": split, "--comet-model": comet_model}.items():
+        if value and not data:
+            raise UserError("needs a data directory", where=f"{name} {value}", hint="add --data")
     if output.is_dir() or not output.parent.is_dir():
         what, where = "not a file in an existing directory", f"--output {output}"
         raise UserError(what, where=where, hint="name one, such as report.html")
     from nmtdeep.reporting import run_report
     from nmtdeep.units import size
 
+    how: dict[str, Any] = {"data": data, "split": split, "samples": samples, "comet": comet_model}
     say = partial(typer.echo, err=True)
-    run_report.report(
-        runs, output, data=data, split=split, samples=samples, device=str(device), say=say
-    )
+    run_report.report(runs, output, **how, device=str(device), say=say)
     typer.echo(f"{output}: {size(output.stat().st_size)}; open it in a browser")
 
 

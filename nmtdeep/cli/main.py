@@ -181,7 +181,6 @@ _EXTRAS = {
     "matplotlib": "pictures",
     "prometheus_client": "serve",
     "py3langid": "doctor",
-    "unbabel-comet": "comet",
     "uvicorn": "serve",
 }
 _HINTS = {

@@ -217,6 +217,7 @@ Models = Annotated[
     Option("-m", "--model", "--path", help="Run or checkpoint; several are an ensemble."),
 ]
 METRIC = Option(metavar="NAME", autocompletion=complete_metric)
+COMET_MODEL = Option(metavar="NAME|PATH")
 Run = Annotated[Path, Argument(metavar="RUN", help="Run directory or checkpoint.")]
 Runs = Annotated[list[Path], Argument(metavar="RUN", help="Run directories or checkpoints.")]
 RECIPE_HELP = "A recipe's name (nmtdeep recipes list) or file."

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from nmtdeep.cli.options import METRIC, decoding
+from nmtdeep.cli.options import COMET_MODEL, METRIC, decoding
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.errors import UserError
 
@@ -35,7 +35,7 @@ def score(
     files: Annotated[list[Path] | None, Argument(metavar="HYP REF")] = None,
     *,
     metric: Annotated[list[str] | None, METRIC] = None,
-    comet_model: Annotated[str | None, Option(metavar="NAME|PATH")] = None,
+    comet_model: Annotated[str | None, COMET_MODEL] = None,
     tokenize: Annotated[str | None, Option(metavar="LANG")] = None,
     replace_unicode_punctuation: bool = False,
     as_json: Annotated[bool, Option("--json")] = False,

@@ -105,8 +105,11 @@ class Validation(Section):
     bleu: bool = Field(
         True, description="translate the validation set and score it by BLEU and chrF"
     )
+    comet: str | None = Field(
+        None, description="COMET model that scores it too: folder or name", exclude_if=is_absent
+    )
     beam: Beam = Field(1, description="beam of that translation")
-    best_by: Literal["bleu", "chrf", "loss"] = Field(
+    best_by: Literal["bleu", "chrf", "comet", "loss"] = Field(
         "bleu", description="the score that decides which checkpoint is best"
     )
     patience: CountOrZero = Field(
@@ -119,6 +122,12 @@ class Validation(Section):
             what = f"best_by: {self.best_by} needs bleu: true"
             hint = "set bleu: true, or best_by: loss"
             raise ConflictError(what, "best_by", "bleu", hint=hint)
+        if self.best_by == "comet" and not self.comet:
+            hint = "set validation.comet to a folder or name, or best_by: bleu"
+            raise ConflictError("best_by: comet needs a model", "best_by", "comet", hint=hint)
+        if self.comet and not self.bleu:
+            what, hint = "comet scores the translation of bleu: true", "set bleu: true"
+            raise ConflictError(what, "comet", "bleu", hint=hint)
         return self
 
 

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.decoding.translator import Translator
+from nmtdeep.devices import resolve_device
 from nmtdeep.errors import UserError
 from nmtdeep.reporting.differences import marked
 from nmtdeep.reporting.history import RunHistory
 from nmtdeep.reporting.parts import TranslatedLine
 from nmtdeep.scoring import Score, score_texts
+from nmtdeep.scoring.comet import Comet
 from nmtdeep.scoring.significance import Comparison, compare_systems
 from nmtdeep.training.finish import METRICS
 from nmtdeep.training.validation import translated
@@ -25,6 +27,7 @@ class HeldOut:
     Attributes:
         systems: by run, a translation of each source line.
         searches: of each run, the settings of its search.
+        comet: scores translations of `sources` too, if it is given.
     """
 
     split: str = ""
@@ -32,11 +35,12 @@ class HeldOut:
     references: Sequence[str] = ()
     systems: Mapping[str, Sequence[str]] = field(default_factory=dict)
     searches: Sequence[str] = ()
+    comet: Comet | None = None
 
     def scores(self) -> dict[str, Sequence[Score]]:
         """Scores of each run."""
         return {
-            name: score_texts(lines, [self.references], METRICS)
+            name: score_texts(lines, [self.references], self._metrics(), comet=self.comet)
             for name, lines in self.systems.items()
         }
 
@@ -45,7 +49,11 @@ class HeldOut:
         if len(self.systems) < 2:
             return []
         first, *others = self.systems.items()
-        return compare_systems(first, others, [self.references], METRICS)
+        metrics = self._metrics()
+        return compare_systems(first, others, [self.references], metrics, comet=self.comet)
+
+    def _metrics(self) -> Sequence[str]:
+        return (*METRICS, *(["comet"] if self.comet else []))
 
     def samples(self, count: int) -> list[TranslatedLine]:
         """`count` lines at equal distances from each other; empty without a translation."""
@@ -98,10 +106,12 @@ def translate(
     split: str,
     *,
     device: str,
+    comet: str | None,
     say: Callable[[str], None],
 ) -> HeldOut:
     """Translate a set by every run that has a model, by its own recipe."""
     sources, systems, searches = data.sources(split), {}, []
+    scorer = Comet(comet, sources, device=str(resolve_device(device))) if comet else None
     for run in histories:
         if run.parameters is not None:
             say(f"translating {len(sources):,} lines of {split} by {run.name}")
@@ -110,4 +120,4 @@ def translate(
             options = translator.options
             penalty = f"length penalty {options.lenpen:g} ({options.lenpen_form})"
             searches.append(f"{run.name}: beam {options.beam}, {penalty}")
-    return HeldOut(split, sources, data.references(split), systems, searches)
+    return HeldOut(split, sources, data.references(split), systems, searches, scorer)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from nmtdeep.analysis.measurement import one_line, versions
 from nmtdeep.analysis.records import names
@@ -21,6 +22,7 @@ def report(
     data: Path | None,
     split: str | None,
     samples: int,
+    comet: str | None,
     device: str,
     say: Callable[[str], None],
 ) -> None:
@@ -30,10 +32,12 @@ def report(
         data: data directory with text to translate and measure; None: show the runs' files only.
         split: the set to translate; None: the first test set, or `valid` without one.
         samples: number of its lines to show.
+        comet: COMET model that scores the translations too; None: no COMET.
         say: is called with a line before each long step.
 
     Raises:
-        UserError: if a path is not a run, or the languages of `data` are not those of a run.
+        UserError: if a path is not a run, the languages of `data` are not those of a run, or the
+            COMET model cannot be read.
     """
     histories = [history.read(name, path) for name, path in names(runs).items()]
     omissions = [omission for run in histories for omission in run.omissions]
@@ -48,7 +52,8 @@ def report(
         corpora = DataDirectory.open(data)
         held_out.check_languages(histories, corpora)
         chosen = held_out.chosen_split(corpora, split)
-        translations = held_out.translate(histories, corpora, chosen, device=device, say=say)
+        how: dict[str, Any] = {"device": device, "comet": comet, "say": say}
+        translations = held_out.translate(histories, corpora, chosen, **how)
     pictures.of_training(album, histories)
     pictures.of_models(album, histories, corpora, resolve_device(device))
     if translations.systems:

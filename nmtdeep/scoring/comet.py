@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,8 @@ class Comet(Metric):
 
     The score of a text is the mean over its sentences, times 100 as papers print it.
 
+    A sentence is scored once, however often its translation comes again.
+
     Args:
         name: folder of the model, which has `checkpoints/model.ckpt` and `hparams.yaml`, or the
             name of one in Hugging Face's cache. Nothing is downloaded.
@@ -45,12 +49,16 @@ class Comet(Metric):
 
     def __init__(self, name: str, sources: Sequence[str], *, device: str = "cpu") -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.version = version("unbabel-comet")
+        try:
+            self.version = version("unbabel-comet")
+        except PackageNotFoundError:
+            what, hint = "unbabel-comet is not installed", 'pip install "nmtdeep[comet]"'
+            raise UserError(what, where=f"COMET model {name}", hint=hint) from None
         self.sources = sources
-        path = checkpoint_of(name)
-        self.network = load(path, device)
+        self.network, self.checksum = load(checkpoint_of(name), device)
         self.num_refs = int(self.network.requires_references())
-        self.name, self.checksum = Path(name).name, digest(path)
+        self.name = Path(name).name
+        self._known: dict[tuple[str, ...], float] = {}
 
     def get_signature(self) -> Signature:
         """Name of the model, the beginning of its checkpoint's SHA-256, version of the package."""
@@ -71,17 +79,17 @@ class Comet(Metric):
         columns = {"src": self.sources, "mt": hypotheses}
         if self.num_refs and references:
             columns["ref"] = references[0]
-        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-        order = sorted(range(len(rows)), key=lambda row: sum(map(len, rows[row].values())))
-        scores = [0.0] * len(rows)
-        for first in range(0, len(rows), BATCH):
-            chosen = order[first : first + BATCH]
-            batch: Any = self.network.prepare_sample([rows[row] for row in chosen], stage="predict")
+        rows = list(zip(*columns.values(), strict=True))
+        new = [row for row in dict.fromkeys(rows) if row not in self._known]
+        new.sort(key=lambda row: sum(map(len, row)))
+        for first in range(0, len(new), BATCH):
+            chosen = new[first : first + BATCH]
+            samples = [dict(zip(columns, row, strict=True)) for row in chosen]
+            batch: Any = self.network.prepare_sample(samples, stage="predict")
             batch = self.network.transfer_batch_to_device(batch, self.network.device, 0)
             values = self.network.predict_step(batch)["scores"].tolist()
-            for row, value in zip(chosen, values, strict=True):
-                scores[row] = value
-        return [[score, 1.0] for score in scores]
+            self._known.update(zip(chosen, values, strict=True))
+        return [[self._known[row], 1.0] for row in rows]
 
     def _aggregate_and_compute(self, stats: Sequence[Sequence[float]]) -> CometScore:
         return self._compute_score_from_stats([sum(column) for column in zip(*stats, strict=True)])
@@ -116,7 +124,7 @@ def checkpoint_of(name: str) -> Path:
         except (OSError, ValueError):
             hint = f"download it (hf download {name}), or pass the model's folder"
             what = "no such COMET model on this machine"
-            raise UserError(what, where=f"--comet-model {name}", hint=hint) from None
+            raise UserError(what, where=name, hint=hint) from None
     path = folder / "checkpoints" / "model.ckpt"
     if not (path.is_file() and (folder / "hparams.yaml").is_file()):
         hint = "pass a folder that holds checkpoints/model.ckpt and hparams.yaml"
@@ -125,22 +133,40 @@ def checkpoint_of(name: str) -> Path:
 
 
 @cache
-def load(path: Path, device: str) -> Any:
+def load(path: Path, device: str) -> tuple[Any, str]:
     """Read a checkpoint, and its encoder's settings and tokenizer, from disk.
+
+    Returns:
+        The model and the SHA-256 of its checkpoint.
 
     Raises:
         UserError: if one of these is missing, damaged, or holds more than weights.
     """
-    from comet import load_from_checkpoint
-
+    with _quietly():
+        from comet import load_from_checkpoint
     try:
-        with _weights_only():
+        with _weights_only(), _quietly():
             network = load_from_checkpoint(str(path), local_files_only=True)
     except Exception as error:  # of comet, Lightning, transformers and torch
         hint = "the encoder that hparams.yaml names (pretrained_model) must be here too"
         what = f"cannot be read: {printable(str(error).strip().partition(chr(10))[0])}"
         raise UserError(what, where=path, hint=hint) from error
-    return network.to(device).eval()
+    return network.to(device).eval(), digest(path)
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """No messages; and comet, when it is imported, does not change the logging of the program."""
+    root = logging.getLogger()
+    level, handlers, disabled = root.level, root.handlers[:], root.manager.disable
+    logging.disable(logging.INFO)
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            yield
+    finally:
+        logging.disable(disabled)
+        root.setLevel(level)
+        root.handlers[:] = handlers
 
 
 @contextmanager

@@ -29,9 +29,6 @@ from nmtdeep.units import duration, percent, short, size
 # Log lines show larger shares of padding, and of time spent waiting for data.
 PADDING, WAIT = 0.10, 0.01
 COLUMNS = 120
-# Columns of `validations.tsv`: fields of the records of validations.
-VALID = ("valid_loss", "valid_nll", "valid_ppl", "valid_bleu", "valid_chrf")
-TABLE = ("update", "epoch", *VALID, "best")
 
 
 def figures(
@@ -219,6 +216,7 @@ class Display:
                 **({"valid_bleu": None, "valid_chrf": None} | values),
                 "best": progress.is_best,
                 "signature": scores["bleu"].signature if scores else "",
+                **({"comet_signature": scores["comet"].signature} if "comet" in scores else {}),
                 "seconds": seconds,
             }
         )
@@ -227,7 +225,8 @@ class Display:
             rows = [row for row in map(json.loads, file) if row.get("kind") == "validation"]
         with replace_file(self.run / VALIDATIONS) as partial, partial.open("w") as file:
             form: Any = {"delimiter": "\t", "lineterminator": "\n", "extrasaction": "ignore"}
-            table = csv.DictWriter(file, TABLE, **form)
+            valid = dict.fromkeys(name for row in rows for name in row if name.startswith("valid_"))
+            table = csv.DictWriter(file, ("update", "epoch", *valid, "best"), **form)
             table.writeheader()
             table.writerows(rows)
         line = f"validation | update {update} | loss {loss:.3f} | nll {nll:.3f} | ppl {ppl:.2f}"

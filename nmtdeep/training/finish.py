@@ -14,12 +14,13 @@ from nmtdeep.decoding.translator import Translator
 from nmtdeep.devices import resolve_device
 from nmtdeep.errors import printable
 from nmtdeep.scoring import Score, score_texts
+from nmtdeep.scoring.comet import Comet
 from nmtdeep.scoring.metrics import label_of
 from nmtdeep.scoring.report import score_table
 from nmtdeep.scoring.stored import store, stored_scores
 from nmtdeep.training.run_directory import CANDIDATE, LOG
 from nmtdeep.training.step import resolve_precision
-from nmtdeep.training.validation import translated, validate
+from nmtdeep.training.validation import comet_of, translated, validate
 
 METRICS = ("bleu", "chrf", "ter")
 # A model with lower scores has learned too little: its translations end only at the length limit.
@@ -65,7 +66,13 @@ def finish(
                     "anyway"
                 )
                 return
-            scores = {split: score_split(translator, corpora, split) for split in held_out}
+            place = resolve_device(device)
+            scores = {
+                split: score_split(
+                    translator, corpora, split, comet_of(recipe, corpora, split, place)
+                )
+                for split in held_out
+            }
             stored = store(scores, run)
         mean = _mean(checkpoint.locate(run))
         say(f"scores of {stored.checkpoint}" + (f", {mean}" if mean else ""))
@@ -127,6 +134,10 @@ def _has_learned_nothing(translator: Translator, data: DataDirectory) -> bool:
     return all(score.value < LEAST[score.metric] for score in scores)
 
 
-def score_split(translator: Translator, data: DataDirectory, split: str) -> list[Score]:
-    """BLEU, chrF and TER of a translated split against its references."""
-    return score_texts(translated(translator, data, split), [data.references(split)], METRICS)
+def score_split(
+    translator: Translator, data: DataDirectory, split: str, comet: Comet | None
+) -> list[Score]:
+    """BLEU, chrF, TER and COMET, if there is a model, of a translated split."""
+    metrics = (*METRICS, *(["comet"] if comet else []))
+    lines, references = translated(translator, data, split), [data.references(split)]
+    return score_texts(lines, references, metrics, comet=comet)

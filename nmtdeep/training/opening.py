@@ -27,6 +27,7 @@ from nmtdeep.training.run_directory import check_run
 from nmtdeep.training.state import Progress
 from nmtdeep.training.step import resolve_precision
 from nmtdeep.training.trainer import built, freeze
+from nmtdeep.training.validation import comet_of
 from nmtdeep.units import counted, percent, size
 
 
@@ -84,6 +85,8 @@ def check(recipe: Recipe, data: DataDirectory, ranks: Ranks) -> None:
     check_model_fits(recipe.model, len(source), len(target))
     resolve_precision(recipe.training.precision, ranks.device)
     chosen(recipe)
+    if ranks.is_first:
+        comet_of(recipe, data, "valid", ranks.device)  # rank 0 validates
 
 
 def _check_mixture(

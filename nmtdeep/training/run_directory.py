@@ -227,7 +227,10 @@ def _check_same(path: Path, recipe: Recipe, pipeline: TextPipeline) -> RunDirect
     before, saved = read_config(path / checkpoint.CONFIG), checkpoint.saved(path)
     recipe = starting.resumed(recipe, before.training.start_from, path)
     changes = differences(before.model_dump(), recipe.model_dump())
-    fatal = [key for key in changes if key.startswith(FIXED) and not key.startswith(FREE)]
+    # Scores of another COMET model cannot be compared with the best so far.
+    by_comet = recipe.training.validation.best_by == "comet"
+    fixed = (*FIXED, *(["training.validation.comet"] if by_comet else []))
+    fatal = [key for key in changes if key.startswith(fixed) and not key.startswith(FREE)]
     if fatal:
         raise UserError(
             f"was trained with another recipe ({'; '.join(fatal[:4])})",

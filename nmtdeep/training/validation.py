@@ -1,4 +1,4 @@
-"""Validation: loss, BLEU and chrF of the validation set during a training."""
+"""Validation: loss, BLEU, chrF and COMET of the validation set during a training."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.scoring import Score, score_texts
+from nmtdeep.scoring.comet import Comet
 from nmtdeep.training.step import batch_loss
 
 # Tokens by which a translation may exceed a multiple of its source while validating.
@@ -31,7 +32,8 @@ class Validation:
     Attributes:
         loss: label-smoothed, nats per target token.
         nll: negative log-likelihood, nats per target token.
-        scores: sacreBLEU's `bleu` and `chrf` of translations; empty if nothing was translated.
+        scores: `bleu`, `chrf` and, if the recipe names a model, `comet` of translations; empty if
+            nothing was translated.
         sample: a source line and its translation.
     """
 
@@ -41,7 +43,7 @@ class Validation:
     sample: tuple[str, str] | None
 
     def score(self, best_by: str) -> float:
-        """The figure that picks the best checkpoint, larger is better: BLEU, chrF or minus loss."""
+        """The figure that picks the best checkpoint, larger is better: a score or minus loss."""
         return self.scores[best_by].value if best_by in self.scores else -self.loss
 
 
@@ -60,10 +62,24 @@ def validate(
         return Validation(loss, nll, {}, None)
     translator = Translator([model], data.pipeline, _options(recipe))
     translations = translated(translator, data, "valid")
-    scores = score_texts(translations, [data.references("valid")], ("bleu", "chrf"))
+    comet = comet_of(recipe, data, "valid", model.output.weight.device)
+    metrics = ("bleu", "chrf", *(["comet"] if comet else []))
+    scores = score_texts(translations, [data.references("valid")], metrics, comet=comet)
     third = len(translations) // 3
     sample = (data.sources("valid")[third], translations[third])
     return Validation(loss, nll, {score.metric: score for score in scores}, sample)
+
+
+def comet_of(recipe: Recipe, data: DataDirectory, split: str, device: torch.device) -> Comet | None:
+    """The recipe's COMET model as a metric of translations of a split; None if it has none.
+
+    The model is read once and stays on `device`.
+
+    Raises:
+        UserError: if it cannot be read.
+    """
+    name = recipe.training.validation.comet
+    return Comet(name, data.sources(split), device=str(device)) if name else None
 
 
 def _options(recipe: Recipe) -> DecodingOptions:

@@ -112,6 +112,11 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
         ("grow --layers 4 --out o", "Missing argument 'RUN': see `nmtdeep grow --help`"),
         ("translate -m r --beam 4 --beam-size 5", "--beam: is given twice: pass it once"),
         ("translate -m r -qq", "--quiet: is given twice: pass it once"),
+        (
+            "train demo --data d --out o --minutes 5 --max-updates 9",
+            "--minutes: excludes --max-updates: pass training.max_minutes to end such a training "
+            "by the clock",
+        ),
         ("inspect a b", "Got unexpected extra argument(s) (b): see `nmtdeep inspect --help`"),
     ],
 )

@@ -1,11 +1,10 @@
-"""COMET by a tiny model of COMET's own classes, saved as its checkpoints are."""
+"""COMET by a tiny model of COMET's own classes."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,86 +19,27 @@ from nmtdeep.scoring.significance import compare_systems
 comet = pytest.importorskip("comet", reason="unbabel-comet is not installed")
 
 from nmtdeep.scoring.comet import Comet  # noqa: E402
+from scoring.comet_like import by_comet, saved  # noqa: E402
 
 SOURCES = ["A man plays the guitar.", "Two dogs run.", "", "A woman waits for the bus in the rain."]
 REFERENCE = ["Ein Mann spielt Gitarre.", "Zwei Hunde rennen.", "", "Eine Frau wartet im Regen."]
 HYPOTHESES = ["Ein Mann spielt die Gitarre.", "Zwei Hunde laufen.", "Ja", "Eine Frau wartet."]
 OTHER = ["Mann", "Hunde", "", "Regen"]
+TEXTS = [*SOURCES, *REFERENCE, *HYPOTHESES]
 
 
 @pytest.fixture(scope="module")
-def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Settings and tokenizer of a tiny XLM-RoBERTa."""
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-    from transformers import XLMRobertaConfig, XLMRobertaTokenizerFast
-
-    folder = tmp_path_factory.mktemp("encoder")
-    letters = sorted(set("▁".join([*SOURCES, *REFERENCE, *HYPOTHESES]).replace(" ", "▁")))
-    pieces = ["<s>", "<pad>", "</s>", "<unk>", *letters, "<mask>"]
-    pipeline = Tokenizer(models.Unigram([(piece, -1.0) for piece in pieces], unk_id=3))
-    pipeline.pre_tokenizer = pre_tokenizers.Metaspace()
-    pipeline.post_processor = processors.TemplateProcessing(
-        single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
-    )
-    tokenizer = XLMRobertaTokenizerFast(tokenizer_object=pipeline)
-    tokenizer.save_pretrained(folder)
-    XLMRobertaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=24,
-        max_position_embeddings=130,
-    ).save_pretrained(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def make(
-    encoder: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[..., tuple[Path, Any]]:
-    """`make(class)`: a folder as downloaded models have it, and the model that is in it."""
-    import pytorch_lightning
-    import yaml
-
-    def build(kind: Any) -> tuple[Path, Any]:
-        torch.manual_seed(3)
-        model = kind(
-            encoder_model="XLM-RoBERTa",
-            pretrained_model=str(encoder),
-            hidden_sizes=[12],
-            load_pretrained_weights=False,
-        )
-        folder = tmp_path_factory.mktemp("model")
-        trainer = pytorch_lightning.Trainer(
-            logger=False, enable_checkpointing=False, accelerator="cpu", enable_progress_bar=False
-        )
-        trainer.strategy.connect(model)
-        trainer.save_checkpoint(folder / "checkpoints" / "model.ckpt", weights_only=True)
-        (folder / "hparams.yaml").write_text(yaml.dump(dict(model.hparams)))
-        return folder, model
-
-    return build
-
-
-@pytest.fixture(scope="module")
-def regression(make: Callable[..., tuple[Path, Any]]) -> tuple[Path, Any]:
-    return make(comet.models.RegressionMetric)
-
-
-def by_comet(model: Any, hypotheses: list[str], reference: list[str] | None) -> float:
-    """100 times what COMET's own `predict` says."""
-    columns = {"src": SOURCES, "mt": hypotheses} | ({"ref": reference} if reference else {})
-    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    predicted = model.predict(rows, batch_size=2, gpus=0, progress_bar=False)
-    return 100 * sum(predicted.scores) / len(rows)
+def regression(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    return saved(tmp_path_factory.mktemp("regression"), TEXTS)
 
 
 def test_a_score_is_that_of_comet_itself(regression: tuple[Path, Any]) -> None:
     folder, model = regression
     metric = Comet(str(folder), SOURCES)
     (score,) = score_texts(HYPOTHESES, [REFERENCE], ["comet"], comet=metric)
-    assert score.value == pytest.approx(by_comet(model, HYPOTHESES, REFERENCE), abs=1e-4)
+    assert score.value == pytest.approx(
+        by_comet(model, src=SOURCES, mt=HYPOTHESES, ref=REFERENCE), abs=1e-4
+    )
     data = (folder / "checkpoints" / "model.ckpt").read_bytes()
     checksum = hashlib.sha256(data).hexdigest()[:16]
     parts = score.signature.split("|")
@@ -107,11 +47,11 @@ def test_a_score_is_that_of_comet_itself(regression: tuple[Path, Any]) -> None:
     assert parts[3:5] == ["scale:100", f"comet:{comet.__version__}"]
 
 
-def test_a_model_without_references_ignores_them(make: Callable[..., tuple[Path, Any]]) -> None:
-    folder, model = make(comet.models.ReferencelessRegression)
+def test_a_model_without_references_ignores_them(tmp_path: Path) -> None:
+    folder, model = saved(tmp_path, TEXTS, "ReferencelessRegression")
     metric = Comet(str(folder), SOURCES)
     (score,) = score_texts(HYPOTHESES, [REFERENCE], ["comet"], comet=metric)
-    assert score.value == pytest.approx(by_comet(model, HYPOTHESES, None), abs=1e-4)
+    assert score.value == pytest.approx(by_comet(model, src=SOURCES, mt=HYPOTHESES), abs=1e-4)
     assert score.signature.startswith("nrefs:0|")
 
 
@@ -122,7 +62,9 @@ def test_systems_are_compared_by_the_mean_over_sentences(regression: tuple[Path,
     baseline, other = compare_systems(
         ("own", HYPOTHESES), systems, [REFERENCE], ["comet"], trials=50, comet=metric
     )
-    expected = [by_comet(model, lines, REFERENCE) for lines in (HYPOTHESES, OTHER)]
+    expected = [
+        by_comet(model, src=SOURCES, mt=lines, ref=REFERENCE) for lines in (HYPOTHESES, OTHER)
+    ]
     assert [baseline.value, other.value] == pytest.approx(expected, abs=1e-4)
     assert other.difference == pytest.approx(expected[1] - expected[0], abs=1e-3)
     assert other.p_value is not None and 0 < other.p_value <= 1
@@ -141,7 +83,9 @@ def test_the_command(
     app([*words, *chosen, "--json"], standalone_mode=False)
     rows = json.loads(capsys.readouterr().out)
     assert [row["metric"] for row in rows] == ["comet", "bleu"]
-    assert rows[0]["value"] == pytest.approx(by_comet(model, HYPOTHESES, REFERENCE), abs=1e-4)
+    assert rows[0]["value"] == pytest.approx(
+        by_comet(model, src=SOURCES, mt=HYPOTHESES, ref=REFERENCE), abs=1e-4
+    )
     with pytest.raises(UserError, match="comet needs the source text: add --source"):
         app(words, standalone_mode=False)
     with pytest.raises(UserError, match="COMET takes one reference"):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from nmtdeep.config.model import Model
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.training import Training
 from nmtdeep.training.budget import Pace, continued
+from nmtdeep.training.launch import launch
 from nmtdeep.training.loop import train
 from nmtdeep.training.schedule import learning_rate
 from nmtdeep.training.stages import cut_off, finished
@@ -33,16 +36,15 @@ class Clock:
         return self.now
 
 
-def ticking(seconds: float) -> Callable[[], float]:
-    """A clock by which so many seconds pass between two looks at it."""
-    now = 0.0
+class Ticking:
+    """A clock by which so many seconds pass between two looks at it; in rank 1 three times more."""
 
-    def look() -> float:
-        nonlocal now
-        now += seconds
-        return now
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self.now = seconds, 0.0
 
-    return look
+    def __call__(self) -> float:
+        self.now += self.seconds * (1 + 2 * int(os.environ.get("RANK", "0")))
+        return self.now
 
 
 def timed(training: Training, update: float, **others: float) -> Plan | None:
@@ -146,7 +148,7 @@ def test_a_machine_that_becomes_slower_is_reported_with_the_time_that_is_needed(
 def trained(tiny_run, tmp_path: Path) -> Callable[..., Path]:
     """Trains the tiny recipe for a number of minutes, by a clock of 0.1 s a look."""
 
-    def run(name: str, **settings: object) -> Path:
+    def run(name: str, processes: int = 1, **settings: object) -> Path:
         training = {
             "max_updates": "auto",
             "schedule": {"type": "linear", "lr": 0.01, "warmup_updates": 10},
@@ -159,7 +161,8 @@ def trained(tiny_run, tmp_path: Path) -> Callable[..., Path]:
         recipe = tiny_run.recipe.model_copy(update={"training": Training.model_validate(training)})
         recipe = Recipe.model_validate(recipe.model_dump())
         options = {"data": tiny_run.data.path, "device": "cpu", "quiet": True}
-        assert train(recipe, out=tmp_path / name, clock=ticking(0.1), **options) == 0
+        begin = partial(train, recipe, out=tmp_path / name, clock=Ticking(0.1), **options)
+        assert (begin() if processes == 1 else launch(processes, begin)) == 0
         return tmp_path / name
 
     return run
@@ -197,6 +200,15 @@ def test_a_training_ends_at_the_number_and_resumes_to_it(trained, tmp_path) -> N
                 shutil.rmtree(path)
         assert trained(part.name, max_minutes=0.6) == part
         assert contents(part) == contents(whole)
+
+
+def test_rank_0_decides_for_all(trained) -> None:
+    batches = {"tokens_per_update": 400, "group_tokens": 200}
+    alone, both = (
+        state(trained(f"run-{count}", count, max_minutes=0.6, batches=batches)) for count in (1, 2)
+    )
+    assert both["plan"] == alone["plan"]
+    assert both["update"] == both["plan"]["updates"] > 50
 
 
 @pytest.mark.slow

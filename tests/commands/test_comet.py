@@ -1,0 +1,162 @@
+"""COMET in the validations of a training, in its final scores, and in a report."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scoring.comet_like import by_comet, saved
+
+from commands.running import Commands, Interrupt
+from commands.runs import change, contents, losses, records, train
+from commands.test_report import rows
+
+needs_comet = pytest.mark.skipif(not find_spec("comet"), reason="unbabel-comet is not installed")
+BY_COMET = "training.validation.best_by=comet"
+
+
+def lines(nmtdeep: Commands, name: str) -> list[str]:
+    return (nmtdeep.folder / name).read_text(encoding="utf-8").splitlines()
+
+
+@pytest.fixture(scope="module")
+def scorer(nmtdeep: Commands, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    texts = [line for name in ("valid", "test") for end in ("en", "de")
+             for line in lines(nmtdeep, f"{name}.{end}")]  # fmt: skip
+    return saved(tmp_path_factory.mktemp("comet"), texts)
+
+
+@pytest.fixture(scope="module")
+def scored(nmtdeep: Commands, data: Path, scorer: tuple[Path, Any]) -> Path:
+    """A training whose best checkpoint COMET picks."""
+    run = nmtdeep.folder / "by-comet"
+    done = train(nmtdeep, run, f"training.validation.comet={scorer[0]}", BY_COMET)
+    assert done.code == 0, done.err
+    assert "COMET" in done.out and "Encoder" not in done.err and "Warning" not in done.err
+    return run
+
+
+@needs_comet
+def test_validations_have_the_scores_of_comet_itself(
+    nmtdeep: Commands, whole: Path, scored: Path, scorer: tuple[Path, Any]
+) -> None:
+    folder, model = scorer
+    validations = [record for record in records(scored) if record["kind"] == "validation"]
+    values = [record["valid_comet"] for record in validations]
+    best = [max(values[:count]) for count in range(1, len(values) + 1)]
+    marked = [value == top and value not in values[:place]
+              for place, (value, top) in enumerate(zip(values, best, strict=True))]  # fmt: skip
+    assert [record["best"] for record in validations] == marked
+    assert f"|model:{folder.name}|sha256:" in validations[-1]["comet_signature"]
+    assert f"comet {values[-1]:.2f}" in (scored / "train.log").read_text()
+    head, *table = (row.split("\t") for row in (scored / "validations.tsv").read_text().split("\n"))
+    assert [float(row[head.index("valid_comet")]) for row in table if len(row) > 1] == values
+    assert validations[-1]["update"] == 11
+    out = nmtdeep(
+        "translate", "-m", scored / "checkpoint_11", "-i", "valid.en", "-b", 1, "-q",
+        "--max-length-factor", 2, "--max-length-constant", 20,
+    ).out  # fmt: skip
+    sources, references = lines(nmtdeep, "valid.en"), lines(nmtdeep, "valid.de")
+    expected = by_comet(model, src=sources, mt=out.splitlines(), ref=references)
+    assert values[-1] == pytest.approx(expected, abs=1e-3)
+    assert losses(scored) == losses(whole)  # scoring changes no update
+
+
+@needs_comet
+def test_the_end_of_a_training_is_scored_by_comet_too(
+    nmtdeep: Commands, scored: Path, scorer: tuple[Path, Any]
+) -> None:
+    stored = json.loads((scored / "scores.json").read_text())["scores"]
+    value = {score["metric"]: score["value"] for score in stored["test"]}["comet"]
+    out = nmtdeep("translate", "-m", scored, "-i", "test.en", "-q").out.splitlines()
+    sources, references = lines(nmtdeep, "test.en"), lines(nmtdeep, "test.de")
+    expected = by_comet(scorer[1], src=sources, mt=out, ref=references)
+    assert value == pytest.approx(expected, abs=1e-3)
+
+
+@needs_comet
+def test_a_negative_score_is_shown_as_such(nmtdeep: Commands, scored: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(scored, tmp_path / "run", symlinks=True)
+    change(run / "checkpoint_11", score=-3.25)
+    assert "comet -3.2500" in nmtdeep("inspect", run).out
+
+
+@needs_comet
+def test_a_killed_training_resumes_bit_for_bit_with_the_same_model_only(
+    nmtdeep: Commands, scored: Path, scorer: tuple[Path, Any], tmp_path: Path
+) -> None:
+    run, chosen = tmp_path / "run", f"training.validation.comet={scorer[0]}"
+    killed = train(
+        nmtdeep, run, chosen, BY_COMET, interrupt=Interrupt("nmtdeep.training.loop:validate", 2)
+    )
+    assert killed.code == -9
+    other = saved(tmp_path / "other", ["abc"])[0]
+    refused = train(nmtdeep, run, f"training.validation.comet={other}", BY_COMET)
+    assert refused.code == 2 and "was trained with another recipe (training.val" in refused.err
+    resumed = train(nmtdeep, run, chosen, BY_COMET)
+    assert resumed.code == 0, resumed.err
+    assert contents(run) == contents(scored)
+
+
+@needs_comet
+def test_rank_0_scores_by_comet(
+    nmtdeep: Commands, data: Path, scorer: tuple[Path, Any], tmp_path: Path
+) -> None:
+    two = ("--processes", 2, "--max-tokens", 200, "--max-updates", 3)
+    done = train(nmtdeep, tmp_path, f"training.validation.comet={scorer[0]}", BY_COMET, *two)
+    assert done.code == 0, done.err
+    assert done.err.count("| comet ") == 1
+
+
+@needs_comet
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_missing_model_is_refused_before_the_training(
+    nmtdeep: Commands, data: Path, tmp_path: Path, processes: int
+) -> None:
+    chosen = ("training.validation.comet=nobody/nothing", "--processes", processes)
+    refused = train(nmtdeep, tmp_path / "run", *chosen, "--max-tokens", 200)
+    assert (refused.code, refused.err.count("\n")) == (2, 1), refused.err
+    assert "nobody/nothing: no such COMET model on this machine: download it" in refused.err
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.skipif(bool(find_spec("comet")), reason="unbabel-comet is installed")
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_missing_package_is_named_with_its_extra(
+    nmtdeep: Commands, data: Path, tmp_path: Path, processes: int
+) -> None:
+    chosen = ("training.validation.comet=model", "--processes", processes, "--max-tokens", 200)
+    refused = train(nmtdeep, tmp_path / "run", *chosen)
+    assert (refused.code, refused.err.count("\n")) == (2, 1), refused.err
+    assert 'unbabel-comet is not installed: pip install "nmtdeep[comet]"' in refused.err
+    assert not (tmp_path / "run").exists()
+
+
+@needs_comet
+def test_a_report_compares_runs_by_comet_as_score_does(
+    nmtdeep: Commands, whole: Path, scored: Path, data: Path, scorer: tuple[Path, Any]
+) -> None:
+    chosen = ("--comet-model", scorer[0])
+    done = nmtdeep("report", whole, scored, "--data", data, "-o", "comet.html", *chosen)
+    assert done.code == 0, done.err
+    for name, run in (("c.de", whole), ("d.de", scored)):
+        assert nmtdeep("translate", "-m", run, "-i", "test.en", "-o", name).code == 0
+    by_hand = nmtdeep(
+        "score", "c.de", "test.de", "--system", "d.de", "--source", "test.en", "--json",
+        "--metric", "comet", *chosen,
+    )  # fmt: skip
+    first, *compared = json.loads(by_hand.out)
+    page = (nmtdeep.folder / "comet.html").read_text(encoding="utf-8")
+    shown = [row for row in rows(page, "comparison") if row["metric"] == "COMET ↑"]
+    assert [(row["difference"], row["p"]) for row in shown] == [
+        ("baseline", "-"),
+        (f"{compared[1]['difference']:+.2f}", f"{compared[1]['p_value']:.4f}"),
+    ]
+    (row,) = (r for r in rows(page, "scores") if (r["set"], r["metric"]) == ("test", "COMET ↑"))
+    assert row["whole"] == f"{first['value']:.2f}"
+    assert row["by-comet"].startswith(f"{compared[1]['value']:.2f}")
+    assert page.count(f"<bdi>COMET: {first['signature']}</bdi>") == 1
