@@ -160,7 +160,7 @@ def test_case_matters_only_where_it_should() -> None:
     assert value(hypothesis, [reference], "bleu-tok") == 0
 
 
-@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("name", [name for name in METRICS if name != "comet"])
 def test_signatures_name_versions_references_and_steps(name: str) -> None:
     (score,) = score_texts(["a b c d"], [["a b c d"], ["d c b a"]], [name])
     pairs = dict(pair.split(":") for pair in score.signature.split("|"))
