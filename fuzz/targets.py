@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import random
 import shutil
 import tempfile
 from collections import Counter
@@ -227,6 +228,30 @@ def merges(data: bytes) -> None:
     more = [word for merge in codes[:9] for word in (merge.replace(" ", ""), *merge.split())]
     for word in [*WORDS, *(word for word in more if word.split() == [word])]:
         hold(join(bpe.word(word)) == [word], "a word's subwords join to the word")
+
+
+def pieces(data: bytes) -> None:
+    """A SentencePiece model."""
+    try:
+        model = sentencepiece.SentencePiece.load(file("any.model", data))
+        kind = SentencePiece.model_validate(model.settings).model
+    except DataError as error:
+        clear(error, DataError)
+        return
+    types = Vocabulary.of_pieces(model.pieces, {}, Text().vocabulary)
+    again = Vocabulary.load(file("again.tsv", types.dumps().encode()), spaces=True)
+    hold(again == types, "a vocabulary of pieces comes back")
+    config = Text.model_validate({"tokenizer": "sentencepiece"})
+    side = TextPipeline.of(config, (model, model), (types, types)).source
+    for line in SENTENCES:
+        found = side.split(line)
+        hold(not set("\t\n ") & set("".join(found)), "pieces hold no separators of our files")
+        hold(side.encode(line)[-1] == EOS and "\n" not in side.join(found), "a line stays one line")
+        for word in found[:4]:
+            if kind == "unigram":
+                model.best([word], 4)
+            else:
+                model.dropped(word, 0.5, random.Random(1))
 
 
 def pipeline(data: bytes) -> None:
@@ -459,7 +484,7 @@ def marian(data: bytes) -> None:
 TARGETS: dict[str, Callable[[bytes], None]] = {
     each.__name__: each
     for each in (
-        text, lines, pairs, vocabulary, dictionary, merges, pipeline,
+        text, lines, pairs, vocabulary, dictionary, merges, pieces, pipeline,
         recipe, overrides, mixture, index, corpus, state, tensors, marian,
     )
 }  # fmt: skip

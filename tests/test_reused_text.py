@@ -8,15 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sentencepiece
 from rich.console import Console
 
 from nmtdeep.config.recipe import Recipe
+from nmtdeep.config.text import SentencePiece
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import UserError
 from nmtdeep.preprocessing.preprocess import preprocess
 from nmtdeep.preprocessing.progress import Progress
 from nmtdeep.preprocessing.report import PreprocessingReport, report_of
 from nmtdeep.preprocessing.reuse import ReusedText
+from nmtdeep.text.sentencepiece import learn
 from nmtdeep.text.vocabulary import UNK
 
 # Letters that the tiny run has never seen, a pair that cleaning drops, and ordinary words.
@@ -60,7 +63,6 @@ def test_ids_are_those_of_the_pipeline(tiny_run, corpus):
 
 
 def test_a_sentencepiece_model_is_reused(tiny_run, corpus, make_data, tmp_path):
-    pytest.importorskip("sentencepiece")
     folder, text = tmp_path / "old", tiny_run.data.path.parent
     folder.mkdir()
     lines = [(text / f"train.{side}").read_text().splitlines() for side in ("en", "de")]
@@ -77,6 +79,62 @@ def test_a_sentencepiece_model_is_reused(tiny_run, corpus, make_data, tmp_path):
     for number, (source, target) in enumerate(PAIRS[:2]):
         assert list(new.corpus("train").source[number]) == data.pipeline.source.encode(source)
         assert list(new.corpus("train").target[number]) == data.pipeline.target.encode(target)
+
+
+def test_a_sentencepiece_model_of_another_program_is_used(corpus, tmp_path):
+    lines = [line for pair in PAIRS for line in pair]
+    prefix = tmp_path / "theirs"
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines * 3),
+        model_prefix=str(prefix),
+        model_type="bpe",
+        vocab_size=60,
+        pad_id=0,
+        unk_id=3,
+        minloglevel=2,
+    )
+    theirs = sentencepiece.SentencePieceProcessor(model_file=f"{prefix}.model")
+    found = ReusedText.of(tmp_path / "theirs.model")
+    sampling = {"type": "sentencepiece", "sampling": {"alpha": 0.1}}
+    given = {"tokenizer": sampling, "tags": {"train": "<new>"}}
+    recipe, changes = found.adopt(Recipe.model_validate({"text": given}))
+    assert changes == [
+        "text.tokenizer.model: unigram -> bpe",
+        "text.tokenizer.size: 16000 -> 60",
+        "text.tokenizer.byte_fallback: true -> false",
+    ]
+    assert recipe.text.tokenizer.sampling.alpha == 0.1
+    how: dict[str, Any] = {"pipeline": found.pipeline, "progress": Progress("none")}
+    named = corpus | {"train": {"train": corpus["train"]}}
+    report = preprocess(recipe, **named, out=tmp_path / "data", **how)
+    data = DataDirectory.open(tmp_path / "data")
+    vocabulary = data.pipeline.source.vocabulary
+    assert vocabulary is data.pipeline.target.vocabulary
+    for number, (source, target) in enumerate(PAIRS[:2]):
+        for side, line in zip(("source", "target"), (source, target), strict=True):
+            ids = getattr(data.corpus("train"), side)[number].tolist()
+            tag = ["<new>"] * (side == "source")
+            pieces = [theirs.id_to_piece(id) for id in theirs.encode(line)]
+            assert vocabulary.words(ids) == [*tag, *pieces]
+    cells, text = rows(found, report)
+    assert list(cells) == ["train", "valid"] and "no report" not in text
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("none.model", {}, r"none\.model: missing"),
+        ("some.model", {}, r"some\.model: not a SentencePiece model"),
+        ("learned.model", {"chinese": "jieba"}, "set text.chinese: moses"),
+    ],
+)
+def test_what_is_no_model_or_does_not_go_with_it_is_refused(tmp_path, name, text, message):
+    (tmp_path / "some.model").write_text("no model")
+    config = SentencePiece(size=40, byte_fallback=False)
+    learned = learn([line for pair in PAIRS for line in pair], config, normalize=False)
+    (tmp_path / "learned.model").write_bytes(learned.content)
+    with pytest.raises(UserError, match=message):
+        ReusedText.of(tmp_path / name).adopt(Recipe.model_validate({"text": text}))
 
 
 def rows(reused: ReusedText, report: PreprocessingReport) -> tuple[dict[str, list[str]], str]:

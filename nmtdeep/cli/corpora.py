@@ -68,7 +68,7 @@ def preprocess(
     valid: Path,
     test: list[Path] | None = None,
     out: options.Out,
-    text: Annotated[Path | None, Option(metavar="RUN|DATA")] = None,
+    text: Annotated[Path | None, Option(metavar="RUN|DATA|FILE.model")] = None,
     source_lang: options.SourceLanguage = None,
     target_lang: options.TargetLanguage = None,
     workers: options.OptionalWhole = None,
@@ -86,13 +86,14 @@ def preprocess(
         valid: Validation text, in the same forms.
         test: Test text; the last part of its name is the name of the split.
         out: Data directory to write.
-        text: Use the text pipeline of this run or data directory (settings, BPE, vocabulary);
-            learn none. A model is fine-tuned on data of its own pipeline.
+        text: Use the text pipeline of this run or data directory (settings, BPE, vocabulary), or
+            this SentencePiece model; learn none. A model is fine-tuned on data of its own pipeline.
         workers: Number of worker processes. Default: one per core.
     """
     from nmtdeep.config.load import load_recipe
     from nmtdeep.devices import cores
     from nmtdeep.preprocessing.inputs import named
+    from nmtdeep.preprocessing.language import without_rules
     from nmtdeep.preprocessing.preprocess import plan
     from nmtdeep.preprocessing.preprocess import preprocess as run
     from nmtdeep.preprocessing.progress import Progress
@@ -106,6 +107,8 @@ def preprocess(
         resolved, changes = reused.adopt(resolved)
         if not quiet:
             typer.echo("".join(f"changed by --text: {change}\n" for change in changes), nl=False)
+    for line in () if quiet else without_rules(resolved.text):
+        typer.echo(line)
     files: dict[str, Any] = {"train": named(train), "valid": valid, "tests": test or []}
     files |= {"out": out, "overwrite": overwrite}
     if dry_run:

@@ -63,14 +63,15 @@ class MosesBpe(Section):
 
 
 class Sampling(Section):
-    """Other segmentations at training time, drawn anew in each epoch."""
+    """Other segmentations at training time, drawn again in each epoch."""
 
     alpha: Annotated[float, Field(gt=0, le=100, strict=True)] = Field(
         0.2,
-        description="a segmentation of probability p is drawn in proportion to p^alpha (Kudo 2018)",
+        description="unigram: a segmentation of probability p is drawn in proportion to p^alpha "
+        "(Kudo 2018); bpe: probability of skipping a merge, below 1",
     )
     nbest: Annotated[int, Field(gt=1, le=1024, strict=True)] = Field(
-        64, description="draw from this many best segmentations of each word"
+        64, description="unigram: draw from this many best segmentations of each word"
     )
 
 
@@ -175,9 +176,10 @@ class Text(Section):
         if not isinstance(self.tokenizer, SentencePiece):
             return self
         sampling = self.tokenizer.sampling
-        if sampling and self.tokenizer.model == "bpe":
-            what, hint = "a bpe model has no probabilities", "set text.tokenizer.model: unigram"
-            raise ConflictError(what, "tokenizer.sampling", "tokenizer.model", hint=hint)
+        if sampling and sampling.alpha >= 1 and self.tokenizer.model == "bpe":
+            what = "of a bpe model, alpha is the probability of skipping a merge"
+            key, hint = "tokenizer.sampling.alpha", "set it below 1, such as 0.1"
+            raise ConflictError(what, key, "tokenizer.model", hint=hint)
         settings = {
             "bpe": (self.bpe, NoBpe()),
             "input": (self.input, "raw"),

@@ -39,12 +39,11 @@ def convert(
         raise CheckpointError(problems=conversion.problems)
     types = conversion.types
     sharing = "shared" if types[0] is types[1] else "separate"
-    tokenizer = {"type": "sentencepiece", "size": len(directory.models[0].pieces)}
     values = {
         "description": f"converted from the MarianMT model {path.resolve().name}"[:90],
         "text": {
             **languages,
-            "tokenizer": tokenizer,
+            "tokenizer": directory.models[0].settings,
             "vocabulary": {"sharing": sharing, "multiple": 1},
         },
         "model": conversion.model,

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from nmtdeep.config.text import NoBpe, Sampling, Text
 from nmtdeep.config.text import SentencePiece as SentencePieceConfig
 from nmtdeep.data.corpus import Flat, MonolingualCorpus, ParallelCorpus
-from nmtdeep.text.bpe import SEPARATOR, Bpe
+from nmtdeep.text.bpe import SEPARATOR
 from nmtdeep.text.bpe import join as join_bpe
 from nmtdeep.text.pipeline import Side, TextPipeline
 from nmtdeep.text.sentencepiece import SPACE, SentencePiece
@@ -38,7 +38,7 @@ class Segmenter:
     """Draws the segmentations of one side's sentences.
 
     Args:
-        strength: probability of skipping a merge, or the sampling of a SentencePiece model.
+        strength: probability of skipping a merge, or the sampling of a unigram model.
         seed: of the training.
     """
 
@@ -95,16 +95,17 @@ class Segmenter:
     @cached_property
     def _variant(self) -> Callable[[Word, int], Word]:
         """A word's segmentation by BPE-dropout, by its number."""
-        vocabulary, bpe, dropout = self.side.vocabulary, self.side.model, self.strength
-        assert isinstance(bpe, Bpe) and isinstance(dropout, float)
+        vocabulary, model, dropout = self.side.vocabulary, self.side.model, self.strength
+        assert model is not None and isinstance(dropout, float)
+        join = "".join if isinstance(model, SentencePiece) else lambda word: "".join(join_bpe(word))
 
         def variant(ids: Word, number: int) -> Word:
             pieces = vocabulary.words(ids)
-            word = "".join(join_bpe(pieces))
-            if list(bpe.word(word)) != pieces:  # a tag
+            word = join(pieces)
+            if list(model.word(word)) != pieces:  # a tag, bytes
                 return ids
-            draw = random.Random(self._number(word, number)).random
-            drawn = vocabulary.ids(bpe.dropped(word, dropout, draw))
+            draw = random.Random(self._number(word, number))
+            drawn = vocabulary.ids(model.dropped(word, dropout, draw))
             return ids if UNK in drawn else tuple(drawn)
 
         return lru_cache(REMEMBERED)(variant)
@@ -154,6 +155,8 @@ def segmenters(
     strength: float | Sampling | None = None
     if isinstance(text.tokenizer, SentencePieceConfig):
         strength = text.tokenizer.sampling
+        if strength and text.tokenizer.model == "bpe":
+            strength = strength.alpha
     elif not isinstance(text.bpe, NoBpe):
         strength = text.bpe.dropout
     if not strength:

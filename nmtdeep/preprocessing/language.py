@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from nmtdeep.config.text import Text
+from nmtdeep.config.text import MosesBpe, Text
 from nmtdeep.errors import UserError
-from nmtdeep.text.tokenization import primary
+from nmtdeep.text.tokenization import is_known, primary
+
+
+def without_rules(text: Text) -> Iterator[str]:
+    """A sentence for each language that Moses tokenizes without knowing it."""
+    for language in (text.source, text.target):
+        if text.input == "raw" and isinstance(text.tokenizer, MosesBpe) and not is_known(language):
+            yield (
+                f"Moses has no rules for {language}: its general rules and the abbreviations of "
+                "English are used (text.tokenizer: sentencepiece needs no rules)"
+            )
 
 
 def check_languages(text: Text) -> None:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from nmtdeep import __version__, files
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.render import to_yaml
-from nmtdeep.config.text import JointBpe, SentencePiece, Text
+from nmtdeep.config.text import JointBpe, MosesBpe, Text
 from nmtdeep.data.corpus import CorpusWriter, id_type
 from nmtdeep.data.index import FORMAT, INDEX_FILE, RECIPE_FILE, TEXT_DIRECTORY, TRAIN
 from nmtdeep.data.parallel import chunks, ordered_map
@@ -36,6 +36,7 @@ from nmtdeep.preprocessing.report import PreprocessingReport, Reason, SplitRepor
 from nmtdeep.preprocessing.rows import labeled, read_rows, to_bytes
 from nmtdeep.preprocessing.stages import Pair, binarize, segment, tokenize
 from nmtdeep.text.pipeline import TextPipeline
+from nmtdeep.text.sentencepiece import SentencePiece
 from nmtdeep.text.vocabulary import Vocabulary
 
 CHUNK = 2000
@@ -56,7 +57,7 @@ def preprocess(
     progress: Progress | None = None,
     chunk: int = CHUNK,
     counted_words: int = WORDS,
-    pipeline: TextPipeline | None = None,
+    pipeline: TextPipeline | SentencePiece | None = None,
 ) -> PreprocessingReport:
     """Make a data directory of parallel text as the recipe's text section says.
 
@@ -67,14 +68,15 @@ def preprocess(
             files of `text.pairs`.
         chunk: pairs that a worker takes at a time.
         counted_words: different words of one side that are counted exactly.
-        pipeline: with the recipe's text section, to use as it is; None: learn one.
+        pipeline: with the recipe's text section, to use as it is, or the model of both sides for a
+            new one; None: learn one.
 
     Raises:
         UserError: for input that is missing, broken or unequal in length, and for an output
             directory in use; nothing is left behind then.
     """
     check_free(out, overwrite=overwrite)
-    if pipeline is None:
+    if not isinstance(pipeline, TextPipeline):
         check_tags(recipe.text, train)
     inputs = find_inputs(recipe.text, train=train, valid=valid, tests=tests)
     training = [TRAIN] if isinstance(train, Path) else list(train)
@@ -118,7 +120,7 @@ class _Run:
     progress: Progress
     chunk: int
     counted_words: int
-    pipeline: TextPipeline | None
+    pipeline: TextPipeline | SentencePiece | None
     reports: dict[str, SplitReport] = field(default_factory=dict)
 
     @property
@@ -205,9 +207,12 @@ class _Run:
 
     def learn(self, words: Tallies) -> Models:
         """BPE of both sides from the words of train, or SentencePiece models from its lines."""
-        if self.pipeline:
-            return self.pipeline.source.model, self.pipeline.target.model
-        if not isinstance(self.text.tokenizer, SentencePiece):
+        match self.pipeline:
+            case TextPipeline():
+                return self.pipeline.source.model, self.pipeline.target.model
+            case SentencePiece():
+                return self.pipeline, self.pipeline
+        if isinstance(self.text.tokenizer, MosesBpe):
             return learn_bpe(self.text, words, self.progress)
 
         def lines(side: int) -> Iterator[str]:
@@ -222,7 +227,7 @@ class _Run:
         report, first = self.reports[split], 1
         totals = Tally(self.counted_words), Tally(self.counted_words)
         keep, verb = split not in self.training, "apply BPE"
-        if isinstance(self.text.tokenizer, SentencePiece):
+        if not isinstance(self.text.tokenizer, MosesBpe):
             verb = "apply SentencePiece"
         stage = partial(segment, models=models, clean=self.text.clean, keep=keep)
         tokenized, repeated = (self.temporary(split, step) for step in ("tokenized", "repeated"))
@@ -254,7 +259,7 @@ class _Run:
         self, subwords: Tallies, words: Tallies, models: Models
     ) -> tuple[Vocabulary, Vocabulary]:
         """Types of the training pairs, and tags."""
-        if self.pipeline:
+        if isinstance(self.pipeline, TextPipeline):
             return self.pipeline.source.vocabulary, self.pipeline.target.vocabulary
         config = self.text.vocabulary
         source, target = vocabularies(self.text, subwords, words, models)

@@ -15,21 +15,22 @@ from nmtdeep.data.index import COPY, INDEX_FILE, TEXT_DIRECTORY, read_index
 from nmtdeep.preprocessing.report import PreprocessingReport, SplitReport, report_of
 from nmtdeep.tables import table
 from nmtdeep.text.pipeline import TextPipeline
+from nmtdeep.text.sentencepiece import SentencePiece
 from nmtdeep.units import percent
 
 
 @dataclass(frozen=True)
 class ReusedText:
-    """The text pipeline of a run, checkpoint or data directory.
+    """The text pipeline of a run, checkpoint or data directory, or a SentencePiece model.
 
     Attributes:
-        path: run, checkpoint or data directory.
+        path: run, checkpoint or data directory, or the file of the model.
         report: of the corpus that it was learned on; None: unknown, as a run has none.
     """
 
     path: Path
-    pipeline: TextPipeline
-    report: PreprocessingReport | None
+    pipeline: TextPipeline | SentencePiece
+    report: PreprocessingReport | None = None
 
     @classmethod
     def of(cls, path: Path) -> ReusedText:
@@ -38,6 +39,8 @@ class ReusedText:
         Raises:
             UserError: if there is none, or it is damaged.
         """
+        if path.is_file() or (path.suffix == ".model" and not path.exists()):
+            return cls(path, SentencePiece.load(path))
         if (path / INDEX_FILE).is_file():
             index = read_index(path)
             files.verify(path, f"{TEXT_DIRECTORY}/", hint=COPY)
@@ -46,16 +49,23 @@ class ReusedText:
 
         source = checkpoint.locate(path)
         files.verify(source, f"{checkpoint.TEXT}/", hint=checkpoint.HINT)
-        return cls(path, TextPipeline.load(source / checkpoint.TEXT), None)
+        return cls(path, TextPipeline.load(source / checkpoint.TEXT))
 
     def adopt(self, recipe: Recipe) -> tuple[Recipe, list[str]]:
         """The recipe with the settings of this pipeline, and the settings that changed.
 
+        Those of a SentencePiece model are its kind, its size and whether it spells bytes.
+
         Raises:
-            ConfigError: if the model of the recipe does not go with this text.
+            ConfigError: if the rest of the recipe does not go with this text.
         """
         values = recipe.model_dump(mode="json")
-        text = self.pipeline.config.model_dump(mode="json")
+        if isinstance(self.pipeline, SentencePiece):
+            own = values["text"]["tokenizer"]
+            tokenizer = (own if own["type"] == "sentencepiece" else {}) | self.pipeline.settings
+            text = values["text"] | {"bpe": {"type": "none"}, "tokenizer": tokenizer}
+        else:
+            text = self.pipeline.config.model_dump(mode="json")
         changes = differences(values["text"], text, "text")
         return from_mapping(values | {"text": text}, f"text of {self.path}"), changes
 
@@ -63,7 +73,9 @@ class ReusedText:
         """Unknown subwords, and subwords for each word, of a new corpus and of the old one."""
         rows = [(name, *_cells(split)) for name, split in new.splits.items()]
         note = f"{self.path} has no report of its corpus; pass the data directory to compare"
-        if self.report is not None:
+        if isinstance(self.pipeline, SentencePiece):
+            note = ""
+        elif self.report is not None:
             old = self.report.splits
             rows += [
                 (f"{name} of {self.path}", *_cells(old[name])) for name in self.report.training

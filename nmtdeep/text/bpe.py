@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -124,13 +125,9 @@ class Bpe:
             pieces = self._cache[word] = self._encode(word, self._ranks)
         return pieces
 
-    def dropped(self, word: str, dropout: float, draw: Callable[[], float]) -> tuple[str, ...]:
-        """As `word`, but each merge is skipped with probability `dropout` (Provilkov et al. 2020).
-
-        Args:
-            draw: a number from 0 to 1, independent of those before.
-        """
-        return self._encode(word, _Dropping(self._ranks, dropout, draw))
+    def dropped(self, word: str, dropout: float, draw: random.Random) -> tuple[str, ...]:
+        """As `word`, but each merge is skipped with this probability (Provilkov et al. 2020)."""
+        return self._encode(word, _Dropping(self._ranks, dropout, draw.random))
 
     def _encode(self, word: str, ranks: Mapping[tuple[str, ...], int]) -> tuple[str, ...]:
         *head, last = (

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import itertools
+import random
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +24,8 @@ from nmtdeep.text.vocabulary import Vocabulary
 # What the library writes for a space.
 SPACE = "\u2581"
 HINT = "copy the file again, or learn another model by nmtdeep preprocess"
+# What separates columns, lines and pieces in our files.
+_SEPARATORS = re.compile(r"[\t\n ]")
 # Text that a model is learned from, spread evenly over the corpus: lines, and characters of each.
 LINES, LONGEST = 1 << 20, 4000
 # Part of the result: sums of floats depend on it.
@@ -65,13 +69,12 @@ class SentencePiece:
         sentencepiece.SetMinLogLevel(2)  # its own warnings on stderr
         try:
             processor.LoadFromSerializedProto(self.content)
-        except (RuntimeError, ValueError) as error:
-            raise self._damaged(error) from None
+        except (RuntimeError, ValueError):
+            raise self._damaged() from None
         return processor
 
-    def _damaged(self, error: Exception) -> DataError:
-        reason = str(error).splitlines()[0][:200] if str(error) else "no reason given"
-        return DataError(f"not a SentencePiece model ({reason})", where=self.name, hint=HINT)
+    def _damaged(self) -> DataError:
+        return DataError("not a SentencePiece model, or damaged", where=self.name, hint=HINT)
 
     @cached_property
     def pieces(self) -> tuple[str, ...]:
@@ -83,13 +86,51 @@ class SentencePiece:
                 for id in range(model.vocab_size())
                 if not (model.is_control(id) or model.is_unknown(id) or model.is_unused(id))
             )
-        except UnicodeDecodeError as error:
-            raise self._damaged(error) from None
+        except UnicodeDecodeError:
+            raise self._damaged() from None
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """What a recipe's `text.tokenizer` says of this model, as far as the library tells it.
+
+        Raises:
+            DataError: for a model of words or of characters.
+        """
+        model, kind = self._processor, "unigram"
+        try:
+            model.encode("a", enable_sampling=True, nbest_size=-1, alpha=0.5)
+        except RuntimeError:  # "not available for the current model"
+            hint = "use a unigram or bpe model"
+            raise DataError("a model of words or characters", where=self.name, hint=hint) from None
+        try:
+            model.nbest_encode("a", nbest_size=2)
+        except RuntimeError:
+            kind = "bpe"
+        size = model.vocab_size()
+        spells = any(map(model.is_byte, range(size)))
+        return {"type": "sentencepiece", "model": kind, "size": size, "byte_fallback": spells}
 
     def split(self, line: str) -> list[str]:
         """Pieces of a line, by the best segmentation; none of a line of white space."""
         pieces: list[str] = self._processor.encode(_clean(line), out_type=str)
+        if _SEPARATORS.search("".join(pieces)):  # a model from elsewhere may write them
+            pieces = [_SEPARATORS.sub(SPACE, piece) for piece in pieces]
         return pieces if line.strip() else []
+
+    def word(self, word: str) -> list[str]:
+        """Pieces of a word, which begins with a space; none of a word that does not."""
+        return self.split(word[1:]) if word.startswith(SPACE) else []
+
+    def dropped(self, word: str, dropout: float, draw: random.Random) -> list[str]:
+        """As `word`, but each merge is skipped with probability `dropout`; for bpe models only.
+
+        The library draws from a generator of the thread, which starts again with each seed.
+        """
+        sentencepiece.set_random_generator_seed(draw.getrandbits(32))
+        pieces: list[str] = self._processor.encode(
+            word[1:], out_type=str, enable_sampling=True, nbest_size=-1, alpha=dropout
+        )
+        return pieces
 
     def best(self, pieces: Sequence[str], count: int) -> list[tuple[float, list[str]]]:
         """The best segmentations of a word, and the log-probability of each up to a constant.
@@ -108,7 +149,7 @@ class SentencePiece:
     def join(self, pieces: Sequence[str]) -> str:
         """The line of some pieces; one line, whatever the pieces are."""
         line: str = self._processor.decode(list(pieces))
-        return line.replace("\n", " ")
+        return _SEPARATORS.sub(" ", line)
 
 
 def _clean(line: str) -> str:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
+from sacremoses.corpus import NonbreakingPrefixes
 
 # This pattern starts again at each full stop of a run, in quadratic time.
 _STOPS_QUOTE = r'(\.+)"(\s*[^<])'
@@ -25,6 +26,11 @@ Substitution = tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]
 def primary(language: str) -> str:
     """The language of a tag, without script and region: pt of pt-BR."""
     return language.partition("-")[0]
+
+
+def is_known(language: str) -> bool:
+    """Whether Moses has rules for a language tag."""
+    return primary(language) in NonbreakingPrefixes().available_langs
 
 
 class Moses:

@@ -101,6 +101,16 @@ def test_decoding(run: Run, tiny_run: Any, tmp_path: Path) -> None:
     assert "BLEU: nrefs:1" in printed
 
 
+def test_round_trip(load: Load, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "lines.kab"
+    path.write_text("".join(f"Sekcem azal  {number}.\n" for number in range(40)))
+    load("round_trip").main(["kab", str(path)])
+    row = next(line for line in capsys.readouterr().out.splitlines() if "kab" in line)
+    lines, moses, exact, _, nfkc = re.findall(r"[\d.]+", row)
+    # Neither Moses nor NFKC keeps two spaces.
+    assert (lines, moses, exact, nfkc) == ("20", "0.0", "100.0", "0.0")
+
+
 def test_ratios_are_formed_within_a_turn(load: Load) -> None:
     turns = load("turns")
     spent = {

@@ -1,4 +1,4 @@
-"""`nmtdeep preprocess`: --quiet and --dry-run."""
+"""`nmtdeep preprocess`: --quiet and --dry-run, and languages that Moses does not know."""
 
 from pathlib import Path
 
@@ -19,9 +19,9 @@ def files(tmp_path) -> Path:
     return tmp_path
 
 
-def call(files: Path, *more: str):
+def call(files: Path, *more: str, target: str = "cs"):
     arguments = ["preprocess", str(files / "recipe.yaml"), "--train", str(files / "train")]
-    arguments += ["--valid", str(files / "dev"), "--out", str(files / "data"), "-t", "cs"]
+    arguments += ["--valid", str(files / "dev"), "--out", str(files / "data"), "-t", target]
     return CliRunner().invoke(app, [*arguments, *more])
 
 
@@ -36,3 +36,24 @@ def test_dry_run_shows_and_writes_nothing(files):
     assert "train: 8 pairs of" in result.output
     assert "target: cs" in result.output
     assert not (files / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("target", "more", "times"),
+    [
+        ("kab", (), 1),
+        ("sr-Latn", ("text.normalize=false",), 1),
+        ("pt-BR", (), 0),
+        ("zh-Hant", (), 0),
+        ("kab", ("text.bpe=none", "text.input=tokenized"), 0),
+        ("kab", ("text.bpe=none", "text.tokenizer=sentencepiece"), 0),
+        ("kab", ("-q",), 0),
+    ],
+)
+def test_a_language_without_rules_is_named_once(files, target, more, times):
+    for name in ("train", "dev"):
+        (files / f"{name}.cs").rename(files / f"{name}.{target}")
+    result = call(files, *more, "--dry-run", target=target)
+    assert result.exit_code == 0, result.output
+    assert result.output.count(f"Moses has no rules for {target}") == times
+    assert "no rules for en" not in result.output

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from pages import ROOT, commands_in_blocks
+from sentencepiece import SentencePieceTrainer
 
 from commands.running import Commands
 
@@ -43,6 +44,7 @@ BEFORE = {
     "docs/exporting.md": [PREPROCESS, TRAIN],
     "docs/fine-tuning.md": [PREPROCESS, TRAIN],
     "docs/inspecting.md": [PREPROCESS, TRAIN],
+    "docs/preprocessing.md": [],
     "docs/quick-start.md": [],
     "docs/results.md": [],
     "docs/reporting.md": [PREPROCESS, TRAIN],
@@ -64,6 +66,9 @@ def place(folder: Path, tmp_path: Path) -> Path:
     for source, names in PLAIN.items():
         for name in names:
             shutil.copy(folder / source, tmp_path / name)
+    learned = {"model_prefix": str(tmp_path / "spm"), "vocab_size": 300, "minloglevel": 2}
+    files = [str(tmp_path / f"corpus/test.{language}") for language in ("en", "de")]
+    SentencePieceTrainer.train(input=files, hard_vocab_limit=False, **learned)
     tokenized = tmp_path / "multi30k/tok/test_2016_flickr.lc.norm.tok.de"
     tokenized.parent.mkdir()
     shutil.copy(folder / "test.de", tokenized)

@@ -100,12 +100,70 @@ def test_a_unigram_model_spells_the_same_lines(pieces):
     assert changed > 0.7 * len(before)  # alpha is 0.5, and many sentences are short
 
 
-@pytest.mark.parametrize("kind", ["bpe", "unigram"])
-def test_depends_on_seed_epoch_and_number_only(kind, data, pieces):
-    corpus = data(**BPE) if kind == "bpe" else pieces
+@pytest.mark.parametrize("kind", ["moses_bpe", "pieces", "merged"])
+def test_depends_on_seed_epoch_and_number_only(kind, data, request):
+    corpus = data(**BPE) if kind == "moses_bpe" else request.getfixturevalue(kind)
     one = drawn(corpus, seed=7, epoch=3)
     random.seed(99)
     assert drawn(corpus, seed=7, epoch=3) == one != drawn(corpus, seed=8, epoch=3)
+
+
+@pytest.fixture(scope="module")
+def merged(tmp_path_factory) -> DataDirectory:
+    """The demo's evaluation text, by a bpe model."""
+    tokenizer = {"type": "sentencepiece", "size": 500, "model": "bpe", "sampling": {"alpha": 0.3}}
+    recipe = Recipe.model_validate({"text": {"tokenizer": tokenizer, "normalize": False}})
+    corpus, out = Path(demo).parent / "corpus", tmp_path_factory.mktemp("merged") / "data"
+    texts = {"train": corpus / "dev", "valid": corpus / "test", "out": out}
+    preprocess(recipe, **texts, progress=Quiet("none"))
+    return DataDirectory.open(out)
+
+
+def skipped(word: str, score: dict[str, float], dropout: float) -> Counter[tuple[str, ...]]:
+    """Probabilities of segmentations, by trying all ways to skip merges.
+
+    Of all neighbors that join to a piece the best pair is tried first; a pair is tried once.
+    """
+    found: Counter[tuple[str, ...]] = Counter()
+
+    def go(cuts: tuple[int, ...], tried: frozenset[tuple[int, ...]], probability: float) -> None:
+        pairs = [
+            (-score[word[three[0] : three[2]]], three)
+            for three in zip(cuts, cuts[1:], cuts[2:], strict=False)
+            if word[three[0] : three[2]] in score and three not in tried
+        ]
+        if not pairs:
+            found[tuple(word[first:last] for first, last in pairwise(cuts))] += probability
+            return
+        _, best = min(pairs)
+        go(cuts, tried | {best}, probability * dropout)
+        go(tuple(cut for cut in cuts if cut != best[1]), tried, probability * (1 - dropout))
+
+    go(tuple(range(len(word) + 1)), frozenset(), 1.0)
+    return found
+
+
+def test_a_bpe_model_skips_merges_with_the_probability_alpha(merged):
+    model = merged.pipeline.source.model
+    library = sentencepiece.SentencePieceProcessor(model_proto=model.content)
+    score = {piece: library.get_score(library.piece_to_id(piece)) for piece in model.pieces}
+    expected, count, draw = skipped("▁there", score, 0.3), 4000, random.Random(3)
+    found = Counter(tuple(model.dropped("▁there", 0.3, draw)) for _ in range(count))
+    assert tuple(model.word("▁there")) == expected.most_common(1)[0][0]
+    assert found.keys() <= expected.keys() and len(expected) > 4
+    for ways, share in expected.items():
+        assert abs(found[ways] / count - share) < 5 * math.sqrt(share * (1 - share) / count)
+
+
+def test_a_bpe_model_spells_the_same_lines(merged):
+    first, before = drawn(merged), stored(merged)
+    side = merged.pipeline.source  # of both sides
+    lines = [side.join(side.vocabulary.words(ids)) for ids in first]
+    assert lines == [side.join(side.vocabulary.words(ids)) for ids in before]
+    assert sum(one != other for one, other in zip(first, before, strict=True)) > 0.7 * len(before)
+    assert side.encode("a 猫") == segmenters(merged.pipeline, merged.pipeline.config, seed=1)[
+        0
+    ].draw(side.encode("a 猫"), 1)  # bytes
 
 
 def test_segmentations_have_the_probabilities_of_the_formula(pieces):
@@ -192,9 +250,9 @@ def same(one: dict[int, Batch], other: dict[int, Batch]) -> bool:
     )
 
 
-@pytest.mark.parametrize("kind", ["bpe", "unigram"])
-def test_updates_are_the_same_for_two_ranks_and_after_resuming(kind, data, pieces):
-    corpus = data(**BPE) if kind == "bpe" else pieces
+@pytest.mark.parametrize("kind", ["moses_bpe", "pieces", "merged"])
+def test_updates_are_the_same_for_two_ranks_and_after_resuming(kind, data, request):
+    corpus = data(**BPE) if kind == "moses_bpe" else request.getfixturevalue(kind)
     alone, shared = (batches(corpus, Progress(), 6, ranks=ranks) for ranks in (1, 2))
     resumed = batches(corpus, Progress(position=alone[2][2]), 3)
     for (one, sums, _), (other, both, _) in zip(alone, shared, strict=True):

@@ -2,6 +2,8 @@
 
 import io
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -153,11 +155,99 @@ def test_strange_pieces_get_no_id():
     assert vocabulary.ids(["<pad>", "a\nb"]) == [UNK, UNK]
 
 
+@pytest.fixture(scope="module")
+def separators(tmp_path_factory) -> SentencePiece:
+    """A model whose normalizer writes a line break, a tab and a return for letters."""
+    rules, out = tmp_path_factory.mktemp("rules") / "rules.tsv", io.BytesIO()
+    rules.write_text("71\t0A\n7A\t09 62\n78\t0D\n")
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([*LINES, "quiz next queue zoo fox"]),
+        model_writer=out,
+        vocab_size=300,
+        normalization_rule_tsv=str(rules),
+        hard_vocab_limit=False,
+        minloglevel=2,
+    )
+    return SentencePiece(out.getvalue())
+
+
+def test_a_normalizer_cannot_break_lines_and_columns(separators):
+    theirs = sentencepiece.SentencePieceProcessor(model_proto=separators.content)
+    assert "".join(theirs.encode("quiz", out_type=str)) == "▁\nui\tb"
+    assert "".join(separators.split("quiz")) == "▁▁ui▁b"
+    side = pipeline(separators).source
+    assert side.join(["▁a", "\n", "\t", "b"]) == "a  b"
+    line = "quiz x queue"
+    assert side.split(" ".join(side.split(line)), "bpe") == side.split(line)
+
+
+@pytest.mark.parametrize(("kind", "bytes_"), [("unigram", False), ("bpe", True)])
+def test_a_model_tells_its_settings(kind, bytes_):
+    config = Config(model=kind, size=350, byte_fallback=bytes_)
+    settings = learn(LINES, config, normalize=False).settings
+    assert Config.model_validate(settings) == config
+
+
+@pytest.mark.parametrize("kind", ["word", "char"])
+def test_models_of_words_and_characters_are_refused(kind):
+    out = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(LINES),
+        model_writer=out,
+        model_type=kind,
+        vocab_size=40,
+        minloglevel=2,
+        hard_vocab_limit=False,
+    )
+    with pytest.raises(DataError, match=r"any: a model of words or characters: use a unigram"):
+        SentencePiece(out.getvalue(), "any").settings  # noqa: B018
+
+
+DAMAGED = r"""
+import random, sys
+from pathlib import Path
+from nmtdeep.errors import DataError
+from nmtdeep.text.sentencepiece import SentencePiece
+
+content, draw, outcomes = Path(sys.argv[1]).read_bytes(), random.Random(1), []
+for number in range(200):
+    changed = bytearray(content[: draw.randrange(len(content)) if number % 4 == 0 else None])
+    for _ in range(draw.choice((1, 1, 20)) if number % 4 else 0):
+        # Half of them before the table of the normalizer, which is most of the file.
+        place = draw.randrange(len(changed) // draw.choice((1, 20)))
+        changed[place] ^= 1 << draw.randrange(8)
+    path = Path(sys.argv[1] + ".damaged")
+    path.write_bytes(changed)
+    try:
+        model = SentencePiece.load(path)
+        pieces = model.split("The quick brown fox, \uff21 \ufb01 \u732b")
+        assert not set("\n\t ") & set("".join(pieces)) and "\n" not in model.join(pieces)
+        outcomes.append("read")
+    except DataError as error:
+        assert str(path) in str(error)
+        outcomes.append("refused")
+print(outcomes.count("read"), outcomes.count("refused"))
+"""
+
+
+def test_damaged_models_are_refused_or_read_and_do_not_crash(tmp_path):
+    """In a process of its own, since the library is in C++."""
+    path = tmp_path / "any.model"
+    path.write_bytes(NFKC.content)
+    command = [sys.executable, "-c", DAMAGED, str(path)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    read, refused = map(int, done.stdout.split())
+    assert read + refused == 200 and min(read, refused) > 20
+
+
 @pytest.mark.parametrize("content", [b"", b"not a model", EXACT.content[:-100], b"\x00" * 50])
 def test_a_file_that_is_not_a_model_is_refused_by_name(tmp_path, content):
     path = tmp_path / "broken.model"
     path.write_bytes(content)
-    with pytest.raises(DataError, match=r"broken\.model: not a SentencePiece model .*: copy"):
+    with pytest.raises(
+        DataError, match=r"broken\.model: not a SentencePiece model, or damaged: copy"
+    ):
         SentencePiece.load(path)
     with pytest.raises(DataError, match=r"none\.model: missing"):
         SentencePiece.load(tmp_path / "none.model")
@@ -172,11 +262,11 @@ def test_a_file_that_is_not_a_model_is_refused_by_name(tmp_path, content):
         ("chinese", "jieba"),
         ("vocabulary", {"min_count": 2}),
         ("vocabulary", {"max_size": 50}),
-        ("tokenizer", {"type": "sentencepiece", "model": "bpe", "sampling": {}}),
+        ("tokenizer", {"type": "sentencepiece", "model": "bpe", "sampling": {"alpha": 1.0}}),
     ],
 )
 def test_settings_of_words_are_refused(key, value):
-    with pytest.raises(ValidationError, match=r"does not go with|no probabilities"):
+    with pytest.raises(ValidationError, match=r"does not go with|set it below 1"):
         Text.model_validate(SECTION | {key: value})
 
 

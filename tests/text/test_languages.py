@@ -1,0 +1,58 @@
+"""Real text in many scripts comes back. `django/lines.tsv` is from Django's translation files."""
+
+from pathlib import Path
+
+import pytest
+
+from nmtdeep.config.text import Text
+from nmtdeep.text.pipeline import TextPipeline
+from nmtdeep.text.sentencepiece import learn
+from nmtdeep.text.vocabulary import UNK, Vocabulary
+
+ROWS = (Path(__file__).parent / "django" / "lines.tsv").read_text(encoding="utf-8").splitlines()
+LANGUAGES = sorted({row.split("\t")[0] for row in ROWS})
+
+
+def pipeline(language: str, lines: list[str], **tokenizer: object) -> TextPipeline:
+    """A pipeline whose model is learned from lines of one language."""
+    settings = {"type": "sentencepiece", "size": 500, **tokenizer}
+    text = {"source": "en", "target": language, "normalize": False, "tokenizer": settings}
+    config = Text.model_validate(text)
+    model = learn(lines, config.tokenizer, normalize=False)
+    vocabulary = Vocabulary.of_pieces(model.pieces, {}, config.vocabulary)
+    return TextPipeline.of(config, (model, model), (vocabulary, vocabulary))
+
+
+def back(text: TextPipeline, line: str) -> str:
+    side = text.target
+    return side.join(side.vocabulary.words(side.encode(line)))
+
+
+def lines_of(language: str) -> list[str]:
+    return [row.split("\t")[2] for row in ROWS if row.startswith(f"{language}\t")]
+
+
+@pytest.mark.parametrize("model", ["unigram", "bpe"])
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_lines_come_back(language, model):
+    """Half of the lines are learned from; the others have characters that are no piece."""
+    lines = lines_of(language)
+    text = pipeline(language, lines[::2], model=model)
+    assert len(lines) == 15
+    assert [back(text, line) for line in lines] == lines
+    assert not any(UNK in text.target.encode(line) for line in lines)
+
+
+def test_without_bytes_only_known_characters_come_back():
+    learned, other = lines_of("ja")[::2], lines_of("ja")[1::2]
+    text = pipeline("ja", learned, byte_fallback=False, character_coverage=1.0)
+    assert [back(text, line) for line in learned] == learned
+    known = set("".join(learned))
+    for line in other:
+        assert (back(text, line) == line) == (set(line) <= known)
+
+
+@pytest.mark.parametrize("name", ["val.en", "val.de", "test_2016_flickr.de"])
+def test_multi30k_comes_back(multi30k, name):
+    text = pipeline("de", multi30k("val.en")[::2] + multi30k("val.de")[::2])
+    assert all(back(text, line) == line for line in multi30k(name))
