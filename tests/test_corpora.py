@@ -145,8 +145,8 @@ def test_pairs_in_other_languages_are_dropped(tmp_path):
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (["a/train"], Path("a/train")),
-        (["./a=b"], Path("./a=b")),
+        (["a/train"], {"train": Path("a/train")}),
+        (["./a=b"], {"train": Path("./a=b")}),
         (["a=b"], {"a": Path("b")}),
         (["a=b/c=d", "web.x=e"], {"a": Path("b/c=d"), "web.x": Path("e")}),
     ],

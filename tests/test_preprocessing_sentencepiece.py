@@ -30,7 +30,7 @@ def run(folder: Path, out: str = "data", *, source="ja", target="km", **settings
     text = {"source": source, "target": target, "normalize": False, "tokenizer": tokenizer}
     recipe = Recipe.model_validate({"text": text | settings, "model": {"embeddings": NONE}})
     paths = {"train": folder / "train", "valid": folder / "dev"}
-    list(plan(recipe, **paths, out=folder / out))
+    list(plan(recipe, **paths | {"train": {"train": paths["train"]}}, out=folder / out))
     return preprocess(recipe, **paths, out=folder / out, progress=Progress("none"), **how)
 
 

@@ -176,8 +176,7 @@ def doctor(
     from nmtdeep.tables import describe
     from nmtdeep.text.pairs import name_of
 
-    corpora = named(train) if train else {}
-    corpora = {"train": corpora} if isinstance(corpora, Path) else corpora
+    corpora = named(train or ())
     tests = {name_of(path): path for path in test or ()}
     texts = {**corpora, **({"valid": valid} if valid else {}), **tests}
     if texts and not (source_lang and target_lang):

@@ -55,9 +55,16 @@ class Bundle(NamedTuple):
     collect: Callable[..., Any]
 
 
-def bundle(collect: Callable[..., Any]) -> Bundle:
-    """The parameters of a function or dataclass as options, and its result as the argument."""
-    return Bundle(parameters_of(collect)[0], collect)
+def bundle(collect: Callable[..., Any], panel: str | None = None) -> Bundle:
+    """The parameters of a function or dataclass as options, and its result as the argument.
+
+    Args:
+        panel: heading of the options; None: each has its own.
+    """
+    options = parameters_of(collect)[0]
+    for each in options if panel else ():
+        get_args(each.annotation)[1].rich_help_panel = panel
+    return Bundle(options, collect)
 
 
 def flag(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from inspect import Parameter
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
@@ -55,14 +55,6 @@ def _overrides(*, minutes: str | None, **given: str | None) -> list[str]:
     return [*fitted, *(f"training.{key}={value}" for key, value in changes)]
 
 
-def _outputs_of_find_lr(*, find_lr: bool, **given: Any) -> Outputs | None:
-    outputs = Outputs(**given)
-    if not find_lr and outputs != Outputs():
-        hint = "add it, or leave them out"
-        raise UserError("are outputs of --find-lr", where="--csv, --plot and --json", hint=hint)
-    return outputs if find_lr else None
-
-
 FROM = Option("--from", metavar="RUN|CHECKPOINT")
 PART = Option(metavar="PART")
 MINUTES = options.option(
@@ -73,20 +65,9 @@ MINUTES = options.option(
 )
 AUTO = "training.max_updates=auto"
 COMPILE = Option("--compile/--no-compile", rich_help_panel=options.MACHINE)
-FIND_LR = [
-    options.option(
-        "find_lr",
-        bool,
-        Option(),
-        "Train no run, but a copy for 200 updates, each with a larger rate; print the losses and "
-        "suggest a rate.",
-        default=False,
-    ),
-    *options.bundle(Outputs).options,
-]
-for each in FIND_LR:
-    get_args(each.annotation)[1].rich_help_panel = "Learning-rate test"
-FindLr = Annotated[Outputs | None, options.Bundle(FIND_LR, _outputs_of_find_lr)]
+RANGE_TEST = "Learning-rate test"
+FindLr = Annotated[bool, Option(rich_help_panel=RANGE_TEST)]
+TestOutputs = Annotated[Outputs, options.bundle(Outputs, RANGE_TEST)]
 RECIPE_VALUES = [MINUTES, *(_flag(*item) for item in FLAGS.items())]
 Changes = Annotated[list[str], options.Bundle(RECIPE_VALUES, _overrides)]
 
@@ -98,7 +79,8 @@ def train(
     data: options.Data,
     out: options.OptionalOut = None,
     dry_run: bool = False,
-    find_lr: FindLr,
+    find_lr: FindLr = False,
+    outputs: TestOutputs,
     overwrite: bool = False,
     final_scores: bool | None = None,
     quiet: options.Quiet = False,
@@ -124,6 +106,8 @@ def train(
             or that of --from.
         out: Run directory; an interrupted run is resumed. Required, unless --dry-run or --find-lr.
         dry_run: Print config, parameters and memory; train nothing.
+        find_lr: Train no run, but a copy for 200 updates, each with a larger rate; print the losses
+            and suggest a rate.
         overwrite: Start from the beginning: delete the training in --out.
         final_scores: Translate and score the validation and test sets after the last update.
             Default: only if the model has learned something.
@@ -134,6 +118,9 @@ def train(
             wandb, mlflow, trackio.
         compile_layers: Compile the layers for a GPU at the start; later updates are faster.
     """
+    if not find_lr and outputs != Outputs():
+        hint = "add it, or leave them out"
+        raise UserError("are outputs of --find-lr", where="--csv, --plot and --json", hint=hint)
     if not compile_layers:  # in the processes that are started, too
         os.environ["TORCH_COMPILE_DISABLE"] = "1"
     from nmtdeep.config.load import resolve
@@ -145,20 +132,14 @@ def train(
     languages = DataDirectory.open(data, verify=False).languages
     changes += [f"training.log_to=[{', '.join(log_to)}]"] if log_to else []
     resolved = resolve(name, more + changes, languages).recipe
-    resolved = resolved if source is None else _starting_from(resolved, source)
+    if source is not None:  # no override, which would keep the SHA-256 of the old one
+        resolved = resolved.starting_from(StartFrom(path=str(source)))
     if out is None and not (dry_run or find_lr):
         raise UserError("is missing", where="--out", hint="pass a directory for the run")
-    how: dict[str, Any] = {
-        "data": data,
-        "out": out,
-        "device": device,
-        "threads": threads,
-        "processes": processes,
-        "overwrite": overwrite,
-        "verify": verify,
-    }
+    how: dict[str, Any] = {"data": data, "out": out, "device": device, "threads": threads}
+    how |= {"processes": processes, "overwrite": overwrite, "verify": verify}
     if find_lr:
-        _find_lr(resolved, find_lr, how)
+        _find_lr(resolved, outputs, how)
         return
     if dry_run:
         from nmtdeep.config.render import dump
@@ -174,12 +155,6 @@ def train(
         raise typer.Exit(128 + stopped)
     if stopped is not None:  # in rank 0 of those that torchrun started
         finish(resolved, data=data, run=how["out"], device=device, final_scores=final_scores)
-
-
-def _starting_from(recipe: Recipe, source: Path) -> Recipe:
-    """The recipe with another start; no override, which would keep the SHA-256 of the old one."""
-    training = recipe.training.model_copy(update={"start_from": StartFrom(path=str(source))})
-    return recipe.model_copy(update={"training": training})
 
 
 def _find_lr(recipe: Recipe, outputs: Outputs, how: dict[str, Any]) -> None:

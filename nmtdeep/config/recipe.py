@@ -11,7 +11,7 @@ from nmtdeep.config.decoding import Decoding
 from nmtdeep.config.model import SIDES, Model, Stack
 from nmtdeep.config.section import ConflictError, Section
 from nmtdeep.config.text import NoBpe, Text
-from nmtdeep.config.training import Stage, Training
+from nmtdeep.config.training import Stage, StartFrom, Training
 
 
 class Reference(Section):
@@ -58,11 +58,10 @@ class Recipe(Section):
         padded = self.model.positions.type == "relative" or self.training.regularizer.type != "none"
         return device == "cuda" and not padded
 
-    def mixture_at(self, number: int) -> dict[str, float]:
-        """`training.mixture` of one stage: that of the last stage up to it that has one."""
-        stages = self.training.stages[: number + 1]
-        given = [stage.mixture for stage in stages if stage.mixture]
-        return given[-1] if given else self.training.mixture
+    def starting_from(self, start: StartFrom | None) -> Recipe:
+        """The recipe with other weights to start from."""
+        training = self.training.model_copy(update={"start_from": start})
+        return self.model_copy(update={"training": training})
 
     def at_stage(self, number: int) -> Recipe:
         """The recipe of one stage, counted from 0; the recipe itself if it has no stages."""
@@ -74,11 +73,13 @@ class Recipe(Section):
         changed = {
             key: value for key in type(batches).model_fields if (value := getattr(stage, key))
         }
+        given = (each.mixture for each in self.training.stages[: number + 1] if each.mixture)
+        mixtures = [self.training.mixture, *given]
         training = {
             "stages": (),
             "batches": batches.model_copy(update=changed),
             "frozen": stage.frozen or self.training.frozen,
-            "mixture": self.mixture_at(number),
+            "mixture": mixtures[-1],
         }
         return self.model_copy(
             update={

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -150,10 +150,13 @@ class Walk:
     sentences: int = SENTENCES
     block: int = BLOCK
 
-    def updates(
-        self, corpus: Callable[[int], ParallelCorpus], position: DataPosition
+    def parts(
+        self,
+        corpus: Callable[[int], ParallelCorpus],
+        position: DataPosition,
+        each: Literal["update", "group"],
     ) -> Iterator[Part]:
-        """The updates of one corpus from a position on, epoch after epoch.
+        """The updates of one corpus, or their groups one by one, epoch after epoch.
 
         Args:
             corpus: what is read in an epoch.
@@ -161,24 +164,6 @@ class Walk:
         Raises:
             UserError: naming a sentence that is too long.
         """
-        return self._parts(corpus, position, lambda window: window.updates)
-
-    def groups(
-        self, corpus: Callable[[int], ParallelCorpus], position: DataPosition
-    ) -> Iterator[Part]:
-        """As `updates`, for the groups one by one."""
-        return self._parts(
-            corpus,
-            position,
-            lambda window: [[group] for group in chain.from_iterable(window.updates)],
-        )
-
-    def _parts(
-        self,
-        corpus: Callable[[int], ParallelCorpus],
-        position: DataPosition,
-        divide: Callable[[Window], list[list[Indices]]],
-    ) -> Iterator[Part]:
         while True:
             read = corpus(position.epoch)
             epoch = Epoch(read, self.seed, position.epoch, self.sentences, self.block)
@@ -190,7 +175,9 @@ class Walk:
                     tokens_per_update=self.batches.tokens_per_update,
                 )
                 check_budget(window.longest, max_tokens=self.limit)
-                parts = divide(window)
+                parts = window.updates
+                if each == "group":
+                    parts = [[group] for group in chain.from_iterable(parts)]
                 for groups in parts[done - before :]:
                     done += 1
                     after = DataPosition(epoch.number, done, number, before)
@@ -208,7 +195,9 @@ class Walk:
 
         A group that does not fit into an update is the first one of the next.
         """
-        coming = {name: self.groups(corpora[name], position.corpora[name]) for name in shares}
+        coming = {
+            name: self.parts(corpora[name], position.corpora[name], "group") for name in shares
+        }
         held: dict[str, Part] = {}
         while True:
             parts: dict[int, Part] = {}

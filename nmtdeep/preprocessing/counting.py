@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,8 +12,6 @@ import numpy.typing as npt
 
 # Different words of one side that are counted at a time; hashes that are sorted at a time.
 WORDS, HASHES = 1 << 21, 1 << 22
-
-Hashes = npt.NDArray[np.uint64]
 
 
 class Tally:
@@ -77,7 +75,7 @@ def repetitions(
     parts = 1 << (-(-max(sum(sizes), 1) // at_once) - 1).bit_length()
     found = Repetitions([0] * len(train), [0] * len(others))
     for part in range(parts):
-        mine = [_part(path, parts, part, at_once) for path in train]
+        mine = [_hashes(path, parts, part, at_once) for path in train]
         distinct, firsts = np.unique(np.concatenate([each for _, each in mine]), return_index=True)
         repeated = np.ones(sum(len(each) for _, each in mine), np.bool_)
         repeated[firsts] = False
@@ -87,29 +85,23 @@ def repetitions(
             if flags:
                 flags[number][places] = here
         for number, path in enumerate(others):
-            found.others[number] += sum(
-                int(np.isin(few, distinct).sum()) for _, few in _hashes(path, parts, part, at_once)
-            )
+            hashes = _hashes(path, parts, part, at_once)[1]
+            found.others[number] += int(np.isin(hashes, distinct).sum())
     return found
-
-
-def _part(path: Path, parts: int, part: int, at_once: int) -> tuple[npt.NDArray[np.int64], Hashes]:
-    """As `_hashes`, all at once."""
-    found = [*_hashes(path, parts, part, at_once)]
-    places, hashes = zip((np.empty(0, np.int64), np.empty(0, np.uint64)), *found, strict=True)
-    return np.concatenate(places), np.concatenate(hashes)
 
 
 def _hashes(
     path: Path, parts: int, part: int, at_once: int
-) -> Iterator[tuple[npt.NDArray[np.int64], Hashes]]:
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64]]:
     """The hashes of a file that end in the bits of `part`, after their places in the file.
 
     `parts` is a power of two.
     """
-    first = 0
+    places, found, first = [np.empty(0, np.int64)], [np.empty(0, np.uint64)], 0
     with path.open("rb") as stream:
         while len(hashes := np.fromfile(stream, np.uint64, at_once)):
-            places = np.flatnonzero(hashes & np.uint64(parts - 1) == part)
-            yield first + places, hashes[places]
+            mine = np.flatnonzero(hashes & np.uint64(parts - 1) == part)
+            places.append(first + mine)
+            found.append(hashes[mine])
             first += len(hashes)
+    return np.concatenate(places), np.concatenate(found)

@@ -17,8 +17,6 @@ from nmtdeep.preprocessing.language import check_languages
 from nmtdeep.preprocessing.stages import Pair
 from nmtdeep.text.pairs import ParallelText, find_text, name_of
 
-# One training corpus without a name, or several by name.
-Training = Path | Mapping[str, Path]
 _NAME = re.compile(r"\w[\w.-]*")
 
 
@@ -38,8 +36,8 @@ class Input:
             yield source, target
 
 
-def named(corpora: Sequence[str]) -> Training:
-    """The corpora of `--train`: one PREFIX, or several NAME=PREFIX.
+def named(corpora: Sequence[str]) -> dict[str, Path]:
+    """The corpora of `--train`: one PREFIX, which is named `train`, or several NAME=PREFIX.
 
     A prefix with `=` in its name is written with a folder: `./a=b`.
 
@@ -49,7 +47,7 @@ def named(corpora: Sequence[str]) -> Training:
     parts = [corpus.partition("=") for corpus in corpora]
     names = [name for name, equals, _ in parts if equals and _NAME.fullmatch(name)]
     if not names and len(corpora) == 1:
-        return Path(corpora[0])
+        return {TRAIN: Path(corpora[0])}
     if len(set(names)) < len(corpora):
         raise UserError(
             "several training corpora need a name each",
@@ -60,7 +58,7 @@ def named(corpora: Sequence[str]) -> Training:
 
 
 def find_inputs(
-    config: Text, *, train: Training, valid: Path, tests: Sequence[Path]
+    config: Text, *, train: Mapping[str, Path], valid: Path, tests: Sequence[Path]
 ) -> list[Input]:
     """Training corpora, valid and the tests, in this order; reads every file once.
 
@@ -76,23 +74,22 @@ def find_inputs(
             where="text.source",
             hint="set text.source and text.target (-s, -t)",
         )
-    training = {TRAIN: train} if isinstance(train, Path) else dict(train)
     tests_by_name = [(name_of(prefix), prefix) for prefix in tests]
-    prefixes = [*training.items(), (VALID, valid), *tests_by_name]
+    prefixes = [*train.items(), (VALID, valid), *tests_by_name]
     names = [name for name, _ in prefixes]
     for name in names:
         if names.count(name) > 1 or not name or "\n" in name or name == TEMPERATURE:
             raise UserError(
                 f"{name!r} cannot be the name of a split, or is the name of two",
-                where="--train" if name in training else "--test",
+                where="--train" if name in train else "--test",
                 hint="rename the files; the last component of the path is the name of the split"
-                if name not in training
+                if name not in train
                 else "choose another name for the corpus",
             )
     return [_input(name, find_text(prefix, languages)) for name, prefix in prefixes]
 
 
-def check_tags(config: Text, train: Training) -> None:
+def check_tags(config: Text, names: Collection[str]) -> None:
     """Check that every tag belongs to a corpus.
 
     A pipeline that is used again has the tags of its own corpora instead.
@@ -100,7 +97,6 @@ def check_tags(config: Text, train: Training) -> None:
     Raises:
         UserError: for a tag of no corpus.
     """
-    names = [TRAIN] if isinstance(train, Path) else [*train]
     if unknown := [name for name in config.tags if name not in names]:
         raise UserError(
             f"{unknown[0]} is not a training corpus, only {', '.join(names)}",

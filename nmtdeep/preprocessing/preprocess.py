@@ -23,7 +23,7 @@ from nmtdeep.data.index import FORMAT, INDEX_FILE, RECIPE_FILE, TEXT_DIRECTORY, 
 from nmtdeep.data.parallel import chunks, ordered_map
 from nmtdeep.errors import DataError
 from nmtdeep.preprocessing.counting import WORDS, Tally, repetitions
-from nmtdeep.preprocessing.inputs import Input, Training, check_free, check_tags, find_inputs
+from nmtdeep.preprocessing.inputs import Input, check_free, check_tags, find_inputs
 from nmtdeep.preprocessing.learning import (
     Models,
     Tallies,
@@ -48,7 +48,7 @@ Result = TypeVar("Result")
 def preprocess(
     recipe: Recipe,
     *,
-    train: Training,
+    train: Path | Mapping[str, Path],
     valid: Path,
     tests: Sequence[Path] = (),
     out: Path,
@@ -76,19 +76,19 @@ def preprocess(
             directory in use; nothing is left behind then.
     """
     check_free(out, overwrite=overwrite)
+    corpora = {TRAIN: train} if isinstance(train, Path) else train
     if not isinstance(pipeline, TextPipeline):
-        check_tags(recipe.text, train)
-    inputs = find_inputs(recipe.text, train=train, valid=valid, tests=tests)
-    training = [TRAIN] if isinstance(train, Path) else list(train)
+        check_tags(recipe.text, corpora)
+    inputs = find_inputs(recipe.text, train=corpora, valid=valid, tests=tests)
     with files.replace_directory(out) as partial:
         how = (workers, progress or Progress(), chunk, counted_words, pipeline)
-        return _Run(recipe, inputs, training, partial, *how).all()
+        return _Run(recipe, inputs, [*corpora], partial, *how).all()
 
 
 def plan(
     recipe: Recipe,
     *,
-    train: Training,
+    train: Mapping[str, Path],
     valid: Path,
     tests: Sequence[Path] = (),
     out: Path,

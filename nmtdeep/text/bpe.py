@@ -6,9 +6,9 @@ import contextlib
 import io
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from nmtdeep.text.vocabulary import HINT
 SEPARATOR = "@@"
 WORD_END = "</w>"
 LONGEST_WORD = 500
-# Words whose pieces are cached; beyond that the cache is emptied.
+# Words whose pieces are cached.
 REMEMBERED = 1 << 18
 _HEADER = "#version: 0.2"
 
@@ -65,7 +65,7 @@ def _parts(word: str) -> list[str]:
     return [word[start : start + LONGEST_WORD] for start in range(0, len(word), LONGEST_WORD)]
 
 
-class _Dropping(Mapping[tuple[str, ...], int]):
+class _Dropping:
     """Ranks of merges, of which each is missing with some probability whenever it is looked for.
 
     subword-nmt's own dropout draws from Python's global generator, which threads share.
@@ -82,12 +82,6 @@ class _Dropping(Mapping[tuple[str, ...], int]):
     def __getitem__(self, pair: tuple[str, ...]) -> int:
         return self.ranks[pair]
 
-    def __iter__(self) -> Iterator[tuple[str, ...]]:
-        return iter(self.ranks)
-
-    def __len__(self) -> int:
-        return len(self.ranks)
-
 
 @dataclass(frozen=True)
 class Bpe:
@@ -95,7 +89,6 @@ class Bpe:
 
     merges: tuple[str, ...]
     allowed: frozenset[str] | None = None
-    remembered: int = REMEMBERED
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the caches: they can be large, and every process fills its own."""
@@ -113,23 +106,17 @@ class Bpe:
         return {"".join(pair): pair for pair in self._ranks}
 
     @cached_property
-    def _cache(self) -> dict[str, tuple[str, ...]]:
-        return {}
-
-    def word(self, word: str) -> tuple[str, ...]:
+    def word(self) -> Callable[[str], tuple[str, ...]]:
         """Subwords of one word; all but the last end in `@@`."""
-        pieces = self._cache.get(word)
-        if pieces is None:
-            if len(self._cache) >= self.remembered:
-                self._cache.clear()
-            pieces = self._cache[word] = self._encode(word, self._ranks)
-        return pieces
+        return lru_cache(REMEMBERED)(lambda word: self._encode(word, self._ranks))
 
     def dropped(self, word: str, dropout: float, draw: random.Random) -> tuple[str, ...]:
         """As `word`, but each merge is skipped with this probability (Provilkov et al. 2020)."""
         return self._encode(word, _Dropping(self._ranks, dropout, draw.random))
 
-    def _encode(self, word: str, ranks: Mapping[tuple[str, ...], int]) -> tuple[str, ...]:
+    def _encode(
+        self, word: str, ranks: Mapping[tuple[str, ...], int] | _Dropping
+    ) -> tuple[str, ...]:
         *head, last = (
             piece
             for part in _parts(word)

@@ -65,11 +65,10 @@ class Vocabulary:
 
     def extended(self, types: Mapping[str, int], config: VocabularyConfig) -> Vocabulary:
         """With more types and their counts, after those of the text."""
-        size = sum(_FILLER.fullmatch(token) is None for token in self.tokens)
-        new = {token: count for token, count in types.items() if token not in self}
-        fillers = [f"<filler{index}>" for index in range(-(size + len(new)) % config.multiple)]
-        counts = (*self.counts[:size], *new.values(), *(0 for _ in fillers))
-        return Vocabulary((*self.tokens[:size], *new, *fillers), counts)
+        known = zip(self.tokens, self.counts, strict=True)
+        old = [each for each in known if not is_reserved(each[0])]
+        new = [each for each in types.items() if each[0] not in self]
+        return self._padded([*old, *new], config)
 
     def __len__(self) -> int:
         return len(self.tokens)

@@ -77,7 +77,7 @@ def _plan(
     places = by_corpus(position, data.training)
     if len(corpora) == 1:
         [(name, place)] = places.items()
-        for part in walk.updates(corpora[name], place):
+        for part in walk.parts(corpora[name], place, "update"):
             yield [part], part.position
     drawn = position.drawn if isinstance(position, MixedPosition) else 0
     mixture = shares(recipe.training.mixture, {name: data.corpus(name) for name in data.training})

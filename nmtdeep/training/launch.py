@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import timedelta
+from multiprocessing import active_children
 from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
@@ -93,6 +94,8 @@ def launch(processes: int, function: Callable[[], T]) -> T:
             returned: T = elastic_launch(config, _rank)(function)[0]
             return returned
         except SignalException as stopped:
+            for rank_process in active_children():  # the launcher forgets those it was starting
+                rank_process.kill()
             raise SystemExit(128 + stopped.sigval) from stopped
         except ChildFailedError as failed:
             rank, failure = failed.get_first_failure()

@@ -9,12 +9,13 @@ import json
 import os
 import secrets
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import redirect_stdout, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout, suppress
+from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.errors import UserError, printable
@@ -26,124 +27,97 @@ PROJECT = "nmtdeep"
 Figures = Mapping[str, float]
 
 
-class Logger(Protocol):
+@dataclass(frozen=True)
+class Logger:
     """A receiver of figures, in rank 0.
 
-    It is made of the run directory, the recipe, and its own `identity` in an earlier part of the
-    training, whose curves it then continues; None in the first part.
-
     Attributes:
-        identity: name of the training at the service; empty where the run directory holds it all.
+        log: receives figures of an update; after resuming, some may come again with equal values.
+        close: writes what is left.
+        identity: name of the training at a service; empty where the run directory holds it all.
     """
 
-    identity: str
-
-    def log(self, figures: Figures, update: int) -> None:
-        """Receive figures of an update; after resuming, some may come again with equal values."""
-
-    def close(self) -> None:
-        """Write what is left."""
+    log: Callable[[Figures, int], object]
+    close: Callable[[], object]
+    identity: str = ""
 
 
-class TensorBoard:
-    """Event files in the run directory."""
-
-    def __init__(self, run: Path, recipe: Recipe, identity: str | None) -> None:
-        from torch.utils.tensorboard import SummaryWriter
-
-        self.identity = ""
-        self._writer: Any = SummaryWriter(str(run / TENSORBOARD))
-
-    def log(self, figures: Figures, update: int) -> None:
-        """Write events."""
-        for name, value in figures.items():
-            self._writer.add_scalar(name, value, update)
-
-    def close(self) -> None:
-        """Write what is left."""
-        self._writer.close()
-
-
-class WeightsAndBiases:
-    """Weights & Biases; its files are in the run directory (WANDB_MODE=offline: only there)."""
-
-    def __init__(self, run: Path, recipe: Recipe, identity: str | None) -> None:
-        import wandb
-
-        self._run: Any = wandb.init(
-            project=os.environ.get("WANDB_PROJECT", PROJECT),
-            name=run.resolve().name,
-            id=identity,
-            resume="allow",
-            dir=run,
-            config=recipe.model_dump(mode="json"),
-            settings=wandb.Settings(console="off"),
-        )
-        self.identity = str(self._run.id)
-
-    def log(self, figures: Figures, update: int) -> None:
-        """Send figures; updates that were sent before are ignored there."""
-        self._run.log(dict(figures), step=update)
-
-    def close(self) -> None:
-        """Wait until all is sent."""
-        self._run.finish()
-
-
-class MLflow:
-    """MLflow; MLFLOW_TRACKING_URI names the server, or a database or folder of this machine."""
-
-    def __init__(self, run: Path, recipe: Recipe, identity: str | None) -> None:
-        import mlflow
-
-        self._mlflow: Any = mlflow
-        mlflow.set_experiment(os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT))
-        started = mlflow.start_run(run_id=identity, run_name=run.resolve().name)
-        self.identity = str(started.info.run_id)
-        if identity is None:  # parameters of a run cannot change
-            mlflow.log_dict(recipe.model_dump(mode="json"), "config.yaml")
-
-    def log(self, figures: Figures, update: int) -> None:
-        """Send figures."""
-        self._mlflow.log_metrics(dict(figures), step=update)
-
-    def close(self) -> None:
-        """Mark the run as finished."""
-        self._mlflow.end_run()
-
-
-class Trackio:
-    """trackio; in its database on this machine, or in TRACKIO_SPACE_ID."""
-
-    def __init__(self, run: Path, recipe: Recipe, identity: str | None) -> None:
-        import trackio
-
-        self.identity = identity or f"{run.resolve().name}-{secrets.token_hex(4)}"
-        with redirect_stdout(sys.stderr):
-            self._run: Any = trackio.init(
-                project=os.environ.get("TRACKIO_PROJECT", PROJECT),
-                name=self.identity,
-                resume="allow",
-                config=recipe.model_dump(mode="json"),
-                embed=False,
-            )
-
-    def log(self, figures: Figures, update: int) -> None:
-        """Store figures."""
-        self._run.log(dict(figures), step=update)
-
-    def close(self) -> None:
-        """Wait until all is stored."""
-        with redirect_stdout(sys.stderr):
-            self._run.finish()
-
-
+# Makes a logger of the run directory, the recipe, and the logger's identity in an earlier part of
+# the training, whose curves it then continues; None in the first part.
 Kind = Callable[[Path, Recipe, str | None], Logger]
+
+
+def tensorboard(run: Path, recipe: Recipe, identity: str | None) -> Logger:
+    """Event files in the run directory."""
+    from torch.utils.tensorboard import SummaryWriter
+
+    writer: Any = SummaryWriter(str(run / TENSORBOARD))
+
+    def log(figures: Figures, update: int) -> None:
+        for name, value in figures.items():
+            writer.add_scalar(name, value, update)
+
+    return Logger(log, writer.close)
+
+
+def weights_and_biases(run: Path, recipe: Recipe, identity: str | None) -> Logger:
+    """Weights & Biases; its files are in the run directory (WANDB_MODE=offline: only there)."""
+    import wandb
+
+    started: Any = wandb.init(
+        project=os.environ.get("WANDB_PROJECT", PROJECT),
+        name=run.resolve().name,
+        id=identity,
+        resume="allow",
+        dir=run,
+        config=recipe.model_dump(mode="json"),
+        settings=wandb.Settings(console="off"),
+    )
+    # Updates that were sent before are ignored there.
+    return Logger(partial(_send, started.log), started.finish, str(started.id))
+
+
+def ml_flow(run: Path, recipe: Recipe, identity: str | None) -> Logger:
+    """MLflow; MLFLOW_TRACKING_URI names the server, or a database or folder of this machine."""
+    import mlflow
+
+    mlflow.set_experiment(os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT))
+    started = mlflow.start_run(run_id=identity, run_name=run.resolve().name)
+    if identity is None:  # parameters of a run cannot change
+        mlflow.log_dict(recipe.model_dump(mode="json"), "config.yaml")
+    return Logger(partial(_send, mlflow.log_metrics), mlflow.end_run, str(started.info.run_id))
+
+
+def trackio(run: Path, recipe: Recipe, identity: str | None) -> Logger:
+    """trackio; in its database on this machine, or in TRACKIO_SPACE_ID."""
+    from trackio import init
+
+    identity = identity or f"{run.resolve().name}-{secrets.token_hex(4)}"
+    with redirect_stdout(sys.stderr):
+        started: Any = init(
+            project=os.environ.get("TRACKIO_PROJECT", PROJECT),
+            name=identity,
+            resume="allow",
+            config=recipe.model_dump(mode="json"),
+            embed=False,
+        )
+
+    def close() -> None:
+        with redirect_stdout(sys.stderr):
+            started.finish()
+
+    return Logger(partial(_send, started.log), close, identity)
+
+
+def _send(send: Callable[..., object], figures: Figures, update: int) -> None:
+    send(dict(figures), step=update)
+
+
 KINDS: dict[str, Kind] = {
-    "tensorboard": TensorBoard,
-    "wandb": WeightsAndBiases,
-    "mlflow": MLflow,
-    "trackio": Trackio,
+    "tensorboard": tensorboard,
+    "wandb": weights_and_biases,
+    "mlflow": ml_flow,
+    "trackio": trackio,
 }
 
 
@@ -154,7 +128,7 @@ def chosen(recipe: Recipe) -> Mapping[str, Kind]:
         UserError: if the package of one is missing.
     """
     if recipe.training.log_to is None:
-        return {"tensorboard": TensorBoard} if find_spec("tensorboard") else {}
+        return {"tensorboard": tensorboard} if find_spec("tensorboard") else {}
     for name in recipe.training.log_to:
         if find_spec(name) is None:
             hint = f'pip install "nmtdeep[{name}]", or leave it out'
@@ -172,11 +146,7 @@ class Loggers:
     """
 
     def __init__(
-        self,
-        run: Path,
-        recipe: Recipe,
-        kinds: Mapping[str, Kind],
-        warn: Callable[[str], object],
+        self, run: Path, recipe: Recipe, kinds: Mapping[str, Kind], warn: Callable[[str], object]
     ) -> None:
         self._warn = warn
         self._open: dict[str, Logger] = {}
@@ -184,11 +154,8 @@ class Loggers:
         with suppress(OSError, ValueError, TypeError):
             known = dict(json.loads((run / LOGGED_AS).read_text(encoding="utf-8")))
         for name, kind in kinds.items():
-
-            def start(name: str = name, kind: Kind = kind) -> None:
+            with self._trying(name):
                 self._open[name] = kind(run, recipe, known.get(name))
-
-            self._try(name, start)
         named = {name: each.identity for name, each in self._open.items() if each.identity}
         if not named.items() <= known.items():
             with replace_file(run / LOGGED_AS) as path:
@@ -197,16 +164,19 @@ class Loggers:
     def log(self, figures: Figures, update: int) -> None:
         """Pass figures of an update on."""
         for name, logger in list(self._open.items()):
-            self._try(name, partial(logger.log, figures, update))
+            with self._trying(name):
+                logger.log(figures, update)
 
     def close(self) -> None:
         """Close all of them."""
         for name, logger in list(self._open.items()):
-            self._try(name, logger.close)
+            with self._trying(name):
+                logger.close()
 
-    def _try(self, name: str, action: Callable[[], object]) -> None:
+    @contextmanager
+    def _trying(self, name: str) -> Iterator[None]:
         try:
-            action()
+            yield
         except Exception as error:  # whatever a service raises, the training goes on
             self._open.pop(name, None)
             problem = printable(str(error).partition("\n")[0]) or type(error).__name__

@@ -89,10 +89,8 @@ def check(recipe: Recipe, data: DataDirectory, ranks: Ranks) -> None:
         comet_of(recipe, data, "valid", ranks.device)  # rank 0 validates
 
 
-def _check_mixture(
-    recipe: Recipe, stage: int, corpora: Mapping[str, ParallelCorpus]
-) -> dict[str, float]:
-    """The share of each corpus in a stage.
+def _check_mixture(recipe: Recipe, stage: int, corpora: Mapping[str, ParallelCorpus]) -> None:
+    """Check the share of each corpus in a stage.
 
     Raises:
         UserError: if mixture or stage name another corpus, or the stage waits for epochs of a
@@ -100,7 +98,7 @@ def _check_mixture(
     """
     drawn = shares(recipe.at_stage(stage).training.mixture, corpora)
     if not recipe.training.stages:
-        return drawn
+        return
     of = recipe.training.stages[stage].epochs_of or next(iter(corpora))
     if recipe.training.stages[stage].epochs and not drawn.get(of):
         raise UserError(
@@ -108,7 +106,6 @@ def _check_mixture(
             where="training.stages",
             hint=f"set epochs_of to one of {', '.join(name for name in drawn if drawn[name])}",
         )
-    return drawn
 
 
 def opening(recipe: Recipe, data: DataDirectory, ranks: Ranks, progress: Progress) -> str:

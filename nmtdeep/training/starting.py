@@ -47,7 +47,7 @@ def started(recipe: Recipe, pipeline: TextPipeline, out: Path) -> Recipe:
             where=path,
             hint=f"pass --from {path} to start from these weights",
         )
-    return _starting_from(recipe, StartFrom(path=path, checkpoint=source.name, sha256=sha256))
+    return recipe.starting_from(StartFrom(path=path, checkpoint=source.name, sha256=sha256))
 
 
 def resumed(recipe: Recipe, stored: StartFrom | None, out: Path) -> Recipe:
@@ -66,7 +66,7 @@ def resumed(recipe: Recipe, stored: StartFrom | None, out: Path) -> Recipe:
             where=out,
             hint="leave out --from to resume it, or choose another --out",
         )
-    return _starting_from(recipe, stored)
+    return recipe.starting_from(stored)
 
 
 def begin(run: Path, recipe: Recipe, pipeline: TextPipeline) -> None:
@@ -87,11 +87,6 @@ def begin(run: Path, recipe: Recipe, pipeline: TextPipeline) -> None:
         pipeline=pipeline,
     )
     checkpoint.point(run, checkpoint.LAST, path)
-
-
-def _starting_from(recipe: Recipe, start: StartFrom | None) -> Recipe:
-    training = recipe.training.model_copy(update={"start_from": start})
-    return recipe.model_copy(update={"training": training})
 
 
 def _sha256(source: Path) -> str | None:

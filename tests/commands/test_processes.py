@@ -79,3 +79,10 @@ def test_idle_processes_are_refused(nmtdeep, tmp_path):
     assert refused.code == 2
     assert refused.err.count("\n") == 1
     assert "leave some of 3 processes idle: pass --max-tokens 267" in refused.err
+
+
+def test_a_signal_while_ranks_are_started_ends_those_that_were(nmtdeep, tmp_path):
+    between = Interrupt("multiprocessing.process:BaseProcess.start", 2, "term")
+    done = train(nmtdeep, tmp_path / "run", "--processes", 2, interrupt=between)
+    assert done.code == 143
+    assert "Traceback" not in done.err
