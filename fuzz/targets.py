@@ -32,6 +32,7 @@ from nmtdeep.data.corpus import (
 from nmtdeep.data.mixture import drawn, shares
 from nmtdeep.errors import ConfigError, DataError, UserError
 from nmtdeep.files import write_sums
+from nmtdeep.preprocessing.inputs import check_tags
 from nmtdeep.text import sentencepiece
 from nmtdeep.text.bpe import Bpe, join, learn, load_merges
 from nmtdeep.text.files import PACKED, read_lines
@@ -314,18 +315,28 @@ def _resolve(path: Path, changes: list[str]) -> None:
 
 
 def mixture(data: bytes) -> None:
-    """`training.mixture` and `training.stages` as an override, for three corpora."""
-    value = data.decode("utf-8", "surrogateescape").replace("\n", " ")
+    """Lines of `training.mixture`, `training.stages` and `text.tags`, for three corpora."""
+    keys = ("training.mixture", "training.stages", "text.tags")
+    lines = data.decode("utf-8", "surrogateescape").split("\n")
+    changes = [f"{key}={value}" for key, value in zip(keys, lines, strict=False)]
+    corpora = {name: _sides() for name in "abc"}
     try:
-        recipe = resolve(str(base()), [f"training.mixture={value}"]).recipe
-        drawn_from = shares(recipe.training.mixture, {name: _sides() for name in "abc"})
+        recipe = resolve(str(base()), changes).recipe
+        check_tags(recipe.text, corpora)
+        stages = range(len(recipe.training.stages) or 1)
+        mixtures = [recipe.at_stage(stage).training.mixture for stage in stages]
+        drawn_from = [shares(each, corpora) for each in mixtures]
     except UserError as error:
         clear(error, type(error))
         return
-    hold(abs(sum(drawn_from.values()) - 1) < 1e-9, "shares sum to 1")
-    hold(all(share >= 0 for share in drawn_from.values()), "no share is negative")
-    names = {drawn(drawn_from, 1, number) for number in range(20)}
-    hold(all(drawn_from[name] > 0 for name in names), "a corpus without a share is not drawn")
+    for tag in recipe.text.tags.values():
+        hold(tag.split() == [tag] and not is_reserved(tag), "a tag is a type of its own")
+    for mixture, each in zip(mixtures, drawn_from, strict=True):
+        hold(bool(mixture) or not recipe.training.mixture, "a stage keeps the mixture before it")
+        hold(abs(sum(each.values()) - 1) < 1e-9, "shares sum to 1")
+        hold(all(share >= 0 for share in each.values()), "no share is negative")
+        names = {drawn(each, 1, number) for number in range(20)}
+        hold(all(each[name] > 0 for name in names), "a corpus without a share is not drawn")
 
 
 @cache

@@ -164,6 +164,8 @@ def test_corpora_that_cannot_be(tmp_path):
         run(tmp_path, train=corpora)
     with pytest.raises(UserError, match=r"text\.tags: crawl is not a training corpus"):
         run(tmp_path, tags={"crawl": "<bt>"})
+    with pytest.raises(UserError, match=r"text\.tags: </s> is a type of every vocabulary: choose"):
+        run(tmp_path, tags={"train": "</s>"})
     corpora = {"clean": tmp_path / "a", "web": write(tmp_path / "e", [("", "x")])}
     with pytest.raises(DataError, match="all 1 training pairs of web"):
         run(tmp_path, train=corpora)

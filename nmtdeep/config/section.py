@@ -79,10 +79,12 @@ Probability = Annotated[float, Field(ge=0, lt=1, strict=True)]
 Positive = Annotated[float, Field(gt=0, strict=True)]
 NotNegative = Annotated[float, Field(ge=0, strict=True)]
 # A language tag (BCP 47): language, then script, region and variants, such as zh-Hant or pt-BR.
-Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8}){0,4}$")]
+LANGUAGE = r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8}){0,4}$"
+Language = Annotated[str, Field(pattern=LANGUAGE)]
 # The name of a training corpus, and a token that no tokenizer makes of text.
-Name = Annotated[str, Field(pattern=r"^\w[\w.-]*$", max_length=100)]
-Tag = Annotated[str, Field(pattern=r"^<[^\s<>]+>$", max_length=100)]
+NAME, TAG = r"^\w[\w.-]*$", r"^<[^\s<>]+>$"
+Name = Annotated[str, Field(pattern=NAME, max_length=100)]
+Tag = Annotated[str, Field(pattern=TAG, max_length=100)]
 
 
 def is_absent(value: object) -> bool:

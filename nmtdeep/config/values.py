@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from nmtdeep.config.section import Section, choices_of
+from nmtdeep.config.section import LANGUAGE, NAME, TAG, Section, choices_of
 from nmtdeep.errors import Problem, UserError
 
 # The allowed values by pydantic's type of error; in braces, fields of its context.
@@ -23,7 +23,6 @@ _ALLOWED = {
     "bool_type": "true or false",
     "bool_parsing": "true or false",
     "string_type": "text",
-    "string_pattern_mismatch": "a language tag",  # the only pattern there is
     "tuple_type": "a list",
     "dict_type": "a mapping of names to values",
     "model_type": "a section",
@@ -37,9 +36,14 @@ _ALLOWED = {
 _HINTS = {
     "tuple_type": "write [a, b]",
     "string_type": "put it in quotes",
-    "string_pattern_mismatch": "write it as in de, pt-BR or zh-Hant",
     "model_type": "put its keys on the lines below it",
     "model_attributes_type": "put its keys on the lines below it",
+}
+# What has each pattern, and how it is written.
+_PATTERNS = {
+    LANGUAGE: ("a language tag", "write it as in de, pt-BR or zh-Hant"),
+    NAME: ("the name of a corpus", "write letters, digits, '.', '_' and '-' only"),
+    TAG: ("a tag", "write it as in <bt>, without spaces"),
 }
 _OF_CHOICES = ("literal_error", "union_tag_invalid", "union_tag_not_found", "value_error")
 
@@ -91,6 +95,9 @@ def value_problem(detail: Any, choices: Sequence[str] = ()) -> Problem:
         return Problem("is missing", "", "write a value")
     if kind == "value_error":
         return Problem(f"{context['error']}, not {shown(value)}")
+    if kind == "string_pattern_mismatch":
+        what, hint = _PATTERNS[context["pattern"]]
+        return Problem(f"must be {what}, not {shown(value)}", "", hint)
     if kind not in _ALLOWED:
         return Problem(f"{detail['msg']}, not {shown(value)}")
     if kind == "int_type" and isinstance(value, float) and value.is_integer():

@@ -65,6 +65,7 @@ class Batch:
         real_tokens: real tokens of both sides.
         indices: `(sentences,)` numbers in the corpus, from 0; empty if they are from elsewhere.
         rows: the sentences of source and target, if these are rows without padding.
+        corpus: name of the split, for messages.
     """
 
     source: torch.Tensor
@@ -75,6 +76,7 @@ class Batch:
     real_tokens: int
     indices: Indices = field(default_factory=lambda: np.empty(0, np.int64))
     rows: tuple[Row, Row] | None = None
+    corpus: str = ""
 
     @property
     def sentences(self) -> int:
@@ -134,7 +136,7 @@ class Batch:
             rows = upper.part(first, last), lower.part(first, last)
         source, target_input, target_output = parts
         batch = Batch.of(source, target_input, target_output, self.indices[first:last])
-        return replace(batch, rows=rows)
+        return replace(batch, rows=rows, corpus=self.corpus)
 
 
 @dataclass(frozen=True)
@@ -218,5 +220,6 @@ def join(corpus: ParallelCorpus, indices: Indices) -> Batch:
 
 
 def read(corpus: ParallelCorpus, indices: Indices, *, rows: bool) -> Batch:
-    """`join` if `rows`, else `collate`."""
-    return join(corpus, indices) if rows else collate(corpus, indices)
+    """`join` if `rows`, else `collate`, with the name of the corpus."""
+    batch = join(corpus, indices) if rows else collate(corpus, indices)
+    return replace(batch, corpus=corpus.source.stem.stem)

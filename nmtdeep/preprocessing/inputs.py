@@ -16,6 +16,7 @@ from nmtdeep.errors import DataError, UserError
 from nmtdeep.preprocessing.language import check_languages
 from nmtdeep.preprocessing.stages import Pair
 from nmtdeep.text.pairs import ParallelText, find_text, name_of
+from nmtdeep.text.vocabulary import is_reserved
 
 _NAME = re.compile(r"\w[\w.-]*")
 
@@ -90,13 +91,16 @@ def find_inputs(
 
 
 def check_tags(config: Text, names: Collection[str]) -> None:
-    """Check that every tag belongs to a corpus.
+    """Check that every tag belongs to a corpus, and is a type of its own.
 
     A pipeline that is used again has the tags of its own corpora instead.
 
     Raises:
-        UserError: for a tag of no corpus.
+        UserError: for a tag of no corpus, or that every vocabulary has.
     """
+    if reserved := [*filter(is_reserved, config.tags.values())]:
+        what, hint = f"{reserved[0]} is a type of every vocabulary", "choose another, such as <bt>"
+        raise UserError(what, where="text.tags", hint=hint)
     if unknown := [name for name in config.tags if name not in names]:
         raise UserError(
             f"{unknown[0]} is not a training corpus, only {', '.join(names)}",

@@ -18,7 +18,7 @@ from datetime import timedelta
 from multiprocessing import active_children
 from pathlib import Path
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from uuid import uuid4
 
 import torch
@@ -91,8 +91,7 @@ def launch(processes: int, function: Callable[[], T]) -> T:
             **options,
         )
         try:
-            returned: T = elastic_launch(config, _rank)(function)[0]
-            return returned
+            return cast(T, elastic_launch(config, _rank)(function)[0])
         except SignalException as stopped:
             for rank_process in active_children():  # the launcher forgets those it was starting
                 rank_process.kill()
@@ -101,8 +100,7 @@ def launch(processes: int, function: Callable[[], T]) -> T:
             rank, failure = failed.get_first_failure()
             report = failure.error_file_data
             if "problems" in report:
-                problems = [Problem(**problem) for problem in report["problems"]]
-                raise UserError(problems=problems) from failed
+                raise UserError(problems=[Problem(**one) for one in report["problems"]]) from failed
             if "os_error" in report:
                 raise OSError(*report["os_error"]) from failed
             if failure.exitcode > 0:  # the rank has printed why

@@ -261,4 +261,5 @@ def too_large(batch: Batch, hint: str = SMALLER) -> OutOfMemoryError:
     if pairs > 1:
         where = f"a batch of {pairs} pairs"
     what = f"out of memory with {source} source and {target} target tokens"
+    where += f" of {batch.corpus}" * bool(batch.corpus)
     return OutOfMemoryError(what, where=where, hint=hint)

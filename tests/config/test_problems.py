@@ -177,3 +177,15 @@ def test_from_mapping_names_its_origin() -> None:
     assert str(caught.value) == (
         "demo: model.dept: unknown key: did you mean model.encoder.depth or model.decoder.depth?"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("text: {tags: {web: bt}}", "text.tags.web: must be a tag, not 'bt': write it as in <bt>"),
+        ("text: {tags: {a b: <bt>}}", "text.tags.a b: must be the name of a corpus, not 'a b': "),
+        ("training: {mixture: {a/b: 1}}", "training.mixture.a/b: must be the name of a corpus, "),
+    ],
+)
+def test_names_and_tags_of_corpora(folder: Path, text: str, message: str) -> None:
+    assert message in str(problems(write("x.yaml", text)))

@@ -12,18 +12,14 @@ from torch.testing import assert_close
 
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.training import Training
-from nmtdeep.data.batch import Batch, Share
+from nmtdeep.data.batch import Batch, Share, read
 from nmtdeep.data.batching import split
 from nmtdeep.data.corpus import MonolingualCorpus, ParallelCorpus
 from nmtdeep.data.windows import DataPosition, Epoch
 from nmtdeep.errors import OutOfMemoryError, UserError
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS
-from nmtdeep.training.memory import (
-    UNLIMITED,
-    kept_bytes,
-    largest_batch,
-)
+from nmtdeep.training.memory import UNLIMITED, kept_bytes, largest_batch, too_large
 from nmtdeep.training.ranks import ALONE, Ranks
 from nmtdeep.training.state import Progress, optimizer_tensors
 from nmtdeep.training.step import Step, UpdateResult
@@ -147,6 +143,13 @@ def test_a_pair_that_does_not_fit_is_numbered(tiny_model: Any, batches: list[Bat
     Memory(step.model, 5)
     with pytest.raises(OutOfMemoryError, match=r"^training sentence 1: out of memory with 6"):
         step.update(Share.whole(batches[:1]), 1, 0.01)
+
+
+@pytest.mark.parametrize("rows", [False, True])
+def test_a_pair_that_does_not_fit_has_the_name_of_its_corpus(tiny_run: Any, rows: bool) -> None:
+    whole = read(tiny_run.data.corpus("valid"), np.array([2, 4]), rows=rows)
+    assert str(too_large(whole)).startswith("a batch of 2 pairs of valid: out of memory with ")
+    assert str(too_large(whole.part(1, 2))).startswith("training sentence 5 of valid: out of ")
 
 
 def second_is_short(
