@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -44,36 +43,27 @@ class Tally:
             self.counts = Counter({word: n for word, n in self.counts.items() if n > rarest})
 
 
-@dataclass(frozen=True)
-class Repetitions:
-    """Pairs of equal hashes.
-
-    Attributes:
-        train: for each corpus, its pairs that occur before, in it or in a corpus before it.
-        others: for each other split, the pairs that occur in a corpus.
-    """
-
-    train: list[int]
-    others: list[int]
-
-
 def repetitions(
     train: Sequence[Path],
     others: Sequence[Path],
     *,
     flags: Sequence[npt.NDArray[np.bool_]] = (),
     at_once: int = HASHES,
-) -> Repetitions:
-    """Count repeated pairs.
+) -> list[int]:
+    """Count pairs of equal hashes.
 
     Args:
         train: files of the pairs' hashes, one for each corpus; so are the others. They are read
             several times, each time for hashes with other last bits.
         flags: for each corpus an array that is set to whether a pair occurs before.
+
+    Returns:
+        For each corpus, its pairs that occur before, in it or in a corpus before it; then for each
+        of the others, the pairs that occur in a corpus.
     """
     sizes = [path.stat().st_size // np.dtype(np.uint64).itemsize for path in train]
     parts = 1 << (-(-max(sum(sizes), 1) // at_once) - 1).bit_length()
-    found = Repetitions([0] * len(train), [0] * len(others))
+    found = np.zeros(len(train) + len(others), np.int64)
     for part in range(parts):
         mine = [_hashes(path, parts, part, at_once) for path in train]
         distinct, firsts = np.unique(np.concatenate([each for _, each in mine]), return_index=True)
@@ -81,13 +71,12 @@ def repetitions(
         repeated[firsts] = False
         for number, (places, _) in enumerate(mine):
             here, repeated = repeated[: len(places)], repeated[len(places) :]
-            found.train[number] += int(here.sum())
+            found[number] += here.sum()
             if flags:
                 flags[number][places] = here
-        for number, path in enumerate(others):
-            hashes = _hashes(path, parts, part, at_once)[1]
-            found.others[number] += int(np.isin(hashes, distinct).sum())
-    return found
+        for number, path in enumerate(others, len(train)):
+            found[number] += np.isin(_hashes(path, parts, part, at_once)[1], distinct).sum()
+    return [*map(int, found)]
 
 
 def _hashes(

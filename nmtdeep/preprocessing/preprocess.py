@@ -187,8 +187,7 @@ class _Run:
         paths = {split: self.temporary(split, "hashes") for split in self.reports}
         train = [paths[split] for split in self.training]
         others = [path for split, path in paths.items() if split not in self.training]
-        found = repetitions(train, others, flags=self.flags())
-        counts = (*found.train, *found.others)
+        counts = repetitions(train, others, flags=self.flags())
         for report, path, repeated in zip(
             self.reports.values(), paths.values(), counts, strict=True
         ):
