@@ -85,7 +85,8 @@ def _to_huggingface(run: Path, out: Path, *, overwrite: bool) -> None:
         return
     typer.echo(
         f"nmtdeep: {out} has only a model card: transformers has no class for this model "
-        f"({'; '.join(map(str, done.problems))}): translate with nmtdeep, or try --to ctranslate2",
+        f"({'; '.join(map(str, done.problems))}): translate with nmtdeep, try --to ctranslate2, or "
+        "train a model with these changes",
         err=True,
     )
     raise typer.Exit(INCOMPLETE)

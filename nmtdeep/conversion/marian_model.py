@@ -213,6 +213,8 @@ class MarianConversion(Conversion):
         self.check_settings({**SEARCH, "bad_words_ids": (None, padding)}, search)
         longest = self._number("max_position_embeddings", 1 << 16)
         limit = search.get("max_length")
+        if isinstance(new := search.get("max_new_tokens"), int):
+            limit = new + 1  # replaces it, without the start
         if not isinstance(limit, int) or not 2 <= limit <= longest:
             limit = longest
         return {

@@ -26,7 +26,7 @@ def unsupported(model: Model) -> list[Problem]:
     problems = weights.unsupported(model)
     if isinstance(model.positions, slots.Relative) and model.positions.sinusoids:
         what = "relative positions with sinusoids: only one of them is possible"
-        problems.append(Problem(what, "model.positions"))
+        problems.append(Problem(what, "model.positions", "set sinusoids: false"))
     return problems
 
 

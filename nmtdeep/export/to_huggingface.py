@@ -1,4 +1,4 @@
-"""A model for transformers: weights, configuration, and a tokenizer of split text.
+"""A model for transformers: weights, configuration, and a tokenizer.
 
 Its classes after BART differ in the place of norms: MarianMT is post-norm, Pegasus pre-norm, BART
 itself post-norm behind a norm of the embeddings, which is our residual `normalized`. Their tables
@@ -22,9 +22,19 @@ from nmtdeep.export import weights
 from nmtdeep.export.weights import NormWeights, StackWeights, SublayerWeights
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.pipeline import TextPipeline
+from nmtdeep.text.sentencepiece import SentencePiece
 from nmtdeep.text.vocabulary import EOS, PAD, SPECIALS, UNK, Vocabulary
 
 POSITIONS = 2048
+# Settings of every tokenizer.
+TOKENIZER = {
+    "pad_token": SPECIALS[PAD],
+    "eos_token": SPECIALS[EOS],
+    "unk_token": SPECIALS[UNK],
+    "model_max_length": POSITIONS,
+    "model_input_names": ["input_ids", "attention_mask"],
+    "clean_up_tokenization_spaces": False,
+}
 NAMES = {
     "query": "q_proj",
     "key": "k_proj",
@@ -91,7 +101,8 @@ def family(model: Model) -> Family:
 def write(folder: Path, transformer: Transformer, recipe: Recipe, pipeline: TextPipeline) -> None:
     """Write model.safetensors, the configurations and the tokenizer's files.
 
-    If the target has its own vocabulary, its tokenizer is written to the folder `target`.
+    With SentencePiece the tokenizer is MarianTokenizer, which reads raw text. Otherwise it reads
+    split text; if the target has its own vocabulary, its tokenizer is in the folder `target`.
 
     Args:
         recipe: of the model, which has to be supported.
@@ -104,6 +115,9 @@ def write(folder: Path, transformer: Transformer, recipe: Recipe, pipeline: Text
     configuration = _configuration(recipe, len(source), len(target), shared=shared, tied=tied)
     _write(folder / "config.json", configuration)
     _write(folder / "generation_config.json", _generation(recipe))
+    if isinstance(pipeline.source.model, SentencePiece):
+        _marian_tokenizer(folder, pipeline)
+        return
     _tokenizer(folder, source)
     if source != target:
         _tokenizer(folder / "target", target)
@@ -218,10 +232,26 @@ def _ids(model: Model) -> dict[str, Any]:
     }
 
 
+def _marian_tokenizer(folder: Path, pipeline: TextPipeline) -> None:
+    """The SentencePiece models of both sides, and the ids of pieces."""
+    source, target = pipeline.source, pipeline.target
+    for side, name in ((source, "source.spm"), (target, "target.spm")):
+        assert isinstance(side.model, SentencePiece)
+        (folder / name).write_bytes(side.model.content)
+    separate = source.vocabulary != target.vocabulary
+    names = ("vocab.json", "target_vocab.json") if separate else ("vocab.json",)
+    for name, side in zip(names, (source, target), strict=False):
+        ids = {token: id for id, token in enumerate(side.vocabulary.tokens)}
+        _write(folder / name, ids)
+    languages = {"source_lang": source.language, "target_lang": target.language}
+    about = {"tokenizer_class": "MarianTokenizer", "separate_vocabs": separate, **languages}
+    _write(folder / "tokenizer_config.json", about | TOKENIZER)
+
+
 def _tokenizer(folder: Path, vocabulary: Vocabulary) -> None:
     """Ids of subwords between spaces, and the end of sentence; text has to be split before."""
     folder.mkdir(exist_ok=True)
-    pad, end, unknown = (SPECIALS[id] for id in (PAD, EOS, UNK))
+    end, unknown = SPECIALS[EOS], SPECIALS[UNK]
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
     sequence = [
         {"Sequence": {"id": "A", "type_id": 0}},
@@ -260,18 +290,8 @@ def _tokenizer(folder: Path, vocabulary: Vocabulary) -> None:
             },
         },
     )
-    _write(
-        folder / "tokenizer_config.json",
-        {
-            "tokenizer_class": "PreTrainedTokenizerFast",
-            "pad_token": pad,
-            "eos_token": end,
-            "unk_token": unknown,
-            "model_max_length": POSITIONS,
-            "model_input_names": ["input_ids", "attention_mask"],
-            "clean_up_tokenization_spaces": False,
-        },
-    )
+    about = {"tokenizer_class": "PreTrainedTokenizerFast", **TOKENIZER}
+    _write(folder / "tokenizer_config.json", about)
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:

@@ -14,6 +14,7 @@ from conversion.marian_like import MarianLike
 from nmtdeep import checkpoint
 from nmtdeep.conversion.marian import convert
 from nmtdeep.errors import CheckpointError, UserError
+from nmtdeep.export.exporter import export_huggingface
 from nmtdeep.model.layers.positions import sinusoids
 from nmtdeep.text.vocabulary import EOS, PAD, SPECIALS
 
@@ -231,3 +232,39 @@ def test_a_line_may_begin_with_the_code_of_a_target_language(tmp_path: Path) -> 
     transformers = pytest.importorskip("transformers")
     theirs = transformers.MarianTokenizer.from_pretrained(tmp_path / "theirs")
     assert theirs.tokenize(">>fra<< a line") == split(">>fra<< a line")
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_an_export_is_converted_to_the_same_checkpoint(name: str, tmp_path: Path) -> None:
+    recipe, pipeline = convert(
+        MarianLike(**CHOICES[name]).write(tmp_path / "theirs"), tmp_path / "out"
+    )
+    export_huggingface(tmp_path / "out", tmp_path / "exported")
+    again, text = convert(tmp_path / "exported", tmp_path / "again")
+    assert (again.model, text.fingerprint()) == (recipe.model, pipeline.fingerprint())
+    assert again.decoding.model_dump(exclude={"max_source_tokens"}) == recipe.decoding.model_dump(
+        exclude={"max_source_tokens"}
+    )
+    first, second = (
+        checkpoint.load(tmp_path / name).model.state_dict() for name in ("out", "again")
+    )
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[key], second[key]) for key in first)
+
+
+@pytest.mark.parametrize("settings", [*CHOICES.values(), *OTHERS.values()])
+def test_the_tokenizer_of_an_export_reads_raw_text(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    transformers = pytest.importorskip("transformers")
+    like = MarianLike(**settings)
+    _, pipeline = convert(like.write(tmp_path / "theirs"), tmp_path / "out")
+    export_huggingface(tmp_path / "out", tmp_path / "exported")
+    before = transformers.MarianTokenizer.from_pretrained(tmp_path / "theirs")
+    after = transformers.AutoTokenizer.from_pretrained(tmp_path / "exported")
+    line = "a line of unknown text, some 7 words"
+    assert after.tokenize(line) == before.tokenize(line)
+    assert after(line).input_ids == pipeline.source.encode(line)
+    assert after(text_target=line).input_ids == pipeline.target.encode(line)
+    ids = after(text_target="some words").input_ids
+    assert after.batch_decode([ids], skip_special_tokens=True) == ["some words"]

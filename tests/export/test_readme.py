@@ -7,10 +7,12 @@ import re
 
 import pytest
 from sacremoses import MosesPunctNormalizer, MosesTokenizer
+from sentencepiece import SentencePieceProcessor
 from subword_nmt.apply_bpe import BPE
 
-from nmtdeep.config.text import Text
+from nmtdeep.config.text import SentencePiece, Text
 from nmtdeep.export.readme import subword_steps
+from nmtdeep.text import sentencepiece
 from nmtdeep.text.bpe import Bpe, learn
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.vocabulary import SPECIALS, Vocabulary
@@ -38,6 +40,20 @@ def test_the_steps_by_hand_return_our_subwords(hyphens: bool, lowercase: bool) -
         for expression in code:
             by_hand = eval(expression, {**NAMES, "line": by_hand})
         assert split.process_line(" ".join(by_hand)).split() == pipeline.source.split(line)
+
+
+def test_the_step_of_sentencepiece_returns_our_subwords(tmp_path, monkeypatch) -> None:
+    model = sentencepiece.learn(LINES * 9, SentencePiece(size=330), normalize=True)
+    text = Text.model_validate({"tokenizer": "sentencepiece"})
+    types = Vocabulary.of_pieces(model.pieces, {}, text.vocabulary)
+    pipeline = TextPipeline.of(text, (model,) * 2, (types,) * 2)
+    pipeline.save(tmp_path / "text")
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(r"`(.*\))`", subword_steps(text))
+    for line in LINES:
+        assert eval(code, {"SentencePieceProcessor": SentencePieceProcessor, "line": line}) == (
+            pipeline.source.split(line)
+        )
 
 
 def test_split_text_needs_no_step() -> None:
