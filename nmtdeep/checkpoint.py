@@ -155,6 +155,8 @@ def locate(path: Path) -> Path:
         hint = f"pass the directory that it is in, {path.parent}" if inside else "pass a run"
     elif (path / INDEX_FILE).is_file():
         what, hint = "a data directory", "pass the run directory of a model that was trained on it"
+    elif (path / "source.spm").is_file():
+        what, hint = "a MarianMT model", f"convert it: nmtdeep convert marian {path} -o CHECKPOINT"
     raise CheckpointError(what, where=path, hint=hint)
 
 

@@ -186,12 +186,16 @@ def check_run(
     the result says what the run starts from.
 
     Raises:
-        UserError: if the path is a file or a data directory, the recipe or corpus is another,
-            something in the run is outside of it, or it cannot start from the weights it should.
+        UserError: if the path is a file, a data directory or a checkpoint, the recipe or corpus is
+            another, something in the run is outside of it, or it cannot start from the weights it
+            should.
     """
     files.check_place(path, "--out")
     if (path / INDEX_FILE).exists():
         raise UserError("is a data directory", where=path, hint=f"{OTHER_OUT} for the run")
+    if (path / checkpoint.STATE).exists():
+        hint = f"{OTHER_OUT}; to start from its weights, train with --from {path}"
+        raise UserError("is a checkpoint, not a run", where=path, hint=hint)
     names = (*OUTPUTS, checkpoint.CONFIG, checkpoint.TEXT, files.SUMS, LOCK)
     entries = [path / name for name in names]
     for pattern in ("checkpoint_*", ".*.partial", ".*.old"):

@@ -131,3 +131,20 @@ def test_ctranslate2_translates_as_we_do(load: Load, ours: Ours, tmp_path: Path)
     words = [[TOKENS[id] for id in source] for source in SOURCES]
     results = to_ctranslate2.translate(theirs, words, SETTINGS, batch=5)
     assert results == [[TOKENS[id] for id in ids[:-1]] for ids in translations]
+
+
+def test_generate_finds_the_same_lists_as_a_converted_model(load: Load, tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    converted = load("converted")
+    text = {"en": "the {} cat sees {} dogs", "de": "die {} Katze sieht {} Hunde"}
+    words = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+    for language, line in text.items():
+        pairs = [line.format(a, b) for a in words for b in words]
+        (tmp_path / f"train.{language}").write_text("\n".join(pairs), encoding="utf-8")
+    small = ["--width", "16", "--pieces", "290", "--updates", "40", "--shapes", "small", "separate"]
+    options = converted.arguments(small)
+    lines = converted.read(tmp_path / "train", "en")[::5]
+    for folder in converted.trained(options, tmp_path / "train", tmp_path / "models"):
+        equal, best, cut, others, difference = converted.compare(folder, lines)
+        assert int(equal.split()[0]) + int(cut) >= len(lines) == int(best)
+        assert (others, float(difference) < 1e-5) == ("0", True)

@@ -191,6 +191,11 @@ def test_paths_that_cannot_be_written_to(nmtdeep, data, whole):
     refused(nmtdeep("preprocess", "tiny.yaml", *text, "--out", "/proc/run"))
     refused(train(nmtdeep, "/sys/run"), "then run the same command again")
     refused(train(nmtdeep, "data"), "data: is a data directory: choose another --out")
+    inside = f"{whole}/checkpoint_last"
+    refused(
+        train(nmtdeep, inside),
+        f"choose another --out; to start from its weights, train with --from {inside}",
+    )
     translate = ("translate", "-m", whole, "-o")
     refused(nmtdeep(*translate, "/proc/run/x", stdin=b"x\n"), "cannot be written")
 

@@ -59,6 +59,9 @@ def test_a_converted_marian_model_translates_grows_and_is_exported(
     ):
         done = nmtdeep(*words)
         assert done.code == 0, done.err
+    unconverted = nmtdeep("translate", "-m", theirs, stdin=lines)
+    assert unconverted.code == 2
+    assert f"convert it: nmtdeep convert marian {theirs}" in unconverted.err
     (tmp_path / "opus-mt" / "target.spm").unlink()
     refused = nmtdeep("convert", "marian", theirs, "-o", tmp_path / "refused")
     assert refused.code == 2
