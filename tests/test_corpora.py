@@ -14,7 +14,7 @@ from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import DataError, UserError
 from nmtdeep.preprocessing.counting import repetitions
 from nmtdeep.preprocessing.inputs import named
-from nmtdeep.preprocessing.preprocess import preprocess
+from nmtdeep.preprocessing.preprocess import plan, preprocess
 from nmtdeep.preprocessing.progress import Progress
 
 CLEAN = [("A cat.", "Eine Katze."), ("Two dogs.", "Zwei Hunde."), ("A cat.", "Eine Katze.")]
@@ -164,6 +164,9 @@ def test_corpora_that_cannot_be(tmp_path):
         run(tmp_path, train=corpora)
     with pytest.raises(UserError, match=r"text\.tags: crawl is not a training corpus"):
         run(tmp_path, tags={"crawl": "<bt>"})
+    wrong, corpora = Recipe.model_validate({"text": {"tags": {"a": "<bt>"}}}), {"b": tmp_path / "a"}
+    with pytest.raises(UserError, match=r"text\.tags: a is not a training corpus, only b"):
+        list(plan(wrong, train=corpora, valid=tmp_path / "dev", out=tmp_path / "data"))
     with pytest.raises(UserError, match=r"text\.tags: </s> is a type of every vocabulary: choose"):
         run(tmp_path, tags={"train": "</s>"})
     corpora = {"clean": tmp_path / "a", "web": write(tmp_path / "e", [("", "x")])}

@@ -110,14 +110,13 @@ def preprocess(
     for line in () if quiet else without_rules(resolved.text):
         typer.echo(line)
     files: dict[str, Any] = {"train": named(train), "valid": valid, "tests": test or []}
-    files |= {"out": out, "overwrite": overwrite}
+    files |= {"out": out, "overwrite": overwrite, "pipeline": reused and reused.pipeline}
     if dry_run:
         typer.echo("\n".join(plan(resolved, **files)))
         typer.echo(f"would write {out}; nothing was written")
         return
     progress = Progress("none" if quiet else "auto")
-    files |= {"pipeline": reused and reused.pipeline, "workers": workers or cores()}
-    report = run(resolved, **files, progress=progress)
+    report = run(resolved, **files, workers=workers or cores(), progress=progress)
     if not quiet:
         from rich.console import Console
 

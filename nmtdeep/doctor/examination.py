@@ -33,7 +33,7 @@ def examine(
 
     Args:
         data: data directory; None before preprocessing.
-        texts: prefix of the files of each set of plain text.
+        texts: prefix of the files of each set of plain text, training corpora first.
         training: names of those that are training corpora.
         languages: of `texts`, source and target.
         out: run directory of the planned training.

@@ -24,26 +24,24 @@ def examine_files(
     languages: tuple[str, str],
     problems: list[Problem],
 ) -> dict[str, SplitState]:
-    """Examine the text of each split.
+    """Examine the text of each split, training corpora first.
 
     A split that cannot be read is omitted, and its problems are added to `problems`.
     """
     splits: dict[str, SplitState] = {}
+    known = np.empty(0, np.uint64)
     for name, prefix in prefixes.items():
         try:
-            splits[name] = examine(find_text(prefix, languages).pairs())
+            splits[name] = state = examine(find_text(prefix, languages).pairs())
         except UserError as error:
             problems += error.problems
-    known = np.empty(0, np.uint64)
-    for name in sorted(splits, key=lambda name: name not in training):
-        state = splits[name]
-        hashes = np.frombuffer(state.hashes, np.uint64)
-        state.is_training = name in training
-        if not state.is_training:
-            state.repeated = int(np.isin(hashes, known).sum())
             continue
-        before, known = len(known) + len(hashes), np.union1d(known, hashes)
-        state.repeated = before - len(known)
+        hashes = np.frombuffer(state.hashes, np.uint64)
+        state.repeated = int(np.isin(hashes, known).sum())
+        if name in training:
+            state.is_training = True
+            before, known = len(known) + len(hashes), np.union1d(known, hashes)
+            state.repeated = before - len(known)
     return splits
 
 

@@ -16,6 +16,7 @@ from nmtdeep.errors import DataError, UserError
 from nmtdeep.preprocessing.language import check_languages
 from nmtdeep.preprocessing.stages import Pair
 from nmtdeep.text.pairs import ParallelText, find_text, name_of
+from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.vocabulary import is_reserved
 
 _NAME = re.compile(r"\w[\w.-]*")
@@ -90,14 +91,16 @@ def find_inputs(
     return [_input(name, find_text(prefix, languages)) for name, prefix in prefixes]
 
 
-def check_tags(config: Text, names: Collection[str]) -> None:
+def check_tags(config: Text, names: Collection[str], pipeline: object = None) -> None:
     """Check that every tag belongs to a corpus, and is a type of its own.
 
-    A pipeline that is used again has the tags of its own corpora instead.
+    A text pipeline that is used again has the tags of its own corpora instead.
 
     Raises:
         UserError: for a tag of no corpus, or that every vocabulary has.
     """
+    if isinstance(pipeline, TextPipeline):
+        return
     if reserved := [*filter(is_reserved, config.tags.values())]:
         what, hint = f"{reserved[0]} is a type of every vocabulary", "choose another, such as <bt>"
         raise UserError(what, where="text.tags", hint=hint)

@@ -77,8 +77,7 @@ def preprocess(
     """
     check_free(out, overwrite=overwrite)
     corpora = {TRAIN: train} if isinstance(train, Path) else train
-    if not isinstance(pipeline, TextPipeline):
-        check_tags(recipe.text, corpora)
+    check_tags(recipe.text, corpora, pipeline)
     inputs = find_inputs(recipe.text, train=corpora, valid=valid, tests=tests)
     with files.replace_directory(out) as partial:
         how = (workers, progress or Progress(), chunk, counted_words, pipeline)
@@ -93,6 +92,7 @@ def plan(
     tests: Sequence[Path] = (),
     out: Path,
     overwrite: bool = False,
+    pipeline: TextPipeline | SentencePiece | None = None,
 ) -> Iterator[str]:
     """Lines for a dry run: text section, files with their counts, three tokenized pairs.
 
@@ -100,6 +100,7 @@ def plan(
         UserError: as `preprocess`.
     """
     check_free(out, overwrite=overwrite)
+    check_tags(recipe.text, train, pipeline)
     inputs = find_inputs(recipe.text, train=train, valid=valid, tests=tests)
     yield to_yaml({"text": recipe.text.model_dump(mode="json")}).rstrip("\n")
     for each in inputs:
