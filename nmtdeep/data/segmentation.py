@@ -7,6 +7,7 @@ word: a SentencePiece model splits between words too, so that the words' probabi
 from __future__ import annotations
 
 import hashlib
+import math
 import random
 from bisect import bisect
 from collections.abc import Callable, Sequence
@@ -123,8 +124,8 @@ class Segmenter:
             if ids not in (word for _, word in known):  # bytes, several spaces, a tag
                 return [1.0], [ids]
             highest = max(score for score, _ in known)
-            weights = [np.exp(sampling.alpha * (score - highest)) for score, _ in known]
-            return list(accumulate(map(float, weights))), [word for _, word in known]
+            weights = [math.exp(sampling.alpha * (score - highest)) for score, _ in known]
+            return list(accumulate(weights)), [word for _, word in known]
 
         return lru_cache(REMEMBERED)(best)
 

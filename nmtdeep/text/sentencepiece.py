@@ -90,6 +90,11 @@ class SentencePiece:
             raise self._damaged() from None
 
     @cached_property
+    def _scores(self) -> dict[str, float]:
+        model = self._processor
+        return {model.id_to_piece(id): model.get_score(id) for id in range(model.vocab_size())}
+
+    @cached_property
     def settings(self) -> dict[str, Any]:
         """What a recipe's `text.tokenizer` says of this model, as far as the library tells it.
 
@@ -143,8 +148,7 @@ class SentencePiece:
         if not word.startswith(SPACE) or SPACE in word[1:] or len(word) < 2:
             return []
         found = self._processor.nbest_encode(word[1:], nbest_size=count, out_type=str)
-        score, id = self._processor.get_score, self._processor.piece_to_id
-        return [(sum(score(id(piece)) for piece in each), each) for each in found]
+        return [(sum(self._scores.get(piece, 0.0) for piece in each), each) for each in found]
 
     def join(self, pieces: Sequence[str]) -> str:
         """The line of some pieces; one line, whatever the pieces are."""
