@@ -11,7 +11,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
+# oneDNN generates code for each shape of a product, which takes some 10 ms, and keeps 1,024 of
+# them. A training has more shapes, so that numbers of rows are filled up to a multiple of this.
+STEP = 128
 HAS_ONEDNN = torch.backends.mkldnn.is_available() and all(  # type: ignore[no-untyped-call]
     hasattr(torch.ops.mkldnn, name)
     for name in ("_linear_pointwise", "_reorder_linear_weight", "_is_mkldnn_bf16_supported")
@@ -31,8 +35,12 @@ def linear(
     x: Tensor, weight: Tensor, bias: Tensor | None, *, relu: bool, dtype: torch.dtype
 ) -> Tensor:
     """x W^T + b in `dtype`, and max(0, .) of it if `relu`; gradients in the dtype of each input."""
-    rows = _OneDnnLinear.apply(x.reshape(-1, x.shape[-1]), weight, bias, relu, dtype)  # type: ignore[no-untyped-call]
-    return rows.view(*x.shape[:-1], len(weight))
+    rows = x.reshape(-1, x.shape[-1])
+    count = len(rows)
+    if count > STEP and (missing := -count % STEP):
+        rows = functional.pad(rows, (0, 0, 0, missing))
+    y = _OneDnnLinear.apply(rows, weight, bias, relu, dtype)  # type: ignore[no-untyped-call]
+    return y[:count].view(*x.shape[:-1], len(weight))
 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None, *, relu: bool = False) -> Tensor:
