@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,7 @@ def test_a_logger_that_fails_is_left_out_with_one_warning(tmp_path: Path, where:
 def test_a_missing_package_is_an_error_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.path", [])
     monkeypatch.setattr("sys.meta_path", [])
+    monkeypatch.delitem(sys.modules, "tensorboard", raising=False)
     recipe = Recipe.model_validate({"training": {"log_to": ["mlflow"]}})
     with pytest.raises(UserError, match=r'mlflow is not installed: pip install "nmtdeep\[mlflow'):
         chosen(recipe)
