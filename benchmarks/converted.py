@@ -43,7 +43,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "small": {"layers": (3, 2)},
     "separate": {"layers": (3, 2), "separate": True, "activation_function": "relu"},
     "unscaled": {"layers": (2, 2), "scale_embedding": False, "activation_function": "gelu"},
-    "output": {"layers": (2, 2), "start": "</s>", "tie_word_embeddings": False},
+    "from the end": {"layers": (2, 2), "start": "</s>"},
     "opus": {"layers": (6, 6)},
 }
 Ids = list[int]
@@ -268,7 +268,9 @@ def main(words: Sequence[str] | None = None) -> None:
         corpus, _, test = find_corpus(options.data or shipped, "en")
         lines = read(test, "en")[: options.lines]
         for folder in options.models or trained(options, corpus, place):
-            table.add_row(folder.name, *compare(folder, lines))
+            cells = [folder.name, *compare(folder, lines)]
+            table.add_row(*cells)
+            print(*cells, sep=" | ", file=sys.stderr, flush=True)
     console = Console(highlight=False, width=110)
     console.print(machine(torch.device("cpu")))
     console.print(table)
