@@ -129,13 +129,22 @@ class SentencePiece:
     def dropped(self, word: str, dropout: float, draw: random.Random) -> list[str]:
         """As `word`, but each merge is skipped with probability `dropout`; for bpe models only.
 
-        The library draws from a generator of the thread, which starts again with each seed.
+        The library's own sampling depends on the process, whatever seed is set.
         """
-        sentencepiece.set_random_generator_seed(draw.getrandbits(32))
-        pieces: list[str] = self._processor.encode(
-            word[1:], out_type=str, enable_sampling=True, nbest_size=-1, alpha=dropout
-        )
-        return pieces
+        cuts, tried = list(range(len(word) + 1)), set()
+        while True:
+            pairs = [
+                (-self._scores[word[ends[0] : ends[2]]], ends)
+                for ends in zip(cuts, cuts[1:], cuts[2:], strict=False)
+                if word[ends[0] : ends[2]] in self._scores and ends not in tried
+            ]
+            if not pairs:
+                return [word[first:last] for first, last in itertools.pairwise(cuts)]
+            ends = min(pairs)[1]
+            if draw.random() < dropout:
+                tried.add(ends)
+            else:
+                cuts.remove(ends[1])
 
     def best(self, pieces: Sequence[str], count: int) -> list[tuple[float, list[str]]]:
         """The best segmentations of a word, and the log-probability of each up to a constant.

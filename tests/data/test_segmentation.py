@@ -2,6 +2,8 @@
 
 import math
 import random
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
@@ -153,6 +155,23 @@ def test_a_bpe_model_skips_merges_with_the_probability_alpha(merged):
     assert found.keys() <= expected.keys() and len(expected) > 4
     for ways, share in expected.items():
         assert abs(found[ways] / count - share) < 5 * math.sqrt(share * (1 - share) / count)
+
+
+def test_a_bpe_model_draws_the_same_in_every_process(merged, tmp_path):
+    model, words = merged.pipeline.source.model, ["▁there", "▁something", "▁others"]
+    (tmp_path / "x.model").write_bytes(model.content)
+    code = (
+        "import random, sys; from pathlib import Path; "
+        "from nmtdeep.text.sentencepiece import SentencePiece; "
+        "model = SentencePiece.load(Path(sys.argv[1])); draw = random.Random(5); "
+        "print([model.dropped(word, 0.3, draw) for word in sys.argv[2:]])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-X", "utf8", "-c", code, tmp_path / "x.model", *words],
+        check=True, capture_output=True, encoding="utf-8",
+    )  # fmt: skip
+    draw = random.Random(5)
+    assert done.stdout == f"{[model.dropped(word, 0.3, draw) for word in words]}\n"
 
 
 def test_a_bpe_model_spells_the_same_lines(merged):
