@@ -235,10 +235,12 @@ def pieces(data: bytes) -> None:
     """A SentencePiece model."""
     try:
         model = sentencepiece.SentencePiece.load(file("any.model", data))
-        kind = SentencePiece.model_validate(model.settings).model
+        _split(model, SentencePiece.model_validate(model.settings).model)
     except DataError as error:
         clear(error, DataError)
-        return
+
+
+def _split(model: sentencepiece.SentencePiece, kind: str) -> None:
     types = Vocabulary.of_pieces(model.pieces, {}, Text().vocabulary)
     again = Vocabulary.load(file("again.tsv", types.dumps().encode()), spaces=True)
     hold(again == types, "a vocabulary of pieces comes back")

@@ -73,6 +73,13 @@ class SentencePiece:
             raise self._damaged() from None
         return processor
 
+    def _ask(self, question: str, *arguments: object, **options: object) -> Any:
+        """An answer of the library, which of a damaged model may not be UTF-8."""
+        try:
+            return getattr(self._processor, question)(*arguments, **options)
+        except UnicodeDecodeError:
+            raise self._damaged() from None
+
     def _damaged(self) -> DataError:
         return DataError("not a SentencePiece model, or damaged", where=self.name, hint=HINT)
 
@@ -80,19 +87,17 @@ class SentencePiece:
     def pieces(self) -> tuple[str, ...]:
         """What `split` can return, in the model's order; without `<unk>` and control symbols."""
         model = self._processor
-        try:
-            return tuple(
-                model.id_to_piece(id)
-                for id in range(model.vocab_size())
-                if not (model.is_control(id) or model.is_unknown(id) or model.is_unused(id))
-            )
-        except UnicodeDecodeError:
-            raise self._damaged() from None
+        return tuple(
+            self._ask("id_to_piece", id)
+            for id in range(model.vocab_size())
+            if not (model.is_control(id) or model.is_unknown(id) or model.is_unused(id))
+        )
 
     @cached_property
     def _scores(self) -> dict[str, float]:
         model = self._processor
-        return {model.id_to_piece(id): model.get_score(id) for id in range(model.vocab_size())}
+        ids = range(model.vocab_size())
+        return {self._ask("id_to_piece", id): model.get_score(id) for id in ids}
 
     @cached_property
     def settings(self) -> dict[str, Any]:
@@ -117,7 +122,7 @@ class SentencePiece:
 
     def split(self, line: str) -> list[str]:
         """Pieces of a line, by the best segmentation; none of a line of white space."""
-        pieces: list[str] = self._processor.encode(_clean(line), out_type=str)
+        pieces: list[str] = self._ask("encode", _clean(line), out_type=str)
         if _SEPARATORS.search("".join(pieces)):  # a model from elsewhere may write them
             pieces = [_SEPARATORS.sub(SPACE, piece) for piece in pieces]
         return pieces if line.strip() else []
@@ -156,12 +161,12 @@ class SentencePiece:
         word = "".join(pieces)
         if not word.startswith(SPACE) or SPACE in word[1:] or len(word) < 2:
             return []
-        found = self._processor.nbest_encode(word[1:], nbest_size=count, out_type=str)
+        found = self._ask("nbest_encode", word[1:], nbest_size=count, out_type=str)
         return [(sum(self._scores.get(piece, 0.0) for piece in each), each) for each in found]
 
     def join(self, pieces: Sequence[str]) -> str:
         """The line of some pieces; one line, whatever the pieces are."""
-        line: str = self._processor.decode(list(pieces))
+        line: str = self._ask("decode", list(pieces))
         return _SEPARATORS.sub(" ", line)
 
 
