@@ -184,15 +184,24 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
             an activation function may hide a NaN in all but a few answers.
     """
     files.verify(path.parent, path.name, hint=HINT)
-    try:
-        tensors = load_file(path)
-    except (OSError, SafetensorError, ValueError) as error:
-        what = f"not a whole safetensors file ({error})"
-        raise CheckpointError(what, where=path, hint=HINT) from error
+    tensors = read_safetensors(path, hint=HINT)
     for name, tensor in tensors.items():
         if not tensor.float().isfinite().all():
             raise CheckpointError(f"{name} has numbers that are not finite", where=path, hint=HINT)
     return tensors
+
+
+def read_safetensors(path: Path, *, hint: str) -> dict[str, Tensor]:
+    """Tensors of any safetensors file, on the CPU.
+
+    Raises:
+        CheckpointError: if it is damaged or something else.
+    """
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError, ValueError) as error:
+        what = f"not a whole safetensors file ({error})"
+        raise CheckpointError(what, where=path, hint=hint) from error
 
 
 def fill(model: Transformer, tensors: Mapping[str, Tensor], path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,23 +55,15 @@ def find(recipe: Recipe, data: Path, out: Path | None, device: torch.device) -> 
         UserError: as `training.loop.train` before its first update.
     """
     corpora = DataDirectory.open(data, verify=False)
-    start = check_run(out, recipe, corpora.pipeline).newest() if out else None
     with tempfile.TemporaryDirectory() as scratch:
-        if start is None and recipe.training.start_from is not None:
-            recipe = starting.started(recipe, corpora.pipeline, Path(scratch))
-            starting.begin(Path(scratch), recipe, corpora.pipeline)
-            start = Path(scratch) / "checkpoint_0"
-        return measure(recipe, corpora, Ranks(device=device), start)
+        run = check_run(out or Path(scratch), recipe, corpora.pipeline)
+        if run.newest() is None:
+            run = replace(run, path=Path(scratch))
+            starting.begin(run.path, run.recipe, run.pipeline)
+        return measure(run.recipe, corpora, Ranks(device=device), run.newest())
 
 
-def measure(
-    recipe: Recipe,
-    data: DataDirectory,
-    ranks: Ranks,
-    start: Path | None = None,
-    *,
-    updates: int = UPDATES,
-) -> Measurement:
+def measure(recipe: Recipe, data: DataDirectory, ranks: Ranks, start: Path | None) -> Measurement:
     """Train a model for some updates, the rate of each larger by the same factor.
 
     The model, and the optimizer, are discarded. The test ends early when the loss is lost.
@@ -88,8 +80,9 @@ def measure(
     rows: list[Trial] = []
     mean = 0.0
     feed = upcoming(trainer.recipe, data, progress, ranks)
-    for number, coming in zip(range(1, updates + 1), feed, strict=False):
-        lr = rate(number, updates)
+    for number, coming in zip(range(1, UPDATES + 1), feed, strict=False):
+        # LOWEST (HIGHEST / LOWEST)^((n - 1) / (N - 1)), n the number of N updates.
+        lr = LOWEST * (HIGHEST / LOWEST) ** ((number - 1) / (UPDATES - 1))
         result = trainer.step.update(coming.share, progress.update + number, lr)
         loss = result.loss / result.target_tokens
         mean = SMOOTHING * mean + (1 - SMOOTHING) * loss
@@ -111,11 +104,6 @@ def measure(
         **versions(),
     }
     return Measurement(rows, conditions)
-
-
-def rate(number: int, updates: int) -> float:
-    """LOWEST (HIGHEST / LOWEST)^((n - 1) / (N - 1)), with n the `number` of N updates."""
-    return LOWEST * (HIGHEST / LOWEST) ** ((number - 1) / max(updates - 1, 1))
 
 
 def suggestion(rows: Sequence[Trial]) -> float:

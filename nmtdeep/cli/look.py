@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 from typer import Argument, Option
@@ -142,9 +142,16 @@ def report(
     from nmtdeep.reporting import run_report
     from nmtdeep.units import size
 
-    how: dict[str, Any] = {"data": data, "split": split, "samples": samples, "comet": comet_model}
-    say = partial(typer.echo, err=True)
-    run_report.report(runs, output, **how, device=str(device), say=say)
+    run_report.report(
+        runs,
+        output,
+        data=data,
+        split=split,
+        samples=samples,
+        comet=comet_model,
+        device=str(device),
+        say=partial(typer.echo, err=True),
+    )
     typer.echo(f"{output}: {size(output.stat().st_size)}; open it in a browser")
 
 

@@ -91,7 +91,7 @@ def score(
         _print_log_probabilities(model, options, source, target, as_json=as_json)
         return
 
-    from nmtdeep.scoring.metrics import DEFAULT_METRICS
+    from nmtdeep.scoring.metrics import DEFAULT_METRICS, scorers
     from nmtdeep.scoring.report import measure, plain_lines, records
     from nmtdeep.scoring.texts import read_texts
     from nmtdeep.scoring.warnings import warnings
@@ -105,9 +105,9 @@ def score(
     for warning in warnings(texts, metrics, prepared=preparation is not None):
         typer.echo(f"nmtdeep: warning: {warning}", err=True)
     comet = _comet(comet_model, source, texts, options.device) if "comet" in metrics else None
-    rows = measure(texts, metrics, preparation=preparation, comet=comet, test=paired, trials=trials)
-    recorded = records(texts.hypotheses.name, rows)
-    as_text = json.dumps(recorded, ensure_ascii=False, indent=1)
+    made = scorers(metrics, preparation=preparation, comet=comet)
+    rows = measure(texts, made, test=paired, trials=trials)
+    as_text = json.dumps(records(texts.hypotheses.name, rows), ensure_ascii=False, indent=1)
     typer.echo(as_text if as_json else "\n".join(plain_lines(rows)))
 
 
@@ -154,13 +154,12 @@ def _translated(models: list[Path], options: DecodingOptions, texts: Texts) -> T
 def _comet(name: str | None, source: Path | None, texts: Texts, device: str) -> Comet | None:
     if source is None:
         return None
-    from nmtdeep.devices import resolve_device
     from nmtdeep.scoring.comet import DEFAULT_MODEL, Comet
     from nmtdeep.scoring.texts import check_counts, read_text
 
     sources = read_text(source)
     check_counts(texts.hypotheses, sources)
-    return Comet(name or DEFAULT_MODEL, sources.lines, device=str(resolve_device(device)))
+    return Comet(name or DEFAULT_MODEL, sources.lines, device=device)
 
 
 def _print_log_probabilities(

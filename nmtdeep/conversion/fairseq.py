@@ -7,18 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from nmtdeep import checkpoint, files
-from nmtdeep.config.load import from_mapping
+from nmtdeep import files
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.conversion.fairseq_dictionary import read_dictionary
-from nmtdeep.conversion.fairseq_file import read_checkpoint
-from nmtdeep.conversion.fairseq_model import FairseqConversion, decoding
-from nmtdeep.errors import CheckpointError, UserError
-from nmtdeep.model.fit import build_filled
+from nmtdeep.conversion.fairseq_model import FairseqConversion
+from nmtdeep.errors import UserError
 from nmtdeep.text.bpe import Bpe, load_merges
 from nmtdeep.text.pipeline import TextPipeline
 
-KIND = "converted"
 CODES_HINT = "pass codes in the format that subword-nmt writes since its version 0.2"
 
 
@@ -60,47 +56,21 @@ def convert(
         if len(paths) > 2:
             hint = "pass one for both languages, or source and target"
             raise UserError(f"{len(paths)} files", where=option, hint=hint)
-    model = read_checkpoint(path)
     vocabularies = [read_dictionary(dictionary) for dictionary in dictionaries]
     source, target = vocabularies[0], vocabularies[-1]
-    if source == target:
-        target = source
-    conversion = FairseqConversion(model, source, target)
-    section = _text(text, conversion, shared=source is target)
-    if conversion.problems:
-        raise CheckpointError(problems=conversion.problems)
-    values = {
-        "description": f"converted from the fairseq checkpoint {path.name}"[:90],
-        "text": section,
-        "model": conversion.model,
-        "decoding": decoding(conversion.settings),
-    }
-    recipe = from_mapping(values, str(path))
+    conversion = FairseqConversion(path, source, target)
+    section = _text(text, shared=source == target)
+    section |= conversion.languages(conversion.settings, text.source, text.target)
+    recipe = conversion.recipe("fairseq checkpoint", section)
     codes = [Bpe(load_merges(file, hint=CODES_HINT)) for file in text.codes]
     pair = (codes[0], codes[-1]) if codes else (None, None)
     pipeline = TextPipeline.of(recipe.text, pair, (source, target))
-    build_filled(
-        conversion.tensors,
-        recipe.model,
-        source_types=len(source),
-        target_types=len(target),
-        where=path,
-        hint="only models that fairseq itself wrote can be converted",
-    )
-    state = {"kind": KIND, "of": {"file": path.name, "sha256": files.digest(path)}}
-    checkpoint.save(
-        out,
-        tensors=conversion.tensors,
-        optimizer=None,
-        state=state,
-        recipe=recipe,
-        pipeline=pipeline,
-    )
+    conversion.save(out, recipe, pipeline, files.digest(path))
     return recipe, pipeline
 
 
-def _text(text: TextOptions, conversion: FairseqConversion, *, shared: bool) -> dict[str, Any]:
-    """The recipe's section `text`."""
+def _text(text: TextOptions, *, shared: bool) -> dict[str, Any]:
+    """The recipe's section `text`, without languages."""
     values: dict[str, Any] = {
         "normalize": text.normalize,
         "lowercase": text.lowercase,
@@ -109,11 +79,6 @@ def _text(text: TextOptions, conversion: FairseqConversion, *, shared: bool) -> 
         "bpe": {"type": "none"},
         "input": "bpe",
     }
-    for side, option, code in (("source", "-s", text.source), ("target", "-t", text.target)):
-        language = code or conversion.settings.get(f"{side}_lang")
-        if not isinstance(language, str):
-            conversion.report(f"the {side} language is missing", hint=f"add {option}")
-        values[side] = language
     if text.codes:
         values["bpe"] = {"type": "joint" if len(text.codes) == 1 else "separate"}
         values["input"] = "raw" if text.tokenization == "moses" else "tokenized"

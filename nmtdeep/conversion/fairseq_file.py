@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from nmtdeep.conversion.pickles import check_expansion, read_pickle
+from nmtdeep.conversion.pickles import checked_weights, read_pickle
 from nmtdeep.errors import CheckpointError
 
 # Checkpoints also contain averages of times and losses. Their state is read and dropped.
@@ -22,26 +21,14 @@ HINT = (
 )
 
 
-@dataclass(frozen=True)
-class FairseqCheckpoint:
-    """The parts of a checkpoint that a conversion reads.
-
-    Attributes:
-        path: of the file.
-        settings: of the model, under the names of fairseq's options.
-        tensors: weights and buffers by name.
-    """
-
-    path: Path
-    settings: Mapping[str, Any]
-    tensors: Mapping[str, Tensor]
-
-
-def read_checkpoint(path: Path) -> FairseqCheckpoint:
+def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Read a checkpoint by torch's `weights_only` reader, which builds no objects but tensors.
 
     The settings of older checkpoints are an `argparse.Namespace`, which it may build. Instead of
     fairseq's meters it builds empty classes of the same names.
+
+    Returns:
+        Settings of the model, under the names of fairseq's options; weights and buffers by name.
 
     Raises:
         CheckpointError: if it is missing, damaged, not a checkpoint of fairseq, or could run code.
@@ -55,18 +42,15 @@ def read_checkpoint(path: Path) -> FairseqCheckpoint:
         for name in METERS
     ]
     content = read_pickle(path, hint=HINT, classes=[argparse.Namespace, *meters])
-    tensors = content.get("model") if isinstance(content, dict) else None
-    if not isinstance(tensors, dict) or not all(
-        isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in tensors.items()
-    ):
+    if not isinstance(content, dict) or "model" not in content:
         what = "not a checkpoint of fairseq: no weights under `model`"
         raise CheckpointError(what, where=path, hint=HINT)
-    check_expansion(tensors.values(), path, hint=HINT)
+    tensors = checked_weights(content["model"], path, hint=HINT)
     settings = _settings(content)
     if settings is None:
         what = "no settings of the model under `args` or `cfg.model`"
         raise CheckpointError(what, where=path, hint=HINT)
-    return FairseqCheckpoint(path, settings, tensors)
+    return settings, tensors
 
 
 def _settings(content: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from nmtdeep.conversion.fairseq_dictionary import PAD, rows
-from nmtdeep.conversion.fairseq_file import FairseqCheckpoint
+from nmtdeep.conversion.fairseq_file import read_checkpoint
 from nmtdeep.conversion.layers import Conversion
 from nmtdeep.text.vocabulary import Vocabulary
 
@@ -42,16 +42,27 @@ class FairseqConversion(Conversion):
     """The conversion of one checkpoint.
 
     Args:
-        checkpoint: of fairseq.
-        source, target: vocabularies, the same object if there is one dictionary.
+        path: of the checkpoint.
+        source, target: vocabularies, equal ones if there is one dictionary.
+
+    Raises:
+        CheckpointError: if the file is missing, damaged, something else, or could run code.
     """
 
-    def __init__(
-        self, checkpoint: FairseqCheckpoint, source: Vocabulary, target: Vocabulary
-    ) -> None:
-        super().__init__(checkpoint.path, checkpoint.settings, checkpoint.tensors)
+    def __init__(self, path: Path, source: Vocabulary, target: Vocabulary) -> None:
+        super().__init__(path, *read_checkpoint(path))
         self.model["positions"] = {"type": "sinusoidal", "first": PAD + 1}
-        self.check_settings(NEUTRAL)
+        # The defaults of fairseq-generate.
+        self.decoding = {
+            "beam": 5,
+            "lenpen": 1.0,
+            "lenpen_form": "length",
+            "max_length_factor": 0.0,
+            # 200 and the end of sentence, which is included here.
+            "max_length_constant": 201,
+            "max_source_tokens": self.positions("max_source_positions") - 1,
+        }
+        self.check_settings(NEUTRAL, self.settings)
         self._embeddings(source, target)
         for side in ("encoder", "decoder"):
             stack = self.stack(side, pre_norm=self.is_set(f"{side}_normalize_before"))
@@ -86,7 +97,7 @@ class FairseqConversion(Conversion):
         if not fits:
             return
         tables = (table[rows(len(table))] for table in (mine, theirs, output))
-        self.tables(*tables, shared=source is target)
+        self.tables(*tables, shared=source == target)
 
     def _history(self, side: str, depth: int) -> dict[str, Any]:
         """The dynamic linear combination of Wang et al. 2019, of both models in their release."""
@@ -124,19 +135,3 @@ class FairseqConversion(Conversion):
             if isinstance(window, int) and window > 0:
                 combination["window"] = window
         return combination
-
-
-def decoding(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Section `decoding`: the defaults of fairseq-generate."""
-    longest = settings.get("max_source_positions")
-    if not isinstance(longest, int) or not 2 <= longest <= 1 << 16:
-        longest = 1024
-    return {
-        "beam": 5,
-        "lenpen": 1.0,
-        "lenpen_form": "length",
-        "max_length_factor": 0.0,
-        # 200 and the end of sentence, which is included here.
-        "max_length_constant": 201,
-        "max_source_tokens": longest - 1,
-    }

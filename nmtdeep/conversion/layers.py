@@ -1,4 +1,4 @@
-"""Tensors under the names of fairseq, or of transformers' models after it, as tensors of ours."""
+"""A model with fairseq's names, which transformers' classes have too, as a checkpoint of ours."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nmtdeep.errors import Problem
+from nmtdeep import checkpoint
+from nmtdeep.config.load import from_mapping
+from nmtdeep.config.recipe import Recipe
+from nmtdeep.errors import CheckpointError, Problem
+from nmtdeep.model.fit import build_filled
+from nmtdeep.text.pipeline import TextPipeline
+
+KIND = "converted"
 
 # Names of a layer's norms, of old versions of fairseq and of all else, in the order of sublayers.
 NORMS = {
@@ -34,7 +41,7 @@ class Conversion:
         tensors: weights and buffers by their names.
 
     Attributes:
-        model: the recipe's section `model`.
+        model, decoding: sections of the recipe.
         tensors: under our names, in fp32.
         problems: everything that nmtdeep does not support.
     """
@@ -50,6 +57,7 @@ class Conversion:
         self.problems: list[Problem] = []
         self.tensors: dict[str, Tensor] = {}
         self.model: dict[str, Any] = {}
+        self.decoding: dict[str, Any] = {}
 
     def report(self, what: str, *, hint: str = "") -> None:
         """Add a problem; what files say in it may be long."""
@@ -57,27 +65,87 @@ class Conversion:
         self.problems.append(Problem(short, str(self.path), hint))
 
     def check_settings(
-        self, known: Mapping[str, Sequence[object]], settings: Mapping[str, Any] | None = None
+        self, known: Mapping[str, Sequence[object]], settings: Mapping[str, Any]
     ) -> None:
-        """Report settings that have other values than the known ones, which our model can have.
+        """Report settings that have other values than the known ones, which our model can have."""
+        for name, neutral in known.items():
+            if settings.get(name) not in neutral:
+                self.report(f"{name} is {settings.get(name)!r}, which is not supported")
+
+    def positions(self, name: str) -> int:
+        """A setting that is a number of positions; 1024, the default of both, if it is missing."""
+        number = self.settings.get(name)
+        return number if isinstance(number, int) and 2 <= number <= 1 << 16 else 1024
+
+    def languages(
+        self, settings: Mapping[str, Any], source: str | None, target: str | None
+    ) -> dict[str, str]:
+        """Both languages of the recipe's section `text`: as given, or as the settings have them."""
+        languages = {}
+        for side, option, given in (("source", "-s", source), ("target", "-t", target)):
+            language = given or settings.get(f"{side}_lang")
+            if isinstance(language, str):
+                languages[side] = language
+            else:
+                self.report(f"the {side} language is missing", hint=f"add {option}")
+        return languages
+
+    def recipe(self, kind: str, text: Mapping[str, Any]) -> Recipe:
+        """The recipe.
 
         Args:
-            settings: None: the model's.
-        """
-        values = self.settings if settings is None else settings
-        for name, neutral in known.items():
-            value = values.get(name)
-            if value not in neutral:
-                self.report(f"{name} is {value!r}, which is not supported")
+            kind: what is converted, for the description.
+            text: its section `text`.
 
-    def check_rest(self, buffers: re.Pattern[str]) -> None:
+        Raises:
+            CheckpointError: with all problems, if there are any.
+            ConfigError: if a value is outside the limits of a recipe.
+        """
+        if self.problems:
+            raise CheckpointError(problems=self.problems)
+        values = {
+            "description": f"converted from the {kind} {self.path.absolute().name}"[:90],
+            "text": text,
+            "model": self.model,
+            "decoding": self.decoding,
+        }
+        return from_mapping(values, str(self.path))
+
+    def save(self, out: Path, recipe: Recipe, pipeline: TextPipeline, sha256: object) -> None:
+        """Write the checkpoint.
+
+        Args:
+            sha256: of the files that were read.
+
+        Raises:
+            CheckpointError: if the tensors do not fit one another.
+        """
+        build_filled(
+            self.tensors,
+            recipe.model,
+            source_types=len(pipeline.source.vocabulary),
+            target_types=len(pipeline.target.vocabulary),
+            where=self.path,
+            hint="only models that the toolkit itself wrote can be converted",
+        )
+        state = {"kind": KIND, "of": {"file": self.path.absolute().name, "sha256": sha256}}
+        checkpoint.save(
+            out,
+            tensors=self.tensors,
+            optimizer=None,
+            state=state,
+            recipe=recipe,
+            pipeline=pipeline,
+        )
+
+    def check_rest(self, unread: re.Pattern[str]) -> None:
         """Report tensors that are missing, unknown or not finite.
 
         Args:
-            buffers: names of tensors without learned values.
+            unread: names of tensors that need not be read.
         """
         rest = self.theirs.keys() - self.taken
-        unknown = [name for name in rest if not buffers.fullmatch(name)]
+        unknown = [name for name in rest if not unread.fullmatch(name)]
         taken = [(name, self.theirs[name]) for name in self.taken]
         infinite = [
             name
@@ -132,28 +200,19 @@ class Conversion:
 
     def stack(self, side: str, *, pre_norm: bool) -> dict[str, Any]:
         """Section `model.encoder` or `model.decoder`, after conversion of its tensors."""
-        layers = {
-            int(match[1])
-            for name in self.theirs
-            if (match := re.match(rf"{side}\.layers\.(\d{{1,6}})\.", name))
-        }
-        depth = len(layers)
-        if not depth or layers != set(range(depth)):
-            self.missing.append(f"{side}.layers.0 and those above it")
-            depth = 0
+        matches = (re.match(rf"{side}\.layers\.(\d+)\.", name) for name in self.theirs)
+        depth = len({match[1] for match in matches if match}) or 1
         for number in range(depth):
             self._layer(side, number)
         if pre_norm:
             self.pair(f"{side}.norm", f"{side}.layer_norm")
-        heads = self.settings.get(f"{side}_attention_heads")
-        if not isinstance(heads, int) or isinstance(heads, bool) or heads < 1:
-            self.report(f"{side}_attention_heads is {heads!r}, not a positive number")
         last = len(NORMS[side]) - 1
-        inner = self.tensors.get(f"{side}.layers.0.sublayers.{last}.sublayer.inner.weight")
         return {
-            "depth": max(depth, 1),
-            "heads": heads,
-            "feed_forward": 1 if inner is None or not len(inner) else len(inner),
+            "depth": depth,
+            "heads": self.settings.get(f"{side}_attention_heads"),
+            "feed_forward": len(
+                self.tensors[f"{side}.layers.0.sublayers.{last}.sublayer.inner.weight"]
+            ),
             "residual": "pre_norm" if pre_norm else "post_norm",
         }
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from nmtdeep import checkpoint, files
-from nmtdeep.config.load import from_mapping
+from nmtdeep import files
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.conversion.fairseq import KIND
-from nmtdeep.conversion.marian_files import CONFIG, HINT, MODELS, MarianDirectory
+from nmtdeep.conversion.marian_files import MODELS, TOKENIZER, read_optional, weights_of
 from nmtdeep.conversion.marian_model import MarianConversion
-from nmtdeep.errors import CheckpointError
-from nmtdeep.model.fit import build_filled
 from nmtdeep.text.pipeline import TextPipeline
+from nmtdeep.text.sentencepiece import SentencePiece
 
 
 def convert(
@@ -31,58 +26,17 @@ def convert(
         ConfigError: if its settings are outside the limits of a recipe.
         DataError: if its configuration, vocabulary or SentencePiece models are damaged.
     """
-    directory = MarianDirectory.read(path)
-    conversion = MarianConversion(directory)
-    decoding = conversion.decoding(directory.search)
-    languages = _languages(conversion, directory.tokenizer, source, target)
-    if conversion.problems or conversion.types is None:
-        raise CheckpointError(problems=conversion.problems)
-    types = conversion.types
-    sharing = "shared" if types[0] is types[1] else "separate"
-    values = {
-        "description": f"converted from the MarianMT model {path.resolve().name}"[:90],
-        "text": {
-            **languages,
-            "tokenizer": directory.models[0].settings,
-            "vocabulary": {"sharing": sharing, "multiple": 1},
-        },
-        "model": conversion.model,
-        "decoding": decoding,
+    conversion = MarianConversion(path)
+    languages = conversion.languages(read_optional(path / TOKENIZER), source, target)
+    models = [SentencePiece.load(path / name) for name in MODELS]
+    sharing = "shared" if len(set(conversion.vocabularies)) == 1 else "separate"
+    text = {
+        **languages,
+        "tokenizer": models[0].settings,
+        "vocabulary": {"sharing": sharing, "multiple": 1},
     }
-    recipe = from_mapping(values, str(path / CONFIG))
-    vocabularies = [each.vocabulary for each in types]
-    pipeline = TextPipeline.of(recipe.text, directory.models, vocabularies)
-    build_filled(
-        conversion.tensors,
-        recipe.model,
-        source_types=len(vocabularies[0]),
-        target_types=len(vocabularies[1]),
-        where=path,
-        hint=HINT,
-    )
-    sums = {name: files.digest(path / name) for name in (directory.weights, *MODELS)}
-    checkpoint.save(
-        out,
-        tensors=conversion.tensors,
-        optimizer=None,
-        state={"kind": KIND, "of": {"file": path.resolve().name, "sha256": sums}},
-        recipe=recipe,
-        pipeline=pipeline,
-    )
+    recipe = conversion.recipe("MarianMT model", text)
+    pipeline = TextPipeline.of(recipe.text, models, conversion.vocabularies)
+    read = (weights_of(path), *(path / name for name in MODELS))
+    conversion.save(out, recipe, pipeline, {file.name: files.digest(file) for file in read})
     return recipe, pipeline
-
-
-def _languages(
-    conversion: MarianConversion,
-    settings: Mapping[str, Any],
-    source: str | None,
-    target: str | None,
-) -> dict[str, str | None]:
-    """Both languages, as given or as the tokenizer's settings have them."""
-    languages = {}
-    for side, option, given in (("source", "-s", source), ("target", "-t", target)):
-        language = given or settings.get(f"{side}_lang")
-        if not isinstance(language, str):
-            conversion.report(f"the {side} language is missing", hint=f"add {option}")
-        languages[side] = language
-    return languages

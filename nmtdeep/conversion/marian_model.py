@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from nmtdeep import files
+from nmtdeep.config.model import SIDES
+from nmtdeep.conversion import marian_files
 from nmtdeep.conversion.layers import NORMS, Conversion
-from nmtdeep.conversion.marian_files import MarianDirectory, Types
 from nmtdeep.model.layers.positions import Rates, sinusoids
+from nmtdeep.text.vocabulary import EOS, SPECIALS, Vocabulary, is_reserved
 
 # Settings that change the model, with the values that our model corresponds to.
 NEUTRAL: dict[str, tuple[object, ...]] = {
     "model_type": ("marian",),
-    "is_encoder_decoder": (True, None),
     "static_position_embeddings": (True, None),
     "do_blenderbot_90_layernorm": (False, None),
     "tie_encoder_decoder": (False, None),
-    "pruned_heads": ({}, None),
-    "quantization_config": (None,),
 }
 # The same for settings of the search.
 SEARCH: dict[str, tuple[object, ...]] = {
@@ -33,7 +34,17 @@ SEARCH: dict[str, tuple[object, ...]] = {
     "repetition_penalty": (1.0, None),
 }
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
-BUFFERS = re.compile(r"(encoder|decoder)\.version")
+# Our kinds of dropout, by theirs.
+DROPOUT = {
+    "embedding": "dropout",
+    "residual": "dropout",
+    "attention": "attention_dropout",
+    "activation": "activation_dropout",
+}
+# Versions, and the copies of a table that older files have under each of its names.
+UNREAD = re.compile(
+    r"(encoder|decoder)\.version|(shared|(encoder|decoder)\.embed_tokens|lm_head)\.weight"
+)
 # transformers' defaults of settings that a file may omit.
 DEFAULTS = {
     "activation_function": "gelu",
@@ -42,118 +53,104 @@ DEFAULTS = {
     "share_encoder_decoder_embeddings": True,
 }
 ALL_RATES: tuple[Rates, ...] = ("paper", "tensor2tensor")
+# Largest difference of a table that was stored in bf16 from the numbers that it rounds.
+ROUNDED = 5e-3
 
 
 class MarianConversion(Conversion):
-    """The conversion of one model; `types` are its vocabularies, None if the settings are wrong.
+    """The conversion of one model.
 
     Args:
-        directory: the model.
+        folder: the model.
+
+    Attributes:
+        vocabularies: of source and target; empty if something is wrong with them.
+
+    Raises:
+        UserError: naming a file that is missing, damaged, or could run code.
     """
 
-    def __init__(self, directory: MarianDirectory) -> None:
-        super().__init__(directory.path, {**DEFAULTS, **directory.settings}, directory.tensors)
-        self.check_settings(NEUTRAL)
-        self.types = self._types(directory)
-        if self.types is not None:
-            self._embeddings(*self.types)
+    def __init__(self, folder: Path) -> None:
+        settings = files.read_json(folder / marian_files.CONFIG, hint=marian_files.HINT)
+        tensors = marian_files.read_tensors(marian_files.weights_of(folder))
+        super().__init__(folder, {**DEFAULTS, **settings}, tensors)
+        self.check_settings(NEUTRAL, self.settings)
+        self.vocabularies = self._embeddings(*marian_files.read_vocabularies(folder))
         self.model["activation"] = ACTIVATIONS.get(str(self.settings["activation_function"]))
         if self.model["activation"] is None:
             self.report(f"activation_function is {self.settings['activation_function']!r}")
         pre_norm = self.is_set("normalize_before")
         if pre_norm != self.is_set("add_final_layer_norm"):
             self.report("normalize_before and add_final_layer_norm differ: no such model here")
-        for side in ("encoder", "decoder"):
+        for side in SIDES:
             self.model[side] = self.stack(side, pre_norm=pre_norm)
             if self.is_set("normalize_embedding"):
                 self._normalized(side)
-        self._positions()
-        self.model["dropout"] = self._dropout()
-        self.check_rest(BUFFERS)
+        self.model["positions"] = {"type": "sinusoidal", "rates": self._rates()}
+        self.model["dropout"] = {
+            ours: self.settings.get(theirs, 0.0) for ours, theirs in DROPOUT.items()
+        }
+        search = marian_files.read_optional(folder / marian_files.GENERATION)
+        self.decoding = self._decoding(search or settings)
+        self.check_rest(UNREAD)
 
-    def _number(self, name: str, limit: int) -> int:
-        """A setting that is a whole number from 0 to below `limit`; -1, and a problem, if not."""
-        value = self.settings.get(name)
-        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < limit:
-            return value
-        self.report(f"{name} is {value!r}, not a number below {limit:,}")
-        return -1
+    def _embeddings(self, *sides: Mapping[str, int]) -> list[Vocabulary]:
+        """Convert the tables and the output's bias, and order their rows as our ids.
 
-    def _types(self, directory: MarianDirectory) -> tuple[Types, Types] | None:
-        """The vocabularies; the special ids are the same in both."""
-        source, target = directory.vocabularies
-        # No vocabulary is larger than the largest table.
-        most = 1 + max((len(tensor) for tensor in self.theirs.values() if tensor.dim()), default=0)
-        counts = [self._number("vocab_size", most)] * 2
-        if self.settings.get("decoder_vocab_size") is not None:
-            counts[1] = self._number("decoder_vocab_size", most)
-        least = max(min(counts), 0)
-        pad, end = self._number("pad_token_id", least), self._number("eos_token_id", least)
-        start = self._number("decoder_start_token_id", least)
-        unknown = source.get("<unk>", -1)
-        if len({pad, end, unknown, -1}) < 4 or start not in (pad, end):
+        As in transformers, a tied table is read under the first of its names.
+
+        Args:
+            sides: ids by piece, of source and target.
+        """
+        shared = ["shared.weight"] if self.settings["share_encoder_decoder_embeddings"] else []
+        source = self.need(*shared, "encoder.embed_tokens.weight")
+        target = self.need(*shared, "decoder.embed_tokens.weight")
+        output = target if self.settings["tie_word_embeddings"] else self.need("lm_head.weight")
+        bias = self.take("final_logits_bias")
+        bias = target.new_zeros(len(target)) if bias is None else bias.flatten()
+        if self.missing:
+            return []
+        shapes = [tuple(each.shape) for each in (source, target, output, bias)]
+        if {*map(len, shapes[:3])} != {2} or len({len(target), len(output), len(bias)}) > 1:
+            self.report(f"embeddings, output and its bias have the shapes {shapes}")
+            return []
+        specials = self._specials(sides, (len(source), len(target)))
+        if specials is None:
+            return []
+        (first, mine), (second, theirs) = (
+            _in_our_order(ids, len(table), specials)
+            for ids, table in zip(sides, (source, target), strict=True)
+        )
+        self.tables(source[mine], target[theirs], output[theirs], shared=first == second)
+        if bias.any():
+            self.tensors["output.bias"] = bias[theirs]
+        self.model["embeddings"] |= {
+            "start": "eos" if self.settings["decoder_start_token_id"] == specials[EOS] else "pad",
+            "scale": "sqrt_width" if self.settings["scale_embedding"] else "one",
+            "output_bias": bool(bias.any()),
+        }
+        return [first, second]
+
+    def _specials(
+        self, sides: Sequence[Mapping[str, int]], counts: Sequence[int]
+    ) -> list[int] | None:
+        """Their ids of our special types, the same in both vocabularies; None if they are wrong."""
+        names = ("pad_token_id", "eos_token_id", "decoder_start_token_id")
+        pad, end, start = (self.settings.get(name) for name in names)
+        ids: list[Any] = [pad, end, sides[0].get("<unk>", -1)]
+        numbers = [id for id in ids if isinstance(id, int) and id in range(min(counts))]
+        if len(set(numbers)) < len(ids) or start not in (pad, end):
             self.report(
-                f"the ids of <pad>, </s> and <unk> are {pad}, {end} and {unknown}, and the decoder "
-                f"starts with {start}: expected three different ids, and a start that is </s> or "
-                "<pad>"
+                f"the ids of {', '.join(SPECIALS)} are {ids}, and the decoder starts with {start}: "
+                "expected three different ids, and a start that is </s> or <pad>"
             )
             return None
-        for ids, count in zip((source, target), counts, strict=True):
-            fits = all(0 <= id < count for id in ids.values())
-            if not fits or [ids.get("</s>"), ids.get("<unk>")] != [end, unknown]:
-                self.report("the vocabulary has other ids than config.json")
+        for side, count in zip(sides, counts, strict=True):
+            fits = all(0 <= id < count for id in side.values())
+            if not fits or [side.get("</s>"), side.get("<unk>")] != ids[1:]:
+                self.report("the vocabulary has other ids than config.json and the embeddings")
                 return None
-        self.start: Literal["eos", "pad"] = "eos" if start == end else "pad"
-        first = Types.of(source, counts[0], (pad, end, unknown))
-        if target is source and counts[0] == counts[1]:
-            return first, first
-        return first, Types.of(target, counts[1], (pad, end, unknown))
-
-    def _embeddings(self, source: Types, target: Types) -> None:
-        """Tables, of which a file may have any that are tied, and the output's bias."""
-        names = ("shared", "encoder.embed_tokens", "decoder.embed_tokens", "lm_head")
-        shared, mine, theirs, output = (self.take(f"{name}.weight") for name in names)
-        joint = bool(self.settings["share_encoder_decoder_embeddings"])
-        tied = bool(self.settings["tie_word_embeddings"])
-        parts = [theirs, *([output] if tied else []), *([shared, mine] if joint else [])]
-        group = [table for table in parts if table is not None]
-        if any(table.shape != group[0].shape or not table.equal(group[0]) for table in group):
-            self.report("embeddings that should be one table differ")
-            return
-        common = group[0] if group else None
-        tables = (
-            (names[1], _either(mine, common if joint else None), source),
-            (names[2], _either(theirs, common if joint or tied else None), target),
-            (names[3], _either(output, common if tied else None), target),
-        )
-        ours = []
-        for name, table, types in tables:
-            if table is None:
-                self.missing.append(f"{name}.weight")
-            elif table.dim() != 2 or len(table) != len(types.rows):
-                what = f"{name}.weight has the shape {tuple(table.shape)}, and the vocabulary "
-                self.report(f"{what}{len(types.rows):,} ids")
-            else:
-                ours.append(table[types.rows])
-        if len(ours) < len(tables):
-            return
-        self.tables(*ours, shared=source is target)
-        self.model["embeddings"] |= {
-            "start": self.start,
-            "scale": "sqrt_width" if self.settings["scale_embedding"] else "one",
-            "output_bias": self._bias(target),
-        }
-
-    def _bias(self, target: Types) -> bool:
-        """Whether there is a bias of the output."""
-        bias = self.take("final_logits_bias")
-        if bias is None or not bias.any():
-            return False
-        if bias.numel() != len(target.rows):
-            self.report(f"final_logits_bias has the shape {tuple(bias.shape)}")
-            return False
-        self.tensors["output.bias"] = bias.flatten()[target.rows]
-        return True
+        return ids
 
     def _normalized(self, side: str) -> None:
         """Post-norm behind a norm of the embeddings is our residual `normalized`.
@@ -172,46 +169,25 @@ class MarianConversion(Conversion):
         ]
         for part in ("weight", "bias"):
             norms = [self.need(f"{side}.layernorm_embedding.{part}")]
-            norms += [self.tensors.get(f"{place}.{part}", norms[0]) for place in places]
+            norms += [self.tensors[f"{place}.{part}"] for place in places]
             for place, norm in zip((*places, f"{side}.norm"), norms, strict=True):
                 self.tensors[f"{place}.{part}"] = norm
 
-    def _positions(self) -> None:
-        """The sinusoids of stored tables; without any, those that transformers computes."""
-        chosen: Rates = "paper"
-        for side in ("encoder", "decoder"):
-            name = f"{side}.embed_positions.weight"
-            dtype = self.theirs[name].dtype if name in self.theirs else torch.float32
-            table = self.take(name)
-            if table is None:
-                continue
-            fitting = [rates for rates in ALL_RATES if _is_sinusoidal(table, rates, dtype)]
-            if not fitting:
-                self.report(f"{name} is not a table of sinusoids")
-                return
-            chosen = fitting[0]
-        self.model["positions"] = {"type": "sinusoidal", "rates": chosen}
+    def _rates(self) -> Rates:
+        """The rates of the stored tables of sinusoids; without any, those of transformers."""
+        names = [f"{side}.embed_positions.weight" for side in SIDES]
+        tables = [table for table in map(self.take, names) if table is not None]
+        for rates in ALL_RATES:
+            if all(_is_sinusoidal(table, rates) for table in tables):
+                return rates
+        self.report("embed_positions.weight is not a table of sinusoids")
+        return ALL_RATES[0]
 
-    def _dropout(self) -> dict[str, Any]:
-        """Section `model.dropout`."""
-        names = ("dropout", "attention_dropout", "activation_dropout")
-        values = [self.settings.get(name, 0.0) for name in names]
-        for name, value in zip(names, values, strict=True):
-            if not isinstance(value, float | int) or not 0 <= value < 1:
-                self.report(f"{name} is {value!r}, not a probability below 1")
-        residual, attention, activation = (float(value) for value in values)
-        return {
-            "embedding": residual,
-            "residual": residual,
-            "attention": attention,
-            "activation": activation,
-        }
-
-    def decoding(self, search: Mapping[str, Any]) -> dict[str, Any]:
+    def _decoding(self, search: Mapping[str, Any]) -> dict[str, Any]:
         """Section `decoding`: the search of `generate`, but that a translation is never empty."""
         padding = [[self.settings.get("pad_token_id")]]
         self.check_settings({**SEARCH, "bad_words_ids": (None, padding)}, search)
-        longest = self._number("max_position_embeddings", 1 << 16)
+        longest = self.positions("max_position_embeddings")
         limit = search.get("max_length")
         if isinstance(new := search.get("max_new_tokens"), int):
             limit = new + 1  # replaces it, without the start
@@ -224,19 +200,34 @@ class MarianConversion(Conversion):
             "stop": "full" if search.get("early_stopping") else "bound",
             "max_length_factor": 0.0,
             # The first position is that of the start.
-            "max_length_constant": max(limit, 2) - 1,
-            "max_source_tokens": max(longest, 2) - 1,
+            "max_length_constant": limit - 1,
+            "max_source_tokens": longest - 1,
         }
 
 
-def _either(table: Tensor | None, other: Tensor | None) -> Tensor | None:
-    return other if table is None else table
+def _in_our_order(
+    ids: Mapping[str, int], count: int, specials: Sequence[int]
+) -> tuple[Vocabulary, list[int]]:
+    """The vocabulary of `count` ids, and the id of theirs for each of ours.
+
+    An id without a piece, or with one that no line of a file can hold, becomes a filler.
+
+    Args:
+        specials: their ids of our special types.
+    """
+    pieces = {
+        id: piece for piece, id in ids.items() if "\n" not in piece and not is_reserved(piece)
+    }
+    rest = sorted(set(range(count)) - set(specials))
+    tokens = list(SPECIALS)
+    for id in rest:
+        tokens.append(pieces.get(id) or f"<filler{len(tokens)}>")
+    return Vocabulary(tuple(tokens), (0,) * count), [*specials, *rest]
 
 
-def _is_sinusoidal(table: Tensor, rates: Rates, dtype: torch.dtype) -> bool:
-    """Whether a table that was stored in `dtype` has these sinusoids."""
+def _is_sinusoidal(table: Tensor, rates: Rates) -> bool:
+    """Whether a table has these sinusoids, perhaps rounded to bf16."""
     if table.dim() != 2 or table.shape[1] % 2:
         return False
-    error = 1e-4 + torch.finfo(dtype).eps
     computed = sinusoids(0, len(table), table.shape[1], rates).float()
-    return torch.allclose(table, computed, rtol=0, atol=error)
+    return torch.allclose(table, computed, rtol=0, atol=ROUNDED)

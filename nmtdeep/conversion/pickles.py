@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +36,20 @@ def read_pickle(path: Path, *, hint: str, classes: Sequence[type] = ()) -> Any:
             raise CheckpointError(what, where=path, hint=hint) from error
 
 
-def check_expansion(tensors: Iterable[Tensor], path: Path, *, hint: str) -> None:
-    """Raise CheckpointError if tensors from a file are much larger than it."""
-    size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+def checked_weights(tensors: object, path: Path, *, hint: str) -> dict[str, Tensor]:
+    """Tensors by name, out of a file.
+
+    Raises:
+        CheckpointError: if `tensors` is something else, or they are much larger than the file.
+    """
+    if not isinstance(tensors, dict) or not all(
+        isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in tensors.items()
+    ):
+        raise CheckpointError("not the weights of a model", where=path, hint=hint)
+    size = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
     if size > MAX_EXPANSION * path.stat().st_size:
         raise CheckpointError("its weights are larger than the file", where=path, hint=hint)
+    return tensors
 
 
 def _check_size(path: Path, hint: str) -> None:

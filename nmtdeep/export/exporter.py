@@ -100,7 +100,7 @@ def export_huggingface(run: Path, out: Path, *, overwrite: bool = False) -> Expo
         if family:
             to_huggingface.write(folder, loaded.model, loaded.recipe, loaded.pipeline)
             loaded.pipeline.save(folder / checkpoint.TEXT)
-    return _exported(loaded, out, problems)._replace(name=name)
+    return _exported(loaded, out, problems, name)
 
 
 def check_free(out: Path, *, overwrite: bool) -> None:
@@ -137,7 +137,7 @@ def write_note(folder: Path, loaded: Loaded, kind: str) -> None:
     (folder / NOTE).write_text(content + "\n", encoding="utf-8")
 
 
-def _exported(loaded: Loaded, out: Path, problems: list[Problem]) -> Exported:
+def _exported(loaded: Loaded, out: Path, problems: list[Problem], name: str = "") -> Exported:
     before = (loaded.path / checkpoint.MODEL).stat().st_size
     after = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
-    return Exported(loaded.path, before, after, problems)
+    return Exported(loaded.path, before, after, problems, name)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+
+from sacrebleu.metrics.base import Metric
 
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.decoding.translator import Translator
-from nmtdeep.devices import resolve_device
 from nmtdeep.errors import UserError
 from nmtdeep.reporting.differences import marked
 from nmtdeep.reporting.history import RunHistory
 from nmtdeep.reporting.parts import TranslatedLine
-from nmtdeep.scoring import Score, score_texts
+from nmtdeep.scoring import Score, score_texts, scorers
 from nmtdeep.scoring.comet import Comet
 from nmtdeep.scoring.significance import Comparison, compare_systems
 from nmtdeep.training.finish import METRICS
@@ -27,7 +29,7 @@ class HeldOut:
     Attributes:
         systems: by run, a translation of each source line.
         searches: of each run, the settings of its search.
-        comet: scores translations of `sources` too, if it is given.
+        metrics: for translations of `sources`.
     """
 
     split: str = ""
@@ -35,12 +37,12 @@ class HeldOut:
     references: Sequence[str] = ()
     systems: Mapping[str, Sequence[str]] = field(default_factory=dict)
     searches: Sequence[str] = ()
-    comet: Comet | None = None
+    metrics: Mapping[str, Metric] = field(default_factory=partial(scorers, METRICS))
 
     def scores(self) -> dict[str, Sequence[Score]]:
         """Scores of each run."""
         return {
-            name: score_texts(lines, [self.references], self._metrics(), comet=self.comet)
+            name: score_texts(lines, [self.references], self.metrics)
             for name, lines in self.systems.items()
         }
 
@@ -49,11 +51,7 @@ class HeldOut:
         if len(self.systems) < 2:
             return []
         first, *others = self.systems.items()
-        metrics = self._metrics()
-        return compare_systems(first, others, [self.references], metrics, comet=self.comet)
-
-    def _metrics(self) -> Sequence[str]:
-        return (*METRICS, *(["comet"] if self.comet else []))
+        return compare_systems(first, others, [self.references], self.metrics)
 
     def samples(self, count: int) -> list[TranslatedLine]:
         """`count` lines at equal distances from each other; empty without a translation."""
@@ -111,7 +109,7 @@ def translate(
 ) -> HeldOut:
     """Translate a set by every run that has a model, by its own recipe."""
     sources, systems, searches = data.sources(split), {}, []
-    scorer = Comet(comet, sources, device=str(resolve_device(device))) if comet else None
+    metrics = scorers(METRICS, comet=Comet(comet, sources, device=device) if comet else None)
     for run in histories:
         if run.parameters is not None:
             say(f"translating {len(sources):,} lines of {split} by {run.name}")
@@ -120,4 +118,4 @@ def translate(
             options = translator.options
             penalty = f"length penalty {options.lenpen:g} ({options.lenpen_form})"
             searches.append(f"{run.name}: beam {options.beam}, {penalty}")
-    return HeldOut(split, sources, data.references(split), systems, searches, scorer)
+    return HeldOut(split, sources, data.references(split), systems, searches, metrics)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from nmtdeep.analysis.measurement import one_line, versions
 from nmtdeep.analysis.records import names
@@ -52,8 +51,9 @@ def report(
         corpora = DataDirectory.open(data)
         held_out.check_languages(histories, corpora)
         chosen = held_out.chosen_split(corpora, split)
-        how: dict[str, Any] = {"device": device, "comet": comet, "say": say}
-        translations = held_out.translate(histories, corpora, chosen, **how)
+        translations = held_out.translate(
+            histories, corpora, chosen, device=device, comet=comet, say=say
+        )
     pictures.of_training(album, histories)
     pictures.of_models(album, histories, corpora, resolve_device(device))
     if translations.systems:

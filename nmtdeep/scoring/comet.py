@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -15,19 +14,13 @@ from typing import Any
 import torch
 from sacrebleu.metrics.base import Metric, Score, Signature
 
+from nmtdeep.devices import resolve_device
 from nmtdeep.errors import UserError, printable
 from nmtdeep.files import digest
 
 DEFAULT_MODEL = "Unbabel/wmt22-comet-da"
 BATCH = 16  # sentences
 WEIGHTS_ONLY = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
-
-
-class CometScore(Score):
-    """100 times the mean of the sentences' scores."""
-
-    def __init__(self, score: float) -> None:
-        super().__init__("COMET", score)
 
 
 class Comet(Metric):
@@ -41,7 +34,7 @@ class Comet(Metric):
         name: folder of the model, which has `checkpoints/model.ckpt` and `hparams.yaml`, or the
             name of one in Hugging Face's cache. Nothing is downloaded.
         sources: one line per sentence.
-        device: where the model computes.
+        device: where the model computes, as of `resolve_device`.
 
     Raises:
         UserError: if the model is not on this machine or cannot be read.
@@ -55,7 +48,7 @@ class Comet(Metric):
             what, hint = "unbabel-comet is not installed", 'pip install "nmtdeep[comet]"'
             raise UserError(what, where=f"COMET model {name}", hint=hint) from None
         self.sources = sources
-        self.network, self.checksum = load(checkpoint_of(name), device)
+        self.network, self.checksum = load(checkpoint_of(name), str(resolve_device(device)))
         self.num_refs = int(self.network.requires_references())
         self.name = Path(name).name
         self._known: dict[tuple[str, ...], float] = {}
@@ -63,9 +56,8 @@ class Comet(Metric):
     def get_signature(self) -> Signature:
         """Name of the model, the beginning of its checkpoint's SHA-256, version of the package."""
         signature = Signature({"num_refs": self.num_refs})
-        entries = {"model": self.name, "sha256": self.checksum[:16], "scale": 100}
-        for key, value in (entries | {"comet": self.version}).items():
-            signature.update(key, value)
+        signature.info |= {"model": self.name, "sha256": self.checksum[:16], "scale": 100}
+        signature.info["comet"] = self.version
         return signature
 
     @torch.inference_mode()
@@ -91,11 +83,11 @@ class Comet(Metric):
             self._known.update(zip(chosen, values, strict=True))
         return [[self._known[row], 1.0] for row in rows]
 
-    def _aggregate_and_compute(self, stats: Sequence[Sequence[float]]) -> CometScore:
+    def _aggregate_and_compute(self, stats: Sequence[Sequence[float]]) -> Score:
         return self._compute_score_from_stats([sum(column) for column in zip(*stats, strict=True)])
 
-    def _compute_score_from_stats(self, stats: Sequence[float]) -> CometScore:
-        return CometScore(100 * float(stats[0]) / float(stats[1]))
+    def _compute_score_from_stats(self, stats: Sequence[float]) -> Score:
+        return Score("COMET", 100 * float(stats[0]) / float(stats[1]))
 
     # How sacreBLEU's own metrics count one sentence at a time.
 
@@ -142,41 +134,19 @@ def load(path: Path, device: str) -> tuple[Any, str]:
     Raises:
         UserError: if one of these is missing, damaged, or holds more than weights.
     """
-    with _quietly():
-        from comet import load_from_checkpoint
+    quiet = logging.NullHandler()
+    logging.root.addHandler(quiet)  # without one, comet configures the logging of the program
+    os.environ[WEIGHTS_ONLY] = "1"  # a checkpoint must not run code
     try:
-        with _weights_only(), _quietly():
+        with warnings.catch_warnings(action="ignore"):
+            from comet import load_from_checkpoint
+
             network = load_from_checkpoint(str(path), local_files_only=True)
     except Exception as error:  # of comet, Lightning, transformers and torch
         hint = "the encoder that hparams.yaml names (pretrained_model) must be here too"
         what = f"cannot be read: {printable(str(error).strip().partition(chr(10))[0])}"
         raise UserError(what, where=path, hint=hint) from error
+    finally:
+        del os.environ[WEIGHTS_ONLY]
+        logging.root.removeHandler(quiet)
     return network.to(device).eval(), digest(path)
-
-
-@contextmanager
-def _quietly() -> Iterator[None]:
-    """No messages; and comet, when it is imported, does not change the logging of the program."""
-    root = logging.getLogger()
-    level, handlers, disabled = root.level, root.handlers[:], root.manager.disable
-    logging.disable(logging.INFO)
-    try:
-        with warnings.catch_warnings(action="ignore"):
-            yield
-    finally:
-        logging.disable(disabled)
-        root.setLevel(level)
-        root.handlers[:] = handlers
-
-
-@contextmanager
-def _weights_only() -> Iterator[None]:
-    """Let torch read tensors and plain values only: a checkpoint must not run code."""
-    before = os.environ.get(WEIGHTS_ONLY)
-    os.environ[WEIGHTS_ONLY] = "1"
-    try:
-        yield
-    finally:
-        os.environ.pop(WEIGHTS_ONLY)
-        if before is not None:
-            os.environ[WEIGHTS_ONLY] = before

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,12 +49,6 @@ class Metric:
     tokens: bool = False
     higher_is_better: bool = True
     cased: bool = True
-
-    def scorer(
-        self, preparation: MosesPreparation | None, comet: sacrebleu_base.Metric | None
-    ) -> sacrebleu_base.Metric:
-        """The sacreBLEU object; `comet` is that of COMET, which is made for a source text."""
-        return comet if comet and self.build is _comet else self.build(preparation)
 
 
 def _bleu(tokenize: str, *, lowercase: bool = False) -> Callable[..., BLEU]:
@@ -114,31 +108,48 @@ def heading_of(metric: str) -> str:
     return f"{METRICS[metric].label} {'↑' if METRICS[metric].higher_is_better else '↓'}"
 
 
-def score_texts(
-    hypotheses: Sequence[str],
-    references: Sequence[Sequence[str]],
-    metrics: Sequence[str] = DEFAULT_METRICS,
+def scorers(
+    names: Iterable[str] = DEFAULT_METRICS,
     *,
     preparation: MosesPreparation | None = None,
     comet: sacrebleu_base.Metric | None = None,
+) -> dict[str, sacrebleu_base.Metric]:
+    """The sacreBLEU objects of metrics, by name and in the order of `names`.
+
+    Args:
+        names: out of `METRICS`.
+        preparation: tokenizes both sides for the metrics that count tokens.
+        comet: the metric of that name, made for a source text; the last one if `names` lacks it.
+
+    Raises:
+        UserError: if a metric is unknown, or `comet` is missing.
+    """
+    ready = {"comet": comet} if comet else {}
+    return {
+        name: ready.get(name) or metric_named(name).build(preparation) for name in [*names, *ready]
+    }
+
+
+def score_texts(
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    metrics: Iterable[str] | Mapping[str, sacrebleu_base.Metric] = DEFAULT_METRICS,
 ) -> list[Score]:
     """Score lines of text, once per metric, in the order of `metrics`.
 
     Args:
         hypotheses: one line per sentence, raw (tokens for the `-tok` and `-compound` metrics,
-            unless `preparation` makes them).
+            unless `scorers` had a preparation).
         references: one or more whole translations, each with as many lines as `hypotheses`.
-        metrics: names out of `METRICS`.
-        preparation: tokenizes both sides for the metrics that count tokens.
-        comet: the metric of that name, made for these sources.
+        metrics: names out of `METRICS`, or what `scorers` made of them.
 
     Raises:
         UserError: if a metric is unknown, or a reference has fewer or more lines than `hypotheses`.
     """
     check_counts(("hypotheses", hypotheses), *(("reference", lines) for lines in references))
     scores = []
-    for name in metrics:
-        scorer = metric_named(name).scorer(preparation, comet)
+    made = metrics if isinstance(metrics, Mapping) else scorers(metrics)
+    for name, scorer in made.items():
         result = scorer.corpus_score(hypotheses, references)
         signature = str(scorer.get_signature())
         scores.append(Score(name, float(result.score), signature, _details(result)))

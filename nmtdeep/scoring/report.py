@@ -12,32 +12,21 @@ from nmtdeep.errors import printable
 from nmtdeep.scoring.metrics import Score, heading_of, label_of, score_texts
 from nmtdeep.scoring.significance import Comparison, compare_systems
 from nmtdeep.scoring.texts import Texts
-from nmtdeep.scoring.tokenized import MosesPreparation
 from nmtdeep.tables import as_lines, table
 
 
-def measure(
-    texts: Texts,
-    metrics: Sequence[str],
-    *,
-    preparation: MosesPreparation | None = None,
-    comet: Metric | None = None,
-    **paired: Any,
-) -> list[Score | Comparison]:
+def measure(texts: Texts, metrics: Mapping[str, Metric], **paired: Any) -> list[Score | Comparison]:
     """The scores of the hypotheses, then the comparisons with other systems, if there are any.
 
     Args:
+        metrics: as `scorers` makes them.
         paired: options of `compare_systems`.
     """
     references = [text.lines for text in texts.references]
-    how: dict[str, Any] = {"preparation": preparation, "comet": comet}
-    scores = score_texts(texts.hypotheses.lines, references, metrics, **how)
-    if not texts.systems:
-        return [*scores]
-    comparisons = compare_systems(
-        texts.hypotheses, texts.systems, references, metrics, **how, **paired
-    )
-    return [*scores, *comparisons]
+    rows: list[Score | Comparison] = [*score_texts(texts.hypotheses.lines, references, metrics)]
+    if texts.systems:
+        rows += compare_systems(texts.hypotheses, texts.systems, references, metrics, **paired)
+    return rows
 
 
 def records(system: str, rows: Sequence[Score | Comparison]) -> list[dict[str, Any]]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest, Result
 
-from nmtdeep.scoring.metrics import DEFAULT_METRICS, metric_named
 from nmtdeep.scoring.texts import check_counts
-from nmtdeep.scoring.tokenized import MosesPreparation
 
 _SACREBLEU_TEST = {"bootstrap": "bs", "randomization": "ar"}
 
@@ -38,12 +36,10 @@ def compare_systems(
     baseline: tuple[str, Sequence[str]],
     systems: Sequence[tuple[str, Sequence[str]]],
     references: Sequence[Sequence[str]],
-    metrics: Sequence[str] = DEFAULT_METRICS,
+    metrics: Mapping[str, Metric],
     *,
     test: Literal["bootstrap", "randomization"] = "bootstrap",
     trials: int = 1000,
-    preparation: MosesPreparation | None = None,
-    comet: Metric | None = None,
 ) -> list[Comparison]:
     """Test each system against the baseline, with sacreBLEU's `PairedTest`.
 
@@ -58,16 +54,15 @@ def compare_systems(
     As for sacreBLEU itself, the random seed is 12345 or that of the environment's SACREBLEU_SEED.
 
     Args:
+        metrics: as `scorers` makes them.
         trials: number of samples.
-        preparation, comet: as of `score_texts`.
     """
     named = [baseline, *systems]
     check_counts(baseline, *systems, *(("reference", lines) for lines in references))
     comparisons = []
-    for metric in metrics:
+    for metric, scorer in metrics.items():
         # One test per metric: PairedTest identifies metrics by sacreBLEU's names, and every kind of
         # BLEU is "BLEU" to it.
-        scorer = metric_named(metric).scorer(preparation, comet)
         paired = PairedTest(
             named, {metric: scorer}, references, test_type=_SACREBLEU_TEST[test], n_samples=trials
         )

@@ -13,7 +13,7 @@ from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.devices import resolve_device
 from nmtdeep.errors import printable
-from nmtdeep.scoring import Score, score_texts
+from nmtdeep.scoring import Score, score_texts, scorers
 from nmtdeep.scoring.comet import Comet
 from nmtdeep.scoring.metrics import label_of
 from nmtdeep.scoring.report import score_table
@@ -66,12 +66,10 @@ def finish(
                     "anyway"
                 )
                 return
-            place = resolve_device(device)
+            comets = {split: comet_of(recipe, corpora, split, device) for split in held_out}
             scores = {
-                split: score_split(
-                    translator, corpora, split, comet_of(recipe, corpora, split, place)
-                )
-                for split in held_out
+                split: score_split(translator, corpora, split, comet)
+                for split, comet in comets.items()
             }
             stored = store(scores, run)
         mean = _mean(checkpoint.locate(run))
@@ -138,6 +136,5 @@ def score_split(
     translator: Translator, data: DataDirectory, split: str, comet: Comet | None
 ) -> list[Score]:
     """BLEU, chrF, TER and COMET, if there is a model, of a translated split."""
-    metrics = (*METRICS, *(["comet"] if comet else []))
     lines, references = translated(translator, data, split), [data.references(split)]
-    return score_texts(lines, references, metrics, comet=comet)
+    return score_texts(lines, references, scorers(METRICS, comet=comet))

@@ -93,20 +93,14 @@ def trackio(run: Path, recipe: Recipe, identity: str | None) -> Logger:
     from trackio import init
 
     identity = identity or f"{run.resolve().name}-{secrets.token_hex(4)}"
-    with redirect_stdout(sys.stderr):
-        started: Any = init(
-            project=os.environ.get("TRACKIO_PROJECT", PROJECT),
-            name=identity,
-            resume="allow",
-            config=recipe.model_dump(mode="json"),
-            embed=False,
-        )
-
-    def close() -> None:
-        with redirect_stdout(sys.stderr):
-            started.finish()
-
-    return Logger(partial(_send, started.log), close, identity)
+    started: Any = init(
+        project=os.environ.get("TRACKIO_PROJECT", PROJECT),
+        name=identity,
+        resume="allow",
+        config=recipe.model_dump(mode="json"),
+        embed=False,
+    )
+    return Logger(partial(_send, started.log), started.finish, identity)
 
 
 def _send(send: Callable[..., object], figures: Figures, update: int) -> None:
@@ -176,7 +170,8 @@ class Loggers:
     @contextmanager
     def _trying(self, name: str) -> Iterator[None]:
         try:
-            yield
+            with redirect_stdout(sys.stderr):
+                yield
         except Exception as error:  # whatever a service raises, the training goes on
             self._open.pop(name, None)
             problem = printable(str(error).partition("\n")[0]) or type(error).__name__

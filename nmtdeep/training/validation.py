@@ -17,7 +17,7 @@ from nmtdeep.data.batching import cut, sort_by_length
 from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.scoring import Score, score_texts
+from nmtdeep.scoring import Score, score_texts, scorers
 from nmtdeep.scoring.comet import Comet
 from nmtdeep.training.step import batch_loss
 
@@ -63,14 +63,16 @@ def validate(
     translator = Translator([model], data.pipeline, _options(recipe))
     translations = translated(translator, data, "valid")
     comet = comet_of(recipe, data, "valid", model.output.weight.device)
-    metrics = ("bleu", "chrf", *(["comet"] if comet else []))
-    scores = score_texts(translations, [data.references("valid")], metrics, comet=comet)
+    metrics = scorers(("bleu", "chrf"), comet=comet)
+    scores = score_texts(translations, [data.references("valid")], metrics)
     third = len(translations) // 3
     sample = (data.sources("valid")[third], translations[third])
     return Validation(loss, nll, {score.metric: score for score in scores}, sample)
 
 
-def comet_of(recipe: Recipe, data: DataDirectory, split: str, device: torch.device) -> Comet | None:
+def comet_of(
+    recipe: Recipe, data: DataDirectory, split: str, device: torch.device | str
+) -> Comet | None:
     """The recipe's COMET model as a metric of translations of a split; None if it has none.
 
     The model is read once and stays on `device`.

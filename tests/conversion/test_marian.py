@@ -13,7 +13,7 @@ from torch import Tensor
 from conversion.marian_like import MarianLike
 from nmtdeep import checkpoint
 from nmtdeep.conversion.marian import convert
-from nmtdeep.errors import CheckpointError, UserError
+from nmtdeep.errors import CheckpointError, ConfigError, UserError
 from nmtdeep.export.exporter import export_huggingface
 from nmtdeep.model.layers.positions import sinusoids
 from nmtdeep.text.vocabulary import EOS, PAD, SPECIALS
@@ -152,7 +152,7 @@ def test_the_length_penalty_is_that_of_transformers_by_default(tmp_path: Path) -
 
 def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
     like = MarianLike(activation_function="gelu_new", static_position_embeddings=False)
-    like.settings |= {"normalize_before": True, "no_repeat_ngram_size": 3, "dropout": 2}
+    like.settings |= {"normalize_before": True, "no_repeat_ngram_size": 3}
     del like.tokenizer["source_lang"]
     del like.state["model.decoder.layers.1.fc2.weight"]
     like.state["model.encoder.embed_positions.weight"] = torch.ones(64, 8)
@@ -162,8 +162,7 @@ def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
         convert(like.write(tmp_path / "theirs"), tmp_path / "out")
     assert sorted(problem.what for problem in caught.value.problems) == [
         "activation_function is 'gelu_new'",
-        "dropout is 2, not a probability below 1",
-        "encoder.embed_positions.weight is not a table of sinusoids",
+        "embed_positions.weight is not a table of sinusoids",
         "missing weights: encoder.layer_norm.weight, encoder.layer_norm.bias, "
         "decoder.layers.1.fc2.weight, decoder.layer_norm.weight, decoder.layer_norm.bias",
         "no_repeat_ngram_size is 3, which is not supported",
@@ -174,6 +173,18 @@ def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
         "weights that are not finite: encoder.layers.0.fc1.bias",
     ]
     assert not (tmp_path / "out").exists()
+
+
+def test_values_outside_the_limits_of_a_recipe_are_refused(tmp_path: Path) -> None:
+    folder = MarianLike(dropout=2, encoder_attention_heads=None).write(tmp_path / "theirs")
+    with pytest.raises(ConfigError) as caught:
+        convert(folder, tmp_path / "out")
+    problems = [str(problem).removeprefix(f"{folder}: ") for problem in caught.value.problems]
+    assert problems == [
+        "model.encoder.heads: must be a whole number, not null",
+        "model.dropout.embedding: must be less than 1.0, not 2",
+        "model.dropout.residual: must be less than 1.0, not 2",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def regression(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
 def test_a_score_is_that_of_comet_itself(regression: tuple[Path, Any]) -> None:
     folder, model = regression
     metric = Comet(str(folder), SOURCES)
-    (score,) = score_texts(HYPOTHESES, [REFERENCE], ["comet"], comet=metric)
+    (score,) = score_texts(HYPOTHESES, [REFERENCE], {"comet": metric})
     assert score.value == pytest.approx(
         by_comet(model, src=SOURCES, mt=HYPOTHESES, ref=REFERENCE), abs=1e-4
     )
@@ -50,7 +50,7 @@ def test_a_score_is_that_of_comet_itself(regression: tuple[Path, Any]) -> None:
 def test_a_model_without_references_ignores_them(tmp_path: Path) -> None:
     folder, model = saved(tmp_path, TEXTS, "ReferencelessRegression")
     metric = Comet(str(folder), SOURCES)
-    (score,) = score_texts(HYPOTHESES, [REFERENCE], ["comet"], comet=metric)
+    (score,) = score_texts(HYPOTHESES, [REFERENCE], {"comet": metric})
     assert score.value == pytest.approx(by_comet(model, src=SOURCES, mt=HYPOTHESES), abs=1e-4)
     assert score.signature.startswith("nrefs:0|")
 
@@ -60,7 +60,7 @@ def test_systems_are_compared_by_the_mean_over_sentences(regression: tuple[Path,
     metric = Comet(str(folder), SOURCES)
     systems = [("other", OTHER)]
     baseline, other = compare_systems(
-        ("own", HYPOTHESES), systems, [REFERENCE], ["comet"], trials=50, comet=metric
+        ("own", HYPOTHESES), systems, [REFERENCE], {"comet": metric}, trials=50
     )
     expected = [
         by_comet(model, src=SOURCES, mt=lines, ref=REFERENCE) for lines in (HYPOTHESES, OTHER)

@@ -14,7 +14,7 @@ import sacrebleu
 
 from nmtdeep import __version__
 from nmtdeep.errors import DataError, UserError
-from nmtdeep.scoring import METRICS, score_texts
+from nmtdeep.scoring import METRICS, score_texts, scorers
 from nmtdeep.scoring.metrics import label_of
 from nmtdeep.scoring.tokenized import MosesPreparation, compound_split
 
@@ -22,7 +22,7 @@ from .conftest import damage
 
 
 def value(hypotheses: list[str], references: list[list[str]], metric: str, **options) -> float:
-    (score,) = score_texts(hypotheses, references, [metric], **options)
+    (score,) = score_texts(hypotheses, references, scorers([metric], **options))
     assert score.metric == metric
     return score.value
 
@@ -176,11 +176,11 @@ def test_signatures_name_versions_references_and_steps(name: str) -> None:
 
 def test_signature_of_moses_tokens() -> None:
     preparation = MosesPreparation("de", replace_punctuation=True)
-    (score,) = score_texts(["a"], [["a"]], ["bleu-compound"], preparation=preparation)
+    metrics = scorers(["bleu-compound", "bleu"], preparation=preparation)
+    score, plain = score_texts(["a"], [["a"]], metrics)
     pairs = dict(pair.split(":") for pair in score.signature.split("|"))
     assert (pairs["tok"], pairs["punct"]) == ("moses-de", "replaced")
     assert "sacremoses" in pairs
-    (plain,) = score_texts(["a"], [["a"]], ["bleu"], preparation=preparation)
     assert "moses" not in plain.signature  # only metrics of tokens are prepared
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nmtdeep.scoring import score_texts
+from nmtdeep.scoring import score_texts, scorers
 from nmtdeep.scoring.significance import Comparison, compare_systems
 
 from .conftest import damage
@@ -16,7 +16,7 @@ def compare(
     baseline: list[str], other: list[str], reference: list[str], metric: str = "bleu", **options
 ) -> list[Comparison]:
     return compare_systems(
-        ("first", baseline), [("second", other)], [reference], [metric], **options
+        ("first", baseline), [("second", other)], [reference], scorers([metric]), **options
     )
 
 
@@ -40,12 +40,12 @@ def test_identical_and_much_worse(corpus, test: str, metric: str) -> None:
 
 def test_values_equal_those_of_the_metric(corpus) -> None:
     better, worse, reference = corpus
-    comparisons = compare_systems(
-        ("a", better), [("b", worse), ("c", better)], [reference], ["bleu", "bleu-intl", "ter"]
-    )
+    metrics = scorers(["bleu", "bleu-intl", "ter"])
+    systems = [("b", worse), ("c", better)]
+    comparisons = compare_systems(("a", better), systems, [reference], metrics)
     scores = [
         score.value
-        for metric in ("bleu", "bleu-intl", "ter")
+        for metric in metrics
         for lines in (better, worse, better)
         for score in score_texts(lines, [reference], [metric])
     ]
