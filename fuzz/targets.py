@@ -360,7 +360,7 @@ def _corpus() -> tuple[Path, bytes]:
     for split, language in product(("train", "valid"), ("en", "de")):
         (path / f"{split}.{language}").write_text("a\nb\n", encoding="utf-8")
         with CorpusWriter(path / f"{split}.{language}", "uint16") as writer:
-            writer.write([[3, 4, EOS], [5, EOS]])
+            writer.write(np.array([3, 4, EOS, 5, EOS]), np.array([3, 2]))
     write_sums(path)
     return path, json.dumps(pipeline.fingerprint()).encode()
 

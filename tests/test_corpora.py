@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 
 import numpy as np
@@ -73,7 +74,7 @@ def test_one_corpus_by_name_has_the_ids_of_one_without(tmp_path):
     for kind in ("en.tokens", "de.offsets"):
         plain, by_name = tmp_path / f"one/train.{kind}", tmp_path / f"named/x.{kind}"
         assert plain.read_bytes() == by_name.read_bytes()
-    assert "training" not in DataDirectory.open(tmp_path / "one").index
+    assert "training" not in json.loads((tmp_path / "one/data.json").read_text())
     assert DataDirectory.open(tmp_path / "named").training == ["x"]
 
 

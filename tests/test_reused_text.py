@@ -180,7 +180,8 @@ def test_a_report_of_an_earlier_version_has_dashes(tiny_run, corpus):
     old = json.loads(json.dumps(report.to_json()))
     for split in old["splits"].values():
         del split["kept_words"]
-    earlier = ReusedText(path, tiny_run.pipeline, report_of(path, {"report": old}))
+    before = report_of(path, {"report": old, "training": ["train"]})
+    earlier = ReusedText(path, tiny_run.pipeline, before)
     assert rows(earlier, report)[0][f"train of {path}"][1::2] == ["-", "-"]
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from rich.table import Table
@@ -120,7 +119,7 @@ def layer_similarities(
     device = model.output.weight.device
     sums = torch.zeros(3, len(model.encoder.layers) + 1, dtype=torch.float64)
     for indices in cut(lengths, sort_by_length(lengths[None]), BATCH_TOKENS):
-        source = pad([np.asarray(corpus[int(index)], np.int64) for index in indices]).to(device)
+        source = pad(corpus[int(index)] for index in indices).to(device)
         outputs, mask = model.encode_deeply(source)[1], source != model.pad
         figures = (
             [_cosine(output, outputs[0], mask) for output in outputs],

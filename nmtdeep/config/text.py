@@ -181,7 +181,7 @@ class Text(Section):
             key, hint = "tokenizer.sampling.alpha", "set it below 1, such as 0.1"
             raise ConflictError(what, key, "tokenizer.model", hint=hint)
         settings = {
-            "bpe": (self.bpe, NoBpe()),
+            "bpe": (self.bpe.type, "none"),
             "input": (self.input, "raw"),
             "aggressive_hyphens": (self.aggressive_hyphens, False),
             "chinese": (self.chinese, "moses"),
@@ -190,11 +190,7 @@ class Text(Section):
         }
         for key, (value, neutral) in settings.items():
             if value != neutral:
-                shown = "none" if key == "bpe" else json.dumps(neutral).strip('"')
-                raise ConflictError(
-                    f"does not go with tokenizer {self.tokenizer.type}",
-                    key,
-                    "tokenizer",
-                    hint=f"set text.{key}: {shown}",
-                )
+                what, shown = "does not go with tokenizer sentencepiece", json.dumps(neutral)
+                hint = f"set text.{key}: {shown}".replace('"', "")
+                raise ConflictError(what, key, "tokenizer", hint=hint)
         return self

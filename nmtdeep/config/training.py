@@ -194,7 +194,9 @@ def _check_mixture(mixture: dict[str, float]) -> dict[str, float]:
     return mixture
 
 
-Mixture = Annotated[dict[Name, Positive], AfterValidator(_check_mixture)]
+Mixture = Annotated[
+    dict[Name, Positive], AfterValidator(_check_mixture), Field(exclude_if=is_absent)
+]
 
 
 class Stage(Section):
@@ -210,9 +212,7 @@ class Stage(Section):
         exclude_if=is_absent,
     )
     mixture: Mixture = Field(
-        default_factory=dict,
-        description="as training.mixture, for this stage and those after it",
-        exclude_if=is_absent,
+        {}, description="as training.mixture, for this stage and those after it"
     )
     tokens_per_update: Count | None = Field(None, description="as in batches, for this stage")
     group_tokens: Count | None = Field(None, description="as in batches, for this stage")
@@ -283,10 +283,9 @@ class Training(Section):
         description="stop after this many minutes, including validation and time before a restart",
     )
     mixture: Mixture = Field(
-        default_factory=dict,
+        {},
         description="weights of the training corpora by name, or {temperature: T} for "
         "size^(1/T); empty: each in proportion to its size",
-        exclude_if=is_absent,
     )
     start_from: StartFrom | None = Field(
         None,

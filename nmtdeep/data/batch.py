@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.nn.utils.rnn import pad_sequence
 
-from nmtdeep.data.corpus import MonolingualCorpus, ParallelCorpus
+from nmtdeep.data.corpus import Ids, MonolingualCorpus, ParallelCorpus
 from nmtdeep.text.vocabulary import EOS, PAD
 
 Indices = NDArray[np.int64]
@@ -169,12 +170,10 @@ class Share:
         )
 
 
-def pad(sentences: list[NDArray[np.int64]]) -> torch.Tensor:
+def pad(sentences: Iterable[Sequence[int] | Ids]) -> torch.Tensor:
     """Stack id sequences into `(sentences, longest)`, filled with PAD at the end."""
-    out = np.full((len(sentences), max(map(len, sentences))), PAD, dtype=np.int64)
-    for row, sentence in zip(out, sentences, strict=True):
-        row[: len(sentence)] = sentence
-    return torch.from_numpy(out)
+    tensors = [torch.tensor(each, dtype=torch.int64) for each in sentences]
+    return pad_sequence(tensors, batch_first=True, padding_value=PAD)
 
 
 def gather(corpus: MonolingualCorpus, indices: Indices) -> NDArray[np.int64]:

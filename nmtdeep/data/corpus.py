@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from nmtdeep.data.index import COPY, HINT, TEXT_DIRECTORY, check_files, read_index, training_splits
+from nmtdeep.data.index import COPY, HINT, TEXT_DIRECTORY, check_files, read_index
 from nmtdeep.errors import DataError
 from nmtdeep.text.files import read_lines
 from nmtdeep.text.pipeline import TextPipeline
@@ -128,28 +127,15 @@ class ParallelCorpus:
         return len(self.source)
 
     def longest(self) -> Longest:
-        """The pair with the longest side."""
+        """The pair with the longest side; the first of them if several are as long."""
         longest = Longest()
         for first in range(0, len(self), BLOCK):
             block = slice(first, first + BLOCK)
-            lengths = np.stack([side.places(block)[1] for side in (self.source, self.target)])
-            longest = longer(longest, lengths, first)
+            lengths = np.maximum(self.source.places(block)[1], self.target.places(block)[1])
+            place = int(lengths.argmax())
+            if lengths[place] > longest.tokens:
+                longest = Longest(first + place + 1, int(lengths[place]))
         return longest
-
-
-def longer(before: Longest, lengths: npt.NDArray[np.integer[Any]], first: int) -> Longest:
-    """The longest of `before` and the pairs after it; the earlier if they are equally long.
-
-    Args:
-        lengths: `(2, sentences)` of these pairs.
-        first: number of the first of them, from 0.
-    """
-    if not lengths.size:
-        return before
-    sides = lengths.max(axis=0)
-    place = int(sides.argmax())
-    here = Longest(first + place + 1, int(sides[place]))
-    return here if here.tokens > before.tokens else before
 
 
 class CorpusWriter:
@@ -166,14 +152,8 @@ class CorpusWriter:
         self._offsets.write(np.zeros(1, "<i8").tobytes())
         return self
 
-    def write(self, sentences: Iterable[Sequence[int] | Ids]) -> None:
-        """Append sentences of ids, each with its EOS."""
-        arrays = [np.asarray(sentence, self.dtype) for sentence in sentences]
-        if arrays:
-            self.write_flat(np.concatenate(arrays), np.array([len(array) for array in arrays]))
-
-    def write_flat(self, tokens: Ids, lengths: npt.NDArray[np.integer[Any]]) -> None:
-        """Append sentences whose ids are in a row, with their lengths."""
+    def write(self, tokens: Ids, lengths: npt.NDArray[np.integer[Any]]) -> None:
+        """Append sentences, each with its EOS: their ids in a row, and their lengths."""
         self._tokens.write(tokens.astype(self.dtype, copy=False).tobytes())
         ends = self.total + np.cumsum(lengths, dtype=np.int64)
         self._offsets.write(ends.astype("<i8").tobytes())
@@ -213,7 +193,7 @@ class DataDirectory:
     @property
     def training(self) -> list[str]:
         """Names of the training corpora."""
-        return training_splits(self.index)
+        return list(self.index["training"])
 
     @property
     def held_out(self) -> list[str]:

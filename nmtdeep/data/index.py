@@ -55,7 +55,7 @@ class _Index(_Strict):
 
 
 def read_index(path: Path) -> dict[str, Any]:
-    """The data.json of a data directory.
+    """The data.json of a data directory; a training corpus without a name is `train`.
 
     Raises:
         DataError: if it is missing, damaged, of another format or names paths elsewhere.
@@ -80,12 +80,7 @@ def read_index(path: Path) -> dict[str, Any]:
         first = error.errors(include_url=False)[0]
         key = ".".join(map(str, first["loc"]))
         raise DataError(f"broken ({key}: {first['msg']})", where=file, hint=COPY) from None
-    return index
-
-
-def training_splits(index: dict[str, Any]) -> list[str]:
-    """Names of the training corpora; a single one without a name is `train`."""
-    return list(index.get("training", [TRAIN]))
+    return {"training": [TRAIN], **index}
 
 
 def check_files(path: Path, index: dict[str, Any], *, verify: bool) -> None:
@@ -99,10 +94,9 @@ def check_files(path: Path, index: dict[str, Any], *, verify: bool) -> None:
     """
     languages = (index["source"], index["target"])
     small, large = [RECIPE_FILE, f"{TEXT_DIRECTORY}/"], []
-    training = training_splits(index)
     for split in index["splits"]:
         stems = [f"{split}.{language}" for language in languages]
-        small += stems if split not in training else []
+        small += stems if split not in index["training"] else []
         large += [f"{stem}.{kind}" for stem in stems for kind in ("tokens", "offsets")]
     files.check_entries(path, [path / TEXT_DIRECTORY, *(path / name for name in large)], hint=COPY)
     files.verify(path, *small, *(large if verify else ()), hint=COPY)

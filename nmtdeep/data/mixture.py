@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
+from pydantic import Field, NonNegativeInt
 
 from nmtdeep.config.training import TEMPERATURE, Batches
 from nmtdeep.data.batch import Indices
-from nmtdeep.data.batching import check_budget
 from nmtdeep.data.corpus import ParallelCorpus
 from nmtdeep.data.windows import BLOCK, SENTENCES, DataPosition, Epoch, Window
 from nmtdeep.errors import UserError
@@ -31,8 +31,8 @@ class MixedPosition(NamedTuple):
             groups instead of updates.
     """
 
-    drawn: int
-    corpora: dict[str, DataPosition]
+    drawn: NonNegativeInt
+    corpora: Annotated[dict[str, DataPosition], Field(min_length=1)]
 
     @property
     def epoch(self) -> int:
@@ -98,17 +98,15 @@ def shares(mixture: Mapping[str, float], corpora: Mapping[str, ParallelCorpus]) 
             where="training.mixture",
             hint="name the corpora as in nmtdeep preprocess --train NAME=PREFIX",
         )
-    weights = {name: mixture.get(name, 0.0) for name in corpora}
+    weights, power = {name: mixture.get(name, 0.0) for name in corpora}, 1.0
     if not any(weights.values()):
-        tokens = {
-            name: len(each.source.tokens) + len(each.target.tokens)
-            for name, each in corpora.items()
-        }
-        power, largest = 1 / mixture.get(TEMPERATURE, 1.0), max(tokens.values())
-        weights = {name: (count / largest) ** power for name, count in tokens.items()}
-    most = max(weights.values())  # first divided by the largest, so that no sum is infinite
-    total = sum(weight / most for weight in weights.values())
-    return {name: weight / most / total for name, weight in weights.items()}
+        power = 1 / mixture.get(TEMPERATURE, 1.0)
+        for name, each in corpora.items():
+            weights[name] = float(len(each.source.tokens) + len(each.target.tokens))
+    largest = max(weights.values())  # first divided by it, so that no sum is infinite
+    powers = {name: (weight / largest) ** power for name, weight in weights.items()}
+    total = sum(powers.values())
+    return {name: each / total for name, each in powers.items()}
 
 
 @dataclass(frozen=True)
@@ -140,13 +138,11 @@ class Walk:
     Args:
         seed: of the training.
         batches: sizes of groups and updates.
-        limit: tokens of the longest sentence.
         sentences, block: of each window, as of `Epoch`.
     """
 
     seed: int
     batches: Batches
-    limit: int
     sentences: int = SENTENCES
     block: int = BLOCK
 
@@ -160,21 +156,13 @@ class Walk:
 
         Args:
             corpus: what is read in an epoch.
-
-        Raises:
-            UserError: naming a sentence that is too long.
         """
         while True:
             read = corpus(position.epoch)
             epoch = Epoch(read, self.seed, position.epoch, self.sentences, self.block)
             done, before = position.next_in_epoch, position.before_window
             for number in range(position.window, len(epoch)):
-                window = epoch.window(
-                    number,
-                    group_tokens=self.batches.group_tokens,
-                    tokens_per_update=self.batches.tokens_per_update,
-                )
-                check_budget(window.longest, max_tokens=self.limit)
+                window = epoch.window(number, self.batches)
                 parts = window.updates
                 if each == "group":
                     parts = [[group] for group in chain.from_iterable(parts)]
@@ -198,31 +186,25 @@ class Walk:
         coming = {
             name: self.parts(corpora[name], position.corpora[name], "group") for name in shares
         }
-        held: dict[str, Part] = {}
+        parts: dict[int, Part] = {}
+        room = self.batches.tokens_per_update
         while True:
-            parts: dict[int, Part] = {}
-            room = self.batches.tokens_per_update
-            while True:
-                name = drawn(shares, self.seed, position.drawn)
-                part = held.pop(name, None) or next(coming[name])
-                if parts and part.tokens > room:
-                    held[name] = part
-                    break
-                room -= part.tokens
-                # Groups of one window stay together: on a GPU they are one batch.
-                before = parts.get(id(part.window))
-                groups = [*(before.groups if before else ()), *part.groups]
-                parts[id(part.window)] = replace(part, groups=groups)
-                corpora_after = position.corpora | {name: part.position}
-                position = MixedPosition(position.drawn + 1, corpora_after)
-            yield list(parts.values()), position
+            name = drawn(shares, self.seed, position.drawn)
+            part = next(coming[name])
+            if parts and part.tokens > room:
+                yield list(parts.values()), position
+                parts, room = {}, self.batches.tokens_per_update
+            room -= part.tokens
+            # Groups of one window stay together: on a GPU they are one batch.
+            before = parts.get(id(part.window))
+            groups = [*(before.groups if before else ()), *part.groups]
+            parts[id(part.window)] = replace(part, groups=groups)
+            position = MixedPosition(position.drawn + 1, position.corpora | {name: part.position})
 
 
 def drawn(shares: Mapping[str, float], seed: int, number: int) -> str:
     """The corpus of one group, a function of the seed and the number of the group."""
-    names = [name for name, share in shares.items() if share]
     # A spawn key separates this generator from those of windows and epochs.
     seeds = np.random.SeedSequence((seed, number), spawn_key=(1,))
-    point = np.random.default_rng(seeds).random()
-    ends = np.cumsum([shares[name] for name in names])
-    return names[min(int(np.searchsorted(ends, point, side="right")), len(names) - 1)]
+    place = np.random.default_rng(seeds).choice(len(shares), p=[*shares.values()])
+    return [*shares][place]

@@ -13,7 +13,7 @@ from bisect import bisect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -66,25 +66,14 @@ class Segmenter:
         key = " ".join(map(str, (self.seed, *name))).encode()
         return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest())
 
-    @cached_property
-    def _first(self) -> tuple[list[bool], list[bool]]:
-        """Whether a word begins with each id, and whether one ends with it."""
-        tokens = self.side.vocabulary.tokens
-        if isinstance(self.side.model, SentencePiece):
-            return [token.startswith(SPACE) for token in tokens], [False] * len(tokens)
-        return [False] * len(tokens), [not token.endswith(SEPARATOR) for token in tokens]
-
     def _words(self, ids: Sequence[int]) -> list[Word]:
-        begins, ends = self._first
-        words, first = [], 0
-        for place, id in enumerate(ids):
-            if begins[id] and place > first:
-                words.append(tuple(ids[first:place]))
-                first = place
-            if ends[id]:
-                words.append(tuple(ids[first : place + 1]))
-                first = place + 1
-        return [*words, tuple(ids[first:])] if first < len(ids) else words
+        tokens = [self.side.vocabulary.tokens[id] for id in ids]
+        if isinstance(self.side.model, SentencePiece):
+            begins = [token.startswith(SPACE) for token in tokens]
+        else:
+            begins = [True, *(not token.endswith(SEPARATOR) for token in tokens)]
+        firsts = [place for place in range(len(ids)) if begins[place] or not place]
+        return [tuple(ids[first:last]) for first, last in pairwise([*firsts, len(ids)])]
 
     def _drawn(self, word: Word, uniform: float) -> Word:
         """The segmentation of a word for a number between 0 and 1."""
@@ -119,27 +108,26 @@ class Segmenter:
 
         def best(ids: Word) -> tuple[list[float], list[Word]]:
             choices = model.best(vocabulary.words(ids), sampling.nbest)
-            known = [(score, tuple(vocabulary.ids(pieces))) for score, pieces in choices]
-            known = [(score, word) for score, word in known if UNK not in word]
-            if ids not in (word for _, word in known):  # bytes, several spaces, a tag
+            scores = {tuple(vocabulary.ids(pieces)): score for score, pieces in choices}
+            if ids not in scores:  # bytes, several spaces, a tag
                 return [1.0], [ids]
-            highest = max(score for score, _ in known)
-            weights = [math.exp(sampling.alpha * (score - highest)) for score, _ in known]
-            return list(accumulate(weights)), [word for _, word in known]
+            known = [word for word in scores if UNK not in word]
+            highest = max(scores[word] for word in known)
+            weights = [math.exp(sampling.alpha * (scores[word] - highest)) for word in known]
+            return list(accumulate(weights)), known
 
         return lru_cache(REMEMBERED)(best)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DrawnCorpus(MonolingualCorpus):
     """Sentences that `read` segments as is drawn for this epoch; lengths are those on disk."""
 
-    segmenter: Segmenter | None = None
-    epoch: int = 0
+    segmenter: Segmenter
+    epoch: int
 
     def read(self, indices: npt.NDArray[np.int64]) -> Flat:
         """As of `MonolingualCorpus`, drawn by seed, epoch, side and number of the sentence."""
-        assert self.segmenter is not None
         ids, lengths = super().read(indices)
         stored = np.split(ids, np.cumsum(lengths)[:-1])
         drawn = [
@@ -172,7 +160,9 @@ def segmented(
     if sides is None:
         return corpus
     source, target = (
-        DrawnCorpus(side.tokens, side.offsets, side.stem, side.types, segmenter, epoch)
+        DrawnCorpus(
+            side.tokens, side.offsets, side.stem, side.types, segmenter=segmenter, epoch=epoch
+        )
         for side, segmenter in zip((corpus.source, corpus.target), sides, strict=True)
     )
     return ParallelCorpus(source, target)

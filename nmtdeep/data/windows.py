@@ -14,10 +14,12 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import NonNegativeInt
 
+from nmtdeep.config.training import Batches
 from nmtdeep.data.batch import Indices
 from nmtdeep.data.batching import updates
-from nmtdeep.data.corpus import Longest, ParallelCorpus, longer
+from nmtdeep.data.corpus import ParallelCorpus
 
 # Both determine the order of the sentences, as a seed does.
 SENTENCES, BLOCK = 1 << 20, 1 << 12
@@ -33,10 +35,10 @@ class DataPosition(NamedTuple):
         before_window: updates of the current epoch in those windows.
     """
 
-    epoch: int = 0
-    next_in_epoch: int = 0
-    window: int = 0
-    before_window: int = 0
+    epoch: NonNegativeInt = 0
+    next_in_epoch: NonNegativeInt = 0
+    window: NonNegativeInt = 0
+    before_window: NonNegativeInt = 0
 
     def epochs_of(self, corpus: str | None) -> int:
         """Epochs done; there is only one corpus."""
@@ -64,12 +66,6 @@ class Window:
     indices: Indices
     lengths: NDArray[np.int32]
     updates: list[list[Indices]]
-
-    @property
-    def longest(self) -> Longest:
-        """The longest pair, by its number in the corpus."""
-        longest = longer(Longest(), self.lengths, 0)
-        return longest._replace(sentence=int(self.indices[longest.sentence - 1]) + 1)
 
 
 @dataclass(frozen=True)
@@ -106,7 +102,7 @@ class Epoch:
         drawn = np.random.default_rng(seeds).permutation(count)
         return [np.sort(part) for part in np.array_split(drawn, windows)]
 
-    def window(self, number: int, *, group_tokens: int, tokens_per_update: int) -> Window:
+    def window(self, number: int, batches: Batches) -> Window:
         """Plan one window; reads the lengths of its sentences and nothing else."""
         firsts = self._blocks[number] * self.block
         spans = [(first, min(first + self.block, len(self.corpus))) for first in firsts.tolist()]
@@ -119,8 +115,8 @@ class Epoch:
             lengths,
             updates(
                 lengths,
-                group_tokens=group_tokens,
-                tokens_per_update=tokens_per_update,
+                group_tokens=batches.group_tokens,
+                tokens_per_update=batches.tokens_per_update,
                 seed=self.seed,
                 epoch=self.number,
                 window=number,

@@ -48,8 +48,7 @@ def log_probabilities(
 def _log_probs(
     translator: Translator, pairs: Sequence[tuple[list[int], list[int]]]
 ) -> list[list[float]]:
-    source = pad([np.array(ids) for ids, _ in pairs]).to(translator.device)
-    target = pad([np.array(ids) for _, ids in pairs]).to(translator.device)
+    source, target = (pad(ids).to(translator.device) for ids in zip(*pairs, strict=True))
     start = torch.full((len(pairs), 1), EOS, device=translator.device)
     shifted = torch.cat((start, target[:, :-1]), dim=1)
     each: list[Tensor] = []

@@ -21,26 +21,22 @@ class Tally:
 
     Attributes:
         counts: of the words that are not forgotten.
-        total: occurrences of all words.
+        forgotten: occurrences that were not counted.
     """
 
     def __init__(self, capacity: int = WORDS) -> None:
         self.capacity = capacity
         self.counts: Counter[str] = Counter()
-        self.total = 0
-
-    @property
-    def forgotten(self) -> int:
-        """Occurrences that were not counted."""
-        return self.total - self.counts.total()
+        self.forgotten = 0
 
     def add(self, counts: Counter[str]) -> None:
         """Count the words of one more piece of text."""
         self.counts.update(counts)
-        self.total += counts.total()
         if len(self.counts) > self.capacity:
+            total = self.counts.total()
             rarest = sorted(self.counts.values(), reverse=True)[self.capacity // 2]
             self.counts = Counter({word: n for word, n in self.counts.items() if n > rarest})
+            self.forgotten += total - self.counts.total()
 
 
 def repetitions(

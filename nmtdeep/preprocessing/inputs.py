@@ -76,17 +76,15 @@ def find_inputs(
             where="text.source",
             hint="set text.source and text.target (-s, -t)",
         )
-    tests_by_name = [(name_of(prefix), prefix) for prefix in tests]
-    prefixes = [*train.items(), (VALID, valid), *tests_by_name]
+    prefixes = [*train.items(), (VALID, valid), *((name_of(prefix), prefix) for prefix in tests)]
     names = [name for name, _ in prefixes]
     for name in names:
         if names.count(name) > 1 or not name or "\n" in name or name == TEMPERATURE:
+            hint = "rename the files; the last component of the path is the name of the split"
             raise UserError(
                 f"{name!r} cannot be the name of a split, or is the name of two",
                 where="--train" if name in train else "--test",
-                hint="rename the files; the last component of the path is the name of the split"
-                if name not in train
-                else "choose another name for the corpus",
+                hint="choose another name for the corpus" if name in train else hint,
             )
     return [_input(name, find_text(prefix, languages)) for name, prefix in prefixes]
 
@@ -101,15 +99,14 @@ def check_tags(config: Text, names: Collection[str], pipeline: object = None) ->
     """
     if isinstance(pipeline, TextPipeline):
         return
-    if reserved := [*filter(is_reserved, config.tags.values())]:
-        what, hint = f"{reserved[0]} is a type of every vocabulary", "choose another, such as <bt>"
-        raise UserError(what, where="text.tags", hint=hint)
-    if unknown := [name for name in config.tags if name not in names]:
-        raise UserError(
-            f"{unknown[0]} is not a training corpus, only {', '.join(names)}",
-            where="text.tags",
-            hint="name the corpora: --train NAME=PREFIX",
-        )
+    for name, tag in config.tags.items():
+        if is_reserved(tag):
+            what, hint = f"{tag} is a type of every vocabulary", "choose another, such as <bt>"
+            raise UserError(what, where="text.tags", hint=hint)
+        if name not in names:
+            what = f"{name} is not a training corpus, only {', '.join(names)}"
+            hint = "name the corpora: --train NAME=PREFIX"
+            raise UserError(what, where="text.tags", hint=hint)
 
 
 def _input(name: str, text: ParallelText) -> Input:

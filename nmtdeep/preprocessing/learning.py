@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import chain
 
 from nmtdeep.config.text import JointBpe, NoBpe, SentencePiece, Text
@@ -69,8 +70,10 @@ def vocabularies(
     """
     config = text.vocabulary
     counts = (subwords[0].counts, subwords[1].counts)
-    if isinstance(text.tokenizer, SentencePiece):
-        return sentencepiece.vocabularies(models, counts, config)
+    pieces = [each.pieces for each in models if isinstance(each, sentencepiece.SentencePiece)]
+    if pieces:
+        builders = [partial(Vocabulary.of_pieces, each) for each in pieces]
+        return shared_or_separate(*counts, config, builders)
     if not isinstance(text.bpe, NoBpe) and text.bpe.dropout:
         for side, bpe in enumerate(models):
             for symbol in bpe.symbols(words[side].counts) if isinstance(bpe, Bpe) else ():

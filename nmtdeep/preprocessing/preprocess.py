@@ -32,7 +32,7 @@ from nmtdeep.preprocessing.learning import (
     vocabularies,
 )
 from nmtdeep.preprocessing.progress import Progress
-from nmtdeep.preprocessing.report import PreprocessingReport, Reason, SplitReport
+from nmtdeep.preprocessing.report import PreprocessingReport, Reason, SplitReport, plus
 from nmtdeep.preprocessing.rows import labeled, read_rows, to_bytes
 from nmtdeep.preprocessing.stages import Pair, binarize, segment, tokenize
 from nmtdeep.text.pipeline import TextPipeline
@@ -135,29 +135,27 @@ class _Run:
     def all(self) -> PreprocessingReport:
         """Every stage; the last writes data.json."""
         self.reports = {texts.split: SplitReport(texts.lines) for texts in self.inputs}
-        words = {texts.split: self.tokenize(texts) for texts in self.inputs}
+        most = self.counted_words
+        words, subwords = (Tally(most), Tally(most)), (Tally(most), Tally(most))
+        for texts in self.inputs:
+            self.tokenize(texts, words)
         self.compare()
-        learned = self.together(words)
-        models = self.learn(learned)
-        counts = {split: self.segment(split, models) for split in self.reports}
-        vocabularies = self.vocabularies(self.together(counts), learned, models)
+        models = self.learn(words)
+        for split in self.reports:
+            self.segment(split, models, subwords)
+        vocabularies = self.vocabularies(subwords, words, models)
         dtypes = (id_type(len(vocabularies[0])), id_type(len(vocabularies[1])))
         for split in self.reports:
             self.binarize(split, vocabularies, dtypes)
         return self.finish(TextPipeline.of(self.text, models, vocabularies), dtypes)
 
-    def together(self, tallies: Mapping[str, Tallies]) -> Tallies:
-        """The counts of all training corpora."""
-        first, *others = (tallies[split] for split in self.training)
-        for other in others:
-            for tally, more in zip(first, other, strict=True):
-                tally.add(more.counts)
-        return first
+    def tokenize(self, texts: Input, words: Tallies) -> None:
+        """Raw text to words (kept in a temporary file); a raw copy of evaluation splits.
 
-    def tokenize(self, texts: Input) -> Tallies:
-        """Raw text to words (kept in a temporary file); a raw copy of evaluation splits."""
-        report = self.reports[texts.split]
-        words = Tally(self.counted_words), Tally(self.counted_words)
+        Args:
+            words: of all training corpora, to which those of this one are added.
+        """
+        report, before = self.reports[texts.split], (words[0].forgotten, words[1].forgotten)
         pairs = texts.pairs() if texts.split in self.training else self.copied(texts)
         with (
             self.temporary(texts.split, "tokenized").open("wb") as out,
@@ -168,11 +166,15 @@ class _Run:
                 rows = zip(chunk.pairs, chunk.reasons, strict=True)
                 out.write(to_bytes((*pair, reason) for pair, reason in rows))
                 hashes.write(chunk.hashes.tobytes())
-                for tally, counts in zip(words, chunk.counts, strict=True):
-                    tally.add(counts)
-        report.words = (words[0].total, words[1].total)
-        report.forgotten = (words[0].forgotten, words[1].forgotten)
-        return words
+                report.words = plus(report.words, self.counted(texts.split, chunk.counts, words))
+        report.forgotten = words[0].forgotten - before[0], words[1].forgotten - before[1]
+
+    def counted(self, split: str, counts: Sequence[Counter[str]], tallies: Tallies) -> list[int]:
+        """The totals of a chunk's counts, which are added to those of all training corpora."""
+        for tally, each in zip(tallies, counts, strict=True):
+            if split in self.training:
+                tally.add(each)
+        return [each.total() for each in counts]
 
     def copied(self, texts: Input) -> Iterator[Pair]:
         """A split's pairs, each also written to the raw copy that evaluation reads."""
@@ -189,10 +191,8 @@ class _Run:
         train = [paths[split] for split in self.training]
         others = [path for split, path in paths.items() if split not in self.training]
         counts = repetitions(train, others, flags=self.flags())
-        for report, path, repeated in zip(
-            self.reports.values(), paths.values(), counts, strict=True
-        ):
-            report.repeated = repeated
+        for (split, path), repeated in zip(paths.items(), counts, strict=True):
+            self.reports[split].repeated = repeated
             path.unlink()
 
     def flags(self) -> list[npt.NDArray[np.bool_]]:
@@ -201,8 +201,8 @@ class _Run:
             return []
         return [
             np.memmap(self.temporary(split, "repeated"), np.bool_, "w+", shape=report.read)
-            for split in self.training
-            if (report := self.reports[split]).read
+            for split, report in self.reports.items()
+            if split in self.training
         ]
 
     def learn(self, words: Tallies) -> Models:
@@ -222,30 +222,29 @@ class _Run:
         total = sum(self.reports[split].read for split in self.training)
         return learn_pieces(self.text, self.text.tokenizer, lines, total, self.progress)
 
-    def segment(self, split: str, models: Models) -> Tallies:
-        """Words to subwords (in another temporary file); drops what cleaning drops from train."""
+    def segment(self, split: str, models: Models, subwords: Tallies) -> None:
+        """Words to subwords (in another temporary file); drops what cleaning drops from train.
+
+        Args:
+            subwords: of all training corpora, to which those of this one are added.
+        """
         report, first = self.reports[split], 1
-        totals = Tally(self.counted_words), Tally(self.counted_words)
-        keep, verb = split not in self.training, "apply BPE"
-        if not isinstance(self.text.tokenizer, MosesBpe):
-            verb = "apply SentencePiece"
-        stage = partial(segment, models=models, clean=self.text.clean, keep=keep)
+        is_training, is_moses = split in self.training, isinstance(self.text.tokenizer, MosesBpe)
+        verb = "apply BPE" if is_moses else "apply SentencePiece"
+        stage = partial(segment, models=models, clean=self.text.clean, keep=not is_training)
         tokenized, repeated = (self.temporary(split, step) for step in ("tokenized", "repeated"))
         with self.temporary(split, "bpe").open("wb") as out:
             for chunk in self.through(verb, split, stage, labeled(tokenized, repeated)):
                 out.write(to_bytes(chunk.pairs))
                 report.kept += len(chunk.pairs)
-                source, target = report.kept_words
-                report.kept_words = (source + chunk.words[0], target + chunk.words[1])
+                report.kept_words = plus(report.kept_words, chunk.words)
+                report.tokens = plus(report.tokens, self.counted(split, chunk.counts, subwords))
                 for index, reason in chunk.unusual:
                     report.reasons.setdefault(reason, Reason()).add(first + index)
                 first += self.chunk
-                for tally, counts in zip(totals, chunk.counts, strict=True):
-                    tally.add(counts)
         tokenized.unlink()
         repeated.unlink(missing_ok=True)
-        report.tokens = (totals[0].total, totals[1].total)
-        if split in self.training and not report.kept:
+        if is_training and not report.kept:
             reasons = "; ".join(f"{name}: {lines}" for name, lines in report.reasons.items())
             of = f" of {split}" * (len(self.training) > 1)
             raise DataError(
@@ -253,11 +252,8 @@ class _Run:
                 where="text.clean",
                 hint="loosen it, or look at the files",
             )
-        return totals
 
-    def vocabularies(
-        self, subwords: Tallies, words: Tallies, models: Models
-    ) -> tuple[Vocabulary, Vocabulary]:
+    def vocabularies(self, subwords: Tallies, words: Tallies, models: Models) -> Vocabularies:
         """Types of the training pairs, and tags."""
         if isinstance(self.pipeline, TextPipeline):
             return self.pipeline.source.vocabulary, self.pipeline.target.vocabulary
@@ -281,11 +277,8 @@ class _Run:
         with source, target:
             for sides in self.through("binarize", split, stage, read_rows(segmented)):
                 for writer, ids in zip((source, target), sides, strict=True):
-                    writer.write_flat(ids.tokens, ids.lengths)
-                report.unknown = (
-                    report.unknown[0] + sides[0].unknown,
-                    report.unknown[1] + sides[1].unknown,
-                )
+                    writer.write(ids.tokens, ids.lengths)
+                report.unknown = plus(report.unknown, [ids.unknown for ids in sides])
         segmented.unlink()
 
     def finish(self, pipeline: TextPipeline, dtypes: tuple[str, str]) -> PreprocessingReport:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from rich.console import Console, RenderableType
 from rich.table import Table
 
-from nmtdeep.data.index import COPY, INDEX_FILE, TRAIN, training_splits
+from nmtdeep.data.index import COPY, INDEX_FILE, TRAIN
 from nmtdeep.errors import DataError
 from nmtdeep.preprocessing.rows import REPEATED
 from nmtdeep.tables import describe, table
@@ -35,6 +36,11 @@ class Reason:
     def __str__(self) -> str:
         more = ", ..." if self.count > len(self.examples) else ""
         return f"{self.count:,} (line {', '.join(map(str, self.examples))}{more})"
+
+
+def plus(one: tuple[int, int], other: Sequence[int]) -> tuple[int, int]:
+    """The sums of two pairs of counts."""
+    return one[0] + other[0], one[1] + other[1]
 
 
 @dataclass
@@ -171,7 +177,7 @@ def report_of(path: Path, index: dict[str, Any]) -> PreprocessingReport:
         DataError: if data.json does not contain them.
     """
     try:
-        values = {"seconds": {}, "training": training_splits(index), **index["report"]}
+        values = {"seconds": {}, "training": index["training"], **index["report"]}
         return TypeAdapter(PreprocessingReport).validate_python(values)
     except (KeyError, TypeError, ValidationError) as error:
         raise DataError("broken (report)", where=path / INDEX_FILE, hint=COPY) from error

@@ -71,16 +71,12 @@ class ReusedText:
 
     def compared(self, new: PreprocessingReport) -> Table:
         """Unknown subwords, and subwords for each word, of a new corpus and of the old one."""
-        rows = [(name, *_cells(split)) for name, split in new.splits.items()]
-        note = f"{self.path} has no report of its corpus; pass the data directory to compare"
-        if isinstance(self.pipeline, SentencePiece):
-            note = ""
-        elif self.report is not None:
-            old = self.report.splits
-            rows += [
-                (f"{name} of {self.path}", *_cells(old[name])) for name in self.report.training
-            ]
-            note = ""
+        rows, note = [(name, *_cells(split)) for name, split in new.splits.items()], ""
+        if self.report is not None:
+            old = {name: self.report.splits[name] for name in self.report.training}
+            rows += [(f"{name} of {self.path}", *_cells(split)) for name, split in old.items()]
+        elif isinstance(self.pipeline, TextPipeline):
+            note = f"{self.path} has no report of its corpus; pass the data directory to compare"
         columns = [f"{side} {what}" for side in new.languages for what in ("unknown", "per word")]
         title = f"Text pipeline of {self.path}: unknown subwords, subwords per word"
         return table(("split", *columns), rows, title=title, note=note)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from subword_nmt import apply_bpe
@@ -27,18 +28,6 @@ REMEMBERED = 1 << 18
 _HEADER = "#version: 0.2"
 
 
-class _Merges(list[str]):
-    """The file that subword-nmt writes its codes to: collects merges and reports their number."""
-
-    def __init__(self, report: Callable[[int], object]) -> None:
-        super().__init__()
-        self.report = report
-
-    def write(self, line: str) -> None:
-        self.append(line.removesuffix("\n"))
-        self.report(len(self) - 1)
-
-
 def learn(
     counts: Mapping[str, int], merges: int, *, report: Callable[[int], object] = lambda _: None
 ) -> tuple[str, ...]:
@@ -54,9 +43,15 @@ def learn(
     words = sorted(part for part, count in parts.items() if count)
     if all(len(word) == 1 for word in words):
         return ()
-    lines = _Merges(report)
+    lines: list[str] = []
+
+    def write(line: str) -> None:
+        lines.append(line.removesuffix("\n"))
+        report(len(lines) - 1)
+
+    counted, codes = [f"{word} {parts[word]}" for word in words], SimpleNamespace(write=write)
     with contextlib.redirect_stderr(io.StringIO()):  # subword-nmt's own progress bar
-        learn_bpe([f"{word} {parts[word]}" for word in words], lines, merges, is_dict=True)
+        learn_bpe(counted, codes, merges, is_dict=True)
     return tuple(lines[1:])
 
 

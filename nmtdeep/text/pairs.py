@@ -13,7 +13,7 @@ of Hugging Face do.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -51,45 +51,41 @@ class ParallelText:
         return zip_longest(source, target)
 
     def _rows(self, path: Path) -> Iterator[tuple[str, str]]:
-        split = _columns if form_of(path) == ".tsv" else self._values
+        split: Callable[[str], list[str]] = _columns
+        hint = "write source, a tab and target"
+        if form_of(path) == ".jsonl":
+            split, hint = self._values, 'write {{"{}": "...", "{}": "..."}}, without line breaks'
         for number, line in enumerate(read_lines(path), 1):
             try:
                 source, target = split(line)
-                yield source.rstrip("\r"), target.rstrip("\r")  # as at the end of a line
-            except (ValueError, RecursionError) as error:
-                hint = "write source, a tab and target"
-                if form_of(path) == ".jsonl":
-                    source, target = self.languages
-                    hint = f'write {{"{source}": "...", "{target}": "..."}}, without line breaks'
-                raise DataError(str(error), where=f"{path}:{number}", hint=hint) from None
+            except ValueError as error:
+                where, what = f"{path}:{number}", str(error)
+                raise DataError(what, where=where, hint=hint.format(*self.languages)) from None
+            yield source.rstrip("\r"), target.rstrip("\r")  # as at the end of a line
 
-    def _values(self, line: str) -> tuple[str, str]:
+    def _values(self, line: str) -> list[str]:
         """The sides of a JSON object."""
         try:
             values = json.loads(line)
-        except (ValueError, RecursionError):
-            raise ValueError("not a JSON object") from None
-        if isinstance(values, dict):
             values = values.get("translation", values)
-        if not isinstance(values, dict):
-            raise ValueError("not a JSON object")
-        texts: list[str] = []
-        for language, side in zip(self.languages, ("source", "target"), strict=True):
-            text = values.get(language, values.get(side))
+            sides = zip(self.languages, ("source", "target"), strict=True)
+            texts = [values.get(language, values.get(side)) for language, side in sides]
+        except (ValueError, AttributeError, RecursionError):
+            raise ValueError("not a JSON object") from None
+        for language, text in zip(self.languages, texts, strict=True):
             if not isinstance(text, str):
                 raise ValueError(f"no text for {language}")
             if "\n" in text:
                 raise ValueError(f"a line break in the text for {language}")
             text.encode()  # a UnicodeEncodeError, if there is half a character in it
-            texts.append(text)
-        return texts[0], texts[1]
+        return texts
 
 
-def _columns(line: str) -> tuple[str, str]:
-    source, *rest = line.split("\t")
-    if len(rest) != 1:
-        raise ValueError(f"{len(rest) + 1} columns instead of 2")
-    return source, rest[0]
+def _columns(line: str) -> list[str]:
+    columns = line.split("\t")
+    if len(columns) != 2:
+        raise ValueError(f"{len(columns)} columns instead of 2")
+    return columns
 
 
 def find_text(prefix: Path, languages: tuple[str, str]) -> ParallelText:

@@ -169,22 +169,21 @@ class TextPipeline:
         values = self.config.model_dump(mode="json")
         if isinstance(self.config.tokenizer, MosesBpe):
             del values["tokenizer"]  # as in version 0.1, for the same fingerprint
-        contents = {CONFIG_FILE: to_yaml(values)}
-        pieces: dict[str, bytes] = {}
+        contents = {CONFIG_FILE: to_yaml(values).encode()}
+        one_model = self.source.model == self.target.model
         for side in (self.source, self.target):
             codes, allowed, vocabulary = _file_names(self.config, side.language)
             match side.model:
                 case Bpe():
-                    contents[codes] = side.model.dumps()
+                    contents[codes] = side.model.dumps().encode()
                     if side.model.allowed is not None:
                         subwords = sorted(side.model.allowed)
-                        contents[allowed] = "".join(f"{subword}\n" for subword in subwords)
+                        contents[allowed] = "".join(f"{each}\n" for each in subwords).encode()
                 case SentencePiece():
-                    pieces[_model_file(side.language)] = side.model.content
-            contents[vocabulary] = side.vocabulary.dumps()
-        if pieces and self.source.model == self.target.model:
-            pieces = {MODEL_FILE: next(iter(pieces.values()))}
-        return {name: content.encode("utf-8") for name, content in contents.items()} | pieces
+                    name = MODEL_FILE if one_model else _model_file(side.language)
+                    contents[name] = side.model.content
+            contents[vocabulary] = side.vocabulary.dumps().encode()
+        return contents
 
     def fingerprint(self) -> str:
         """SHA-256 over all files: equal pipelines split every line alike."""

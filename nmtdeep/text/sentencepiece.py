@@ -6,7 +6,6 @@ import io
 import itertools
 import random
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,10 +16,9 @@ import sentencepiece
 
 from nmtdeep import files
 from nmtdeep.config.text import SentencePiece as Config
-from nmtdeep.config.text import Vocabulary as VocabularyConfig
 from nmtdeep.errors import DataError, UserError
-from nmtdeep.text.vocabulary import Vocabulary
 
+sentencepiece.SetMinLogLevel(2)  # no warnings of its own on stderr
 # What the library writes for a space.
 SPACE = "\u2581"
 HINT = "copy the file again, or learn another model by nmtdeep preprocess"
@@ -47,10 +45,6 @@ class SentencePiece:
     content: bytes
     name: str = field(default="sentencepiece.model", compare=False)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Without the library's object: every process makes its own."""
-        return {"content": self.content, "name": self.name}
-
     @classmethod
     def load(cls, path: Path) -> SentencePiece:
         """Read a `.model` file.
@@ -66,7 +60,6 @@ class SentencePiece:
     @cached_property
     def _processor(self) -> Any:
         processor = sentencepiece.SentencePieceProcessor()
-        sentencepiece.SetMinLogLevel(2)  # its own warnings on stderr
         try:
             processor.LoadFromSerializedProto(self.content)
         except (RuntimeError, ValueError):
@@ -187,7 +180,6 @@ def learn(lines: Iterable[str], config: Config, *, normalize: bool) -> SentenceP
         UserError: if the text does not allow a model of this size.
     """
     out = io.BytesIO()
-    sentencepiece.SetMinLogLevel(2)
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=(_clean(line[:LONGEST]) for line in lines),
@@ -220,18 +212,3 @@ def spread(lines: Iterable[str], total: int, wanted: int = LINES) -> Iterator[st
     chosen = (number * wanted // total for number in itertools.count())
     steps = itertools.pairwise(chosen)
     return (line for line, (now, following) in zip(lines, steps) if following > now)  # noqa: B905
-
-
-def vocabularies(
-    models: Sequence[Any], counts: Sequence[Counter[str]], config: VocabularyConfig
-) -> tuple[Vocabulary, Vocabulary]:
-    """The pieces of both sides' models with counts of training; one object if they share one."""
-    source, target = models
-    if source == target:
-        shared = Vocabulary.of_pieces(source.pieces, counts[0] + counts[1], config)
-        return shared, shared
-    first, second = (
-        Vocabulary.of_pieces(model.pieces, count, config)
-        for model, count in zip(models, counts, strict=True)
-    )
-    return first, second

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -128,11 +128,17 @@ class Vocabulary:
         return cls(tuple(counts), tuple(counts.values()))
 
 
+Builder = Callable[[Mapping[str, int], VocabularyConfig], Vocabulary]
+
+
 def shared_or_separate(
-    source: Mapping[str, int], target: Mapping[str, int], config: VocabularyConfig
+    source: Mapping[str, int],
+    target: Mapping[str, int],
+    config: VocabularyConfig,
+    builders: Sequence[Builder] = (Vocabulary.build, Vocabulary.build),
 ) -> tuple[Vocabulary, Vocabulary]:
     """Source and target vocabulary of training counts; the same object twice if shared."""
     if config.sharing == "separate":
-        return Vocabulary.build(source, config), Vocabulary.build(target, config)
-    vocabulary = Vocabulary.build(Counter(source) + Counter(target), config)
+        return builders[0](source, config), builders[1](target, config)
+    vocabulary = builders[0](Counter(source) + Counter(target), config)
     return vocabulary, vocabulary

@@ -69,18 +69,17 @@ def _plan(
     sizes: tuple[int, int],
 ) -> Iterator[tuple[list[Part], Position]]:
     """The parts of each update, and the position after it; windows are planned in their turn."""
-    settings = recipe.training.batches
-    limit = settings.limit(rows=recipe.uses_rows(ranks.device.type))
-    walk = Walk(recipe.training.seed, settings, limit, *sizes)
+    walk = Walk(recipe.training.seed, recipe.training.batches, *sizes)
     sides = segmenters(data.pipeline, recipe.text, seed=recipe.training.seed)
-    corpora = {name: partial(segmented, data.corpus(name), sides) for name in data.training}
+    stored = {name: data.corpus(name) for name in data.training}
+    corpora = {name: partial(segmented, each, sides) for name, each in stored.items()}
     places = by_corpus(position, data.training)
     if len(corpora) == 1:
         [(name, place)] = places.items()
         for part in walk.parts(corpora[name], place, "update"):
             yield [part], part.position
     drawn = position.drawn if isinstance(position, MixedPosition) else 0
-    mixture = shares(recipe.training.mixture, {name: data.corpus(name) for name in data.training})
+    mixture = shares(recipe.training.mixture, stored)
     yield from walk.mixed(corpora, MixedPosition(drawn, places), mixture)
 
 
@@ -100,11 +99,10 @@ def _share(parts: list[Part], recipe: Recipe, ranks: Ranks) -> Share:
     owners = batching.deal(sizes, ranks.size)
     # Segmentations that are drawn have other lengths, so every rank reads them all to count.
     is_drawn = any(isinstance(part.corpus.source, DrawnCorpus) for part in parts)
-    mine = [is_drawn or owner == ranks.rank for owner in owners]
     made = {
         number: read(part.corpus, part.window.indices[places], rows=rows)
         for number, (part, places) in enumerate(batches)
-        if mine[number]
+        if is_drawn or owners[number] == ranks.rank
     }
     target, real = sum(int(each[1].sum()) for each in cells), sum(int(each.sum()) for each in cells)
     if is_drawn:

@@ -146,9 +146,8 @@ class Progress:
         try:
             known = {name: value for name, value in state.items() if name in names}
             progress = TypeAdapter(cls).validate_python(known)
-            wrong += ["position"] * _is_negative(progress.position)
         except ValidationError as error:
-            wrong += [".".join(map(str, problem["loc"])) for problem in error.errors()]
+            wrong += dict.fromkeys(str(problem["loc"][0]) for problem in error.errors())
         if wrong:
             raise CheckpointError(
                 f"not a valid training state ({', '.join(wrong)})",
@@ -156,13 +155,6 @@ class Progress:
                 hint="use another checkpoint, or start a new run with --out",
             )
         return progress
-
-
-def _is_negative(position: Position) -> bool:
-    if isinstance(position, DataPosition):
-        return min(position) < 0
-    inner = position.corpora.values()
-    return not inner or position.drawn < 0 or any(map(_is_negative, inner))
 
 
 def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

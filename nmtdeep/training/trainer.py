@@ -103,16 +103,13 @@ class Trainer:
         Raises:
             OutOfMemoryError: if memory does not hold the smallest batch.
         """
-        batches, step, device = self.recipe.training.batches, self.step, self.ranks.device
+        step, device = self.step, self.ranks.device
         rows = self.recipe.uses_rows(device.type)
         tried = []
         for name, place in by_corpus(position, self.data.training).items():
             corpus = self.data.corpus(name)
-            window = Epoch(corpus, self.recipe.training.seed, place.epoch).window(
-                place.window,
-                group_tokens=batches.group_tokens,
-                tokens_per_update=batches.tokens_per_update,
-            )
+            epoch = Epoch(corpus, self.recipe.training.seed, place.epoch)
+            window = epoch.window(place.window, self.recipe.training.batches)
             largest = largest_batch(window, self.recipe, rows=rows, ranks=self.ranks.size)
             tried.append(read(corpus, window.indices[largest], rows=rows))
         batch = max(tried, key=lambda batch: batch.padded_tokens)

@@ -63,7 +63,7 @@ def test_groups_are_drawn_by_seed_and_number_in_proportion():
 
 def walked(corpora, position, mixture, count):
     """`count` updates: for each, `(corpus, epoch, sentences)` of its groups; positions."""
-    walk = Walk(3, BATCHES, 100, sentences=40, block=8)
+    walk = Walk(3, BATCHES, sentences=40, block=8)
     names = {id(each): name for name, each in corpora.items()}
     opened = {name: lambda _, each=each: each for name, each in corpora.items()}
     found = walk.mixed(opened, position, shares(mixture, corpora))
@@ -85,10 +85,7 @@ def test_each_corpus_is_read_as_if_it_were_alone(corpora):
         alone = chain.from_iterable(
             window.indices[group].tolist()
             for epoch in (Epoch(each, 3, index, sentences=40, block=8) for index in range(99))
-            for window in (
-                epoch.window(place, group_tokens=40, tokens_per_update=90)
-                for place in range(len(epoch))
-            )
+            for window in (epoch.window(place, BATCHES) for place in range(len(epoch)))
             for update in window.updates
             for group in update
         )

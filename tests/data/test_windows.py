@@ -10,15 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nmtdeep.config.training import Batches
 from nmtdeep.data.batching import updates
-from nmtdeep.data.corpus import Longest, MonolingualCorpus, ParallelCorpus, longer
+from nmtdeep.data.corpus import MonolingualCorpus, ParallelCorpus
 from nmtdeep.data.windows import Epoch
 from nmtdeep.errors import UserError
 from nmtdeep.training.feed import upcoming
+from nmtdeep.training.opening import check
 from nmtdeep.training.ranks import ALONE, Ranks
 from nmtdeep.training.state import Progress
 
-BUDGETS = {"group_tokens": 40, "tokens_per_update": 90}
+BATCHES = Batches(group_tokens=40, tokens_per_update=90)
 
 
 def corpus(lengths: np.ndarray) -> ParallelCorpus:
@@ -39,7 +41,7 @@ def test_each_sentence_once_an_epoch(count: int, block: int, size: int, number: 
     epoch = Epoch(corpus(lengths), 1, number, sentences=size, block=block)
     seen: list[int] = []
     for place in range(len(epoch)):
-        window = epoch.window(place, **BUDGETS)
+        window = epoch.window(place, BATCHES)
         assert np.array_equal(window.lengths, lengths[:, window.indices])
         assert len(window.indices) < size + 2 * block
         flat = [index for update in window.updates for group in update for index in group.tolist()]
@@ -48,8 +50,6 @@ def test_each_sentence_once_an_epoch(count: int, block: int, size: int, number: 
         blocks = {index // block for index in window.indices.tolist()}
         whole = [index for index in range(count) if index // block in blocks]
         assert window.indices.tolist() == whole
-        longest = window.indices[lengths[:, window.indices].max(axis=0).argmax()]
-        assert window.longest == (longest + 1, lengths[:, longest].max())
         seen += window.indices.tolist()
     assert sorted(seen) == list(range(count))
 
@@ -59,9 +59,10 @@ def test_a_corpus_of_one_window_has_the_plan_of_the_whole() -> None:
     for number in (0, 3):
         epoch = Epoch(corpus(lengths), 5, number, sentences=100, block=7)
         assert len(epoch) == 1
-        window = epoch.window(0, **BUDGETS)
+        window = epoch.window(0, BATCHES)
         assert window.indices.tolist() == list(range(100))
-        whole = updates(lengths.astype(np.int32), seed=5, epoch=number, **BUDGETS)
+        budgets = {"group_tokens": 40, "tokens_per_update": 90}
+        whole = updates(lengths.astype(np.int32), seed=5, epoch=number, **budgets)
         assert plain(window.updates) == plain(whole)
 
 
@@ -75,7 +76,7 @@ def test_windows_hold_other_blocks_in_other_epochs_and_in_no_order_of_the_corpus
     ]
     sets = []
     for epoch in epochs:
-        windows = [epoch.window(number, **BUDGETS) for number in range(len(epoch))]
+        windows = [epoch.window(number, BATCHES) for number in range(len(epoch))]
         assert [len(window.indices) for window in windows] == [100] * 4
         assert len({str(plain(window.updates)) for window in windows}) == 4
         sets.append([frozenset(window.indices.tolist()) for window in windows])
@@ -125,14 +126,13 @@ def test_several_processes_have_the_updates_of_one_and_resume_as_many_or_as_few(
             assert sorted(batch for mine, _ in shares for batch in mine) == sorted(batches)
 
 
-def test_the_longest_sentence_is_found_in_pieces() -> None:
+@pytest.mark.parametrize("before", [0, (1 << 20) - 4, (1 << 20) + 5])
+def test_the_longest_sentence_is_found_in_pieces(before: int) -> None:
+    """A piece has 2^20 sentences; those `before` have one token."""
     lengths = np.array([[3, 1, 7, 2, 2, 9, 1], [1, 5, 1, 9, 2, 1, 9]])
-    for size in (1, 2, 3, 100):
-        longest = Longest()
-        for first in range(0, lengths.shape[1], size):
-            longest = longer(longest, lengths[:, first : first + size], first)
-        assert longest == Longest(4, 9)
-    assert longer(Longest(), lengths[:, :0], 0) == Longest(0, 0)
+    whole = np.pad(lengths, ((0, 0), (before, 0)), constant_values=1)
+    assert corpus(whole).longest() == (before + 4, 9)
+    assert corpus(lengths[:, :0]).longest() == (0, 0)
 
 
 def test_a_sentence_too_long_is_named_by_its_number_in_the_corpus(tiny_run: Any) -> None:
@@ -140,6 +140,5 @@ def test_a_sentence_too_long_is_named_by_its_number_in_the_corpus(tiny_run: Any)
     changes = {"batches": {"max_tokens": longest.tokens - 1}}
     values = {**tiny_run.recipe.model_dump(), "training": changes}
     recipe = type(tiny_run.recipe).model_validate(values)
-    coming = upcoming(recipe, tiny_run.data, Progress(), **SMALL)
     with pytest.raises(UserError, match=f"sentence {longest.sentence} has {longest.tokens} tokens"):
-        list(islice(coming, 100))
+        check(recipe, tiny_run.data, ALONE)

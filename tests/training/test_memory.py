@@ -11,7 +11,7 @@ import torch
 from torch.testing import assert_close
 
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.config.training import Training
+from nmtdeep.config.training import Batches, Training
 from nmtdeep.data.batch import Batch, Share, read
 from nmtdeep.data.batching import split
 from nmtdeep.data.corpus import MonolingualCorpus, ParallelCorpus
@@ -214,9 +214,8 @@ def test_the_largest_batch_of_a_window_is_found(tiny_config: Any) -> None:
         MonolingualCorpus(np.zeros(side.sum(), np.uint16), np.concatenate(([0], np.cumsum(side))))
         for side in lengths
     ]
-    window = Epoch(ParallelCorpus(*sides), 1, 0).window(
-        0, group_tokens=TOKENS, tokens_per_update=2 * TOKENS
-    )
+    batches = Batches(group_tokens=TOKENS, tokens_per_update=2 * TOKENS)
+    window = Epoch(ParallelCorpus(*sides), 1, 0).window(0, batches)
 
     for max_tokens in (60, 110, TOKENS):
         training = {"batches": {"max_tokens": max_tokens}}

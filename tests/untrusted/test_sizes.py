@@ -133,7 +133,7 @@ def test_a_forged_corpus_is_an_error(
     numbers = {"tokens": np.array(side.tokens), "offsets": np.array(side.offsets)}
     numbers[end][place] = value
     with CorpusWriter(data / "train.en", "uint16") as writer:
-        writer.write_flat(numbers["tokens"], np.diff(numbers["offsets"]))
+        writer.write(numbers["tokens"], np.diff(numbers["offsets"]))
     write_sums(data)
     with pytest.raises(DataError, match=rf"train\.en\.{end}: {said}"):
         collate(DataDirectory.open(data).corpus("train"), np.arange(len(side)))
