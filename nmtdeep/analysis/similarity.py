@@ -119,7 +119,7 @@ def layer_similarities(
     device = model.output.weight.device
     sums = torch.zeros(3, len(model.encoder.layers) + 1, dtype=torch.float64)
     for indices in cut(lengths, sort_by_length(lengths[None]), BATCH_TOKENS):
-        source = pad(corpus[int(index)] for index in indices).to(device)
+        source = pad([corpus[int(index)] for index in indices]).to(device)
         outputs, mask = model.encode_deeply(source)[1], source != model.pad
         figures = (
             [_cosine(output, outputs[0], mask) for output in outputs],

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.nn.utils.rnn import pad_sequence
 
 from nmtdeep.data.corpus import Ids, MonolingualCorpus, ParallelCorpus
 from nmtdeep.text.vocabulary import EOS, PAD
@@ -170,10 +169,12 @@ class Share:
         )
 
 
-def pad(sentences: Iterable[Sequence[int] | Ids]) -> torch.Tensor:
+def pad(sentences: Sequence[Sequence[int] | Ids]) -> torch.Tensor:
     """Stack id sequences into `(sentences, longest)`, filled with PAD at the end."""
-    tensors = [torch.tensor(each, dtype=torch.int64) for each in sentences]
-    return pad_sequence(tensors, batch_first=True, padding_value=PAD)
+    out = np.full((len(sentences), max(map(len, sentences))), PAD, dtype=np.int64)
+    for row, sentence in zip(out, sentences, strict=True):
+        row[: len(sentence)] = sentence
+    return torch.from_numpy(out)
 
 
 def gather(corpus: MonolingualCorpus, indices: Indices) -> NDArray[np.int64]:

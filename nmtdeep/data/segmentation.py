@@ -66,14 +66,18 @@ class Segmenter:
         key = " ".join(map(str, (self.seed, *name))).encode()
         return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest())
 
-    def _words(self, ids: Sequence[int]) -> list[Word]:
-        tokens = [self.side.vocabulary.tokens[id] for id in ids]
+    @cached_property
+    def _borders(self) -> tuple[int, list[bool]]:
+        """Whether a word begins with each id (0), or after it (1)."""
+        tokens = self.side.vocabulary.tokens
         if isinstance(self.side.model, SentencePiece):
-            begins = [token.startswith(SPACE) for token in tokens]
-        else:
-            begins = [True, *(not token.endswith(SEPARATOR) for token in tokens)]
-        firsts = [place for place in range(len(ids)) if begins[place] or not place]
-        return [tuple(ids[first:last]) for first, last in pairwise([*firsts, len(ids)])]
+            return 0, [token.startswith(SPACE) for token in tokens]
+        return 1, [not token.endswith(SEPARATOR) for token in tokens]
+
+    def _words(self, ids: Sequence[int]) -> list[Word]:
+        after, borders = self._borders
+        firsts = [place for place in range(1, len(ids)) if borders[ids[place - after]]]
+        return [tuple(ids[first:last]) for first, last in pairwise([0, *firsts, len(ids)])]
 
     def _drawn(self, word: Word, uniform: float) -> Word:
         """The segmentation of a word for a number between 0 and 1."""

@@ -238,7 +238,7 @@ class Translator:
         cuts = cut(lengths[0], order, max(1, self.max_tokens // rows))
 
         def padded(side: Sequence[Sequence[int]], chosen: Indices) -> NDArray[np.int64]:
-            return pad(side[index] for index in chosen).numpy()
+            return pad([side[index] for index in chosen]).numpy()
 
         forced = any(prefixes)
         batches = (
