@@ -6,6 +6,7 @@ int8 rounds inputs to 255 steps over their range, and weights too, about 2^-9 of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any, NamedTuple
@@ -80,7 +81,7 @@ def read_back(models: Sequence[Transformer], results: Sequence[Sequence[Hypothes
     source = SOURCE.repeat_interleave(len(flat) // len(SOURCE), dim=0)
     prefix = torch.cat((torch.full((len(flat), 1), EOS), target[:, :-1]), dim=1)
     logits = torch.stack([model.output(model(source, prefix)).float() for model in models])
-    log_probs = logits.softmax(dim=3).mean(dim=0).log()
+    log_probs = logits.log_softmax(dim=3).logsumexp(dim=0) - math.log(len(models))
     chosen = log_probs.gather(2, target[:, :, None])[:, :, 0]
     return Read(chosen[target != PAD], logits.abs().amax(dim=(0, 3))[target != PAD])
 

@@ -31,7 +31,7 @@ from untrusted.strangers import refused, rewrite
         (r"(?m)^    depth: 2", "    depth: 10000"),
         (r"feed_forward: 12", "feed_forward: 1000000000000000"),
         (
-            r"positions:\n    type: sinusoidal\n    first: 0",
+            r"positions:\n    type: sinusoidal(\n    .*)*",
             "positions: {type: relative, clip: 2000000000}",
         ),
         (r"sublayers: \[", "sublayers: [" + "feed_forward, " * 12),
