@@ -121,10 +121,11 @@ def _of_stack(where: Where, stack: Stack) -> Iterator[CombinationWeight]:
     if not isinstance(combination, LinearCombination):
         return
     ends, depth = combination.boundaries, len(stack.layers)
-    for row, end in enumerate(ends):
-        shares = combination.shares(row)
-        reader = str(end + 1) if end < depth else "top"
-        yield from _of_reader(where, reader, ends[row + 1 - len(shares) : row + 1], shares)
+    for row, shares in enumerate(combination.shares()):
+        reader = str(ends[row] + 1) if ends[row] < depth else "top"
+        first = max(0, row + 1 - (combination.settings.window or row + 1))
+        seen = slice(first, row + 1)
+        yield from _of_reader(where, reader, ends[seen], shares[seen])
 
 
 def _of_reader(

@@ -1,9 +1,10 @@
-"""Weighted sums of all outputs so far, each output read once for a sum and once for each gradient.
+"""Weighted sums of all outputs so far, computed by products with blocks of outputs.
 
 A layer that reads all layers below it reads much memory: at 48 layers 1,176 outputs, and as many
-again for the gradients of weights and outputs. So the outputs are the rows of one buffer, a matrix
-whose product with the weights is the sum. Their gradients are sums over a buffer of the readers'
-gradients, taken when the last reader has its own: autograd would read and write them once for each.
+again for the gradients of outputs and of weights. So the outputs are the rows of one buffer. When a
+block of them is complete, one product computes its share in all sums of the next block, and a sum
+then reads the outputs of its own block only. The gradients of outputs are sums over a buffer of the
+sums' gradients, from the top down in the same blocks; those of all weights are one product.
 """
 
 from __future__ import annotations
@@ -14,23 +15,47 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+# Outputs of a block: a sum reads half of them, and the sums of a block together all before it.
+BLOCK = 6
+# Numbers of a part of a product over whole outputs; a GPU computes the parts side by side.
+PART = 1 << 14
+
 
 class Sums:
     """The outputs of one forward pass, their sums, and the gradients of the sums.
 
+    Sum l is sum_k weights_lk output_k over k <= l within the window.
+
     Args:
-        entries: the largest number of outputs.
+        weights: `(outputs, outputs, features)`; features is the width, or 1 for one number per
+            output.
         like: `(..., width)` tensor of an output's shape, dtype and device.
+        window: number of the newest outputs that a sum reads; None: all.
         dtype: that outputs and gradients are kept and multiplied in; None: that of `like`.
     """
 
-    def __init__(self, entries: int, like: Tensor, dtype: torch.dtype | None = None) -> None:
+    def __init__(
+        self,
+        weights: Tensor,
+        like: Tensor,
+        *,
+        window: int | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         self.shape = like.shape
         self.dtype = like.dtype
         self.count = 0
-        self.values = like.new_empty(entries, like.numel(), dtype=dtype)
-        self.gradients: Tensor | None = None  # rows: sums, by the last output that each read
-        self.readers: dict[int, tuple[int, Tensor]] = {}  # the same: first output read, weights
+        self.values = like.new_empty(len(weights), like.numel(), dtype=dtype)
+        self.window = window or len(weights)
+        self.given = weights
+        self.weights = weights.detach().to(self.values.dtype)
+        if self.window < len(weights):
+            seen = visible(len(weights), window, like.device)
+            self.weights = self.weights.masked_fill(~seen[:, :, None], 0.0)
+        self.below: Tensor | None = None  # share of the blocks before in each sum of this block
+        self.gradients: Tensor | None = None  # of the sums
+        self.known = 0  # the lowest sum whose gradient is there
+        self.above: tuple[int, Tensor] | None = None  # a block, and the share of the sums above it
 
     def add(self, output: Tensor, token: Tensor | None = None) -> Tensor:
         """Append an output; a token that represents all outputs so far in autograd's graph.
@@ -41,93 +66,156 @@ class Sums:
             token: of the output before; None: this is the first.
         """
         before = self.values.new_empty(0) if token is None else token
-        return _Add.apply(output, before, self)  # type: ignore[no-untyped-call]
+        weights = self.given if token is None else None
+        with torch.autocast(self.values.device.type, enabled=False):
+            return _Add.apply(output, before, weights, self)  # type: ignore[no-untyped-call]
 
-    def read(self, weights: Tensor, token: Tensor) -> Tensor:
-        """sum_k weights_k output_k over the last `len(weights)` outputs.
+    def read(self, token: Tensor) -> Tensor:
+        """The sum of the newest output and those before.
 
         Args:
-            weights: `(outputs, width)`, or `(outputs, 1)` for one number per output.
-            token: of the last output.
+            token: of the newest output.
         """
         with torch.autocast(self.values.device.type, enabled=False):
-            return _Read.apply(weights, token, self)  # type: ignore[no-untyped-call]
+            return _Read.apply(token, self)  # type: ignore[no-untyped-call]
+
+    def append(self, output: Tensor) -> None:
+        """Store an output."""
+        end = self.count
+        self.values[end].copy_(output.reshape(-1))
+        self.count += 1
+        if end % BLOCK == 0:
+            first = max(0, end + 1 - self.window)
+            weights = self.weights[end : end + BLOCK, first:end]
+            self.below = product(weights, self.values[first:end]) if first < end else None
+
+    def newest(self) -> Tensor:
+        """The sum of the newest output and those before, `(numbers,)`."""
+        row = self.count - 1
+        start = row - row % BLOCK
+        first = max(start, self.count - self.window)
+        weights = self.weights[row : row + 1, first : row + 1]
+        below = None if self.below is None else self.below[row - start : row - start + 1]
+        return product(weights, self.values[first : row + 1], below)
+
+    def receive(self, gradient: Tensor, row: int) -> None:
+        """Store the gradient of a sum."""
+        if self.gradients is None:
+            self.gradients, self.known = torch.empty_like(self.values), self.count
+        self.gradients[row + 1 : self.known].zero_()  # sums that nothing else read
+        self.gradients[row].copy_(gradient.reshape(-1))
+        self.known = row
 
     def gradient_of(self, number: int) -> Tensor:
-        """sum over readers l of weights_l,number gradient_l, when all of them have a gradient."""
-        readers = [last for last, (first, _) in self.readers.items() if first <= number <= last]
-        chosen = [self.readers[last] for last in readers]
-        if number == 0:
-            self.readers = {}  # for another backward pass through the same graph
-        if self.gradients is None or not readers:
-            return self.values.new_zeros(self.shape)
-        weights = torch.stack([weights[number - first] for first, weights in chosen])
-        low, high = readers[-1], readers[0]
-        if readers == list(range(high, low - 1, -1)):
-            return combine(weights.flip(0), self.gradients[low : high + 1], self.shape)
-        return combine(weights, self.gradients[readers], self.shape)
+        """sum_l weights_l,number gradient_l, when all these sums have their gradient."""
+        assert self.gradients is not None
+        self.gradients[number : self.known].zero_()
+        self.known = min(self.known, number)
+        start = number - number % BLOCK
+        end = min(start + BLOCK, self.count)
+        if self.above is None or self.above[0] != start:
+            last = min(end - 1 + self.window, self.count)
+            weights = self.weights[end:last, start:end].transpose(0, 1)
+            self.above = start, product(weights, self.gradients[end:last])
+        place, last = number - start, min(end, number + self.window)
+        weights = self.weights[number:last, number : number + 1].transpose(0, 1)
+        above = self.above[1][place : place + 1]
+        return product(weights, self.gradients[number:last], above).view(self.shape)
+
+    def gradient_of_weights(self) -> Tensor:
+        """<gradient_l, output_k> for all l and k that a sum reads; by feature if weights are."""
+        assert self.gradients is not None
+        self.gradients[: self.known].zero_()
+        features = self.weights.shape[2]
+        gradients, values = self.gradients[: self.count], self.values[: self.count]
+        if features == 1:
+            found = dot_products(gradients, values)[:, :, None]
+        else:
+            pairs = [
+                [(value * gradient).unflatten(0, (-1, features)).sum(dim=0) for value in values]
+                for gradient in gradients
+            ]
+            found = torch.stack([torch.stack(row) for row in pairs])
+        seen = visible(self.count, self.window, found.device)
+        result = torch.zeros_like(self.given)
+        result[: self.count, : self.count] = found.masked_fill(~seen[:, :, None], 0.0)
+        return result
 
 
-def combine(weights: Tensor, rows: Tensor, shape: torch.Size) -> Tensor:
-    """sum_k weights_k rows_k, of `shape` `(..., width)`.
+def product(weights: Tensor, rows: Tensor, start: Tensor | None = None) -> Tensor:
+    """start_r + sum_k weights_rk rows_k, of shape `(results, numbers)`.
 
     Args:
-        weights: `(rows, width)`, or `(rows, 1)` for one number per row.
+        weights: `(results, rows, features)`; each number of a row has the weight of its feature.
         rows: `(rows, numbers)`.
+        start: `(results, numbers)`; None: zero.
     """
-    if weights.shape[1] == 1:
-        return torch.mv(rows.t(), weights[:, 0]).view(shape)
-    total = rows[0].view(shape) * weights[0]
-    for row, weight in zip(rows[1:], weights[1:], strict=True):
-        total.addcmul_(row.view(shape), weight)
-    return total
+    features = weights.shape[2]
+    if features == 1:
+        square = weights[:, :, 0]
+        return square @ rows if start is None else torch.addmm(start, square, rows)
+    totals = rows.new_zeros(len(weights), rows.shape[1]) if start is None else start.clone()
+    for total, each in zip(totals, weights, strict=True):
+        for row, weight in zip(rows, each, strict=True):
+            total.view(-1, features).addcmul_(row.view(-1, features), weight)
+    return totals
+
+
+def dot_products(one: Tensor, other: Tensor) -> Tensor:
+    """<one_i, other_j> of rows `(rows, numbers)`; sums of parts are in fp32 or better."""
+    numbers = one.shape[1]
+    split = numbers - numbers % PART
+    total = (one[:, split:] @ other[:, split:].T).to(torch.promote_types(one.dtype, torch.float32))
+    first = one[:, :split].view(len(one), -1, PART).transpose(0, 1)
+    second = other[:, :split].view(len(other), -1, PART).permute(1, 2, 0)
+    return total + torch.bmm(first, second).sum(dim=0, dtype=total.dtype)
+
+
+def visible(entries: int, window: int | None, device: torch.device | None = None) -> Tensor:
+    """Whether row l reads column k, `(rows, columns)`: k <= l, and it is in the window."""
+    numbers = torch.arange(entries, device=device)
+    age = numbers[:, None] - numbers
+    return (age >= 0) & (age < (window or entries))
 
 
 class _Add(torch.autograd.Function):
-    """Stores an output; autograd takes its gradient after those of all readers."""
+    """Stores an output; autograd takes its gradient after those of all sums that read it.
+
+    The first one takes the gradient of the weights, after those of all sums.
+    """
 
     @staticmethod
-    def forward(ctx: Any, output: Tensor, token: Tensor, sums: Sums) -> Tensor:
+    def forward(
+        ctx: Any, output: Tensor, token: Tensor, weights: Tensor | None, sums: Sums
+    ) -> Tensor:
         ctx.sums, ctx.number, ctx.dtype = sums, sums.count, output.dtype
-        sums.values[sums.count].copy_(output.reshape(-1))
-        sums.count += 1
+        sums.append(output)
         return torch.empty_like(token)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        return ctx.sums.gradient_of(ctx.number).to(ctx.dtype), gradients[0], None
+        sums, for_output, for_weights = ctx.sums, None, None
+        if ctx.needs_input_grad[0]:
+            for_output = sums.gradient_of(ctx.number).to(ctx.dtype)
+        if ctx.needs_input_grad[2]:
+            for_weights = sums.gradient_of_weights()
+        if ctx.number == 0:
+            sums.gradients = sums.above = None  # for another backward pass through the same graph
+        return for_output, gradients[0], for_weights, None
 
 
 class _Read(torch.autograd.Function):
-    """A sum of outputs up to the token."""
+    """The sum up to the token."""
 
     @staticmethod
-    def forward(ctx: Any, weights: Tensor, token: Tensor, sums: Sums) -> Tensor:
-        ctx.sums, ctx.count, ctx.dtype = sums, sums.count, weights.dtype
-        rows = sums.values[sums.count - len(weights) : sums.count]
-        weights = weights.to(rows.dtype)
-        ctx.save_for_backward(weights, token)
-        return combine(weights, rows, sums.shape).to(sums.dtype)
+    def forward(ctx: Any, token: Tensor, sums: Sums) -> Tensor:
+        ctx.save_for_backward(token)
+        ctx.sums, ctx.row = sums, sums.count - 1
+        return sums.newest().view(sums.shape).to(sums.dtype)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        weights, token = ctx.saved_tensors
-        sums, gradient, for_weights = ctx.sums, gradients[0], None
-        first = ctx.count - len(weights)
-        if ctx.needs_input_grad[1]:
-            if sums.gradients is None:
-                sums.gradients = torch.empty_like(sums.values)
-            sums.gradients[ctx.count - 1].copy_(gradient.reshape(-1))
-            sums.readers[ctx.count - 1] = first, weights
-        if ctx.needs_input_grad[0]:
-            rows = sums.values[first : ctx.count]
-            if weights.shape[1] == 1:
-                for_weights = torch.mv(rows, gradient.reshape(-1).to(rows.dtype))[:, None]
-            else:
-                products = (row.view_as(gradient) * gradient for row in rows)
-                sums_of_features = [product.flatten(0, -2).sum(dim=0) for product in products]
-                for_weights = torch.stack(sums_of_features)
-            for_weights = for_weights.to(ctx.dtype)
-        return for_weights, torch.empty_like(token), None
+        ctx.sums.receive(gradients[0], ctx.row)
+        return torch.empty_like(ctx.saved_tensors[0]), None

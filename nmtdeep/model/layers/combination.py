@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from nmtdeep.model.kernels.sums import Sums
+from nmtdeep.model.kernels.sums import Sums, visible
 from nmtdeep.model.layers.dropout import Dropout
 
 
@@ -131,7 +131,10 @@ class LinearCombination(Combination):
 
     def start(self, x: Tensor) -> CombinationHistory:
         """y_0 is the first entry."""
-        sums = Sums(len(self.boundaries), x, self._dtype(x))
+        weights = self.shares(x.device)
+        if self.settings.groups > 1:
+            weights = weights.repeat(1, 1, self.width // self.settings.groups)
+        sums = Sums(weights, x, window=self.settings.window, dtype=self._dtype(x))
         token = sums.add(self._norm(0, x) if self.place == "before" else x)
         return CombinationHistory(sums, token, x, 0)
 
@@ -147,24 +150,21 @@ class LinearCombination(Combination):
         """The weighted sum at a boundary, else the newest output."""
         if history.layers not in self.boundaries:
             return history.newest
-        row = history.sums.count - 1
-        weights = self.shares(row, history.newest.device)
-        if self.settings.groups > 1:
-            weights = weights.repeat(1, self.width // self.settings.groups)
-        read = history.sums.read(weights, history.token)
+        read = history.sums.read(history.token)
         if self.place == "after":
-            read = self._norm(row, read)
+            read = self._norm(history.sums.count - 1, read)
         return self.dropout(read)
 
-    def shares(self, row: int, device: torch.device | None = None) -> Tensor:
-        """Weights of the last entries up to `row`, which row `row` reads: `(entries, groups)`."""
+    def shares(self, device: torch.device | None = None) -> Tensor:
+        """Weights `(entries, entries, groups)` that sums are made with; see `visible`."""
         settings = self.settings
-        count = min(row + 1, settings.window or row + 1)
-        if self.weight is not None:
-            weights = self.weight[row, row + 1 - count : row + 1]
-            return weights.softmax(dim=0) if settings.softmax else weights
-        fixed = 1.0 if settings.initial == "one" and not settings.softmax else 1 / count
-        return torch.full((count, settings.groups), fixed, device=device)
+        weights: Tensor | None = self.weight
+        if weights is None:
+            weights = starting_weights(len(self.boundaries), settings, device)
+        if settings.softmax:
+            hidden = ~visible(len(weights), settings.window, device)
+            weights = weights.masked_fill(hidden[:, :, None], -torch.inf).softmax(dim=1)
+        return weights
 
     def inherit(self, old: Combination, sources: Sequence[int | None]) -> None:
         """Copy the rows that feed the same layers as before, over the same entries.
@@ -254,11 +254,9 @@ def matching(old: Sequence[int], new: Sequence[int], sources: Sequence[int | Non
     return Matching(rows, columns, before | {0: 0}, after)
 
 
-def starting_weights(entries: int, weights: Weights) -> Tensor:
+def starting_weights(entries: int, weights: Weights, device: torch.device | None = None) -> Tensor:
     """`(entries, entries, groups)`: ones everywhere, or 1/n on the n columns that a row reads."""
     if weights.initial == "one":
-        return torch.ones(entries, entries, weights.groups)
-    reads = torch.ones(entries, entries).tril()
-    if weights.window:
-        reads = reads.triu(1 - weights.window)
+        return torch.ones(entries, entries, weights.groups, device=device)
+    reads = visible(entries, weights.window, device).to(torch.get_default_dtype())
     return (reads / reads.sum(dim=1, keepdim=True))[..., None].repeat(1, 1, weights.groups)

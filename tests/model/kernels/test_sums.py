@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections.abc import Sequence
 
 import pytest
 import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from nmtdeep.model.kernels.sums import Sums
+from nmtdeep.model.kernels.sums import BLOCK, PART, Sums, dot_products
 
-OUTPUTS, SHAPE = 5, (2, 3, 4)
-EXACT = {"rtol": 0, "atol": 1e-12}
+# More outputs than two blocks.
+OUTPUTS, SHAPE = 2 * BLOCK + 3, (2, 3, 4)
+EXACT = {"rtol": 0, "atol": 1e-11}
 
 
 def drawn(*shape: int, seed: int, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -21,38 +23,44 @@ def drawn(*shape: int, seed: int, dtype: torch.dtype = torch.float64) -> Tensor:
     return torch.randn(shape, generator=generator, dtype=dtype).requires_grad_()
 
 
+def numbers(seed: int, features: int = 1, dtype: torch.dtype = torch.float64) -> Tensor:
+    """Weights whose sums stay about as large as the outputs."""
+    weights = drawn(OUTPUTS, OUTPUTS, features, seed=seed, dtype=dtype).detach()
+    return (weights / OUTPUTS).requires_grad_()
+
+
 def layer(read: Tensor, number: int) -> Tensor:
     return torch.sin((number + 1) * read)
 
 
-def ours(x: Tensor, weights: Tensor, window: int, used: list[int]) -> Tensor:
+def ours(x: Tensor, weights: Tensor, window: int | None, used: Sequence[int]) -> Tensor:
     """Outputs that each read those below, and the sum of the reads in `used`."""
-    sums = Sums(OUTPUTS, x)
+    sums = Sums(weights, x, window=window)
     token = sums.add(x)
     reads = []
     for row in range(OUTPUTS):
-        reads.append(sums.read(weights[row, max(0, row + 1 - window) : row + 1], token))
+        reads.append(sums.read(token))
         if row + 1 < OUTPUTS:
             token = sums.add(layer(reads[-1], row), token)
     return sum(reads[row].square().sum() for row in used)
 
 
-def formula(x: Tensor, weights: Tensor, window: int, used: list[int]) -> Tensor:
+def formula(x: Tensor, weights: Tensor, window: int | None, used: Sequence[int]) -> Tensor:
     outputs, reads = [x], []
     for row in range(OUTPUTS):
-        seen = range(max(0, row + 1 - window), row + 1)
+        seen = range(max(0, row + 1 - (window or OUTPUTS)), row + 1)
         reads.append(sum(weights[row, k] * outputs[k] for k in seen))
         outputs.append(layer(reads[-1], row))
     return sum(reads[row].square().sum() for row in used)
 
 
 @pytest.mark.parametrize("features", [1, SHAPE[-1]])
-@pytest.mark.parametrize("window", [1, 2, OUTPUTS])
-@pytest.mark.parametrize("used", [[4], [2], [0, 3], [0, 1, 2, 3, 4]], ids=str)
+@pytest.mark.parametrize("window", [1, 2, BLOCK + 1, OUTPUTS, None])
+@pytest.mark.parametrize("used", [[OUTPUTS - 1], [2], [0, BLOCK + 1], range(OUTPUTS)], ids=str)
 def test_values_and_gradients_equal_the_formula(
-    features: int, window: int, used: list[int]
+    features: int, window: int | None, used: Sequence[int]
 ) -> None:
-    inputs = drawn(*SHAPE, seed=1), drawn(OUTPUTS, OUTPUTS, features, seed=2)
+    inputs = drawn(*SHAPE, seed=1), numbers(2, features)
     result, exact = ours(*inputs, window, used), formula(*inputs, window, used)
     assert_close(result, exact, **EXACT)
     expected = torch.autograd.grad(exact, inputs)
@@ -62,39 +70,46 @@ def test_values_and_gradients_equal_the_formula(
 
 
 def test_outputs_and_gradients_in_half_precision() -> None:
-    outputs = [drawn(*SHAPE, seed=seed, dtype=torch.float32) for seed in range(OUTPUTS)]
-    weights = drawn(OUTPUTS, 1, seed=9, dtype=torch.float32)
+    count = BLOCK - 1
+    outputs = [drawn(*SHAPE, seed=seed, dtype=torch.float32) for seed in range(count)]
+    weights = drawn(count, count, 1, seed=9, dtype=torch.float32)
     gradient = drawn(*SHAPE, seed=10, dtype=torch.float32).detach()
-    sums, token = Sums(OUTPUTS, outputs[0], torch.bfloat16), None
+    sums, token = Sums(weights, outputs[0], dtype=torch.bfloat16), None
     for output in outputs:
         token = sums.add(output, token)
-    result = sums.read(weights, token)
+    result = sums.read(token)
     found = torch.autograd.grad(result, (*outputs, weights), gradient)
     assert all(tensor.dtype == torch.float32 for tensor in (result, *found))
-    exact = [output.detach().bfloat16().double() for output in (*outputs, weights, gradient)]
-    *rounded, numbers, slope = exact
-    products = torch.stack([(output * slope).sum() for output in rounded])[:, None]
-    expected = [number * slope for number in numbers] + [products]
+    exact = [output.detach().bfloat16().double() for output in (*outputs, weights[-1], gradient)]
+    *rounded, last, slope = exact
+    expected = torch.zeros(count, count, 1)
+    expected[-1, :, 0] = torch.stack([(output * slope).sum() for output in rounded])
     # What is multiplied is rounded once, sums are rounded at their end: to 8 bits.
     close = {"rtol": 2**-8, "atol": 1e-6, "check_dtype": False}
-    assert_close(result.detach(), sum(map(torch.mul, numbers, rounded)), **close)
-    assert_close(list(found), expected, **close)
+    assert_close(result.detach(), sum(map(torch.mul, last, rounded)), **close)
+    assert_close(list(found), [*(number * slope for number in last), expected], **close)
+
+
+def test_dot_products_of_long_rows() -> None:
+    one, other = drawn(3, 2 * PART + 5, seed=1).detach(), drawn(4, 2 * PART + 5, seed=2).detach()
+    expected = torch.tensor([[a.dot(b) for b in other] for a in one], dtype=torch.float64)
+    assert_close(dot_products(one, other), expected)
 
 
 def test_fixed_weights_and_a_fixed_input() -> None:
-    x, weights = drawn(*SHAPE, seed=1), drawn(OUTPUTS, OUTPUTS, 1, seed=2)
-    (for_x,) = torch.autograd.grad(ours(x, weights.detach(), OUTPUTS, [4]), x)
-    (for_weights,) = torch.autograd.grad(ours(x.detach(), weights, OUTPUTS, [4]), weights)
-    expected = torch.autograd.grad(formula(x, weights, OUTPUTS, [4]), (x, weights))
+    x, weights = drawn(*SHAPE, seed=1), numbers(2)
+    (for_x,) = torch.autograd.grad(ours(x, weights.detach(), OUTPUTS, [OUTPUTS - 1]), x)
+    (for_weights,) = torch.autograd.grad(ours(x.detach(), weights, OUTPUTS, [OUTPUTS - 1]), weights)
+    expected = torch.autograd.grad(formula(x, weights, OUTPUTS, [OUTPUTS - 1]), (x, weights))
     assert_close((for_x, for_weights), expected, **EXACT)
 
 
 def test_memory_is_freed_with_the_graph() -> None:
     gc.disable()
     try:
-        sums = Sums(2, x := drawn(*SHAPE, seed=1))
+        sums = Sums(torch.ones(2, 2, 1).double(), x := drawn(*SHAPE, seed=1))
         token = sums.add(x)
-        sums.read(torch.ones(1, 1).double(), token).sum().backward()
+        sums.read(token).sum().backward()
         gone = weakref.ref(sums)
         del sums, token
         assert gone() is None
