@@ -31,7 +31,8 @@ def test_one_process_is_two_processes(nmtdeep, tmp_path, optimizer):
         # The bias of keys has gradient zero, and Adam makes steps of what rounding leaves of it.
         for name in [name for name in tensors if name.endswith(("qkv.bias", "key_value.bias"))]:
             del tensors[name]
-    assert_close(weights[0], weights[1], rtol=0, atol=2e-4)
+    # Muon makes all directions of a gradient equally long, also those that are mostly rounding.
+    assert_close(weights[0], weights[1], rtol=0, atol=1e-3 if optimizer == "muon" else 2e-4)
 
 
 def test_two_processes_resume_bit_for_bit(nmtdeep, tmp_path):
