@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 from nmtdeep import files
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.conversion.fairseq_dictionary import read_dictionary
 from nmtdeep.conversion.fairseq_model import FairseqConversion
 from nmtdeep.errors import UserError
 from nmtdeep.text.bpe import Bpe, load_merges
@@ -56,26 +55,22 @@ def convert(
         if len(paths) > 2:
             hint = "pass one for both languages, or source and target"
             raise UserError(f"{len(paths)} files", where=option, hint=hint)
-    vocabularies = [read_dictionary(dictionary) for dictionary in dictionaries]
-    source, target = vocabularies[0], vocabularies[-1]
-    conversion = FairseqConversion(path, source, target)
-    section = _text(text, shared=source == target)
-    section |= conversion.languages(conversion.settings, text.source, text.target)
-    recipe = conversion.recipe("fairseq checkpoint", section)
+    conversion = FairseqConversion(path, dictionaries)
+    languages = conversion.languages(conversion.settings, text.source, text.target)
+    recipe = conversion.recipe("fairseq checkpoint", languages | _text(text))
     codes = [Bpe(load_merges(file, hint=CODES_HINT)) for file in text.codes]
     pair = (codes[0], codes[-1]) if codes else (None, None)
-    pipeline = TextPipeline.of(recipe.text, pair, (source, target))
+    pipeline = TextPipeline.of(recipe.text, pair, conversion.vocabularies)
     conversion.save(out, recipe, pipeline, files.digest(path))
     return recipe, pipeline
 
 
-def _text(text: TextOptions, *, shared: bool) -> dict[str, Any]:
+def _text(text: TextOptions) -> dict[str, Any]:
     """The recipe's section `text`, without languages."""
     values: dict[str, Any] = {
         "normalize": text.normalize,
         "lowercase": text.lowercase,
         "aggressive_hyphens": text.aggressive_hyphens,
-        "vocabulary": {"sharing": "shared" if shared else "separate", "multiple": 1},
         "bpe": {"type": "none"},
         "input": "bpe",
     }

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nmtdeep.conversion.fairseq_dictionary import PAD, rows
+from nmtdeep.conversion.fairseq_dictionary import PAD, read_dictionary, rows
 from nmtdeep.conversion.fairseq_file import read_checkpoint
 from nmtdeep.conversion.layers import Conversion
 from nmtdeep.text.vocabulary import Vocabulary
@@ -43,14 +44,16 @@ class FairseqConversion(Conversion):
 
     Args:
         path: of the checkpoint.
-        source, target: vocabularies, equal ones if there is one dictionary.
+        dictionaries: one that both languages share, or source and target.
 
     Raises:
-        CheckpointError: if the file is missing, damaged, something else, or could run code.
+        UserError: naming a file that is missing, damaged, something else, or could run code.
     """
 
-    def __init__(self, path: Path, source: Vocabulary, target: Vocabulary) -> None:
+    def __init__(self, path: Path, dictionaries: Sequence[Path]) -> None:
         super().__init__(path, *read_checkpoint(path))
+        vocabularies = [read_dictionary(dictionary) for dictionary in dictionaries]
+        self.vocabularies = [vocabularies[0], vocabularies[-1]]
         self.model["positions"] = {"type": "sinusoidal", "first": PAD + 1}
         # The defaults of fairseq-generate.
         self.decoding = {
@@ -63,7 +66,7 @@ class FairseqConversion(Conversion):
             "max_source_tokens": self.positions("max_source_positions") - 1,
         }
         self.check_settings(NEUTRAL, self.settings)
-        self._embeddings(source, target)
+        self._embeddings(*self.vocabularies)
         for side in ("encoder", "decoder"):
             stack = self.stack(side, pre_norm=self.is_set(f"{side}_normalize_before"))
             if f"{side}.history.weight" in self.theirs:

@@ -16,6 +16,7 @@ from nmtdeep.config.recipe import Recipe
 from nmtdeep.errors import CheckpointError, Problem
 from nmtdeep.model.fit import build_filled
 from nmtdeep.text.pipeline import TextPipeline
+from nmtdeep.text.vocabulary import Vocabulary
 
 KIND = "converted"
 
@@ -43,6 +44,7 @@ class Conversion:
     Attributes:
         model, decoding: sections of the recipe.
         tensors: under our names, in fp32.
+        vocabularies: of source and target; empty if something is wrong with them.
         problems: everything that nmtdeep does not support.
     """
 
@@ -58,6 +60,7 @@ class Conversion:
         self.tensors: dict[str, Tensor] = {}
         self.model: dict[str, Any] = {}
         self.decoding: dict[str, Any] = {}
+        self.vocabularies: list[Vocabulary] = []
 
     def report(self, what: str, *, hint: str = "") -> None:
         """Add a problem; what files say in it may be long."""
@@ -95,7 +98,7 @@ class Conversion:
 
         Args:
             kind: what is converted, for the description.
-            text: its section `text`.
+            text: its section `text`, without the vocabulary.
 
         Raises:
             CheckpointError: with all problems, if there are any.
@@ -103,9 +106,10 @@ class Conversion:
         """
         if self.problems:
             raise CheckpointError(problems=self.problems)
+        sharing = "shared" if len(set(self.vocabularies)) == 1 else "separate"
         values = {
             "description": f"converted from the {kind} {self.path.absolute().name}"[:90],
-            "text": text,
+            "text": {**text, "vocabulary": {"sharing": sharing, "multiple": 1}},
             "model": self.model,
             "decoding": self.decoding,
         }
@@ -123,8 +127,8 @@ class Conversion:
         build_filled(
             self.tensors,
             recipe.model,
-            source_types=len(pipeline.source.vocabulary),
-            target_types=len(pipeline.target.vocabulary),
+            source_types=len(self.vocabularies[0]),
+            target_types=len(self.vocabularies[1]),
             where=self.path,
             hint="only models that the toolkit itself wrote can be converted",
         )

@@ -29,12 +29,7 @@ def convert(
     conversion = MarianConversion(path)
     languages = conversion.languages(read_optional(path / TOKENIZER), source, target)
     models = [SentencePiece.load(path / name) for name in MODELS]
-    sharing = "shared" if len(set(conversion.vocabularies)) == 1 else "separate"
-    text = {
-        **languages,
-        "tokenizer": models[0].settings,
-        "vocabulary": {"sharing": sharing, "multiple": 1},
-    }
+    text = {**languages, "tokenizer": models[0].settings}
     recipe = conversion.recipe("MarianMT model", text)
     pipeline = TextPipeline.of(recipe.text, models, conversion.vocabularies)
     read = (weights_of(path), *(path / name for name in MODELS))

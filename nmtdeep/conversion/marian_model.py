@@ -63,9 +63,6 @@ class MarianConversion(Conversion):
     Args:
         folder: the model.
 
-    Attributes:
-        vocabularies: of source and target; empty if something is wrong with them.
-
     Raises:
         UserError: naming a file that is missing, damaged, or could run code.
     """
@@ -95,7 +92,7 @@ class MarianConversion(Conversion):
         self.check_rest(UNREAD)
 
     def _embeddings(self, *sides: Mapping[str, int]) -> list[Vocabulary]:
-        """Convert the tables and the output's bias, and order their rows as our ids.
+        """Convert the tables and the output's bias, with rows in the order of the vocabularies.
 
         As in transformers, a tied table is read under the first of its names.
 
