@@ -253,10 +253,13 @@ def _tokenizer(folder: Path, vocabulary: Vocabulary) -> None:
     folder.mkdir(exist_ok=True)
     end, unknown = SPECIALS[EOS], SPECIALS[UNK]
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
-    sequence = [
-        {"Sequence": {"id": "A", "type_id": 0}},
-        {"SpecialToken": {"id": end, "type_id": 0}},
-    ]
+    first, second = (
+        [
+            {"Sequence": {"id": name, "type_id": side}},
+            {"SpecialToken": {"id": end, "type_id": side}},
+        ]
+        for side, name in enumerate("AB")
+    )
     _write(
         folder / "tokenizer.json",
         {
@@ -269,12 +272,8 @@ def _tokenizer(folder: Path, vocabulary: Vocabulary) -> None:
             "pre_tokenizer": {"type": "WhitespaceSplit"},
             "post_processor": {
                 "type": "TemplateProcessing",
-                "single": sequence,
-                "pair": [
-                    *sequence,
-                    {"Sequence": {"id": "B", "type_id": 1}},
-                    {"SpecialToken": {"id": end, "type_id": 1}},
-                ],
+                "single": first,
+                "pair": first + second,
                 "special_tokens": {end: {"id": end, "ids": [EOS], "tokens": [end]}},
             },
             "decoder": None,

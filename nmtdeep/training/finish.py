@@ -14,7 +14,6 @@ from nmtdeep.decoding.translator import Translator
 from nmtdeep.devices import resolve_device
 from nmtdeep.errors import printable
 from nmtdeep.scoring import Score, score_texts, scorers
-from nmtdeep.scoring.comet import Comet
 from nmtdeep.scoring.metrics import label_of
 from nmtdeep.scoring.report import score_table
 from nmtdeep.scoring.stored import store, stored_scores
@@ -66,10 +65,8 @@ def finish(
                     "anyway"
                 )
                 return
-            comets = {split: comet_of(recipe, corpora, split, device) for split in held_out}
             scores = {
-                split: score_split(translator, corpora, split, comet)
-                for split, comet in comets.items()
+                split: score_split(translator, recipe, corpora, split, device) for split in held_out
             }
             stored = store(scores, run)
         mean = _mean(checkpoint.locate(run))
@@ -133,8 +130,9 @@ def _has_learned_nothing(translator: Translator, data: DataDirectory) -> bool:
 
 
 def score_split(
-    translator: Translator, data: DataDirectory, split: str, comet: Comet | None
+    translator: Translator, recipe: Recipe, data: DataDirectory, split: str, device: str
 ) -> list[Score]:
-    """BLEU, chrF, TER and COMET, if there is a model, of a translated split."""
+    """BLEU, chrF, TER and, if the recipe names a model, COMET of a translated split."""
     lines, references = translated(translator, data, split), [data.references(split)]
+    comet = comet_of(recipe, data, split, device)
     return score_texts(lines, references, scorers(METRICS, comet=comet))

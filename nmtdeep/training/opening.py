@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from nmtdeep import checkpoint, files
 from nmtdeep.config.model import SIDES
@@ -177,11 +178,10 @@ def _frozen(recipe: Recipe, model: Transformer) -> str:
         for side, count in layers.items()
     ]
     parts += ["embeddings"] * frozen.embeddings
-    numbers = {True: 0, False: 0}
-    for parameter in model.parameters():
-        numbers[parameter.requires_grad] += parameter.numel()
-    trained = f"{numbers[True]:,} of {sum(numbers.values()):,} parameters are trained"
-    return f"{', '.join(parts)}; {trained}" if parts else ""
+    parameters = list(model.parameters())
+    trained = sum(parameter.numel() for parameter in parameters if parameter.requires_grad)
+    share = f"{trained:,} of {sum(map(Tensor.numel, parameters)):,} parameters are trained"
+    return f"{', '.join(parts)}; {share}" if parts else ""
 
 
 def _depths(recipe: Recipe) -> str:

@@ -34,13 +34,16 @@ class GradientSum:
         self.buckets: list[list[nn.Parameter]] = []
         self._missing: list[int] = []
         self._sent: list[Callable[[], None]] = []
-        if ranks.size > 1:
-            trained = [parameter for parameter in parameters if parameter.requires_grad]
-            self.buckets = list(_buckets(reversed(trained), bucket))
-        for number, members in enumerate(self.buckets):
-            for parameter in members:
-                hook = partial(self._arrived, number)
-                parameter.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
+        trained = [parameter for parameter in parameters if parameter.requires_grad]
+        filled = bucket
+        for parameter in reversed(trained) if ranks.size > 1 else ():
+            if filled >= bucket:
+                self.buckets.append([])
+                filled = 0
+            self.buckets[-1].append(parameter)
+            filled += parameter.nbytes
+            hook = partial(self._arrived, len(self.buckets) - 1)
+            parameter.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
 
     def start(self) -> None:
         """The next backward pass of this rank is the last one before the sum."""
@@ -79,15 +82,3 @@ class GradientSum:
         for parameter, part in zip(members, parts, strict=True):
             parameter.grad = part.view_as(parameter)
         self._sent.append(self.ranks.start_adding(flat))
-
-
-def _buckets(parameters: Iterable[nn.Parameter], size: int) -> Iterable[list[nn.Parameter]]:
-    """In this order, each with at least `size` bytes but for the last."""
-    members: list[nn.Parameter] = []
-    for parameter in parameters:
-        members.append(parameter)
-        if sum(each.numel() * each.element_size() for each in members) >= size:
-            yield members
-            members = []
-    if members:
-        yield members
