@@ -75,32 +75,27 @@ class FairseqConversion(Conversion):
         self.check_rest(BUFFERS)
 
     def _embeddings(self, source: Vocabulary, target: Vocabulary) -> None:
+        names = ["decoder.output_projection.weight", "decoder.embed_out"]
+        if self.is_set("share_decoder_input_output_embed", "share_all_embeddings"):
+            names.append("decoder.embed_tokens.weight")
         mine = self.need("encoder.embed_tokens.weight")
         theirs = self.need("decoder.embed_tokens.weight")
-        output = self.take("decoder.output_projection.weight")
-        if output is None:
-            output = self.take("decoder.embed_out")
-        if output is None:
-            output = theirs
-            if not self.is_set("share_decoder_input_output_embed", "share_all_embeddings"):
-                self.missing.append("decoder.embed_out")
-        fits = True
-        for side, table, vocabulary in (
-            ("encoder", mine, source),
-            ("decoder", theirs, target),
-            ("output", output, target),
-        ):
-            if table.dim() != 2 or len(table) != len(vocabulary):
-                fits = False
-                self.report(
-                    f"the {side}'s embeddings have the shape {tuple(table.shape)}, but its "
-                    f"dictionary has {len(vocabulary):,} types with fairseq's own four",
-                    hint="pass the dictionaries of this model, source before target",
-                )
-        if not fits:
-            return
-        tables = (table[rows(len(table))] for table in (mine, theirs, output))
-        self.tables(*tables, shared=source == target)
+        output = self.need(*names)
+        pairs = {"encoder": (mine, source), "decoder": (theirs, target), "output": (output, target)}
+        wrong = {
+            side: pair
+            for side, pair in pairs.items()
+            if pair[0].dim() != 2 or len(pair[0]) != len(pair[1])
+        }
+        for side, (table, vocabulary) in wrong.items():
+            self.report(
+                f"the {side}'s embeddings have the shape {tuple(table.shape)}, but its dictionary "
+                f"has {len(vocabulary):,} types with fairseq's own four",
+                hint="pass the dictionaries of this model, source before target",
+            )
+        if not wrong:
+            tables = (table[rows(len(table))] for table in (mine, theirs, output))
+            self.tables(*tables, shared=source == target)
 
     def _history(self, side: str, depth: int) -> dict[str, Any]:
         """The dynamic linear combination of Wang et al. 2019, of both models in their release."""

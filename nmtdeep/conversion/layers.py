@@ -148,23 +148,20 @@ class Conversion:
         Args:
             unread: names of tensors that need not be read.
         """
-        rest = self.theirs.keys() - self.taken
-        unknown = [name for name in rest if not unread.fullmatch(name)]
-        taken = [(name, self.theirs[name]) for name in self.taken]
-        infinite = [
-            name
-            for name, tensor in taken
-            if not (tensor.is_floating_point() and tensor.float().isfinite().all())
-        ]
-        for what, names in (
-            ("missing weights", self.missing),
-            ("unknown weights", sorted(unknown)),
-            ("weights that are not finite", sorted(infinite)),
-        ):
+        unknown = (name for name in self.theirs.keys() - self.taken if not unread.fullmatch(name))
+        for what, names in {
+            "missing weights": self.missing,
+            "unknown weights": sorted(unknown),
+            "weights that are not finite": sorted(filter(self._is_infinite, self.taken)),
+        }.items():
             if names:
                 more = len(names) - SHOWN
                 listed = ", ".join(names[:SHOWN]) + (f" and {more:,} more" if more > 0 else "")
                 self.report(f"{what}: {listed}")
+
+    def _is_infinite(self, name: str) -> bool:
+        tensor = self.theirs[name]
+        return not (tensor.is_floating_point() and tensor.float().isfinite().all())
 
     def take(self, name: str) -> Tensor | None:
         """A tensor in fp32, of one dimension at least; or None."""
