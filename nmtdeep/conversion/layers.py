@@ -251,9 +251,9 @@ class Conversion:
         """Query, key and value, stacked."""
         if f"{name}.in_proj_weight" in self.theirs:
             return self._linear(f"{name}.in_proj_")
-        parts = [self._linear(f"{name}.{part}_proj.") for part in ("q", "k", "v")]
-        if len({weight.shape[1:] for weight, _ in parts}) > 1:
+        parts = (self._linear(f"{name}.{part}_proj.") for part in ("q", "k", "v"))
+        weights, biases = zip(*parts, strict=True)
+        if any(len({each.shape[1:] for each in group}) > 1 for group in (weights, biases)):
             self.report(f"{name}: keys and queries have different widths")
             return torch.empty(0), torch.empty(0)
-        weight, bias = (torch.cat(each) for each in zip(*parts, strict=True))
-        return weight, bias
+        return torch.cat(weights), torch.cat(biases)

@@ -175,6 +175,13 @@ def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+def test_biases_of_other_shapes_are_refused(tmp_path: Path) -> None:
+    like = MarianLike()
+    like.state["model.encoder.layers.0.self_attn.k_proj.bias"] = torch.ones(1, 8)
+    with pytest.raises(CheckpointError, match="self_attn: keys and queries have different widths"):
+        convert(like.write(tmp_path / "theirs"), tmp_path / "out")
+
+
 def test_values_outside_the_limits_of_a_recipe_are_refused(tmp_path: Path) -> None:
     folder = MarianLike(dropout=2, encoder_attention_heads=None).write(tmp_path / "theirs")
     with pytest.raises(ConfigError) as caught:
