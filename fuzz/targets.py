@@ -24,10 +24,10 @@ from nmtdeep.config.render import annotated, dump
 from nmtdeep.config.text import Form, SentencePiece, Text
 from nmtdeep.conversion.fairseq_dictionary import read_dictionary
 from nmtdeep.data.corpus import (
-    CorpusWriter,
     DataDirectory,
     MonolingualCorpus,
     ParallelCorpus,
+    corpus_writer,
 )
 from nmtdeep.data.mixture import drawn, shares
 from nmtdeep.errors import ConfigError, DataError, UserError
@@ -359,8 +359,8 @@ def _corpus() -> tuple[Path, bytes]:
     (path / "recipe.yaml").write_text("{}\n", encoding="utf-8")
     for split, language in product(("train", "valid"), ("en", "de")):
         (path / f"{split}.{language}").write_text("a\nb\n", encoding="utf-8")
-        with CorpusWriter(path / f"{split}.{language}", "uint16") as writer:
-            writer.write(np.array([3, 4, EOS, 5, EOS]), np.array([3, 2]))
+        with corpus_writer(path / f"{split}.{language}", "uint16") as write:
+            write(np.array([3, 4, EOS, 5, EOS]), np.array([3, 2]))
     write_sums(path)
     return path, json.dumps(pipeline.fingerprint()).encode()
 

@@ -76,8 +76,7 @@ def translate(
 
 
 LIMITS = Bundle(
-    options_of(Limits, "body_seconds", panel="Limits"),
-    lambda **given: checked(Limits, given, flag),
+    options_of(Limits, "body_seconds", panel="Limits"), lambda **given: checked(Limits, given, flag)
 )
 
 

@@ -50,8 +50,7 @@ class DecodingOptions(Decoding):
     n_best: Count = Field(1, description="number of translations of each line")
     input_is: Form = Field("raw", description="form of the input: raw text, words or subwords")
     prefix_column: bool = Field(
-        False,
-        description="a line is source<TAB>prefix; its translation starts with the prefix",
+        False, description="a line is source<TAB>prefix; its translation starts with the prefix"
     )
     output_is: Form = Field("raw", description="form of the output: raw text, words or subwords")
     long_lines: Literal["split", "truncate", "error"] = Field(
@@ -72,8 +71,7 @@ class DecodingOptions(Decoding):
         None, description="store the weights as 8-bit integers (CPU only)"
     )
     max_tokens: Count | None = Field(
-        None,
-        description="batch size: padded source tokens times beam; default: by device and beam",
+        None, description="batch size: padded source tokens times beam; default: by device and beam"
     )
     threads: Count | None = Field(None, description="number of CPU threads")
     processes: Count = Field(1, description="number of CPU worker processes, one thread each")

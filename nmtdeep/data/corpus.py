@@ -7,6 +7,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +23,7 @@ from nmtdeep.text.files import read_lines
 from nmtdeep.text.pipeline import TextPipeline
 
 Ids = npt.NDArray[np.unsignedinteger[Any]]
+Lengths = npt.NDArray[np.integer[Any]]
 Flat = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 Chosen = slice | npt.NDArray[np.int64]
 BLOCK = 1 << 20  # sentences whose lengths are read at once
@@ -138,30 +141,24 @@ class ParallelCorpus:
         return longest
 
 
-class CorpusWriter:
-    """Writes sentences one after the other; use as a context manager."""
+@contextmanager
+def corpus_writer(stem: Path, dtype: str) -> Iterator[Callable[[Ids, Lengths], None]]:
+    """A function that appends sentences to STEM.tokens and STEM.offsets.
 
-    def __init__(self, stem: Path, dtype: str) -> None:
-        self.stem = stem
-        self.dtype = np.dtype(dtype).newbyteorder("<")
-        self.total = 0
+    It takes their ids in a row, each sentence with its EOS, and their lengths.
+    """
+    kind, total = np.dtype(dtype).newbyteorder("<"), 0
+    with _file(stem, "tokens").open("wb") as tokens, _file(stem, "offsets").open("wb") as offsets:
+        offsets.write(np.zeros(1, "<i8").tobytes())
 
-    def __enter__(self) -> CorpusWriter:
-        self._tokens = _file(self.stem, "tokens").open("wb")
-        self._offsets = _file(self.stem, "offsets").open("wb")
-        self._offsets.write(np.zeros(1, "<i8").tobytes())
-        return self
+        def write(ids: Ids, lengths: Lengths) -> None:
+            nonlocal total
+            tokens.write(ids.astype(kind, copy=False).tobytes())
+            ends = total + np.cumsum(lengths, dtype=np.int64)
+            offsets.write(ends.astype("<i8").tobytes())
+            total += len(ids)
 
-    def write(self, tokens: Ids, lengths: npt.NDArray[np.integer[Any]]) -> None:
-        """Append sentences, each with its EOS: their ids in a row, and their lengths."""
-        self._tokens.write(tokens.astype(self.dtype, copy=False).tobytes())
-        ends = self.total + np.cumsum(lengths, dtype=np.int64)
-        self._offsets.write(ends.astype("<i8").tobytes())
-        self.total += len(tokens)
-
-    def __exit__(self, *_: object) -> None:
-        self._tokens.close()
-        self._offsets.close()
+        yield write
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from nmtdeep import files
-from nmtdeep.config.section import CountOrZero, Language
+from nmtdeep.config.section import Language
 from nmtdeep.errors import DataError
 
 TRAIN, VALID = "train", "valid"
@@ -26,25 +26,19 @@ def _part(name: str) -> str:
     return name
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(strict=True)
-
-
-class _Split(_Strict):
-    pairs: CountOrZero
-
-
 Split = Annotated[str, AfterValidator(_part)]
 
 
-class _Index(_Strict):
+class _Index(BaseModel):
     """The fields of data.json that are checked before they are used in paths."""
+
+    model_config = ConfigDict(strict=True)
 
     source: Language
     target: Language
     dtype: dict[Literal["source", "target"], Literal["uint16", "uint32"]] = Field(min_length=2)
     fingerprint: str
-    splits: dict[Split, _Split] = Field(min_length=1)
+    splits: dict[Split, Any] = Field(min_length=1)
     training: list[Split] = Field([TRAIN], min_length=1)
 
     @model_validator(mode="after")

@@ -49,12 +49,12 @@ def resume_point(
     lines: int,
     form: str,
     options: DecodingOptions,
-    buffer: int | None = None,
+    buffer: int = streams.BUFFER,
 ) -> ResumePoint:
     """The point to resume `output` at, a translation of `lines` lines; 0 without a file.
 
     Args:
-        buffer: lines of a chunk; None: `streams.BUFFER`.
+        buffer: lines of a chunk.
 
     Raises:
         UserError: if it cannot be resumed, or the file is not a translation of this input.
@@ -74,7 +74,7 @@ def resume_point(
     if not path.exists():
         return ResumePoint()
     numbered = form != "text" or options.n_best > 1
-    point = _read(path, form, numbered, buffer or streams.BUFFER)
+    point = _read(path, form, numbered, buffer)
     if point.lines > lines:
         what = f"has output for {point.lines} lines, but {source} has {lines}"
         raise UserError(what, where=output, hint=HINT)

@@ -149,7 +149,7 @@ def translate(
     form: str,
     first: int = 0,
     advance: Callable[[float], object] = lambda _: None,
-    buffer: int | None = None,
+    buffer: int = BUFFER,
 ) -> int:
     """Translate `source` (a path or `-`) line by line; returns the number of lines.
 
@@ -158,11 +158,11 @@ def translate(
         form: output format, see `render`.
         first: number of lines of a file to leave out, whole chunks of it.
         advance: as in `Translator.translate_chunk`.
-        buffer: lines of a chunk; None: `BUFFER`.
+        buffer: lines of a chunk.
     """
     translator.restart(first)
     count = first
-    for chunk in chunks(source, first=first, size=buffer or BUFFER):
+    for chunk in chunks(source, first=first, size=buffer):
         translations = enumerate(translator.translate_chunk(chunk, advance), count)
         output_is = translator.options.output_is
         write("".join(render(each, number, form, output_is) for number, each in translations))

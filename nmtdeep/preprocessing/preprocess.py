@@ -18,19 +18,13 @@ from nmtdeep import __version__, files
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.render import to_yaml
 from nmtdeep.config.text import JointBpe, MosesBpe, Text
-from nmtdeep.data.corpus import CorpusWriter, id_type
+from nmtdeep.data.corpus import corpus_writer, id_type
 from nmtdeep.data.index import FORMAT, INDEX_FILE, RECIPE_FILE, TEXT_DIRECTORY, TRAIN
 from nmtdeep.data.parallel import chunks, ordered_map
 from nmtdeep.errors import DataError
 from nmtdeep.preprocessing.counting import WORDS, Tally, repetitions
 from nmtdeep.preprocessing.inputs import Input, check_free, check_tags, find_inputs
-from nmtdeep.preprocessing.learning import (
-    Models,
-    Tallies,
-    learn_bpe,
-    learn_pieces,
-    vocabularies,
-)
+from nmtdeep.preprocessing.learning import Models, Tallies, learn_bpe, learn_pieces, vocabularies
 from nmtdeep.preprocessing.progress import Progress
 from nmtdeep.preprocessing.report import PreprocessingReport, Reason, SplitReport, plus
 from nmtdeep.preprocessing.rows import labeled, read_rows, to_bytes
@@ -271,13 +265,13 @@ class _Run:
         """Subwords to ids on disk."""
         report, segmented = self.reports[split], self.temporary(split, "bpe")
         stems = (self.directory / f"{split}.{language}" for language in self.languages)
-        source, target = map(CorpusWriter, stems, dtypes)
+        source, target = map(corpus_writer, stems, dtypes)
         tag = self.text.tags.get(split)
         stage = partial(binarize, vocabularies=vocabularies, dtypes=dtypes, tag=tag)
-        with source, target:
+        with source as to_source, target as to_target:
             for sides in self.through("binarize", split, stage, read_rows(segmented)):
-                for writer, ids in zip((source, target), sides, strict=True):
-                    writer.write(ids.tokens, ids.lengths)
+                for write, ids in zip((to_source, to_target), sides, strict=True):
+                    write(ids.tokens, ids.lengths)
                 report.unknown = plus(report.unknown, [ids.unknown for ids in sides])
         segmented.unlink()
 

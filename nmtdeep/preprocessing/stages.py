@@ -74,11 +74,7 @@ class Segmented(NamedTuple):
 
 
 def segment(
-    pairs: Sequence[tuple[str, str, str]],
-    models: Sequence[Model],
-    clean: Clean,
-    *,
-    keep: bool,
+    pairs: Sequence[tuple[str, str, str]], models: Sequence[Model], clean: Clean, *, keep: bool
 ) -> Segmented:
     """Split into subwords and find the pairs that cleaning drops; `keep` keeps them all.
 

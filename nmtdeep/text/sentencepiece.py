@@ -207,8 +207,5 @@ def learn(lines: Iterable[str], config: Config, *, normalize: bool) -> SentenceP
 
 def spread(lines: Iterable[str], total: int, wanted: int = LINES) -> Iterator[str]:
     """At most `wanted` of `total` lines, at equal distances."""
-    if total <= wanted:
-        return iter(lines)
-    chosen = (number * wanted // total for number in itertools.count())
-    steps = itertools.pairwise(chosen)
+    steps = itertools.pairwise(number * wanted // total for number in itertools.count())
     return (line for line, (now, following) in zip(lines, steps) if following > now)  # noqa: B905

@@ -51,7 +51,8 @@ def upcoming(
         if ranks.device.type == "cuda":  # the current device belongs to a thread
             torch.cuda.set_device(ranks.device)
 
-    plan = _plan(recipe, data, progress.position, ranks, (window, block))
+    walk = Walk(recipe.training.seed, recipe.training.batches, window, block)
+    plan = _plan(recipe, data, progress.position, walk)
     updates = (Upcoming(_share(parts, recipe, ranks), position) for parts, position in plan)
     feed = ahead(updates, depth=AHEAD, begin=begin)
     try:
@@ -62,14 +63,9 @@ def upcoming(
 
 
 def _plan(
-    recipe: Recipe,
-    data: DataDirectory,
-    position: Position,
-    ranks: Ranks,
-    sizes: tuple[int, int],
+    recipe: Recipe, data: DataDirectory, position: Position, walk: Walk
 ) -> Iterator[tuple[list[Part], Position]]:
     """The parts of each update, and the position after it; windows are planned in their turn."""
-    walk = Walk(recipe.training.seed, recipe.training.batches, *sizes)
     sides = segmenters(data.pipeline, recipe.text, seed=recipe.training.seed)
     stored = {name: data.corpus(name) for name in data.training}
     corpora = {name: partial(segmented, each, sides) for name, each in stored.items()}

@@ -76,7 +76,7 @@ IN_TRAINING = {
     "nmtdeep.training.finish:score_split": 1,
 }
 IN_PREPROCESSING = {
-    "nmtdeep.preprocessing.preprocess:CorpusWriter": 6,
+    "nmtdeep.preprocessing.preprocess:corpus_writer": 6,
     "nmtdeep.files:write_sums": 1,
     "nmtdeep.files:sync": 1,
     "pathlib:Path.rename": 2,

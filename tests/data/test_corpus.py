@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.data.corpus import CorpusWriter, DataDirectory, MonolingualCorpus
+from nmtdeep.data.corpus import DataDirectory, MonolingualCorpus, corpus_writer
 from nmtdeep.errors import DataError
 from nmtdeep.files import write_sums
 
@@ -27,9 +27,9 @@ def directory(make_data, tmp_path) -> Path:
 def test_a_written_corpus_is_read_back(tmp_path_factory, sentences):
     for dtype in ("uint16", "uint32"):
         stem = tmp_path_factory.mktemp("corpus") / "train.x.en"
-        with CorpusWriter(stem, dtype) as writer:
+        with corpus_writer(stem, dtype) as write:
             for part in filter(None, (sentences[:2], sentences[2:])):
-                writer.write(np.concatenate(part), np.array([*map(len, part)]))
+                write(np.concatenate(part), np.array([*map(len, part)]))
         corpus = MonolingualCorpus.open(stem, dtype)
         assert [corpus[index].tolist() for index in range(len(corpus))] == sentences
         assert corpus.lengths.tolist() == [len(sentence) for sentence in sentences]
@@ -87,8 +87,8 @@ def test_incomplete_missing_and_other_directories(directory, tmp_path):
 
 def test_offsets_of_another_corpus(tmp_path):
     for name, sentences in (("a", [[3, 1]]), ("b", [[3, 1], [1]])):
-        with CorpusWriter(tmp_path / name, "uint16") as writer:
-            writer.write(np.concatenate(sentences), np.array([*map(len, sentences)]))
+        with corpus_writer(tmp_path / name, "uint16") as write:
+            write(np.concatenate(sentences), np.array([*map(len, sentences)]))
     (tmp_path / "a.offsets").write_bytes((tmp_path / "b.offsets").read_bytes())
     with pytest.raises(DataError, match=r"a\.offsets: does not fit a\.tokens"):
         MonolingualCorpus.open(tmp_path / "a", "uint16")

@@ -15,7 +15,7 @@ import pytest
 from nmtdeep import checkpoint
 from nmtdeep.averaging import average
 from nmtdeep.data.batch import collate
-from nmtdeep.data.corpus import CorpusWriter, DataDirectory
+from nmtdeep.data.corpus import DataDirectory, corpus_writer
 from nmtdeep.errors import CheckpointError, DataError
 from nmtdeep.files import write_sums
 from nmtdeep.growing import grow
@@ -132,8 +132,8 @@ def test_a_forged_corpus_is_an_error(
     side = DataDirectory.open(data).corpus("train").source
     numbers = {"tokens": np.array(side.tokens), "offsets": np.array(side.offsets)}
     numbers[end][place] = value
-    with CorpusWriter(data / "train.en", "uint16") as writer:
-        writer.write(numbers["tokens"], np.diff(numbers["offsets"]))
+    with corpus_writer(data / "train.en", "uint16") as write:
+        write(numbers["tokens"], np.diff(numbers["offsets"]))
     write_sums(data)
     with pytest.raises(DataError, match=rf"train\.en\.{end}: {said}"):
         collate(DataDirectory.open(data).corpus("train"), np.arange(len(side)))
