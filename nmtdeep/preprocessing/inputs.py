@@ -16,7 +16,6 @@ from nmtdeep.errors import DataError, UserError
 from nmtdeep.preprocessing.language import check_languages
 from nmtdeep.preprocessing.stages import Pair
 from nmtdeep.text.pairs import ParallelText, find_text, name_of
-from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.vocabulary import is_reserved
 
 _NAME = re.compile(r"\w[\w.-]*")
@@ -89,16 +88,12 @@ def find_inputs(
     return [_input(name, find_text(prefix, languages)) for name, prefix in prefixes]
 
 
-def check_tags(config: Text, names: Collection[str], pipeline: object = None) -> None:
+def check_tags(config: Text, names: Collection[str]) -> None:
     """Check that every tag belongs to a corpus, and is a type of its own.
-
-    A text pipeline that is used again has the tags of its own corpora instead.
 
     Raises:
         UserError: for a tag of no corpus, or that every vocabulary has.
     """
-    if isinstance(pipeline, TextPipeline):
-        return
     for name, tag in config.tags.items():
         if is_reserved(tag):
             what, hint = f"{tag} is a type of every vocabulary", "choose another, such as <bt>"

@@ -71,7 +71,8 @@ def preprocess(
     """
     check_free(out, overwrite=overwrite)
     corpora = {TRAIN: train} if isinstance(train, Path) else train
-    check_tags(recipe.text, corpora, pipeline)
+    if not isinstance(pipeline, TextPipeline):  # which has the tags of its own corpora
+        check_tags(recipe.text, corpora)
     inputs = find_inputs(recipe.text, train=corpora, valid=valid, tests=tests)
     with files.replace_directory(out) as partial:
         how = (workers, progress or Progress(), chunk, counted_words, pipeline)
@@ -94,7 +95,8 @@ def plan(
         UserError: as `preprocess`.
     """
     check_free(out, overwrite=overwrite)
-    check_tags(recipe.text, train, pipeline)
+    if not isinstance(pipeline, TextPipeline):
+        check_tags(recipe.text, train)
     inputs = find_inputs(recipe.text, train=train, valid=valid, tests=tests)
     yield to_yaml({"text": recipe.text.model_dump(mode="json")}).rstrip("\n")
     for each in inputs:

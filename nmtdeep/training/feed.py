@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -54,12 +55,9 @@ def upcoming(
     walk = Walk(recipe.training.seed, recipe.training.batches, window, block)
     plan = _plan(recipe, data, progress.position, walk)
     updates = (Upcoming(_share(parts, recipe, ranks), position) for parts, position in plan)
-    feed = ahead(updates, depth=AHEAD, begin=begin)
-    try:
+    with closing(ahead(updates, depth=AHEAD, begin=begin)) as feed:
         for update, waited in feed:
             yield replace(update, waited=waited)
-    finally:
-        feed.close()
 
 
 def _plan(

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from data.test_windows import corpus
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.training import Batches
-from nmtdeep.data.corpus import DataDirectory, MonolingualCorpus, ParallelCorpus
+from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
 from nmtdeep.data.mixture import MixedPosition, Walk, by_corpus, drawn, shares
 from nmtdeep.data.windows import DataPosition, Epoch
 from nmtdeep.errors import UserError
@@ -24,13 +25,6 @@ from nmtdeep.training.state import Progress
 
 BATCHES = Batches(tokens_per_update=90, group_tokens=40)
 SIZES = {"clean": 70, "web": 41, "crawl": 130}
-
-
-def corpus(lengths: np.ndarray) -> ParallelCorpus:
-    """Sentences of these lengths, `(2, sentences)`."""
-    offsets = np.cumsum(np.pad(lengths, ((0, 0), (1, 0))), axis=1).astype(np.int64)
-    sides = [MonolingualCorpus(np.arange(ends[-1]).astype(np.uint16), ends) for ends in offsets]
-    return ParallelCorpus(*sides)
 
 
 @pytest.fixture

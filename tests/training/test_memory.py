@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from data.test_windows import corpus
 from torch.testing import assert_close
 
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.training import Batches, Training
 from nmtdeep.data.batch import Batch, Share, read
 from nmtdeep.data.batching import split
-from nmtdeep.data.corpus import MonolingualCorpus, ParallelCorpus
 from nmtdeep.data.windows import DataPosition, Epoch
 from nmtdeep.errors import OutOfMemoryError, UserError
 from nmtdeep.model.transformer import Transformer
@@ -210,12 +210,8 @@ def test_the_trial_changes_nothing(tiny_run: Any) -> None:
 def test_the_largest_batch_of_a_window_is_found(tiny_config: Any) -> None:
     model, random = tiny_config().model_dump(), np.random.default_rng(8)
     lengths = random.integers(3, 12, (2, 300))
-    sides = [
-        MonolingualCorpus(np.zeros(side.sum(), np.uint16), np.concatenate(([0], np.cumsum(side))))
-        for side in lengths
-    ]
     batches = Batches(group_tokens=TOKENS, tokens_per_update=2 * TOKENS)
-    window = Epoch(ParallelCorpus(*sides), 1, 0).window(0, batches)
+    window = Epoch(corpus(lengths), 1, 0).window(0, batches)
 
     for max_tokens in (60, 110, TOKENS):
         training = {"batches": {"max_tokens": max_tokens}}
