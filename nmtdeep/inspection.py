@@ -14,7 +14,7 @@ from nmtdeep import checkpoint, files
 from nmtdeep.config.load import read_config
 from nmtdeep.config.model import Stack
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.config.text import JointBpe, SentencePiece
+from nmtdeep.config.text import SentencePiece
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.data.index import COPY, INDEX_FILE, RECIPE_FILE, TEXT_DIRECTORY, read_index
 from nmtdeep.data.windows import DataPosition
@@ -219,20 +219,16 @@ def _inputs(state: dict[str, Any]) -> list[str]:
 
 def _add_text(screen: Inspection, recipe: Recipe, pipeline: TextPipeline) -> None:
     """Rows about a text pipeline and its vocabularies."""
-    text, sides = recipe.text, (pipeline.source, pipeline.target)
+    text, merges = recipe.text, [f"{count:,}" for count in pipeline.merges.values()]
     parts = [f"{text.source} to {text.target}", f"{text.input} text"]
     parts += ["normalized"] * (text.normalize and text.input == "raw")
     parts += ["lower-cased"] * text.lowercase
-    merges = [f"{len(side.bpe.merges):,}" for side in sides if side.bpe]
     if merges:
-        counts = merges[0] if isinstance(text.bpe, JointBpe) else " and ".join(merges)
-        parts.append(f"{text.bpe.type} BPE of {counts} merges")
+        parts.append(f"{text.bpe.type} BPE of {' and '.join(merges)} merges")
     if isinstance(text.tokenizer, SentencePiece):
         parts.append(f"SentencePiece ({text.tokenizer.model})")
     screen.add("text", ", ".join(parts))
-    types = " and ".join(f"{len(side.vocabulary):,} {side.language} types" for side in sides)
-    if text.vocabulary.sharing == "shared":
-        types = f"{len(sides[0].vocabulary):,} types, shared"
+    types = " and ".join(f"{count:,} {name} types" for name, count in pipeline.types.items())
     screen.add("vocabulary", f"{types}; text pipeline {pipeline.fingerprint()[:16]}")
 
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from nmtdeep import __version__, files
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.render import to_yaml
-from nmtdeep.config.text import JointBpe, MosesBpe, Text
+from nmtdeep.config.text import MosesBpe, Text
 from nmtdeep.data.corpus import corpus_writer, id_type
 from nmtdeep.data.index import FORMAT, INDEX_FILE, RECIPE_FILE, TEXT_DIRECTORY, TRAIN
 from nmtdeep.data.parallel import chunks, ordered_map
@@ -285,7 +285,8 @@ class _Run:
         report = PreprocessingReport(
             self.languages,
             self.reports,
-            *_sizes(pipeline),
+            pipeline.merges,
+            pipeline.types,
             dict(self.progress.seconds),
             pipeline.fingerprint(),
             tuple(self.training),
@@ -322,15 +323,3 @@ class _Run:
             for result, start in zip(results, count(0, self.chunk), strict=False):
                 yield result
                 advance(min(self.chunk, total - start))
-
-
-def _sizes(pipeline: TextPipeline) -> tuple[dict[str, int], dict[str, int]]:
-    """Numbers of BPE merges and of types, by language or for both."""
-    sides = (pipeline.source, pipeline.target)
-    merges = {side.language: len(side.bpe.merges) for side in sides if side.bpe}
-    types = {side.language: len(side.vocabulary) for side in sides}
-    if isinstance(pipeline.config.bpe, JointBpe):
-        merges = {"joint": merges[pipeline.source.language]}
-    if pipeline.config.vocabulary.sharing == "shared":
-        types = {"shared": types[pipeline.source.language]}
-    return merges, types

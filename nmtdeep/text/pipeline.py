@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from nmtdeep import files
 from nmtdeep.config.render import to_yaml
 from nmtdeep.config.source import read_file
-from nmtdeep.config.text import Form, MosesBpe, NoBpe, Text
+from nmtdeep.config.text import Form, JointBpe, MosesBpe, NoBpe, Text
 from nmtdeep.errors import ConfigError, DataError, UserError
 from nmtdeep.text.bpe import Bpe, join, load_merges
 from nmtdeep.text.chinese import CHINESE, Jieba, jieba
@@ -74,11 +74,6 @@ class Side:
     language: str
     model: Model
     vocabulary: Vocabulary
-
-    @property
-    def bpe(self) -> Bpe | None:
-        """The merges of this side, if it has any."""
-        return self.model if isinstance(self.model, Bpe) else None
 
     def split(self, line: str, form: Form = "raw") -> list[str]:
         """Subwords of a line that is raw, tokenized or already split into subwords.
@@ -163,6 +158,21 @@ class TextPipeline:
     def reference_form(self) -> Literal["raw", "tokenized"]:
         """The form of `target.join` that compares with `target.reference`."""
         return "raw" if self.config.input == "raw" else "tokenized"
+
+    @property
+    def merges(self) -> dict[str, int]:
+        """Numbers of BPE merges by language, or of both as `joint`."""
+        models = {side.language: side.model for side in (self.source, self.target)}
+        merges = {name: len(bpe.merges) for name, bpe in models.items() if isinstance(bpe, Bpe)}
+        is_joint = isinstance(self.config.bpe, JointBpe)
+        return {"joint": merges[self.config.source]} if is_joint else merges
+
+    @property
+    def types(self) -> dict[str, int]:
+        """Sizes of the vocabularies by language, or of both as `shared`."""
+        if self.config.vocabulary.sharing == "shared":
+            return {"shared": len(self.source.vocabulary)}
+        return {side.language: len(side.vocabulary) for side in (self.source, self.target)}
 
     def contents(self) -> dict[str, bytes]:
         """Every file of the saved pipeline: name and content."""

@@ -123,10 +123,6 @@ def opening(recipe: Recipe, data: DataDirectory, ranks: Ranks, progress: Progres
     with torch.device("meta"):
         model = built(stage, data)
     freeze(model, stage.training.frozen)
-    sides = (data.pipeline.source, data.pipeline.target)
-    sizes = [f"{len(side.vocabulary):,} {side.language} types" for side in sides]
-    if recipe.text.vocabulary.sharing == "shared":
-        sizes = [f"{len(sides[0].vocabulary):,} types, shared"]
     hardware = [f"{ranks.size} processes"] * (ranks.size > 1)
     if device.type == "cuda":
         hardware.insert(0, torch.cuda.get_device_name(device))
@@ -144,7 +140,9 @@ def opening(recipe: Recipe, data: DataDirectory, ranks: Ranks, progress: Progres
     start = recipe.training.start_from
     rows = {
         "model": f"{_depths(stage)} layers, width {stage.model.width}, {parameters:,} parameters",
-        "vocabulary": " and ".join(sizes),
+        "vocabulary": " and ".join(
+            f"{count:,} {name} types" for name, count in data.pipeline.types.items()
+        ),
         "corpus": (
             f"{data.path}: {sum(map(len, corpora.values())):,} training pairs, "
             f"{len(data.corpus('valid')):,} for validation"
