@@ -97,7 +97,8 @@ def test_an_ensemble_needs_one_vocabulary(tiny_run: Any) -> None:
     side = newer.pipeline.source
     tokens = (*side.vocabulary.tokens[:-1], "another")
     vocabulary = type(side.vocabulary)(tokens, side.vocabulary.counts)
-    changed = type(newer.pipeline).of(newer.pipeline.config, (side.model, side.model), [vocabulary] * 2)
+    models = (side.model, side.model)
+    changed = type(newer.pipeline).of(newer.pipeline.config, models, [vocabulary] * 2)
     object.__setattr__(newer, "pipeline", changed)
     with pytest.raises(
         CheckpointError, match=r"checkpoint_20: its text pipeline differs .*checkpoint_15"
