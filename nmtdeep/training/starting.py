@@ -56,7 +56,7 @@ def resumed(recipe: Recipe, stored: StartFrom | None, out: Path) -> Recipe:
     The same command resumes the run, even if its source is gone or was trained on.
 
     Raises:
-        UserError: if the recipe asks for other weights.
+        UserError: if the recipe names another start.
     """
     given = recipe.training.start_from
     if given and not (stored and Path(given.path).resolve() == Path(stored.path).resolve()):
@@ -104,12 +104,11 @@ def _check_model(path: str, old: Model, new: Model) -> None:
 
 
 def _check_text(path: str, old: TextPipeline, new: TextPipeline) -> None:
-    if old.fingerprint() == new.fingerprint():
+    changed = sorted({name for name, _ in old.contents().items() ^ new.contents().items()})
+    if not changed:
         return
-    theirs, ours = old.contents(), new.contents()
-    file = next(name for name in theirs | ours if theirs.get(name) != ours.get(name))
-    settings = [pipeline.config.model_dump(mode="json") for pipeline in (old, new)]
-    first = next(iter(differences(settings[0], settings[1], "text")), file)
+    before, after = (pipeline.config.model_dump(mode="json") for pipeline in (old, new))
+    first = [*differences(before, after, "text"), *changed][0]
     raise CheckpointError(
         f"has another text pipeline than --data ({first})",
         where=path,
