@@ -94,7 +94,7 @@ class Conversion:
         return languages
 
     def recipe(self, kind: str, text: Mapping[str, Any]) -> Recipe:
-        """The recipe.
+        """The recipe of the converted model.
 
         Args:
             kind: what is converted, for the description.
