@@ -13,8 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmtdeep.data.batch import Indices
-from nmtdeep.data.corpus import Longest
-from nmtdeep.errors import UserError
 
 
 def sort_by_length(lengths: NDArray[np.int32], order: Indices | None = None) -> Indices:
@@ -112,24 +110,6 @@ def deal(sizes: Sequence[int], processes: int) -> list[int]:
         owners[number] = owner
         loads[owner] += sizes[number]
     return owners
-
-
-def check_budget(longest: Longest, *, max_tokens: int, corpus: str = "") -> None:
-    """Check that no sentence is longer than a batch may be.
-
-    Args:
-        corpus: name for the message; empty for a single one.
-
-    Raises:
-        UserError: naming the sentence.
-    """
-    if longest.tokens > max_tokens:
-        of = f" of {corpus}" * bool(corpus)
-        raise UserError(
-            f"training sentence {longest.sentence}{of} has {longest.tokens} tokens, more than "
-            f"max_tokens {max_tokens}",
-            hint="raise --max-tokens, or lower text.clean.max_length and preprocess again",
-        )
 
 
 def divide(

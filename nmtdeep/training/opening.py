@@ -12,8 +12,7 @@ from nmtdeep import checkpoint, files
 from nmtdeep.config.model import SIDES
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.render import differences
-from nmtdeep.data.batching import check_budget
-from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
+from nmtdeep.data.corpus import DataDirectory, Longest, ParallelCorpus
 from nmtdeep.data.mixture import shares
 from nmtdeep.errors import UserError
 from nmtdeep.model.transformer import Transformer
@@ -67,27 +66,44 @@ def check(recipe: Recipe, data: DataDirectory, ranks: Ranks) -> None:
             where="training.sharding",
             hint="pass --processes, start with torchrun, or set training.sharding=none",
         )
-    rows = recipe.uses_rows(ranks.device.type)
-    longest = [(name * (len(corpora) > 1), corpus.longest()) for name, corpus in corpora.items()]
+    longest = {f" of {name}" * (len(corpora) > 1): each.longest() for name, each in corpora.items()}
     for number in range(len(recipe.training.stages) or 1):
         _check_mixture(recipe, number, corpora)
-        batches = recipe.at_stage(number).training.batches
-        for name, pair in longest:
-            check_budget(pair, max_tokens=batches.limit(rows=rows), corpus=name)
-        at_once = min(batches.limit(rows=rows), batches.group_tokens, batches.tokens_per_update)
-        if not rows and -(-batches.tokens_per_update // at_once) < ranks.size:
-            raise UserError(
-                f"updates of {batches.tokens_per_update} tokens in batches of {at_once} leave some "
-                f"of {ranks.size} processes idle",
-                hint=f"pass --max-tokens {-(-batches.tokens_per_update // ranks.size)} or fewer "
-                "--processes",
-            )
+        _check_batches(recipe.at_stage(number), longest, ranks)
     source, target = data.pipeline.source.vocabulary, data.pipeline.target.vocabulary
     check_model_fits(recipe.model, len(source), len(target))
     resolve_precision(recipe.training.precision, ranks.device)
     chosen(recipe)
     if ranks.is_first:
         comet_of(recipe, data, "valid", ranks.device)  # rank 0 validates
+
+
+def _check_batches(recipe: Recipe, longest: Mapping[str, Longest], ranks: Ranks) -> None:
+    """Check that a stage has a batch for every sentence, and for every rank.
+
+    Args:
+        longest: the longest sentence of each corpus, by the words for the corpus in a message.
+
+    Raises:
+        UserError: naming the sentence, or the number of tokens at once.
+    """
+    rows, batches = recipe.uses_rows(ranks.device.type), recipe.training.batches
+    limit = batches.limit(rows=rows)
+    for of, pair in longest.items():
+        if pair.tokens > limit:
+            raise UserError(
+                f"training sentence {pair.sentence}{of} has {pair.tokens} tokens, more than "
+                f"max_tokens {limit}",
+                hint="raise --max-tokens, or lower text.clean.max_length and preprocess again",
+            )
+    at_once = min(limit, batches.group_tokens, batches.tokens_per_update)
+    if not rows and -(-batches.tokens_per_update // at_once) < ranks.size:
+        raise UserError(
+            f"updates of {batches.tokens_per_update} tokens in batches of {at_once} leave some "
+            f"of {ranks.size} processes idle",
+            hint=f"pass --max-tokens {-(-batches.tokens_per_update // ranks.size)} or fewer "
+            "--processes",
+        )
 
 
 def _check_mixture(recipe: Recipe, stage: int, corpora: Mapping[str, ParallelCorpus]) -> None:
