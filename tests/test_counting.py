@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from nmtdeep.preprocessing.counting import WORDS as WORDS_COUNTED
-from nmtdeep.preprocessing.counting import Tally, repetitions
+from nmtdeep.preprocessing.counting import Tally, mark_repeated
 
 TEXT = "to be or not to be that is the question whether tis nobler in the mind to suffer"
 WORDS = TEXT.split()
@@ -55,6 +55,9 @@ def test_repetitions_are_those_of_a_dictionary(room: int, tmp_path: Path) -> Non
         path.write_bytes(hashes.tobytes())
     known = set(train.tolist())
     expected = [60 - len(known), *(sum(value in known for value in few.tolist()) for few in others)]
-    assert repetitions(paths[:1], paths[1:], at_once=room) == expected
+    marked = [(path, np.ones(path.stat().st_size // 8, np.bool_)) for path in paths]
+    mark_repeated(marked[:1], marked[1:], at_once=room)
+    assert [flags.sum() for _, flags in marked] == expected
     paths[0].write_bytes(b"")
-    assert repetitions(paths[:1], paths[1:], at_once=room) == [0, 0, 0, 0]
+    mark_repeated([(paths[0], np.ones(0, np.bool_))], marked[1:], at_once=room)
+    assert not any(flags.any() for _, flags in marked[1:])

@@ -39,40 +39,28 @@ class Tally:
             self.forgotten += total - self.counts.total()
 
 
-def repetitions(
-    train: Sequence[Path],
-    others: Sequence[Path],
-    *,
-    flags: Sequence[npt.NDArray[np.bool_]] = (),
-    at_once: int = HASHES,
-) -> list[int]:
-    """Count pairs of equal hashes.
+Hashed = Sequence[tuple[Path, npt.NDArray[np.bool_]]]
+
+
+def mark_repeated(train: Hashed, others: Hashed, *, at_once: int = HASHES) -> None:
+    """Set whether each pair occurs before, in its corpus or an earlier one; of others, in a corpus.
 
     Args:
-        train: files of the pairs' hashes, one for each corpus; so are the others. They are read
-            several times, each time for hashes with other last bits.
-        flags: for each corpus an array that is set to whether a pair occurs before.
-
-    Returns:
-        For each corpus, its pairs that occur before, in it or in a corpus before it; then for each
-        of the others, the pairs that occur in a corpus.
+        train: of each corpus, the file of its pairs' hashes and what is to be set; so are the
+            others. The files are read several times, each time for hashes with other last bits.
     """
-    sizes = [path.stat().st_size // np.dtype(np.uint64).itemsize for path in train]
+    sizes = [len(repeated) for _, repeated in train]
     parts = 1 << (-(-max(sum(sizes), 1) // at_once) - 1).bit_length()
-    found = np.zeros(len(train) + len(others), np.int64)
     for part in range(parts):
-        mine = [_hashes(path, parts, part, at_once) for path in train]
+        mine = [_hashes(path, parts, part, at_once) for path, _ in train]
         distinct, firsts = np.unique(np.concatenate([each for _, each in mine]), return_index=True)
-        repeated = np.ones(sum(len(each) for _, each in mine), np.bool_)
-        repeated[firsts] = False
-        for number, (places, _) in enumerate(mine):
-            here, repeated = repeated[: len(places)], repeated[len(places) :]
-            found[number] += here.sum()
-            if flags:
-                flags[number][places] = here
-        for number, path in enumerate(others, len(train)):
-            found[number] += np.isin(_hashes(path, parts, part, at_once)[1], distinct).sum()
-    return [*map(int, found)]
+        is_later = np.ones(sum(len(each) for _, each in mine), np.bool_)
+        is_later[firsts] = False
+        for (_, repeated), (places, _) in zip(train, mine, strict=True):
+            repeated[places], is_later = is_later[: len(places)], is_later[len(places) :]
+        for path, repeated in others:
+            places, hashes = _hashes(path, parts, part, at_once)
+            repeated[places] = np.isin(hashes, distinct)
 
 
 def _hashes(

@@ -1,4 +1,4 @@
-"""Parallel text in, data directory out; streams, so that memory does not grow with the text."""
+"""Parallel text in, data directory out; streams, so that of a pair memory holds only a byte."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from nmtdeep.data.corpus import corpus_writer, id_type
 from nmtdeep.data.index import FORMAT, INDEX_FILE, RECIPE_FILE, TEXT_DIRECTORY, TRAIN
 from nmtdeep.data.parallel import chunks, ordered_map
 from nmtdeep.errors import DataError
-from nmtdeep.preprocessing.counting import WORDS, Tally, repetitions
+from nmtdeep.preprocessing.counting import WORDS, Tally, mark_repeated
 from nmtdeep.preprocessing.inputs import Input, check_free, check_tags, find_inputs
 from nmtdeep.preprocessing.learning import Models, Tallies, learn_bpe, learn_pieces, vocabularies
 from nmtdeep.preprocessing.progress import Progress
@@ -135,10 +135,10 @@ class _Run:
         words, subwords = (Tally(most), Tally(most)), (Tally(most), Tally(most))
         for texts in self.inputs:
             self.tokenize(texts, words)
-        self.compare()
+        repeated = self.compare()
         models = self.learn(words)
         for split in self.reports:
-            self.segment(split, models, subwords)
+            self.segment(split, models, subwords, repeated[split])
         vocabularies = self.vocabularies(subwords, words, models)
         dtypes = (id_type(len(vocabularies[0])), id_type(len(vocabularies[1])))
         for split in self.reports:
@@ -181,25 +181,16 @@ class _Run:
                 targets.write(f"{pair[1]}\n".encode())
                 yield pair
 
-    def compare(self) -> None:
-        """Count pairs that are repeated: within the corpora, or from them in valid and tests."""
-        paths = {split: self.temporary(split, "hashes") for split in self.reports}
-        train = [paths[split] for split in self.training]
-        others = [path for split, path in paths.items() if split not in self.training]
-        counts = repetitions(train, others, flags=self.flags())
-        for (split, path), repeated in zip(paths.items(), counts, strict=True):
-            self.reports[split].repeated = repeated
+    def compare(self) -> dict[str, npt.NDArray[np.bool_]]:
+        """Whether each pair of each split occurs before: in a corpus, as in `mark_repeated`."""
+        marks = {split: np.zeros(report.read, np.bool_) for split, report in self.reports.items()}
+        hashed = {split: (self.temporary(split, "hashes"), marks[split]) for split in marks}
+        others = [each for split, each in hashed.items() if split not in self.training]
+        mark_repeated([hashed[split] for split in self.training], others)
+        for split, (path, repeated) in hashed.items():
+            self.reports[split].repeated = int(repeated.sum())
             path.unlink()
-
-    def flags(self) -> list[npt.NDArray[np.bool_]]:
-        """On disk, whether each pair of each corpus occurs before; none if duplicates are kept."""
-        if self.text.clean.duplicates == "keep":
-            return []
-        return [
-            np.memmap(self.temporary(split, "repeated"), np.bool_, "w+", shape=report.read)
-            for split, report in self.reports.items()
-            if split in self.training
-        ]
+        return marks
 
     def learn(self, words: Tallies) -> Models:
         """BPE of both sides from the words of train, or SentencePiece models from its lines."""
@@ -218,19 +209,23 @@ class _Run:
         total = sum(self.reports[split].read for split in self.training)
         return learn_pieces(self.text, self.text.tokenizer, lines, total, self.progress)
 
-    def segment(self, split: str, models: Models, subwords: Tallies) -> None:
+    def segment(
+        self, split: str, models: Models, subwords: Tallies, repeated: npt.NDArray[np.bool_]
+    ) -> None:
         """Words to subwords (in another temporary file); drops what cleaning drops from train.
 
         Args:
             subwords: of all training corpora, to which those of this one are added.
+            repeated: whether each pair occurs before.
         """
         report, first = self.reports[split], 1
         is_training, is_moses = split in self.training, isinstance(self.text.tokenizer, MosesBpe)
         verb = "apply BPE" if is_moses else "apply SentencePiece"
         stage = partial(segment, models=models, clean=self.text.clean, keep=not is_training)
-        tokenized, repeated = (self.temporary(split, step) for step in ("tokenized", "repeated"))
+        tokenized, drops = self.temporary(split, "tokenized"), self.text.clean.duplicates == "drop"
+        rows = labeled(tokenized, repeated & (drops and is_training))
         with self.temporary(split, "bpe").open("wb") as out:
-            for chunk in self.through(verb, split, stage, labeled(tokenized, repeated)):
+            for chunk in self.through(verb, split, stage, rows):
                 out.write(to_bytes(chunk.pairs))
                 report.kept += len(chunk.pairs)
                 report.kept_words = plus(report.kept_words, chunk.words)
@@ -239,7 +234,6 @@ class _Run:
                     report.reasons.setdefault(reason, Reason()).add(first + index)
                 first += self.chunk
         tokenized.unlink()
-        repeated.unlink(missing_ok=True)
         if is_training and not report.kept:
             reasons = "; ".join(f"{name}: {lines}" for name, lines in report.reasons.items())
             of = f" of {split}" * (len(self.training) > 1)

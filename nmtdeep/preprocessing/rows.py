@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 REPEATED = "occurs before"
 
@@ -23,16 +24,12 @@ def read_rows(path: Path) -> Iterator[Any]:
             yield tuple(line.decode().removesuffix("\n").split("\t"))
 
 
-def labeled(rows: Path, repeated: Path) -> Iterator[tuple[str, str, str]]:
+def labeled(rows: Path, repeated: npt.NDArray[np.bool_]) -> Iterator[tuple[str, str, str]]:
     """Words of a split's pairs, with the reason to drop a pair that is known by now, or nothing.
 
     Args:
         rows: file of pairs and reasons.
-        repeated: file with a byte for each pair: whether it occurs before; it may be missing.
+        repeated: whether each pair is dropped because it occurs before.
     """
-    if not repeated.exists():
-        yield from read_rows(rows)
-        return
-    flags = np.memmap(repeated, np.bool_, "r")
-    for (source, target, reason), is_repeated in zip(read_rows(rows), flags, strict=True):
+    for (source, target, reason), is_repeated in zip(read_rows(rows), repeated, strict=True):
         yield source, target, reason or REPEATED * bool(is_repeated)
