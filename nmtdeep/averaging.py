@@ -76,7 +76,6 @@ def average(inputs: Sequence[Path], out: Path) -> Path:
     checkpoint.save(
         out,
         tensors={name: (total / len(inputs)).float() for name, total in sums.items()},
-        optimizer=None,
         state={
             "kind": "average",
             "inputs": [

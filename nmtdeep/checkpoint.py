@@ -71,7 +71,7 @@ def save(
     directory: Path,
     *,
     tensors: Mapping[str, Tensor],
-    optimizer: Mapping[str, Tensor] | None,
+    optimizer: Mapping[str, Tensor] | None = None,
     state: Mapping[str, Any],
     recipe: Recipe,
     pipeline: TextPipeline,

@@ -84,7 +84,6 @@ def grow(
         checkpoint.save(
             path,
             tensors=checkpoint.weights(model),
-            optimizer=None,
             state=progress.to_json() | kind,
             recipe=recipe,
             pipeline=old.pipeline,

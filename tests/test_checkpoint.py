@@ -32,7 +32,6 @@ def save(directory: Path, tiny_run: Any, tensors: dict[str, torch.Tensor], **sta
     checkpoint.save(
         directory,
         tensors=tensors,
-        optimizer=None,
         state=state,
         recipe=tiny_run.recipe,
         pipeline=tiny_run.pipeline,

@@ -133,14 +133,7 @@ class Conversion:
             hint="only models that the toolkit itself wrote can be converted",
         )
         state = {"kind": KIND, "of": {"file": self.path.absolute().name, "sha256": sha256}}
-        checkpoint.save(
-            out,
-            tensors=self.tensors,
-            optimizer=None,
-            state=state,
-            recipe=recipe,
-            pipeline=pipeline,
-        )
+        checkpoint.save(out, tensors=self.tensors, state=state, recipe=recipe, pipeline=pipeline)
 
     def check_rest(self, unread: re.Pattern[str]) -> None:
         """Report tensors that are missing, unknown or not finite.

@@ -81,7 +81,6 @@ def begin(run: Path, recipe: Recipe, pipeline: TextPipeline) -> None:
     checkpoint.save(
         path,
         tensors=checkpoint.read_tensors(source / checkpoint.MODEL),
-        optimizer=None,
         state=Progress().to_json() | {"kind": checkpoint.INITIAL, "planned": False},
         recipe=recipe.at_stage(0),
         pipeline=pipeline,

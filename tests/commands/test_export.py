@@ -56,7 +56,6 @@ def fluent(nmtdeep, post_norm) -> Path:
     checkpoint.save(
         run / "checkpoint_111",
         tensors=checkpoint.weights(model),
-        optimizer=None,
         state=loaded.state,
         # One length limit for all sentences, as in other programs.
         recipe=loaded.recipe.model_copy(
