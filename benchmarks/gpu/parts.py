@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +120,8 @@ def training(place: Place, shape: str = BASE, more: More = (), tokens: int = 25_
     feed = upcoming(recipe, data, Progress(), ranks)
 
     def train(count: int) -> list[Any]:
-        return [trainer.train(coming.share, Progress()) for coming in islice(feed, count)]
+        done = [trainer.train(coming.share, Progress()) for coming in islice(feed, count)]
+        return [*chain(*done), *trainer.finish(Progress())]
 
     train(1)
     to_start = since(started, device=device).wall

@@ -148,25 +148,28 @@ class Display:
         if not self.quiet:
             print(text, file=sys.stderr, flush=True)
 
-    def updated(self, progress: Progress, result: UpdateResult, *, waited: float) -> None:
+    def updated(self, result: UpdateResult) -> None:
         """Count one update, and report its problems."""
         self._results.append(result)
-        self._waited += waited
         loss = result.loss / result.target_tokens
-        if progress.bad_updates:
+        if result.is_bad:
             self.say(
-                f"update {progress.update} skipped: loss {loss:.3f} per token, gradient norm "
+                f"update {result.number} skipped: loss {loss:.3f} per token, gradient norm "
                 f"{result.gradient_norm:.3g}; the weights are unchanged; {PATIENCE} consecutive "
                 "skipped updates end the training"
             )
         if result.max_tokens:
             self.say(
-                f"update {progress.update}: out of memory; recomputed with max_tokens="
+                f"update {result.number}: out of memory; recomputed with max_tokens="
                 f"{result.max_tokens}, used from now on. Pass --max-tokens {result.max_tokens} to "
                 "avoid the retry."
             )
 
-    def logged(self, progress: Progress, *, lr: float, device: torch.device) -> None:
+    def waited(self, seconds: float) -> None:
+        """Count time that was spent waiting for data."""
+        self._waited += seconds
+
+    def logged(self, progress: Progress, *, device: torch.device) -> None:
         """Write the figures of the updates since the last line or `restart`."""
         settings = self.settings
         seconds = max(self.clock() - self._since, 1e-9)
@@ -184,7 +187,7 @@ class Display:
             "epoch": progress.current_epoch,
             **({"epochs": epochs} if (epochs := progress.current_epochs) else {}),
             **means,
-            "lr": lr,
+            "lr": self._results[-1].lr,
             "memory": peak_memory(device),
             "target_tokens": progress.target_tokens,
             "seconds": progress.seconds,

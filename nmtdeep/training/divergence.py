@@ -35,7 +35,6 @@ def is_lost(result: UpdateResult, bad_before: int) -> bool:
 
 
 def diagnose(
-    update: int,
     result: UpdateResult,
     model: Transformer,
     recompute: Callable[[], object],
@@ -43,16 +42,15 @@ def diagnose(
     ranks: Ranks,
     saved: str,
 ) -> DivergenceError:
-    """The error after `update`, with the layer where it begins and suggestions.
+    """The error after an update, with the layer where it begins and suggestions.
 
-    All ranks must call this. The gradients of the update must still be in the model.
+    All ranks must call this.
 
     Args:
-        recompute: computes this rank's batches again, and may replace the gradients.
+        recompute: computes this rank's batches and the gradients again.
         saved: name of the newest checkpoint; empty before the first one.
     """
-    backward = _first_backward(model)
-    origin = _first_forward(model, recompute, ranks) or backward
+    origin = _first_forward(model, recompute, ranks) or _first_backward(model)
     if result.scale:
         what = f"fp16's loss scale fell to {result.scale:.1e}"
     else:
@@ -63,7 +61,7 @@ def diagnose(
         )
     kept = f"{saved} is intact, and training resumes from it" if saved else "nothing is saved yet"
     return DivergenceError(
-        f"training diverged at update {update}: {what}; {origin}",
+        f"training diverged at update {result.number}: {what}; {origin}",
         hint=f"{kept}; try {'--precision bf16, ' * bool(result.scale)}{ADVICE}",
     )
 

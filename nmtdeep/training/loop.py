@@ -26,6 +26,7 @@ from nmtdeep.training.opening import check, opening
 from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.run_directory import RunDirectory, open_run
 from nmtdeep.training.state import Progress
+from nmtdeep.training.step import UpdateResult
 from nmtdeep.training.trainer import Trainer
 from nmtdeep.training.validation import validate
 from nmtdeep.units import counted
@@ -168,44 +169,39 @@ def _train(
     """
     recipe, settings, ranks = run.recipe, run.recipe.training, trainer.ranks
     started = display.clock() - progress.seconds
-    if ranks.device.type == "cuda":
-        display.say("trying the largest batch, for which the layers are compiled first")
-    began = time.perf_counter()
-    if limit := trainer.check_largest_batch(progress.position):
-        display.say(
-            f"the largest batch does not fit in memory; max_tokens={limit} is used from now on. "
-            f"Pass --max-tokens {limit} to avoid the retry."
-        )
-    if ranks.device.type == "cuda":
-        display.say(f"tried after {time.perf_counter() - began:.0f} s")
+    _try_largest_batch(trainer, progress, display)
     display.restart()
     pace = Pace(int(trainer.data.corpus("valid").target.lengths.sum()), display.clock)
     for coming in upcoming(trainer.recipe, trainer.data, progress, ranks):
-        result = trainer.train(coming.share, progress)
+        results = trainer.train(coming.share, progress)
         # Any rank may have received a signal; the time is that of rank 0's clock.
         seconds = (display.clock() - started) * ranks.is_first
         stopped, seconds = ranks.maximum(signals[0] if signals else 0, seconds)
         progress = replace(
-            progress.updated(coming.position, bad=result.is_bad),
+            progress.updated(coming.position),
             seconds=seconds,
-            target_tokens=progress.target_tokens + result.target_tokens,
+            target_tokens=progress.target_tokens + coming.share.target_tokens,
             scaler=trainer.step.scaler.state_dict(),
         )
-        display.updated(progress, result, waited=coming.waited)
-        if progress.update % settings.log_every == 0:
-            lr = stages.lr_of(recipe, progress, progress.update)
-            display.logged(progress, lr=lr, device=ranks.device)
-        pace.lap("update", result.target_tokens)
+        progress = _noted(results, progress, display)
+        display.waited(coming.waited)
+        pace.lap("update", coming.share.target_tokens)
         if plan := pace.plan(settings, progress):
             plan = ranks.tell(plan)  # by rank 0's clock
             progress = replace(progress, plan=plan)
             display.say(announcement(plan))
         reason, over = stages.finished(recipe, progress), stages.is_over(recipe, progress)
-        if progress.update % settings.validation.every == 0 or reason or over:
+        intervals = settings.log_every, settings.validation.every, settings.checkpoints.every
+        logs, validates, planned = (progress.update % each == 0 for each in intervals)
+        validates = validates or bool(reason) or over
+        if logs or validates or planned or stopped:
+            progress = _noted(trainer.finish(progress), progress, display)
+        if logs:
+            display.logged(progress, device=ranks.device)
+        if validates:
             progress = _validated(trainer, progress, display)
             pace.lap("validation")
             reason = reason or stages.finished(recipe, progress)
-        planned = progress.update % settings.checkpoints.every == 0
         planned = planned and not progress.bad_updates  # never replace a good checkpoint
         planned = planned or progress.is_best or bool(reason) or over
         if planned or stopped:
@@ -217,6 +213,28 @@ def _train(
         if reason or over or stopped:
             break
     return progress, int(stopped)
+
+
+def _try_largest_batch(trainer: Trainer, progress: Progress, display: Display) -> None:
+    """Find out early whether memory holds every batch; on a GPU this also compiles the layers."""
+    device, began = trainer.ranks.device, time.perf_counter()
+    if device.type == "cuda":
+        display.say("trying the largest batch, for which the layers are compiled first")
+    if limit := trainer.check_largest_batch(progress.position):
+        display.say(
+            f"the largest batch does not fit in memory; max_tokens={limit} is used from now on. "
+            f"Pass --max-tokens {limit} to avoid the retry."
+        )
+    if device.type == "cuda":
+        display.say(f"tried after {time.perf_counter() - began:.0f} s")
+
+
+def _noted(results: Sequence[UpdateResult], progress: Progress, display: Display) -> Progress:
+    """Count and report the updates that a GPU has finished."""
+    for result in results:
+        progress = progress.noted(bad=result.is_bad)
+        display.updated(result)
+    return progress
 
 
 def _validated(trainer: Trainer, progress: Progress, display: Display) -> Progress:

@@ -106,15 +106,13 @@ class Progress:
         fits = self.plan is not None and self.plan.minutes == settings.max_minutes
         return self.plan.updates if self.plan and fits else None
 
-    def updated(self, position: Position, *, bad: bool = False) -> Progress:
-        """After one more update, `bad` or not, at this position in the data."""
-        return replace(
-            self,
-            update=self.update + 1,
-            position=position,
-            score=None,
-            bad_updates=self.bad_updates + 1 if bad else 0,
-        )
+    def updated(self, position: Position) -> Progress:
+        """After one more update, at this position in the data."""
+        return replace(self, update=self.update + 1, position=position, score=None)
+
+    def noted(self, *, bad: bool) -> Progress:
+        """With the result of one more update, `bad` or not."""
+        return replace(self, bad_updates=self.bad_updates + 1 if bad else 0)
 
     def validated(self, score: float) -> Progress:
         """After a validation with this `score`; NaN counts as worse than the best."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -44,6 +45,8 @@ class UpdateResult:
         skipped: True if loss or gradients were not finite and nothing was changed.
         scale: fp16's loss scale after it; 0 in other precisions.
         max_tokens: if memory ran out, the new limit on the tokens of a batch; else 0.
+        number: of the update.
+        lr: its learning rate.
     """
 
     loss: float
@@ -55,11 +58,29 @@ class UpdateResult:
     skipped: bool
     scale: float = 0.0
     max_tokens: int = 0
+    number: int = 0
+    lr: float = 0.0
 
     @property
     def is_bad(self) -> bool:
         """Whether it was skipped without a loss scale that explains it."""
         return self.skipped and not self.scale
+
+
+class Accumulated(NamedTuple):
+    """The sums of an update whose gradients are in the model.
+
+    Attributes:
+        number: of the update.
+        share: of it that this rank computed.
+        sums: `(2,)` smoothed loss and nll, of this rank.
+        max_tokens: as of `UpdateResult`.
+    """
+
+    number: int
+    share: Share
+    sums: Tensor
+    max_tokens: int
 
 
 def resolve_precision(precision: str, device: torch.device) -> torch.dtype:
@@ -146,19 +167,23 @@ class Step:
         return self.shards(batch) if self.shards else self._loss(self.model, batch)
 
     def update(self, share: Share, number: int, lr: float) -> UpdateResult:
-        """Train update `number`, of which this rank computes its `share`.
-
-        Nothing here waits for a GPU until the step is on its way (but Muon, which looks before it):
-        what was computed is read once, at the end.
-
-        If loss or gradients are not finite, weights and moments stay as they are; the gradients
-        stay too, until the next update, so that a diagnosis can look at them.
+        """Train update `number`, of which this rank computes its `share`, and wait for its result.
 
         Raises:
             OutOfMemoryError: if memory does not hold the smallest batch.
         """
-        before = self.limit.tokens
-        sums = self.accumulate(share, number)
+        return self.move(self.accumulate(share, number), lr)()
+
+    def move(self, done: Accumulated, lr: float) -> Callable[[], UpdateResult]:
+        """Take the step of an update.
+
+        Nothing here waits for a GPU (but Muon, and a loss scale). If loss or gradients are not
+        finite, weights and moments stay as they are.
+
+        Returns:
+            A call that waits for the result.
+        """
+        share, sums = done.share, done.sums
         self.ranks.add([sums])
         parameters = self.model.parameters()
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
@@ -168,36 +193,38 @@ class Step:
         norm = whole(torch.nn.utils.get_total_norm(gradients))
         overflow = ~(norm.isfinite() & sums[0].isfinite())
         if self.settings.clip_norm:
-            # A norm that is not finite would spread over all gradients before the diagnosis.
-            limited = norm.masked_fill(overflow, 0.0)
             parameters = self.model.parameters()
-            torch.nn.utils.clip_grads_with_norm_(parameters, self.settings.clip_norm, limited)
+            torch.nn.utils.clip_grads_with_norm_(parameters, self.settings.clip_norm, norm)
         self._move(overflow)
-        length, loss, nll = torch.cat((norm.double().view(1), sums)).tolist()
+        self.optimizer.zero_grad(set_to_none=True)
         fp16 = self.scaler.is_enabled()
-        skipped = not (math.isfinite(length) and (fp16 or math.isfinite(loss)))
-        if not skipped:
-            self.optimizer.zero_grad(set_to_none=True)
-        return UpdateResult(
-            loss=loss,
-            nll=nll,
-            target_tokens=share.target_tokens,
-            padded_tokens=share.padded_tokens,
-            real_tokens=share.real_tokens,
-            gradient_norm=length,
-            skipped=skipped,
-            scale=self.scaler.get_scale() if fp16 else 0.0,
-            max_tokens=self.limit.tokens if self.limit.tokens < before else 0,
-        )
+        scale = self.scaler.get_scale() if fp16 else 0.0
+        numbers = HostCopy(torch.cat((norm.double().view(1), sums)))
 
-    def accumulate(self, share: Share, number: int) -> Tensor:
+        def result() -> UpdateResult:
+            length, loss, nll = numbers.read()
+            return UpdateResult(
+                loss=loss,
+                nll=nll,
+                target_tokens=share.target_tokens,
+                padded_tokens=share.padded_tokens,
+                real_tokens=share.real_tokens,
+                gradient_norm=length,
+                skipped=not (math.isfinite(length) and (fp16 or math.isfinite(loss))),
+                scale=scale,
+                max_tokens=done.max_tokens,
+                number=done.number,
+                lr=lr,
+            )
+
+        return result
+
+    def accumulate(self, share: Share, number: int) -> Accumulated:
         """Sum the gradients of all batches over the ranks; in smaller parts if memory runs out.
 
-        All ranks must call this.
-
-        Returns:
-            `(2,)` this rank's sums: smoothed loss and nll.
+        All ranks must call this. It does not wait for a GPU.
         """
+        before = self.limit.tokens
         if not self.model.training:  # this visits every module
             self.model.train()
         self.model.keep("all" if self.settings.checkpoint_activations == "none" else "input")
@@ -230,7 +257,8 @@ class Step:
                 release()
             self.gradient_sum.finish()
             if not self.limit.reduce(limit):
-                return sums
+                lower = self.limit.tokens if self.limit.tokens < before else 0
+                return Accumulated(number, share, sums, lower)
 
     def _seed(self, seed: int) -> None:
         """Seed the generators that dropout draws from; `torch.manual_seed` visits every backend."""
@@ -248,6 +276,23 @@ class Step:
         optimizer.found_inf = overflow.to(torch.float32)
         optimizer.step()
         del optimizer.found_inf
+
+
+class HostCopy:
+    """Numbers `(n,)` of a device, whose copy is on its way to the host."""
+
+    def __init__(self, numbers: Tensor) -> None:
+        self._numbers = numbers.to("cpu", non_blocking=numbers.is_cuda)
+        self._arrived = None
+        if numbers.is_cuda:
+            self._arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            self._arrived.record()
+
+    def read(self) -> list[float]:
+        """The numbers, when they have arrived."""
+        if self._arrived is not None:
+            self._arrived.synchronize()
+        return self._numbers.tolist()
 
 
 def batch_loss(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -70,6 +71,7 @@ class Trainer:
         dtype = dtype or resolve_precision(recipe.training.precision, ranks.device)
         self.step = Step(self.model, recipe.training, dtype=dtype, ranks=ranks, device=ranks.device)
         self.saved = start.name if start else ""
+        self._newest: tuple[Share, Callable[[], UpdateResult]] | None = None
         untrained = (checkpoint.GROWN, checkpoint.INITIAL)
         if start and checkpoint.read_state(start).get("kind") not in untrained:
             tensors = checkpoint.read_tensors(start / checkpoint.OPTIMIZER)
@@ -126,8 +128,13 @@ class Trainer:
         release()
         return step.limit.tokens if step.limit.tokens < before else 0
 
-    def train(self, share: Share, progress: Progress) -> UpdateResult:
+    def train(self, share: Share, progress: Progress) -> list[UpdateResult]:
         """Train the update after `progress`, of which this rank computes `share`.
+
+        While a GPU computes it, the host reads the result of the update before.
+
+        Returns:
+            That result, if it was not returned before.
 
         Raises:
             DivergenceError: if updates in a row have no finite numbers; the weights are those
@@ -135,18 +142,31 @@ class Trainer:
             OutOfMemoryError: if memory does not hold the smallest batch.
         """
         update = progress.update + 1
+        gradients = self.step.accumulate(share, update)
+        before = self.finish(progress)
         lr = lr_of(self.recipe, progress, update)
-        result = self.step.update(share, update, lr)
+        self._newest = share, self.step.move(gradients, lr)
+        return before
+
+    def finish(self, progress: Progress) -> list[UpdateResult]:
+        """Wait for the newest update; its result, if it was not returned before.
+
+        Raises:
+            DivergenceError: as `train`.
+        """
+        if self._newest is None:
+            return []
+        (share, wait), self._newest = self._newest, None
+        result = wait()
         if is_lost(result, progress.bad_updates):
             raise diagnose(
-                update,
                 result,
                 self.model,
-                partial(self.step.accumulate, share, update),
+                partial(self.step.accumulate, share, result.number),
                 ranks=self.ranks,
                 saved=self.saved,
             )
-        return result
+        return [result]
 
     def tensors(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Weights and moments by name, empty in ranks other than 0. All ranks must call this."""

@@ -27,7 +27,7 @@ HOW = ("--device", "cpu", "--threads", 1, "--final-scores")
 KILLS = {
     "in the weights that it starts from": Interrupt("nmtdeep.checkpoint:save_tensors", 1, "half"),
     "before the first update": Interrupt(f"{STEP}:smoothed_cross_entropy", 1),
-    "in a later update": Interrupt(f"{STEP}:Step.update", 5),
+    "in a later update": Interrupt(f"{STEP}:Step.move", 5),
 }
 
 
@@ -117,7 +117,7 @@ def test_two_processes_start_from_the_same_weights(nmtdeep, whole, tuned, tmp_pa
     done = tune(nmtdeep, run, *two)
     assert done.code == 0, done.err
     other = tmp_path / "killed"
-    killed = tune(nmtdeep, other, *two, interrupt=Interrupt(f"{STEP}:Step.update", 3, rank=1))
+    killed = tune(nmtdeep, other, *two, interrupt=Interrupt(f"{STEP}:Step.move", 3, rank=1))
     assert killed.code == 2
     resumed = tune(nmtdeep, other, *two)
     assert resumed.code == 0, resumed.err

@@ -13,7 +13,7 @@ from commands.runs import SMOOTH, contents, losses, train
 from nmtdeep.training.launch import SECONDS_TO_SAVE
 
 pytestmark = pytest.mark.usefixtures("data")
-STEP = "nmtdeep.training.step:Step.update"
+STEP = "nmtdeep.training.step:Step.move"
 VALIDATION = "nmtdeep.training.validation:score_texts"
 
 

@@ -70,7 +70,7 @@ def test_killed_under_bpe_dropout_and_patience(nmtdeep, whole_dropout, tmp_path)
 @pytest.mark.parametrize("update", [9, 11])
 def test_a_signal_saves_first(nmtdeep, whole, tmp_path, name, code, update):
     run = tmp_path / "run"
-    stopped = train(nmtdeep, run, interrupt=Interrupt(f"{STEP}:Step.update", update, name))
+    stopped = train(nmtdeep, run, interrupt=Interrupt(f"{STEP}:Step.move", update, name))
     if update < 11:
         message = f"stopped by SIG{name.upper()}, saved at update {update}; "
         assert message + "run the same command to resume" in stopped.err
@@ -138,7 +138,7 @@ def test_more_updates_continue_the_training(nmtdeep, whole, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(whole, run, symlinks=True)
     assert nmtdeep("average-checkpoints", run, "--last", 2).code == 0
-    killed = Interrupt(f"{STEP}:Step.update", 1)
+    killed = Interrupt(f"{STEP}:Step.move", 1)
     more = train(nmtdeep, run, "training.max_updates=14", interrupt=killed)
     assert more.code == -9
     assert "training.max_updates: 11 -> 14" in more.err
@@ -154,7 +154,7 @@ def test_more_updates_continue_the_training(nmtdeep, whole, tmp_path):
 def test_smaller_batches_on_the_device_make_the_same_updates(nmtdeep, data, tmp_path):
     exact = ("model.dropout.embedding=0", "model.dropout.residual=0", "training.precision=fp32")
     for name, tokens in (("large", 400), ("small", 100)):
-        stopped = Interrupt(f"{STEP}:Step.update", 5, "term")
+        stopped = Interrupt(f"{STEP}:Step.move", 5, "term")
         assert train(nmtdeep, tmp_path / name, *exact, interrupt=stopped).code == 143
         done = train(nmtdeep, tmp_path / name, *exact, "--max-tokens", tokens)
         assert done.code == 0, done.err

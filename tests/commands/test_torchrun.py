@@ -43,9 +43,9 @@ from nmtdeep.training.step import Step
 
 rank, start = os.environ["RANK"], os.environ["TORCHELASTIC_RESTART_COUNT"]
 if (rank, start) == ("1", "0"):
-    Interrupt("nmtdeep.training.step:Step.update", 5, "kill").install()
+    Interrupt("nmtdeep.training.step:Step.move", 5, "kill").install()
 if (rank, start) == ("0", "1"):
-    update, calls = Step.update, []
+    update, calls = Step.move, []
 
     def stopped(*arguments):
         calls.append(None)
@@ -53,7 +53,7 @@ if (rank, start) == ("0", "1"):
             os.kill(os.getppid(), signal.SIGTERM)
         return update(*arguments)
 
-    Step.update = stopped
+    Step.move = stopped
 run()
 """
 

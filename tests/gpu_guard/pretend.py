@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils import _foreach_utils
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 from torch.utils._pytree import tree_leaves
 
 from .torch_tables import claimed_cuda
@@ -58,6 +58,19 @@ class _Generator(torch.Generator):
         return super().__new__(cls)
 
 
+class _Event:
+    """What a stream has done up to a moment."""
+
+    def record(self) -> None:
+        """Now is the moment."""
+
+    def synchronize(self) -> None:
+        """Wait for it."""
+        recorder = _get_current_dispatch_mode()
+        if isinstance(recorder, Recorder):
+            recorder.wait("event")
+
+
 @contextmanager
 def pretended() -> Iterator[None]:
     """A GPU of compute capability 9.0 in this block; no tensor made inside may leave it."""
@@ -69,6 +82,7 @@ def pretended() -> Iterator[None]:
         # It cannot exchange such parameters; models are built where they stay.
         "torch.nn.Module.to": lambda module, *_: module,
         "torch.Generator": _Generator,
+        "torch.cuda.Event": _Event,
         # What NumPy reads are zeros.
         "torch.Tensor.__array__": lambda tensor, *_: np.zeros(tensor.shape),
         "torch.Tensor.numpy": lambda tensor: np.zeros(tensor.shape),
@@ -165,7 +179,7 @@ class Recorder(TorchDispatchMode):
         if name in ("_local_scalar_dense", "item"):
             return self._read(inputs[0])
         if name == "nonzero" and on_gpu:
-            self._wait("nonzero")
+            self.wait("nonzero")
             # One row less than there could be, so that a loop that waits for it ends.
             return inputs[0].new_empty((max(inputs[0].numel() - 1, 0), inputs[0].dim())).long()
         if torch.is_inference_mode_enabled() and func.namespace == "aten":
@@ -180,8 +194,10 @@ class Recorder(TorchDispatchMode):
         outputs = _tensors(out)
         devices = {tensor.device.type for tensor in (*inputs, *outputs)}
         if name in COPIES and devices == {"cuda", "cpu"}:
-            to_host = outputs[0].device.type == "cpu"
-            self._wait("copy to the host" if to_host else "copy from the host")
+            if outputs[0].device.type == "cuda":
+                self.wait("copy from the host")
+            elif not kwargs.get("non_blocking"):
+                self.wait("copy to the host")
         elif name not in VIEWS and "cuda" in devices:
             self.launches[name] += _kernels(name, args)
             moved, operations = _traffic(name, inputs, outputs)
@@ -193,12 +209,13 @@ class Recorder(TorchDispatchMode):
 
     def _read(self, tensor: Tensor) -> float | bool:
         if tensor.device.type == "cuda":
-            self._wait("number read by the host")
+            self.wait("number read by the host")
         if tensor.dtype == torch.bool:
             return False
         return float(self.answer) if tensor.is_floating_point() else int(self.answer)
 
-    def _wait(self, what: str) -> None:
+    def wait(self, what: str) -> None:
+        """Note that the host waits for the GPU here."""
         frames = [each for each in traceback.extract_stack() if "/nmtdeep/" in each.filename]
         inside = [each for each in frames if "/tests/" not in each.filename]
         place = "torch"

@@ -22,7 +22,7 @@ from .variants import VARIANTS
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 TYPES, SENTENCES, LENGTH = 64, 4, 7
 # Gradient norm and sums, which are read together after the step.
-AT_THE_END = {("training/step.py:update", "number read by the host")}
+AT_THE_END = {("training/step.py:read", "event")}
 
 
 def batch(*, in_rows: bool) -> Batch:
@@ -59,6 +59,24 @@ def recorded(model: Model, precision: str, **settings: Any) -> Recorder:
 def test_every_variant_trains(tiny_config: Callable[..., Model], name: str, precision: str) -> None:
     recorder = recorded(tiny_config(**VARIANTS[name], width=64, dropout=0.1), precision)
     assert set(recorder.waits) == AT_THE_END
+
+
+def test_an_update_is_launched_before_the_host_waits_for_the_one_before(
+    tiny_config: Callable[..., Model],
+) -> None:
+    with pretended():
+        with torch.device("cuda"):
+            network = build(tiny_config(), source_types=TYPES, target_types=TYPES)
+        step = Step(network, Training(), dtype=torch.bfloat16)
+        share = Share.whole([batch(in_rows=True)])
+        with Recorder() as recorder:
+            step.update(share, 1, 1e-4)  # creates moments and tables
+            recorder.forget()
+            wait = step.move(step.accumulate(share, 2), 1e-4)
+            step.move(step.accumulate(share, 3), 1e-4)
+            assert not recorder.waits
+            wait()
+            assert set(recorder.waits) == AT_THE_END
 
 
 def test_muon_also_looks_before_its_step(tiny_config: Callable[..., Model]) -> None:

@@ -183,7 +183,7 @@ def test_a_training_ends_at_the_number_and_resumes_to_it(trained, tmp_path) -> N
     assert state(whole)["plan"]["minutes"] == 0.6
     assert state(whole)["update"] == number and 60 < number < 200
     rows = records(whole)
-    assert [row["max_updates"] for row in rows] == [None] * 50 + [number] * (number - 50)
+    assert [row["max_updates"] for row in rows] == [None] * 49 + [number] * (number - 49)
     # Warm-up, the peak while the number is unknown, then a line to zero one update later.
     line = [0.01 * (number + 1 - u) / (number + 1 - 10) for u in range(51, number + 1)]
     rise = [0.01 * min(1, u / 10) for u in range(1, 51)]

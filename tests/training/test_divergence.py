@@ -48,9 +48,22 @@ def shares(data: DataDirectory, ranks: Ranks = ALONE) -> list[Share]:
 
 def run(trainer: Trainer, updates: list[Share], progress: Progress) -> Progress:
     for share in updates:
-        result = trainer.train(share, progress)
-        progress = progress.updated(progress.position, bad=result.is_bad)
+        done = trainer.train(share, progress)
+        progress = noted(progress.updated(progress.position), done)
+        progress = noted(progress, trainer.finish(progress))
     return progress
+
+
+def noted(progress: Progress, results: list[UpdateResult]) -> Progress:
+    for result in results:
+        progress = progress.noted(bad=result.is_bad)
+    return progress
+
+
+def trained(trainer: Trainer, share: Share) -> UpdateResult:
+    trainer.train(share, Progress())
+    (result,) = trainer.finish(Progress())
+    return result
 
 
 def weights(trainer: Trainer) -> list[torch.Tensor]:
@@ -123,13 +136,13 @@ def test_one_bad_update_is_survived_as_if_it_had_not_been(tiny_run: Any) -> None
 
 
 def test_bad_updates_in_a_row_are_counted_over_a_resumption(tiny_run: Any) -> None:
-    twice = Progress(update=4).updated(Progress().position, bad=True)
-    twice = Progress.from_json(twice.updated(twice.position, bad=True).to_json())
+    twice = Progress(update=6).noted(bad=True)
+    twice = Progress.from_json(twice.noted(bad=True).to_json())
     trainer = Trainer(recipe_of(tiny_run), tiny_run.data)
     trainer.model.encoder.norm.weight.register_hook(lambda gradient: gradient * math.nan)
     with pytest.raises(DivergenceError, match="update 7"):
-        trainer.train(shares(tiny_run.data)[0], twice)
-    assert twice.updated(twice.position).bad_updates == 0
+        run(trainer, shares(tiny_run.data)[:1], twice)
+    assert twice.noted(bad=False).bad_updates == 0
 
 
 def test_a_loss_scale_that_collapses_is_named(tiny_run: Any) -> None:
@@ -151,13 +164,13 @@ def fp16_trainer(tiny_run: Any, scale: float) -> Trainer:
 def test_gradients_beyond_fp16_halve_the_scale_until_they_fit(tiny_run: Any) -> None:
     trainer = fp16_trainer(tiny_run, 2.0**33)
     start, share = weights(trainer), shares(tiny_run.data)[0]
-    seen = [trainer.train(share, Progress())]
+    seen = [trained(trainer, share)]
     while seen[-1].skipped:
         assert all(map(torch.equal, weights(trainer), start)) and not seen[-1].is_bad
-        seen.append(trainer.train(share, Progress()))
+        seen.append(trained(trainer, share))
     assert len(seen) > 3 and seen[-1].scale == 2.0**33 / 2 ** (len(seen) - 1)
     exact = Trainer(recipe_of(tiny_run), tiny_run.data)
-    right = exact.train(share, Progress())
+    right = trained(exact, share)
     assert seen[-1].loss == pytest.approx(right.loss, rel=2e-3)
     assert seen[-1].gradient_norm == pytest.approx(right.gradient_norm, rel=2e-2)
 
@@ -211,3 +224,29 @@ def test_a_validation_with_a_score_of_nan_is_not_the_best() -> None:
     assert (progress.best, progress.score) == (None, None)
     assert (progress.is_best, progress.stale) == (False, 1)
     assert progress.validated(-5.0).best == -5.0
+
+
+def test_results_come_one_update_late_and_change_nothing(tiny_run: Any) -> None:
+    updates, progress = shares(tiny_run.data), Progress()
+    late, prompt = (Trainer(recipe_of(tiny_run), tiny_run.data) for _ in range(2))
+    results = []
+    for share in updates:
+        results.append(late.train(share, progress))
+        progress = progress.updated(progress.position)
+    run(prompt, updates, Progress())
+    assert [[each.number for each in some] for some in results] == [[], [1], [2], [3], [4], [5]]
+    assert [each.number for each in late.finish(progress)] == [6]
+    assert late.finish(progress) == []
+    assert all(map(torch.equal, weights(late), weights(prompt)))
+
+
+def test_no_update_follows_those_that_are_lost(tiny_run: Any) -> None:
+    trainer, progress = Trainer(recipe_of(tiny_run), tiny_run.data), Progress()
+    before, share = weights(trainer), shares(tiny_run.data)[0]
+    hook = trainer.model.encoder.norm.weight.register_hook(lambda gradient: gradient * math.nan)
+    for _ in range(3):
+        progress = noted(progress.updated(progress.position), trainer.train(share, progress))
+    hook.remove()  # the next update would be a good one
+    with pytest.raises(DivergenceError, match="update 3"):
+        trainer.train(share, progress)
+    assert all(map(torch.equal, weights(trainer), before))

@@ -33,7 +33,7 @@ def gradients(model, batches):
         if isinstance(module, nn.Dropout):  # whose noise depends on the shape
             module.p = 0.0
     step = Step(model, Training())
-    sums = step.accumulate(Share.whole(batches), 1)
+    sums = step.accumulate(Share.whole(batches), 1).sums
     return sums, {name: each.grad for name, each in model.named_parameters()}
 
 

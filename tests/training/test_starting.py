@@ -91,7 +91,8 @@ def test_the_first_update_is_that_of_a_new_optimizer(tiny_run, tmp_path, optimiz
     start = begun(tiny_run, tmp_path / "run", recipe).newest()
     share = Share.whole([collate(tiny_run.data.corpus("train"), np.arange(20))])
     trainer = Trainer(recipe, tiny_run.data, start=start, dtype=torch.float32)
-    result = trainer.train(share, Progress.of(start))
+    assert trainer.train(share, Progress.of(start)) == []
+    (result,) = trainer.finish(Progress.of(start))
     by_hand = checkpoint.load(tiny_run.newer).model
     step = Step(by_hand, recipe.training)
     assert learning_rate(recipe, 1) == pytest.approx(0.01 / 5)
