@@ -247,14 +247,11 @@ class _Run:
         """Types of the training pairs, and tags."""
         if isinstance(self.pipeline, TextPipeline):
             return self.pipeline.source.vocabulary, self.pipeline.target.vocabulary
-        config = self.text.vocabulary
         source, target = vocabularies(self.text, subwords, words, models)
-        if not self.text.tags:
-            return source, target
         tagged: Counter[str] = Counter()
         for split, tag in self.text.tags.items():
             tagged[tag] += self.reports[split].kept
-        extended = source.extended(tagged, config)
+        extended = source.extended(tagged, self.text.vocabulary)
         return extended, extended if target is source else target
 
     def binarize(self, split: str, vocabularies: Vocabularies, dtypes: tuple[str, str]) -> None:

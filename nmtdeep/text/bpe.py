@@ -39,8 +39,8 @@ def learn(
     parts: Counter[str] = Counter()
     for word, count in counts.items():
         for part in _parts(word):
-            parts[part] += max(count, 0)
-    words = sorted(part for part, count in parts.items() if count)
+            parts[part] += count
+    words = sorted(parts)
     if all(len(word) == 1 for word in words):
         return ()
     lines: list[str] = []
