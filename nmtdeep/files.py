@@ -11,6 +11,7 @@ import os
 import shutil
 import stat
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -74,7 +75,7 @@ def read_sums(directory: Path, *, hint: str) -> dict[str, str]:
 
 
 def problems(directory: Path, *names: str, hint: str) -> Iterator[Problem]:
-    """Problems of files of `directory`, by its `SHA256SUMS`; reads them one after another.
+    """Problems of files of `directory`, by its `SHA256SUMS`; those that are missing come first.
 
     Args:
         names: files to check; a name that ends in a slash means all files listed below it; no
@@ -91,15 +92,22 @@ def problems(directory: Path, *names: str, hint: str) -> Iterator[Problem]:
     except DataError as error:
         yield from error.problems
         return
+    there = []
     for name in checked:
         file = directory / name
         if name not in sums:
             yield Problem(f"not listed in {listed}", str(file), hint)
         elif not os.path.isfile(file):  # noqa: PTH113  # Path.is_file raises for long names
             yield Problem(f"missing, but listed in {listed}", str(file), hint)
-        elif digest(file) != sums[name]:
-            what = f"damaged or changed since it was written (its SHA-256 is not that in {listed})"
-            yield Problem(what, str(file), hint)
+        else:
+            there.append(name)
+    with ThreadPoolExecutor() as pool:
+        for name, value in zip(
+            there, pool.map(digest, map(directory.joinpath, there)), strict=True
+        ):
+            if value != sums[name]:
+                what = "damaged or changed since it was written (its SHA-256 is not that in "
+                yield Problem(f"{what}{listed})", str(directory / name), hint)
 
 
 def verify(directory: Path, *names: str, hint: str) -> None:

@@ -86,19 +86,20 @@ def split(lengths: NDArray[np.int32], groups: list[Indices], max_tokens: int) ->
     A group is divided into as few batches as the budget allows, then with the smallest budget that
     keeps their number.
     """
-    longer = lengths.max(axis=0)
     for group in groups:
-        batches = cut(longer, group, max_tokens)
+        longer = lengths[:, group].max(axis=0)
+        places = np.arange(len(group))
+        batches = cut(longer, places, max_tokens)
         fewest = len(batches)
         low, high = max_tokens // 2, max_tokens
         while fewest > 1 and high - low > max(max_tokens // 32, 1):
             budget = (low + high) // 2
-            tighter = cut(longer, group, budget)
+            tighter = cut(longer, places, budget)
             if len(tighter) > fewest:
                 low = budget
             else:
                 batches, high = tighter, budget
-        yield from batches
+        yield from (group[batch] for batch in batches)
 
 
 def deal(sizes: Sequence[int], processes: int) -> list[int]:
