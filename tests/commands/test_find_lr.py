@@ -55,15 +55,15 @@ def test_a_run_is_tried_from_its_newest_checkpoint_and_stays(nmtdeep, whole) -> 
 
 
 @pytest.mark.slow
-def test_a_fine_tuning_is_tried_from_the_weights_of_the_other_run(nmtdeep, whole) -> None:
+def test_a_fine_tuning_is_tried_from_the_weights_of_the_other_run(nmtdeep, whole, tmp_path) -> None:
     before = files(whole)
-    done = train(nmtdeep, nmtdeep.folder / "tuned", "--from", whole, "--find-lr", "--json")
+    done = train(nmtdeep, tmp_path / "tuned", "--from", whole, "--find-lr", "--json")
     assert done.code == 0, done.err
     found = json.loads(done.out)
     assert found["conditions"]["start"] == "checkpoint_0"
     assert found["rows"][0]["loss"] < losses(whole)[1]
     assert files(whole) == before
-    assert not (nmtdeep.folder / "tuned").exists()
+    assert not (tmp_path / "tuned").exists()
 
 
 def test_its_options_need_it(nmtdeep, data, tmp_path) -> None:

@@ -58,7 +58,8 @@ def recorded(model: Model, precision: str, **settings: Any) -> Recorder:
 @pytest.mark.parametrize("name", VARIANTS)
 def test_every_variant_trains(tiny_config: Callable[..., Model], name: str, precision: str) -> None:
     recorder = recorded(tiny_config(**VARIANTS[name], width=64, dropout=0.1), precision)
-    assert set(recorder.waits) == AT_THE_END
+    scale = {("training/step.py:move", "number read by the host")}
+    assert set(recorder.waits) == AT_THE_END | (scale if precision == "fp16" else set())
 
 
 def test_an_update_is_launched_before_the_host_waits_for_the_one_before(
