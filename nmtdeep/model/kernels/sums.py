@@ -126,19 +126,17 @@ class Sums:
         """<gradient_l, output_k> for all l and k that a sum reads; by feature if weights are."""
         assert self.gradients is not None
         self.gradients[: self.known].zero_()
-        features = self.weights.shape[2]
+        features, result = self.weights.shape[2], torch.zeros_like(self.given)
         gradients, values = self.gradients[: self.count], self.values[: self.count]
         if features == 1:
-            found = dot_products(gradients, values)[:, :, None]
-        else:
-            pairs = [
-                [(value * gradient).unflatten(0, (-1, features)).sum(dim=0) for value in values]
-                for gradient in gradients
-            ]
-            found = torch.stack([torch.stack(row) for row in pairs])
-        seen = visible(self.count, self.window, found.device)
-        result = torch.zeros_like(self.given)
-        result[: self.count, : self.count] = found.masked_fill(~seen[:, :, None], 0.0)
+            unseen = ~visible(self.count, self.window, values.device)
+            found = dot_products(gradients, values).masked_fill(unseen, 0.0)
+            result[: self.count, : self.count, 0] = found
+            return result
+        for row, gradient in enumerate(gradients):
+            first = max(0, row + 1 - self.window)
+            for column, value in enumerate(values[first : row + 1], start=first):
+                result[row, column] = (value * gradient).view(-1, features).sum(dim=0)
         return result
 
 
