@@ -33,7 +33,7 @@ demo: $(STAMP) ## train a deep model on a small corpus that ships with the progr
 	$(BIN)/nmtdeep demo
 
 # Each process uses one thread: two processes with all cores each would slow each other down.
-PYTEST = OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+PYTEST = OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 test: $(STAMP) ## run the tests, except those marked as slow
 	$(PYTEST) -m "not slow" $(ARGS)
