@@ -25,6 +25,7 @@ from nmtdeep import files
 from nmtdeep.config.load import read_config
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.render import dump
+from nmtdeep.config.variant import missing_variants, packages_of
 from nmtdeep.data.index import INDEX_FILE
 from nmtdeep.errors import CheckpointError
 from nmtdeep.model.fit import build_filled, check_fit
@@ -39,6 +40,8 @@ MODEL, OPTIMIZER, STATE, CONFIG, TEXT = (
     "config.yaml",
     "text",
 )
+# In `state.json`: package and version of each variant from outside.
+PACKAGES = "packages"
 # Kinds, in `state.json`, of checkpoints that are not yet trained: grown, or with the weights of
 # another training. They have no optimizer.
 GROWN, INITIAL = "grown", "initial"
@@ -84,6 +87,8 @@ def save(
         (partial / CONFIG).write_text(dump(recipe), encoding="utf-8")
         pipeline.save(partial / TEXT)
         content = {"format": FORMAT, "text": pipeline.fingerprint(), **state}
+        if packages := packages_of(recipe):
+            content[PACKAGES] = packages
         (partial / STATE).write_text(f"{json.dumps(content, indent=1)}\n", encoding="utf-8")
         files.write_sums(partial)
 
@@ -173,6 +178,12 @@ def read_state(directory: Path) -> dict[str, Any]:
         raise CheckpointError(f"not a checkpoint of format {FORMAT}", where=path, hint=HINT)
     if not isinstance(state.get("score"), float | int | None):
         raise CheckpointError("score is not a number", where=path, hint=HINT)
+    if not isinstance(packages := state.get(PACKAGES, {}), dict):
+        raise CheckpointError(f"{PACKAGES} is not a mapping", where=path, hint=HINT)
+    for variant in missing_variants(packages):
+        what = f"needs the variant {variant} of the package {packages[variant]}"
+        hint = f"pip install {str(packages[variant]).replace(' ', '==')}"
+        raise CheckpointError(f"{what}, which is not installed", where=path, hint=hint)
     return state
 
 
@@ -224,7 +235,7 @@ def load(path: Path) -> Loaded:
     """
     directory = locate(path)
     files.verify(directory, CONFIG, f"{TEXT}/", hint=HINT)
-    state = read_state(directory)
+    state = read_state(directory)  # first, for it names packages that the recipe needs
     recipe = read_config(directory / CONFIG)
     pipeline = TextPipeline.load(directory / TEXT)
     if state.get("text") != pipeline.fingerprint():

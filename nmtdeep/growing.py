@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nmtdeep import checkpoint
-from nmtdeep.config import slots
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.config.training import Frozen, Growth, Strategy
-from nmtdeep.errors import UserError
+from nmtdeep.config.stages import Frozen, Growth, GrowthStrategy
+from nmtdeep.config.warnings import growth
+from nmtdeep.errors import Problem, UserError
 from nmtdeep.model.build import build, initialize
 from nmtdeep.model.growth import LayerMap, carry_over, layer_maps
 from nmtdeep.training.memory import check_model_fits
@@ -26,12 +26,14 @@ class GrownRun(NamedTuple):
         source: the checkpoint that it was grown from.
         layers: for each stack, the source of each layer.
         more: options of `train` that raise the limits which the source's training has reached.
+        warnings: what growing changes in the layers that are copied.
     """
 
     checkpoint: Path
     source: Path
     layers: dict[str, LayerMap]
     more: str
+    warnings: list[Problem]
 
 
 def grow(
@@ -40,7 +42,7 @@ def grow(
     out: Path,
     encoder: int | None = None,
     decoder: int | None = None,
-    strategy: Strategy = "copy_top_group",
+    strategy: GrowthStrategy = "copy_top_group",
     restart_lr: bool = True,
     freeze_copied: bool = False,
 ) -> GrownRun:
@@ -63,6 +65,12 @@ def grow(
         maps = layer_maps(strategy, old.recipe.model, recipe.model)
     except ValueError as error:
         raise UserError(str(error)) from error
+    for side, layers in maps.items():
+        bottom = getattr(old.recipe.model, side).depth
+        if freeze_copied and layers[:bottom] != [*range(bottom)]:
+            what = f"{recipe.training.growth.name} does not keep the old layers at the bottom"
+            hint = "choose copy-top-group or copy-top-layer"
+            raise UserError(what, where="--freeze-copied", hint=hint)
     if checkpoint.saved(out):
         raise UserError("there is a training already", where=out, hint="choose another --out")
     source_types, target_types = (
@@ -70,12 +78,7 @@ def grow(
     )
     check_model_fits(recipe.model, source_types, target_types)
     model = build(recipe.model, source_types=source_types, target_types=target_types)
-    initializer = recipe.model.initializer
-    if isinstance(initializer, slots.AdminProfile):
-        # Admin's omegas are measured on text, which is absent; those of random layers start at 1.
-        initializer = slots.Glorot()
-    initial = recipe.model.model_copy(update={"initializer": initializer})
-    initialize(model, initial, seed=recipe.training.seed)
+    initialize(model, recipe.model, seed=recipe.training.seed)
     carry_over(old.model, model, **maps)
     progress = _progress(old, recipe, restart_lr)
     kind = {"kind": checkpoint.GROWN, "source": str(old.path), **maps, "planned": True}
@@ -89,7 +92,8 @@ def grow(
             pipeline=old.pipeline,
         )
         checkpoint.point(run.path, checkpoint.LAST, path)
-    return GrownRun(path, old.path, maps, _more(recipe, progress))
+    warned = list(growth(old.recipe.model, recipe.model))
+    return GrownRun(path, old.path, maps, _more(recipe, progress), warned)
 
 
 def _more(recipe: Recipe, progress: Progress) -> str:
@@ -108,7 +112,7 @@ def _deeper(
     recipe: Recipe,
     encoder: int | None,
     decoder: int | None,
-    strategy: Strategy,
+    strategy: GrowthStrategy,
     freeze_copied: bool,
 ) -> Recipe:
     """The recipe of the grown run."""
@@ -117,12 +121,6 @@ def _deeper(
         stack = getattr(model, side)
         if depth is None or depth == stack.depth:
             continue
-        if freeze_copied and strategy in ("interpolate", "random"):
-            raise UserError(
-                f"{strategy} does not keep the old layers at the bottom of the stack",
-                where="--freeze-copied",
-                hint="choose copy-top-group or copy-top-layer",
-            )
         if freeze_copied:
             frozen[side] = stack.depth
         model = model.model_copy(update={side: stack.with_depth(depth)})

@@ -15,6 +15,7 @@ from nmtdeep.config.load import read_config
 from nmtdeep.config.model import Stack
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.text import SentencePiece
+from nmtdeep.config.variant import packages_of
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.data.index import COPY, INDEX_FILE, RECIPE_FILE, TEXT_DIRECTORY, read_index
 from nmtdeep.data.windows import DataPosition
@@ -154,16 +155,19 @@ def _inspect_data(path: Path) -> Inspection:
 
 def _add_model(screen: Inspection, path: Path) -> Recipe:
     """Rows about the model of a checkpoint; returns its recipe."""
+    packages = checkpoint.read_state(path).get(checkpoint.PACKAGES, {})
     recipe = read_config(path / checkpoint.CONFIG)
     model = recipe.model
     if recipe.description:
         screen.add("recipe", recipe.description)
-    screen.add("model", f"width {model.width}, {parameters(path / checkpoint.MODEL):,} parameters")
+    screen.add("model", f"width {model.widths}, {parameters(path / checkpoint.MODEL):,} parameters")
     screen.add("encoder", _stack(model.encoder))
     screen.add("decoder", _stack(model.decoder))
     screen.add("embeddings", f"sharing {model.embeddings.sharing}")
     for name in ("positions", "bridge", "initializer"):
         screen.add(name, getattr(model, name).type)
+    for variant in packages_of(recipe):
+        screen.add("from outside", f"{variant} of the package {packages.get(variant, '?')}")
     _add_text(screen, recipe, TextPipeline.load(path / checkpoint.TEXT))
     if start := recipe.training.start_from:
         screen.add("started from", described(start))
@@ -177,6 +181,7 @@ def _stack(stack: Stack) -> str:
     parts = [counted(stack.depth, "layer"), f"{stack.heads} heads"]
     parts += [f"{stack.feed_forward:,} inside", stack.residual.type, stack.combination.type]
     parts += [" + ".join(sublayer.type for sublayer in getattr(stack, "sublayers", ()))]
+    parts += [f"initializer {stack.initializer.type}" if stack.initializer else ""]
     return ", ".join(filter(None, parts))
 
 

@@ -19,7 +19,8 @@ from pydantic_core import PydanticUndefined
 from nmtdeep.config.load import load_recipe
 from nmtdeep.config.names import list_recipes
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.config.section import LARGEST, Section, tag_of, variants
+from nmtdeep.config.section import LARGEST, Section
+from nmtdeep.config.variant import tag_of, variants
 
 DOCS = Path(__file__).parent.parent / "docs"
 NAMES = {int: "whole number", float: "number", str: "text", bool: "true or false"}
@@ -130,7 +131,8 @@ def _plain_kind(annotation: Any, metadata: Any = ()) -> str:
         inner_type = next(part for part in arguments if part is not NoneType)
         return f"{_plain_kind(inner_type, metadata)}, or null"
     if origin is Union:
-        return ", or ".join(_plain_kind(part) for part in arguments)
+        ours = (part for part in arguments if not isinstance(part, type) or part in NAMES)
+        return ", or ".join(map(_plain_kind, ours))
     return f"{NAMES[annotation]}{_bounds(metadata)}"
 
 

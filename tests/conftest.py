@@ -46,23 +46,31 @@ def _tiny_config(
     feed_forward: int = 12,
     depth: int = 2,
     combinations: tuple[object, object] = ("residual", "residual"),
+    widths: tuple[int | None, int | None] = (None, None),
     embeddings: Mapping[str, object] | None = None,
     **other: object,
 ) -> config.Model:
     """Width 8, 2 heads, 2 layers; `other` are keys of the recipe's section model.
 
-    `encoder` and `decoder` are residual wrappers, `combinations` what the stacks' layers read.
+    `encoder` and `decoder` are residual wrappers, `combinations` what the stacks' layers read,
+    `widths` those of the stacks.
     """
     stack = {"depth": depth, "heads": 2, "feed_forward": feed_forward}
     places = ("embedding", "residual", "attention", "activation")
     return config.Model.model_validate(
         {
             "width": 8,
-            "encoder": {**stack, "residual": encoder, "combination": combinations[0]},
+            "encoder": {
+                **stack,
+                "residual": encoder,
+                "combination": combinations[0],
+                "width": widths[0],
+            },
             "decoder": {
                 **stack,
                 "residual": decoder,
                 "combination": combinations[1],
+                "width": widths[1],
                 "sublayers": sublayers,
             },
             "embeddings": {"sharing": sharing, "bias": bias, **(embeddings or {})},
@@ -85,7 +93,8 @@ def _tiny_model(
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for module in model.modules():
-            center = 1.0 if isinstance(module, torch.nn.LayerNorm) else 0.0
+            is_norm = isinstance(module, torch.nn.LayerNorm | torch.nn.RMSNorm)
+            center = 1.0 if is_norm else 0.0
             for name, parameter in module.named_parameters(recurse=False):
                 middle = 1.0 if name == "omega" else center if name == "weight" else 0.0
                 parameter.normal_(middle, 0.4, generator=generator)

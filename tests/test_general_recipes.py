@@ -10,14 +10,16 @@ import pytest
 from nmtdeep.config.load import load_recipe
 
 ROOT = Path(__file__).parents[1]
+# Epochs of another corpus have other lengths.
+BY_UPDATE = [f"training.{events}.every=2500" for events in ("validation", "checkpoints")]
 # Each with the recipe that was measured, and its changes.
 GENERAL = {
     "deep-small": (
         "multi30k-en-de-deep",
         ["model.dropout={embedding: 0.2, residual: 0.2}", "training.max_minutes=null"],
     ),
-    "deep-base": ("wang-2019/wmt16-en-de/pre-20", []),
-    "deep-large": ("li-2020/wmt14-en-fr/sdt-rpr-48", []),
+    "deep-base": ("wang-2019/wmt16-en-de/pre-20", [*BY_UPDATE, "model.positions.first=0"]),
+    "deep-large": ("li-2020/wmt14-en-fr/sdt-rpr-48", ["model.positions.first=0"]),
 }
 
 

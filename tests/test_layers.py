@@ -52,6 +52,9 @@ LAYERS = {
     # Commands and the Python interface.
     "nmtdeep.cli": 6,
     "nmtdeep.interface": 6,
+    # For packages that add variants.
+    "nmtdeep.variants": 3,
+    "nmtdeep.testing": 6,
     "nmtdeep.__main__": 6,
 }
 # `import nmtdeep` imports this on first access to its attributes.
@@ -71,7 +74,7 @@ FORBIDDEN = {
 # Inside `training` a module imports only those before it.
 TRAINING = (
     *("ranks", "schedule", "loss", "optimizer", "sharding", "state", "stages", "budget", "memory"),
-    *("reduction", "step"),
+    *("reduction", "gradients", "average", "step"),
     *("divergence", "trainer", "starting", "run_directory", "validation", "feed", "loggers"),
     *("display", "launch", "opening", "loop", "finish"),
 )

@@ -59,6 +59,14 @@ def test_the_count_is_the_formulas_and_the_papers(name: str) -> None:
         assert rounded(count, printed) == printed
 
 
+def test_a_big_encoder_before_a_base_decoder() -> None:
+    """Six layers each, top norms, keys and values from 1,024 to 512 instead of 512 to 512."""
+    recipe = load_recipe("wang-2019/wmt16-en-de/pre-base-big-encoder")
+    encoder = 6 * encoder_layer(BIG) + 2 * BIG.d
+    decoder = 6 * (decoder_layer(BASE) + 2 * (BIG.d - BASE.d) * BASE.d) + 2 * BASE.d
+    assert built(recipe, 1000, 1000) == encoder + decoder + 1000 * (BIG.d + BASE.d)
+
+
 @pytest.mark.parametrize(
     ("size", "encoder", "decoder"),
     [(BASE, 3_152_384, 4_204_032), (BIG, 12_596_224, 16_796_672)],

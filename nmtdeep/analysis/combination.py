@@ -13,6 +13,7 @@ from nmtdeep.analysis import pictures
 from nmtdeep.analysis.measurement import Measurement, grouped, origin, versions
 from nmtdeep.checkpoint import Loaded
 from nmtdeep.errors import UserError
+from nmtdeep.model.kernels.sums import visible
 from nmtdeep.model.layers.bridge import Transparent
 from nmtdeep.model.layers.combination import LinearCombination
 from nmtdeep.model.transformer import Stack, Transformer
@@ -58,9 +59,10 @@ def measure(name: str, loaded: Loaded) -> Measurement:
     rows = combination_weights(loaded.model)
     if not rows:
         raise UserError(
-            "every layer of this model reads only the layer below it, without weights",
+            "no layer of this model reads a sum of outputs with weights that are the same for all",
             where=name,
-            hint="pass one with combination dlcl, dense or sparse_blocks, or bridge transparent",
+            hint="pass one with combination dlcl, dense, sparse_blocks or denseformer, "
+            "or bridge transparent",
         )
     return Measurement(rows, {name: origin(loaded), **versions()})
 
@@ -121,11 +123,12 @@ def _of_stack(where: Where, stack: Stack) -> Iterator[CombinationWeight]:
     if not isinstance(combination, LinearCombination):
         return
     ends, depth = combination.boundaries, len(stack.layers)
-    for row, shares in enumerate(combination.shares()):
-        reader = str(ends[row] + 1) if ends[row] < depth else "top"
-        first = max(0, row + 1 - (combination.settings.window or row + 1))
-        seen = slice(first, row + 1)
-        yield from _of_reader(where, reader, ends[seen], shares[seen])
+    settings, squares = combination.settings, combination.shares()
+    for row, seen in enumerate(visible(len(ends), settings.window, dilation=settings.dilation)):
+        if ends[row] in combination.readers:
+            reader = str(ends[row] + 1) if ends[row] < depth else "top"
+            entries = [end for end, read in zip(ends, seen, strict=True) if read]
+            yield from _of_reader(where, reader, entries, squares[row, seen])
 
 
 def _of_reader(

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 from rich.table import Table
-from torch import Tensor, nn
+from torch import Tensor
 
 from nmtdeep.analysis import pictures
 from nmtdeep.analysis.measurement import Measurement, fixed, grouped, versions
@@ -30,8 +30,9 @@ from nmtdeep.analysis.probe import Passages, Probe, prepare, squared_gradient
 from nmtdeep.checkpoint import Loaded
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.corpus import DataDirectory
-from nmtdeep.model.build import ENCODER_SUBLAYERS
+from nmtdeep.errors import UserError
 from nmtdeep.model.initialization import Side
+from nmtdeep.model.layers.norm import Norm
 from nmtdeep.model.layers.residual import NormalizedResidual, Normed, Residual
 from nmtdeep.tables import table
 
@@ -82,8 +83,15 @@ def measure(
 
     Args:
         name: what the model is called.
+
+    Raises:
+        UserError: if a layer combination takes the place of residual sums.
     """
     probe = prepare(subject, data, tokens=tokens, device=device, updates=updates)
+    for side, stack in probe.stacks():
+        if stack.combination.connects == "sublayers":
+            what = f"the {side}'s layer combination takes the place of residual sums"
+            raise UserError(what, where=name, hint="pass a model that has them in both stacks")
     blocks = residual_blocks(probe)
     text = {"numbers": "fp32", "text": data.fingerprint[:16]}
     return Measurement(blocks, {name: probe.conditions(), **text, **versions()})
@@ -118,10 +126,10 @@ def residual_blocks(probe: Probe) -> list[Block]:
         probe: its gradients are overwritten.
     """
     modules = list(probe.model.modules())
-    norms = [module for module in modules if isinstance(module, nn.LayerNorm)]
+    norms = [module for module in modules if isinstance(module, Norm)]
     wrappers = [module for module in modules if isinstance(module, Residual)]
     sums = {wrapper: Counter[str]() for wrapper in wrappers}
-    readers: dict[Residual, nn.LayerNorm | None] = {}
+    readers: dict[Residual, Norm | None] = {}
     for passages, real in probe.passes([*norms, *wrappers]):
         read_by = {id(passages[norm].inputs[0]): norm for norm in norms if norm in passages}
         for side, stack in probe.stacks():
@@ -134,9 +142,10 @@ def residual_blocks(probe: Probe) -> list[Block]:
                 on_path = isinstance(wrapper, NormalizedResidual) or reader is own
                 o = passages[reader].output if reader is not None and on_path else None
                 sums[wrapper].update(_sums(z, r, o, real[side]))
+    model = probe.recipe.model
     names: dict[Side, Sequence[str]] = {
-        "encoder": [part.type for part in ENCODER_SUBLAYERS],
-        "decoder": [part.type for part in probe.recipe.model.decoder.sublayers],
+        "encoder": [part.type for part in model.encoder.sublayers],
+        "decoder": [part.type for part in model.decoder.sublayers],
     }
     return [
         Block(side, number, name, **_figures(sums[wrapper], readers[wrapper]))
@@ -188,7 +197,7 @@ def _sums(z: Tensor, r: Tensor, o: Tensor | None, real: Tensor) -> dict[str, flo
     return sums if o is None else sums | {"o": squared_gradient(o, real)}
 
 
-def _figures(sums: Mapping[str, float], reader: nn.LayerNorm | None) -> dict[str, Any]:
+def _figures(sums: Mapping[str, float], reader: Norm | None) -> dict[str, Any]:
     """The figures of a block from its sums and the norm that reads r."""
     beta_rc = _ratio(sums["z"], sums["r"])
     beta_ln = _ratio(sums["r"], sums["o"]) if "o" in sums else None

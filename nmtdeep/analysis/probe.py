@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from nmtdeep.analysis.measurement import check_same_text, typed
 from nmtdeep.checkpoint import Loaded
+from nmtdeep.config.model import SIDES
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.batch import Batch, collate
 from nmtdeep.data.batching import cut
@@ -65,8 +66,11 @@ class Probe:
         """The conditions of a measurement of this model."""
         target_tokens = sum(batch.target_tokens for batch in self.batches)
         average = self.update is None
+        model = self.recipe.model
+        own = {f"{side} initializer": getattr(model, side).initializer for side in SIDES}
         return {
-            "initializer": typed(self.recipe.model.initializer),
+            "initializer": typed(model.initializer),
+            **{name: typed(chosen) for name, chosen in own.items() if chosen},
             **({"kind": "average of checkpoints"} if average else {"update": self.update}),
             "training sentences": sum(len(batch.source) for batch in self.batches),
             "source tokens": sum(batch.real_tokens for batch in self.batches) - target_tokens,
@@ -88,6 +92,8 @@ class Probe:
         smoothing, dtype = settings.label_smoothing, self.model.output.weight.dtype
         self.model.train()
         self.model.zero_grad()
+        for layer in (*self.model.encoder, *self.model.decoder):
+            layer.drop = 0.0  # each layer is measured
         for number, batch in enumerate(self.batches):
             torch.manual_seed(seed_for(settings.seed, 1, number))
             with watched(watch) as passages:

@@ -22,6 +22,12 @@ from nmtdeep.training.run_directory import RECORDS
 
 Over = Literal["updates", "tokens", "hours"]
 
+# Layers whose gradient norms `training.record_gradients` records.
+LAYERS = {
+    f"{side}_{place}": f"{place} {side} layer"
+    for side in ("encoder", "decoder")
+    for place in ("first", "last")
+}
 # Figures of `train.jsonl`, and their labels in a picture.
 FIGURES = {
     "loss": "training loss per token",
@@ -29,6 +35,7 @@ FIGURES = {
     "ppl": "training perplexity",
     "lr": "learning rate",
     "gradient_norm": "gradient norm",
+    **{f"gradient_norm_{layer}": f"gradient norm, {name}" for layer, name in LAYERS.items()},
     "tokens_per_second": "target tokens per second",
     "tokens_per_update": "target tokens per update",
     "padding": "share of padding",
@@ -41,7 +48,7 @@ FIGURES = {
     "valid_comet": "validation COMET",
 }
 USUAL = ("nll", "valid_nll", "valid_bleu")
-LOGARITHMIC = ("ppl", "valid_ppl", "gradient_norm")
+LOGARITHMIC = ("ppl", "valid_ppl", *(name for name in FIGURES if name.startswith("gradient_norm")))
 COLUMNS = ("run", "updates", "tokens", "hours", "nll", "best valid nll", "BLEU")
 # The x axis: the column and its label.
 AXES: dict[Over, tuple[str, str]] = {

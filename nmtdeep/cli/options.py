@@ -178,12 +178,12 @@ def decoding(*omit: str, **defaults: str) -> Bundle:
 
 def complete_recipe(incomplete: str) -> list[str]:
     """Shipped recipes and recipe files whose names begin so."""
-    from nmtdeep.config.names import names
+    from nmtdeep.config.names import recipe_files
 
     folder, slash, _ = incomplete.rpartition("/")
     paths = sorted(Path(folder or slash or ".").glob("*.yaml"))
     files = [f"{folder}{slash}{path.name}" for path in paths]
-    return [name for name in [*names(), *files] if name.startswith(incomplete)]
+    return [name for name in [*recipe_files(), *files] if name.startswith(incomplete)]
 
 
 def complete_metric(incomplete: str) -> list[str]:

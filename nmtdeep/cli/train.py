@@ -13,8 +13,10 @@ from typer import Argument, Option
 from nmtdeep.cli import options
 from nmtdeep.cli.outputs import Outputs
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.config.section import variants
-from nmtdeep.config.training import StartFrom, Training
+from nmtdeep.config.stages import Growth, StartFrom
+from nmtdeep.config.training import Training
+from nmtdeep.config.values import checked
+from nmtdeep.config.variant import variants
 from nmtdeep.errors import UserError
 from nmtdeep.files import check_place
 from nmtdeep.units import counted
@@ -195,9 +197,7 @@ def grow(
     layers: options.Whole,
     out: options.Out,
     stack: Literal["encoder", "decoder", "both"] = "encoder",
-    strategy: Literal[
-        "copy-top-group", "copy-top-layer", "interpolate", "stack-all", "random"
-    ] = "copy-top-group",
+    strategy: str = "copy-top-group",
     restart_lr: bool = True,
     freeze_copied: bool = False,
 ) -> None:
@@ -209,21 +209,26 @@ def grow(
         layers: Number of layers of the deeper stack.
         out: Run directory of the deeper model.
         stack: Stack that becomes deeper.
-        strategy: Where the weights of new layers come from.
+        strategy: Source of the weights of new layers: copy-top-group, copy-top-layer, interpolate,
+            stack-all or random, or a strategy of another package.
         restart_lr: Start the learning rate from its peak again, or continue it.
         freeze_copied: Train only the new layers of the stack.
     """
     from nmtdeep.growing import grow as grow_run
 
+    name = strategy if "." in strategy else strategy.replace("-", "_")
+    growth = checked(Growth, {"strategy": name}, spelled="--{}".format)
     grown = grow_run(
         source,
         out=out,
         encoder=None if stack == "decoder" else layers,
         decoder=None if stack == "encoder" else layers,
-        strategy=strategy.replace("-", "_"),  # type: ignore[arg-type]
+        strategy=growth.strategy,
         restart_lr=restart_lr,
         freeze_copied=freeze_copied,
     )
+    for problem in grown.warnings:
+        typer.echo(f"nmtdeep: warning: {problem}", err=True)
     typer.echo(f"{grown.checkpoint}: grown from {'/'.join(grown.source.parts[-2:])}")
     for side, layer_map in grown.layers.items():
         names = ("new" if layer is None else str(layer + 1) for layer in layer_map)

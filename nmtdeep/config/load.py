@@ -17,7 +17,7 @@ from nmtdeep.config import names
 from nmtdeep.config.problems import explain
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.source import KeyPath, Origin, Source, parse_override, read_file
-from nmtdeep.config.training import TEMPERATURE
+from nmtdeep.config.stages import TEMPERATURE
 from nmtdeep.errors import ConfigError
 
 

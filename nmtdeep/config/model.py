@@ -7,7 +7,15 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from nmtdeep.config import slots
-from nmtdeep.config.section import ConflictError, Count, Depth, Positive, Probability, Section
+from nmtdeep.config.section import (
+    ConflictError,
+    Count,
+    Depth,
+    Positive,
+    Probability,
+    Section,
+    is_absent,
+)
 
 SIDES = ("encoder", "decoder")
 
@@ -16,12 +24,22 @@ class Stack(Section):
     """The common settings of encoder and decoder."""
 
     depth: Depth = Field(6, description="number of layers")
-    heads: Count = Field(8, description="attention heads; must divide the model width")
+    width: Count | None = Field(
+        None, description="width of this stack; null: model.width", exclude_if=is_absent
+    )
+    heads: Count = Field(8, description="attention heads; must divide the stack's width")
     feed_forward: Count = Field(2048, description="width inside the feed-forward sublayer")
     residual: slots.Residual = Field(slots.PreNorm(), description="where the norm is")
     combination: slots.Combination = Field(
         slots.PlainStack(), description="what each layer reads from the layers below it"
     )
+    initializer: slots.Initializer | None = Field(
+        None,
+        description="initial values of this stack's matrices; null: those of model.initializer, "
+        "which embeddings always take",
+        exclude_if=is_absent,
+    )
+    sublayers: tuple[slots.DecoderSublayer, ...] = ()
 
     def with_depth(self, depth: int) -> Self:
         """The stack with another depth; a list of block boundaries then ends there too."""
@@ -34,7 +52,14 @@ class Stack(Section):
 
 
 class Encoder(Stack):
-    """A stack of self-attention and feed-forward sublayers."""
+    """A stack of layers, each a list of sublayers."""
+
+    sublayers: tuple[slots.EncoderSublayer, ...] = Field(
+        (slots.SelfAttention(), slots.FeedForward()),
+        min_length=1,
+        max_length=16,
+        description="the sublayers of each layer, in order",
+    )
 
 
 class Decoder(Stack):
@@ -78,6 +103,9 @@ class Dropout(Section):
     activation: Probability = Field(
         0.0, description="after the activation of the feed-forward sublayer"
     )
+    layer: Probability = Field(
+        0.0, description="of a whole layer, which training then skips: LayerDrop (Fan et al. 2020)"
+    )
 
 
 class Model(Section):
@@ -92,8 +120,21 @@ class Model(Section):
     positions: slots.Positions = Field(
         slots.Sinusoidal(), description="representation of the order of tokens"
     )
-    activation: Literal["relu", "gelu", "swish"] = Field(
-        "relu", description="activation function of every feed-forward sublayer"
+    activation: Literal["relu", "gelu", "swish", "geglu", "swiglu"] = Field(
+        "relu",
+        description="activation function of every feed-forward sublayer; geglu, swiglu: gelu or "
+        "swish of one map times another (Shazeer 2020); of their three matrices, two thirds of "
+        "feed_forward have the parameters of two",
+    )
+    norm: Literal["layer_norm", "rms_norm"] = Field(
+        "layer_norm",
+        description="every norm of the model; rms_norm: without mean and bias (Zhang and Sennrich "
+        "2019)",
+    )
+    qk_norm: Literal["none", "rms_norm"] = Field(
+        "none",
+        description="a norm over the features of each head's queries, and of its keys, in all "
+        "attention (Dehghani et al. 2023)",
     )
     embeddings: Embeddings = Embeddings()
     dropout: Dropout = Dropout()
@@ -105,31 +146,82 @@ class Model(Section):
         description="which linear maps have a bias; all: each one; inner: only the first of each "
         "feed-forward pair (release of Xu et al. 2020)",
     )
-    norm_epsilon: Positive = Field(1e-5, description="epsilon of every layer norm")
+    norm_epsilon: Positive = Field(1e-5, description="epsilon of every norm")
+
+    def width_of(self, side: str) -> int:
+        """The width of a stack."""
+        stack: Stack = getattr(self, side)
+        return stack.width or self.width
+
+    @property
+    def widths(self) -> str:
+        """`512`, or `1024+512` of encoder and decoder."""
+        return "+".join(dict.fromkeys(str(self.width_of(side)) for side in SIDES))
+
+    def within(self, side: str) -> Model:
+        """The model with the width of one stack, and with the width of each in its section."""
+        stacks = {
+            name: getattr(self, name).model_copy(update={"width": self.width_of(name)})
+            for name in SIDES
+        }
+        return self.model_copy(update={**stacks, "width": self.width_of(side)})
 
     @model_validator(mode="after")
     def _check(self) -> Model:
-        if self.width % 2:
-            what = f"width {self.width} is odd"
-            raise ConflictError(what, "width", hint="sinusoidal positions need an even width")
         for name, stack in (("encoder", self.encoder), ("decoder", self.decoder)):
-            _check_stack(name, stack, self.width)
+            width, width_key = self.width_of(name), f"{name}.width" if stack.width else "width"
+            if width % 2:
+                what = f"width {width} is odd"
+                raise ConflictError(what, width_key, hint="sinusoidal positions need an even width")
+            _check_stack(name, stack, width, width_key)
+            if self.positions.type == "rotary" and width // stack.heads % 2:
+                what = f"{width // stack.heads} features of a head are no pairs to rotate"
+                keys = (f"{name}.heads", width_key)
+                raise ConflictError(what, *keys, hint="make width / heads even")
+            if self.dropout.layer and isinstance(stack.combination, slots.OfSublayers):
+                what = f"{name}.combination: {stack.combination.type} connects sublayers, so that "
+                what += "there are no layers to skip"
+                raise ConflictError(what, "dropout.layer", hint="set dropout.layer: 0")
             key, norm = f"{name}.residual", stack.residual.type
-            if self.initializer.type == "admin" and norm != "admin":
-                what = f"initializer: admin sets omegas, which {key}: {norm} does not have"
-                raise ConflictError(what, "initializer", key, hint=f"set {key}: admin")
+            chosen = f"{name}.initializer" if stack.initializer else "initializer"
+            if (stack.initializer or self.initializer).type == "admin" and norm != "admin":
+                what = f"{chosen}: admin sets omegas, which {key}: {norm} does not have"
+                raise ConflictError(what, chosen, key, hint=f"set {key}: admin")
         _check_sublayers(self.decoder.sublayers)
-        combination = self.encoder.combination.type
-        if self.bridge.type == "transparent" and combination != "residual":
+        _check_once("encoder", self.encoder.sublayers)
+        _check_widths(self)
+        combination = self.encoder.combination
+        if self.bridge.type == "transparent" and isinstance(combination, slots.CombinationVariant):
             what = (
                 "bridge: transparent mixes the encoder's layers for the decoder, so that the top "
             )
-            what += f"of encoder.combination: {combination} would never be read"
+            what += f"of encoder.combination: {combination.type} would never be read"
             raise ConflictError(what, "bridge", "encoder.combination", hint="choose one of them")
         return self
 
 
-def _check_stack(name: str, stack: Stack, width: int) -> None:
+def _check_widths(model: Model) -> None:
+    """What both stacks share needs one width."""
+    widths = [model.width_of(side) for side in SIDES]
+    if widths[0] == widths[1]:
+        return
+    merged = [part for part in model.decoder.sublayers if isinstance(part, slots.MergedAttention)]
+    apart = model.bridge.type != "projection"
+    for wrong, key, hint in (
+        (model.embeddings.sharing == "all", "embeddings.sharing", "set it to decoder"),
+        (model.embeddings.bias, "embeddings.bias", "set it to false"),
+        (
+            apart and any(part.average == "simplified" for part in merged),
+            "decoder.sublayers",
+            "set bridge: projection",
+        ),
+    ):
+        if wrong:
+            what = f"widths {widths[0]} and {widths[1]}, but both stacks share a part"
+            raise ConflictError(what, key, "encoder.width", "decoder.width", hint=hint)
+
+
+def _check_stack(name: str, stack: Stack, width: int, width_key: str) -> None:
     divisors = {"heads": stack.heads}
     match stack.combination:
         case slots.Learned(groups=int(groups)):
@@ -138,22 +230,35 @@ def _check_stack(name: str, stack: Stack, width: int) -> None:
             what = f"blocks end at {blocks[-1]}, but {name}.depth is {stack.depth}"
             keys = (f"{name}.combination.blocks", f"{name}.depth")
             raise ConflictError(what, *keys, hint="end with the depth")
+        case slots.OfSublayers() as part if stack.residual.type not in ("pre_norm", "no_norm"):
+            key, place = f"{name}.residual", f"{name}.combination"
+            what = f"{place}: {part.type} takes the place of residual sums, "
+            what += f"and {key}: {stack.residual.type} does more than add"
+            raise ConflictError(what, place, key, hint=f"set {key}: pre_norm")
     for key, divisor in divisors.items():
         if width % divisor:
             what = f"width {width} is not a multiple of {name}.{key} {divisor}"
             hint = "choose a divisor of the width"
-            raise ConflictError(what, f"{name}.{key}", "width", hint=hint)
+            raise ConflictError(what, f"{name}.{key}", width_key, hint=hint)
+
+
+def _check_once(side: str, sublayers: tuple[slots.DecoderSublayer, ...]) -> None:
+    kinds = [part.type for part in sublayers if not isinstance(part, slots.SublayerVariant)]
+    twice = sorted({kind for kind in kinds if kinds.count(kind) > 1} - {"feed_forward"})
+    if twice:
+        what = f"{twice[0]} is listed twice"
+        raise ConflictError(what, f"{side}.sublayers", hint="leave out one")
 
 
 def _check_sublayers(sublayers: tuple[slots.DecoderSublayer, ...]) -> None:
+    _check_once("decoder", sublayers)
     kinds = [part.type for part in sublayers]
-    twice = sorted({kind for kind in kinds if kinds.count(kind) > 1} - {"feed_forward"})
+    theirs = [part for part in sublayers if isinstance(part, slots.SublayerVariant)]
+    reading = {"cross_attention", "merged_attention", *(p.type for p in theirs if p.reads_source)}
     what, hint = "", "leave out one"
-    if not {"cross_attention", "merged_attention"} & set(kinds):
+    if not reading & set(kinds):
         what, hint = "none of them attends to the source", "add cross_attention to the list"
     elif {"cross_attention", "merged_attention"} <= set(kinds):
         what, hint = "merged_attention attends to the source already", "leave out cross_attention"
-    elif twice:
-        what = f"{twice[0]} is listed twice"
     if what:
         raise ConflictError(what, "decoder.sublayers", hint=hint)

@@ -1,13 +1,17 @@
-"""Names of recipes: where the shipped ones are and which file a name means."""
+"""Names of recipes: where they are and which file a name means."""
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
+from importlib.metadata import entry_points
+from importlib.util import find_spec
 from pathlib import Path
 
 from nmtdeep.config.source import parse
+from nmtdeep.config.variant import GROUP
 from nmtdeep.errors import ConfigError
 
 
@@ -18,35 +22,60 @@ def recipes_root() -> Path:
     return installed if installed.is_dir() else package.parent / "recipes"
 
 
-def names() -> list[str]:
-    """The names of all shipped recipes: paths below the root, without suffix; folders come last."""
-    root = recipes_root()
-    paths = (path.relative_to(root).with_suffix("").as_posix() for path in root.rglob("*.yaml"))
+def recipe_files() -> dict[str, Path]:
+    """The shipped recipes and those of packages with variants, by name; folders come last.
+
+    A name is the path below the root, without suffix; below the folder `recipes` of a package, it
+    begins with the package's name.
+    """
+    files = {
+        (prefix / path.relative_to(root)).with_suffix("").as_posix(): path
+        for prefix, root in _roots()
+        for path in root.rglob("*.yaml")
+    }
     # Each second part is a number, so that `v2-6` comes before `v2-12`.
-    parts = {path: re.split(r"(\d+)", path) for path in paths}
-    return sorted(
-        parts, key=lambda path: ("/" in path, [int(p) if p.isdigit() else p for p in parts[path]])
+    parts = {name: re.split(r"(\d+)", name) for name in files}
+    return dict(
+        sorted(
+            files.items(),
+            key=lambda each: (
+                "/" in each[0],
+                [int(part) if part.isdigit() else part for part in parts[each[0]]],
+            ),
+        )
     )
 
 
+def _roots() -> Iterator[tuple[Path, Path]]:
+    """Folders of recipes, each with the name of its package, which is found and not imported."""
+    yield Path(), recipes_root()
+    for package in {point.module.partition(".")[0] for point in entry_points(group=GROUP)}:
+        spec = find_spec(package)
+        for folder in (spec and spec.submodule_search_locations) or ():
+            yield Path(package), Path(folder) / "recipes"
+
+
 def list_recipes() -> dict[str, str]:
-    """The descriptions of all shipped recipes by name; each has one line of its own."""
-    root, lines = recipes_root(), {}
-    for name in names():
-        text = (root / f"{name}.yaml").read_text(encoding="utf-8")
-        (lines[name],) = re.findall(r"^description:.*", text, flags=re.MULTILINE)
-    return {name: parse(line, name).values["description"] for name, line in lines.items()}
+    """The descriptions of all recipes by name; each has one line of its own."""
+    described = {}
+    for name, path in recipe_files().items():
+        text = path.read_text(encoding="utf-8")
+        line = re.search(r"^description:.*", text, flags=re.MULTILINE)
+        described[name] = parse(line[0], name).values["description"] if line else ""
+    return described
 
 
 def label(path: Path) -> str:
-    """A recipe's name in messages: a shipped one's begins with `recipes/`."""
-    root = recipes_root()
-    return os.path.normpath(path.relative_to(root.parent) if path.is_relative_to(root) else path)
+    """A recipe's file in messages: a shipped one's begins with `recipes/`, or with its package."""
+    for prefix, root in _roots():
+        if path.is_relative_to(root):
+            return str(prefix / "recipes" / path.relative_to(root))
+    return os.path.normpath(path)
 
 
 def find(name: str, folder: Path = Path()) -> Path:
     """The file that a recipe's name, or a path relative to `folder`, means."""
-    path, known = folder / name, names()
+    path, known = folder / name, recipe_files()
     if name.endswith((".yaml", ".yml")):
         if not os.path.isfile(path):  # noqa: PTH113 -- False also for a name that is too long
             raise ConfigError("no such file", where=label(path), hint=_near(name, known))
@@ -57,14 +86,14 @@ def find(name: str, folder: Path = Path()) -> Path:
         or [each for each in known if each.startswith(f"{name.rstrip('/')}/")]
     )
     if len(matches) == 1:
-        return recipes_root() / f"{matches[0]}.yaml"
+        return known[matches[0]]
     if matches:
         hint = f"choose {' or '.join(matches)}"
         raise ConfigError(f"{len(matches)} recipes match this name", where=name, hint=hint)
     raise ConfigError(f"no recipe {name!r}", hint=_near(name, known))
 
 
-def _near(name: str, known: list[str]) -> str:
+def _near(name: str, known: Iterable[str]) -> str:
     last = {each.rpartition("/")[2]: each for each in known}
     near = get_close_matches(re.sub(r".*/|\.ya?ml$", "", name), last)
     if near:

@@ -11,9 +11,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.config.section import ConflictError, Section, choices_of, tag_of, variants
+from nmtdeep.config.section import ConflictError, Section
 from nmtdeep.config.source import KeyPath, Origin, Source, dotted
 from nmtdeep.config.values import value_problem
+from nmtdeep.config.variant import choices_of, section_of, tag_of, variants
 from nmtdeep.errors import ConfigError, Problem
 
 # Explaining one takes about a millisecond, and readers do not need more.
@@ -66,7 +67,7 @@ def _unknown_key(path: KeyPath, section: type[Section]) -> Problem:
         keys = [key for key in _keys() if key[-1] == similar[0]]
         shared = [(sum(map(eq, key, names)), len(key) == len(names)) for key in keys]
         near = [".".join(keys[i]) for i, same in enumerate(shared) if same == max(shared)]
-        hint = f"did you mean {' or '.join(near[:3])}?"
+        hint = f"did you mean {' or '.join(near[:3] or similar)}?"
     return Problem("unknown key", "", hint)
 
 
@@ -91,18 +92,17 @@ def _place(location: KeyPath, values: Any) -> tuple[KeyPath, type[Section]]:
     """
     path: KeyPath = ()
     section: type[Section] = Recipe
-    options: tuple[type[Section], ...] = ()
+    annotation: Any = None
     for part in location:
         inner = dict(enumerate(values)) if isinstance(values, list | tuple) else values
         inner = inner if isinstance(inner, dict) else {}
         if isinstance(part, str) and part not in inner:
             continue
-        if options and isinstance(values, dict):
-            chosen = (option for option in options if tag_of(option) == values.get("type"))
-            section = next(chosen, options[0])
+        if isinstance(values, dict):
+            section = section_of(annotation, values) or section
         if isinstance(part, str):
             field = section.model_fields.get(part)
-            options = variants(field.annotation) if field else ()
+            annotation = field.annotation if field else None
         path, values = (*path, part), inner.get(part)
     return path, section
 

@@ -10,8 +10,9 @@ from pydantic import Field, model_validator
 from nmtdeep.config.decoding import Decoding
 from nmtdeep.config.model import SIDES, Model, Stack
 from nmtdeep.config.section import ConflictError, Section
+from nmtdeep.config.stages import Stage, StartFrom
 from nmtdeep.config.text import NoBpe, Text
-from nmtdeep.config.training import Stage, StartFrom, Training
+from nmtdeep.config.training import Training
 
 
 class Reference(Section):
@@ -46,6 +47,12 @@ class Recipe(Section):
             raise ConflictError(what, *keys, hint=hint)
         if self.text.input == "bpe" and not isinstance(self.text.bpe, NoBpe):
             raise ConflictError("bpe is split already", "text.input", hint="set text.bpe: none")
+        for side in SIDES:
+            complete_p = getattr(self.model, side).residual.type == "complete_p"
+            if complete_p and self.training.optimizer.type != "adam":
+                keys = (f"model.{side}.residual", "training.optimizer")
+                what = f"complete_p sets rates of Adam, not of {self.training.optimizer.type}"
+                raise ConflictError(what, *keys, hint="set training.optimizer: adam")
         _check_stages(self.model, self.training)
         return self
 
@@ -55,8 +62,11 @@ class Recipe(Section):
         A GPU is fast on many tokens of any lengths at once. On a CPU groups of similar length are
         as fast and keep less memory busy. Relative positions and the regularizer need padding.
         """
-        padded = self.model.positions.type == "relative" or self.training.regularizer.type != "none"
-        return device == "cuda" and not padded
+        model = self.model
+        parts = (model.positions, *model.encoder.sublayers, *model.decoder.sublayers)
+        # Variants of other packages say what they take.
+        padded = any(not getattr(part, "takes_rows", part.type != "relative") for part in parts)
+        return device == "cuda" and not padded and self.training.regularizer.type == "none"
 
     def starting_from(self, start: StartFrom | None) -> Recipe:
         """The recipe with other weights to start from."""

@@ -1,10 +1,10 @@
-"""The base of all parts of a recipe: strict frozen models, variants, some kinds of number."""
+"""The base of all parts of a recipe: strict frozen models, and some kinds of number."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field
+from pydantic import BaseModel, ConfigDict, Discriminator, Field
 from pydantic import Tag as Case
 
 
@@ -29,39 +29,6 @@ class ConflictError(ValueError):
         self.paths = [tuple(key.split(".")) for key in keys]
 
 
-def tagged(value: Any) -> Any:
-    """Read `pre_norm` as `{type: pre_norm}`, if the variant has defaults for all fields."""
-    return {"type": value} if isinstance(value, str) else value
-
-
-Variants = TypeVar("Variants")
-# A slot, whose variants have a `type` each.
-OneOf = Annotated[Variants, Discriminator("type"), BeforeValidator(tagged)]
-
-
-def variants(annotation: Any) -> tuple[type[Section], ...]:
-    """The sections that a field of this type can hold; none for a plain value."""
-    if isinstance(annotation, type) and issubclass(annotation, Section):
-        return (annotation,)
-    return tuple(section for part in get_args(annotation) for section in variants(part))
-
-
-def tag_of(section: type[Section]) -> str | None:
-    """The `type` by which a variant is chosen."""
-    field = section.model_fields.get("type")
-    return None if field is None else str(field.default)
-
-
-def choices_of(annotation: Any) -> tuple[str, ...]:
-    """The values of a `Literal`, alone or in a union; the types of a field with variants."""
-    if get_origin(annotation) is Literal:
-        return tuple(map(str, get_args(annotation)))
-    if isinstance(annotation, type) and issubclass(annotation, Section):
-        tag = tag_of(annotation)
-        return () if tag is None else (tag,)
-    return tuple(choice for part in get_args(annotation) for choice in choices_of(part))
-
-
 # Sums of these fit into 64 bits, and each is exact as a float.
 LARGEST = 10**15
 Count = Annotated[int, Field(gt=0, le=LARGEST, strict=True)]
@@ -69,6 +36,12 @@ Count = Annotated[int, Field(gt=0, le=LARGEST, strict=True)]
 CountOrAuto = Annotated[
     Annotated[Count, Case("count")] | Annotated[Literal["auto"], Case("auto")],
     Discriminator(lambda value: "auto" if value == "auto" else "count"),
+]
+# A number of updates, or of epochs.
+EPOCHS = r"^[1-9]\d{0,14} epochs?$"
+Interval = Annotated[
+    Annotated[Count, Case("count")] | Annotated[str, Field(pattern=EPOCHS), Case("epochs")],
+    Discriminator(lambda value: "epochs" if isinstance(value, str) else "count"),
 ]
 CountOrZero = Annotated[int, Field(ge=0, le=LARGEST, strict=True)]
 # Ten times the deepest Transformer known to us (Wang et al. 2022).

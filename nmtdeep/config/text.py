@@ -14,13 +14,13 @@ from nmtdeep.config.section import (
     Language,
     Multiple,
     Name,
-    OneOf,
     Positive,
     Probability,
     Section,
     Tag,
     is_absent,
 )
+from nmtdeep.config.variant import OneOf
 
 Form = Literal["raw", "tokenized", "bpe"]
 

@@ -1,81 +1,26 @@
-"""Recipe section `training`: batches, optimizer, schedule, validation and checkpoints."""
+"""Recipe section `training`: batches, regularizer, and all that is the same in every stage."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
+from nmtdeep.config.optimizer import Adam, InverseSquareRoot, Optimizer, Schedule
 from nmtdeep.config.section import (
-    Beam,
     ConflictError,
     Count,
     CountOrAuto,
     CountOrZero,
-    Depth,
-    Name,
     NotNegative,
-    OneOf,
     Positive,
     Probability,
     Section,
     is_absent,
 )
-
-
-class Moments(Section):
-    """The common settings of both optimizers: those of Adam."""
-
-    betas: tuple[Probability, Probability] = Field((0.9, 0.98), description="moment decay rates")
-    epsilon: Positive = Field(1e-8, description="added to the root of the second moment")
-    weight_decay: NotNegative = Field(0.0, description="decoupled, times the learning rate")
-
-
-class Adam(Moments):
-    """Adam with decoupled weight decay; epsilon is outside the root."""
-
-    type: Literal["adam"] = "adam"
-
-
-class Muon(Moments):
-    """Orthogonalized momentum for the layers' matrices, Adam for the rest (Jordan et al. 2024)."""
-
-    type: Literal["muon"] = "muon"
-    momentum: Probability = Field(0.95, description="decay rate of the matrices' momentum")
-
-
-Optimizer = OneOf[Adam | Muon]
-
-
-class InverseSquareRoot(Section):
-    """Linear warm-up to the peak, then peak * sqrt(warmup / update) (fairseq's inverse_sqrt)."""
-
-    type: Literal["inverse_square_root"] = "inverse_square_root"
-    lr: Positive = Field(7e-4, description="peak learning rate")
-    warmup_updates: Count = Field(4000, description="updates until the peak")
-    warmup_init_lr: NotNegative = Field(1e-7, description="learning rate of the first update")
-
-
-class Noam(Section):
-    """scale * d^-0.5 * min(update^-0.5, update * warmup^-1.5) (Vaswani et al. 2017, Eq. 3)."""
-
-    type: Literal["noam"] = "noam"
-    scale: Positive = Field(1.0, description="multiplies the schedule")
-    warmup_updates: Count = Field(4000, description="updates until the peak")
-
-
-class Linear(Section):
-    """Linear warm-up to the peak, then linearly down to zero after training.max_updates.
-
-    With `max_updates: auto` a warm-up of more than half of all updates ends there, below the peak.
-    """
-
-    type: Literal["linear"] = "linear"
-    lr: Positive = Field(7e-4, description="peak learning rate")
-    warmup_updates: Count = Field(4000, description="updates until the peak")
-
-
-Schedule = OneOf[InverseSquareRoot | Noam | Linear]
+from nmtdeep.config.stages import Frozen, Growth, Mixture, Stage, StartFrom
+from nmtdeep.config.validation import Checkpoints, Validation
+from nmtdeep.config.variant import OneOf, Variant
 
 
 class Batches(Section):
@@ -98,154 +43,6 @@ class Batches(Section):
         return self.max_tokens or (self.tokens_per_update if rows else self.group_tokens)
 
 
-class Validation(Section):
-    """Validations during training, and the choice of the best checkpoint."""
-
-    every: Count = Field(1000, description="updates between validations")
-    bleu: bool = Field(
-        True, description="translate the validation set and score it by BLEU and chrF"
-    )
-    comet: str | None = Field(
-        None, description="COMET model that scores it too: folder or name", exclude_if=is_absent
-    )
-    beam: Beam = Field(1, description="beam of that translation")
-    best_by: Literal["bleu", "chrf", "comet", "loss"] = Field(
-        "bleu", description="the score that decides which checkpoint is best"
-    )
-    patience: CountOrZero = Field(
-        0, description="stop after this many validations without improvement; 0: never"
-    )
-
-    @model_validator(mode="after")
-    def _check(self) -> Validation:
-        if self.best_by != "loss" and not self.bleu:
-            what = f"best_by: {self.best_by} needs bleu: true"
-            hint = "set bleu: true, or best_by: loss"
-            raise ConflictError(what, "best_by", "bleu", hint=hint)
-        if self.best_by == "comet" and not self.comet:
-            hint = "set validation.comet to a folder or name, or best_by: bleu"
-            raise ConflictError("best_by: comet needs a model", "best_by", "comet", hint=hint)
-        if self.comet and not self.bleu:
-            what, hint = "comet scores the translation of bleu: true", "set bleu: true"
-            raise ConflictError(what, "comet", "bleu", hint=hint)
-        return self
-
-
-class Checkpoints(Section):
-    """Intervals and numbers of checkpoints on disk."""
-
-    every: Count = Field(1000, description="updates between checkpoints")
-    keep_last: Count = Field(5, description="number of newest checkpoints to keep")
-    keep_best: CountOrZero = Field(1, description="number of best checkpoints to keep as well")
-    average_last: CountOrZero = Field(
-        0,
-        description="average this many newest checkpoints at the end and score the result; 0: none",
-    )
-
-    @model_validator(mode="after")
-    def _check(self) -> Checkpoints:
-        if self.average_last > self.keep_last:
-            what = f"average_last {self.average_last} is more than keep_last {self.keep_last} keeps"
-            raise ConflictError(what, "average_last", "keep_last", hint="raise keep_last")
-        return self
-
-
-class Frozen(Section):
-    """Parts of the model that are not trained."""
-
-    encoder: CountOrZero | Literal["all"] = Field(
-        0, description="number of bottom encoder layers to freeze; all: the whole stack"
-    )
-    decoder: CountOrZero | Literal["all"] = Field(
-        0, description="number of bottom decoder layers to freeze; all: the whole stack"
-    )
-    embeddings: bool = Field(
-        False, description="freeze the embeddings and the output matrix", exclude_if=is_absent
-    )
-
-    @model_validator(mode="after")
-    def _check(self) -> Frozen:
-        if self.encoder == self.decoder == "all" and self.embeddings:
-            keys = ("encoder", "decoder", "embeddings")
-            what = "encoder, decoder and embeddings are frozen, so that nothing is left to train"
-            raise ConflictError(what, *keys, hint="leave out one of them")
-        return self
-
-
-class StartFrom(Section):
-    """The weights that a new training starts from; optimizer, schedule and counters are new."""
-
-    path: str = Field(description="run directory or checkpoint of the same model and text")
-    checkpoint: str | None = Field(
-        None, description="the checkpoint that path means; `nmtdeep train` writes it down"
-    )
-    sha256: str | None = Field(
-        None, description="SHA-256 of its model.safetensors; if it is given, others are refused"
-    )
-
-
-# In place of a corpus, the key of a mixture by size.
-TEMPERATURE = "temperature"
-
-
-def _check_mixture(mixture: dict[str, float]) -> dict[str, float]:
-    if TEMPERATURE in mixture and len(mixture) > 1:
-        raise ValueError("must be weights by corpus, or a temperature alone")
-    return mixture
-
-
-Mixture = Annotated[
-    dict[Name, Positive], AfterValidator(_check_mixture), Field(exclude_if=is_absent)
-]
-
-
-class Stage(Section):
-    """A part of a training; null: as in the whole recipe."""
-
-    encoder: Depth | None = Field(None, description="encoder layers of this stage")
-    decoder: Depth | None = Field(None, description="decoder layers of this stage")
-    updates: Count | None = Field(None, description="length of this stage, in updates")
-    epochs: Count | None = Field(None, description="length of this stage, in epochs")
-    epochs_of: Name | None = Field(
-        None,
-        description="the training corpus whose epochs are counted; null: the first one",
-        exclude_if=is_absent,
-    )
-    mixture: Mixture = Field(
-        {}, description="as training.mixture, for this stage and those after it"
-    )
-    tokens_per_update: Count | None = Field(None, description="as in batches, for this stage")
-    group_tokens: Count | None = Field(None, description="as in batches, for this stage")
-    max_tokens: Count | None = Field(None, description="as in batches, for this stage")
-    frozen: Frozen | None = Field(None, description="as training.frozen, for this stage")
-
-    @model_validator(mode="after")
-    def _check(self) -> Stage:
-        if self.updates and self.epochs:
-            what = "a stage has a length in updates or in epochs, not both"
-            raise ConflictError(what, "updates", "epochs", hint="leave one of them out")
-        if self.epochs_of and not self.epochs:
-            raise ConflictError("needs epochs", "epochs_of", hint="set epochs, or leave it out")
-        return self
-
-
-Strategy = Literal["copy_top_group", "copy_top_layer", "interpolate", "stack_all", "random"]
-
-
-class Growth(Section):
-    """The growth of a model from one stage to the next."""
-
-    strategy: Strategy = Field(
-        "copy_top_group",
-        description="where new layers come from; copy_top_group: the topmost, in order; "
-        "copy_top_layer: the topmost one, repeated; interpolate: each new layer follows the one "
-        "that it copies; stack_all: the whole stack again; random: new initial values",
-    )
-    restart_lr: bool = Field(
-        True, description="true: each stage restarts the schedule at its peak; false: it continues"
-    )
-
-
 class NoRegularizer(Section):
     """The loss alone."""
 
@@ -259,7 +56,30 @@ class InterSimilarity(Section):
     weight: Positive = Field(1.0, description="times the loss of a target token")
 
 
-Regularizer = OneOf[NoRegularizer | InterSimilarity]
+class RDrop(Section):
+    """Every sentence twice with other dropout, and the divergence of both (Wu et al. 2021)."""
+
+    type: Literal["r_drop"] = "r_drop"
+    alpha: Positive = Field(5.0, description="weight of the divergence of both predictions")
+
+
+class RegularizerVariant(Variant):
+    """A regularizer of another package."""
+
+    slot: ClassVar[str] = "regularizer"
+
+    def penalty(self, outputs: Any, mask: Any, target_tokens: Any) -> Any:
+        """The penalty of a batch, a sum over its target tokens like the loss; a tensor.
+
+        Args:
+            outputs: encoder's y_0 ... y_L, each `(sentences, source, width)`.
+            mask: `(sentences, source)`, True at real tokens.
+            target_tokens: `(sentences,)` numbers.
+        """
+        raise NotImplementedError
+
+
+Regularizer = OneOf[NoRegularizer | InterSimilarity | RDrop | RegularizerVariant]
 
 
 LoggerName = Literal["tensorboard", "wandb", "mlflow", "trackio"]
@@ -304,6 +124,11 @@ class Training(Section):
     )
     growth: Growth = Growth()
     frozen: Frozen = Frozen()
+    ema: Probability = Field(
+        0.0,
+        description="decay of an exponential moving average of the weights, such as 0.999, which "
+        "validation, checkpoints and translations use; 0: none",
+    )
     clip_norm: NotNegative = Field(0.0, description="largest gradient norm; 0: no clipping")
     precision: Literal["auto", "fp32", "tf32", "bf16", "fp16"] = Field(
         "auto", description="auto: bf16 where the device computes it natively, else fp32"
@@ -320,6 +145,12 @@ class Training(Section):
     validation: Validation = Validation()
     checkpoints: Checkpoints = Checkpoints()
     log_every: Count = Field(100, description="updates between log lines")
+    record_gradients: bool = Field(
+        False,
+        description="record gradient norms of the first and the last layer of both stacks in "
+        "train.jsonl, as means over log_every updates",
+        exclude_if=is_absent,
+    )
     log_to: tuple[LoggerName, ...] | None = Field(
         None,
         description="receivers of the figures beside the screen and train.jsonl; "
@@ -338,6 +169,9 @@ class Training(Section):
         if self.sharding == "full" and self.optimizer.type == "muon":
             what = f"{whole} muon, which needs whole matrices"
             raise ConflictError(what, "sharding", "optimizer", hint="set optimizer: adam")
+        if self.sharding == "full" and self.ema:
+            what = f"{whole} ema, whose weights are a second whole model"
+            raise ConflictError(what, "sharding", "ema", hint="set ema: 0")
         if self.sharding == "full" and self.precision == "fp16":
             what = f"{whole} fp16, whose loss scale is a decision of one process"
             raise ConflictError(what, "sharding", "precision", hint="set precision: bf16")

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from nmtdeep.config.section import LANGUAGE, NAME, TAG, Section, choices_of
+from nmtdeep.config.section import EPOCHS, LANGUAGE, NAME, TAG, ConflictError, Section
+from nmtdeep.config.variant import choices_of
 from nmtdeep.errors import Problem, UserError
 
 # The allowed values by pydantic's type of error; in braces, fields of its context.
@@ -43,6 +44,7 @@ _HINTS = {
 _PATTERNS = {
     LANGUAGE: ("a language tag", "write it as in de, pt-BR or zh-Hant"),
     NAME: ("the name of a corpus", "write letters, digits, '.', '_' and '-' only"),
+    EPOCHS: ("a number of updates or epochs", "write it as in 1000, 1 epoch or 2 epochs"),
     TAG: ("a tag", "write it as in <bt>, without spaces"),
 }
 _OF_CHOICES = ("literal_error", "union_tag_invalid", "union_tag_not_found", "value_error")
@@ -87,6 +89,8 @@ def value_problem(detail: Any, choices: Sequence[str] = ()) -> Problem:
     """
     kind, context, value = detail["type"], detail.get("ctx", {}), detail["input"]
     hint = _HINTS.get(kind, "")
+    if isinstance(conflict := context.get("error"), ConflictError):
+        return Problem(conflict.what, "", conflict.hint)
     if choices and kind in _OF_CHOICES:
         value = value.get("type") if isinstance(value, dict) else value
         listed = " or ".join(filter(None, (", ".join(choices[:-1]), choices[-1])))

@@ -122,6 +122,12 @@ class Batch:
         counts = (target_tokens, padded_tokens, real_tokens)
         return cls(source, target_input, target_output, *counts, indices)
 
+    def twice(self) -> Batch:
+        """The padded sentences, and all of them again; the counts are those of one time."""
+        ids = (self.source, self.target_input, self.target_output)
+        source, target_input, target_output = (torch.cat((each, each)) for each in ids)
+        return replace(self, source=source, target_input=target_input, target_output=target_output)
+
     def part(self, first: int, last: int) -> Batch:
         """Sentences `first` to `last`, the latter excluded, with the padding of this batch."""
         ids, rows = (self.source, self.target_input, self.target_output), None

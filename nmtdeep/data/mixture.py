@@ -15,7 +15,8 @@ from typing import Annotated, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, NonNegativeInt
 
-from nmtdeep.config.training import TEMPERATURE, Batches
+from nmtdeep.config.stages import TEMPERATURE
+from nmtdeep.config.training import Batches
 from nmtdeep.data.batch import Indices
 from nmtdeep.data.corpus import ParallelCorpus
 from nmtdeep.data.windows import BLOCK, SENTENCES, DataPosition, Epoch, Window

@@ -27,6 +27,9 @@ def unsupported(model: Model) -> list[Problem]:
     if isinstance(model.positions, slots.Relative) and model.positions.sinusoids:
         what = "relative positions with sinusoids: only one of them is possible"
         problems.append(Problem(what, "model.positions", "set sinusoids: false"))
+    if isinstance(model.positions, slots.Rotary):
+        what = "rotary: its encoders add positions to embeddings or keys"
+        problems.append(Problem(what, "model.positions", "set it to sinusoidal"))
     return problems
 
 

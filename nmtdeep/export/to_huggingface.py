@@ -186,7 +186,7 @@ def _configuration(
         "decoder_vocab_size": target,
         "share_encoder_decoder_embeddings": shared,
         "tie_word_embeddings": tied,
-        "d_model": model.width,
+        "d_model": model.width_of("decoder"),
         "encoder_layers": model.encoder.depth,
         "decoder_layers": model.decoder.depth,
         "encoder_attention_heads": model.encoder.heads,

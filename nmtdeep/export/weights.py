@@ -15,11 +15,13 @@ import torch
 from torch import Tensor, nn
 
 from nmtdeep.config.model import Model
+from nmtdeep.config.variant import packages_of
 from nmtdeep.errors import Problem
 from nmtdeep.model.layers.attention import CrossAttention, SelfAttention
 from nmtdeep.model.layers.context import Sublayer
 from nmtdeep.model.layers.embedding import TokenEmbedding
 from nmtdeep.model.layers.feed_forward import FeedForward
+from nmtdeep.model.layers.norm import Norm
 from nmtdeep.model.layers.positions import Sinusoidal, sinusoids
 from nmtdeep.model.layers.residual import (
     Admin,
@@ -30,7 +32,10 @@ from nmtdeep.model.layers.residual import (
 )
 from nmtdeep.model.transformer import Stack, Transformer
 
-SUBLAYERS = ["self_attention", "cross_attention", "feed_forward"]
+SUBLAYERS = {
+    "encoder": ["self_attention", "feed_forward"],
+    "decoder": ["self_attention", "cross_attention", "feed_forward"],
+}
 
 
 class Affine(NamedTuple):
@@ -96,18 +101,39 @@ class ModelWeights(NamedTuple):
 
 def unsupported(model: Model) -> list[Problem]:
     """Everything in a recipe's section `model` that has no such form."""
-    problems = []
+    problems = [
+        Problem(f"{variant} is a variant of another package ({package})", "model", "leave it out")
+        for variant, package in packages_of(model).items()
+    ]
+    if "+" in model.widths:
+        what = f"encoder and decoder are {model.widths} wide"
+        problems.append(Problem(what, "model.encoder.width", "train with one width"))
     for name, stack in (("encoder", model.encoder), ("decoder", model.decoder)):
         if (combination := stack.combination.type) != "residual":
             what = f"{combination}: a layer reads more than the output of the layer below it"
             problems.append(Problem(what, f"model.{name}.combination", "set it to residual"))
-        if (residual := stack.residual.type) in ("rezero", "no_norm"):
+        if (residual := stack.residual.type) == "complete_p":
+            what, hint = f"{residual} scales its branches", "set it to pre_norm"
+            problems.append(Problem(what, f"model.{name}.residual", hint))
+        if residual in ("rezero", "no_norm"):
             hint = "set it to pre_norm or post_norm"
             problems.append(Problem(f"{residual} has no norms", f"model.{name}.residual", hint))
-    sublayers = [sublayer.type for sublayer in model.decoder.sublayers]
-    if sublayers != SUBLAYERS:
-        what = f"[{', '.join(sublayers)}] is not [{', '.join(SUBLAYERS)}]"
-        problems.append(Problem(what, "model.decoder.sublayers", "leave it out"))
+        if residual in ("b2t", "runge_kutta"):
+            what, hint = f"{residual} has no such layers", "set it to pre_norm or post_norm"
+            problems.append(Problem(what, f"model.{name}.residual", hint))
+        sublayers = [sublayer.type for sublayer in stack.sublayers]
+        if sublayers != SUBLAYERS[name]:
+            what = f"[{', '.join(sublayers)}] is not [{', '.join(SUBLAYERS[name])}]"
+            problems.append(Problem(what, f"model.{name}.sublayers", "leave it out"))
+    for key, value, known in (
+        ("norm", model.norm, "layer_norm"),
+        ("qk_norm", model.qk_norm, "none"),
+    ):
+        if value != known:
+            problems.append(Problem(value, f"model.{key}", f"set it to {known}"))
+    if model.activation in ("geglu", "swiglu"):
+        what, hint = f"{model.activation} has a third matrix", "set it to relu, gelu or swish"
+        problems.append(Problem(what, "model.activation", hint))
     if model.bridge.type != "top_layer":
         what = f"{model.bridge.type}: a decoder layer reads more than the encoder's top layer"
         problems.append(Problem(what, "model.bridge", "set it to top_layer"))
@@ -232,5 +258,6 @@ def _maps(linear: nn.Linear, *names: str) -> dict[str, Affine]:
     return {name: Affine(*parts) for name, *parts in zip(names, weights, biases, strict=True)}
 
 
-def _norm(norm: nn.LayerNorm) -> NormWeights:
+def _norm(norm: Norm) -> NormWeights:
+    assert isinstance(norm, nn.LayerNorm)
     return NormWeights(_value(norm.weight), _value(norm.bias))

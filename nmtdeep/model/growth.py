@@ -10,14 +10,14 @@ import torch
 from torch import nn
 
 from nmtdeep.config.model import SIDES, Model
-from nmtdeep.config.training import Strategy
+from nmtdeep.config.stages import GrowthStrategy, GrowthVariant
 from nmtdeep.model.layers.combination import Combination
 from nmtdeep.model.transformer import Stack, Transformer
 
 LayerMap = list[int | None]
 
 
-def layer_map(strategy: Strategy, old: int, new: int) -> LayerMap:
+def layer_map(strategy: GrowthStrategy, old: int, new: int) -> LayerMap:
     """Source of each of `new` layers among `old` ones, None for a layer of random weights.
 
     With g = new - old layers to add:
@@ -52,6 +52,8 @@ def layer_map(strategy: Strategy, old: int, new: int) -> LayerMap:
             if new % old:
                 raise ValueError(f"stack_all repeats all {old} layers: {new} is not a multiple")
             return [number % old for number in range(new)]
+        case GrowthVariant():
+            return strategy.layer_map(old, new)
     return [*range(old), *added]
 
 
@@ -62,7 +64,7 @@ def _interpolated(old: int, new: int) -> LayerMap:
     return [*range(once), *(number for number in range(once, old) for _ in range(2))]
 
 
-def layer_maps(strategy: Strategy, old: Model, new: Model) -> dict[str, LayerMap]:
+def layer_maps(strategy: GrowthStrategy, old: Model, new: Model) -> dict[str, LayerMap]:
     """The map of each stack, from the models' depths.
 
     Raises:

@@ -1,15 +1,15 @@
-"""Initializers: functions that set the values of a finished model.
+"""Initializers: the values of a finished model.
 
-Each is a rule for the standard deviation of every matrix, by its role and its position. All share
-one walk over the model, by structure and never by parameter names, which fails with the names of
-the parameters that no rule covers.
+Each is a rule for the standard deviation of every matrix, by its role and its position; embeddings,
+encoder and decoder can have different ones. All share one walk over the model, by structure and
+never by parameter names, which fails with the names of the parameters that no rule covers.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, Literal, NamedTuple
 
@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from nmtdeep.model.layers.context import Sublayer
+from nmtdeep.model.layers.norm import Norm
 from nmtdeep.model.layers.parameters import HasConstants, Matrix
 from nmtdeep.model.layers.residual import Admin, deep_norm_scales
 from nmtdeep.model.transformer import Stack, Transformer
@@ -43,14 +44,25 @@ Law = Literal["uniform", "normal"]
 CrossAttentionFans = Literal["joint", "separate"]
 
 
+def _width_deviation(table: Tensor) -> float:
+    return 1 / math.sqrt(table.shape[1])
+
+
+class Rules(NamedTuple):
+    """An initializer: the deviation of every matrix and every table, and their laws."""
+
+    matrix: MatrixRule
+    table: TableRule = _width_deviation
+    matrices: Law = "uniform"
+    tables: Law = "normal"
+
+
 def glorot(
-    model: Transformer,
     *,
     gain: float = 1.0,
     embeddings: Literal["normal", "glorot"] = "normal",
     cross_attention: CrossAttentionFans = "joint",
-    seed: int = 0,
-) -> None:
+) -> Rules:
     """Glorot uniform: W ~ U(-b, b), b = gain sqrt(6 / (fan_in + fan_out)); E ~ N(0, 1/d).
 
     Query, key and value count as one d x 3d matrix, so their bound is gain sqrt(6 / 4d), in
@@ -58,130 +70,126 @@ def glorot(
     "separate", as three d x d matrices (the release of Zhang et al. 2019). Biases 0, norms (1, 0),
     the padding row 0; the embedding bias U(-sqrt(3/d), sqrt(3/d)) (that release again).
     `embeddings="glorot"`: E ~ U(-e, e), e = sqrt(6 / (V + d)), the baseline of Xu et al. 2020.
-
-    Raises:
-        ValueError: if no rule covers a parameter of the model.
     """
     normal = embeddings == "normal"
-    _fill(
-        model,
+    return Rules(
         lambda matrix, side, layer: gain * glorot_deviation(matrix, cross_attention),
-        _width_deviation if normal else _glorot_table_deviation,
+        _width_deviation if normal else lambda table: math.sqrt(2 / sum(table.shape)),
         tables="normal" if normal else "uniform",
-        seed=seed,
     )
 
 
 def lipschitz(
-    model: Transformer,
-    *,
-    scale: float = 1.0,
-    embeddings: Literal["lipschitz", "normal"] = "lipschitz",
-    seed: int = 0,
-) -> None:
+    *, scale: float = 1.0, embeddings: Literal["lipschitz", "normal"] = "lipschitz"
+) -> Rules:
     """W ~ U(-l, l), l = sqrt(1 / isize); E ~ U(-e, e), e = sqrt(2 / (esize + vsize)).
 
     Xu et al. 2020, section 4 and the release: isize is the matrix's input dimension, so the second
     feed-forward map has the bound 1 / sqrt(f). Biases 0, norms (1, 0), the padding row 0. `scale`
     multiplies l and e. `embeddings="normal"`: E ~ N(0, 1/d), as with `glorot`.
-
-    Raises:
-        ValueError: as `glorot`.
     """
     normal = embeddings == "normal"
-    _fill(
-        model,
+    return Rules(
         lambda matrix, side, layer: scale * math.sqrt(1 / (3 * matrix.fan_in)),
         _width_deviation if normal else lambda table: scale * math.sqrt(2 / (3 * sum(table.shape))),
         tables="normal" if normal else "uniform",
-        seed=seed,
     )
 
 
 def depth_scaled(
-    model: Transformer,
     *,
     alpha: float = 1.0,
     exponent: float = 0.5,
     cross_attention: CrossAttentionFans = "joint",
-    seed: int = 0,
-) -> None:
+) -> Rules:
     """W ~ U(-gamma alpha / sqrt(l), gamma alpha / sqrt(l)) in layer l (Zhang et al. 2019, Eq. 15).
 
     gamma is Glorot's bound, see `glorot`; l counts from 1 in the encoder and again in the decoder.
     The authors' release has l^(-1/4) instead of l^(-1/2), and so has their Table 1:
     `exponent=0.25`.
-
-    Raises:
-        ValueError: as `glorot`.
     """
-    _fill(
-        model,
+    return Rules(
         lambda matrix, side, layer: (
             glorot_deviation(matrix, cross_attention) * alpha / math.pow(layer, exponent)
-        ),
-        _width_deviation,
-        seed=seed,
+        )
     )
 
 
-def deep_norm(model: Transformer, *, seed: int = 0) -> None:
+def deep_norm(encoder_depth: int, decoder_depth: int) -> Rules:
     """Glorot normal; value, output and feed-forward matrices with gain beta (Wang et al. 2022).
 
     Figure 2 there: beta of `deep_norm_scales`; queries and keys have gain 1.
-
-    Raises:
-        ValueError: as `glorot`.
     """
-    scales = deep_norm_scales(len(model.encoder.layers), len(model.decoder.layers))
+    scales = deep_norm_scales(encoder_depth, decoder_depth)
 
     def deviation(matrix: Matrix, side: Side, layer: int) -> float:
-        if matrix.role in ("query", "key"):
-            return math.sqrt(1 / matrix.fan_in)
-        fan_out = matrix.fan_in if matrix.role == "value" else matrix.fan_out
-        return scales[side == "decoder"].beta * math.sqrt(2 / (matrix.fan_in + fan_out))
+        square = matrix.role in ("query", "key", "value")
+        fan_out = len(matrix.weight) if square else matrix.fan_out
+        neutral = matrix.role in ("query", "key", "bridge")
+        gain = 1.0 if neutral else scales[side == "decoder"].beta
+        return gain * math.sqrt(2 / (matrix.fan_in + fan_out))
 
-    _fill(model, deviation, _width_deviation, matrices="normal", seed=seed)
+    return Rules(deviation, matrices="normal")
 
 
-def t_fixup(model: Transformer, *, seed: int = 0) -> None:
+def t_fixup(encoder_depth: int, decoder_depth: int) -> Rules:
     """Glorot with depth's scale on values, outputs, feed-forward maps and embeddings.
 
     Huang et al. 2020, section 3.2, for N layers: 0.67 N^(-1/4) in the encoder, (9 N)^(-1/4) in the
     decoder and for the embeddings N(0, 1/d); a shared output matrix takes the embeddings' scale.
     Queries and keys stay at Glorot's bound of the joint matrix, values start from that of d x d.
-
-    Raises:
-        ValueError: as `glorot`.
     """
-    encoder = 0.67 * len(model.encoder.layers) ** -0.25
-    decoder = math.pow(9 * len(model.decoder.layers), -0.25)
+    encoder, decoder = 0.67 * encoder_depth**-0.25, math.pow(9 * decoder_depth, -0.25)
 
     def deviation(matrix: Matrix, side: Side, layer: int) -> float:
-        if matrix.role in ("query", "key", "relative"):
+        if matrix.role in ("query", "key", "relative", "bridge"):
             return glorot_deviation(matrix)
         scale = encoder if side == "encoder" else decoder
-        fan_out = matrix.fan_in if matrix.role == "value" else matrix.fan_out
+        fan_out = len(matrix.weight) if matrix.role == "value" else matrix.fan_out
         return scale * math.sqrt(2 / (matrix.fan_in + fan_out))
 
-    _fill(model, deviation, lambda table: decoder * _width_deviation(table), seed=seed)
+    return Rules(deviation, lambda table: decoder * _width_deviation(table))
 
 
-def admin(model: Transformer, sample: Sample | None, *, seed: int = 0) -> None:
-    """Glorot, then omega_i = sqrt(1 + sum_{j < i} Var f_j) for the i-th sublayer of a stack.
+def fill(model: Transformer, tables: Rules, *, seed: int, **stacks: Rules) -> None:
+    """Draw every matrix and table with the deviation of its rule; all else is a constant.
+
+    Args:
+        tables: for embeddings and output.
+        stacks: for `encoder` and `decoder`.
+
+    Raises:
+        ValueError: if no rule covers a parameter of the model.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    covered: Counter[int] = Counter()
+    drawn = chain(
+        _tables(model, tables, generator),
+        _matrices(model, stacks, generator),
+        _constants(model),
+    )
+    with torch.no_grad():
+        for target, value in drawn:
+            target.copy_(value)
+            covered[_storage(target)] += target.numel()
+    missed = [
+        name
+        for name, parameter in model.named_parameters()
+        if covered[_storage(parameter)] < parameter.numel()
+    ]
+    if missed:
+        raise ValueError(f"no initializer covers the parameters {', '.join(missed)}")
+
+
+def admin(model: Transformer, sample: Sample, stacks: Iterable[Stack]) -> None:
+    """omega_i = sqrt(1 + sum_{j < i} Var f_j) for the i-th sublayer of each of these `stacks`.
 
     Liu et al. 2020, section 4.2: the variances of the sublayers' outputs are measured in one
     forward pass of `sample` with omega = 1 (plain post-norm) and without dropout; 1 is the variance
     of the first residual's input, with which the released code starts its sum.
-
-    Raises:
-        ValueError: as `glorot`, or without a sample.
     """
-    if sample is None:
-        raise ValueError("the initializer admin measures on real sentences and needs a sample")
-    glorot(model, seed=seed)
     variances = _variances(model, sample)
-    for stack in (model.encoder, model.decoder):
+    for stack in stacks:
         total = 1.0
         for wrapper in (wrapper for layer in stack for wrapper in layer):
             if isinstance(wrapper, Admin):
@@ -215,45 +223,7 @@ def _variances(model: Transformer, sample: Sample) -> dict[Sublayer, float]:
 def glorot_deviation(matrix: Matrix, cross_attention: CrossAttentionFans = "joint") -> float:
     """sqrt(2 / (fan_in + fan_out)): the bound of a uniform law is sqrt(3) times that."""
     separate = matrix.across and cross_attention == "separate"
-    return math.sqrt(2 / (matrix.fan_in + (matrix.fan_in if separate else matrix.fan_out)))
-
-
-def _width_deviation(table: Tensor) -> float:
-    return 1 / math.sqrt(table.shape[1])
-
-
-def _glorot_table_deviation(table: Tensor) -> float:
-    return math.sqrt(2 / sum(table.shape))
-
-
-def _fill(
-    model: Transformer,
-    matrix_rule: MatrixRule,
-    table_rule: TableRule,
-    *,
-    matrices: Law = "uniform",
-    tables: Law = "normal",
-    seed: int,
-) -> None:
-    """Draw every matrix and table with the deviation of its rule; all else is a constant."""
-    generator = torch.Generator().manual_seed(seed)
-    covered: Counter[int] = Counter()
-    drawn = chain(
-        _tables(model, table_rule, tables, generator),
-        _matrices(model, matrix_rule, matrices, generator),
-        _constants(model),
-    )
-    with torch.no_grad():
-        for target, value in drawn:
-            target.copy_(value)
-            covered[_storage(target)] += target.numel()
-    missed = [
-        name
-        for name, parameter in model.named_parameters()
-        if covered[_storage(parameter)] < parameter.numel()
-    ]
-    if missed:
-        raise ValueError(f"no initializer covers the parameters {', '.join(missed)}")
+    return math.sqrt(2 / (matrix.fan_in + (len(matrix.weight) if separate else matrix.fan_out)))
 
 
 def _storage(tensor: Tensor) -> int:
@@ -270,13 +240,13 @@ def _draw(like: Tensor, deviation: float, law: Law, generator: torch.Generator) 
 
 
 def _tables(
-    model: Transformer, rule: TableRule, law: Law, generator: torch.Generator
+    model: Transformer, rules: Rules, generator: torch.Generator
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Embeddings and output, a shared table once; and the embedding bias."""
     sides = (model.source_embedding, model.target_embedding)
     tables = {id(part.weight): part.weight for part in (*sides, model.output)}
     for table in tables.values():
-        value = _draw(table, rule(table), law, generator)
+        value = _draw(table, rules.table(table), rules.tables, generator)
         value[model.pad] = 0
         yield table, value
     bias = model.source_embedding.bias
@@ -285,15 +255,20 @@ def _tables(
 
 
 def _matrices(
-    model: Transformer, rule: MatrixRule, law: Law, generator: torch.Generator
+    model: Transformer, rules: Mapping[str, Rules], generator: torch.Generator
 ) -> Iterator[tuple[Tensor, Tensor]]:
+    """Those of the layers; those of the bridge count as the encoder's, in layer 1."""
     sides: tuple[tuple[Side, Stack], ...] = (("encoder", model.encoder), ("decoder", model.decoder))
-    for side, stack in sides:
-        for number, layer in enumerate(stack, start=1):
-            for wrapper in layer:
-                for matrix in wrapper.sublayer.matrices():
-                    deviation = rule(matrix, side, number)
-                    yield matrix.weight, _draw(matrix.weight, deviation, law, generator)
+    placed = [
+        (matrix, side, number)
+        for side, stack in sides
+        for number, layer in enumerate(stack, start=1)
+        for matrix in layer.matrices()
+    ]
+    placed += [(matrix, "encoder", 1) for matrix in model.bridge.matrices()]
+    for matrix, side, number in placed:
+        deviation = rules[side].matrix(matrix, side, number)
+        yield matrix.weight, _draw(matrix.weight, deviation, rules[side].matrices, generator)
 
 
 def _constants(model: Transformer) -> Iterator[tuple[Tensor, Tensor]]:
@@ -301,7 +276,7 @@ def _constants(model: Transformer) -> Iterator[tuple[Tensor, Tensor]]:
     for module in model.modules():
         if isinstance(module, HasConstants):
             yield from module.constants()
-        if isinstance(module, nn.LayerNorm):
+        if isinstance(module, Norm):
             yield module.weight, torch.ones(module.weight.shape)
         if isinstance(module, nn.LayerNorm | nn.Linear) and module.bias is not None:
             yield module.bias, torch.zeros(module.bias.shape)

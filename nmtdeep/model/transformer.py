@@ -17,6 +17,7 @@ from nmtdeep.model.layers.combination import Combination
 from nmtdeep.model.layers.context import Context
 from nmtdeep.model.layers.embedding import TokenEmbedding
 from nmtdeep.model.layers.linear import Linear
+from nmtdeep.model.layers.parameters import Matrix
 from nmtdeep.model.layers.residual import Residual
 
 
@@ -25,6 +26,7 @@ class Layer(nn.Module):
 
     Args:
         sublayers: the residual wrappers in order.
+        drop: probability that a training pass skips the layer: LayerDrop (Fan et al. 2020).
 
     Attributes:
         keeps: what a training pass keeps for the backward pass: all activations, or the layer's
@@ -33,32 +35,56 @@ class Layer(nn.Module):
     """
 
     keeps: Literal["all", "input"] = "all"
-    compiled: Callable[[Tensor, Context], Tensor] | None = None
+    compiled: Callable[[Tensor, Context, None, int | None], Tensor] | None = None
 
-    def __init__(self, sublayers: Sequence[Residual]) -> None:
+    def __init__(self, sublayers: Sequence[Residual], *, drop: float = 0.0) -> None:
         super().__init__()
+        self.drop = drop
         self.sublayers = nn.ModuleList(sublayers)
 
     def __iter__(self) -> Iterator[Residual]:
         """The residual wrappers in order."""
         return iter(self.sublayers)  # type: ignore[arg-type]
 
+    def matrices(self) -> Iterator[Matrix]:
+        """The matrices that initializers draw."""
+        for wrapper in self:
+            yield from wrapper.sublayer.matrices()
+
     def start(self, context: Context) -> States:
         """Each sublayer's state before the first decoding step."""
         return States([wrapper.sublayer.start(context) for wrapper in self])
 
-    def forward(self, x: Tensor, context: Context, states: States | None = None) -> Tensor:
-        """`(sentences, positions, width)` to the same."""
+    def forward(
+        self,
+        x: Tensor,
+        context: Context,
+        states: States | None = None,
+        branch: int | None = None,
+    ) -> Tensor:
+        """`(sentences, positions, width)` to the same.
+
+        Args:
+            branch: number of the only sublayer to apply, without its residual; None: all.
+        """
+        if self.training and self.drop and branch is None and torch.rand(()) < self.drop:
+            # Zero gradients and not none, so that all ranks and batches add the same ones.
+            return x + 0.0 * torch.stack([each.sum() for each in self.parameters()]).sum()
         if self.compiled is not None and self.training and states is None:
-            return self.compiled(x, context)
+            return self.compiled(x, context, None, branch)
         if self.keeps == "input" and self.training and torch.is_grad_enabled():
             # Dropout draws from torch's generator alone, whose state is kept with the input.
-            return checkpoint(self._through, x, context, states, use_reentrant=False)
-        return self._through(x, context, states)
+            return checkpoint(self._through, x, context, states, branch, use_reentrant=False)
+        return self._through(x, context, states, branch)
 
-    def _through(self, x: Tensor, context: Context, states: States | None = None) -> Tensor:
-        for number, wrapper in enumerate(self):
-            x = wrapper(x, context, None if states is None else states.parts[number])
+    def _through(
+        self, x: Tensor, context: Context, states: States | None, branch: int | None
+    ) -> Tensor:
+        parts = [None] * len(self.sublayers) if states is None else states.parts
+        if branch is not None:
+            return self.sublayers[branch].branch(x, context, parts[branch])  # type: ignore
+        for wrapper, state in zip(self, parts, strict=True):
+            x = wrapper(x, context, state)
         return x
 
 
@@ -67,7 +93,7 @@ class Stack(nn.Module):
 
     Args:
         layers: bottom first.
-        combination: what each layer reads of those below it.
+        combination: what each layer, or each sublayer, reads of those below it.
         norm: applied to the top; `nn.Identity()` where the layers end with a norm.
     """
 
@@ -90,15 +116,24 @@ class Stack(nn.Module):
         """`x` `(sentences, positions, width)` through all layers, with a context for each.
 
         Returns:
-            The combination after the last layer, normalized; and y_0 (`x`) and y_1 ... y_L, raw.
+            The combination after the last layer, normalized; and y_0 (`x`) and y_1 ... y_L, raw:
+            the layers' outputs, or where sublayers are connected, what is read above each layer.
         """
         outputs = [x]
         history = self.combination.start(x)
+        read = self.combination.read(history)
         for number, (layer, context) in enumerate(zip(self, contexts, strict=True)):
-            read = self.combination.read(history)
-            outputs.append(layer(read, context, None if states is None else states[number]))
-            history = self.combination.add(history, outputs[-1])
-        return self.norm(self.combination.read(history)), outputs
+            state = None if states is None else states[number]
+            for branch in self._parts(layer):
+                output = layer(read, context, state, branch)
+                history = self.combination.add(history, output)
+                read = self.combination.read(history)
+            outputs.append(output if self.combination.connects == "layers" else read)
+        return self.norm(read), outputs
+
+    def _parts(self, layer: Layer) -> Sequence[int | None]:
+        """Numbers of the sublayers that the combination connects; None for the whole layer."""
+        return (None,) if self.combination.connects == "layers" else range(len(layer.sublayers))
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nmtdeep import files
+from nmtdeep.config.stages import TEMPERATURE
 from nmtdeep.config.text import Text
-from nmtdeep.config.training import TEMPERATURE
 from nmtdeep.data.index import INDEX_FILE, TRAIN, VALID
 from nmtdeep.errors import DataError, UserError
 from nmtdeep.preprocessing.language import check_languages

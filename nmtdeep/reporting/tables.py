@@ -33,7 +33,7 @@ def overview(histories: Iterable[RunHistory]) -> PageTable:
         row = [
             TableCell(run.name),
             TableCell(f"{encoder}+{decoder}", encoder + decoder),
-            number(run.recipe.model.width, str),
+            TableCell(run.recipe.model.widths, run.recipe.model.width_of("encoder")),
             number(run.parameters, "{:,.0f}".format),
             number(run.last("update"), "{:,.0f}".format),
             number(run.last("hours"), "{:.2f}".format),

@@ -25,11 +25,18 @@ class Pace:
 
     Args:
         valid_tokens: target tokens of the validation set.
+        epoch_tokens: target tokens of an epoch.
         clock: seconds since some moment.
     """
 
-    def __init__(self, valid_tokens: int, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self,
+        valid_tokens: int,
+        epoch_tokens: int,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
         self._valid_tokens = valid_tokens
+        self._epoch_tokens = epoch_tokens
         self._clock = clock
         self._since = clock()
         self._seconds: dict[str, list[float]] = {"update": [], "validation": [], "checkpoint": []}
@@ -61,7 +68,12 @@ class Pace:
         validation = fmean(self._seconds["validation"] or [validation])
         checkpoint = fmean(self._seconds["checkpoint"] or [0.0])
         last = validation + checkpoint  # a new best is saved after its validation
-        share = last / settings.validation.every + checkpoint / settings.checkpoints.every
+        epoch = self._epoch_tokens * len(updates) / max(self._tokens, 1)
+        validations, checkpoints = (
+            every if isinstance(every, int) else int(every.split()[0]) * epoch
+            for every in (settings.validation.every, settings.checkpoints.every)
+        )
+        share = last / validations + checkpoint / checkpoints
         return _plan(settings, progress, update + share, at_end=last)
 
 

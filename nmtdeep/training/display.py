@@ -58,6 +58,11 @@ def figures(
         "padding": 1 - real / padded,
         "wait": waited / seconds,
         "gradient_norm": sum(result.gradient_norm for result in done) / (len(done) or math.nan),
+        **{
+            f"gradient_norm_{layer}": sum(result.layer_norms[layer] for result in done)
+            / (len(done) or math.nan)
+            for layer in results[0].layer_norms
+        },
         "skipped": len(results) - len(done),
     }
 

@@ -171,8 +171,11 @@ def _train(
     started = display.clock() - progress.seconds
     _try_largest_batch(trainer, progress, display)
     display.restart()
-    pace = Pace(int(trainer.data.corpus("valid").target.lengths.sum()), display.clock)
+    corpora = [trainer.data.corpus(name) for name in ("valid", trainer.data.training[0])]
+    valid_tokens, epoch_tokens = (int(corpus.target.lengths.sum()) for corpus in corpora)
+    pace = Pace(valid_tokens, epoch_tokens, display.clock)
     for coming in upcoming(trainer.recipe, trainer.data, progress, ranks):
+        before = progress
         results = trainer.train(coming.share, progress)
         # Any rank may have received a signal; the time is that of rank 0's clock.
         seconds = (display.clock() - started) * ranks.is_first
@@ -192,7 +195,7 @@ def _train(
             display.say(announcement(plan))
         reason, over = stages.finished(recipe, progress), stages.is_over(recipe, progress)
         intervals = settings.log_every, settings.validation.every, settings.checkpoints.every
-        logs, validates, planned = (progress.update % each == 0 for each in intervals)
+        logs, validates, planned = (progress.completes(each, before) for each in intervals)
         validates = validates or bool(reason) or over
         if logs or validates or planned or stopped:
             progress = _noted(trainer.finish(progress), progress, display)

@@ -10,7 +10,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nmtdeep.config.training import InterSimilarity, NoRegularizer, Regularizer
+from nmtdeep.config.training import (
+    InterSimilarity,
+    NoRegularizer,
+    RDrop,
+    Regularizer,
+    RegularizerVariant,
+)
 from nmtdeep.model.kernels import LOW_PRECISION, linear
 
 # Positions whose logits exist at a time, and rows of these that stay in a CPU's cache.
@@ -36,6 +42,7 @@ def smoothed_cross_entropy(
     bias: Tensor | None = None,
     dtype: torch.dtype | None = None,
     tokens: int | None = None,
+    alpha: float = 0.0,
     chunk: int | None = None,
     rows: int = SLICE,
 ) -> Loss:
@@ -53,6 +60,7 @@ def smoothed_cross_entropy(
         bias: `(types,)` b, or None.
         dtype: of the matrix products; None keeps that of `hidden`.
         tokens: how many targets are real, which saves waiting for a GPU; None: count them.
+        alpha: weight of R-Drop's divergence, whose two passes are the halves of `hidden`; 0: none.
         chunk: positions whose logits exist at a time; None: as the device can use.
         rows: positions of a chunk that a CPU computes at a time, so that they stay in its cache.
     """
@@ -61,8 +69,11 @@ def smoothed_cross_entropy(
     real: Tensor | slice = slice(None)
     if tokens is None:
         real = (flat != pad).nonzero().squeeze(1)
-    elif tokens < len(flat):
+    elif tokens < len(flat) or alpha:
         real = (flat == pad).to(torch.uint8).argsort(stable=True)[:tokens]
+    if alpha:  # both passes of a position are neighbors, which no chunk of even size divides
+        assert isinstance(real, Tensor)
+        real = real.view(2, len(real) // 2).t().flatten()
     smoothed, nll = _Chunked.apply(  # type: ignore[no-untyped-call]
         hidden.flatten(0, -2)[real],
         weight,
@@ -70,6 +81,7 @@ def smoothed_cross_entropy(
         flat[real],
         smoothing,
         dtype or hidden.dtype,
+        alpha,
         chunk,
         rows,
     )
@@ -88,6 +100,7 @@ class _Chunked(torch.autograd.Function):
         targets: Tensor,
         smoothing: float,
         dtype: torch.dtype,
+        alpha: float,
         chunk: int,
         rows: int,
     ) -> tuple[Tensor, Tensor]:
@@ -105,9 +118,9 @@ class _Chunked(torch.autograd.Function):
             logits = linear(states[part], matrix, offset)
             sums: Iterable[tuple[Tensor, Tensor]]
             if hidden.device.type == "cpu":
-                sums = _sums(logits, targets[part], smoothing, exact, wanted, rows)
+                sums = _sums(logits, targets[part], smoothing, exact, wanted, alpha, rows)
             else:
-                loss, likelihood, logits = compiled_sums()(logits, targets[part], smoothing)
+                loss, likelihood, logits = compiled_sums()(logits, targets[part], smoothing, alpha)
                 sums = [(loss, likelihood)]
             for loss, likelihood in sums:
                 smoothed += loss
@@ -128,16 +141,18 @@ class _Chunked(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         # Of hidden, weight and bias; the other arguments have none.
         saved = [None if each is None else each * gradients[0] for each in ctx.saved_tensors]
-        return *saved, *[None] * 5
+        return *saved, *[None] * 6
 
 
 @cache
-def compiled_sums() -> Callable[[Tensor, Tensor, float], tuple[Tensor, Tensor, Tensor]]:
+def compiled_sums() -> Callable[[Tensor, Tensor, float, float], tuple[Tensor, Tensor, Tensor]]:
     """`fused_sums`, compiled; the compiler is a slow import."""
     return torch.compile(fused_sums, dynamic=True, fullgraph=True)
 
 
-def fused_sums(logits: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
+def fused_sums(
+    logits: Tensor, targets: Tensor, smoothing: float, alpha: float = 0.0
+) -> tuple[Tensor, Tensor, Tensor]:
     """Loss and negative log-likelihood of all positions, and the gradient of the first.
 
     The same numbers as `_sums`, in a form that a compiler fuses into a few passes over the logits.
@@ -145,6 +160,7 @@ def fused_sums(logits: Tensor, targets: Tensor, smoothing: float) -> tuple[Tenso
     Args:
         logits: `(positions, types)`; the gradient has their dtype.
         targets: `(positions,)` ids.
+        alpha: as of `smoothed_cross_entropy`.
     """
     types = logits.shape[1]
     rest = smoothing / (types - 1)
@@ -156,11 +172,37 @@ def fused_sums(logits: Tensor, targets: Tensor, smoothing: float) -> tuple[Tenso
     at_target = torch.arange(types, device=x.device) == targets[:, None]
     gradient = (x - norms).exp() - rest
     gradient = torch.where(at_target, gradient - (1 - smoothing - rest), gradient)
-    return (1 - smoothing - rest) * nll + rest * everything, nll, gradient.to(logits.dtype)
+    smoothed = (1 - smoothing - rest) * nll + rest * everything
+    if alpha:
+        between, change = divergence(x)
+        smoothed, gradient = smoothed + alpha * between, gradient + alpha * change
+    return smoothed, nll, gradient.to(logits.dtype)
+
+
+def divergence(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """Sum of (KL(p || q) + KL(q || p)) / 2 over positions, and its gradient (Wu et al. 2021).
+
+    With d = log p - log q, the gradient of KL(p || q) + KL(q || p) by the logits of p is
+    p (d - KL(p || q)) + p - q.
+
+    Args:
+        logits: `(2 positions, types)`; rows 2i and 2i + 1 are those of p and q at position i.
+    """
+    log_p = logits.log_softmax(dim=1).view(-1, 2, logits.shape[1])
+    p, difference = log_p.exp(), log_p - log_p.flip(1)
+    kl = (p * difference).sum(dim=2, keepdim=True)
+    gradient = p * (difference - kl) + p - p.flip(1)
+    return kl.sum() / 2, gradient.flatten(0, 1) / 2
 
 
 def _sums(
-    logits: Tensor, targets: Tensor, smoothing: float, exact: torch.dtype, wanted: bool, rows: int
+    logits: Tensor,
+    targets: Tensor,
+    smoothing: float,
+    exact: torch.dtype,
+    wanted: bool,
+    alpha: float,
+    rows: int,
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Loss and negative log-likelihood of `rows` positions at a time.
 
@@ -171,6 +213,7 @@ def _sums(
     for first in range(0, len(targets), rows):
         part = slice(first, first + rows)
         x = logits[part].to(exact)
+        between, change = divergence(x) if alpha else (0.0, None)
         columns = targets[part, None]
         x.sub_(x.amax(dim=1, keepdim=True))
         at_target, sums = x.gather(1, columns), x.sum(dim=1, keepdim=True)
@@ -180,10 +223,12 @@ def _sums(
         nll = (norms - at_target).sum()
         # sum_v -log p(v) over all v; the target's share of it is subtracted from the first term.
         everything = (types * norms - sums).sum()
-        yield (1 - smoothing - rest) * nll + rest * everything, nll
+        yield (1 - smoothing - rest) * nll + rest * everything + alpha * between, nll
         if wanted:
             x.div_(mass).sub_(rest)
             x.scatter_add_(1, columns, torch.full_like(at_target, smoothing + rest - 1))
+            if change is not None:
+                x.add_(change, alpha=alpha)
             logits[part] = x
 
 
@@ -198,11 +243,13 @@ def penalty(
         target_tokens: `(sentences,)` numbers; a sentence counts once for each target token.
     """
     match regularizer:
-        case NoRegularizer():
+        case NoRegularizer() | RDrop():  # R-Drop's is part of the cross-entropy
             return None
         case InterSimilarity(weight=weight):
             missing = [1 - inter_similarity(output, mask) for output in outputs[1:]]
             return weight * (torch.stack(missing).sum(dim=0) * target_tokens).sum()
+        case RegularizerVariant():
+            return regularizer.penalty(outputs, mask, target_tokens)
         case _ as unknown:
             assert_never(unknown)
 

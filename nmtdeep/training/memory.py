@@ -14,6 +14,8 @@ from itertools import chain
 import torch
 
 from nmtdeep.config import model as config
+from nmtdeep.config import slots
+from nmtdeep.config.model import SIDES
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.batch import Batch, Indices
 from nmtdeep.data.batching import divide
@@ -73,33 +75,60 @@ def kept_bytes(
 
     Counted for pre-norm layers of self-attention, cross-attention and feed-forward maps: inputs of
     norms and products, split heads and attention weights in fp32, activations, and masks of
-    dropout. A linear combination of layers keeps every output and its gradient as well. With
-    `checkpoint_activations` only inputs of layers are kept, and one layer with its gradients while
-    it is recomputed.
+    dropout, and what `combination_numbers` counts. With `checkpoint_activations` only this and
+    inputs of layers are kept, and one layer with its gradients while it is recomputed.
+
+    R-Drop computes every sentence twice.
 
     Args:
         source, target: positions of each sentence, padding included.
         product: bytes of a number in products of weights: 2 in bf16, 4 in fp32.
     """
     model = recipe.model
-    encoder, decoder, width, drop = model.encoder, model.decoder, model.width, model.dropout
+    sentences *= 2 if recipe.training.regularizer.type == "r_drop" else 1
+    encoder, decoder, drop = model.encoder, model.decoder, model.dropout
+    widths = [model.width_of(side) for side in SIDES]
     masks = 1 if drop.residual else 0
-    inner = product * (1 + 2 * bool(drop.activation) + (model.activation != "relu"))
+    kept = {"relu": 1, "gelu": 2, "swish": 2, "geglu": 4, "swiglu": 4}[model.activation]
+    inner = product * (kept + 2 * bool(drop.activation))
     weights = FP32 * (2 if drop.attention else 1)
-    per_source = width * (product * (3 + 2 * masks) + FP32 * 5) + inner * encoder.feed_forward
-    per_target = width * (product * (5 + 3 * masks) + FP32 * 7) + inner * decoder.feed_forward
-    memory = width * (FP32 * 2 + (product if product < FP32 else 0))
+    per_source = widths[0] * (product * (3 + 2 * masks) + FP32 * 5) + inner * encoder.feed_forward
+    per_target = widths[1] * (product * (5 + 3 * masks) + FP32 * 7) + inner * decoder.feed_forward
+    memory = widths[1] * (FP32 * 2 + (product if product < FP32 else 0))
     lower = source * (per_source + weights * encoder.heads * source)
     upper = target * (per_target + weights * decoder.heads * (source + target)) + memory * source
+    # A Runge-Kutta layer is computed `order` times.
+    lower *= getattr(encoder.residual, "order", 1)
+    upper *= getattr(decoder.residual, "order", 1)
+    combined = FP32 * source * combination_numbers(encoder, widths[0])
+    combined += FP32 * target * combination_numbers(decoder, widths[1])
     if recipe.training.checkpoint_activations != "none":
-        inputs = encoder.depth * source + decoder.depth * target
-        return sentences * (FP32 * width * inputs + 2 * upper)
-    outputs = [
-        2 * FP32 * width * (stack.depth + 1) * length
-        for stack, length in ((encoder, source), (decoder, target))
-        if stack.combination.type != "residual"
-    ]
-    return sentences * (encoder.depth * lower + decoder.depth * upper + sum(outputs))
+        inputs = encoder.depth * widths[0] * source + decoder.depth * widths[1] * target
+        return sentences * (FP32 * inputs + combined + 2 * upper)
+    return sentences * (encoder.depth * lower + decoder.depth * upper + combined)
+
+
+def combination_numbers(stack: config.Stack, width: int) -> float:
+    """Numbers that a stack's layer combination keeps of each position.
+
+    A linear combination keeps every output and its gradient. Of each sublayer, hyper-connections
+    keep the streams, their norm if dynamic, what was mixed of them and the output, and attention
+    residuals the output and two numbers for each query.
+    """
+    count = stack.depth * len(stack.sublayers)
+    match stack.combination:
+        case slots.PlainStack():
+            return 0
+        case slots.HyperConnections(streams=n, weights="dynamic"):
+            return count * ((3 * n + 1) * width + 2 * n * n)
+        case slots.HyperConnections(streams=n):
+            return count * (2 * n + 1) * width
+        case slots.ManifoldHyperConnections(streams=n, iterations=steps):
+            return count * ((2 * n + 1) * width + 2 * steps * n * n)
+        case slots.AttentionResiduals():
+            return count * (width + 2 * count)
+        case _:
+            return 2 * width * (stack.depth + 1)
 
 
 def estimate(
@@ -135,6 +164,8 @@ def estimate(
         "moments": float(FP32 * moments),
         "batch": activations + loss,
     }
+    if training.ema:
+        parts["average"] = float(FP32 * parameters)
     if device == "cpu":
         # Freed memory is kept (`memory.keep_memory`), and batches of other shapes leave gaps in it:
         # measured, about as much again as a batch needs.

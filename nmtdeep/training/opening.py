@@ -12,6 +12,7 @@ from nmtdeep import checkpoint, files
 from nmtdeep.config.model import SIDES
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.render import differences
+from nmtdeep.config.warnings import warnings
 from nmtdeep.data.corpus import DataDirectory, Longest, ParallelCorpus
 from nmtdeep.data.mixture import shares
 from nmtdeep.errors import UserError
@@ -155,7 +156,7 @@ def opening(recipe: Recipe, data: DataDirectory, ranks: Ranks, progress: Progres
     update, mark = progress.update, subword_mark(data.references("valid"))
     start = recipe.training.start_from
     rows = {
-        "model": f"{_depths(stage)} layers, width {stage.model.width}, {parameters:,} parameters",
+        "model": f"{_depths(stage)} layers, width {stage.model.widths}, {parameters:,} parameters",
         "vocabulary": " and ".join(
             f"{count:,} {name} types" for name, count in data.pipeline.types.items()
         ),
@@ -180,7 +181,8 @@ def opening(recipe: Recipe, data: DataDirectory, ranks: Ranks, progress: Progres
         "weights": start and f"from {starting.described(start, 16)}",
         "start": f"resumed after update {update}" if update else "new training",
     }
-    return describe([(name, value) for name, value in rows.items() if value])
+    lines = [(name, value) for name, value in rows.items() if value]
+    return describe([*lines, *(("warning", str(problem)) for problem in warnings(recipe))])
 
 
 def _frozen(recipe: Recipe, model: Transformer) -> str:

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nmtdeep.config import training as config
+from nmtdeep.config import optimizer as config
 from nmtdeep.data.batching import deal
+from nmtdeep.model.layers.residual import CompleteP
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.ranks import ALONE, Ranks
 
@@ -23,12 +24,14 @@ ROOT_MEAN_SQUARE = 0.2
 
 def make_optimizer(
     model: Transformer,
-    settings: config.Adam | config.Muon,
+    settings: config.Optimizer,
     *,
     dtype: torch.dtype = torch.float32,
     ranks: Ranks = ALONE,
 ) -> torch.optim.Optimizer:
     """The optimizer of a recipe; the learning rate is set before each update.
+
+    A group's `rate`, if it has one, is a factor of it.
 
     Parameters that need no gradient (frozen layers) are left out.
 
@@ -38,6 +41,8 @@ def make_optimizer(
         dtype: of Muon's matrix products, if it is bf16; else these are in fp32.
         ranks: the ranks that share Muon's work.
     """
+    if isinstance(settings, config.OptimizerVariant):
+        return settings.build(model)
     adam: dict[str, Any] = {
         "lr": 0.0,
         "fused": True,
@@ -47,8 +52,21 @@ def make_optimizer(
     }
     if isinstance(settings, config.Muon):
         return Muon(model, settings.momentum, dtype=dtype, ranks=ranks, **adam)
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    return torch.optim.AdamW([{"params": trained, "moments": ADAM_MOMENTS}], **adam)
+    return torch.optim.AdamW(_adam_groups(model, settings.epsilon), **adam)
+
+
+def _adam_groups(model: Transformer, epsilon: float) -> list[dict[str, Any]]:
+    """The layers of each stack of CompleteP, with their rate and epsilon, and all else."""
+    rest = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    groups: list[dict[str, Any]] = []
+    for stack in (model.encoder, model.decoder):
+        wrapper = next(wrapper for layer in stack for wrapper in layer)
+        if isinstance(wrapper, CompleteP):
+            hidden = set(stack.layers.parameters())
+            own = [parameter for parameter in rest if parameter in hidden]
+            rest = [parameter for parameter in rest if parameter not in hidden]
+            groups.append({"params": own, "rate": wrapper.rate, "eps": epsilon * wrapper.scale})
+    return [{**group, "moments": ADAM_MOMENTS} for group in (*groups, {"params": rest})]
 
 
 class Muon(torch.optim.AdamW):

@@ -14,6 +14,7 @@ from nmtdeep import checkpoint, files
 from nmtdeep.config.load import read_config
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.render import differences, dump
+from nmtdeep.config.variant import packages_of
 from nmtdeep.data.index import INDEX_FILE
 from nmtdeep.errors import UserError
 from nmtdeep.scoring.stored import SCORES
@@ -241,6 +242,8 @@ def _check_same(path: Path, recipe: Recipe, pipeline: TextPipeline) -> RunDirect
             where=path,
             hint=f"{OTHER_OUT}, or pass the recipe that the run was started with",
         )
+    trained_with = checkpoint.read_state(saved[max(saved)]).get(checkpoint.PACKAGES, {})
+    changes += differences(trained_with, packages_of(recipe))
     text = saved[max(saved)] / checkpoint.TEXT
     if TextPipeline.load(text).fingerprint() != pipeline.fingerprint():
         raise UserError(

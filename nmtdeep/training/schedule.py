@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from nmtdeep.config import training as config
+from nmtdeep.config import optimizer as config
 from nmtdeep.config.recipe import Recipe
 
 
@@ -57,6 +57,9 @@ def learning_rate(
         last: number of the last update if `max_updates` is `auto`; None: it is not fixed yet.
     """
     schedule, update = recipe.training.schedule, update - offset
+    total = recipe.training.max_updates
+    end = last if total == "auto" else total
+    left = None if end is None else end - offset
     match schedule:
         case config.InverseSquareRoot():
             return inverse_square_root(
@@ -70,13 +73,14 @@ def learning_rate(
                 update,
                 scale=schedule.scale,
                 warmup_updates=schedule.warmup_updates,
-                width=recipe.model.width,
+                width=recipe.model.width_of("decoder"),
             )
         case config.Linear():
-            peak, warmup, length = schedule.lr, schedule.warmup_updates, recipe.training.max_updates
-            if length == "auto":
-                left = None if last is None else last - offset
+            peak, warmup = schedule.lr, schedule.warmup_updates
+            if total == "auto":
                 return planned(update, peak=peak, warmup_updates=warmup, length=left)
-            return linear(update, peak=peak, warmup_updates=warmup, max_updates=length - offset)
+            return linear(update, peak=peak, warmup_updates=warmup, max_updates=total - offset)
+        case config.ScheduleVariant():
+            return schedule.learning_rate(update, recipe.model, left)
         case _ as unknown:
             assert_never(unknown)

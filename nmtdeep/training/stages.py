@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from nmtdeep.config.optimizer import Linear
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.config.training import Linear
 from nmtdeep.training.schedule import learning_rate
 from nmtdeep.training.state import Progress
 from nmtdeep.units import percent
@@ -109,7 +109,7 @@ def announcement(recipe: Recipe, progress: Progress) -> str:
         return f"{place} | mixture {', '.join(f'{name} {weight:g}' for name, weight in mixture)}"
     restart = ", learning rate restarted" if growth.restart_lr else ""
     depths = f"{model.encoder.depth}+{model.decoder.depth}"
-    return f"{place} | {depths} layers by {growth.strategy}{restart}"
+    return f"{place} | {depths} layers by {growth.name}{restart}"
 
 
 def lr_of(recipe: Recipe, progress: Progress, update: int) -> float:

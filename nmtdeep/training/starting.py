@@ -9,13 +9,13 @@ from nmtdeep.config.load import read_config
 from nmtdeep.config.model import SIDES, Model
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.render import differences
-from nmtdeep.config.training import StartFrom
+from nmtdeep.config.stages import StartFrom
 from nmtdeep.errors import CheckpointError, UserError
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.training.state import Progress
 
 # Keys of the section `model` that change no trained weight.
-FREE = ("model.dropout.", "model.initializer")
+FREE = ("model.dropout.", *(f"model{stack}.initializer" for stack in ("", ".encoder", ".decoder")))
 
 
 def described(start: StartFrom, digits: int = 64) -> str:

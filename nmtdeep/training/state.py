@@ -96,6 +96,18 @@ class Progress:
         """Whether this very update was validated, and better than all before."""
         return self.score is not None and self.best_update == self.update
 
+    def completes(self, interval: int | str, before: Progress) -> bool:
+        """Whether the newest update is the last one of an interval.
+
+        Args:
+            interval: updates, or epochs as in `2 epochs`; of several corpora, those of the first.
+            before: the progress before this update.
+        """
+        if isinstance(interval, int):
+            return self.update % interval == 0
+        epochs = int(interval.split()[0])
+        return self.epoch // epochs > before.epoch // epochs
+
     def last_update(self, settings: Training) -> int | None:
         """Number of the last update by `max_updates`; None if it is `auto` and not fixed.
 

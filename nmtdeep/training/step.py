@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,12 +18,13 @@ from nmtdeep.devices import native_bf16
 from nmtdeep.errors import UserError
 from nmtdeep.model.kernels.jagged import Jagged
 from nmtdeep.model.transformer import Transformer
+from nmtdeep.training.gradients import gradient_norm, outer_layers
 from nmtdeep.training.loss import Loss, penalty, smoothed_cross_entropy
 from nmtdeep.training.memory import BatchLimit, release
 from nmtdeep.training.optimizer import make_optimizer
 from nmtdeep.training.ranks import ALONE, Ranks
 from nmtdeep.training.reduction import GradientSum
-from nmtdeep.training.sharding import Shards, idle, whole
+from nmtdeep.training.sharding import Shards, idle
 
 UNREGULARIZED = config.NoRegularizer()
 PRECISIONS = {
@@ -47,6 +48,7 @@ class UpdateResult:
         max_tokens: if memory ran out, the new limit on the tokens of a batch; else 0.
         number: of the update.
         lr: its learning rate.
+        layer_norms: gradient norms of layers by `outer_layers`, if the recipe records them.
     """
 
     loss: float
@@ -60,6 +62,7 @@ class UpdateResult:
     max_tokens: int = 0
     number: int = 0
     lr: float = 0.0
+    layer_norms: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def is_bad(self) -> bool:
@@ -158,6 +161,7 @@ class Step:
             for_muon = torch.bfloat16 if native_bf16(self.device) else dtype
         self.optimizer = make_optimizer(model, settings.optimizer, dtype=for_muon, ranks=ranks)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=dtype == torch.float16)
+        self._layers = outer_layers(model) if settings.record_gradients else {}
         summed = ALONE if self.shards else ranks
         self.gradient_sum = GradientSum(model.parameters(), summed)
         self.limit = BatchLimit(ranks, divisible=self.shards is None)
@@ -185,12 +189,10 @@ class Step:
         """
         share, sums = done.share, done.sums
         self.ranks.add([sums])
-        parameters = self.model.parameters()
-        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
         for group in self.optimizer.param_groups:
-            group["lr"] = lr
+            group["lr"] = lr * group.get("rate", 1.0)
         self.scaler.unscale_(self.optimizer)
-        norm = whole(torch.nn.utils.get_total_norm(gradients))
+        norm, *others = map(gradient_norm, (self.model.parameters(), *self._layers.values()))
         overflow = ~(norm.isfinite() & sums[0].isfinite())
         if self.settings.clip_norm:
             parameters = self.model.parameters()
@@ -199,10 +201,10 @@ class Step:
         self.optimizer.zero_grad(set_to_none=True)
         fp16 = self.scaler.is_enabled()
         scale = self.scaler.get_scale() if fp16 else 0.0
-        numbers = HostCopy(torch.cat((norm.double().view(1), sums)))
+        numbers = HostCopy(torch.cat((torch.stack([norm, *others]).double(), sums)))
 
         def result() -> UpdateResult:
-            length, loss, nll = numbers.read()
+            length, *lengths, loss, nll = numbers.read()
             return UpdateResult(
                 loss=loss,
                 nll=nll,
@@ -215,6 +217,7 @@ class Step:
                 max_tokens=done.max_tokens,
                 number=done.number,
                 lr=lr,
+                layer_norms=dict(zip(self._layers, lengths, strict=True)),
             )
 
         return result
@@ -305,8 +308,10 @@ def batch_loss(
 ) -> Loss:
     """Summed loss of one batch with matrix products in `dtype`; see `Loss`.
 
-    A regularizer's penalty is part of `smoothed`.
+    A regularizer's penalty is part of `smoothed`. R-Drop's sums are means over both passes.
     """
+    alpha = regularizer.alpha if isinstance(regularizer, config.RDrop) else 0.0
+    batch = batch.twice() if alpha else batch
     device = batch.source.device
     mixed = dtype in (torch.bfloat16, torch.float16)
     with torch.autocast(device.type, dtype=dtype if mixed else torch.bfloat16, enabled=mixed):
@@ -321,8 +326,11 @@ def batch_loss(
         pad=model.pad,
         bias=model.output.bias,
         dtype=dtype if mixed else None,
-        tokens=None if device.type == "cpu" else batch.target_tokens,
+        tokens=None if device.type == "cpu" else batch.target_tokens * (2 if alpha else 1),
+        alpha=alpha,
     )
+    if alpha:
+        return Loss(loss.smoothed / 2, loss.nll / 2)
     target_tokens = (batch.target_output != model.pad).sum(dim=1)
     extra = penalty(regularizer, outputs, batch.source != model.pad, target_tokens)
     return loss if extra is None else Loss(loss.smoothed + extra, loss.nll)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from nmtdeep import checkpoint, memory
 from nmtdeep.config.model import SIDES
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.config.training import Frozen
+from nmtdeep.config.stages import Frozen
 from nmtdeep.data.batch import Share, collate, read
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.data.mixture import Position, by_corpus
@@ -22,6 +22,7 @@ from nmtdeep.model.build import build, initialize
 from nmtdeep.model.growth import carry_over, layer_maps
 from nmtdeep.model.initialization import Sample
 from nmtdeep.model.transformer import Transformer
+from nmtdeep.training.average import MovingAverage
 from nmtdeep.training.divergence import diagnose, is_lost
 from nmtdeep.training.memory import estimate, largest_batch, release
 from nmtdeep.training.ranks import ALONE, Ranks
@@ -32,6 +33,8 @@ from nmtdeep.training.step import Step, UpdateResult, resolve_precision
 
 # Sentences that an initializer measures on.
 SAMPLE = 128
+# Weights of the last update among the optimizer's tensors, where a checkpoint's are averages.
+LATEST = "weight/"
 
 
 class Trainer:
@@ -46,6 +49,7 @@ class Trainer:
 
     Attributes:
         step: the optimizer step, with model and optimizer.
+        average: of the weights, which is validated and saved in their place; None: there is none.
         saved: name of the newest checkpoint; empty before the first one.
     """
 
@@ -70,11 +74,17 @@ class Trainer:
         freeze(self.model, recipe.training.frozen)
         dtype = dtype or resolve_precision(recipe.training.precision, ranks.device)
         self.step = Step(self.model, recipe.training, dtype=dtype, ranks=ranks, device=ranks.device)
+        decay = recipe.training.ema
+        self.average = MovingAverage(self.model, decay) if decay else None
         self.saved = start.name if start else ""
         self._newest: tuple[Share, Callable[[], UpdateResult]] | None = None
         untrained = (checkpoint.GROWN, checkpoint.INITIAL)
         if start and checkpoint.read_state(start).get("kind") not in untrained:
-            tensors = checkpoint.read_tensors(start / checkpoint.OPTIMIZER)
+            optimizer_file = start / checkpoint.OPTIMIZER
+            tensors = checkpoint.read_tensors(optimizer_file)
+            names = [name for name in tensors if name.startswith(LATEST)]
+            if latest := {name.removeprefix(LATEST): tensors.pop(name) for name in names}:
+                checkpoint.fill(self.model, latest, optimizer_file)
             restore_optimizer(self.model, self.step.optimizer, tensors)
             if scaler := Progress.of(start).scaler:
                 self.step.scaler.load_state_dict(scaler)
@@ -87,6 +97,8 @@ class Trainer:
         grown = Trainer(recipe, self.data, self.ranks)
         maps = layer_maps(recipe.training.growth.strategy, self.recipe.model, recipe.model)
         carry_over(self.model, grown.model, **maps)
+        if grown.average:
+            grown.average.restart()
         grown.saved = self.saved
         return grown
 
@@ -146,6 +158,8 @@ class Trainer:
         before = self.finish(progress)
         lr = lr_of(self.recipe, progress, update)
         self._newest = share, self.step.move(gradients, lr)
+        if self.average:
+            self.average.add(update)
         return before
 
     def finish(self, progress: Progress) -> list[UpdateResult]:
@@ -170,22 +184,27 @@ class Trainer:
 
     def tensors(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Weights and moments by name, empty in ranks other than 0. All ranks must call this."""
+        weights = checkpoint.weights(self.model)
         moments = optimizer_tensors(self.model, self.step.optimizer)
+        if self.average:
+            moments |= {f"{LATEST}{name}": weight for name, weight in weights.items()}
+            weights = self.average.weights
         keep = self.ranks.is_first
-        return gathered(checkpoint.weights(self.model), keep=keep), gathered(moments, keep=keep)
+        return gathered(weights, keep=keep), gathered(moments, keep=keep)
 
     def whole(self) -> Transformer:
-        """The model to validate: itself, or in rank 0 a whole copy of a sharded one.
+        """The model to validate: itself, or in rank 0 a copy that is whole, or has the average.
 
         All ranks must call this.
         """
-        if not self.step.shards:
+        if not (self.step.shards or self.average):
             return self.model
-        tensors = gathered(checkpoint.weights(self.model), keep=self.ranks.is_first)
+        weights = self.average.weights if self.average else checkpoint.weights(self.model)
+        tensors = gathered(weights, keep=self.ranks.is_first)
         if not self.ranks.is_first:
             return self.model
         copy = built(self.recipe, self.data)
-        checkpoint.fill(copy, tensors, Path("the shards"))
+        checkpoint.fill(copy, tensors, Path("the copy"))
         return copy.to(self.ranks.device)
 
 

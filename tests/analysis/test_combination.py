@@ -58,6 +58,20 @@ def test_sparse_blocks_are_read_at_boundaries(tiny_model: Callable[..., Any]) ->
     }
 
 
+def test_denseformer_is_read_after_periods(tiny_model: Callable[..., Any]) -> None:
+    sparse = {"type": "denseformer", "dilation": 2, "period": 2}
+    model = tiny_model(combinations=(sparse, "attention_residuals"), depth=5)
+    square = model.encoder.combination.weight[:, :, 0].tolist()
+    assert numbers(combination_weights(model), "encoder") == {
+        ("3", 0): square[2][0],
+        ("3", 2): square[2][2],
+        ("5", 0): square[4][0],
+        ("5", 2): square[4][2],
+        ("5", 4): square[4][4],
+    }
+    assert not numbers(combination_weights(model), "decoder")
+
+
 def test_transparent_attention_has_a_row_for_each_decoder_layer(
     tiny_model: Callable[..., Any],
 ) -> None:
@@ -67,6 +81,13 @@ def test_transparent_attention_has_a_row_for_each_decoder_layer(
         total = sum(map(math.exp, row))
         for entry, weight in enumerate(row):
             assert weights[str(layer), entry] == pytest.approx(math.exp(weight) / total)
+
+
+def test_below_transparent_attention_there_is_no_top_row(tiny_model: Callable[..., Any]) -> None:
+    model = tiny_model(combinations=("dlcl", "residual"), bridge="transparent", depth=3)
+    weights = combination_weights(model)
+    assert {reader for reader, _ in numbers(weights, "encoder")} == {"1", "2", "3"}
+    assert {entry for _, entry in numbers(weights, "bridge")} == {0, 1, 2, 3}
 
 
 def test_a_plain_stack_has_no_weights(tiny_model: Callable[..., Any]) -> None:

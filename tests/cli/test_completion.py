@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nmtdeep.config.names import names
+from nmtdeep.config.names import recipe_files
 from nmtdeep.scoring.metrics import METRICS
 
 # The program asks for completions in the environment; torch must not be read for them.
@@ -38,7 +38,7 @@ def offered(line: str, folder: Path) -> list[str]:
 @pytest.mark.parametrize("command", ["train", "recipes show", "analyze gradients"])
 def test_recipes_are_completed(command: str, tmp_path: Path) -> None:
     (tmp_path / "multi-mine.yaml").touch()
-    expected = [name for name in names() if name.startswith("multi")]
+    expected = [name for name in recipe_files() if name.startswith("multi")]
     assert len(expected) > 1
     assert offered(f"nmtdeep {command} multi", tmp_path) == [*expected, "multi-mine.yaml"]
 

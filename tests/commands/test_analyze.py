@@ -168,7 +168,7 @@ def test_lengths_and_curves_of_a_run(nmtdeep: Commands, whole: Path) -> None:
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (("combination", "whole"), "reads only the layer below it"),
+        (("combination", "whole"), "no layer of this model reads a sum of outputs"),
         (("attention", "whole", "--source", " "), "--source: the sentence is empty"),
         (("attention", "whole", "--source", "a", "--head", "3"), "pass a number from 1 to 2, mean"),
         (("similarity", "whole", "--data", "data", "--split", "x"), "no split 'x'"),
@@ -179,6 +179,10 @@ def test_lengths_and_curves_of_a_run(nmtdeep: Commands, whole: Path) -> None:
         (("gradients", "whole", "absent", "--data", "data"), "cannot be combined with absent"),
         (("gradients", "tiny.yaml", "--data", "data", "--plot", "g.doc"), "not a picture: pass a"),
         (("schedule", "model.width=8"), "no recipe given"),
+        (
+            ("initialization", "tiny.yaml", "model.decoder.combination=mhc", "--data", "data"),
+            "the decoder's layer combination takes the place of residual sums",
+        ),
         (("lengths", "valid.de", "--source", "valid.en", "--reference", "test.de"), "test.de has"),
     ],
 )

@@ -209,3 +209,12 @@ def test_growth_replaces_nothing(nmtdeep, whole, staged):
     assert again.code == 2
     assert "there is a training already: choose another --out" in again.err
     assert grow(nmtdeep, whole, whole, "--layers", 5).code == 2
+
+
+def test_growth_that_ends_a_block_elsewhere_is_warned_of(nmtdeep, staged, tmp_path):
+    odd = grow(nmtdeep, staged, tmp_path / "odd", "--layers", 5)
+    even = grow(nmtdeep, tmp_path / "odd", tmp_path / "even", "--layers", 6)
+    assert (odd.code, even.code) == (0, 0), odd.err + even.err
+    assert "warning" not in odd.err
+    said = "nmtdeep: warning: model.encoder.combination.blocks: growing from 5+2 to 6+2 layers"
+    assert said in even.err

@@ -11,7 +11,8 @@ import pytest
 from nmtdeep.config.load import from_mapping, resolve
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.render import dump
-from nmtdeep.config.section import Section, tag_of, variants
+from nmtdeep.config.section import Section
+from nmtdeep.config.variant import tag_of, variants
 from nmtdeep.errors import ConfigError
 
 # As they are written in YAML; what each is as a number.

@@ -50,13 +50,14 @@ color: {red: 1}
         "recipe.yaml:2: model.width: must be a whole number, not 'wide'",
         "recipe.yaml:4: model.encoder.dept: unknown key: did you mean model.encoder.depth?",
         "recipe.yaml:5: model.encoder.residual: must be pre_norm, post_norm, normalized, "
-        "admin, deep_norm, rezero or no_norm, not 'prenorm': did you mean pre_norm?",
+        "admin, deep_norm, rezero, no_norm, complete_p, b2t or runge_kutta, not 'prenorm': did "
+        "you mean pre_norm?",
         "recipe.yaml:6: model.encoder.heads: must be a whole number, not true",
         f"recipe.yaml:8: model.decoder.sublayers[1]: {lengthy[5]}",
         "recipe.yaml:8: model.decoder.sublayers[2].volume: unknown key: delete it",
         f"recipe.yaml:9: model.depth: unknown key: {lengthy[4]}",
         "recipe.yaml:10: model.initializer.gian: unknown key: did you mean model.initializer.gain?",
-        "recipe.yaml:11: model.bridge: must be top_layer or transparent, not 'top'",
+        "recipe.yaml:11: model.bridge: must be top_layer, projection or transparent, not 'top'",
         f"recipe.yaml:13: training.schedule.scale: {lengthy[2]}",
         "recipe.yaml:14: training.label_smoothing: must be less than 1.0, not 1.5",
         "recipe.yaml:15: training.optimizer.betas[1]: is missing: write a value",
@@ -184,6 +185,11 @@ def test_from_mapping_names_its_origin() -> None:
     [
         ("text: {tags: {web: bt}}", "text.tags.web: must be a tag, not 'bt': write it as in <bt>"),
         ("text: {tags: {a b: <bt>}}", "text.tags.a b: must be the name of a corpus, not 'a b': "),
+        (
+            "training: {validation: {every: 0 epochs}}",
+            "training.validation.every: must be a number of updates or epochs, not '0 epochs': "
+            "write it as in 1000, 1 epoch or 2 epochs",
+        ),
         ("training: {mixture: {a/b: 1}}", "training.mixture.a/b: must be the name of a corpus, "),
     ],
 )

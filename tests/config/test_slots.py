@@ -12,12 +12,13 @@ from nmtdeep.config.recipe import Recipe
 ENCODER, DECODER = "encoder", "decoder"
 CONFLICTS: list[tuple[dict[str, Any], str]] = [
     (
-        {"bridge": "transparent", ENCODER: {"combination": "dlcl"}},
-        "the top of encoder.combination: dlcl would never be read: choose one of them",
+        {ENCODER: {"combination": "hyper_connections", "residual": "post_norm"}},
+        "encoder.combination: hyper_connections takes the place of residual sums, and "
+        "encoder.residual: post_norm does more than add: set encoder.residual: pre_norm",
     ),
     (
-        {"bridge": "transparent", ENCODER: {"combination": "sparse_blocks"}},
-        "encoder.combination: sparse_blocks would never be read",
+        {DECODER: {"combination": "attention_residuals", "residual": "rezero"}},
+        "decoder.residual: rezero does more than add",
     ),
     (
         {"initializer": "admin", ENCODER: {"residual": "admin"}},
@@ -60,6 +61,27 @@ CONFLICTS: list[tuple[dict[str, Any], str]] = [
         "do not rise from 0",
     ),
     ({DECODER: {"combination": {"type": "sparse_blocks", "blocks": [2, 6]}}}, "do not rise from 0"),
+    ({"width": 512, ENCODER: {"width": 1023, "heads": 3}}, "width 1023 is odd"),
+    (
+        {ENCODER: {"width": 1024, "heads": 12}},
+        "width 1024 is not a multiple of encoder.heads 12",
+    ),
+    (
+        {ENCODER: {"width": 1024}},
+        "widths 1024 and 512, but both stacks share a part: set it to decoder",
+    ),
+    (
+        {DECODER: {"width": 256}, "embeddings": {"sharing": "none", "bias": True}},
+        "widths 512 and 256, but both stacks share a part: set it to false",
+    ),
+    (
+        {
+            ENCODER: {"width": 1024},
+            DECODER: {"sublayers": ["merged_attention", "feed_forward"]},
+            "embeddings": {"sharing": "decoder"},
+        },
+        "both stacks share a part: set bridge: projection",
+    ),
     ({"width": 511, ENCODER: {"heads": 7}, DECODER: {"heads": 7}}, "sinusoidal positions need"),
 ]
 
@@ -73,9 +95,17 @@ def test_a_conflict_is_rejected_with_the_reason(model: dict[str, Any], message: 
 @pytest.mark.parametrize(
     "model",
     [
-        {"bridge": "transparent", DECODER: {"combination": "dlcl"}},
+        {"bridge": "transparent", ENCODER: {"combination": "dlcl"}},
+        {DECODER: {"combination": "mhc", "residual": "no_norm"}},
         {"initializer": "admin", ENCODER: {"residual": "admin"}, DECODER: {"residual": "admin"}},
         {ENCODER: {"combination": {"type": "sparse_blocks", "blocks": 100}}},
+        {ENCODER: {"width": 256}, DECODER: {"width": 256}},
+        {
+            ENCODER: {"width": 1024},
+            "bridge": "projection",
+            "embeddings": {"sharing": "decoder"},
+            DECODER: {"sublayers": ["merged_attention", "feed_forward"]},
+        },
         {ENCODER: {"combination": {"type": "sparse_blocks", "blocks": [0, 1, 6]}}},
         {DECODER: {"sublayers": ["feed_forward", "merged_attention", "feed_forward"]}},
         {

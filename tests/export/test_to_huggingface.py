@@ -124,6 +124,15 @@ def test_everything_that_is_not_supported_is_listed() -> None:
     assert [to_huggingface.unsupported(kind) for kind in KINDS.values()] == [[]] * len(KINDS)
 
 
+def test_two_widths_are_refused() -> None:
+    values = config("post_norm", embeddings={"sharing": "decoder"}).model_dump()
+    values["encoder"]["width"] = 64
+    (problem,) = to_huggingface.unsupported(Model.model_validate(values))
+    assert str(problem) == (
+        "model.encoder.width: encoder and decoder are 64+32 wide: train with one width"
+    )
+
+
 CHANGES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("rezero", {}, {"residual": "pre_norm"}),
     ("no_norm", {}, {"residual": "post_norm"}),

@@ -19,7 +19,7 @@ CPU = torch.device("cpu")
 # Large, so that a gradient that is zero by nature (of the key biases) stays small as a step.
 ADAM, MUON = ({"type": name, "epsilon": 1e-3} for name in ("adam", "muon"))
 CHANGES = [{}, {"optimizer": MUON}, {"regularizer": "inter_similarity"}]
-CHANGES += [{"checkpoint_activations": "layers"}]
+CHANGES += [{"checkpoint_activations": "layers"}, {"regularizer": "r_drop"}]
 
 
 def step_of(model, device, precision="fp32", **more):

@@ -6,7 +6,14 @@ from itertools import combinations, product
 from typing import Any
 
 ATTENTION = ("self_attention", "cross_attention", "feed_forward")
-RESIDUALS = ("pre_norm", "post_norm", "normalized", "admin", "deep_norm", "rezero", "no_norm")
+GATED = {"type": "runge_kutta", "order": 2, "weights": "gate"}
+RESIDUALS: tuple[object, ...] = (
+    *("pre_norm", "post_norm", "normalized", "admin", "deep_norm", "rezero", "no_norm", "b2t"),
+    GATED,
+    {"type": "runge_kutta", "order": 2, "weights": "learned", "function": "output"},
+    {"type": "runge_kutta", "order": 4},
+    {"type": "complete_p", "base_depth": 2},
+)
 LINEAR: tuple[object, ...] = (
     "residual",
     "dense",
@@ -18,7 +25,15 @@ LINEAR: tuple[object, ...] = (
     {"type": "sparse_blocks", "blocks": 2},
     {"type": "sparse_blocks", "blocks": [0, 1, 3], "norm": "none"},
     {"type": "sparse_blocks", "blocks": 9},
+    {"type": "denseformer", "dilation": 2},
+    {"type": "hyper_connections", "streams": 3},
+    {"type": "hyper_connections", "streams": 2, "weights": "static"},
+    {"type": "mhc", "streams": 2, "iterations": 3},
+    {"type": "attention_residuals", "block": 2},
 )
+# These take the place of the residual sum.
+OF_SUBLAYERS = ("hyper_connections", "mhc", "attention_residuals")
+SUMS = ("pre_norm", "no_norm")
 DECODERS: tuple[tuple[object, ...], ...] = (
     ATTENTION,
     ("cross_attention", "self_attention", "feed_forward"),
@@ -38,47 +53,73 @@ SLOTS: dict[str, tuple[Any, ...]] = {
     "positions": (
         "sinusoidal",
         {"type": "sinusoidal", "rates": "paper"},
-        {"type": "relative", "clip": 2},
+        {"type": "relative", "clip": 2, "first": 3},
         {"type": "relative", "clip": 1, "values": True, "sinusoids": False},
+        "rotary",
     ),
-    "bridge": ("top_layer", {"type": "transparent", "dropout": 0.2}),
+    "bridge": ("top_layer", {"type": "transparent", "dropout": 0.2}, "projection"),
     "biases": ("all", "inner"),
     "sharing": ("all", "decoder", "none"),
     "bias": (False, True),
-    "activation": ("relu", "gelu", "swish"),
+    "activation": ("relu", "gelu", "swish", "geglu", "swiglu"),
+    "norm": ("layer_norm", "rms_norm"),
+    "qk_norm": ("none", "rms_norm"),
     "embeddings": ({}, {"scale": "one", "output_bias": True}),
 }
 
 
 def sensible(choice: dict[str, Any]) -> bool:
-    """Whether a recipe may combine these slots."""
-    mixed = choice["combinations"][0] != "residual"
-    return choice["bridge"] == "top_layer" or not mixed
+    """Whether a recipe may combine these slots, and random weights compute something with them."""
+    residuals = (choice["encoder"], choice["decoder"])
+    if "no_norm" in residuals and GATED in residuals:
+        return False  # what one stack returns saturates the other's gates
+    return not any(
+        (connects_sublayers(reads) and residual not in SUMS)
+        or (residual == "no_norm" and is_unbounded(choice["activation"], reads))
+        for residual, reads in zip(residuals, choice["combinations"], strict=True)
+    )
+
+
+def connects_sublayers(combination: object) -> bool:
+    return isinstance(combination, dict) and combination["type"] in OF_SUBLAYERS
+
+
+def is_unbounded(activation: str, combination: object) -> bool:
+    """Without any norm gated maps square what they read, and sums of outputs saturate attention."""
+    return activation.endswith("glu") or "'norm': 'none'" in str(combination)
 
 
 def covering(slots: dict[str, tuple[Any, ...]]) -> list[dict[str, Any]]:
     """Few sensible choices that hold every sensible pair of two slots' variants, greedily.
 
-    The two combinations of a choice count as two slots.
+    The two combinations of a choice count as two slots, which need not meet: between encoder and
+    decoder there are the memories, whatever they are computed from.
     """
     parts = {**slots, "encoder_reads": LINEAR, "decoder_reads": LINEAR}
     del parts["combinations"]
+    pairs = [pair for pair in combinations(parts, 2) if set(pair) & set(slots)]
     missing = {
         ((first, a), (second, b))
-        for first, second in combinations(parts, 2)
+        for first, second in pairs
         for a, b in product(range(len(parts[first])), range(len(parts[second])))
         if sensible(filled(parts, {first: a, second: b}))
     }
     choices = []
     while missing:
-        chosen: dict[str, int] = {}
-        for pair in sorted(missing):
-            agrees = all(chosen.get(slot, value) == value for slot, value in pair)
-            if agrees and sensible(filled(parts, {**chosen, **dict(pair)})):
-                chosen.update(pair)
-        missing -= set(combinations([(slot, chosen.get(slot, 0)) for slot in parts], 2))
+        chosen = dict(max(missing))
+        for slot in [slot for slot in parts if slot not in chosen]:
+            options = [chosen | {slot: value} for value in range(len(parts[slot]))]
+            valid = [option for option in options if sensible(filled(parts, option))]
+            chosen = max(valid, key=lambda option: len(missing.intersection(held(option, pairs))))
+        missing -= held(chosen, pairs)
         choices.append(filled(parts, chosen))
     return choices
+
+
+def held(chosen: dict[str, int], pairs: list[tuple[str, str]]) -> set[tuple[Any, ...]]:
+    """The pairs of variants that meet in a choice."""
+    known = [pair for pair in pairs if chosen.keys() >= set(pair)]
+    return {((first, chosen[first]), (second, chosen[second])) for first, second in known}
 
 
 def filled(parts: dict[str, tuple[Any, ...]], chosen: dict[str, int]) -> dict[str, Any]:
@@ -103,6 +144,27 @@ def short(value: object) -> str:
 
 # Usual models in addition to those that cover all pairs.
 WANTED: list[dict[str, Any]] = [
+    {
+        "widths": (12, None),
+        "sharing": "decoder",
+        "combinations": ("dlcl", {"type": "dlcl", "weights": "vector"}),
+        "bridge": {"type": "transparent", "dropout": 0.2},
+        "positions": {"type": "relative", "clip": 2},
+    },
+    {
+        "widths": (None, 12),
+        "sharing": "none",
+        "encoder": "post_norm",
+        "decoder": "post_norm",
+        "sublayers": ({"type": "merged_attention", "average": "self_attention"}, "feed_forward"),
+        "qk_norm": "rms_norm",
+    },
+    {
+        "widths": (12, None),
+        "sharing": "decoder",
+        "bridge": "projection",
+        "sublayers": ("merged_attention", "feed_forward"),
+    },
     {
         "encoder": "post_norm",
         "decoder": "post_norm",

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import cos, sin
 
 import pytest
+import torch
 from torch import nn
+from torch.testing import assert_close
 
 from nmtdeep.model.build import build
 from nmtdeep.model.layers.attention import CrossAttention, SelfAttention
+from nmtdeep.model.layers.context import Context
 from nmtdeep.model.layers.feed_forward import FeedForward
 from nmtdeep.model.layers.residual import PostNorm, PreNorm, Residual
 from nmtdeep.model.transformer import Transformer
@@ -91,3 +95,44 @@ def test_sizes_heads_norms_and_order_of_each_stack(tiny_config: Callable) -> Non
     norms = [module for module in model.modules() if isinstance(module, nn.LayerNorm)]
     assert len(norms) == 2 + 9 + 1
     assert {norm.eps for norm in norms} == {1e-3}
+
+
+@pytest.mark.parametrize("kind", ["sinusoidal", "relative"])
+def test_the_first_token_is_at_the_position_that_the_recipe_says(
+    kind: str, tiny_model: Callable[..., Transformer]
+) -> None:
+    model = tiny_model(positions={"type": kind, "first": 2})
+    nothing = torch.zeros(1, 3, 8, dtype=torch.float64)
+    for embedding in (model.source_embedding, model.target_embedding):
+        rates = [10_000 ** (-wave / 3) for wave in range(4)]
+        expected = [[f(p * rate) for f in (sin, cos) for rate in rates] for p in (2, 3, 4)]
+        assert_close(embedding.positions(nothing)[0], nothing.new_tensor(expected))
+
+
+def test_the_models_width_written_in_each_stack_is_the_same_model(
+    tiny_model: Callable[..., Transformer],
+) -> None:
+    usual, written = tiny_model(), tiny_model(width=20, widths=(8, 8))
+    source = torch.tensor([[5, 6, 7, 1]])
+    assert usual.state_dict().keys() == written.state_dict().keys()
+    assert_close(written(source, source), usual(source, source), rtol=0, atol=0)
+
+
+def test_keys_and_values_come_from_a_memory_of_another_width(
+    tiny_model: Callable[..., Transformer],
+) -> None:
+    """As torch's attention with `kdim` and `vdim`."""
+    model = tiny_model(widths=(12, None), sharing="decoder")
+    ours = model.decoder.layers[0].sublayers[1].sublayer
+    theirs = nn.MultiheadAttention(8, 2, kdim=12, vdim=12, batch_first=True).double()
+    keys, values = ours.key_value.weight.split(8)
+    state = {"q_proj_weight": ours.query.weight, "k_proj_weight": keys, "v_proj_weight": values}
+    state["in_proj_bias"] = torch.cat((ours.query.bias, ours.key_value.bias))
+    outputs = {"out_proj.weight": ours.output.weight, "out_proj.bias": ours.output.bias}
+    theirs.load_state_dict(state | outputs)
+    x, memory = torch.randn(2, 3, 8).double(), torch.randn(2, 5, 12).double()
+    assert_close(ours(x, Context(memory=memory)), theirs(x, memory, memory)[0])
+    encoded = model.encode(torch.tensor([[5, 6, 7, 1]]))
+    assert [memory.shape[2] for memory in encoded.memories] == [12, 12]
+    assert model.source_embedding.scale == 12**0.5
+    assert model.target_embedding.scale == 8**0.5

@@ -83,6 +83,10 @@ MODELS: dict[str, dict[str, Any]] = {
         "bridge": "transparent",
     },
     "admin": {"encoder": "admin", "decoder": "admin"},
+    "dlcl, transparent": {"combinations": ("dlcl", "mhc"), "bridge": "transparent"},
+    "streams, queries": {"combinations": ("hyper_connections", "attention_residuals")},
+    "denseformer": {"combinations": ({"type": "denseformer", "period": 3}, "denseformer")},
+    "projection": {"bridge": "projection"},
 }
 
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from nmtdeep.config.model import Model
 from nmtdeep.model.build import build, initialize
 from nmtdeep.model.initialization import Sample
 from nmtdeep.model.layers.attention import CrossAttention
@@ -190,6 +191,39 @@ def test_matrices_and_tables_have_the_variance_of_the_formula(
         assert not table[0].any(), "the padding row stays zero"
 
 
+def test_each_stack_can_have_an_initializer_of_its_own(made: Callable) -> None:
+    model, described = made({"type": "glorot", "embeddings": "glorot"})
+    for side, chosen in {
+        "encoder": {"type": "depth_scaled", "exponent": 0.25},
+        "decoder": {"type": "lipschitz", "embeddings": "normal"},
+    }.items():
+        described = with_initializer(described, side, chosen)
+    initialize(model, described, seed=1)
+    for block in blocks(model):
+        scaled = block.square / 3 / block.layer**0.5
+        fan_in = 1 / block.values.shape[1] / 3
+        check(block.values, scaled if block.side == "encoder" else fan_in, "uniform")
+    check(model.source_embedding.weight[1:], 2 / (TYPES + D), "uniform")
+
+
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+def test_a_stacks_initializer_changes_that_stack_alone(made: Callable, side: str) -> None:
+    model, described = made("glorot")
+    initialize(model, described, seed=1)
+    before = {name: value.detach().clone() for name, value in model.named_parameters()}
+    initialize(model, with_initializer(described, side, {"type": "glorot", "gain": 0.5}), seed=1)
+    for name, value in model.named_parameters():
+        drawn = re.match(rf"{side}\.layers\.", name) and value.dim() == 2
+        torch.testing.assert_close(value, before[name] * (0.5 if drawn else 1.0))
+
+
+def with_initializer(described: Model, side: str, chosen: object) -> Model:
+    """The model with an initializer for one stack."""
+    values = described.model_dump()
+    values[side]["initializer"] = chosen
+    return Model.model_validate(values)
+
+
 def test_other_parameters_are_constants(made: Callable) -> None:
     model, described = made("glorot")
     initialize(model, described, seed=1)
@@ -282,3 +316,10 @@ def test_admins_omegas_are_the_roots_of_summed_variances(tiny_config: Callable) 
         assert omegas[1] == pytest.approx(expected, rel=1e-4)
     assert omegas[0][0] == 1.0
     assert omegas[0] == sorted(omegas[0])
+    values = described.model_dump()
+    values["decoder"]["residual"], values["initializer"] = "post_norm", "glorot"
+    alone = with_initializer(Model.model_validate(values), "encoder", "admin")
+    model = build(alone, source_types=TYPES, target_types=TYPES)
+    initialize(model, alone, seed=1, sample=Sample(padded, TARGET))
+    measured = [wrapper.omega.unique().item() for layer in model.encoder for wrapper in layer]
+    assert measured == pytest.approx(omegas[0]), "Admin in the encoder alone"

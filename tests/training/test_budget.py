@@ -50,10 +50,11 @@ class Ticking:
 def timed(training: Training, update: float, **others: float) -> Plan | None:
     """The plan after 50 updates of this many seconds; the first ten take 3 s more.
 
-    Each update has 100 target tokens, the validation set 200; `others` are parts that were timed.
+    Each update has 100 target tokens, the validation set 200, an epoch 1,000; `others` are parts
+    that were timed.
     """
     clock = Clock()
-    pace = Pace(200, clock)
+    pace = Pace(200, 1000, clock)
     for number in range(1, 51):
         assert pace.plan(training, Progress(update=number - 1)) is None
         clock.now += update + 3 * (number <= 10)

@@ -12,7 +12,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from nmtdeep.checkpoint import load
 from nmtdeep.config import model as config
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.config.training import Frozen
+from nmtdeep.config.stages import Frozen
 from nmtdeep.errors import UserError
 from nmtdeep.model.build import build
 from nmtdeep.model.transformer import Transformer
@@ -23,6 +23,14 @@ from nmtdeep.training.state import Progress
 from nmtdeep.training.trainer import freeze
 
 SOURCE, TARGET, TYPES = 9, 7, 20
+COMBINATIONS = (
+    "residual",
+    "dlcl",
+    {"type": "hyper_connections", "streams": 3},
+    {"type": "hyper_connections", "weights": "static"},
+    {"type": "mhc", "streams": 2},
+    "attention_residuals",
+)
 FP32 = torch.float32
 
 
@@ -54,9 +62,9 @@ def kept_by_autograd(model: Transformer, sentences: int, dtype: torch.dtype) -> 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
-@pytest.mark.parametrize("combination", ["residual", "dlcl"])
+@pytest.mark.parametrize("combination", COMBINATIONS, ids=str)
 def test_kept_activations_are_about_what_autograd_keeps(
-    combination: str, dropout: float, dtype: torch.dtype, tiny_config: Any
+    combination: object, dropout: float, dtype: torch.dtype, tiny_config: Any
 ) -> None:
     described = tiny_config(
         dropout=dropout, depth=8, feed_forward=48, combinations=(combination, combination)
@@ -69,6 +77,16 @@ def test_kept_activations_are_about_what_autograd_keeps(
     exact = kept_by_autograd(model, 5, dtype) - kept_by_autograd(model, 3, dtype)
     estimated = kept_bytes(recipe_of(described), 2, SOURCE, TARGET, dtype.itemsize)
     assert estimated == pytest.approx(exact, rel=0.25)
+
+
+@pytest.mark.parametrize("again", ["none", "layers"])
+def test_each_stacks_activations_have_its_width(again: str, tiny_config: Any) -> None:
+    def kept(*widths: int) -> float:
+        described = tiny_config(widths=widths, sharing="none", combinations=("dlcl", "dlcl"))
+        return kept_bytes(recipe_of(described, checkpoint_activations=again), 2, SOURCE, TARGET)
+
+    assert kept(8, 32) + kept(32, 8) == kept(8, 8) + kept(32, 32)
+    assert kept(8, 8) < kept(32, 8) < kept(32, 32)
 
 
 def test_the_parts_equal_a_count_by_hand(tiny_config: Callable[..., config.Model]) -> None:
@@ -98,12 +116,16 @@ def test_the_parts_equal_a_count_by_hand(tiny_config: Callable[..., config.Model
     batches["max_tokens"] = 300  # a batch of a GPU may have more than a group
     adam = recipe_of(described, batches=batches)
     assert estimate(adam, model, "cuda", FP32) == expected
+    averaged = recipe_of(described, batches=batches, ema=0.99)
+    assert estimate(averaged, model, "cuda", FP32) == expected | {"average": 4 * parameters}
     muon = recipe_of(described, batches=batches, optimizer="muon")
     of_muon = estimate(muon, model, "cuda", FP32)
     assert of_muon["moments"] == 4 * matrices + 8 * (parameters - matrices)
     again = recipe_of(described, batches=batches, checkpoint_activations="layers")
     recomputed = estimate(again, model, "cuda", FP32)
     assert recomputed["batch"] == 4 * 300 * 8 * 4 + 2 * decoder + logits
+    twice = recipe_of(described, batches=batches, regularizer="r_drop")
+    assert estimate(twice, model, "cuda", FP32)["batch"] == 4 * (encoder + decoder) + logits
     halved = estimate(adam, model, "cuda", torch.bfloat16)
     assert expected["batch"] / 2 < halved["batch"] < expected["batch"]
 
@@ -129,6 +151,16 @@ def test_the_opening_table_has_the_estimate(size: int, where: str, tiny_run: Any
     lines = opening(recipe, data, Ranks(0, size), Progress())
     parts = estimate(recipe, model, "cpu", FP32)
     assert f"\nmemory      about {sum(parts.values()) / 1e9:.1f} GB{where}\n" in lines
+
+
+def test_the_opening_table_ends_with_the_recipes_warnings(tiny_run: Any) -> None:
+    values = tiny_run.recipe.model_dump()
+    values["model"]["decoder"]["residual"] = "no_norm"
+    recipe = Recipe.model_validate(values)
+    lines = opening(recipe, tiny_run.data, Ranks(0, 1), Progress()).splitlines()
+    assert lines[-1].startswith("warning     model.decoder.residual: no_norm lacks initializer")
+    whole = opening(tiny_run.recipe, tiny_run.data, Ranks(0, 1), Progress()).splitlines()
+    assert len(lines) == len(whole) + 1
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from nmtdeep.config.training import Muon as MuonConfig
+from nmtdeep.config.optimizer import Muon as MuonConfig
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.optimizer import Muon, make_optimizer, orthogonalize
 

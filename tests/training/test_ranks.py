@@ -10,7 +10,7 @@ from itertools import product
 import pytest
 import torch
 
-from nmtdeep.config.training import Muon as MuonConfig
+from nmtdeep.config.optimizer import Muon as MuonConfig
 from nmtdeep.data.batching import deal
 from nmtdeep.errors import UserError
 from nmtdeep.model.transformer import Transformer

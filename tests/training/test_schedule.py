@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from nmtdeep.config.model import Model
+from nmtdeep.config.optimizer import InverseSquareRoot, Linear, Noam, Schedule
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.config.training import InverseSquareRoot, Linear, Noam, Schedule, Training
+from nmtdeep.config.training import Training
 from nmtdeep.training.schedule import inverse_square_root, learning_rate, noam
 
 
@@ -62,6 +63,13 @@ def test_noam_by_hand(update: int, expected: float) -> None:
 def test_the_values_of_the_recipe_are_used(schedule: Schedule, rates: dict[int, float]) -> None:
     recipe = recipe_of(schedule, 11)
     assert {update: learning_rate(recipe, update) for update in rates} == rates
+
+
+def test_the_width_of_noam_is_the_decoders() -> None:
+    stacks = {"encoder": {"width": 64}, "decoder": {"width": 16}}
+    model = Model.model_validate({**stacks, "embeddings": {"sharing": "none"}})
+    recipe = recipe_of(Noam(scale=8.0, warmup_updates=4), 11).model_copy(update={"model": model})
+    assert learning_rate(recipe, 4) == 1.0
 
 
 def test_a_restarted_linear_schedule_falls_over_the_updates_that_remain() -> None:

@@ -18,7 +18,8 @@ from torch import Tensor
 from nmtdeep import checkpoint
 from nmtdeep.config.load import read_config
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.config.training import Frozen, StartFrom, Training
+from nmtdeep.config.stages import Frozen, StartFrom
+from nmtdeep.config.training import Training
 from nmtdeep.data.batch import Share, collate
 from nmtdeep.errors import UserError
 from nmtdeep.growing import grow

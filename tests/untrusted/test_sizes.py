@@ -76,6 +76,8 @@ STATES = {
     "long number": '{"format": "nmtdeep-1", "update": ' + "9" * 5000 + "}",
     "a list": "[]",
     "score": '{"format": "nmtdeep-1", "score": "\\u001b[2J"}',
+    "packages": '{"format": "nmtdeep-1", "packages": ["\\u001b[2J"]}',
+    "package": '{"format": "nmtdeep-1", "packages": {"owl.hoot": "\\u001b[2J 1"}}',
 }
 
 

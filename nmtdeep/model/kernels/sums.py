@@ -169,11 +169,16 @@ def dot_products(one: Tensor, other: Tensor) -> Tensor:
     return total + torch.bmm(first, second).sum(dim=0, dtype=total.dtype)
 
 
-def visible(entries: int, window: int | None, device: torch.device | None = None) -> Tensor:
-    """Whether row l reads column k, `(rows, columns)`: k <= l, and it is in the window."""
+def visible(
+    entries: int, window: int | None, device: torch.device | None = None, dilation: int = 1
+) -> Tensor:
+    """Whether row l reads column k, `(rows, columns)`: l - k is 0 or more, below the window.
+
+    And it is a multiple of the dilation.
+    """
     numbers = torch.arange(entries, device=device)
     age = numbers[:, None] - numbers
-    return (age >= 0) & (age < (window or entries))
+    return (age >= 0) & (age < (window or entries)) & (age % dilation == 0)
 
 
 class _Add(torch.autograd.Function):

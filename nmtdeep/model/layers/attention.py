@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from nmtdeep.model import kernels
+from nmtdeep.model.kernels.jagged import Jagged
 from nmtdeep.model.kernels.plain_attention import (
     RelativeVectors,
     attention_bias,
@@ -15,11 +16,12 @@ from nmtdeep.model.kernels.plain_attention import (
     join_heads,
     split_heads,
 )
-from nmtdeep.model.layers.cache import KeyValues, MemoryKeyValues
+from nmtdeep.model.layers.cache import CacheIndex, KeyValues, MemoryKeyValues
 from nmtdeep.model.layers.context import Context, State, Sublayer
 from nmtdeep.model.layers.linear import Linear
+from nmtdeep.model.layers.norm import HeadNorm
 from nmtdeep.model.layers.parameters import Matrix, matrix, projections
-from nmtdeep.model.layers.positions import RelativePositions
+from nmtdeep.model.layers.positions import RelativePositions, Rotary
 
 
 class SelfAttention(Sublayer):
@@ -32,6 +34,8 @@ class SelfAttention(Sublayer):
         causal: True lets a position see itself and the positions before it only.
         bias: whether the projections have a bias.
         relative: relative positions of this sublayer, or None.
+        norms: one of queries and one of keys, or none.
+        rotary: rotation of queries and keys by their positions, or None.
     """
 
     def __init__(
@@ -43,6 +47,8 @@ class SelfAttention(Sublayer):
         causal: bool,
         bias: bool = True,
         relative: RelativePositions | None = None,
+        norms: Sequence[HeadNorm] = (),
+        rotary: Rotary | None = None,
     ) -> None:
         super().__init__()
         self.heads = heads
@@ -51,6 +57,8 @@ class SelfAttention(Sublayer):
         self.qkv = Linear(width, 3 * width, bias=bias)
         self.output = Linear(width, width, bias=bias)
         self.relative = relative
+        self.norms = nn.ModuleList(norms)
+        self.rotary = rotary
 
     def matrices(self) -> Iterator[Matrix]:
         """The four projections, and the tables of relative positions."""
@@ -66,11 +74,10 @@ class SelfAttention(Sublayer):
 
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
         """Attend from every position of `x`; with a state, from the newest to all so far."""
-        qkv = self.qkv(x)
         if isinstance(state, KeyValues):
-            return self._step(qkv, state)
+            return self._step(x, state)
         attended = kernels.attention(
-            qkv,
+            self._projected(x, context.rows),
             heads=self.heads,
             mask=context.mask,
             causal=self.causal,
@@ -82,43 +89,81 @@ class SelfAttention(Sublayer):
 
     def weights(self, x: Tensor, context: Context) -> Tensor:
         """The weights of `forward` without dropout, `(sentences, heads, queries, keys)`."""
-        q, k, _ = (split_heads(part, self.heads) for part in self.qkv(x).chunk(3, dim=2))
+        q, k, _ = (split_heads(part, self.heads) for part in self._projected(x).chunk(3, dim=2))
         bias = attention_bias(x.shape[1], context.mask, self.causal, x.dtype, x.device)
         return attention_weights(q, k, bias=bias, relative=self._vectors(x))
 
     def _vectors(self, x: Tensor) -> RelativeVectors | None:
         if self.relative is None:
             return None
-        positions = torch.arange(x.shape[1], device=x.device)
+        positions = _positions(x)
         return self.relative.at(positions - positions[:, None])
 
-    def _step(self, qkv: Tensor, state: KeyValues) -> Tensor:
+    def _projected(
+        self, x: Tensor, rows: Jagged | None = None, index: CacheIndex | None = None
+    ) -> Tensor:
+        """Queries and keys, normalized and rotated, and values, `(sentences, positions, 3 width)`.
+
+        Args:
+            rows: the sentences of `x`, if it is one row.
+            index: the cache's, if `x` is the newest position.
+        """
+        qkv = self.qkv(x)
+        if not self.norms and self.rotary is None:
+            return qkv
+        q, k, v = qkv.chunk(3, dim=2)
+        if self.norms:
+            q, k = self.norms[0](q), self.norms[1](k)
+        if self.rotary is not None:
+            positions = _positions(x, rows) if index is None else index.position()
+            q, k = self.rotary(q, positions), self.rotary(k, positions)
+        return torch.cat((q, k, v), dim=2)
+
+    def _step(self, x: Tensor, state: KeyValues) -> Tensor:
         """The newest position of each hypothesis reads the entries that it descends from."""
+        index = state.index
+        qkv = self._projected(x, index=index)
         split = qkv.view(*qkv.shape[:2], 3, self.heads, -1).permute(2, 0, 3, 1, 4)
         keys, values = state.append(split[1:])
-        q, index = split[0], state.index
         relative = None if self.relative is None else self.relative.at(index.offsets())
-        attended = kernels.attention_step(q, keys, values, bias=index.bias, relative=relative)
+        attended = kernels.attention_step(
+            split[0], keys, values, bias=index.bias, relative=relative
+        )
         return self.output(join_heads(attended))
 
 
 class CrossAttention(Sublayer):
     """Attention of the decoder over the encoder's output.
 
+    Keys and values are projected from the memory's width to the decoder's, as in the release of
+    Wang et al. 2019.
+
     Args:
         width: model width d.
         heads: number of heads; divides the width.
+        memory: width of the memory; None: d.
         dropout: probability on the attention weights.
         bias: whether the projections have a bias.
+        norms: one of queries and one of keys, or none.
     """
 
-    def __init__(self, width: int, heads: int, *, dropout: float = 0.0, bias: bool = True) -> None:
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        *,
+        memory: int | None = None,
+        dropout: float = 0.0,
+        bias: bool = True,
+        norms: Sequence[HeadNorm] = (),
+    ) -> None:
         super().__init__()
         self.heads = heads
         self.dropout = dropout
         self.query = Linear(width, width, bias=bias)
-        self.key_value = Linear(width, 2 * width, bias=bias)
+        self.key_value = Linear(memory or width, 2 * width, bias=bias)
         self.output = Linear(width, width, bias=bias)
+        self.norms = nn.ModuleList(norms)
 
     def matrices(self) -> Iterator[Matrix]:
         """The four projections."""
@@ -137,12 +182,12 @@ class CrossAttention(Sublayer):
     def attended(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
         """The result of `forward` before the output projection."""
         if isinstance(state, MemoryKeyValues):
-            q = split_heads(self.query(x), self.heads)
+            q = split_heads(self._query(x), self.heads)
             read = kernels.attention_step(q, state.keys, state.values, bias=state.bias)
             return join_heads(read)
         return kernels.attention(
-            self.query(x),
-            self.key_value(context.memory),
+            self._query(x),
+            self._key_value(context.memory),
             heads=self.heads,
             mask=context.memory_mask,
             causal=False,
@@ -153,11 +198,29 @@ class CrossAttention(Sublayer):
 
     def weights(self, x: Tensor, context: Context) -> Tensor:
         """The weights of `forward` without dropout, `(sentences, heads, queries, source)`."""
-        q, k = split_heads(self.query(x), self.heads), self._keys_and_values(context)[0]
+        q, k = split_heads(self._query(x), self.heads), self._keys_and_values(context)[0]
         bias = attention_bias(x.shape[1], context.memory_mask, False, x.dtype, x.device)
         return attention_weights(q, k, bias=bias)
 
     def _keys_and_values(self, context: Context) -> tuple[Tensor, Tensor]:
         """Keys and values of the memory, `(sentences, heads, source, d_h)` each."""
-        k, v = self.key_value(context.memory).chunk(2, dim=2)
+        k, v = self._key_value(context.memory).chunk(2, dim=2)
         return split_heads(k, self.heads), split_heads(v, self.heads)
+
+    def _query(self, x: Tensor) -> Tensor:
+        """Queries, normalized."""
+        q: Tensor = self.query(x)
+        return self.norms[0](q) if self.norms else q
+
+    def _key_value(self, memory: Tensor | None) -> Tensor:
+        """Keys, normalized, and values of the memory, `(sentences, source, 2 width)`."""
+        kv: Tensor = self.key_value(memory)
+        if not self.norms:
+            return kv
+        k, v = kv.chunk(2, dim=2)
+        return torch.cat((self.norms[1](k), v), dim=2)
+
+
+def _positions(x: Tensor, rows: Jagged | None = None) -> Tensor:
+    """`(positions,)`, from 0 in each sentence."""
+    return rows.positions if rows else torch.arange(x.shape[1], device=x.device)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from nmtdeep.model.layers.dropout import Dropout
+from nmtdeep.model.layers.linear import Linear
+from nmtdeep.model.layers.parameters import Matrix, matrix
 
 
 class Bridge(nn.Module):
@@ -21,6 +23,10 @@ class Bridge(nn.Module):
             outputs: y_0 (the embedding) and each layer's output y_1 ... y_N, all of one shape.
         """
         raise NotImplementedError
+
+    def matrices(self) -> Iterable[Matrix]:
+        """The matrices that initializers draw; the base has none."""
+        return ()
 
     def inherit(
         self, old: Bridge, encoder: Sequence[int | None], decoder: Sequence[int | None]
@@ -47,6 +53,33 @@ class TopLayer(Bridge):
     def forward(self, top: Tensor, outputs: Sequence[Tensor]) -> list[Tensor]:
         """The same memory for all layers."""
         return [top] * self.depth
+
+
+class Projection(TopLayer):
+    """Every decoder layer attends to W y + b, y the encoder's top output.
+
+    Args:
+        depth: number of decoder layers.
+        projection: W and b, from the encoder's width to the decoder's.
+    """
+
+    def __init__(self, depth: int, projection: Linear) -> None:
+        super().__init__(depth)
+        self.projection = projection
+
+    def matrices(self) -> Iterator[Matrix]:
+        """W."""
+        yield matrix(self.projection, "bridge")
+
+    def forward(self, top: Tensor, outputs: Sequence[Tensor]) -> list[Tensor]:
+        """The same memory for all layers, `(sentences, source, decoder width)`."""
+        return super().forward(self.projection(top), outputs)
+
+    def inherit(
+        self, old: Bridge, encoder: Sequence[int | None], decoder: Sequence[int | None]
+    ) -> None:
+        """The same W and b."""
+        self.load_state_dict(old.state_dict())
 
 
 class Transparent(Bridge):

@@ -79,6 +79,10 @@ class CacheIndex:
         self._buffer[..., before:entries] = self._own
         self.bias = self._buffer[..., :entries]
 
+    def position(self) -> Tensor:
+        """`(1,)`, the position of the newest entries, from 0."""
+        return torch.full((1,), len(self._adds) - 1, device=self._zero.device)
+
     def offsets(self) -> Tensor:
         """`(entries,)`, position of each entry relative to the newest one: ..., -1, 0."""
         if self._offsets is None:

@@ -1,5 +1,8 @@
 """Layer combination: the input of layer l+1 from the outputs y_0 ... y_l below it.
 
+A combination connects layers, whose outputs have their residuals, or it replaces the residuals:
+then it connects sublayers, and the outputs are their branches.
+
 The history is an argument and a return value, created by `start`; nothing is kept on the module, so
 a forward pass that raises cannot affect the next. Every combination is position-wise: decoding step
 by step needs no cache for it.
@@ -15,21 +18,28 @@ from torch import Tensor, nn
 
 from nmtdeep.model.kernels.sums import Sums, visible
 from nmtdeep.model.layers.dropout import Dropout
+from nmtdeep.model.layers.norm import Norm
 
 
 class Combination(nn.Module):
-    """Base: `start` with the embedding, `add` each layer's output, `read` the next input."""
+    """Base: `start` with the embedding, `add` each output, `read` the next input.
+
+    Attributes:
+        connects: what adds an output and reads an input: each layer, or each sublayer.
+    """
+
+    connects: Literal["layers", "sublayers"] = "layers"
 
     def start(self, x: Tensor) -> Any:
         """CombinationHistory that holds the embedding output y_0 only."""
         raise NotImplementedError
 
     def add(self, history: Any, output: Tensor) -> Any:
-        """CombinationHistory with one more layer output."""
+        """CombinationHistory with one more output."""
         raise NotImplementedError
 
     def read(self, history: Any) -> Tensor:
-        """Input of the next layer, or after the last layer the top of the stack."""
+        """Input of the next layer or sublayer, or after the last one the top of the stack."""
         raise NotImplementedError
 
     def inherit(self, old: Combination, sources: Sequence[int | None]) -> None:
@@ -76,10 +86,11 @@ class Weights(NamedTuple):
     """Options of the weights; see `LinearCombination`."""
 
     groups: int = 1
-    initial: Literal["average", "one"] = "average"
+    initial: Literal["average", "one", "newest"] = "average"
     learnable: bool = True
     softmax: bool = False
     window: int | None = None
+    dilation: int = 1
 
 
 class LinearCombination(Combination):
@@ -88,17 +99,21 @@ class LinearCombination(Combination):
     With a boundary after every layer this is DLCL (Wang et al. 2019, Eq. 7), pre-norm (Eq. 8) with
     norms before the sum: y_0 as it is, LN_k(y_k) of each later output; post-norm (Eq. 9) with norms
     after it: LN_l(sum) for each row but the first. With boundaries every p layers it is the sparse
-    connection of Li et al. 2020 (Figure 4). Fixed weights make the dense residual network.
+    connection of Li et al. 2020 (Figure 4). Fixed weights make the dense residual network. Without
+    norms, from the identity, with the output of every layer in the history, this is DenseFormer
+    (Pagliardini et al. 2024, section 3): row l reads columns k = l, l - dilation, ..., and is read
+    if l is a multiple of its period.
 
     Args:
-        boundaries: ascending, from 0; a combination is read after so many layers.
+        boundaries: ascending, from 0; outputs after so many layers are entries.
         width: model width d.
         weights: a square of `(entries, entries, groups)` numbers, of which row l reads columns
-            k <= l within the window; feature i takes number i mod groups.
-        norms: layer norms of entries (`place` before) or rows (after): one for each but the first,
+            k <= l within the window, one in `dilation`; feature i takes number i mod groups.
+        norms: norms of entries (`place` before) or rows (after): one for each but the first,
             one for each, or none.
         place: whether the norms come before or after the sum.
         dropout: probability on the sums.
+        readers: the boundaries at which a sum is read; None: all.
     """
 
     def __init__(
@@ -107,12 +122,14 @@ class LinearCombination(Combination):
         width: int,
         *,
         weights: Weights,
-        norms: Sequence[nn.LayerNorm],
+        norms: Sequence[Norm],
         place: Literal["before", "after"],
         dropout: float = 0.0,
+        readers: Sequence[int] | None = None,
     ) -> None:
         super().__init__()
         self.boundaries = tuple(boundaries)
+        self.readers = self.boundaries if readers is None else tuple(readers)
         self.width = width
         self.settings = weights
         self.norms = nn.ModuleList(norms)
@@ -147,8 +164,8 @@ class LinearCombination(Combination):
         return CombinationHistory(sums, token, output, layers)
 
     def read(self, history: CombinationHistory) -> Tensor:
-        """The weighted sum at a boundary, else the newest output."""
-        if history.layers not in self.boundaries:
+        """The weighted sum where one is read, else the newest output."""
+        if history.layers not in self.readers:
             return history.newest
         read = history.sums.read(history.token)
         if self.place == "after":
@@ -161,10 +178,10 @@ class LinearCombination(Combination):
         weights: Tensor | None = self.weight
         if weights is None:
             weights = starting_weights(len(self.boundaries), settings, device)
+        hidden = ~visible(len(weights), settings.window, device, settings.dilation)[:, :, None]
         if settings.softmax:
-            hidden = ~visible(len(weights), settings.window, device)
-            weights = weights.masked_fill(hidden[:, :, None], -torch.inf).softmax(dim=1)
-        return weights
+            return weights.masked_fill(hidden, -torch.inf).softmax(dim=1)
+        return weights.masked_fill(hidden, 0.0) if settings.dilation > 1 else weights
 
     def inherit(self, old: Combination, sources: Sequence[int | None]) -> None:
         """Copy the rows that feed the same layers as before, over the same entries.
@@ -255,8 +272,10 @@ def matching(old: Sequence[int], new: Sequence[int], sources: Sequence[int | Non
 
 
 def starting_weights(entries: int, weights: Weights, device: torch.device | None = None) -> Tensor:
-    """`(entries, entries, groups)`: ones everywhere, or 1/n on the n columns that a row reads."""
+    """`(entries, entries, groups)`: ones, 1/n on the n columns of a row, or the identity."""
     if weights.initial == "one":
         return torch.ones(entries, entries, weights.groups, device=device)
+    if weights.initial == "newest":
+        return torch.eye(entries, device=device)[..., None].repeat(1, 1, weights.groups)
     reads = visible(entries, weights.window, device).to(torch.get_default_dtype())
     return (reads / reads.sum(dim=1, keepdim=True))[..., None].repeat(1, 1, weights.groups)

@@ -1,7 +1,8 @@
-"""Linear maps as modules."""
+"""Linear maps."""
 
 from __future__ import annotations
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmtdeep.model import kernels
@@ -24,3 +25,12 @@ class Linear(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
         """`(..., in_features)` to `(..., out_features)`."""
         return kernels.linear(x, self.weight, self.bias, relu=self.relu)
+
+
+def linear_of_rms_norm(x: Tensor, weight: Tensor, *, epsilon: float) -> Tensor:
+    """RMSNorm(x) W^T of `(..., inputs)`, the norm's gain being part of W `(outputs, inputs)`.
+
+    RMSNorm(x) = x / sqrt(mean(x^2) + epsilon); there is less to divide behind the map.
+    """
+    mean = x.square().mean(dim=-1, keepdim=True)
+    return F.linear(x, weight) * (mean + epsilon).rsqrt()

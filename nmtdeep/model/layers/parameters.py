@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
-Role = Literal["query", "key", "value", "output", "inner", "outer", "gate", "relative"]
+Role = Literal["query", "key", "value", "output", "inner", "outer", "gate", "relative", "bridge"]
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,11 @@ def matrix(linear: nn.Linear, role: Role) -> Matrix:
     return Matrix(linear.weight, role, linear.in_features, linear.out_features)
 
 
-def projections(weight: Tensor, roles: Iterable[Role], *, across: bool = False) -> list[Matrix]:
-    """Square blocks of rows, of which three count as one d x 3d matrix."""
-    width = weight.shape[1]
+def projections(weight: Tensor, roles: Sequence[Role], *, across: bool = False) -> list[Matrix]:
+    """Blocks of d rows, one for each role, of which three count as one matrix with 3d rows."""
     return [
-        Matrix(rows, role, width, 3 * width, across)
-        for rows, role in zip(weight.view(-1, width, width), roles, strict=True)
+        Matrix(rows, role, rows.shape[1], 3 * len(rows), across)
+        for rows, role in zip(weight.chunk(len(roles)), roles, strict=True)
     ]
 
 

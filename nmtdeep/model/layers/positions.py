@@ -1,4 +1,4 @@
-"""Positions: sinusoids added to embeddings, and relative positions inside self-attention."""
+"""Positions: sinusoids added to embeddings; relative and rotary positions in self-attention."""
 
 from __future__ import annotations
 
@@ -102,3 +102,32 @@ class RelativePositions(nn.Module):
         rows = offsets.clamp(-self.clip, self.clip) + self.clip
         values = None if self.values is None else F.embedding(rows, self.values)
         return F.embedding(rows, self.keys), values
+
+
+class Rotary(nn.Module):
+    """R_m x for a query or key x of a head at position m (Su et al. 2021).
+
+    R_m rotates the pair i of d_h features by m theta_i with theta_i = base^(-2(i-1)/d_h), so that
+    (R_m q)^T R_n k depends on n - m only. A pair is the features i and i + d_h/2; the paper's are
+    neighbors, which is another order of the rows of W_q and W_k.
+
+    Args:
+        head_width: d_h.
+        base: of the angles theta.
+    """
+
+    def __init__(self, head_width: int, *, base: float) -> None:
+        super().__init__()
+        self.head_width = head_width
+        self.base = base
+
+    def forward(self, x: Tensor, positions: Tensor) -> Tensor:
+        """`(sentences, positions, width)` to the same, at `(positions,)` or all at `(1,)`."""
+        half = self.head_width // 2
+        dtype = torch.promote_types(x.dtype, torch.float32)
+        rates = self.base ** (torch.arange(half, dtype=dtype, device=x.device) / -half)
+        angles = positions[:, None, None] * rates
+        cos, sin = angles.cos(), angles.sin()
+        first, second = x.view(*x.shape[:2], -1, self.head_width).chunk(2, dim=3)
+        turned = torch.cat((first * cos - second * sin, second * cos + first * sin), dim=3)
+        return turned.flatten(2).to(x.dtype)

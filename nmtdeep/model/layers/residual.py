@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from nmtdeep.model.layers.context import Context, State, Sublayer
 from nmtdeep.model.layers.dropout import Dropout
+from nmtdeep.model.layers.norm import Norm
 
 
 class Residual(nn.Module):
@@ -31,13 +32,21 @@ class Residual(nn.Module):
         """Apply the wrapped sublayer, `(sentences, positions, width)` to the same."""
         raise NotImplementedError
 
+    def branch(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
+        """All that is added to x, for combinations that replace the sum; not every wrapper's."""
+        raise NotImplementedError
+
 
 class NoNorm(Residual):
     """x + dropout(sublayer(x)), the layers of Huang et al. 2020 (T-Fixup)."""
 
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
         """Sublayer, add."""
-        return x + self.dropout(self.sublayer(x, context, state))
+        return x + self.branch(x, context, state)
+
+    def branch(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
+        """Sublayer."""
+        return self.dropout(self.sublayer(x, context, state))
 
 
 class ReZero(Residual):
@@ -61,11 +70,11 @@ class Normed(Residual):
 
     Args:
         sublayer: the wrapped sublayer.
-        norm: a layer norm of the model's width.
+        norm: a norm of the model's width.
         dropout: probability on the sublayer's output.
     """
 
-    def __init__(self, sublayer: Sublayer, norm: nn.LayerNorm, *, dropout: float) -> None:
+    def __init__(self, sublayer: Sublayer, norm: Norm, *, dropout: float) -> None:
         super().__init__(sublayer, dropout=dropout)
         self.norm = norm
 
@@ -75,15 +84,59 @@ class PreNorm(Normed):
 
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
         """Norm, sublayer, add."""
-        return x + self.dropout(self.sublayer(self.norm(x), context, state))
+        return x + self.branch(x, context, state)
+
+    def branch(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
+        """Norm, sublayer."""
+        return self.dropout(self.sublayer(self.norm(x), context, state))
+
+
+class CompleteP(PreNorm):
+    """x + m^-alpha dropout(sublayer(norm(x))), m = L / L_base (Dey et al. 2025, arXiv 2505.01618).
+
+    Of the paper's Table 1, the rules of depth: beside the branch, the learning rate of the layers'
+    parameters is times m^(alpha-1) and their epsilon times m^-alpha (`training.optimizer`). Initial
+    values, weight decay, and all of embeddings, output and top norms do not depend on m. The rules
+    of width (muP) are not there.
+
+    Args:
+        sublayer: the wrapped sublayer.
+        norm: a norm of the model's width.
+        ratio: m, of this stack.
+        alpha: 1 in CompleteP.
+        dropout: probability on the sublayer's output.
+
+    Attributes:
+        scale: m^-alpha.
+        rate: m^(alpha-1).
+    """
+
+    def __init__(
+        self,
+        sublayer: Sublayer,
+        norm: Norm,
+        *,
+        ratio: float,
+        alpha: float,
+        dropout: float,
+    ) -> None:
+        super().__init__(sublayer, norm, dropout=dropout)
+        self.scale, self.rate = ratio**-alpha, ratio ** (alpha - 1)
+
+    def branch(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
+        """Norm, sublayer, scale."""
+        return self.scale * super().branch(x, context, state)
 
 
 class PostNorm(Normed):
     """norm(x + dropout(sublayer(x))), the order of Vaswani et al. 2017."""
 
-    def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
-        """Sublayer, add, norm."""
-        return self.norm(x + self.dropout(self.sublayer(x, context, state)))
+    def forward(
+        self, x: Tensor, context: Context, state: State | None = None, bottom: Tensor | None = None
+    ) -> Tensor:
+        """Sublayer, add, norm; `bottom` is added too, see `BottomToTop`."""
+        total = x + self.dropout(self.sublayer(x, context, state))
+        return self.norm(total if bottom is None else total + bottom)
 
 
 class NormalizedResidual(Normed):
@@ -101,7 +154,7 @@ class NormalizedResidual(Normed):
 class Admin(Normed):
     """norm(omega x + dropout(sublayer(x))), omega a learned `(width,)` vector (Liu et al. 2020)."""
 
-    def __init__(self, sublayer: Sublayer, norm: nn.LayerNorm, *, dropout: float) -> None:
+    def __init__(self, sublayer: Sublayer, norm: Norm, *, dropout: float) -> None:
         super().__init__(sublayer, norm, dropout=dropout)
         self.omega = nn.Parameter(torch.empty(norm.normalized_shape))
 
@@ -119,14 +172,12 @@ class DeepNorm(Normed):
 
     Args:
         sublayer: the wrapped sublayer.
-        norm: a layer norm of the model's width.
+        norm: a norm of the model's width.
         alpha: see `deep_norm_scales`.
         dropout: probability on the sublayer's output.
     """
 
-    def __init__(
-        self, sublayer: Sublayer, norm: nn.LayerNorm, *, alpha: float, dropout: float
-    ) -> None:
+    def __init__(self, sublayer: Sublayer, norm: Norm, *, alpha: float, dropout: float) -> None:
         super().__init__(sublayer, norm, dropout=dropout)
         self.alpha = alpha
 

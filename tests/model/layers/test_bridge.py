@@ -6,13 +6,28 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from nmtdeep.model.layers.bridge import TopLayer, Transparent
+from nmtdeep.model.layers.bridge import Projection, TopLayer, Transparent
+from nmtdeep.model.layers.linear import Linear
 
 OUTPUTS = [torch.full((1, 2, 4), float(number), dtype=torch.float64) for number in (1, 5, 9)]
 
 
 def test_every_layer_reads_the_top() -> None:
     assert [memory is OUTPUTS[2] for memory in TopLayer(3)(OUTPUTS[2], OUTPUTS)] == [True] * 3
+
+
+def test_a_projection_takes_the_top_to_the_decoders_width() -> None:
+    bridge = Projection(3, Linear(4, 2)).double()
+    top = torch.randn(1, 2, 4, dtype=torch.float64)
+    memories = bridge(top, OUTPUTS)
+    weight, bias = bridge.projection.weight, bridge.projection.bias
+    for position, memory in enumerate(memories[1][0]):
+        expected = [weight[row] @ top[0, position] + bias[row] for row in range(2)]
+        assert_close(memory, torch.stack(expected))
+    assert len(memories) == 3
+    deeper = Projection(5, Linear(4, 2)).double()
+    deeper.inherit(bridge, [0, 1, 0], [0, 1, 2, 1, 2])
+    assert_close(deeper(top, OUTPUTS)[4], memories[0], rtol=0, atol=0)
 
 
 def test_transparent_attention_is_a_softmax_over_layers() -> None:

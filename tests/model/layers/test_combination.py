@@ -138,6 +138,53 @@ def test_sparse_blocks_equal_figure_4_of_li() -> None:
     assert_close(top, (x() + module.norms[0](first) + module.norms[1](last)) / 3)
 
 
+def denseformer(dilation: int, period: int) -> LinearCombination:
+    return LinearCombination(
+        range(DEPTH + 1),
+        WIDTH,
+        weights=Weights(initial="newest", dilation=dilation),
+        norms=(),
+        place="before",
+        readers=range(period, DEPTH + 1, period),
+    ).double()
+
+
+@pytest.mark.parametrize("dilation", [1, 2, 3])
+@pytest.mark.parametrize("period", [1, 2, 3])
+def test_denseformer_equals_section_3_of_pagliardini(dilation: int, period: int) -> None:
+    """Y_i = sum_j alpha_ij X_j over j = i (mod k) if p divides i, else X_i; X_i = B_i(Y_{i-1})."""
+    module = denseformer(dilation, period)
+    with torch.no_grad():
+        module.weight.normal_(generator=torch.Generator().manual_seed(period))
+    reads, top = through(module, x())
+    outputs, averages = [x()], [x()]
+    for i in range(1, DEPTH + 1):
+        outputs.append(layer(i - 1)(averages[-1]))
+        seen = [j for j in range(i + 1) if j % dilation == i % dilation]
+        average = sum(module.weight[i, j] * outputs[j] for j in seen)
+        averages.append(outputs[-1] if i % period else average)
+    for read, expected in zip([*reads, top], averages, strict=True):
+        assert_close(read, expected)
+    (gradient,) = torch.autograd.grad(top.sum(), module.weight)
+    unread = [
+        (i, j)
+        for i in range(DEPTH + 1)
+        for j in range(DEPTH + 1)
+        if i == 0 or i % period or j > i or (i - j) % dilation
+    ]
+    assert all(gradient[i, j] == 0 for i, j in unread)
+
+
+@pytest.mark.parametrize(("dilation", "period"), [(1, 1), (2, 1), (1, 3)])
+def test_denseformer_starts_as_the_plain_stack(dilation: int, period: int) -> None:
+    module = denseformer(dilation, period)
+    with torch.no_grad():
+        for parameter, start in module.constants():
+            parameter.copy_(start)
+    ours, theirs = through(module, x()), through(PlainStack(), x())
+    assert all(map(torch.equal, [*ours[0], ours[1]], [*theirs[0], theirs[1]]))
+
+
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [

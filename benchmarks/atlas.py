@@ -1,0 +1,223 @@
+"""The atlas: methods of training deep Transformers, compared on Multi30k at several depths.
+
+    python benchmarks/atlas.py run --data DIR --out DIR [--results CSV] [--plan NAME ...]
+        [--only METHOD ...] [--minutes N] [--share I/N] [--speed CSV]
+    python benchmarks/atlas.py speed --data DIR [--speed CSV] [--only METHOD ...]
+    python benchmarks/atlas.py report [--results CSV] [--speed CSV] [--picture SVG]
+
+--data is what this makes:
+
+    nmtdeep preprocess multi30k-en-de text.bpe.merges=4000 --train multi30k/train
+        --valid multi30k/val --test multi30k/test_2016_flickr --out DIR
+
+`run` walks the plans, trains what the CSV file lacks, one after the other by the procedure behind
+`nmtdeep train`, and adds a row for each at once. It starts no training after --minutes; a signal
+makes the training save and leave, and the same command goes on where it was. For several cores,
+start it once for each: --share 1/2 and --share 2/2 train one half each.
+
+The model is thin, because two CPU cores are all there is: width 64, 4 heads, inner width 256, 4,000
+joint merges (a small output layer), dropout 0.1, label smoothing 0.1, Adam, updates of 1,024 padded
+tokens, bf16 products, which are 1.4 times as fast as fp32 at this width. The schedule, inverse
+square root after 100 updates of warm-up, has no end, so a training is a prefix of any longer one.
+
+Learning rates (plan `tune`): factors of two, at 12+6 layers, seed 1; further rates are tried until
+the best has worse neighbors. `main`: every method, three depths, three seeds, at equal tokens.
+`long`: near the end of training at one depth.
+
+Equal seconds: `speed` measures how many times as long an update takes as that of the plain pre-norm
+model. A method that is r times slower is read after 1/r of the updates as well, from its curve and
+from a checkpoint that is saved there. A faster one is not trained for longer.
+"""
+
+import argparse
+import json
+import math
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from zlib import crc32
+
+import atlas_report
+import atlas_speed
+import numpy as np
+import torch
+from atlas_methods import CHOICES, METHODS, recipe
+from atlas_plan import DEPTHS, PLANS, trials
+from atlas_table import Row, Trial, append, perplexity_at, read
+
+from nmtdeep.config.decoding import DecodingOptions
+from nmtdeep.data.corpus import DataDirectory
+from nmtdeep.decoding.translator import Translator
+from nmtdeep.errors import DivergenceError
+from nmtdeep.memory import keep_memory
+from nmtdeep.scoring import score_texts
+from nmtdeep.training.loop import train
+from nmtdeep.training.run_directory import RECORDS
+from nmtdeep.training.validation import translated
+
+DOCS = Path(__file__).parents[1] / "docs" / "atlas"
+
+
+def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Methods by depth by seed")
+    commands = parser.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("run", help="train what is missing")
+    speed = commands.add_parser("speed", help="measure the time of updates")
+    report = commands.add_parser("report", help="print tables and draw a picture")
+    for command in (run, report):
+        command.add_argument("--results", type=Path, default=DOCS / "atlas.csv")
+    for command in (run, speed, report):
+        command.add_argument("--speed", type=Path, default=DOCS / "speed.csv")
+    for command in (run, speed):
+        command.add_argument("--data", type=Path, required=True, help="preprocessed data directory")
+        command.add_argument("--only", nargs="+", choices=CHOICES, metavar="METHOD")
+    run.add_argument("--out", type=Path, required=True, help="run directories, deleted when done")
+    run.add_argument("--plan", nargs="+", choices=PLANS, default=list(PLANS))
+    run.add_argument("--minutes", type=float, default=math.inf)
+    run.add_argument(
+        "--share", default="1/1", metavar="I/N", help="of N processes, this is the I-th"
+    )
+    speed.add_argument("--repeats", type=int, default=5)
+    report.add_argument("--picture", type=Path, default=DOCS / "atlas.svg")
+    return parser.parse_args(words)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Train what is missing, until the time is over."""
+    keep_memory()
+    torch.set_num_threads(1)
+    end = time.monotonic() + 60 * options.minutes
+    data = DataDirectory.open(options.data)
+    while time.monotonic() < end and (trial := next_trial(options)):
+        began = time.monotonic()
+        row = measure(trial, data, options.out, slower=slower(trial, options))
+        append(options.results, row)
+        shown = "fails" if row.fails else f"{row.perplexity:.2f}, BLEU {row.bleu_test:.2f}"
+        print(f"{trial.name}: {shown}, {time.monotonic() - began:.0f} s", flush=True)
+
+
+def next_trial(options: argparse.Namespace) -> Trial | None:
+    """The first that is missing, of this process' share."""
+    rows = read(options.results)
+    for plan in options.plan:
+        for trial in trials(plan, rows):
+            if is_own(trial, options.share) and trial.method in (options.only or CHOICES):
+                return trial
+    return None
+
+
+def is_own(trial: Trial, share: str) -> bool:
+    """Whether share I/N has this training; one share tunes all rates of a method."""
+    own, shares = map(int, share.split("/"))
+    return crc32(f"{trial.method} {trial.depth} {trial.seed}".encode()) % shares == own - 1
+
+
+def slower(trial: Trial, options: argparse.Namespace) -> float:
+    """How many times as long an update takes as the plain model's; measured if it is not known."""
+    if not PLANS[trial.plan].translates:
+        return math.nan
+    methods = PLANS[trial.plan].methods
+    known = atlas_speed.read(options.speed)
+    missing = [name for name in methods if f"{name} {trial.depth}" not in known]
+    if trial.method in missing:
+        atlas_speed.measure(options.data, options.speed, missing, trial.depth, repeats=5)
+    return atlas_speed.read(options.speed)[f"{trial.method} {trial.depth}"]
+
+
+def measure(trial: Trial, data: DataDirectory, out: Path, *, slower: float) -> Row:
+    """Train, or go on; then the figures at the end and after equal seconds."""
+    plan, path = PLANS[trial.plan], out / trial.name
+    equal = round(plan.updates / slower) if slower > 1 else plan.updates
+    chosen = recipe(
+        data.path,
+        trial.method,
+        trial.depth,
+        f"training.seed={trial.seed}",
+        f"training.schedule.lr={trial.lr}",
+        f"training.max_updates={plan.updates}",
+        *(f"training.{key}={plan.every}" for key in ("validation.every", "log_every")),
+        f"training.checkpoints.every={equal}",
+    )
+    try:
+        if signal := train(chosen, data=data.path, out=path, device="cpu", threads=1, quiet=True):
+            sys.exit(128 + signal)
+    except DivergenceError as error:
+        print(error)
+    records = [json.loads(line) for line in (path / RECORDS).read_text().splitlines()]
+    last = [one for one in records if one["kind"] == "train"][-1]
+    curve = [(one["update"], one["valid_ppl"]) for one in records if one["kind"] == "validation"]
+    ended = last["update"] == plan.updates
+    row = Row(
+        **trial._asdict(),
+        updates=last["update"],
+        target_tokens=last["target_tokens"],
+        seconds=last["seconds"],
+        unigram=unigram_perplexity(data),
+        perplexity=curve[-1][1] if ended else math.inf,
+        slower=slower,
+        equal_updates=equal,
+        equal_perplexity=perplexity_at(curve, equal) if ended else math.inf,
+        curve=curve,
+        date=f"{datetime.now(UTC):%Y-%m-%d}",
+        commit=commit(),
+        torch=torch.__version__,
+    )
+    if plan.translates and not row.fails:
+        at_end, at_equal = (
+            bleu_of(path / f"checkpoint_{update}", data) for update in (plan.updates, equal)
+        )
+        both = at_end | {f"equal_{name}": value for name, value in at_equal.items()}
+        row = replace(row, **both)
+    shutil.rmtree(path)
+    return row
+
+
+def bleu_of(checkpoint: Path, data: DataDirectory) -> dict[str, float]:
+    """BLEU of the validation and the first test set, as the recipe translates: beam 5."""
+    translator, found = Translator.load([checkpoint], DecodingOptions(device="cpu")), {}
+    for name, split in zip(("bleu_valid", "bleu_test"), data.held_out, strict=False):
+        lines = translated(translator, data, split)
+        found[name] = score_texts(lines, [data.references(split)], ["bleu"])[0].value
+    return found
+
+
+def unigram_perplexity(data: DataDirectory) -> float:
+    """exp(-mean log p(w)) over the targets of valid, p(w) = (count(w) + 1) / (N + V) in train."""
+    train_ids, valid_ids = (
+        np.asarray(data.corpus(split).target.tokens) for split in ("train", "valid")
+    )
+    types = len(data.pipeline.target.vocabulary)
+    counts = np.bincount(train_ids, minlength=types) + 1
+    return math.exp(-float(np.log(counts[valid_ids] / counts.sum()).mean()))
+
+
+def commit() -> str:
+    asked = ["git", "describe", "--always", "--dirty"]
+    found = subprocess.run(
+        asked, cwd=Path(__file__).parent, capture_output=True, text=True, check=False
+    )
+    return found.stdout.strip()
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    options = arguments(words)
+    match options.command:
+        case "run":
+            run(options)
+        case "speed":
+            for depth in DEPTHS:
+                methods = options.only or METHODS
+                atlas_speed.measure(
+                    options.data, options.speed, methods, depth, repeats=options.repeats
+                )
+        case _:
+            atlas_report.report(options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""The methods of the atlas, and the one recipe in which they are compared.
+
+A new method is a line of `METHODS`. `atlas.py run` tunes its learning rate, then trains it.
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from nmtdeep.config.load import load_recipe
+from nmtdeep.config.recipe import Recipe
+from nmtdeep.data.index import RECIPE_FILE
+
+TOKENS = 1024
+WARMUP = 100
+
+
+class Depth(NamedTuple):
+    """Layers of both stacks."""
+
+    encoder: int
+    decoder: int
+
+    def __str__(self) -> str:
+        return f"{self.encoder}+{self.decoder}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Depth":
+        return cls(*map(int, text.split("+")))
+
+
+def both(slot: str, value: str) -> tuple[str, ...]:
+    """The same choice in encoder and decoder."""
+    return tuple(f"model.{side}.{slot}={value}" for side in ("encoder", "decoder"))
+
+
+def start(initializer: str) -> tuple[str, ...]:
+    return (f"model.initializer={initializer}",)
+
+
+PRE, POST = both("residual", "pre_norm"), both("residual", "post_norm")
+DLCL = both("combination", "dlcl")
+METHODS: dict[str, tuple[str, ...]] = {
+    "pre-norm": PRE,
+    "post-norm": POST,
+    "ds-init-0.5": (*POST, *start("{type: depth_scaled, exponent: 0.5}")),
+    "ds-init-0.25": (*POST, *start("{type: depth_scaled, exponent: 0.25}")),
+    "lipschitz-own": (*POST, *start("{type: lipschitz, embeddings: lipschitz}")),
+    "lipschitz-normal": (*POST, *start("{type: lipschitz, embeddings: normal}")),
+    "admin": (*both("residual", "admin"), *start("admin")),
+    "deep-norm": (*both("residual", "deep_norm"), *start("deep_norm")),
+    "b2t": both("residual", "b2t"),
+    "rezero": both("residual", "rezero"),
+    "t-fixup": (*both("residual", "no_norm"), *start("t_fixup")),
+    "dense-pre": (*PRE, *both("combination", "dense")),
+    "dlcl-pre": (*PRE, *DLCL),
+    "dlcl-post": (*POST, *DLCL),
+    "sparse-pre": (*PRE, *both("combination", "{type: sparse_blocks, blocks: 3}")),
+    "transparent-pre": (*PRE, "model.bridge=transparent"),
+    "rk2": (*PRE, "model.encoder.residual={type: runge_kutta, weights: gate}"),
+    "rk4": (*PRE, "model.encoder.residual={type: runge_kutta, order: 4}"),
+    "denseformer": (*PRE, *both("combination", "denseformer")),
+    "attn-res": (*PRE, *both("combination", "attention_residuals")),
+    "block-attn-res": (*PRE, *both("combination", "{type: attention_residuals, block: 6}")),
+    "mhc": (*PRE, *both("combination", "mhc")),
+    "hyper": (*PRE, *both("combination", "hyper_connections")),
+    "hyper-static": (*PRE, *both("combination", "{type: hyper_connections, weights: static}")),
+}
+# Of the plan `lipschitz` only. Xu et al. 2020: the baseline, and the order v2.
+LIPSCHITZ: dict[str, tuple[str, ...]] = {
+    "glorot-own": (*POST, *start("{type: glorot, embeddings: glorot}")),
+    "lipschitz-own-pre": (*PRE, *start("{type: lipschitz, embeddings: lipschitz}")),
+    "lipschitz-normal-pre": (*PRE, *start("{type: lipschitz, embeddings: normal}")),
+}
+CHOICES = METHODS | LIPSCHITZ
+BASE = (
+    "model.width=64",
+    *both("heads", "4"),
+    *both("feed_forward", "256"),
+    "model.dropout={embedding: 0.1, residual: 0.1, attention: 0, activation: 0}",
+    *start("glorot"),
+    *(f"training.batches.{key}_tokens={TOKENS}" for key in ("group", "max")),
+    f"training.batches.tokens_per_update={TOKENS}",
+    "training.optimizer={type: adam, betas: [0.9, 0.98]}",
+    f"training.schedule={{type: inverse_square_root, warmup_updates: {WARMUP}}}",
+    "training.label_smoothing=0.1",
+    "training.precision=bf16",
+    "training.validation={bleu: false, best_by: loss, patience: 0}",
+    "training.checkpoints={keep_last: 2, keep_best: 0, average_last: 0}",
+    "training.log_to=[]",
+)
+
+
+def recipe(data: Path, method: str, depth: Depth, *overrides: str) -> Recipe:
+    """The recipe of a method at a depth, with the text of data directory `data`."""
+    depths = (f"model.{side}.depth={number}" for side, number in depth._asdict().items())
+    return load_recipe(str(data / RECIPE_FILE), [*BASE, *CHOICES[method], *depths, *overrides])

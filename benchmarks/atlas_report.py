@@ -1,0 +1,221 @@
+"""Tables and a picture of the atlas."""
+
+import argparse
+import math
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import atlas_speed
+from atlas_plan import best_rate, losses, next_rate
+from atlas_table import Row, read, rows_of
+
+from nmtdeep.analysis import pictures
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+PLAIN = atlas_speed.PLAIN
+Groups = dict[str, list[Row]]
+
+
+class Measure(NamedTuple):
+    """A column of the tables: what tests compare, how it is shown, and its best method."""
+
+    name: str
+    of: Callable[[Row], float]
+    show: Callable[[float], float]
+    best: Callable[..., str]
+
+
+TOKENS = (
+    Measure("perplexity", lambda row: math.log(row.perplexity), math.exp, min),
+    Measure("BLEU, valid", lambda row: row.bleu_valid, float, max),
+    Measure("BLEU, test", lambda row: row.bleu_test, float, max),
+)
+SECONDS = (
+    Measure("perplexity", lambda row: math.log(row.equal_perplexity), math.exp, min),
+    Measure("BLEU, valid", lambda row: row.equal_bleu_valid, float, max),
+    Measure("BLEU, test", lambda row: row.equal_bleu_test, float, max),
+)
+
+
+def report(options: argparse.Namespace) -> None:
+    """Print the tables of every plan, and draw the picture of `main`."""
+    rows = read(options.results)
+    print("## Learning rates\n", markdown(rates(rows)), sep="\n")
+    plans = [row.plan for row in rows if row.plan != "tune"]
+    for plan in dict.fromkeys(plans):
+        found = rows_of(rows, plan=plan)
+        for title, measures in (("tokens", TOKENS), ("seconds", SECONDS)):
+            for depth in sorted({row.depth for row in found}):
+                table = comparison(by_method(rows_of(found, depth=depth)), measures)
+                print(f"\n## {plan}, {depth}, equal {title}\n", markdown(table), sep="\n")
+            table = differences(by_method(found), measures)
+            print(f"\n## {plan}, all depths, equal {title}\n", markdown(table), sep="\n")
+    if drawn := rows_of(rows, plan="main"):
+        pictures.save(lambda figure: draw(drawn, figure), options.picture)
+
+
+def by_method(rows: Iterable[Row]) -> Groups:
+    """Rows by method, in the order in which they were trained."""
+    ordered: Groups = {}
+    for row in rows:
+        ordered.setdefault(row.method, []).append(row)
+    return ordered
+
+
+def markdown(table: Sequence[Sequence[str]]) -> str:
+    headings, *body = table
+    lines = [headings, ["---", *("---:" for _ in headings[1:])], *body]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def rates(rows: Sequence[Row]) -> list[list[str]]:
+    """Perplexity by method and learning rate; the chosen one in bold, once it is known."""
+    tuning = by_method(rows_of(rows, plan="tune"))
+    columns = sorted({row.lr for group in tuning.values() for row in group})
+    table = [["method", *(f"{lr:g}" for lr in columns)]]
+    for method in tuning:
+        tried = losses(method, rows)
+        cells = {lr: f"{tried[lr]:.1f}" if tried[lr] < math.inf else "fails" for lr in tried}
+        if not next_rate(method, rows):
+            best = best_rate(method, rows)
+            cells[best] = f"**{cells[best]}**"
+        table.append([method, *(cells.get(lr, "") for lr in columns)])
+    return table
+
+
+def comparison(groups: Groups, measures: Sequence[Measure]) -> list[list[str]]:
+    """Means and deviations, each with p against the plain and against the best method."""
+    columns = (part for one in measures for part in (one.name, "p: plain, best"))
+    table = [["method", "rate", "updates", *columns]]
+    best = {one.name: best_method(groups, one) for one in measures}
+    for method, rows in groups.items():
+        updates = rows[0].updates if measures is TOKENS else rows[0].equal_updates
+        cells = [method, f"{rows[0].lr:g}", f"{updates:,}"]
+        for one in measures:
+            marks = "**" if method == best[one.name] else ""
+            others = (groups.get(PLAIN, []), groups.get(best[one.name], []))
+            tests = [p_value(differ(rows, other, one)) for other in others]
+            cells += [f"{marks}{spread(rows, one)}{marks}", ", ".join(map(shown_p, tests))]
+        table.append(cells)
+    return table
+
+
+def best_method(groups: Groups, measure: Measure) -> str:
+    """The method with the best mean among those with most seeds trained; empty if there is none."""
+    values = {method: trained(rows, measure) for method, rows in groups.items()}
+    most = max(1, *map(len, values.values()))
+    means = {name: statistics.mean(found) for name, found in values.items() if len(found) == most}
+    return measure.best(means, key=means.__getitem__) if means else ""
+
+
+def trained(rows: Sequence[Row], measure: Measure) -> list[float]:
+    """The values of trainings that did not fail and that have one."""
+    values = (measure.of(row) for row in rows if not row.fails)
+    return [value for value in values if math.isfinite(value)]
+
+
+def summary(values: Sequence[float], measure: Measure) -> tuple[float, float]:
+    """Mean and deviation over seeds; of perplexities the geometric mean.
+
+    The deviation of a perplexity is that of its logarithm times this mean.
+    """
+    mean = measure.show(statistics.mean(values))
+    deviation = statistics.stdev(values) if len(values) > 1 else 0.0
+    return mean, deviation * (mean if measure.show is math.exp else 1.0)
+
+
+def spread(rows: Sequence[Row], measure: Measure) -> str:
+    """Mean and deviation, and how many trainings fail."""
+    values, lost = trained(rows, measure), sum(row.fails for row in rows)
+    if not values:
+        return "fails" if lost else ""
+    mean, deviation = summary(values, measure)
+    bar = f" ± {deviation:.2f}" if len(values) > 1 else ""
+    failed = f" ({lost} of {len(rows)} fail)" if lost else ""
+    return f"{mean:.2f}{bar}{failed}"
+
+
+def differ(rows: Sequence[Row], others: Sequence[Row], measure: Measure) -> list[float]:
+    """Differences at equal depth and seed, where both trained."""
+    of_other = {(row.depth, row.seed): row for row in others if not row.fails}
+    pairs = (
+        (row, of_other[row.depth, row.seed])
+        for row in rows
+        if not row.fails and (row.depth, row.seed) in of_other
+    )
+    found = (measure.of(row) - measure.of(other) for row, other in pairs)
+    return [value for value in found if math.isfinite(value)]
+
+
+def differences(groups: Groups, measures: Sequence[Measure]) -> list[list[str]]:
+    """Mean differences from the plain model over all depths and seeds, with p.
+
+    A difference of logarithms of perplexities is shown as the ratio of perplexities.
+    """
+    table = [["method", "pairs", *(part for one in measures for part in (one.name, "p"))]]
+    for method, rows in groups.items():
+        found = [differ(rows, groups.get(PLAIN, []), one) for one in measures]
+        cells = [method, str(len(found[0]))]
+        for one, values in zip(measures, found, strict=True):
+            mean = one.show(statistics.mean(values)) if values else math.nan
+            sign = "" if one.show is math.exp else "+"
+            cells += [f"{mean:{sign}.2f}" if values else "", shown_p(p_value(values))]
+        table.append(cells)
+    return table
+
+
+def shown_p(p: float) -> str:
+    return "-" if math.isnan(p) else f"{p:.3f}"
+
+
+def p_value(differences: Sequence[float]) -> float:
+    """P(|T| > |t|) of the paired t-test, t = mean / (deviation / sqrt n), n - 1 degrees of freedom.
+
+    P(|T| <= t) as a finite sum over theta = atan(t / sqrt degrees): Abramowitz and Stegun 1964,
+    26.7.3 and 26.7.4. nan if there are fewer than two differences, or all are equal.
+    """
+    n = len(differences)
+    if n < 2 or not (deviation := statistics.stdev(differences)):
+        return math.nan
+    degrees = n - 1
+    t = abs(statistics.mean(differences)) / (deviation / math.sqrt(n))
+    theta = math.atan(t / math.sqrt(degrees))
+    odd = degrees % 2
+    term = math.cos(theta) if odd else 1.0
+    total = term if degrees > 1 else 0.0
+    for k in range(2 + odd, degrees - 1, 2):
+        term *= (k - 1) / k * math.cos(theta) ** 2
+        total += term
+    inside = math.sin(theta) * total
+    return 1 - (2 / math.pi * (theta + inside) if odd else inside)
+
+
+def draw(rows: Sequence[Row], figure: "Figure") -> None:
+    """Perplexity and BLEU of each method, a marker for each depth, a bar for the deviation."""
+    methods = list(by_method(rows))[::-1]
+    figure.set_size_inches(8.0, 1.2 + 0.3 * len(methods))
+    left = figure.add_subplot(1, 2, 1)
+    right = figure.add_subplot(1, 2, 2, sharey=left)
+    for axes, measure in ((left, TOKENS[0]), (right, TOKENS[2])):
+        mark(axes, rows, methods, measure)
+    pictures.log_scale(left, "x")
+    pictures.name_ticks(left.yaxis, methods)
+    left.set(xlabel="validation perplexity")
+    right.set(xlabel="BLEU, test_2016_flickr")
+    right.tick_params(labelleft=False)
+
+
+def mark(axes: "Axes", rows: Sequence[Row], methods: Sequence[str], measure: Measure) -> None:
+    depths = sorted({row.depth for row in rows})
+    for number, (depth, marker) in enumerate(zip(depths, "os^Dv", strict=False)):
+        groups = by_method(rows_of(rows, depth=depth))
+        found = {name: values for name in groups if (values := trained(groups[name], measure))}
+        points = [summary(values, measure) for values in found.values()]
+        places = [methods.index(name) + 0.2 * (len(depths) // 2 - number) for name in found]
+        form = {"fmt": marker, "color": "0.0", "markerfacecolor": f"{number / 2:.1f}"}
+        means, bars = ([point[side] for point in points] for side in (0, 1))
+        axes.errorbar(means, places, xerr=bars, label=f"{depth} layers", **form)

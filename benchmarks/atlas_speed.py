@@ -1,0 +1,78 @@
+"""The time of an update of every method of the atlas, relative to the plain pre-norm model."""
+
+import csv
+import statistics
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+from atlas_methods import TOKENS, Depth, recipe, start
+from contenders import build_ours, our_step
+from depth import turn
+from machine import machine
+from turns import take_turns
+from work import Work
+
+from nmtdeep.data.corpus import DataDirectory
+from nmtdeep.memory import keep_memory
+
+PLAIN = "pre-norm"
+UPDATES = 4  # in a turn
+Cells = dict[str, str]
+
+
+def measure(data: Path, path: Path, methods: Iterable[str], depth: Depth, *, repeats: int) -> None:
+    """Add or replace a row for each method; they take turns with the plain model."""
+    keep_memory()
+    torch.set_num_threads(1)
+    found = {(row["method"], row["depth"]): row for row in rows(path)}
+    for row in compare(DataDirectory.open(data), [PLAIN, *methods], depth, repeats=repeats):
+        found[row["method"], row["depth"]] = row
+    write(path, list(found.values()))
+
+
+def compare(
+    data: DataDirectory, methods: Iterable[str], depth: Depth, *, repeats: int
+) -> list[Cells]:
+    """Seconds of updates over those of the plain model in the same turn, by method.
+
+    The start has no influence on the time, so it is one that needs no data.
+    """
+    work = Work.choose(data.corpus("train"), tokens=TOKENS, updates=UPDATES)
+    types, runs = len(data.pipeline.target.vocabulary), {}
+    for method in methods:
+        own = recipe(data.path, method, depth, *start("glorot"))
+        step = our_step(own, build_ours(own, types), torch.bfloat16)
+        runs[method] = turn(step, work, torch.device("cpu"))
+        runs[method]()  # warm up, and create the moments
+    turns, signature, found = take_turns(runs, repeats=repeats), machine(), []
+    for method in runs:
+        ratios = turns.ratios([method], PLAIN)
+        values = statistics.median(ratios), min(ratios), max(ratios)
+        shown = dict(zip(("slower", "least", "most"), (f"{x:.3f}" for x in values), strict=True))
+        speed = f"{work.target_tokens / turns.median(method):.0f}"
+        found.append({"method": method, "depth": str(depth), **shown, "tokens_per_second": speed})
+        print(" ".join(found[-1].values()), flush=True)
+        found[-1] |= {"turns": str(repeats), "machine": signature}
+    return found
+
+
+def rows(path: Path) -> list[Cells]:
+    """What has been measured; nothing without a file."""
+    if not path.exists():
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def write(path: Path, found: list[Cells]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        table = csv.DictWriter(file, list(found[0]), lineterminator="\n")
+        table.writeheader()
+        table.writerows(found)
+
+
+def read(path: Path) -> dict[str, float]:
+    """How many times as long an update takes as the plain model's, by method and depth."""
+    return {f"{row['method']} {row['depth']}": float(row["slower"]) for row in rows(path)}

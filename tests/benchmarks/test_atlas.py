@@ -1,0 +1,157 @@
+"""The atlas trains what its table lacks, and its report is the arithmetic of that table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import Load
+
+Make = Callable[..., Any]
+
+
+@pytest.fixture
+def row(load: Load) -> Make:
+    """`row(seed=2)`: a row of the table; what is not given is of no importance."""
+    table = load("atlas_table")
+
+    def make(**given: Any) -> Any:
+        depth = load("atlas_methods").Depth(*given.pop("depth", (12, 6)))
+        values = {"plan": "main", "method": "pre-norm", "seed": 1, "lr": 0.004, "updates": 900}
+        values |= {"target_tokens": 1000, "seconds": 1.5, "unigram": 400.0, "perplexity": 20.0}
+        values |= {"slower": 1.0, "equal_updates": 900, "equal_perplexity": 20.0, "curve": []}
+        values |= {"date": "2026-11-23", "commit": "0", "torch": "2"}
+        return table.Row(**values | given, depth=depth)
+
+    return make
+
+
+def rates_of(load: Load, row: Make, perplexity: Callable[[float], float]) -> list[float]:
+    """The rates that are tried, in order, where a rate gives this perplexity."""
+    plan, rows = load("atlas_plan"), []
+    while lr := plan.next_rate("pre-norm", rows):
+        rows.append(row(plan="tune", lr=lr, perplexity=perplexity(lr)))
+    assert plan.best_rate("pre-norm", rows) == min((one.lr for one in rows), key=perplexity)
+    return [one.lr for one in rows]
+
+
+def test_the_best_rate_has_worse_neighbors(load: Load, row: Make) -> None:
+    tried = rates_of(load, row, lambda lr: 20 + abs(math.log2(lr / 0.004)))
+    assert tried == [0.004, 0.008, 0.002]
+    tried = rates_of(load, row, lambda lr: 20 + abs(math.log2(lr / 0.016)))
+    assert tried == [0.004, 0.008, 0.016, 0.032]
+    # Failures count as worst: 400 is the unigram level.
+    tried = rates_of(load, row, lambda lr: 390 + lr if lr > 0.0005 else 50 - lr)
+    assert tried == [0.004, 0.008, 0.002, 0.001, 0.0005, 0.00025]
+
+
+def test_a_plan_names_each_training_once(load: Load, row: Make) -> None:
+    plan = load("atlas_plan")
+    assert list(plan.trials("main", [])) == []  # no rate is known
+    tuned = [
+        row(plan="tune", method=method, lr=lr, perplexity=20 + abs(lr - 0.004))
+        for method in plan.CHOICES
+        for lr in (0.002, 0.004, 0.008)
+    ]
+    assert list(plan.trials("tune", tuned)) == []
+    for name in ("main", "long", "lipschitz"):
+        methods, depths, seeds = plan.PLANS[name][:3]
+        wanted = list(plan.trials(name, tuned))
+        assert len(set(wanted)) == len(wanted) == len(methods) * len(depths) * len(seeds)
+        assert len({trial.name for trial in wanted}) == len(wanted)
+        # A training that the table has is not trained again, and all others are.
+        done = row(**wanted[3]._asdict())
+        assert list(plan.trials(name, [*tuned, done])) == [*wanted[:3], *wanted[4:]]
+
+
+def test_shares_divide_a_plan(load: Load) -> None:
+    atlas, plan = load("atlas"), load("atlas_plan")
+    wanted = list(plan.trials("tune", []))
+    owners = [[atlas.is_own(trial, f"{k}/3") for k in (1, 2, 3)] for trial in wanted]
+    assert len(wanted) == len(plan.CHOICES)
+    assert all(sum(owned) == 1 for owned in owners)
+    assert all(any(column) for column in zip(*owners, strict=True))
+
+
+def test_every_method_is_a_valid_recipe(load: Load, tiny_run: Any) -> None:
+    methods = load("atlas_methods")
+    recipes = [
+        methods.recipe(tiny_run.data.path, name, methods.Depth(3, 2)) for name in methods.CHOICES
+    ]
+    assert {one.model.encoder.depth for one in recipes} == {3}
+    assert len({one.model_dump_json() for one in recipes}) == len(recipes)
+
+
+def test_rows_are_read_as_written(load: Load, row: Make, tmp_path: Path) -> None:
+    table, path = load("atlas_table"), tmp_path / "new" / "atlas.csv"
+    assert table.read(path) == []
+    rows = [row(curve=[[90, 100.5], [180, 20.25]], bleu_valid=20.5, bleu_test=21.5), row(seed=2)]
+    for one in rows:
+        table.append(path, one)
+    found = table.read(path)
+    assert [one.cells() for one in found] == [one.cells() for one in rows]
+    assert (found[0].depth.encoder, found[0].curve[1], found[0].seconds) == (12, [180, 20.25], 1.5)
+    assert table.perplexity_at([(90, 100.0), (180, 25.0)], 135) == pytest.approx(50.0)
+
+
+# t of the 5 % level, two-sided, by degrees of freedom: any table of Student's t.
+@pytest.mark.parametrize(
+    ("degrees", "t"), [(1, 12.7062), (2, 4.3027), (3, 3.1824), (5, 2.5706), (8, 2.3060)]
+)
+def test_p_is_that_of_students_t(load: Load, degrees: int, t: float) -> None:
+    n = degrees + 1
+    values = [float(k) for k in range(n)]
+    mean, variance = (n - 1) / 2, n * (n + 1) / 12  # of 0 to n - 1, sample variance
+    shift = t * math.sqrt(variance / n) - mean
+    p = load("atlas_report").p_value([value + shift for value in values])
+    assert p == pytest.approx(0.05, abs=1e-5)
+
+
+def test_a_cell_has_mean_deviation_and_failures(load: Load, row: Make) -> None:
+    report = load("atlas_report")
+    plain = [row(seed=seed, perplexity=20.0, bleu_test=20.0 + seed) for seed in (1, 2, 3)]
+    better = [row(method="admin", seed=seed, bleu_test=21 + 2 * seed) for seed in (1, 2)]
+    better.append(row(method="admin", seed=3, perplexity=399.0))
+    headings, of_plain, of_better = report.comparison(
+        {"pre-norm": plain, "admin": better}, report.TOKENS
+    )
+    cells = dict(zip(headings[5:], zip(of_plain[5:], of_better[5:], strict=True), strict=True))
+    assert cells["BLEU, test"] == ("**22.00 ± 1.00**", "24.00 ± 1.41 (1 of 3 fail)")
+    # Differences of 2 and 3: t = 2.5 / 0.5 = 5 with one degree, p = 1 - 2 atan(5) / pi.
+    p = f"{1 - 2 * math.atan(5) / math.pi:.3f}"
+    assert cells["p: plain, best"][1] == f"{p}, {p}"
+
+
+def test_what_is_missing_is_timed_trained_and_reported(
+    load: Load, row: Make, tiny_run: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    atlas, results, speed = load("atlas"), tmp_path / "a.csv", tmp_path / "s.csv"
+    for lr in (0.002, 0.004, 0.008):
+        atlas.append(
+            results, row(plan="tune", method="dense-pre", lr=lr, perplexity=1 + abs(lr - 0.004))
+        )
+    plan = atlas.PLANS["main"]._replace(seeds=(1,), updates=4, every=2)
+    depth = load("atlas_methods").Depth(2, 1)
+    plan = plan._replace(methods=("dense-pre", "admin"), depths=(depth,))
+    files = ("--results", str(results), "--speed", str(speed))
+    words = ("--data", str(tiny_run.data.path), "--out", str(tmp_path / "runs"), "--plan", "main")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(atlas.PLANS, "main", plan)
+        patch.setattr("atlas_table.FAILS_FROM", math.inf)  # it learns nothing in four updates
+        for _ in range(2):
+            atlas.main(["run", *words, *files])
+    *_, trained = atlas.read(results)
+    assert (len(atlas.read(results)), trained.method, trained.lr) == (4, "dense-pre", 0.004)
+    assert [update for update, _ in trained.curve] == [2, 4]
+    assert trained.perplexity == pytest.approx(trained.curve[-1][1], rel=1e-5)
+    assert trained.equal_updates == min(4, round(4 / trained.slower))
+    assert not list((tmp_path / "runs").iterdir())
+    capsys.readouterr()
+    assert trained.bleu_valid >= 0
+    atlas.main(["report", *files, "--picture", str(tmp_path / "a.svg")])
+    assert "| dense-pre | 1.0 | **1.0** | 1.0 |" in capsys.readouterr().out
+    assert (tmp_path / "a.svg").read_text(encoding="utf-8").startswith("<?xml")

@@ -1,0 +1,155 @@
+"""Variants of other packages: found when a recipe names them, and reported by name if not."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nmtdeep.config.load import from_mapping, load_recipe, read_config
+from nmtdeep.config.names import list_recipes
+from nmtdeep.config.render import dump
+from nmtdeep.config.variant import missing_variants, packages_of
+
+from .conftest import problems
+
+CODE = """
+from typing import Literal
+from nmtdeep.config.section import Count
+from nmtdeep.config.slots import CombinationVariant, SublayerVariant
+from nmtdeep.config.stages import GrowthVariant
+
+class Echo(CombinationVariant):
+    type: Literal["parrot.echo"] = "parrot.echo"
+    times: Count = 2
+
+class Sing(SublayerVariant):
+    type: Literal["parrot.sing"] = "parrot.sing"
+
+class Hum(Sing):
+    type: Literal["parrot.hum"] = "parrot.hum"
+    takes_rows = True
+
+class Grow(GrowthVariant):
+    type: Literal["parrot.grow"] = "parrot.grow"
+
+class Liar(CombinationVariant):
+    type: Literal["parrot.truth"] = "parrot.truth"
+"""
+POINTS = ("echo = Echo", "sing = Sing", "hum = Hum", "grow = Grow", "liar = Liar", "gone = Nowhere")
+
+
+@pytest.fixture(autouse=True)
+def parrot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A package `parrot` 1.2 on the path, as an installer leaves it."""
+    site = tmp_path / "site"
+    (site / "parrot" / "recipes").mkdir(parents=True)
+    (site / "parrot" / "__init__.py").write_text(CODE)
+    recipe = (
+        "description: Loud\nextends: deep-small\nmodel:\n  encoder: {combination: parrot.echo}\n"
+    )
+    (site / "parrot" / "recipes" / "loud.yaml").write_text(recipe)
+    distribution(site, "parrot", "parrot", POINTS)
+    monkeypatch.syspath_prepend(site)
+    monkeypatch.chdir(tmp_path)
+    yield site
+    sys.modules.pop("parrot", None)
+
+
+def distribution(site: Path, name: str, module: str, points: tuple[str, ...]) -> None:
+    info = site / f"{name}-1.2.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.2\n")
+    pairs = (point.split(" = ") for point in points)
+    lines = "".join(f"{module}.{key} = {module}:{value}\n" for key, value in pairs)
+    (info / "entry_points.txt").write_text(f"[nmtdeep.variants]\n{lines}")
+
+
+def test_a_package_is_imported_when_a_recipe_names_it_and_not_before() -> None:
+    assert list_recipes()["parrot/loud"] == "Loud"
+    load_recipe("deep-small")
+    assert "parrot" not in sys.modules
+    assert load_recipe("loud").model.encoder.combination.type == "parrot.echo"
+    assert "parrot" in sys.modules
+
+
+def test_a_recipe_with_a_variant_loads_back_equal() -> None:
+    overrides = [
+        "model.encoder.combination={type: parrot.echo, times: 5}",
+        "model.decoder.combination=parrot.echo",
+        "model.decoder.sublayers=[parrot.sing, cross_attention]",
+        "training.growth.strategy=parrot.grow",
+    ]
+    recipe = load_recipe("deep-small", overrides)
+    assert recipe.model.encoder.combination.times == 5
+    Path("config.yaml").write_text(dump(recipe))
+    assert read_config(Path("config.yaml")) == recipe
+    assert from_mapping(recipe.model_dump(mode="json")) == recipe
+    assert packages_of(recipe) == dict.fromkeys(
+        ("parrot.echo", "parrot.sing", "parrot.grow"), "parrot 1.2"
+    )
+    assert packages_of(load_recipe("deep-small")) == {}
+
+
+@pytest.mark.parametrize(("sublayer", "rows"), [("parrot.sing", False), ("parrot.hum", True)])
+def test_batches_have_padding_unless_a_sublayer_says_it_takes_rows(
+    sublayer: str, rows: bool
+) -> None:
+    recipe = load_recipe("deep-small", [f"model.encoder.sublayers=[{sublayer}, feed_forward]"])
+    assert recipe.uses_rows("cuda") is rows
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        (
+            "parrot.eko",
+            "no installed package has the variant parrot.eko: did you mean parrot.echo?",
+        ),
+        ("owl.hoot", "no installed package has the variant owl.hoot: install the package owl"),
+        (
+            "parrot.sing",
+            "parrot.sing of the package parrot is a sublayer, not a layer combination: "
+            "choose another variant",
+        ),
+        (
+            "parrot.liar",
+            "parrot.liar of the package parrot is not a variant of this type: correct the package",
+        ),
+        (
+            "parrot.gone",
+            "parrot.gone of the package parrot cannot be imported "
+            "(AttributeError(\"module 'parrot' has no attribute 'Nowhere'\")): "
+            "install a version of it that fits",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_by_name(value: str, problem: str) -> None:
+    where = "model.encoder.combination.type"
+    override = f"model.encoder.combination={value}"
+    assert problems("deep-small", override) == [f"override {override!r}: {where}: {problem}"]
+
+
+def test_keys_of_a_variant_have_hints_of_their_own() -> None:
+    first = "model.encoder.combination={type: parrot.echo, tims: 3}"
+    second = "model.decoder.combination={type: parrot.echo, times: often}"
+    assert sorted(problems("deep-small", first, second)) == [
+        f"override {second!r}: model.decoder.combination.times: "
+        "must be a whole number, not 'often'",
+        f"override {first!r}: model.encoder.combination.tims: unknown key: did you mean times?",
+    ]
+
+
+def test_two_packages_with_one_name_are_refused(parrot: Path) -> None:
+    distribution(parrot, "impostor", "parrot", ("echo = Echo",))
+    (found,) = problems("deep-small", "model.encoder.combination=parrot.echo")
+    assert "the packages parrot and impostor each have a variant parrot.echo" in found.replace(
+        "impostor and parrot", "parrot and impostor"
+    )
+    assert found.endswith("uninstall one of them")
+
+
+def test_missing_variants_are_those_without_an_installed_package() -> None:
+    assert missing_variants({"parrot.echo": "parrot 1.2", "owl.hoot": "owl 3"}) == ["owl.hoot"]

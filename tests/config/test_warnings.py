@@ -1,0 +1,138 @@
+"""Halves of methods and lossy growth: each warned of once, and no recipe that ships is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nmtdeep.config.load import load_recipe
+from nmtdeep.config.names import list_recipes
+from nmtdeep.config.recipe import Recipe
+from nmtdeep.config.warnings import growth, warnings
+
+RELATIVE = {"type": "relative", "sinusoids": False}
+MATT = ["merged_attention", "feed_forward"]
+WITH_SELF = [{"type": "merged_attention", "average": "self_attention"}, "feed_forward"]
+
+
+def both(**values: Any) -> dict[str, Any]:
+    return {"encoder": values, "decoder": values}
+
+
+# A model, and where its warnings are with a piece of each.
+CASES: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
+    "deep_norm with glorot": (
+        both(residual="deep_norm"),
+        [
+            ("model.encoder.residual", "deep_norm lacks initializer: deep_norm, and has glorot"),
+            ("model.decoder.residual", "set model.initializer: deep_norm"),
+        ],
+    ),
+    "deep_norm in one stack": (
+        {"encoder": {"residual": "deep_norm", "initializer": "deep_norm"}},
+        [],
+    ),
+    "its initializer in the other stack": (
+        {
+            "encoder": {"residual": "deep_norm"},
+            "decoder": {"residual": "post_norm", "initializer": "deep_norm"},
+        },
+        [
+            ("model.encoder.residual", "lacks initializer: deep_norm"),
+            ("model.decoder.initializer", "made for residual: deep_norm, not post_norm"),
+        ],
+    ),
+    "initializer deep_norm with pre_norm": (
+        {"initializer": "deep_norm"},
+        [
+            ("model.initializer", "deep_norm is made for residual: deep_norm, not pre_norm: set "),
+            ("model.initializer", "set model.decoder.residual: deep_norm"),
+        ],
+    ),
+    "t_fixup with pre_norm": (
+        {"initializer": "t_fixup", "decoder": {"residual": "no_norm"}},
+        [("model.initializer", "t_fixup is made for residual: no_norm, not pre_norm")],
+    ),
+    "no_norm with glorot": (
+        {"decoder": {"residual": "no_norm"}},
+        [("model.decoder.residual", "no_norm lacks initializer: t_fixup, and has glorot")],
+    ),
+    "admin with glorot": (
+        {"encoder": {"residual": "admin"}},
+        [("model.encoder.residual", "its omegas start at 1, as post_norm")],
+    ),
+    "no positions": (
+        {"positions": RELATIVE, "decoder": {"sublayers": MATT}},
+        [("model.positions.sinusoids", "the decoder has no positions")],
+    ),
+    "rotary without self-attention": (
+        {"positions": "rotary", "decoder": {"sublayers": MATT}},
+        [("model.positions", "the decoder has no positions")],
+    ),
+    "relative in self-attention": ({"positions": RELATIVE}, []),
+    "relative in MAtt": ({"positions": RELATIVE, "decoder": {"sublayers": WITH_SELF}}, []),
+    "sinusoids too": ({"positions": "relative", "decoder": {"sublayers": MATT}}, []),
+    "T-Fixup whole": ({"initializer": "t_fixup", **both(residual="no_norm")}, []),
+    "DeepNorm whole": ({"initializer": "deep_norm", **both(residual="deep_norm")}, []),
+    "Admin whole": ({"initializer": "admin", **both(residual="admin")}, []),
+    "DS-Init": ({"initializer": "depth_scaled", **both(residual="post_norm")}, []),
+}
+
+
+@pytest.mark.parametrize(("model", "expected"), CASES.values(), ids=CASES)
+def test_a_missing_half_is_named_once(
+    model: dict[str, Any], expected: list[tuple[str, str]]
+) -> None:
+    found = warnings(Recipe.model_validate({"model": model}))
+    assert [problem.where for problem in found] == [where for where, _ in expected]
+    for problem, (_, piece) in zip(found, expected, strict=True):
+        assert piece in str(problem)
+
+
+def stages(encoder: dict[str, Any], *depths: int, **model: Any) -> Recipe:
+    """A training in stages to these depths of the encoder."""
+    ends = [{"encoder": depth, "updates": 1} for depth in depths]
+    model["encoder"] = {**encoder, "depth": depths[-1]}
+    return Recipe.model_validate({"model": model, "training": {"stages": ends}})
+
+
+def blocks(size: object) -> dict[str, Any]:
+    return {"combination": {"type": "sparse_blocks", "blocks": size}}
+
+
+@pytest.mark.parametrize(
+    ("recipe", "pieces"),
+    [
+        (stages(blocks(3), 6, 9), []),
+        (stages(blocks(4), 6, 9), ["from 6+6 to 9+6 layers ends a block elsewhere"]),
+        (stages(blocks(4), 6, 6, 8, 9), ["from 6+6 to 8+6 layers"]),  # 8 ends a block of 9
+        (stages(blocks([0, 6, 9]), 6, 9), []),
+        (stages(blocks([0, 9]), 6, 9), ["weights of the old top row are lost"]),
+        (stages(blocks(8), 6, 8), []),  # six layers without a whole block have one row
+        (
+            stages({"residual": "deep_norm", "initializer": "deep_norm"}, 6, 9),
+            ["growing from 6+6 to 9+6 layers changes alpha of deep_norm"],
+        ),
+        (stages({}, 6, 9, decoder={"residual": "deep_norm", "initializer": "deep_norm"}), []),
+    ],
+)
+def test_growth_that_changes_copied_layers_is_warned_of(recipe: Recipe, pieces: list[str]) -> None:
+    found = [str(problem) for problem in warnings(recipe)]
+    assert len(found) == len(pieces)
+    assert all(piece in line for piece, line in zip(pieces, found, strict=True))
+
+
+def test_an_encoders_alpha_changes_with_the_decoders_depth() -> None:
+    deep = {"residual": "deep_norm"}
+    old, new = (
+        Recipe.model_validate({"model": {"encoder": deep, "decoder": {"depth": depth}}}).model
+        for depth in (6, 7)
+    )
+    (problem,) = growth(old, new)
+    assert problem.where == "model.encoder.residual"
+
+
+@pytest.mark.parametrize("name", list_recipes())
+def test_no_recipe_that_ships_is_warned_of(name: str) -> None:
+    assert warnings(load_recipe(name)) == []

@@ -1,0 +1,100 @@
+"""Attention residuals against loops over outputs and positions; their special cases."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+from torch.testing import assert_close
+
+from nmtdeep.model.layers.attention_residuals import AttentionResiduals
+from nmtdeep.model.transformer import Transformer
+
+SUBLAYERS, WIDTH, EPSILON = 5, 4, 1e-3
+SHAPE = (2, 3, WIDTH)
+
+
+def sublayer(number: int, x: Tensor) -> Tensor:
+    """Some function, another one for each sublayer."""
+    return torch.sin((number + 1) * x.roll(1, dims=-1))
+
+
+def through(combination: AttentionResiduals, x: Tensor) -> list[Tensor]:
+    """The input of each sublayer, and the top."""
+    history = combination.start(x)
+    reads = [combination.read(history)]
+    for number in range(SUBLAYERS):
+        history = combination.add(history, sublayer(number, reads[-1]))
+        reads.append(combination.read(history))
+    return reads
+
+
+def residuals(block: int, deviation: float) -> AttentionResiduals:
+    module = AttentionResiduals(SUBLAYERS, WIDTH, block=block, epsilon=EPSILON).double()
+    with torch.no_grad():
+        module.query.normal_(0, deviation, generator=torch.Generator().manual_seed(block))
+    return module
+
+
+def x() -> Tensor:
+    return torch.randn(SHAPE, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
+
+
+def attended(query: Tensor, values: list[Tensor]) -> Tensor:
+    """Eq. 2 and 4 of the Kimi Team for each position."""
+    result = torch.empty(SHAPE, dtype=torch.float64)
+    for place in torch.cartesian_prod(torch.arange(SHAPE[0]), torch.arange(SHAPE[1])).tolist():
+        vectors = [value[place[0], place[1]] for value in values]
+        phi = []
+        for vector in map(Tensor.tolist, vectors):
+            rms = math.sqrt(sum(v**2 for v in vector) / WIDTH + EPSILON)
+            score = sum(a * b / rms for a, b in zip(query.tolist(), vector, strict=True))
+            phi.append(math.exp(score))
+        mean = sum(weight / sum(phi) * vector for weight, vector in zip(phi, vectors, strict=True))
+        result[place[0], place[1]] = mean
+    return result
+
+
+@pytest.mark.parametrize("block", [1, 2, 3, 9])
+def test_reads_equal_equations_2_to_6(block: int) -> None:
+    """A block of 1 is Full AttnRes; 5 sublayers leave blocks of 2 and of 3 a smaller last one."""
+    module = residuals(block, 1.0)
+    outputs: list[Tensor] = []
+    for number, read in enumerate(through(module, x())):
+        values = [x()]
+        for first in range(0, number, block):
+            values.append(sum(outputs[first : min(first + block, number)]))
+        expected = attended(module.query[number], values)
+        assert_close(read, expected)
+        outputs.append(sublayer(number, expected))
+
+
+def test_at_the_start_each_sublayer_reads_the_mean_of_all_outputs() -> None:
+    module = residuals(1, 1.0)
+    with torch.no_grad():
+        for parameter, value in module.constants():
+            parameter.copy_(value)
+    outputs = [x()]
+    for number, read in enumerate(through(module, x())):
+        assert_close(read, sum(outputs) / len(outputs))
+        outputs.append(sublayer(number, read))
+
+
+def test_the_first_sublayer_reads_the_embedding() -> None:
+    assert_close(through(residuals(2, 5.0), x())[0], x())
+
+
+def test_grown_queries_come_with_their_layers(tiny_model: Callable[..., Transformer]) -> None:
+    reads = {"type": "attention_residuals"}
+    old, new = (
+        tiny_model(seed=depth, combinations=(reads, "residual"), depth=depth) for depth in (2, 4)
+    )
+    ours, theirs = new.encoder.combination.query, old.encoder.combination.query
+    own = ours.tolist()
+    with torch.no_grad():
+        new.encoder.combination.inherit(old.encoder.combination, [0, 1, None, 0])
+    rows = theirs.tolist()
+    assert ours.tolist() == [*rows[:4], *own[4:6], *rows[:2], rows[4]]

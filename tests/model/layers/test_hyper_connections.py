@@ -1,0 +1,226 @@
+"""Hyper-connections and mHC against loops over streams and features, number by number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from nmtdeep.model.layers.combination import Combination
+from nmtdeep.model.layers.hyper_connections import (
+    HyperConnection,
+    HyperConnections,
+    ManifoldConnection,
+    sinkhorn_knopp,
+)
+from nmtdeep.model.transformer import Transformer
+
+SUBLAYERS, STREAMS, WIDTH = 3, 2, 4
+SHAPE = (2, 3, WIDTH)
+Vector = list[float]
+
+
+def sublayer(number: int, x: Tensor) -> Tensor:
+    """Some function, another one for each sublayer."""
+    return torch.sin((number + 1) * x.roll(1, dims=-1))
+
+
+def through(combination: Combination, x: Tensor) -> Tensor:
+    history = combination.start(x)
+    for number in range(SUBLAYERS):
+        history = combination.add(history, sublayer(number, combination.read(history)))
+    return combination.read(history)
+
+
+def filled(module: nn.Module) -> nn.Module:
+    """With random values."""
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in module.double().parameters():
+            parameter.normal_(0, 0.7, generator=generator)
+    return module
+
+
+def initial(module: nn.Module) -> nn.Module:
+    """With the values at the start of a training."""
+    with torch.no_grad():
+        for part in module.modules():
+            for parameter, value in part.constants() if hasattr(part, "constants") else ():
+                parameter.copy_(value)
+    return module.double()
+
+
+def x() -> Tensor:
+    return torch.randn(SHAPE, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
+
+
+def by_position(
+    x: Tensor, weights: Callable[[int, list[Vector]], tuple[Vector, list[Vector], Vector]]
+) -> Tensor:
+    """Eq. 2 of Zhu et al. for each position: weights give A_m, A_r and B of sublayer k."""
+    result = torch.empty_like(x)
+    n, d = STREAMS, WIDTH
+    for sentence in range(SHAPE[0]):
+        for place in range(SHAPE[1]):
+            streams = [x[sentence, place].tolist() for _ in range(n)]
+            for k in range(SUBLAYERS):
+                read, kept, written = weights(k, streams)
+                h = [sum(read[i] * streams[i][f] for i in range(n)) for f in range(d)]
+                output = sublayer(k, torch.tensor(h, dtype=torch.float64)).tolist()
+                streams = [
+                    [
+                        sum(kept[i][j] * streams[i][f] for i in range(n)) + written[j] * output[f]
+                        for f in range(d)
+                    ]
+                    for j in range(n)
+                ]
+            result[sentence, place] = torch.tensor(streams, dtype=torch.float64).sum(dim=0)
+    return result
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_hyper_connections_equal_equations_2_and_10_to_13(dynamic: bool) -> None:
+    norms = [nn.LayerNorm(WIDTH) if dynamic else None for _ in range(SUBLAYERS)]
+    parts = [filled(HyperConnection(k, STREAMS, norms[k])) for k in range(SUBLAYERS)]
+
+    def weights(k: int, streams: list[Vector]) -> tuple[Vector, list[Vector], Vector]:
+        part, columns = parts[k], range(STREAMS + 1)
+        alpha, beta = part.alpha.tolist(), part.beta.tolist()
+        for i, stream in enumerate(streams if dynamic else ()):
+            mean = sum(stream) / WIDTH
+            variance = sum((value - mean) ** 2 for value in stream) / WIDTH
+            normed = [
+                (value - mean) / math.sqrt(variance + 1e-5) * gain + bias
+                for value, gain, bias in zip(
+                    stream, part.norm.weight.tolist(), part.norm.bias.tolist(), strict=True
+                )
+            ]
+            found = [
+                math.tanh(sum(a * b for a, b in zip(normed, row, strict=True)))
+                for row in part.dynamic.tolist()
+            ]
+            alpha[i] = [alpha[i][c] + part.scales[0].item() * found[c] for c in columns]
+            beta[i] += part.scales[1].item() * found[-1]
+        return [row[0] for row in alpha], [row[1:] for row in alpha], beta
+
+    assert_close(through(HyperConnections(parts, STREAMS), x()), by_position(x(), weights))
+
+
+def test_mhc_equals_equations_7_to_9() -> None:
+    n = STREAMS
+    parts = [
+        filled(ManifoldConnection(k, n, WIDTH, iterations=3, epsilon=1e-3))
+        for k in range(SUBLAYERS)
+    ]
+
+    def sigmoid(value: float) -> float:
+        return 1 / (1 + math.exp(-value))
+
+    def weights(k: int, streams: list[Vector]) -> tuple[Vector, list[Vector], Vector]:
+        part = parts[k]
+        flat = [value for stream in streams for value in stream]
+        rms = math.sqrt(sum(value**2 for value in flat) / len(flat) + 1e-3)
+        found = [
+            sum(a * b / rms for a, b in zip(flat, row, strict=True)) for row in part.phi.tolist()
+        ]
+        scale = [part.scales[0].item()] * n + [part.scales[1].item()] * n
+        scale += [part.scales[2].item()] * n * n
+        found = [
+            a * value + b for a, value, b in zip(scale, found, part.bias.tolist(), strict=True)
+        ]
+        square = [[math.exp(found[2 * n + row * n + c]) for c in range(n)] for row in range(n)]
+        for _ in range(3):
+            sums = [sum(square[row][c] for row in range(n)) for c in range(n)]
+            square = [[square[row][c] / sums[c] for c in range(n)] for row in range(n)]
+            square = [[value / sum(row) for value in row] for row in square]
+        kept = [[square[j][i] for j in range(n)] for i in range(n)]  # A_r is H_res transposed
+        return list(map(sigmoid, found[:n])), kept, [2 * sigmoid(v) for v in found[n : 2 * n]]
+
+    assert_close(through(HyperConnections(parts, n), x()), by_position(x(), weights))
+
+
+def test_mixing_matrices_of_mhc_are_doubly_stochastic() -> None:
+    logits = torch.randn(5, 7, 4, 4, generator=torch.Generator().manual_seed(3)).double()
+    matrix = sinkhorn_knopp(logits, 100)
+    assert (matrix >= 0).all()
+    for dimension in (-1, -2):
+        sums = matrix.sum(dim=dimension)
+        assert_close(sums, torch.ones_like(sums))
+    # Large logits, of which an exponential would overflow, or leave an empty row.
+    extreme = torch.tensor([[0.0, 500.0], [-2000.0, -1000.0]], dtype=torch.float64)
+    assert_close(sinkhorn_knopp(extreme, 20).sum(dim=-1), torch.ones(2, dtype=torch.float64))
+
+
+def pre_norm(x: Tensor, norm: nn.Module) -> Tensor:
+    for number in range(SUBLAYERS):
+        x = x + sublayer(number, norm(x))
+    return x
+
+
+@pytest.mark.parametrize("streams", [1, 2, 4])
+@pytest.mark.parametrize("kind", ["static", "dynamic", "mhc"])
+def test_at_the_start_the_streams_are_pre_norms_residual(kind: str, streams: int) -> None:
+    parts: Sequence[HyperConnection | ManifoldConnection] = [
+        ManifoldConnection(k, streams, WIDTH, iterations=20, epsilon=1e-5)
+        if kind == "mhc"
+        else HyperConnection(k, streams, nn.LayerNorm(WIDTH) if kind == "dynamic" else None)
+        for k in range(SUBLAYERS)
+    ]
+    combination = initial(HyperConnections(parts, streams))
+    norm = nn.LayerNorm(WIDTH, eps=0, dtype=torch.float64)
+    history = combination.start(x())
+    for number in range(SUBLAYERS):
+        history = combination.add(history, sublayer(number, norm(combination.read(history))))
+    assert_close(combination.read(history), streams * pre_norm(x(), norm))
+
+
+@pytest.mark.parametrize("residual", ["pre_norm", "no_norm"])
+@pytest.mark.parametrize("bridge", ["top_layer", "transparent"])
+def test_a_model_of_one_stream_starts_as_the_plain_one(
+    residual: str, bridge: str, tiny_model: Callable[..., Transformer]
+) -> None:
+    reads = {"type": "hyper_connections", "streams": 1}
+    choice = {"encoder": residual, "decoder": residual, "bridge": bridge}
+    plain = tiny_model(seed=1, **choice)
+    model = tiny_model(seed=2, combinations=(reads, reads), **choice)
+    model.load_state_dict(plain.state_dict(), strict=False)
+    initial(model)
+    source, target = torch.tensor([[5, 9, 4, 1]]), torch.tensor([[1, 6, 5]])
+    model.bridge.load_state_dict(plain.bridge.state_dict())  # `initial` set it as well
+    assert_close(model(source, target), plain(source, target), rtol=0, atol=1e-12)
+    for ours, theirs in zip(*(m.encode_deeply(source)[1] for m in (model, plain)), strict=True):
+        assert_close(ours, theirs, rtol=0, atol=1e-12)
+    parallel = model.output(model(source, target))
+    state = model.start(model.encode(source))
+    stepwise = torch.stack([model.step(target[:, place], state) for place in range(3)], dim=1)
+    assert_close(stepwise, parallel, rtol=0, atol=1e-12)
+
+
+def test_streams_have_readers_of_their_own() -> None:
+    """Without them all streams would have the same gradient, and stay the same forever."""
+    mhc = initial(ManifoldConnection(5, 4, WIDTH, iterations=20, epsilon=1e-5))
+    hyper = initial(HyperConnection(5, 4))
+    streams = torch.ones(1, 4, WIDTH, dtype=torch.float64)
+    assert hyper(streams).width[0].tolist() == [0, 1, 0, 0]  # e_{5 mod 4}
+    read, *kept = mhc(streams).width[0]
+    assert read.argmax() == 1
+    assert_close(torch.stack(kept), torch.eye(4, dtype=torch.float64), rtol=0, atol=2e-3)
+
+
+def test_grown_connections_come_with_their_layers(
+    tiny_model: Callable[..., Transformer],
+) -> None:
+    reads = {"type": "hyper_connections", "streams": 2}
+    old, new = (
+        tiny_model(seed=depth, combinations=(reads, reads), depth=depth) for depth in (2, 3)
+    )
+    before = [dict(part.named_parameters()) for part in old.decoder.combination.connections]
+    new.decoder.combination.inherit(old.decoder.combination, [0, 1, 0])
+    after = [part.state_dict() for part in new.decoder.combination.connections]
+    for number, source in enumerate([0, 1, 2, 3, 4, 5, 0, 1, 2]):  # three sublayers a layer
+        for name, value in before[source].items():
+            assert torch.equal(after[number][name], value)

@@ -1,0 +1,68 @@
+"""LayerDrop: which layers a training pass skips, and the gradients of those."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from nmtdeep.data.batch import Batch
+from nmtdeep.model.layers.context import Context
+from nmtdeep.model.transformer import Layer, Transformer
+from nmtdeep.training.step import batch_loss
+
+X = torch.randn(1, 3, 8, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+
+
+@pytest.fixture
+def layer(tiny_model: Callable[..., Transformer]) -> Layer:
+    """An encoder layer that is trained."""
+    return tiny_model(seed=1).encoder.layers[0].train()
+
+
+def passes(layer: Layer, count: int) -> list[Tensor]:
+    torch.manual_seed(1)
+    return [layer(X, Context()) for _ in range(count)]
+
+
+def test_a_layer_is_skipped_with_its_probability(layer: Layer) -> None:
+    (whole,) = passes(layer, 1)
+    assert not torch.equal(whole, X)
+    layer.drop = 0.3
+    outputs = passes(layer, 400)
+    skipped = [torch.equal(output, X) for output in outputs]
+    assert all(torch.equal(output, X) or torch.equal(output, whole) for output in outputs)
+    # 400 trials: mean 120, deviation sqrt(400 x 0.3 x 0.7) = 9.2.
+    assert abs(sum(skipped) - 120) < 4 * 9.2
+    assert all(torch.equal(out, whole) for out in passes(layer.eval(), 20))
+
+
+def test_no_draw_without_layer_drop(layer: Layer) -> None:
+    torch.manual_seed(5)
+    layer(X, Context())
+    assert torch.rand(()) == torch.rand((), generator=torch.Generator().manual_seed(5))
+
+
+@pytest.mark.parametrize("keeps", ["all", "input"])
+def test_skipped_layers_get_zero_gradients(
+    keeps: str, tiny_model: Callable[..., Transformer], make_batch: Callable[..., Batch]
+) -> None:
+    """The gradient is that of a model without the layers; all ranks and batches add zeros."""
+    dropped = tiny_model(seed=1, depth=3, dropout=0.0)
+    dropped.keep(keeps)
+    shallow = tiny_model(seed=1, depth=3)
+    for stack in (dropped.encoder, shallow.encoder):
+        stack.layers[1].drop = 1.0 - 1e-9
+    shallow.encoder.layers[1] = torch.nn.Identity()
+    shallow.encoder.layers[1].forward = lambda x, *_: x
+    batch = make_batch([[5, 9, 1], [8, 1]], [[6, 5, 1], [9, 1]])
+    for model in (dropped, shallow):
+        batch_loss(model.train(), batch, smoothing=0.1, dtype=torch.float64).smoothed.backward()
+    expected = dict(shallow.named_parameters())
+    for name, parameter in dropped.named_parameters():
+        if name.startswith("encoder.layers.1."):
+            assert torch.equal(parameter.grad, torch.zeros_like(parameter)), name
+        else:
+            assert torch.equal(parameter.grad, expected[name].grad), name
