@@ -30,6 +30,7 @@ def test_a_usual_line() -> None:
         ({"wait": 0.0201}, " | wait 2.0 % | "),
         ({"skipped": 2}, " | skipped 2 | "),
         ({"stage": 3}, "stage 3 | epoch 2 | "),
+        ({"epochs": {"clean": 1, "web": 0}}, "epoch clean 1, web 0 | "),
     ],
 )
 def test_fields_that_are_shown_only_if_they_matter(changed: dict[str, Any], shown: str) -> None:
