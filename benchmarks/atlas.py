@@ -16,13 +16,14 @@ makes the training save and leave, and the same command goes on where it was. Fo
 start it once for each: --share 1/2 and --share 2/2 train one half each.
 
 The model is thin, because two CPU cores are all there is: width 64, 4 heads, inner width 256, 4,000
-joint merges (a small output layer), dropout 0.1, label smoothing 0.1, Adam, updates of 1,024 padded
+joint merges (a small output layer), dropout 0.1, label smoothing 0.1, updates of 1,024 padded
 tokens, bf16 products, which are 1.4 times as fast as fp32 at this width. The schedule, inverse
 square root after 100 updates of warm-up, has no end, so a training is a prefix of any longer one.
 
-Learning rates (plan `tune`): factors of two, at 12+6 layers, seed 1; further rates are tried until
-the best has worse neighbors. `main`: every method, three depths, three seeds, at equal tokens.
-`long`: near the end of training at one depth.
+Plans: `tune-muon` and `tune` (Adam) search learning rates by factors of two, at 12+6 layers, seed 1,
+until the best has worse neighbors. `main`: three depths, three seeds, at equal tokens. `long`: the
+same at one depth, near the end of training. `adam`: the beginning with the papers' optimizer.
+`lipschitz` and `growth`: questions of two of the papers.
 
 Equal seconds: `speed` measures how many times as long an update takes as that of the plain pre-norm
 model. A method that is r times slower is read after 1/r of the updates as well, from its curve and
@@ -40,13 +41,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 import atlas_report
 import atlas_speed
 import numpy as np
 import torch
-from atlas_methods import CHOICES, METHODS, recipe
+from atlas_methods import CHOICES, MAIN, recipe
 from atlas_plan import DEPTHS, PLANS, trials
 from atlas_table import Row, Trial, append, perplexity_at, read
 
@@ -92,13 +94,13 @@ def run(options: argparse.Namespace) -> None:
     keep_memory()
     torch.set_num_threads(1)
     end = time.monotonic() + 60 * options.minutes
-    data = DataDirectory.open(options.data)
     while time.monotonic() < end and (trial := next_trial(options)):
-        began = time.monotonic()
-        row = measure(trial, data, options.out, slower=slower(trial, options))
-        append(options.results, row)
-        shown = "fails" if row.fails else f"{row.perplexity:.2f}, BLEU {row.bleu_test:.2f}"
-        print(f"{trial.name}: {shown}, {time.monotonic() - began:.0f} s", flush=True)
+        done = {row.trial for row in read(options.results)}
+        parts = (trial._replace(plan=plan) for plan in (PLANS[trial.plan].begins_as, trial.plan))
+        for part in parts:
+            if part.plan and part not in done:
+                measure(part, options)
+        shutil.rmtree(options.out / trial.name)
 
 
 def next_trial(options: argparse.Namespace) -> Trial | None:
@@ -119,38 +121,25 @@ def is_own(trial: Trial, share: str) -> bool:
 
 def slower(trial: Trial, options: argparse.Namespace) -> float:
     """How many times as long an update takes as the plain model's; measured if it is not known."""
-    if not PLANS[trial.plan].translates:
+    plan = PLANS[trial.plan]
+    if not plan.translates:
         return math.nan
-    methods = PLANS[trial.plan].methods
-    known = atlas_speed.read(options.speed)
-    missing = [name for name in methods if f"{name} {trial.depth}" not in known]
-    if trial.method in missing:
-        atlas_speed.measure(options.data, options.speed, missing, trial.depth, repeats=5)
-    return atlas_speed.read(options.speed)[f"{trial.method} {trial.depth}"]
+    sought = (trial.method, str(trial.depth), plan.optimizer)
+    if sought not in atlas_speed.read(options.speed):
+        known = atlas_speed.read(options.speed)
+        methods = (name for name in plan.methods if (name, *sought[1:]) not in known)
+        atlas_speed.measure(
+            options.data, options.speed, methods, trial.depth, plan.optimizer, repeats=5
+        )
+    return atlas_speed.read(options.speed)[sought]
 
 
-def measure(trial: Trial, data: DataDirectory, out: Path, *, slower: float) -> Row:
-    """Train, or go on; then the figures at the end and after equal seconds."""
-    plan, path = PLANS[trial.plan], out / trial.name
-    equal = round(plan.updates / slower) if slower > 1 else plan.updates
-    chosen = recipe(
-        data.path,
-        trial.method,
-        trial.depth,
-        f"training.seed={trial.seed}",
-        f"training.schedule.lr={trial.lr}",
-        f"training.max_updates={plan.updates}",
-        *(f"training.{key}={plan.every}" for key in ("validation.every", "log_every")),
-        f"training.checkpoints.every={equal}",
-    )
-    try:
-        if signal := train(chosen, data=data.path, out=path, device="cpu", threads=1, quiet=True):
-            sys.exit(128 + signal)
-    except DivergenceError as error:
-        print(error)
-    records = [json.loads(line) for line in (path / RECORDS).read_text().splitlines()]
-    last = [one for one in records if one["kind"] == "train"][-1]
-    curve = [(one["update"], one["valid_ppl"]) for one in records if one["kind"] == "validation"]
+def measure(trial: Trial, options: argparse.Namespace) -> None:
+    """Train, or go on; then add a row of the figures at the end and after equal seconds."""
+    began, data, out = time.monotonic(), DataDirectory.open(options.data), options.out / trial.name
+    times, plan = slower(trial, options), PLANS[trial.plan]
+    equal = round(plan.updates / times) if times > 1 else plan.updates
+    last, curve = trained(trial, data, out, saves=equal)
     ended = last["update"] == plan.updates
     row = Row(
         **trial._asdict(),
@@ -159,7 +148,7 @@ def measure(trial: Trial, data: DataDirectory, out: Path, *, slower: float) -> R
         seconds=last["seconds"],
         unigram=unigram_perplexity(data),
         perplexity=curve[-1][1] if ended else math.inf,
-        slower=slower,
+        slower=times,
         equal_updates=equal,
         equal_perplexity=perplexity_at(curve, equal) if ended else math.inf,
         curve=curve,
@@ -169,12 +158,38 @@ def measure(trial: Trial, data: DataDirectory, out: Path, *, slower: float) -> R
     )
     if plan.translates and not row.fails:
         at_end, at_equal = (
-            bleu_of(path / f"checkpoint_{update}", data) for update in (plan.updates, equal)
+            bleu_of(out / f"checkpoint_{update}", data) for update in (plan.updates, equal)
         )
-        both = at_end | {f"equal_{name}": value for name, value in at_equal.items()}
-        row = replace(row, **both)
-    shutil.rmtree(path)
-    return row
+        row = replace(row, **at_end, **{f"equal_{name}": at_equal[name] for name in at_equal})
+    append(options.results, row)
+    shown = "fails" if row.fails else f"{row.perplexity:.2f}, BLEU {row.bleu_test:.2f}"
+    print(f"{trial.plan} {trial.name}: {shown}, {time.monotonic() - began:.0f} s", flush=True)
+
+
+def trained(
+    trial: Trial, data: DataDirectory, out: Path, *, saves: int
+) -> tuple[dict[str, Any], list[tuple[int, float]]]:
+    """Train, or go on; the last record, and update and perplexity of each validation."""
+    plan = PLANS[trial.plan]
+    chosen = recipe(
+        data.path,
+        trial.method,
+        trial.depth,
+        plan.optimizer,
+        f"training.seed={trial.seed}",
+        f"training.schedule.lr={trial.lr}",
+        f"training.max_updates={plan.updates}",
+        *(f"training.{key}={plan.every}" for key in ("validation.every", "log_every")),
+        f"training.checkpoints.every={saves}",
+    )
+    try:
+        if signal := train(chosen, data=data.path, out=out, device="cpu", threads=1, quiet=True):
+            sys.exit(128 + signal)
+    except DivergenceError as error:
+        print(error)
+    records = [json.loads(line) for line in (out / RECORDS).read_text().splitlines()]
+    last = [one for one in records if one["kind"] == "train"][-1]
+    return last, [(one["update"], one["valid_ppl"]) for one in records if "valid_ppl" in one]
 
 
 def bleu_of(checkpoint: Path, data: DataDirectory) -> dict[str, float]:
@@ -211,9 +226,9 @@ def main(words: Sequence[str] | None = None) -> None:
             run(options)
         case "speed":
             for depth in DEPTHS:
-                methods = options.only or METHODS
+                methods = options.only or MAIN
                 atlas_speed.measure(
-                    options.data, options.speed, methods, depth, repeats=options.repeats
+                    options.data, options.speed, methods, depth, "muon", repeats=options.repeats
                 )
         case _:
             atlas_report.report(options)

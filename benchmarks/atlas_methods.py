@@ -65,13 +65,44 @@ METHODS: dict[str, tuple[str, ...]] = {
     "hyper": (*PRE, *both("combination", "hyper_connections")),
     "hyper-static": (*PRE, *both("combination", "{type: hyper_connections, weights: static}")),
 }
+# What `main` trains: those that others recommend for depth, and the best in `tune`.
+MAIN = (
+    *("pre-norm", "post-norm", "ds-init-0.5", "admin", "deep-norm", "rezero", "sparse-pre"),
+    *("dlcl-pre", "dlcl-post", "denseformer", "rk2", "block-attn-res", "hyper", "mhc"),
+)
 # Of the plan `lipschitz` only. Xu et al. 2020: the baseline, and the order v2.
 LIPSCHITZ: dict[str, tuple[str, ...]] = {
     "glorot-own": (*POST, *start("{type: glorot, embeddings: glorot}")),
     "lipschitz-own-pre": (*PRE, *start("{type: lipschitz, embeddings: lipschitz}")),
     "lipschitz-normal-pre": (*PRE, *start("{type: lipschitz, embeddings: normal}")),
 }
-CHOICES = METHODS | LIPSCHITZ
+# Of the plan `growth` only. Li et al. 2020: 6 encoder layers more in each quarter of the updates.
+STAGE_UPDATES = 600
+STAGES = ", ".join(
+    f"{{encoder: {depth}, updates: {STAGE_UPDATES}}}" for depth in (6, 12, 18)
+)
+
+
+def grown(strategy: str, restart: str) -> tuple[str, ...]:
+    growth = f"training.growth={{strategy: {strategy}, restart_lr: {restart}}}"
+    stages = f"training.stages=[{STAGES}, {{encoder: 24}}]"
+    sparse = "model.encoder.combination={type: sparse_blocks, blocks: 6}"
+    return (*PRE, sparse, stages, growth)
+
+
+GROWTH: dict[str, tuple[str, ...]] = {
+    "scratch": (*PRE, "model.encoder.combination={type: sparse_blocks, blocks: 6}"),
+    "copy-restart": grown("copy_top_group", "true"),
+    "copy": grown("copy_top_group", "false"),
+    "interpolate-restart": grown("interpolate", "true"),
+    "random-restart": grown("random", "true"),
+    "random": grown("random", "false"),
+}
+CHOICES = METHODS | LIPSCHITZ | GROWTH
+# Muon is this project's own; its Adam, for all but the layers' matrices, is that of the papers.
+OPTIMIZERS = {
+    name: f"training.optimizer={{type: {name}, betas: [0.9, 0.98]}}" for name in ("adam", "muon")
+}
 BASE = (
     "model.width=64",
     *both("heads", "4"),
@@ -80,17 +111,17 @@ BASE = (
     *start("glorot"),
     *(f"training.batches.{key}_tokens={TOKENS}" for key in ("group", "max")),
     f"training.batches.tokens_per_update={TOKENS}",
-    "training.optimizer={type: adam, betas: [0.9, 0.98]}",
     f"training.schedule={{type: inverse_square_root, warmup_updates: {WARMUP}}}",
     "training.label_smoothing=0.1",
     "training.precision=bf16",
     "training.validation={bleu: false, best_by: loss, patience: 0}",
-    "training.checkpoints={keep_last: 2, keep_best: 0, average_last: 0}",
+    "training.checkpoints={keep_last: 4, keep_best: 0, average_last: 0}",
     "training.log_to=[]",
 )
 
 
-def recipe(data: Path, method: str, depth: Depth, *overrides: str) -> Recipe:
+def recipe(data: Path, method: str, depth: Depth, optimizer: str, *overrides: str) -> Recipe:
     """The recipe of a method at a depth, with the text of data directory `data`."""
+    own = (*CHOICES[method], OPTIMIZERS[optimizer])
     depths = (f"model.{side}.depth={number}" for side, number in depth._asdict().items())
-    return load_recipe(str(data / RECIPE_FILE), [*BASE, *CHOICES[method], *depths, *overrides])
+    return load_recipe(str(data / RECIPE_FILE), [*BASE, *own, *depths, *overrides])

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from atlas_methods import CHOICES, LIPSCHITZ, METHODS, Depth
+from atlas_methods import GROWTH, LIPSCHITZ, MAIN, METHODS, STAGE_UPDATES, Depth
 from atlas_table import Row, Trial, rows_of
 
 # The search goes on by factors of two, below or above, while the best rate is at an edge.
@@ -17,6 +17,8 @@ class Plan(NamedTuple):
 
     Attributes:
         every: updates between validations.
+        tuned_by: the plan whose best learning rates it takes.
+        begins_as: the plan whose trainings are the beginnings of these.
         translates: whether BLEU is measured, and equal seconds beside equal tokens.
     """
 
@@ -25,44 +27,63 @@ class Plan(NamedTuple):
     seeds: tuple[int, ...]
     updates: int
     every: int
+    optimizer: str = "muon"
+    tuned_by: str = "tune-muon"
+    begins_as: str = ""
     translates: bool = True
 
 
 TUNED_AT = Depth(12, 6)
 DEPTHS = (TUNED_AT, Depth(24, 6), Depth(6, 6))
+SEEDS = (1, 2, 3)
+TUNE = Plan((*METHODS, *LIPSCHITZ), (TUNED_AT,), (1,), 300, 60, "adam", translates=False)
 PLANS = {
-    "tune": Plan(tuple(CHOICES), (TUNED_AT,), (1,), 300, 60, translates=False),
-    "main": Plan(tuple(METHODS), DEPTHS, (1, 2, 3), 900, 90),
+    "tune-muon": TUNE._replace(methods=MAIN, optimizer="muon"),
+    "long": Plan(MAIN, (TUNED_AT,), SEEDS, 2400, 120, begins_as="main"),
+    "main": Plan(MAIN, DEPTHS, SEEDS, 600, 60),
+    "growth": Plan(tuple(GROWTH), (Depth(24, 6),), SEEDS, 4 * STAGE_UPDATES, 120),
+    "tune": TUNE,
+    "adam": Plan(MAIN, (TUNED_AT,), SEEDS, 600, 60, "adam", "tune", translates=False),
     "lipschitz": Plan(
         ("pre-norm", "post-norm", "lipschitz-own", "lipschitz-normal", *LIPSCHITZ),
         (Depth(6, 6), Depth(12, 12), Depth(24, 24)),
-        (1, 2, 3),
+        SEEDS,
         300,
         60,
+        "adam",
+        "tune",
+        translates=False,
     ),
-    "long": Plan(tuple(METHODS), (TUNED_AT,), (1,), 4200, 300),
 }
 
 
 def trials(plan: str, rows: Sequence[Row]) -> Iterator[Trial]:
     """What is left of a plan; methods whose learning rate is not tuned yet are left out."""
     methods, depths, seeds = PLANS[plan][:3]
-    if plan == "tune":
-        nexts = ((method, next_rate(method, rows)) for method in methods)
+    if plan.startswith("tune"):
+        tried = rows_of(rows, plan=plan)
+        nexts = ((method, next_rate(method, tried)) for method in methods)
         yield from (Trial(plan, method, TUNED_AT, 1, lr) for method, lr in nexts if lr)
         return
     done = {row.trial for row in rows}
-    tuned = {method: best_rate(method, rows) for method in methods if not next_rate(method, rows)}
+    tuned = {method: tuned_rate(method, rows, PLANS[plan].tuned_by) for method in methods}
     for seed in seeds:
         for depth in depths:
-            for method, lr in tuned.items():
-                if (trial := Trial(plan, method, depth, seed, lr)) not in done:
+            for method in methods:
+                trial = Trial(plan, method, depth, seed, tuned[method])
+                if tuned[method] and trial not in done:
                     yield trial
 
 
+def tuned_rate(method: str, rows: Sequence[Row], plan: str) -> float:
+    """The rate that `plan` found; 0 if it is not known yet. Grown models have the sparse one's."""
+    method, tried = "sparse-pre" if method in GROWTH else method, rows_of(rows, plan=plan)
+    return 0.0 if next_rate(method, tried) else best_rate(method, tried)
+
+
 def losses(method: str, rows: Sequence[Row]) -> dict[float, float]:
-    """Perplexity by learning rate tried; inf where the training failed."""
-    tried = rows_of(rows, plan="tune", method=method)
+    """Perplexity by learning rate tried, of a plan's rows; inf where the training failed."""
+    tried = rows_of(rows, method=method)
     return {row.lr: math.inf if row.fails else row.perplexity for row in tried}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import atlas_speed
-from atlas_plan import best_rate, losses, next_rate
+from atlas_plan import PLANS, best_rate, losses, next_rate
 from atlas_table import Row, read, rows_of
 
 from nmtdeep.analysis import pictures
@@ -44,11 +44,13 @@ SECONDS = (
 def report(options: argparse.Namespace) -> None:
     """Print the tables of every plan, and draw the picture of `main`."""
     rows = read(options.results)
-    print("## Learning rates\n", markdown(rates(rows)), sep="\n")
-    plans = [row.plan for row in rows if row.plan != "tune"]
-    for plan in dict.fromkeys(plans):
+    for plan in dict.fromkeys(row.plan for row in rows):
         found = rows_of(rows, plan=plan)
-        for title, measures in (("tokens", TOKENS), ("seconds", SECONDS)):
+        if plan.startswith("tune"):
+            print(f"\n## {plan}: perplexity by learning rate\n", markdown(rates(found)), sep="\n")
+            continue
+        kinds = (("tokens", TOKENS), ("seconds", SECONDS))
+        for title, measures in kinds[: 1 + PLANS[plan].translates]:
             for depth in sorted({row.depth for row in found}):
                 table = comparison(by_method(rows_of(found, depth=depth)), measures)
                 print(f"\n## {plan}, {depth}, equal {title}\n", markdown(table), sep="\n")
@@ -74,7 +76,7 @@ def markdown(table: Sequence[Sequence[str]]) -> str:
 
 def rates(rows: Sequence[Row]) -> list[list[str]]:
     """Perplexity by method and learning rate; the chosen one in bold, once it is known."""
-    tuning = by_method(rows_of(rows, plan="tune"))
+    tuning = by_method(rows)
     columns = sorted({row.lr for group in tuning.values() for row in group})
     table = [["method", *(f"{lr:g}" for lr in columns)]]
     for method in tuning:

@@ -18,21 +18,25 @@ from nmtdeep.memory import keep_memory
 
 PLAIN = "pre-norm"
 UPDATES = 4  # in a turn
+KEYS = ("method", "depth", "optimizer")
 Cells = dict[str, str]
 
 
-def measure(data: Path, path: Path, methods: Iterable[str], depth: Depth, *, repeats: int) -> None:
+def measure(
+    data: Path, path: Path, methods: Iterable[str], depth: Depth, optimizer: str, *, repeats: int
+) -> None:
     """Add or replace a row for each method; they take turns with the plain model."""
     keep_memory()
     torch.set_num_threads(1)
-    found = {(row["method"], row["depth"]): row for row in rows(path)}
-    for row in compare(DataDirectory.open(data), [PLAIN, *methods], depth, repeats=repeats):
-        found[row["method"], row["depth"]] = row
+    found = {tuple(row[key] for key in KEYS): row for row in rows(path)}
+    names, corpus = dict.fromkeys([PLAIN, *methods]), DataDirectory.open(data)
+    for row in compare(corpus, names, depth, optimizer, repeats=repeats):
+        found[tuple(row[key] for key in KEYS)] = row
     write(path, list(found.values()))
 
 
 def compare(
-    data: DataDirectory, methods: Iterable[str], depth: Depth, *, repeats: int
+    data: DataDirectory, methods: Iterable[str], depth: Depth, optimizer: str, *, repeats: int
 ) -> list[Cells]:
     """Seconds of updates over those of the plain model in the same turn, by method.
 
@@ -41,7 +45,7 @@ def compare(
     work = Work.choose(data.corpus("train"), tokens=TOKENS, updates=UPDATES)
     types, runs = len(data.pipeline.target.vocabulary), {}
     for method in methods:
-        own = recipe(data.path, method, depth, *start("glorot"))
+        own = recipe(data.path, method, depth, optimizer, *start("glorot"))
         step = our_step(own, build_ours(own, types), torch.bfloat16)
         runs[method] = turn(step, work, torch.device("cpu"))
         runs[method]()  # warm up, and create the moments
@@ -51,7 +55,8 @@ def compare(
         values = statistics.median(ratios), min(ratios), max(ratios)
         shown = dict(zip(("slower", "least", "most"), (f"{x:.3f}" for x in values), strict=True))
         speed = f"{work.target_tokens / turns.median(method):.0f}"
-        found.append({"method": method, "depth": str(depth), **shown, "tokens_per_second": speed})
+        key = dict(zip(KEYS, (method, str(depth), optimizer), strict=True))
+        found.append({**key, **shown, "tokens_per_second": speed})
         print(" ".join(found[-1].values()), flush=True)
         found[-1] |= {"turns": str(repeats), "machine": signature}
     return found
@@ -73,6 +78,6 @@ def write(path: Path, found: list[Cells]) -> None:
         table.writerows(found)
 
 
-def read(path: Path) -> dict[str, float]:
-    """How many times as long an update takes as the plain model's, by method and depth."""
-    return {f"{row['method']} {row['depth']}": float(row["slower"]) for row in rows(path)}
+def read(path: Path) -> dict[tuple[str, ...], float]:
+    """How many times as long an update takes as the plain model's, by `KEYS`."""
+    return {tuple(row[key] for key in KEYS): float(row["slower"]) for row in rows(path)}

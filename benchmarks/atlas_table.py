@@ -28,8 +28,9 @@ class Trial(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Of its run directory."""
-        return f"{self.plan}-{self.method}-{self.depth}-seed{self.seed}-{self.lr:g}"
+        """Of its run directory, which a plan shares with the one that begins it."""
+        plan = "main" if self.plan == "long" else self.plan
+        return f"{plan}-{self.method}-{self.depth}-seed{self.seed}-{self.lr:g}"
 
 
 @dataclass(frozen=True, kw_only=True)
