@@ -20,7 +20,7 @@ joint merges (a small output layer), dropout 0.1, label smoothing 0.1, updates o
 tokens, bf16 products, which are 1.4 times as fast as fp32 at this width. The schedule, inverse
 square root after 100 updates of warm-up, has no end, so a training is a prefix of any longer one.
 
-Plans: `tune-muon` and `tune` (Adam) search learning rates by factors of two, at 12+6 layers, seed 1,
+Plans: `tune-muon` and `tune` (Adam) search rates by factors of two, at 12+6 layers with seed 1,
 until the best has worse neighbors. `main`: three depths, three seeds, at equal tokens. `long`: the
 same at one depth, near the end of training. `adam`: the beginning with the papers' optimizer.
 `lipschitz` and `growth`: questions of two of the papers.

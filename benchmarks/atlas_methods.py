@@ -78,9 +78,7 @@ LIPSCHITZ: dict[str, tuple[str, ...]] = {
 }
 # Of the plan `growth` only. Li et al. 2020: 6 encoder layers more in each quarter of the updates.
 STAGE_UPDATES = 600
-STAGES = ", ".join(
-    f"{{encoder: {depth}, updates: {STAGE_UPDATES}}}" for depth in (6, 12, 18)
-)
+STAGES = ", ".join(f"{{encoder: {depth}, updates: {STAGE_UPDATES}}}" for depth in (6, 12, 18))
 
 
 def grown(strategy: str, restart: str) -> tuple[str, ...]:

@@ -53,12 +53,13 @@ def test_a_plan_names_each_training_once(load: Load, row: Make) -> None:
     plan = load("atlas_plan")
     assert list(plan.trials("main", [])) == []  # no rate is known
     tuned = [
-        row(plan="tune", method=method, lr=lr, perplexity=20 + abs(lr - 0.004))
-        for method in plan.CHOICES
+        row(plan=name, method=method, lr=lr, perplexity=20 + abs(lr - 0.004))
+        for name in ("tune", "tune-muon")
+        for method in plan.PLANS[name].methods
         for lr in (0.002, 0.004, 0.008)
     ]
-    assert list(plan.trials("tune", tuned)) == []
-    for name in ("main", "long", "lipschitz"):
+    assert not [*plan.trials("tune", tuned), *plan.trials("tune-muon", tuned)]
+    for name in ("main", "long", "adam", "lipschitz", "growth"):
         methods, depths, seeds = plan.PLANS[name][:3]
         wanted = list(plan.trials(name, tuned))
         assert len(set(wanted)) == len(wanted) == len(methods) * len(depths) * len(seeds)
@@ -72,7 +73,7 @@ def test_shares_divide_a_plan(load: Load) -> None:
     atlas, plan = load("atlas"), load("atlas_plan")
     wanted = list(plan.trials("tune", []))
     owners = [[atlas.is_own(trial, f"{k}/3") for k in (1, 2, 3)] for trial in wanted]
-    assert len(wanted) == len(plan.CHOICES)
+    assert len(wanted) == len(plan.PLANS["tune"].methods)
     assert all(sum(owned) == 1 for owned in owners)
     assert all(any(column) for column in zip(*owners, strict=True))
 
@@ -80,9 +81,11 @@ def test_shares_divide_a_plan(load: Load) -> None:
 def test_every_method_is_a_valid_recipe(load: Load, tiny_run: Any) -> None:
     methods = load("atlas_methods")
     recipes = [
-        methods.recipe(tiny_run.data.path, name, methods.Depth(3, 2)) for name in methods.CHOICES
+        methods.recipe(tiny_run.data.path, name, methods.Depth(24, 2), "muon")
+        for name in methods.CHOICES
     ]
-    assert {one.model.encoder.depth for one in recipes} == {3}
+    assert {one.model.encoder.depth for one in recipes} == {24}
+    assert {one.training.optimizer.type for one in recipes} == {"muon"}
     assert len({one.model_dump_json() for one in recipes}) == len(recipes)
 
 
@@ -132,23 +135,27 @@ def test_what_is_missing_is_timed_trained_and_reported(
     atlas, results, speed = load("atlas"), tmp_path / "a.csv", tmp_path / "s.csv"
     for lr in (0.002, 0.004, 0.008):
         atlas.append(
-            results, row(plan="tune", method="dense-pre", lr=lr, perplexity=1 + abs(lr - 0.004))
+            results,
+            row(plan="tune-muon", method="dense-pre", lr=lr, perplexity=1 + abs(lr - 0.004)),
         )
-    plan = atlas.PLANS["main"]._replace(seeds=(1,), updates=4, every=2)
     depth = load("atlas_methods").Depth(2, 1)
-    plan = plan._replace(methods=("dense-pre", "admin"), depths=(depth,))
+    main = atlas.PLANS["main"]._replace(seeds=(1,), updates=4, every=2)
+    main = main._replace(methods=("dense-pre", "admin"), depths=(depth,))
     files = ("--results", str(results), "--speed", str(speed))
-    words = ("--data", str(tiny_run.data.path), "--out", str(tmp_path / "runs"), "--plan", "main")
+    words = ("--data", str(tiny_run.data.path), "--out", str(tmp_path / "runs"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(atlas.PLANS, "main", plan)
+        patch.setitem(atlas.PLANS, "main", main)
+        patch.setitem(atlas.PLANS, "long", main._replace(updates=6, begins_as="main"))
         patch.setattr("atlas_table.FAILS_FROM", math.inf)  # it learns nothing in four updates
         for _ in range(2):
-            atlas.main(["run", *words, *files])
-    *_, trained = atlas.read(results)
-    assert (len(atlas.read(results)), trained.method, trained.lr) == (4, "dense-pre", 0.004)
-    assert [update for update, _ in trained.curve] == [2, 4]
+            atlas.main(["run", *words, *files, "--plan", "long", "main"])
+    *_, beginning, trained = atlas.read(results)
+    assert [row.plan for row in atlas.read(results)[3:]] == ["main", "long"]
+    assert {(row.method, row.lr) for row in (beginning, trained)} == {("dense-pre", 0.004)}
+    assert [update for update, _ in trained.curve] == [2, 4, 6]
+    assert trained.curve[:2] == beginning.curve
     assert trained.perplexity == pytest.approx(trained.curve[-1][1], rel=1e-5)
-    assert trained.equal_updates == min(4, round(4 / trained.slower))
+    assert trained.equal_updates == min(6, round(6 / trained.slower))
     assert not list((tmp_path / "runs").iterdir())
     capsys.readouterr()
     assert trained.bleu_valid >= 0
