@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import torch
-from atlas_methods import TOKENS, Depth, recipe, start
+from atlas_methods import TOKENS, Depth, recipe
 from contenders import build_ours, our_step
 from depth import turn
 from machine import machine
@@ -38,14 +38,11 @@ def measure(
 def compare(
     data: DataDirectory, methods: Iterable[str], depth: Depth, optimizer: str, *, repeats: int
 ) -> list[Cells]:
-    """Seconds of updates over those of the plain model in the same turn, by method.
-
-    The start has no influence on the time, so it is one that needs no data.
-    """
+    """Seconds of updates over those of the plain model in the same turn, by method."""
     work = Work.choose(data.corpus("train"), tokens=TOKENS, updates=UPDATES)
     types, runs = len(data.pipeline.target.vocabulary), {}
     for method in methods:
-        own = recipe(data.path, method, depth, optimizer, *start("glorot"))
+        own = recipe(data.path, method, depth, optimizer)
         step = our_step(own, build_ours(own, types), torch.bfloat16)
         runs[method] = turn(step, work, torch.device("cpu"))
         runs[method]()  # warm up, and create the moments
