@@ -8,7 +8,7 @@ from atlas_methods import GROWTH, LIPSCHITZ, MAIN, METHODS, STAGE_UPDATES, Depth
 from atlas_table import Row, Trial, rows_of
 
 # The search goes on by factors of two, below or above, while the best rate is at an edge.
-RATES = (4e-3, 8e-3)
+RATES = (8e-3, 16e-3)
 LOWEST, HIGHEST = 2.4e-4, 7e-2
 
 
@@ -96,9 +96,8 @@ def best_rate(method: str, rows: Sequence[Row]) -> float:
 def next_rate(method: str, rows: Sequence[Row]) -> float | None:
     """The rate to try next; None if the best rate has neighbors on both sides."""
     tried = losses(method, rows)
-    for lr in RATES:
-        if lr not in tried:
-            return lr
+    if len(tried) < len(RATES):
+        return next(lr for lr in RATES if lr not in tried)
     best = best_rate(method, rows)
     if best == min(tried) and best / 2 > LOWEST:
         return best / 2
