@@ -163,6 +163,8 @@ def _add_model(screen: Inspection, path: Path) -> Recipe:
     screen.add("model", f"width {model.widths}, {parameters(path / checkpoint.MODEL):,} parameters")
     screen.add("encoder", _stack(model.encoder))
     screen.add("decoder", _stack(model.decoder))
+    normed = f", queries and keys with {model.qk_norm}" if model.qk_norm != "none" else ""
+    screen.add("layers", f"{model.activation}, {model.norm}{normed}")
     screen.add("embeddings", f"sharing {model.embeddings.sharing}")
     for name in ("positions", "bridge", "initializer"):
         screen.add(name, getattr(model, name).type)

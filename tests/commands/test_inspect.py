@@ -23,6 +23,7 @@ def test_inspect_describes_a_run(nmtdeep: Commands, averaged: tuple[Path, Finish
     tensors = load_file(whole / "checkpoint_11" / "model.safetensors").values()
     assert f" {sum(tensor.numel() for tensor in tensors):,} parameters" in value(done.out, "model")
     assert value(done.out, "encoder").startswith("2 layers, 2 heads, 32 inside, pre_norm")
+    assert value(done.out, "layers") == "relu, layer_norm"
     assert value(done.out, "trained").startswith("11 of 11 updates")
     best = [record for record in records(whole) if record.get("best")][-1]
     expected = f"update {best['update']} by validation: loss {best['valid_loss']:.4f}"
