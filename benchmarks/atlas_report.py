@@ -42,7 +42,7 @@ SECONDS = (
 
 
 def report(options: argparse.Namespace) -> None:
-    """Print the tables of every plan, and draw the picture of `main`."""
+    """Print the tables of every plan, and draw the picture of `main` and `long`."""
     rows = read(options.results)
     for plan in dict.fromkeys(row.plan for row in rows):
         found = rows_of(rows, plan=plan)
@@ -56,7 +56,7 @@ def report(options: argparse.Namespace) -> None:
                 print(f"\n## {plan}, {depth}, equal {title}\n", markdown(table), sep="\n")
             table = differences(by_method(found), measures)
             print(f"\n## {plan}, all depths, equal {title}\n", markdown(table), sep="\n")
-    if drawn := rows_of(rows, plan="main"):
+    if drawn := [*rows_of(rows, plan="main"), *rows_of(rows, plan="long")]:
         pictures.save(lambda figure: draw(drawn, figure), options.picture)
 
 
@@ -197,9 +197,9 @@ def p_value(differences: Sequence[float]) -> float:
 
 
 def draw(rows: Sequence[Row], figure: "Figure") -> None:
-    """Perplexity and BLEU of each method, a marker for each depth, a bar for the deviation."""
+    """Perplexity and BLEU of each method, a marker for each length and depth, bars of deviation."""
     methods = list(by_method(rows))[::-1]
-    figure.set_size_inches(8.0, 1.2 + 0.3 * len(methods))
+    figure.set_size_inches(8.0, 1.6 + 0.4 * len(methods))
     left = figure.add_subplot(1, 2, 1)
     right = figure.add_subplot(1, 2, 2, sharey=left)
     for axes, measure in ((left, TOKENS[0]), (right, TOKENS[2])):
@@ -212,12 +212,13 @@ def draw(rows: Sequence[Row], figure: "Figure") -> None:
 
 
 def mark(axes: "Axes", rows: Sequence[Row], methods: Sequence[str], measure: Measure) -> None:
-    depths = sorted({row.depth for row in rows})
-    for number, (depth, marker) in enumerate(zip(depths, "os^Dv", strict=False)):
-        groups = by_method(rows_of(rows, depth=depth))
+    kinds = sorted({(row.updates, row.depth) for row in rows})
+    for number, ((updates, depth), marker) in enumerate(zip(kinds, "os^D", strict=False)):
+        groups = by_method(rows_of(rows, updates=updates, depth=depth))
         found = {name: values for name in groups if (values := trained(groups[name], measure))}
         points = [summary(values, measure) for values in found.values()]
-        places = [methods.index(name) + 0.2 * (len(depths) // 2 - number) for name in found]
-        form = {"fmt": marker, "color": "0.0", "markerfacecolor": f"{number / 2:.1f}"}
+        places = [methods.index(name) + 0.2 * (len(kinds) / 2 - number) for name in found]
+        form = {"fmt": marker, "color": "0.0", "markerfacecolor": f"{number / 3:.1f}"}
         means, bars = ([point[side] for point in points] for side in (0, 1))
-        axes.errorbar(means, places, xerr=bars, label=f"{depth} layers", **form)
+        label = f"{depth} layers, {updates:,} updates"
+        axes.errorbar(means, places, xerr=bars, label=label, **form)
