@@ -9,63 +9,36 @@ The class is a subclass of the slot's base below. It describes the keys of a rec
 return modules, which are subclasses of the second group.
 """
 
-from nmtdeep.config.model import Model, Stack
-from nmtdeep.config.optimizer import OptimizerVariant, ScheduleVariant
-from nmtdeep.config.section import ConflictError, Count, NotNegative, Positive, Probability
-from nmtdeep.config.slots import (
-    BridgeVariant,
-    CombinationVariant,
-    InitializerVariant,
-    PositionsVariant,
-    ResidualVariant,
-    SublayerVariant,
-)
-from nmtdeep.config.stages import GrowthVariant
-from nmtdeep.config.training import RegularizerVariant
-from nmtdeep.model.build_layers import layer_norm
-from nmtdeep.model.initialization import Rules
-from nmtdeep.model.layers.bridge import Bridge
-from nmtdeep.model.layers.cache import CacheIndex, KeyValues, MemoryKeyValues
-from nmtdeep.model.layers.combination import Combination
-from nmtdeep.model.layers.context import Context, State, Sublayer
-from nmtdeep.model.layers.dropout import Dropout
-from nmtdeep.model.layers.linear import Linear
-from nmtdeep.model.layers.parameters import Matrix, matrix
-from nmtdeep.model.layers.residual import Residual
-from nmtdeep.model.transformer import Transformer
-
-__all__ = [
-    "Bridge",
-    "BridgeVariant",
-    "CacheIndex",
-    "Combination",
-    "CombinationVariant",
-    "ConflictError",
-    "Context",
-    "Count",
-    "Dropout",
-    "GrowthVariant",
-    "InitializerVariant",
-    "KeyValues",
-    "Linear",
-    "Matrix",
-    "MemoryKeyValues",
-    "Model",
-    "NotNegative",
-    "OptimizerVariant",
-    "PositionsVariant",
-    "Positive",
-    "Probability",
-    "RegularizerVariant",
-    "Residual",
-    "ResidualVariant",
-    "Rules",
-    "ScheduleVariant",
-    "Stack",
-    "State",
-    "Sublayer",
-    "SublayerVariant",
-    "Transformer",
-    "layer_norm",
-    "matrix",
-]
+from nmtdeep.config.model import Model as Model
+from nmtdeep.config.model import Stack as Stack
+from nmtdeep.config.optimizer import OptimizerVariant as OptimizerVariant
+from nmtdeep.config.optimizer import ScheduleVariant as ScheduleVariant
+from nmtdeep.config.section import ConflictError as ConflictError
+from nmtdeep.config.section import Count as Count
+from nmtdeep.config.section import NotNegative as NotNegative
+from nmtdeep.config.section import Positive as Positive
+from nmtdeep.config.section import Probability as Probability
+from nmtdeep.config.slots import BridgeVariant as BridgeVariant
+from nmtdeep.config.slots import CombinationVariant as CombinationVariant
+from nmtdeep.config.slots import InitializerVariant as InitializerVariant
+from nmtdeep.config.slots import PositionsVariant as PositionsVariant
+from nmtdeep.config.slots import ResidualVariant as ResidualVariant
+from nmtdeep.config.slots import SublayerVariant as SublayerVariant
+from nmtdeep.config.stages import GrowthVariant as GrowthVariant
+from nmtdeep.config.training import RegularizerVariant as RegularizerVariant
+from nmtdeep.model.build_layers import layer_norm as layer_norm
+from nmtdeep.model.initialization import Rules as Rules
+from nmtdeep.model.layers.bridge import Bridge as Bridge
+from nmtdeep.model.layers.cache import CacheIndex as CacheIndex
+from nmtdeep.model.layers.cache import KeyValues as KeyValues
+from nmtdeep.model.layers.cache import MemoryKeyValues as MemoryKeyValues
+from nmtdeep.model.layers.combination import Combination as Combination
+from nmtdeep.model.layers.context import Context as Context
+from nmtdeep.model.layers.context import State as State
+from nmtdeep.model.layers.context import Sublayer as Sublayer
+from nmtdeep.model.layers.dropout import Dropout as Dropout
+from nmtdeep.model.layers.linear import Linear as Linear
+from nmtdeep.model.layers.parameters import Matrix as Matrix
+from nmtdeep.model.layers.parameters import matrix as matrix
+from nmtdeep.model.layers.residual import Residual as Residual
+from nmtdeep.model.transformer import Transformer as Transformer
