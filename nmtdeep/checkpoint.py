@@ -33,13 +33,8 @@ from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.pipeline import TextPipeline
 
 FORMAT = "nmtdeep-1"
-MODEL, OPTIMIZER, STATE, CONFIG, TEXT = (
-    "model.safetensors",
-    "optimizer.safetensors",
-    "state.json",
-    "config.yaml",
-    "text",
-)
+MODEL, OPTIMIZER = "model.safetensors", "optimizer.safetensors"
+STATE, CONFIG, TEXT = "state.json", "config.yaml", "text"
 # In `state.json`: package and version of each variant from outside.
 PACKAGES = "packages"
 # Kinds, in `state.json`, of checkpoints that are not yet trained: grown, or with the weights of
@@ -242,13 +237,7 @@ def load(path: Path) -> Loaded:
         what = "not the text pipeline that this model was trained with"
         raise CheckpointError(what, where=directory / TEXT, hint=HINT)
     file = directory / MODEL
-    model = build_filled(
-        read_tensors(file),
-        recipe.model,
-        source_types=len(pipeline.source.vocabulary),
-        target_types=len(pipeline.target.vocabulary),
-        where=file,
-    )
+    model = build_filled(read_tensors(file), recipe.model, **pipeline.sizes, where=file)
     return Loaded(directory, recipe, pipeline, model.eval(), state)
 
 

@@ -73,11 +73,8 @@ def grow(
             raise UserError(what, where="--freeze-copied", hint=hint)
     if checkpoint.saved(out):
         raise UserError("there is a training already", where=out, hint="choose another --out")
-    source_types, target_types = (
-        len(side.vocabulary) for side in (old.pipeline.source, old.pipeline.target)
-    )
-    check_model_fits(recipe.model, source_types, target_types)
-    model = build(recipe.model, source_types=source_types, target_types=target_types)
+    check_model_fits(recipe.model, **old.pipeline.sizes)
+    model = build(recipe.model, **old.pipeline.sizes)
     initialize(model, recipe.model, seed=recipe.training.seed)
     carry_over(old.model, model, **maps)
     progress = _progress(old, recipe, restart_lr)
@@ -125,8 +122,7 @@ def _deeper(
             frozen[side] = stack.depth
         model = model.model_copy(update={side: stack.with_depth(depth)})
     if model == recipe.model:
-        depths = f"{model.encoder.depth}+{model.decoder.depth}"
-        raise UserError(f"the model has {depths} layers already", hint="choose more layers")
+        raise UserError(f"the model has {model.depths} layers already", hint="choose more layers")
     training = recipe.training.model_copy(
         update={"growth": Growth(strategy=strategy), "frozen": Frozen(**frozen), "stages": ()}
         # The grown model is where the new run starts from.

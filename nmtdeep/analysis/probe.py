@@ -135,7 +135,7 @@ def prepare(
                 f"{data.path} has two vocabularies, but model.embeddings.sharing is all",
                 hint="pass model.embeddings.sharing=decoder, or data with a shared vocabulary",
             )
-        check_model_fits(recipe.model, len(source), len(target))
+        check_model_fits(recipe.model, **data.pipeline.sizes)
         alone = recipe.training.model_copy(update={"sharding": "none"})  # there is one process
         single = recipe.model_copy(update={"training": alone})
         trainer = Trainer(single, data, Ranks(device=device), dtype=torch.float32)

@@ -164,7 +164,7 @@ def marian(
 def _echo_converted(output: Path, recipe: Recipe, pipeline: TextPipeline) -> None:
     model, text = recipe.model, recipe.text
     typer.echo(
-        f"{output}: {model.encoder.depth}+{model.decoder.depth} layers, width {model.width}, "
+        f"{output}: {model.depths} layers, width {model.width}, "
         f"{len(pipeline.source.vocabulary):,} and {len(pipeline.target.vocabulary):,} types, "
         f"{text.source} to {text.target}, {text.input} text\n"
         f"translate with: nmtdeep translate -m {output}"

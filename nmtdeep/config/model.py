@@ -158,6 +158,11 @@ class Model(Section):
         """`512`, or `1024+512` of encoder and decoder."""
         return "+".join(dict.fromkeys(str(self.width_of(side)) for side in SIDES))
 
+    @property
+    def depths(self) -> str:
+        """Numbers of layers of encoder and decoder: `6+6`."""
+        return f"{self.encoder.depth}+{self.decoder.depth}"
+
     def within(self, side: str) -> Model:
         """The model with the width of one stack, and with the width of each in its section."""
         stacks = {

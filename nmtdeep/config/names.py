@@ -33,17 +33,13 @@ def recipe_files() -> dict[str, Path]:
         for prefix, root in _roots()
         for path in root.rglob("*.yaml")
     }
-    # Each second part is a number, so that `v2-6` comes before `v2-12`.
-    parts = {name: re.split(r"(\d+)", name) for name in files}
-    return dict(
-        sorted(
-            files.items(),
-            key=lambda each: (
-                "/" in each[0],
-                [int(part) if part.isdigit() else part for part in parts[each[0]]],
-            ),
-        )
-    )
+
+    def order(name: str) -> tuple[bool, list[int | str]]:
+        """Numbers count as numbers, so that `v2-6` comes before `v2-12`."""
+        parts = re.split(r"(\d+)", name)
+        return "/" in name, [int(part) if part.isdigit() else part for part in parts]
+
+    return {name: files[name] for name in sorted(files, key=order)}
 
 
 def _roots() -> Iterator[tuple[Path, Path]]:

@@ -29,8 +29,8 @@ def growth(old: Model, new: Model) -> Iterator[Problem]:
     """What growing `old` to `new` changes in the layers that are copied."""
     for side in SIDES:
         before, after = getattr(old, side), getattr(new, side)
-        more = f"growing from {_depths(old)} to {_depths(new)} layers"
-        resized, any_resized = before.depth != after.depth, _depths(old) != _depths(new)
+        more = f"growing from {old.depths} to {new.depths} layers"
+        resized, any_resized = before.depth != after.depth, old.depths != new.depths
         # The encoder's alpha is of both depths, the decoder's of its own.
         changes = any_resized if side == "encoder" else resized
         if before.residual.type == "deep_norm" and changes:
@@ -73,7 +73,3 @@ def _no_positions(model: Model) -> Iterator[Problem]:
 def _boundaries(stack: Stack) -> tuple[int, ...]:
     part = stack.combination
     return part.boundaries(stack.depth) if isinstance(part, slots.SparseBlocks) else ()
-
-
-def _depths(model: Model) -> str:
-    return f"{model.encoder.depth}+{model.decoder.depth}"

@@ -83,9 +83,7 @@ class Examination:
                 return None
             data = DataDirectory.open(path, verify=False)
             self.add(examine_data(data), data.languages)
-            sides = (data.pipeline.source, data.pipeline.target)
-            types = (len(sides[0].vocabulary), len(sides[1].vocabulary))
-            return machine.planned_bytes(read_config(path / RECIPE_FILE), types)
+            return machine.planned_bytes(read_config(path / RECIPE_FILE), **data.pipeline.sizes)
         except UserError as error:
             self.problems += error.problems
             return None

@@ -56,14 +56,10 @@ def matrix_rate(device: torch.device, dtype: torch.dtype) -> float:
     return 2.0 * width**3 / float(timer.blocked_autorange(min_run_time=DURATION).median)
 
 
-def planned_bytes(recipe: Recipe, types: tuple[int, int]) -> int:
-    """Bytes of a training's checkpoints: all that are kept, and the one being written.
-
-    Args:
-        types: of the source and target vocabulary.
-    """
+def planned_bytes(recipe: Recipe, *, source_types: int, target_types: int) -> int:
+    """Bytes of a training's checkpoints: all that are kept, and the one being written."""
     with torch.device("meta"):
-        model = build(recipe.model, source_types=types[0], target_types=types[1])
+        model = build(recipe.model, source_types=source_types, target_types=target_types)
     parts = estimate(recipe, model, "cpu", torch.float32)
     keep = recipe.training.checkpoints
     total = (keep.keep_last + keep.keep_best + 1) * (parts["weights"] + parts["moments"])

@@ -84,6 +84,4 @@ def _denseformer(
 ) -> LinearCombination:
     readers = [end for end in boundaries if end and end % part.period == 0]
     weights = Weights(initial="newest", learnable=bool(readers), dilation=part.dilation)
-    return LinearCombination(
-        boundaries, model.width, weights=weights, norms=(), place="before", readers=readers
-    )
+    return LinearCombination(boundaries, model.width, weights=weights, readers=readers)

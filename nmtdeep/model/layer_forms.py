@@ -70,7 +70,8 @@ class RungeKutta(Layer):
     def matrices(self) -> Iterator[Matrix]:
         """Those of the sublayers and of the gate."""
         yield from super().matrices()
-        yield from self.total.matrices()
+        if isinstance(self.total, GatedSum):
+            yield matrix(self.total.gate, "gate")
 
     def start(self, context: Context) -> States:
         """A state for each evaluation of F."""
@@ -104,10 +105,6 @@ class WeightedSum(nn.Module):
         self.start = tuple(weights)
         self.weight = nn.Parameter(torch.empty(len(weights))) if learned else None
 
-    def matrices(self) -> Iterator[Matrix]:
-        """None."""
-        return iter(())
-
     def constants(self) -> Iterator[tuple[nn.Parameter, Tensor]]:
         """Learned weights start as given."""
         if self.weight is not None:
@@ -132,10 +129,6 @@ class GatedSum(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
         self.gate = Linear(2 * width, 1)
-
-    def matrices(self) -> Iterator[Matrix]:
-        """w."""
-        yield matrix(self.gate, "gate")
 
     def forward(self, values: Sequence[Tensor]) -> Tensor:
         """`(sentences, positions, width)` each, to the same."""

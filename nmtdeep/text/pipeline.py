@@ -174,6 +174,12 @@ class TextPipeline:
             return {"shared": len(self.source.vocabulary)}
         return {side.language: len(side.vocabulary) for side in (self.source, self.target)}
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Sizes of the vocabularies, as arguments of `model.build.build`."""
+        source, target = len(self.source.vocabulary), len(self.target.vocabulary)
+        return {"source_types": source, "target_types": target}
+
     def contents(self) -> dict[str, bytes]:
         """Every file of the saved pipeline: name and content."""
         values = self.config.model_dump(mode="json")

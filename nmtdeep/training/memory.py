@@ -173,7 +173,7 @@ def estimate(
     return parts
 
 
-def check_model_fits(model: config.Model, source_types: int, target_types: int) -> None:
+def check_model_fits(model: config.Model, *, source_types: int, target_types: int) -> None:
     """Check that the weights of a model are smaller than the memory of this machine.
 
     A few lines of a recipe can describe any number of layers of any width. Here they are built

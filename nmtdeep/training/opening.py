@@ -71,8 +71,7 @@ def check(recipe: Recipe, data: DataDirectory, ranks: Ranks) -> None:
     for number in range(len(recipe.training.stages) or 1):
         _check_mixture(recipe, number, corpora)
         _check_batches(recipe.at_stage(number), longest, ranks)
-    source, target = data.pipeline.source.vocabulary, data.pipeline.target.vocabulary
-    check_model_fits(recipe.model, len(source), len(target))
+    check_model_fits(recipe.model, **data.pipeline.sizes)
     resolve_precision(recipe.training.precision, ranks.device)
     chosen(recipe)
     if ranks.is_first:
@@ -151,12 +150,13 @@ def opening(recipe: Recipe, data: DataDirectory, ranks: Ranks, progress: Progres
         precision = "fp32" if dtype == torch.float32 else "bf16"
     memory = sum(estimate(stage, model, device.type, dtype).values())
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    depths = [_depths(recipe.at_stage(number)) for number in range(len(recipe.training.stages))]
-    same = [f"{len(depths)}, each of {_depths(stage)}"]
+    numbers, section = range(len(recipe.training.stages)), stage.model
+    depths = [recipe.at_stage(number).model.depths for number in numbers]
+    same = [f"{len(depths)}, each of {section.depths}"]
     update, mark = progress.update, subword_mark(data.references("valid"))
     start = recipe.training.start_from
     rows = {
-        "model": f"{_depths(stage)} layers, width {stage.model.widths}, {parameters:,} parameters",
+        "model": f"{section.depths} layers, width {section.widths}, {parameters:,} parameters",
         "vocabulary": " and ".join(
             f"{count:,} {name} types" for name, count in data.pipeline.types.items()
         ),
@@ -198,10 +198,6 @@ def _frozen(recipe: Recipe, model: Transformer) -> str:
     trained = sum(parameter.numel() for parameter in parameters if parameter.requires_grad)
     share = f"{trained:,} of {sum(map(Tensor.numel, parameters)):,} parameters are trained"
     return f"{', '.join(parts)}; {share}" if parts else ""
-
-
-def _depths(recipe: Recipe) -> str:
-    return f"{recipe.model.encoder.depth}+{recipe.model.decoder.depth}"
 
 
 def dry_run(

@@ -108,8 +108,7 @@ def announcement(recipe: Recipe, progress: Progress) -> str:
         mixture = recipe.at_stage(progress.stage).training.mixture.items()
         return f"{place} | mixture {', '.join(f'{name} {weight:g}' for name, weight in mixture)}"
     restart = ", learning rate restarted" if growth.restart_lr else ""
-    depths = f"{model.encoder.depth}+{model.decoder.depth}"
-    return f"{place} | {depths} layers by {growth.name}{restart}"
+    return f"{place} | {model.depths} layers by {growth.name}{restart}"
 
 
 def lr_of(recipe: Recipe, progress: Progress, update: int) -> float:

@@ -237,9 +237,4 @@ def freeze(model: Transformer, frozen: Frozen) -> None:
 
 def built(recipe: Recipe, data: DataDirectory) -> Transformer:
     """The recipe's model for this corpus, without values yet."""
-    pipeline = data.pipeline
-    return build(
-        recipe.model,
-        source_types=len(pipeline.source.vocabulary),
-        target_types=len(pipeline.target.vocabulary),
-    )
+    return build(recipe.model, **data.pipeline.sizes)

@@ -73,4 +73,6 @@ def test_planned_checkpoints_are_weights_and_moments_of_all_that_are_kept(tiny_r
     weights, moments = (file.stat().st_size for file in files)
     keep = recipe.training.checkpoints
     expected = (keep.keep_last + keep.keep_best + 1) * (weights + moments)
-    assert machine.planned_bytes(recipe, (types, types)) == pytest.approx(expected, rel=0.25)
+    assert machine.planned_bytes(recipe, source_types=types, target_types=types) == pytest.approx(
+        expected, rel=0.25
+    )

@@ -176,4 +176,4 @@ def test_a_model_larger_than_any_memory_is_refused_at_once(changes: dict[str, An
     described = Recipe.model_validate({"model": changes}).model
     message = r"the weights of this model take [\d,.]+ [GT]B, .* has \d.*: lower model"
     with pytest.raises(UserError, match=message):
-        check_model_fits(described, 100, 100)
+        check_model_fits(described, source_types=100, target_types=100)

@@ -122,8 +122,8 @@ class LinearCombination(Combination):
         width: int,
         *,
         weights: Weights,
-        norms: Sequence[Norm],
-        place: Literal["before", "after"],
+        norms: Sequence[Norm] = (),
+        place: Literal["before", "after"] = "before",
         dropout: float = 0.0,
         readers: Sequence[int] | None = None,
     ) -> None:
