@@ -3,7 +3,7 @@
     import pytest
     from nmtdeep import testing
 
-    @pytest.mark.parametrize("check", testing.CHECKS, ids=testing.name)
+    @pytest.mark.parametrize("check", testing.CHECKS)
     def test_promise(check, tmp_path):
         check(["model.encoder.combination=package.name"], tmp_path)
 
@@ -61,29 +61,22 @@ TINY = (
 )
 
 
-def name(check: Check) -> str:
-    """The name of a check, for the ids of tests."""
-    return check.__name__
-
-
 def stepwise_equals_parallel(overrides: Sequence[str], folder: Path) -> None:
     """Decoding step by step has the logits of one pass over the whole target."""
-    _check_steps(_model(_recipe(overrides)))
+    _check_steps(_model(overrides))
 
 
 def _check_steps(model: Transformer) -> None:
-    encoded = model.encode(SOURCE)
-    parallel = model.output(model.decode(TARGET, encoded))
-    state = model.start(encoded)
+    state = model.start(model.encode(SOURCE))
     steps = [model.step(TARGET[:, place], state) for place in range(TARGET.shape[1])]
-    for step, whole in zip(_real(torch.stack(steps, dim=1)), _real(parallel), strict=True):
+    for step, whole in zip(_real(torch.stack(steps, dim=1)), _real(_logits(model)), strict=True):
         assert_close(step, whole, rtol=0, atol=1e-10)
 
 
 def batched_equals_alone(overrides: Sequence[str], folder: Path) -> None:
     """A sentence has the same logits in a batch as alone."""
-    model = _model(_recipe(overrides))
-    together = _logits(model, SOURCE, TARGET)
+    model = _model(overrides)
+    together = _logits(model)
     for number, (source, target) in enumerate(LENGTHS):
         alone = _logits(model, SOURCE[[number], :source], TARGET[[number], :target])
         assert_close(together[number, :target], alone[0], rtol=0, atol=1e-10)
@@ -91,41 +84,40 @@ def batched_equals_alone(overrides: Sequence[str], folder: Path) -> None:
 
 def padding_is_not_read(overrides: Sequence[str], folder: Path) -> None:
     """Other embeddings of padding, and more padding, change nothing."""
-    model = _model(_recipe(overrides))
-    before = _logits(model, SOURCE, TARGET)
+    model = _model(overrides)
+    before = _logits(model)
     with torch.no_grad():
         model.source_embedding.weight[PAD] = model.target_embedding.weight[PAD] = 100.0
     # The output's row for padding may be the same table: its logit is left out.
-    for first, second in zip(_real(before), _real(_logits(model, SOURCE, TARGET)), strict=True):
+    for first, second in zip(_real(before), _real(_logits(model)), strict=True):
         assert_close(first[:, PAD + 1 :], second[:, PAD + 1 :], rtol=0, atol=1e-10)
 
 
 def future_is_not_read(overrides: Sequence[str], folder: Path) -> None:
     """A token changes the logits from its own position on, and none before."""
-    model = _model(_recipe(overrides))
-    before = _logits(model, SOURCE, TARGET)
+    model = _model(overrides)
+    before = _logits(model)
     for place in range(1, TARGET.shape[1]):
         edited = TARGET.clone()
         edited[:, place] = 11
-        after = _logits(model, SOURCE, edited)
+        after = _logits(model, target=edited)
         assert_close(after[:, :place], before[:, :place], rtol=0, atol=1e-10)
         assert not after[:, place].equal(before[:, place]), f"position {place} is not read"
 
 
 def parameters_are_initialized(overrides: Sequence[str], folder: Path) -> None:
     """The initializer covers every parameter, with finite numbers that the seed determines."""
-    recipe = _recipe(overrides)
-    first, second = (_initialized(recipe) for _ in range(2))
-    for label, tensor in checkpoint.weights(first).items():
+    first, second = (checkpoint.weights(_initialized(overrides)) for _ in range(2))
+    for label, tensor in first.items():
         assert tensor.isfinite().all(), f"{label} has no initial value"
-        assert tensor.equal(checkpoint.weights(second)[label]), f"{label} is another each time"
+        assert tensor.equal(second[label]), f"{label} is another each time"
 
 
 def parameters_are_trained(overrides: Sequence[str], folder: Path) -> None:
     """Every parameter has a gradient."""
-    model = _model(_recipe(overrides)).train()
+    model = _model(overrides).train()
     torch.manual_seed(1)
-    log_probs = _logits(model, SOURCE, TARGET).log_softmax(dim=2)
+    log_probs = _logits(model).log_softmax(dim=2)
     torch.autograd.backward([part[:, 3].sum() for part in _real(log_probs)])
     for label, parameter in model.named_parameters():
         assert parameter.grad is not None, f"{label} has no gradient"
@@ -135,11 +127,10 @@ def parameters_are_trained(overrides: Sequence[str], folder: Path) -> None:
 
 def grown_model_is_whole(overrides: Sequence[str], folder: Path) -> None:
     """A model of 3+2 layers grows to 6+4; the layers at the bottom keep their parameters."""
-    recipe = _recipe(overrides)
-    old, deeper = recipe.model, [*overrides, "model.encoder.depth=6", "model.decoder.depth=4"]
-    shallow, model = _model(recipe), _initialized(_recipe(deeper))
-    strategy = recipe.training.growth.strategy
-    carry_over(shallow, model, **layer_maps(strategy, old, _recipe(deeper).model))
+    deeper = [*overrides, "model.encoder.depth=6", "model.decoder.depth=4"]
+    shallow, model = _model(overrides), _initialized(deeper)
+    old, new = _recipe(overrides), _recipe(deeper)
+    carry_over(shallow, model, **layer_maps(new.training.growth.strategy, old.model, new.model))
     for label, tensor in checkpoint.weights(model).items():
         assert tensor.isfinite().all(), f"{label} has numbers that are not finite"
     for stack in ("encoder", "decoder"):
@@ -151,10 +142,10 @@ def grown_model_is_whole(overrides: Sequence[str], folder: Path) -> None:
 
 def bf16_is_close(overrides: Sequence[str], folder: Path) -> None:
     """Logits in bf16 are within a tenth of those in fp32, and gradients are finite."""
-    model = _model(_recipe(overrides)).float()
-    full = _logits(model, SOURCE, TARGET)
+    model = _model(overrides).float()
+    full = _logits(model)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        mixed = _logits(model, SOURCE, TARGET)
+        mixed = _logits(model)
     torch.autograd.backward(mixed.float().sum())
     for low, exact in zip(_real(mixed.float()), _real(full), strict=True):
         assert (low - exact).norm() < 0.1 * exact.norm(), "bf16 is far from fp32"
@@ -170,17 +161,13 @@ def training_resumes_exactly(overrides: Sequence[str], folder: Path) -> None:
         for updates in lengths:
             part = _recipe([*overrides, f"training.max_updates={updates}"])
             train(part, data=data, out=folder / run, device="cpu", quiet=True)
-    before, whole, resumed = (
-        checkpoint.load(folder / path).model
-        for path in ("whole/checkpoint_3", "whole/checkpoint_6", "resumed/checkpoint_6")
-    )
-    moved = False
-    for label, tensor in checkpoint.weights(whole).items():
-        assert tensor.equal(checkpoint.weights(resumed)[label]), f"{label} differs after resuming"
-        moved |= not tensor.equal(checkpoint.weights(before)[label])
-    assert moved, "training changes nothing"
-    inputs = [folder / "whole" / f"checkpoint_{update}" for update in (3, 6)]
-    averaging.average(inputs, folder / "mean")
+    names = ("whole/checkpoint_3", "whole/checkpoint_6", "resumed/checkpoint_6")
+    paths = [folder / name for name in names]
+    before, whole, resumed = (checkpoint.weights(checkpoint.load(path).model) for path in paths)
+    for label, tensor in whole.items():
+        assert tensor.equal(resumed[label]), f"{label} differs after resuming"
+    assert not all(whole[label].equal(before[label]) for label in whole), "training changes nothing"
+    averaging.average(paths[:2], folder / "mean")
     translator = Translator.load([folder / "mean"], DecodingOptions(device="cpu", beam=2))
     assert len([*translator.translate(["Turn on the light.", "Save"])]) == 2
     assert not inspect(folder / "mean").problems
@@ -203,23 +190,20 @@ def _recipe(overrides: Sequence[str]) -> Recipe:
     return load_recipe("deep-small", [*TINY, *overrides])
 
 
-def _built(recipe: Recipe) -> Transformer:
-    return build(recipe.model, source_types=TYPES, target_types=TYPES)
-
-
-def _initialized(recipe: Recipe) -> Transformer:
+def _initialized(overrides: Sequence[str]) -> Transformer:
     """The model with its initial values; a parameter without one is not finite."""
-    model = _built(recipe)
+    section = _recipe(overrides).model
+    model = build(section, source_types=TYPES, target_types=TYPES)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.fill_(torch.nan)
-    initialize(model, recipe.model, seed=1, sample=Sample(SOURCE, TARGET))
+    initialize(model, section, seed=1, sample=Sample(SOURCE, TARGET))
     return model.double()
 
 
-def _model(recipe: Recipe) -> Transformer:
+def _model(overrides: Sequence[str]) -> Transformer:
     """The model in float64 and without dropout, each parameter moved from its initial value."""
-    model = _initialized(recipe)
+    model = _initialized(overrides)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -228,7 +212,7 @@ def _model(recipe: Recipe) -> Transformer:
     return model.eval()
 
 
-def _logits(model: Transformer, source: Tensor, target: Tensor) -> Tensor:
+def _logits(model: Transformer, source: Tensor = SOURCE, target: Tensor = TARGET) -> Tensor:
     return model.output(model(source, target))
 
 

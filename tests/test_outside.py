@@ -154,6 +154,6 @@ def test_no_variant_is_exported_as_if_it_was_ours(override: str) -> None:
         )
 
 
-@pytest.mark.parametrize("check", testing.CHECKS, ids=testing.name)
+@pytest.mark.parametrize("check", testing.CHECKS)
 def test_every_promise_holds_for_all_slots_at_once(check: testing.Check, tmp_path: Path) -> None:
     check(OUTSIDE, tmp_path)

@@ -90,13 +90,13 @@ def overrides(name: str) -> list[str]:
     return [f"model.{side}.combination=broken.{name}" for side in ("encoder", "decoder")]
 
 
-@pytest.mark.parametrize("check", testing.CHECKS, ids=testing.name)
+@pytest.mark.parametrize("check", testing.CHECKS)
 def test_a_check_finds_what_it_is_for(check: testing.Check, tmp_path: Path) -> None:
     name, message = BROKEN[check]
     with pytest.raises((AssertionError, ValueError), match=message):
         check(overrides(name), tmp_path)
 
 
-@pytest.mark.parametrize("check", testing.CHECKS, ids=testing.name)
+@pytest.mark.parametrize("check", testing.CHECKS)
 def test_a_check_passes_what_keeps_its_promise(check: testing.Check, tmp_path: Path) -> None:
     check(overrides("whole"), tmp_path)

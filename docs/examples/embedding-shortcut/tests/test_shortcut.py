@@ -7,7 +7,7 @@ from nmtdeep import testing
 STACKS = [f"model.{side}.combination=nmtdeep_shortcut.embedding" for side in ("encoder", "decoder")]
 
 
-@pytest.mark.parametrize("check", testing.CHECKS, ids=testing.name)
+@pytest.mark.parametrize("check", testing.CHECKS)
 def test_promise(check, tmp_path):
     check(STACKS, tmp_path)
 
