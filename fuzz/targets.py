@@ -22,7 +22,7 @@ import numpy as np
 from nmtdeep.config.load import resolve
 from nmtdeep.config.render import annotated, dump
 from nmtdeep.config.text import Form, SentencePiece, Text
-from nmtdeep.conversion.fairseq_dictionary import read_dictionary
+from nmtdeep.conversion.fairseq_files import read_dictionary
 from nmtdeep.data.corpus import (
     DataDirectory,
     MonolingualCorpus,

@@ -9,6 +9,7 @@ import typer
 from typer import Argument, Option
 
 from nmtdeep.cli import options
+from nmtdeep.conversion import TextOptions
 from nmtdeep.errors import UserError
 from nmtdeep.export import Quantization
 
@@ -97,13 +98,9 @@ def fairseq(
     dictionaries: Annotated[list[Path], Argument(metavar="DICT")],
     *,
     output: options.Out,
-    bpe: list[Path] | None = None,
-    tokenization: Literal["moses", "none"] = "moses",
+    text: Annotated[TextOptions, options.bundle(TextOptions)],
     source_lang: options.SourceLanguage = None,
     target_lang: options.TargetLanguage = None,
-    normalize: bool = True,
-    lowercase: bool = False,
-    aggressive_hyphens: bool = False,
     overwrite: options.Overwrite = False,
 ) -> None:
     """Convert a checkpoint of a fairseq Transformer, or of the DLCL release.
@@ -114,27 +111,13 @@ def fairseq(
         path: File of fairseq: checkpoint_best.pt.
         dictionaries: dict.LANG.txt: one for both, or source, target.
         output: Checkpoint to write.
-        bpe: Codes of subword-nmt, twice if source and target have their own; without it the input
-            must be split already.
-        tokenization: Tokenization before --bpe; moses takes raw text.
-        normalize: Normalize punctuation as Moses does.
-        lowercase: Lower-case the input.
-        aggressive_hyphens: Split hyphens, as tokenizer.perl -a.
     """
     from nmtdeep import checkpoint
-    from nmtdeep.conversion.fairseq import TextOptions, convert
+    from nmtdeep.conversion.fairseq import convert
 
     checkpoint.check_free(output, overwrite=overwrite)
-    choices = TextOptions(
-        tuple(bpe or ()),
-        tokenization,
-        source_lang,
-        target_lang,
-        normalize=normalize,
-        lowercase=lowercase,
-        aggressive_hyphens=aggressive_hyphens,
-    )
-    _echo_converted(output, *convert(path, dictionaries, output, choices))
+    languages = {"source": source_lang, "target": target_lang}
+    _echo_converted(output, *convert(path, dictionaries, output, text, **languages))
 
 
 def marian(
@@ -157,8 +140,8 @@ def marian(
     from nmtdeep.conversion.marian import convert
 
     checkpoint.check_free(output, overwrite=overwrite)
-    converted = convert(directory, output, source=source_lang, target=target_lang)
-    _echo_converted(output, *converted)
+    languages = {"source": source_lang, "target": target_lang}
+    _echo_converted(output, *convert(directory, output, **languages))
 
 
 def _echo_converted(output: Path, recipe: Recipe, pipeline: TextPipeline) -> None:

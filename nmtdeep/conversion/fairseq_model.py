@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nmtdeep.conversion.fairseq_dictionary import PAD, read_dictionary, rows
-from nmtdeep.conversion.fairseq_file import read_checkpoint
+from nmtdeep.conversion.fairseq_files import PAD, read_checkpoint, read_dictionary, rows
 from nmtdeep.conversion.layers import Conversion
 from nmtdeep.text.vocabulary import Vocabulary
 

@@ -36,6 +36,8 @@ SUBLAYERS = {
     "encoder": ["self_attention", "feed_forward"],
     "decoder": ["self_attention", "cross_attention", "feed_forward"],
 }
+# Residual wrappers without a norm for each sublayer, or with other sums than x + f(x).
+OURS_ALONE = ("rezero", "no_norm", "complete_p", "b2t", "runge_kutta")
 
 
 class Affine(NamedTuple):
@@ -112,14 +114,8 @@ def unsupported(model: Model) -> list[Problem]:
         if (combination := stack.combination.type) != "residual":
             what = f"{combination}: a layer reads more than the output of the layer below it"
             problems.append(Problem(what, f"model.{name}.combination", "set it to residual"))
-        if (residual := stack.residual.type) == "complete_p":
-            what, hint = f"{residual} scales its branches", "set it to pre_norm"
-            problems.append(Problem(what, f"model.{name}.residual", hint))
-        if residual in ("rezero", "no_norm"):
-            hint = "set it to pre_norm or post_norm"
-            problems.append(Problem(f"{residual} has no norms", f"model.{name}.residual", hint))
-        if residual in ("b2t", "runge_kutta"):
-            what, hint = f"{residual} has no such layers", "set it to pre_norm or post_norm"
+        if (residual := stack.residual.type) in OURS_ALONE:
+            what, hint = f"other programs have no {residual}", "set it to pre_norm or post_norm"
             problems.append(Problem(what, f"model.{name}.residual", hint))
         sublayers = [sublayer.type for sublayer in stack.sublayers]
         if sublayers != SUBLAYERS[name]:
@@ -200,13 +196,9 @@ def _embedding(embedding: TokenEmbedding, rows: int) -> tuple[Tensor, Tensor | N
 
 def _scales(residuals: Sequence[Normed]) -> list[Tensor]:
     """The factor of the input in each sum; empty if it is 1."""
-    scales = []
-    for residual in residuals:
-        if isinstance(residual, Admin):
-            scales.append(_value(residual.omega))
-        elif isinstance(residual, DeepNorm):
-            scales.append(torch.tensor(residual.alpha))
-    return scales
+    omegas = [_value(residual.omega) for residual in residuals if isinstance(residual, Admin)]
+    alphas = [residual.alpha for residual in residuals if isinstance(residual, DeepNorm)]
+    return omegas or list(map(torch.tensor, alphas))
 
 
 def _absorb(sublayers: Sequence[SublayerWeights], scales: list[Tensor]) -> list[SublayerWeights]:

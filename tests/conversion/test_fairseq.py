@@ -14,8 +14,9 @@ import torch
 
 from conversion.fairseq_like import EOS, FairseqLike
 from nmtdeep import checkpoint
-from nmtdeep.conversion.fairseq import TextOptions, convert
-from nmtdeep.conversion.fairseq_dictionary import read_dictionary, rows
+from nmtdeep.conversion import TextOptions
+from nmtdeep.conversion.fairseq import convert
+from nmtdeep.conversion.fairseq_files import read_dictionary, rows
 from nmtdeep.errors import CheckpointError, DataError, UserError
 
 CHOICES: list[dict[str, Any]] = [
@@ -87,8 +88,8 @@ def test_codes_and_languages_make_a_pipeline_for_raw_text(tmp_path: Path) -> Non
     file, dictionaries = written(tmp_path, FairseqLike())
     codes = tmp_path / "codes"
     codes.write_text("#version: 0.2\nw 1</w>\n")
-    text = TextOptions((codes,), source="fr", target="cs", lowercase=True)
-    convert(file, dictionaries, tmp_path / "out", text)
+    text = TextOptions(bpe=[codes], lowercase=True)
+    convert(file, dictionaries, tmp_path / "out", text, source="fr", target="cs")
     pipeline = checkpoint.load(tmp_path / "out").pipeline
     assert pipeline.source.split("W1, w2") == ["w1", ",", "w@@", "2"]
     assert (pipeline.source.language, pipeline.target.language) == ("fr", "cs")
@@ -97,7 +98,7 @@ def test_codes_and_languages_make_a_pipeline_for_raw_text(tmp_path: Path) -> Non
 
 def test_invalid_codes_are_refused(tmp_path: Path) -> None:
     file, dictionaries = written(tmp_path, FairseqLike())
-    text = TextOptions((dictionaries[0],))
+    text = TextOptions(bpe=[dictionaries[0]])
     with pytest.raises(DataError, match=r"dict\.en\.txt:1: .*: pass codes"):
         convert(file, dictionaries, tmp_path / "out", text)
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from nmtdeep.config.decoding import DecodingOptions
-from nmtdeep.conversion.fairseq import TextOptions, convert
+from nmtdeep.conversion import TextOptions
+from nmtdeep.conversion.fairseq import convert
 from nmtdeep.decoding.forced import log_probabilities
 from nmtdeep.decoding.translator import Translator
 

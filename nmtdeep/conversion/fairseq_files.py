@@ -1,4 +1,4 @@
-"""A checkpoint of fairseq, read without running anything that is in it."""
+"""Checkpoints and dictionaries of fairseq, read without running anything that is in them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,22 @@ from typing import Any
 from torch import Tensor
 
 from nmtdeep.conversion.pickles import checked_weights, read_pickle
-from nmtdeep.errors import CheckpointError
+from nmtdeep.errors import CheckpointError, DataError, Problem
+from nmtdeep.text.files import read_lines
+from nmtdeep.text.vocabulary import LONGEST_COUNT, SPECIALS, Vocabulary, is_reserved
 
 # Checkpoints also contain averages of times and losses. Their state is read and dropped.
 METERS = ("AverageMeter", "TimeMeter", "StopwatchMeter", "MetersDict")
 METER_MODULES = ("fairseq.meters", "fairseq.logging.meters")
-HINT = (
+CHECKPOINT_HINT = (
     "load it with fairseq and save only what is needed: "
     'torch.save({"args": vars(state["args"]), "model": state["model"]}, FILE)'
 )
+# fairseq's first ids, which its files do not list: beginning, padding, end of sentence, unknown.
+BOS, PAD, EOS, UNK, FIRST = 0, 1, 2, 3, 4
+# The beginning of a sentence has a row in the output, so it stays, as a type that no text has.
+FILLER = "<filler0>"
+DICTIONARY_HINT = "pass the dict.LANG.txt that the model was trained with"
 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -41,15 +48,15 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         for module in METER_MODULES
         for name in METERS
     ]
-    content = read_pickle(path, hint=HINT, classes=[argparse.Namespace, *meters])
+    content = read_pickle(path, hint=CHECKPOINT_HINT, classes=[argparse.Namespace, *meters])
     if not isinstance(content, dict) or "model" not in content:
         what = "not a checkpoint of fairseq: no weights under `model`"
-        raise CheckpointError(what, where=path, hint=HINT)
-    tensors = checked_weights(content["model"], path, hint=HINT)
+        raise CheckpointError(what, where=path, hint=CHECKPOINT_HINT)
+    tensors = checked_weights(content["model"], path, hint=CHECKPOINT_HINT)
     settings = _settings(content)
     if settings is None:
         what = "no settings of the model under `args` or `cfg.model`"
-        raise CheckpointError(what, where=path, hint=HINT)
+        raise CheckpointError(what, where=path, hint=CHECKPOINT_HINT)
     return settings, tensors
 
 
@@ -77,3 +84,36 @@ def _mapping(value: object) -> dict[str, Any]:
         value = vars(value)
     is_mapping = isinstance(value, dict) and all(isinstance(name, str) for name in value)
     return dict(value) if is_mapping else {}  # type: ignore[call-overload]
+
+
+def read_dictionary(path: Path) -> Vocabulary:
+    """A dictionary's types in the order of its lines, after our special types.
+
+    Raises:
+        DataError: for each of the first three invalid lines.
+    """
+    tokens: dict[str, int] = {}
+    problems = []
+    for number, line in enumerate(read_lines(path), 1):
+        place = f"{path}:{number}"
+        token, _, count = line.removesuffix(" #fairseq:overwrite").rpartition(" ")
+        if token.split() != [token] or not (count.isascii() and count.isdigit()):
+            problems.append(
+                Problem("expected a type, a space and its count", place, DICTIONARY_HINT)
+            )
+        elif is_reserved(token) or token == "<s>":
+            problems.append(Problem(f"{token} is a reserved mark", place, DICTIONARY_HINT))
+        elif token in tokens:
+            problems.append(Problem(f"{token!r} occurs twice", place, DICTIONARY_HINT))
+        else:
+            tokens[token] = int(count[:LONGEST_COUNT])
+        if len(problems) == 3:
+            break
+    if problems:
+        raise DataError(problems=problems)
+    return Vocabulary((*SPECIALS, *tokens, FILLER), (*(0,) * len(SPECIALS), *tokens.values(), 0))
+
+
+def rows(types: int) -> list[int]:
+    """For each of our ids, the row in fairseq's embeddings of so many `types`."""
+    return [PAD, EOS, UNK, *range(FIRST, types), BOS]
