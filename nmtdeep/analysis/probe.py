@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -186,12 +186,10 @@ def watched(modules: Iterable[nn.Module]) -> Iterator[Passages]:
                 tensor.retain_grad()
         passages[module] = Passage(inputs, output)
 
-    handles = [module.register_forward_hook(record) for module in modules]
-    try:
+    with ExitStack() as hooks:
+        for module in modules:
+            hooks.enter_context(module.register_forward_hook(record))
         yield passages
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def squared_gradient(tensor: Tensor, real: Tensor) -> float:

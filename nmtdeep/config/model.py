@@ -173,36 +173,73 @@ class Model(Section):
 
     @model_validator(mode="after")
     def _check(self) -> Model:
-        for name, stack in (("encoder", self.encoder), ("decoder", self.decoder)):
-            width, width_key = self.width_of(name), f"{name}.width" if stack.width else "width"
-            if width % 2:
-                what = f"width {width} is odd"
-                raise ConflictError(what, width_key, hint="sinusoidal positions need an even width")
-            _check_stack(name, stack, width, width_key)
-            if self.positions.type == "rotary" and width // stack.heads % 2:
-                what = f"{width // stack.heads} features of a head are no pairs to rotate"
-                keys = (f"{name}.heads", width_key)
-                raise ConflictError(what, *keys, hint="make width / heads even")
-            if self.dropout.layer and isinstance(stack.combination, slots.OfSublayers):
-                what = f"{name}.combination: {stack.combination.type} connects sublayers, so that "
-                what += "there are no layers to skip"
-                raise ConflictError(what, "dropout.layer", hint="set dropout.layer: 0")
-            key, norm = f"{name}.residual", stack.residual.type
-            chosen = f"{name}.initializer" if stack.initializer else "initializer"
-            if (stack.initializer or self.initializer).type == "admin" and norm != "admin":
-                what = f"{chosen}: admin sets omegas, which {key}: {norm} does not have"
-                raise ConflictError(what, chosen, key, hint=f"set {key}: admin")
-        _check_sublayers(self.decoder.sublayers)
-        _check_once("encoder", self.encoder.sublayers)
+        for side in SIDES:
+            _check_stack(self, side)
+            _check_layer(self, side)
         _check_widths(self)
         combination = self.encoder.combination
         if self.bridge.type == "transparent" and isinstance(combination, slots.CombinationVariant):
-            what = (
-                "bridge: transparent mixes the encoder's layers for the decoder, so that the top "
-            )
-            what += f"of encoder.combination: {combination.type} would never be read"
+            what = "bridge: transparent mixes the encoder's layers for the decoder, so that the "
+            what += f"top of encoder.combination: {combination.type} would never be read"
             raise ConflictError(what, "bridge", "encoder.combination", hint="choose one of them")
         return self
+
+
+def _check_stack(model: Model, side: str) -> None:
+    """Width, combination, residual and initializer of a stack."""
+    stack: Stack = getattr(model, side)
+    width, width_key = model.width_of(side), f"{side}.width" if stack.width else "width"
+    place, residual = f"{side}.combination", f"{side}.residual"
+    if width % 2:
+        what = f"width {width} is odd"
+        raise ConflictError(what, width_key, hint="sinusoidal positions need an even width")
+    divisors = {"heads": stack.heads}
+    match stack.combination:
+        case slots.Learned(groups=int(groups)):
+            divisors["combination.groups"] = groups
+        case slots.SparseBlocks(blocks=tuple(blocks)) if blocks[-1] != stack.depth:
+            what = f"blocks end at {blocks[-1]}, but {side}.depth is {stack.depth}"
+            keys = (f"{place}.blocks", f"{side}.depth")
+            raise ConflictError(what, *keys, hint="end with the depth")
+        case slots.OfSublayers() as part if stack.residual.type not in ("pre_norm", "no_norm"):
+            what = f"{place}: {part.type} takes the place of residual sums, "
+            what += f"and {residual}: {stack.residual.type} does more than add"
+            raise ConflictError(what, place, residual, hint=f"set {residual}: pre_norm")
+        case slots.OfSublayers() as part if model.dropout.layer:
+            what = f"{place}: {part.type} connects sublayers, so that there are no layers to skip"
+            raise ConflictError(what, "dropout.layer", hint="set dropout.layer: 0")
+    for key, divisor in divisors.items():
+        if width % divisor:
+            what = f"width {width} is not a multiple of {side}.{key} {divisor}"
+            hint = "choose a divisor of the width"
+            raise ConflictError(what, f"{side}.{key}", width_key, hint=hint)
+    if model.positions.type == "rotary" and width // stack.heads % 2:
+        what = f"{width // stack.heads} features of a head are no pairs to rotate"
+        keys = (f"{side}.heads", width_key)
+        raise ConflictError(what, *keys, hint="make width / heads even")
+    chosen = f"{side}.initializer" if stack.initializer else "initializer"
+    admin = (stack.initializer or model.initializer).type == "admin"
+    if admin and stack.residual.type != "admin":
+        what = f"{chosen}: admin sets omegas, which {residual}: {stack.residual.type} does not have"
+        raise ConflictError(what, chosen, residual, hint=f"set {residual}: admin")
+
+
+def _check_layer(model: Model, side: str) -> None:
+    """The sublayers of a layer."""
+    parts: tuple[slots.DecoderSublayer, ...] = getattr(model, side).sublayers
+    ours = [part.type for part in parts if not isinstance(part, slots.SublayerVariant)]
+    twice = sorted({kind for kind in ours if ours.count(kind) > 1} - {"feed_forward"})
+    reads = {"cross_attention", "merged_attention"} & {*ours}
+    external = any(isinstance(part, slots.SublayerVariant) and part.reads_source for part in parts)
+    what, hint = "", "leave out one"
+    if twice:
+        what = f"{twice[0]} is listed twice"
+    elif side == "decoder" and not (reads or external):
+        what, hint = "none of them attends to the source", "add cross_attention to the list"
+    elif len(reads) > 1:
+        what, hint = "merged_attention attends to the source already", "leave out cross_attention"
+    if what:
+        raise ConflictError(what, f"{side}.sublayers", hint=hint)
 
 
 def _check_widths(model: Model) -> None:
@@ -211,12 +248,12 @@ def _check_widths(model: Model) -> None:
     if widths[0] == widths[1]:
         return
     merged = [part for part in model.decoder.sublayers if isinstance(part, slots.MergedAttention)]
-    apart = model.bridge.type != "projection"
+    simplified = any(part.average == "simplified" for part in merged)
     for wrong, key, hint in (
         (model.embeddings.sharing == "all", "embeddings.sharing", "set it to decoder"),
         (model.embeddings.bias, "embeddings.bias", "set it to false"),
         (
-            apart and any(part.average == "simplified" for part in merged),
+            simplified and model.bridge.type != "projection",
             "decoder.sublayers",
             "set bridge: projection",
         ),
@@ -224,46 +261,3 @@ def _check_widths(model: Model) -> None:
         if wrong:
             what = f"widths {widths[0]} and {widths[1]}, but both stacks share a part"
             raise ConflictError(what, key, "encoder.width", "decoder.width", hint=hint)
-
-
-def _check_stack(name: str, stack: Stack, width: int, width_key: str) -> None:
-    divisors = {"heads": stack.heads}
-    match stack.combination:
-        case slots.Learned(groups=int(groups)):
-            divisors["combination.groups"] = groups
-        case slots.SparseBlocks(blocks=tuple(blocks)) if blocks[-1] != stack.depth:
-            what = f"blocks end at {blocks[-1]}, but {name}.depth is {stack.depth}"
-            keys = (f"{name}.combination.blocks", f"{name}.depth")
-            raise ConflictError(what, *keys, hint="end with the depth")
-        case slots.OfSublayers() as part if stack.residual.type not in ("pre_norm", "no_norm"):
-            key, place = f"{name}.residual", f"{name}.combination"
-            what = f"{place}: {part.type} takes the place of residual sums, "
-            what += f"and {key}: {stack.residual.type} does more than add"
-            raise ConflictError(what, place, key, hint=f"set {key}: pre_norm")
-    for key, divisor in divisors.items():
-        if width % divisor:
-            what = f"width {width} is not a multiple of {name}.{key} {divisor}"
-            hint = "choose a divisor of the width"
-            raise ConflictError(what, f"{name}.{key}", width_key, hint=hint)
-
-
-def _check_once(side: str, sublayers: tuple[slots.DecoderSublayer, ...]) -> None:
-    kinds = [part.type for part in sublayers if not isinstance(part, slots.SublayerVariant)]
-    twice = sorted({kind for kind in kinds if kinds.count(kind) > 1} - {"feed_forward"})
-    if twice:
-        what = f"{twice[0]} is listed twice"
-        raise ConflictError(what, f"{side}.sublayers", hint="leave out one")
-
-
-def _check_sublayers(sublayers: tuple[slots.DecoderSublayer, ...]) -> None:
-    _check_once("decoder", sublayers)
-    kinds = [part.type for part in sublayers]
-    theirs = [part for part in sublayers if isinstance(part, slots.SublayerVariant)]
-    reading = {"cross_attention", "merged_attention", *(p.type for p in theirs if p.reads_source)}
-    what, hint = "", "leave out one"
-    if not reading & set(kinds):
-        what, hint = "none of them attends to the source", "add cross_attention to the list"
-    elif {"cross_attention", "merged_attention"} <= set(kinds):
-        what, hint = "merged_attention attends to the source already", "leave out cross_attention"
-    if what:
-        raise ConflictError(what, "decoder.sublayers", hint=hint)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from itertools import chain
 from typing import Any, Literal, NamedTuple
 
@@ -201,22 +202,17 @@ def admin(model: Transformer, sample: Sample, stacks: Iterable[Stack]) -> None:
 def _variances(model: Transformer, sample: Sample) -> dict[Sublayer, float]:
     """Variance of each sublayer's output at the real positions of `sample`."""
     variances: dict[Sublayer, float] = {}
-    handles = []
-    for stack, ids in ((model.encoder, sample.source), (model.decoder, sample.target)):
-
-        def note(module: Any, _: Any, output: Tensor, real: Tensor = ids != model.pad) -> None:
-            variances[module] = float(output[real].var())
-
-        wrappers = (wrapper for layer in stack for wrapper in layer)
-        handles += [wrapper.sublayer.register_forward_hook(note) for wrapper in wrappers]
     training = model.training
-    try:
-        with torch.no_grad():
-            model.eval()(sample.source, sample.target)
-    finally:
-        model.train(training)
-        for handle in handles:
-            handle.remove()
+    with ExitStack() as hooks, torch.no_grad():
+        for stack, ids in ((model.encoder, sample.source), (model.decoder, sample.target)):
+
+            def note(module: Any, _: Any, output: Tensor, real: Tensor = ids != model.pad) -> None:
+                variances[module] = float(output[real].var())
+
+            for wrapper in (wrapper for layer in stack for wrapper in layer):
+                hooks.enter_context(wrapper.sublayer.register_forward_hook(note))
+        model.eval()(sample.source, sample.target)
+    model.train(training)
     return variances
 
 

@@ -247,9 +247,8 @@ class Transformer(nn.Module):
         where causality hides it; hidden states at padded positions are meaningless. With `rows`, it
         is one row `(1, tokens)` of these sentences, and so is the source.
         """
-        return self.decoder(self.target_embedding(target, rows=rows), encoded.contexts(rows=rows))[
-            0
-        ]
+        x = self.target_embedding(target, rows=rows)
+        return self.decoder(x, encoded.contexts(rows=rows))[0]
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """`decode(target, encode(source))`: hidden states, to be projected by the loss."""

@@ -29,17 +29,18 @@ def overview(histories: Iterable[RunHistory]) -> PageTable:
     headings = ("run", "layers", "width", "parameters", "updates", "hours", "best valid nll")
     rows = []
     for run in histories:
-        encoder, decoder = run.recipe.model.encoder.depth, run.recipe.model.decoder.depth
-        row = [
-            TableCell(run.name),
-            TableCell(f"{encoder}+{decoder}", encoder + decoder),
-            TableCell(run.recipe.model.widths, run.recipe.model.width_of("encoder")),
-            number(run.parameters, "{:,.0f}".format),
-            number(run.last("update"), "{:,.0f}".format),
-            number(run.last("hours"), "{:.2f}".format),
-            number(min(run.values("valid_nll"), default=None), "{:.3f}".format),
-        ]
-        rows.append(row)
+        model = run.recipe.model
+        rows.append(
+            [
+                TableCell(run.name),
+                TableCell(model.depths, model.encoder.depth + model.decoder.depth),
+                TableCell(model.widths, model.width_of("encoder")),
+                number(run.parameters, "{:,.0f}".format),
+                number(run.last("update"), "{:,.0f}".format),
+                number(run.last("hours"), "{:.2f}".format),
+                number(min(run.values("valid_nll"), default=None), "{:.3f}".format),
+            ]
+        )
     return PageTable(headings, rows)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from nmtdeep.model.layers.combination import Combination
+from nmtdeep.model.layers.combination import Combination, Sources
 from nmtdeep.model.layers.linear import linear_of_rms_norm
 
 
@@ -76,7 +76,7 @@ class AttentionResiduals(Combination):
             total = total + share * value
         return total
 
-    def inherit(self, old: Combination, sources: Sequence[int | None]) -> None:
+    def inherit(self, old: Combination, sources: Sources) -> None:
         """The queries of a layer's sublayers are copied with the layer, that of the top stays."""
         if not isinstance(old, AttentionResiduals):
             raise TypeError(f"{type(old).__name__} cannot become attention residuals")

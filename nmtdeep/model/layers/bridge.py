@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
+from nmtdeep.model.layers.combination import Sources
 from nmtdeep.model.layers.dropout import Dropout
 from nmtdeep.model.layers.linear import Linear
 from nmtdeep.model.layers.parameters import Matrix, matrix
@@ -28,9 +29,7 @@ class Bridge(nn.Module):
         """The matrices that initializers draw; the base has none."""
         return ()
 
-    def inherit(
-        self, old: Bridge, encoder: Sequence[int | None], decoder: Sequence[int | None]
-    ) -> None:
+    def inherit(self, old: Bridge, encoder: Sources, decoder: Sources) -> None:
         """Copy the parameters of `old`, of the same type; the base has none.
 
         Args:
@@ -75,9 +74,7 @@ class Projection(TopLayer):
         """The same memory for all layers, `(sentences, source, decoder width)`."""
         return super().forward(self.projection(top), outputs)
 
-    def inherit(
-        self, old: Bridge, encoder: Sequence[int | None], decoder: Sequence[int | None]
-    ) -> None:
+    def inherit(self, old: Bridge, encoder: Sources, decoder: Sources) -> None:
         """The same W and b."""
         self.load_state_dict(old.state_dict())
 
@@ -112,9 +109,7 @@ class Transparent(Bridge):
             memories = shares.to(stacked.dtype) @ stacked.flatten(1)
         return [self.norm(memory.view(top.shape)) for memory in memories]
 
-    def inherit(
-        self, old: Bridge, encoder: Sequence[int | None], decoder: Sequence[int | None]
-    ) -> None:
+    def inherit(self, old: Bridge, encoder: Sources, decoder: Sources) -> None:
         """A copied layer has the weight of its source, in the memory of each layer's source."""
         if not isinstance(old, Transparent):
             raise TypeError(f"{type(old).__name__} cannot become transparent attention")

@@ -20,6 +20,9 @@ from nmtdeep.model.kernels.sums import Sums, visible
 from nmtdeep.model.layers.dropout import Dropout
 from nmtdeep.model.layers.norm import Norm
 
+# For each layer of a grown stack the old layer that it copies, or None.
+Sources = Sequence[int | None]
+
 
 class Combination(nn.Module):
     """Base: `start` with the embedding, `add` each output, `read` the next input.
@@ -42,7 +45,7 @@ class Combination(nn.Module):
         """Input of the next layer or sublayer, or after the last one the top of the stack."""
         raise NotImplementedError
 
-    def inherit(self, old: Combination, sources: Sequence[int | None]) -> None:
+    def inherit(self, old: Combination, sources: Sources) -> None:
         """Copy the parameters of `old`, of the same type with fewer layers; the base has none.
 
         Args:
@@ -183,7 +186,7 @@ class LinearCombination(Combination):
             return weights.masked_fill(hidden, -torch.inf).softmax(dim=1)
         return weights.masked_fill(hidden, 0.0) if settings.dilation > 1 else weights
 
-    def inherit(self, old: Combination, sources: Sequence[int | None]) -> None:
+    def inherit(self, old: Combination, sources: Sources) -> None:
         """Copy the rows that feed the same layers as before, over the same entries.
 
         A layer's first copy counts as the layer itself. The old top row feeds whatever follows the
@@ -244,7 +247,7 @@ class Matching(NamedTuple):
     norms_after: dict[int, int]
 
 
-def matching(old: Sequence[int], new: Sequence[int], sources: Sequence[int | None]) -> Matching:
+def matching(old: Sequence[int], new: Sequence[int], sources: Sources) -> Matching:
     """Match boundaries `old` and `new` of a stack whose layers come from `sources`."""
     kept: dict[int, int] = {}
     for place, layer in enumerate(sources):

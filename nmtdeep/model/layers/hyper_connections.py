@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from nmtdeep.model.layers.combination import Combination
+from nmtdeep.model.layers.combination import Combination, Sources
 from nmtdeep.model.layers.linear import linear_of_rms_norm
 from nmtdeep.model.layers.norm import Norm
 
@@ -182,7 +182,7 @@ class HyperConnections(Combination):
         """h_0 of the next sublayer."""
         return history.read
 
-    def inherit(self, old: Combination, sources: Sequence[int | None]) -> None:
+    def inherit(self, old: Combination, sources: Sources) -> None:
         """The connections of a layer's sublayers are copied with the layer."""
         if not isinstance(old, HyperConnections):
             raise TypeError(f"{type(old).__name__} cannot become hyper-connections")

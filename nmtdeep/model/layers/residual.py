@@ -69,9 +69,8 @@ class Normed(Residual):
     """A wrapper with a norm.
 
     Args:
-        sublayer: the wrapped sublayer.
         norm: a norm of the model's width.
-        dropout: probability on the sublayer's output.
+        sublayer, dropout: as of `Residual`.
     """
 
     def __init__(self, sublayer: Sublayer, norm: Norm, *, dropout: float) -> None:
@@ -100,11 +99,9 @@ class CompleteP(PreNorm):
     of width (muP) are not there.
 
     Args:
-        sublayer: the wrapped sublayer.
-        norm: a norm of the model's width.
         ratio: m, of this stack.
         alpha: 1 in CompleteP.
-        dropout: probability on the sublayer's output.
+        sublayer, norm, dropout: as of `Normed`.
 
     Attributes:
         scale: m^-alpha.
@@ -112,13 +109,7 @@ class CompleteP(PreNorm):
     """
 
     def __init__(
-        self,
-        sublayer: Sublayer,
-        norm: Norm,
-        *,
-        ratio: float,
-        alpha: float,
-        dropout: float,
+        self, sublayer: Sublayer, norm: Norm, *, ratio: float, alpha: float, dropout: float
     ) -> None:
         super().__init__(sublayer, norm, dropout=dropout)
         self.scale, self.rate = ratio**-alpha, ratio ** (alpha - 1)
@@ -171,10 +162,8 @@ class DeepNorm(Normed):
     """norm(alpha x + dropout(sublayer(x))), alpha a constant of the depths (Wang et al. 2022).
 
     Args:
-        sublayer: the wrapped sublayer.
-        norm: a norm of the model's width.
         alpha: see `deep_norm_scales`.
-        dropout: probability on the sublayer's output.
+        sublayer, norm, dropout: as of `Normed`.
     """
 
     def __init__(self, sublayer: Sublayer, norm: Norm, *, alpha: float, dropout: float) -> None:
