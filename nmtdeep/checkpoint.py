@@ -28,6 +28,7 @@ from nmtdeep.config.render import dump
 from nmtdeep.config.variant import missing_variants, packages_of
 from nmtdeep.data.index import INDEX_FILE
 from nmtdeep.errors import CheckpointError
+from nmtdeep.model.fit import HINT as FIT_HINT
 from nmtdeep.model.fit import build_filled, check_fit
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.pipeline import TextPipeline
@@ -237,7 +238,8 @@ def load(path: Path) -> Loaded:
         what = "not the text pipeline that this model was trained with"
         raise CheckpointError(what, where=directory / TEXT, hint=HINT)
     file = directory / MODEL
-    model = build_filled(read_tensors(file), recipe.model, **pipeline.sizes, where=file)
+    tensors = read_tensors(file)
+    model = build_filled(tensors, recipe.model, **pipeline.sizes, where=file, hint=FIT_HINT)
     return Loaded(directory, recipe, pipeline, model.eval(), state)
 
 
