@@ -38,10 +38,10 @@ def check_place(path: Path, option: str) -> None:
             )
 
 
-def digest(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal."""
+def digest(path: Path, algorithm: str = "sha256") -> str:
+    """Checksum of a file, in hexadecimal."""
     with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+        return hashlib.file_digest(stream, algorithm).hexdigest()
 
 
 def write_sums(directory: Path, *names: str) -> None:

@@ -15,9 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from rich.table import Table
-from torch import Tensor
 
 from nmtdeep.analysis import pictures
 from nmtdeep.analysis.measurement import (
@@ -35,7 +33,7 @@ from nmtdeep.data.corpus import DataDirectory, MonolingualCorpus
 from nmtdeep.errors import UserError
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.tables import table
-from nmtdeep.training.loss import inter_similarity
+from nmtdeep.training.loss import inter_similarity, mean_cosine
 
 BATCH_TOKENS = 4096
 # Panels (a), (b) and (c) of the paper's Figure 2: heading by column.
@@ -122,8 +120,11 @@ def layer_similarities(
         source = pad([corpus[int(index)] for index in indices]).to(device)
         outputs, mask = model.encode_deeply(source)[1], source != model.pad
         figures = (
-            [_cosine(output, outputs[0], mask) for output in outputs],
-            [_cosine(*pair, mask) for pair in zip(outputs, [outputs[0], *outputs], strict=False)],
+            [mean_cosine(output, outputs[0], mask) for output in outputs],
+            [
+                mean_cosine(*pair, mask)
+                for pair in zip(outputs, [outputs[0], *outputs], strict=False)
+            ],
             [inter_similarity(output, mask) for output in outputs],
         )
         totals = [[float(cosines.double().sum()) for cosines in layers] for layers in figures]
@@ -132,9 +133,3 @@ def layer_similarities(
         LayerSimilarity(name, layer, to_embedding, to_previous if layer else None, inter)
         for layer, (to_embedding, to_previous, inter) in enumerate((sums / len(corpus)).T.tolist())
     ]
-
-
-def _cosine(first: Tensor, second: Tensor, mask: Tensor) -> Tensor:
-    """`(sentences,)` mean over the positions of the cosine between two layers' outputs."""
-    cosines = F.cosine_similarity(first, second, dim=2) * mask
-    return cosines.sum(dim=1) / mask.sum(dim=1)

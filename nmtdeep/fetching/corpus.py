@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shlex
 import shutil
 from collections import Counter
@@ -197,7 +196,6 @@ class Fetch:
 
 def _verify(path: Path, source: Source) -> None:
     """Compare with the published checksum, if there is one."""
-    with path.open("rb") as file:
-        if source.md5 and (md5 := hashlib.file_digest(file, "md5").hexdigest()) != source.md5:
-            hint = "delete it and run the same command again"
-            raise DataError(f"its MD5 is {md5}, expected {source.md5}", where=path, hint=hint)
+    if source.md5 and (md5 := files.digest(path, "md5")) != source.md5:
+        hint = "delete it and run the same command again"
+        raise DataError(f"its MD5 is {md5}, expected {source.md5}", where=path, hint=hint)

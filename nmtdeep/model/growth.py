@@ -46,8 +46,10 @@ def layer_map(strategy: GrowthStrategy, old: int, new: int) -> LayerMap:
             added = [old - 1] * group
         case "random":
             added = [None] * group
+        case "interpolate" if new > 2 * old:
+            return [number * old // new for number in range(new)]
         case "interpolate":
-            return _interpolated(old, new)
+            return sorted([*range(old), *range(old - group, old)])
         case "stack_all":
             if new % old:
                 raise ValueError(f"stack_all repeats all {old} layers: {new} is not a multiple")
@@ -55,13 +57,6 @@ def layer_map(strategy: GrowthStrategy, old: int, new: int) -> LayerMap:
         case GrowthVariant():
             return strategy.layer_map(old, new)
     return [*range(old), *added]
-
-
-def _interpolated(old: int, new: int) -> LayerMap:
-    if new > 2 * old:
-        return [number * old // new for number in range(new)]
-    once = 2 * old - new
-    return [*range(once), *(number for number in range(once, old) for _ in range(2))]
 
 
 def layer_maps(strategy: GrowthStrategy, old: Model, new: Model) -> dict[str, LayerMap]:

@@ -101,9 +101,6 @@ def of_models(
 
 def of_lengths(album: Album, held_out: HeldOut) -> None:
     """Scores by the length of the source."""
-    texts = (
-        NamedText(held_out.split, held_out.sources),
-        NamedText("", held_out.references),
-    )
+    texts = NamedText(held_out.split, held_out.sources), NamedText("", held_out.references)
     measure = partial(lengths.measure, *texts, held_out.systems, "bleu")
     album.add("BLEU by length", measure, lengths.draw)

@@ -12,6 +12,19 @@ from nmtdeep.decoding.translator import Candidate, Translation
 from nmtdeep.serving.limits import Limits
 
 FORM = '{"lines": ["...", "..."]}'
+# Status and reason by pydantic's type of error; in braces, fields of its context.
+_REFUSALS = {
+    "json_invalid": (400, "invalid JSON: {error}: send UTF-8 text without lone surrogates"),
+    "too_long": (413, "more than {max_length} lines: send them in several requests"),
+    "string_too_long": (
+        413,
+        "{line} has more than {max_length} characters: split it into sentences",
+    ),
+    "string_pattern_mismatch": (422, "{line} contains a newline: send each part as a line"),
+    "extra_forbidden": (422, "unknown key: send {form} and nothing else"),
+    "string_type": (422, "{line} is not a string: send {form}"),
+}
+_OTHER = (422, "not a list of lines: send {form}")
 
 
 class Message(BaseModel):
@@ -104,28 +117,10 @@ def read(form: type[Lines], body: bytes) -> list[str]:
         return form.model_validate_json(body).lines
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False)[0]
-        raise _refusal(problem["loc"], problem["type"], problem.get("ctx", {})) from None
-
-
-def _refusal(where: tuple[Any, ...], kind: str, context: dict[str, Any]) -> RefusedError:
-    line = f"line {where[1] + 1}" if len(where) > 1 else ""
-    match kind:
-        case "json_invalid":
-            reason = f"invalid JSON: {context['error']}: send UTF-8 text without lone surrogates"
-            return RefusedError(400, reason)
-        case "too_long":
-            most = context["max_length"]
-            return RefusedError(413, f"more than {most} lines: send them in several requests")
-        case "string_too_long":
-            what = f"{line} has more than {context['max_length']} characters"
-            return RefusedError(413, f"{what}: split it into sentences")
-        case "string_pattern_mismatch":
-            return RefusedError(422, f"{line} contains a newline: send each part as a line")
-        case "extra_forbidden":
-            return RefusedError(422, f"unknown key: send {FORM} and nothing else")
-        case "string_type":
-            return RefusedError(422, f"{line} is not a string: send {FORM}")
-    return RefusedError(422, f"not a list of lines: send {FORM}")
+        line = "".join(f"line {int(number) + 1}" for number in problem["loc"][1:])
+        status, text = _REFUSALS.get(problem["type"], _OTHER)
+        reason = text.format(line=line, form=FORM, **problem.get("ctx", {}))
+        raise RefusedError(status, reason) from None
 
 
 def answer(translations: Iterable[Translation], form: Form) -> Answer:

@@ -42,7 +42,8 @@ def serve(
 
     with _listen(host, port) as listening:
         app = application(Translator.load(models, options), limits)
-        address = _address(listening)
+        name, number = listening.getsockname()[:2]
+        address = f"http://[{name}]:{number}" if ":" in name else f"http://{name}:{number}"
 
         class Server(uvicorn.Server):
             async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -82,8 +83,3 @@ def _listen(host: str, port: int) -> socket.socket:
             hint="choose another --host or --port",
         ) from error
     return listening
-
-
-def _address(listening: socket.socket) -> str:
-    host, port = listening.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -88,13 +88,6 @@ def continued(settings: Training, progress: Progress) -> Progress:
     return replace(progress, plan=_plan(settings, progress, progress.seconds / done))
 
 
-def announcement(plan: Plan) -> str:
-    """The message when the length is fixed."""
-    return (
-        f"{plan.updates:,} updates fit into {plan.minutes:g} minutes, and the training ends there"
-    )
-
-
 def _plan(settings: Training, progress: Progress, update: float, at_end: float = 0.0) -> Plan:
     """The plan for updates of so many seconds, and so many after the last one."""
     assert settings.max_minutes is not None  # with `max_updates: auto`

@@ -18,7 +18,7 @@ from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import UserError
 from nmtdeep.files import SUMS
 from nmtdeep.training import stages
-from nmtdeep.training.budget import Pace, announcement, continued
+from nmtdeep.training.budget import Pace, continued
 from nmtdeep.training.display import Display
 from nmtdeep.training.feed import upcoming
 from nmtdeep.training.launch import is_launched, join_ranks, launch, noted_signals, use_threads
@@ -192,7 +192,8 @@ def _train(
         if plan := pace.plan(settings, progress):
             plan = ranks.tell(plan)  # by rank 0's clock
             progress = replace(progress, plan=plan)
-            display.say(announcement(plan))
+            fits = f"{plan.updates:,} updates fit into {plan.minutes:g} minutes"
+            display.say(f"{fits}, and the training ends there")
         reason, over = stages.finished(recipe, progress), stages.is_over(recipe, progress)
         intervals = settings.log_every, settings.validation.every, settings.checkpoints.every
         logs, validates, planned = (progress.completes(each, before) for each in intervals)

@@ -105,7 +105,7 @@ class _Chunked(torch.autograd.Function):
         rows: int,
     ) -> tuple[Tensor, Tensor]:
         wanted = any(ctx.needs_input_grad[:3])
-        exact = torch.float64 if hidden.dtype == torch.float64 else torch.float32
+        exact = torch.promote_types(hidden.dtype, torch.float32)
         states, matrix = hidden.detach().to(dtype), weight.detach().to(dtype)
         offset = None if bias is None else bias.detach().to(dtype)
         grad_hidden = torch.empty_like(hidden) if wanted else None
@@ -262,7 +262,11 @@ def inter_similarity(output: Tensor, mask: Tensor) -> Tensor:
     1 - similarity over layers is the plainest reading.
     """
     real = mask[..., None].to(output.dtype)
-    count = real.sum(dim=1)
-    mean = (output * real).sum(dim=1, keepdim=True) / count[:, None]
-    cosines = F.cosine_similarity(output, mean, dim=2) * real[..., 0]
-    return cosines.sum(dim=1) / count[:, 0]
+    mean = (output * real).sum(dim=1, keepdim=True) / real.sum(dim=1, keepdim=True)
+    return mean_cosine(output, mean, mask)
+
+
+def mean_cosine(first: Tensor, second: Tensor, mask: Tensor) -> Tensor:
+    """`(sentences,)` mean over the real positions of the cosine between two layers' outputs."""
+    cosines = F.cosine_similarity(first, second, dim=2) * mask
+    return cosines.sum(dim=1) / mask.sum(dim=1)

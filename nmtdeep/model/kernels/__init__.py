@@ -87,7 +87,8 @@ def attention(
             _unpacked(packed), heads, rows, key_rows or rows, causal, dropout_p
         )
     if x.device.type == "cpu" and relative is None:
-        bias = attention_bias(x.shape[1], mask, causal, cpu_attention.exact(x.dtype), x.device)
+        dtype = torch.promote_types(x.dtype, torch.float32)
+        bias = attention_bias(x.shape[1], mask, causal, dtype, x.device)
         return cpu_attention.attention(*packed, heads=heads, bias=bias, dropout_p=dropout_p)
     q, k, v = (split_heads(part, heads) for part in _unpacked(packed))
     if x.device.type != "cpu" and relative is not None and relative[1] is None:

@@ -26,15 +26,10 @@ def attention(*packed: Tensor, heads: int, bias: Tensor | None, dropout_p: float
         bias: `(queries, keys)`, or `(sentences, 1, 1 or queries, keys)`; see `attention_bias`.
 
     Returns:
-        `(sentences, queries, width)` in the dtype of `packed`, computed in `exact` of it.
+        `(sentences, queries, width)` in the dtype of `packed`, computed in fp32 at least.
     """
     with torch.autocast("cpu", enabled=False):
         return _Attention.apply(heads, bias, dropout_p, *packed)  # type: ignore[no-untyped-call]
-
-
-def exact(dtype: torch.dtype) -> torch.dtype:
-    """The type to compute in: fp64 for itself, fp32 for all others."""
-    return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 class _Attention(torch.autograd.Function):
@@ -91,7 +86,8 @@ def _heads_first(x: Tensor, parts: int, heads: int) -> Tensor:
     """`(sentences, positions, parts width)` to `(parts, sentences heads, positions, d_h)`."""
     sentences, positions, all_parts = x.shape
     depth = all_parts // parts // heads
-    out = x.new_empty(parts, sentences, heads, positions, depth, dtype=exact(x.dtype))
+    dtype = torch.promote_types(x.dtype, torch.float32)
+    out = x.new_empty(parts, sentences, heads, positions, depth, dtype=dtype)
     out.copy_(x.view(sentences, positions, parts, heads, depth).permute(2, 0, 3, 1, 4))
     return out.flatten(1, 2)
 
