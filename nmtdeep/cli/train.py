@@ -37,6 +37,7 @@ KEYS = (
     "log_every",
 )
 FLAGS = {key.rpartition(".")[2]: key for key in KEYS}
+VALUE = Option(rich_help_panel="Recipe values", metavar="VALUE")
 
 
 def _flag(name: str, key: str) -> Parameter:
@@ -44,8 +45,7 @@ def _flag(name: str, key: str) -> Parameter:
     section: Any = Training
     for part in key.split(".")[:-1]:
         section = variants(section.model_fields[part].annotation)[0]
-    info = Option(rich_help_panel="Recipe values", metavar="VALUE")
-    return options.option(name, str | None, info, options.sentence(section.model_fields[name]))
+    return options.option(name, str | None, VALUE, options.sentence(section.model_fields[name]))
 
 
 def _overrides(*, minutes: str | None, **given: str | None) -> list[str]:
@@ -59,12 +59,10 @@ def _overrides(*, minutes: str | None, **given: str | None) -> list[str]:
 
 FROM = Option("--from", metavar="RUN|CHECKPOINT")
 PART = Option(metavar="PART")
-MINUTES = options.option(
-    "minutes",
-    str | None,
-    Option(rich_help_panel="Recipe values", metavar="VALUE"),
-    "Train as many updates as fit into this time; fixed after the first 50 by their speed.",
+FOR_MINUTES = (
+    "Train as many updates as fit into this time; fixed after the first 50 by their speed."
 )
+MINUTES = options.option("minutes", str | None, VALUE, FOR_MINUTES)
 AUTO = "training.max_updates=auto"
 COMPILE = Option("--compile/--no-compile", rich_help_panel=options.MACHINE)
 RANGE_TEST = "Learning-rate test"

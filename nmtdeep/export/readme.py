@@ -8,7 +8,6 @@ from typing import Any
 from nmtdeep import __version__
 from nmtdeep.checkpoint import Loaded
 from nmtdeep.config.render import dump
-from nmtdeep.config.text import Text
 from nmtdeep.errors import Problem
 from nmtdeep.export.to_ctranslate2 import search_options
 from nmtdeep.scoring.metrics import heading_of, label_of
@@ -23,7 +22,7 @@ def for_ctranslate2(loaded: Loaded, *, quantization: str | None, rows: int) -> s
         quantization: how its weights are stored; None: float32.
         rows: number of its positions.
     """
-    return _render(
+    return render(
         "ctranslate2.md",
         **_values(loaded),
         checkpoint=f"{loaded.path.parent.name}/{loaded.path.name}",
@@ -44,7 +43,7 @@ def model_card(loaded: Loaded, *, name: str, problems: Sequence[Problem]) -> str
     scores = stored.scores if stored else {}
     cells = {(split, score.metric): score for split, listed in scores.items() for score in listed}
     text, pipeline = loaded.recipe.text, loaded.pipeline
-    return _render(
+    return render(
         "card.md",
         **_values(loaded),
         title=f"{loaded.path.parent.name}: {text.source} to {text.target}",
@@ -63,11 +62,6 @@ def model_card(loaded: Loaded, *, name: str, problems: Sequence[Problem]) -> str
     )
 
 
-def subword_steps(text: Text) -> str:
-    """A Markdown list: how sacremoses and subword-nmt convert a source line to subwords."""
-    return _render("subwords.md", text=text)
-
-
 def _values(loaded: Loaded) -> dict[str, Any]:
     """Values of both templates; the forms are arguments in Python code, raw text needs none."""
     recipe, output_form = loaded.recipe, loaded.pipeline.reference_form
@@ -82,7 +76,8 @@ def _values(loaded: Loaded) -> dict[str, Any]:
     }
 
 
-def _render(template: str, **values: Any) -> str:
+def render(template: str, **values: Any) -> str:
+    """A file of `templates/` with these values."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(

@@ -52,13 +52,11 @@ def build(model: Model, *, source_types: int, target_types: int) -> Transformer:
     }
     # Decoding starts from </s>, which the decoder reads nowhere else.
     alias = (EOS, PAD) if model.embeddings.start == "pad" else None
+    source_places = _positions(encoder, encoder.encoder)
+    target_places = _positions(decoder, decoder.decoder)
     return Transformer(
-        source_embedding=TokenEmbedding(
-            source_table, _positions(encoder, encoder.encoder), **common
-        ),
-        target_embedding=TokenEmbedding(
-            target_table, _positions(decoder, decoder.decoder), **common, alias=alias
-        ),
+        source_embedding=TokenEmbedding(source_table, source_places, **common),
+        target_embedding=TokenEmbedding(target_table, target_places, **common, alias=alias),
         encoder=_stack(encoder, encoder.encoder),
         bridge=_bridge(encoder),
         decoder=_stack(decoder, decoder.decoder),

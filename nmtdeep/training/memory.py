@@ -261,10 +261,8 @@ class BatchLimit:
         tokens = part.cells
         if self.divisible and part.sentences > 1:
             return tokens // 2
-        if self.divisible:
-            raise too_large(part) from error
-        hint = f"batches of a sharded model cannot be divided, so pass --max-tokens {tokens // 2}"
-        raise too_large(part, hint) from error
+        whole = f"batches of a sharded model cannot be divided, so pass --max-tokens {tokens // 2}"
+        raise too_large(part, SMALLER if self.divisible else whole) from error
 
     def fit(self, batch: Batch, recipe: Recipe, dtype: torch.dtype, free: int) -> None:
         """Lower the limit until `free` bytes hold what a part of `batch` keeps.

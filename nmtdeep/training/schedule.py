@@ -61,22 +61,12 @@ def learning_rate(
     end = last if total == "auto" else total
     left = None if end is None else end - offset
     match schedule:
-        case config.InverseSquareRoot():
-            return inverse_square_root(
-                update,
-                peak=schedule.lr,
-                warmup_updates=schedule.warmup_updates,
-                warmup_init=schedule.warmup_init_lr,
-            )
-        case config.Noam():
-            return noam(
-                update,
-                scale=schedule.scale,
-                warmup_updates=schedule.warmup_updates,
-                width=recipe.model.width_of("decoder"),
-            )
-        case config.Linear():
-            peak, warmup = schedule.lr, schedule.warmup_updates
+        case config.InverseSquareRoot(lr=peak, warmup_updates=warmup, warmup_init_lr=first):
+            return inverse_square_root(update, peak=peak, warmup_updates=warmup, warmup_init=first)
+        case config.Noam(scale=scale, warmup_updates=warmup):
+            width = recipe.model.width_of("decoder")
+            return noam(update, scale=scale, warmup_updates=warmup, width=width)
+        case config.Linear(lr=peak, warmup_updates=warmup):
             if total == "auto":
                 return planned(update, peak=peak, warmup_updates=warmup, length=left)
             return linear(update, peak=peak, warmup_updates=warmup, max_updates=total - offset)

@@ -147,12 +147,11 @@ class Step:
             dtype=dtype,
             regularizer=settings.regularizer,
         )
-        self.shards = None
-        if settings.sharding == "full":
-            self.shards = Shards(model, self._loss, self.device)
+        sharded = settings.sharding == "full"
+        self.shards = Shards(model, self._loss, self.device) if sharded else None
         model.to(self.device)
         keeps_all = settings.checkpoint_activations == "none"
-        if self.device.type == "cuda" and keeps_all and not self.shards:
+        if self.device.type == "cuda" and keeps_all and not sharded:
             model.compile_layers()
         for_muon = dtype
         if self.device.type == "cuda":
@@ -162,9 +161,8 @@ class Step:
         self.optimizer = make_optimizer(model, settings.optimizer, dtype=for_muon, ranks=ranks)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=dtype == torch.float16)
         self._layers = outer_layers(model) if settings.record_gradients else {}
-        summed = ALONE if self.shards else ranks
-        self.gradient_sum = GradientSum(model.parameters(), summed)
-        self.limit = BatchLimit(ranks, divisible=self.shards is None)
+        self.gradient_sum = GradientSum(model.parameters(), ALONE if sharded else ranks)
+        self.limit = BatchLimit(ranks, divisible=not sharded)
 
     def loss(self, batch: Batch) -> Loss:
         """The sums of one batch; all ranks must call this if the model is sharded."""

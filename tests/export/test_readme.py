@@ -11,7 +11,7 @@ from sentencepiece import SentencePieceProcessor
 from subword_nmt.apply_bpe import BPE
 
 from nmtdeep.config.text import SentencePiece, Text
-from nmtdeep.export.readme import subword_steps
+from nmtdeep.export.readme import render
 from nmtdeep.text import sentencepiece
 from nmtdeep.text.bpe import Bpe, learn
 from nmtdeep.text.pipeline import TextPipeline
@@ -32,7 +32,7 @@ def test_the_steps_by_hand_return_our_subwords(hyphens: bool, lowercase: bool) -
     text = Text.model_validate({"aggressive_hyphens": hyphens, "lowercase": lowercase})
     vocabulary = Vocabulary(SPECIALS, (0, 0, 0))
     pipeline = TextPipeline.of(text, (Bpe(merges),) * 2, (vocabulary,) * 2)
-    *code, command = re.findall(r"`(.*?)`", subword_steps(text))
+    *code, command = re.findall(r"`(.*?)`", render("subwords.md", text=text))
     assert command == "subword-nmt apply-bpe -c text/bpe.codes"
     split = BPE(io.StringIO(pipeline.contents()["bpe.codes"].decode()))
     for line in LINES:
@@ -49,7 +49,7 @@ def test_the_step_of_sentencepiece_returns_our_subwords(tmp_path, monkeypatch) -
     pipeline = TextPipeline.of(text, (model,) * 2, (types,) * 2)
     pipeline.save(tmp_path / "text")
     monkeypatch.chdir(tmp_path)
-    (code,) = re.findall(r"`(.*\))`", subword_steps(text))
+    (code,) = re.findall(r"`(.*\))`", render("subwords.md", text=text))
     for line in LINES:
         assert eval(code, {"SentencePieceProcessor": SentencePieceProcessor, "line": line}) == (
             pipeline.source.split(line)
@@ -58,4 +58,4 @@ def test_the_step_of_sentencepiece_returns_our_subwords(tmp_path, monkeypatch) -
 
 def test_split_text_needs_no_step() -> None:
     text = Text.model_validate({"input": "bpe", "bpe": "none"})
-    assert subword_steps(text) == "1. nothing: the input must consist of subwords\n"
+    assert render("subwords.md", text=text) == "1. nothing: the input must consist of subwords\n"
