@@ -36,8 +36,10 @@ def combination(model: Model, stack: StackConfig, *, top: bool) -> Combination:
         case slots.SparseBlocks() as part:
             ends = tuple(end for end in part.boundaries(stack.depth) if top or end < stack.depth)
             return _linear(model, stack, part, ends, _weights(model, part), part.dropout)
-        case slots.DenseFormer() as part:
-            return _denseformer(model, part, every)
+        case slots.DenseFormer(dilation=dilation, period=period):
+            readers = [end for end in every if end and end % period == 0]
+            identity = Weights(initial="newest", learnable=bool(readers), dilation=dilation)
+            return LinearCombination(every, width, weights=identity, readers=readers)
         case slots.HyperConnections(streams=streams, weights=weights):
             norms = [layer_norm(model) if weights == "dynamic" else None for _ in sublayers]
             parts = [HyperConnection(k, streams, norms[k]) for k in sublayers]
@@ -77,11 +79,3 @@ def _linear(
         place="after" if place == "after" else "before",
         dropout=dropout,
     )
-
-
-def _denseformer(
-    model: Model, part: slots.DenseFormer, boundaries: tuple[int, ...]
-) -> LinearCombination:
-    readers = [end for end in boundaries if end and end % part.period == 0]
-    weights = Weights(initial="newest", learnable=bool(readers), dilation=part.dilation)
-    return LinearCombination(boundaries, model.width, weights=weights, readers=readers)

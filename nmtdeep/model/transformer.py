@@ -119,21 +119,19 @@ class Stack(nn.Module):
             The combination after the last layer, normalized; and y_0 (`x`) and y_1 ... y_L, raw:
             the layers' outputs, or where sublayers are connected, what is read above each layer.
         """
-        outputs = [x]
+        outputs, whole = [x], self.combination.connects == "layers"
         history = self.combination.start(x)
         read = self.combination.read(history)
         for number, (layer, context) in enumerate(zip(self, contexts, strict=True)):
             state = None if states is None else states[number]
-            for branch in self._parts(layer):
+            # Numbers of the sublayers that are connected; None for the whole layer.
+            branches = [None] if whole else range(len(layer.sublayers))
+            for branch in branches:
                 output = layer(read, context, state, branch)
                 history = self.combination.add(history, output)
                 read = self.combination.read(history)
-            outputs.append(output if self.combination.connects == "layers" else read)
+            outputs.append(output if whole else read)
         return self.norm(read), outputs
-
-    def _parts(self, layer: Layer) -> Sequence[int | None]:
-        """Numbers of the sublayers that the combination connects; None for the whole layer."""
-        return (None,) if self.combination.connects == "layers" else range(len(layer.sublayers))
 
 
 @dataclass(frozen=True)

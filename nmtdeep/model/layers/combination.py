@@ -10,7 +10,7 @@ by step needs no cache for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -198,26 +198,16 @@ class LinearCombination(Combination):
         matched = matching(old.boundaries, self.boundaries, sources)
         if self.weight is not None and old.weight is not None:
             for row, source in matched.rows.items():
-                weights = old.weight[source, : source + 1]
-                self._inherit_row(self.weight, row, weights, matched.columns)
+                places = [matched.columns.get(column) for column in range(source + 1)]
+                # A row stays if an old column is gone, or a softmax, which has no 0, has new ones.
+                if None not in places and not (self.settings.softmax and source < row):
+                    self.weight[row] = 0
+                    self.weight[row, places] = old.weight[source, : source + 1]
         norms = matched.norms_after if self.place == "after" else matched.norms_before
         for number, source in norms.items():
             if number >= self.unnormed and source >= old.unnormed:
                 theirs = old.norms[source - old.unnormed]
                 self.norms[number - self.unnormed].load_state_dict(theirs.state_dict())
-
-    def _inherit_row(
-        self, square: Tensor, row: int, weights: Tensor, columns: Mapping[int, int]
-    ) -> None:
-        """Copy old weights to their new columns, with 0 for new entries.
-
-        Not if an old column is gone, or if new entries are under a softmax, which has no weight 0.
-        """
-        places = [columns.get(column) for column in range(len(weights))]
-        if None in places or (self.settings.softmax and len(weights) <= row):
-            return
-        square[row] = 0
-        square[row, places] = weights
 
     def _dtype(self, x: Tensor) -> torch.dtype:
         """On a GPU that of autocast, where products sum in fp32: half of the memory to read."""
