@@ -154,7 +154,11 @@ class LinearCombination(Combination):
         weights = self.shares(x.device)
         if self.settings.groups > 1:
             weights = weights.repeat(1, 1, self.width // self.settings.groups)
-        sums = Sums(weights, x, window=self.settings.window, dtype=self._dtype(x))
+        dtype = x.dtype
+        if x.is_cuda and self.settings.groups == 1 and torch.is_autocast_enabled("cuda"):
+            # Products sum in fp32 there: half of the memory to read.
+            dtype = torch.get_autocast_dtype("cuda")
+        sums = Sums(weights, x, window=self.settings.window, dtype=dtype)
         token = sums.add(self._norm(0, x) if self.place == "before" else x)
         return CombinationHistory(sums, token, x, 0)
 
@@ -208,12 +212,6 @@ class LinearCombination(Combination):
             if number >= self.unnormed and source >= old.unnormed:
                 theirs = old.norms[source - old.unnormed]
                 self.norms[number - self.unnormed].load_state_dict(theirs.state_dict())
-
-    def _dtype(self, x: Tensor) -> torch.dtype:
-        """On a GPU that of autocast, where products sum in fp32: half of the memory to read."""
-        if x.is_cuda and self.settings.groups == 1 and torch.is_autocast_enabled("cuda"):
-            return torch.get_autocast_dtype("cuda")
-        return x.dtype
 
     def _norm(self, number: int, x: Tensor) -> Tensor:
         """The norm of entry or row `number`, if it has one."""
