@@ -142,16 +142,11 @@ def residual_blocks(probe: Probe) -> list[Block]:
                 on_path = isinstance(wrapper, NormalizedResidual) or reader is own
                 o = passages[reader].output if reader is not None and on_path else None
                 sums[wrapper].update(_sums(z, r, o, real[side]))
-    model = probe.recipe.model
-    names: dict[Side, Sequence[str]] = {
-        "encoder": [part.type for part in model.encoder.sublayers],
-        "decoder": [part.type for part in model.decoder.sublayers],
-    }
     return [
-        Block(side, number, name, **_figures(sums[wrapper], readers[wrapper]))
+        Block(side, number, part.type, **_figures(sums[wrapper], readers[wrapper]))
         for side, stack in probe.stacks()
         for number, layer in enumerate(stack, start=1)
-        for name, wrapper in zip(names[side], layer, strict=True)
+        for part, wrapper in zip(getattr(probe.recipe.model, side).sublayers, layer, strict=True)
     ]
 
 

@@ -247,16 +247,13 @@ def _check_widths(model: Model) -> None:
     widths = [model.width_of(side) for side in SIDES]
     if widths[0] == widths[1]:
         return
+    projected = model.bridge.type == "projection"
     merged = [part for part in model.decoder.sublayers if isinstance(part, slots.MergedAttention)]
-    simplified = any(part.average == "simplified" for part in merged)
+    joint = any(part.average == "simplified" for part in merged)
     for wrong, key, hint in (
         (model.embeddings.sharing == "all", "embeddings.sharing", "set it to decoder"),
         (model.embeddings.bias, "embeddings.bias", "set it to false"),
-        (
-            simplified and model.bridge.type != "projection",
-            "decoder.sublayers",
-            "set bridge: projection",
-        ),
+        (joint and not projected, "decoder.sublayers", "set bridge: projection"),
     ):
         if wrong:
             what = f"widths {widths[0]} and {widths[1]}, but both stacks share a part"

@@ -121,11 +121,8 @@ def unsupported(model: Model) -> list[Problem]:
         if sublayers != SUBLAYERS[name]:
             what = f"[{', '.join(sublayers)}] is not [{', '.join(SUBLAYERS[name])}]"
             problems.append(Problem(what, f"model.{name}.sublayers", "leave it out"))
-    for key, value, known in (
-        ("norm", model.norm, "layer_norm"),
-        ("qk_norm", model.qk_norm, "none"),
-    ):
-        if value != known:
+    for key, known in {"norm": "layer_norm", "qk_norm": "none"}.items():
+        if (value := getattr(model, key)) != known:
             problems.append(Problem(value, f"model.{key}", f"set it to {known}"))
     if model.activation in ("geglu", "swiglu"):
         what, hint = f"{model.activation} has a third matrix", "set it to relu, gelu or swish"

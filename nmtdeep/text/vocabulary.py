@@ -38,15 +38,13 @@ class Vocabulary:
     @classmethod
     def build(cls, counts: Mapping[str, int], config: VocabularyConfig) -> Vocabulary:
         """The most frequent types of a text; ties are in code point order."""
-        ranked = sorted(
-            (
-                (token, count)
-                for token, count in counts.items()
-                if count >= config.min_count and not is_reserved(token)
-            ),
-            key=lambda item: (-item[1], item[0]),
-        )[: config.max_size]
-        return cls._padded(ranked, config)
+        kept = [
+            (token, count)
+            for token, count in counts.items()
+            if count >= config.min_count and not is_reserved(token)
+        ]
+        ranked = sorted(kept, key=lambda item: (-item[1], item[0]))
+        return cls._padded(ranked[: config.max_size], config)
 
     @classmethod
     def of_pieces(

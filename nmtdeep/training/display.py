@@ -48,6 +48,7 @@ def figures(
     padded = sum(result.padded_tokens for result in results)
     real = sum(result.real_tokens for result in results)
     nll = sum(result.nll for result in done) / learned
+    count, layers = len(done) or math.nan, results[0].layer_norms
     return {
         "loss": sum(result.loss for result in done) / learned,
         "nll": nll,
@@ -57,11 +58,10 @@ def figures(
         "tokens_per_update": tokens / len(results),
         "padding": 1 - real / padded,
         "wait": waited / seconds,
-        "gradient_norm": sum(result.gradient_norm for result in done) / (len(done) or math.nan),
+        "gradient_norm": sum(result.gradient_norm for result in done) / count,
         **{
-            f"gradient_norm_{layer}": sum(result.layer_norms[layer] for result in done)
-            / (len(done) or math.nan)
-            for layer in results[0].layer_norms
+            f"gradient_norm_{layer}": sum(result.layer_norms[layer] for result in done) / count
+            for layer in layers
         },
         "skipped": len(results) - len(done),
     }

@@ -120,13 +120,10 @@ class KeyValues:
             newest: `(2, sentences, heads, hypotheses, d_h)`, keys and values.
         """
         before, self._entries = self._entries, self._entries + newest.shape[3]
-        if self._buffer is None or self._buffer.shape[3] < self._entries:
-            like = kernels.full_precision(newest.new_empty(0))
-            shape = (*newest.shape[:3], _capacity(self._entries), newest.shape[4])
-            larger = like.new_empty(shape)
-            if self._buffer is not None:
-                larger[:, :, :, :before] = self._buffer[:, :, :, :before]
-            self._buffer = larger
+        if self._buffer is None:
+            self._buffer = kernels.full_precision(newest[:, :, :, :0]).contiguous()
+        if (room := self._buffer.shape[3]) < self._entries:
+            self._buffer = F.pad(self._buffer, (0, 0, 0, _capacity(self._entries) - room))
         self._buffer[:, :, :, before : self._entries] = newest
         keys, values = self._buffer[:, :, :, : self._entries]
         return keys, values

@@ -120,12 +120,8 @@ class ManifoldConnection(nn.Module):
         n = self.streams
         sizes = (n, n, n * n)
         found = linear_of_rms_norm(streams.flatten(-2), self.phi, epsilon=self.epsilon)
-        parts = zip(
-            self.scales,
-            found.split_with_sizes(sizes, dim=-1),
-            self.bias.split_with_sizes(sizes),
-            strict=True,
-        )
+        maps, biases = found.split_with_sizes(sizes, dim=-1), self.bias.split_with_sizes(sizes)
+        parts = zip(self.scales, maps, biases, strict=True)
         before, after, kept = (scale * part + bias for scale, part, bias in parts)
         mixed = sinkhorn_knopp(kept.unflatten(-1, (n, n)), self.iterations)
         width = torch.cat((before.sigmoid()[..., None, :], mixed), dim=-2)
