@@ -182,8 +182,8 @@ def _add_model(screen: Inspection, path: Path) -> Recipe:
 def _stack(stack: Stack) -> str:
     parts = [counted(stack.depth, "layer"), f"{stack.heads} heads"]
     parts += [f"{stack.feed_forward:,} inside", stack.residual.type, stack.combination.type]
-    parts += [" + ".join(sublayer.type for sublayer in getattr(stack, "sublayers", ()))]
-    parts += [f"initializer {stack.initializer.type}" if stack.initializer else ""]
+    parts += [" + ".join(sublayer.type for sublayer in stack.sublayers)]
+    parts += [f"initializer {stack.initializer.type}"] if stack.initializer else []
     return ", ".join(filter(None, parts))
 
 

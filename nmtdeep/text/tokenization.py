@@ -58,15 +58,12 @@ class Moses:
 
     def tokenize(self, line: str) -> list[str]:
         """Moses' tokenizer.perl -no-escape (and -a with aggressive hyphens): a list of words."""
-        words: list[str] = self._tokenizer.tokenize(
-            line, aggressive_dash_splits=self.aggressive_hyphens, escape=False
-        )
-        return words
+        hyphens = self.aggressive_hyphens
+        return self._tokenizer.tokenize(line, aggressive_dash_splits=hyphens, escape=False)
 
     def detokenize(self, words: Sequence[str]) -> str:
         """Moses' detokenizer.perl, without unescaping: one line."""
-        line: str = self._detokenizer.detokenize(words, unescape=False)
-        return line
+        return self._detokenizer.detokenize(words, unescape=False)
 
 
 def _linear(pattern: str, replacement: str) -> Substitution:

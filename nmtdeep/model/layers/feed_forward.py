@@ -29,8 +29,7 @@ class Gated(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """`(..., 2 f)` to `(..., f)`."""
         gate, value = x.chunk(2, dim=-1)
-        gated: Tensor = self.activation(gate) * value
-        return gated
+        return self.activation(gate) * value
 
 
 class FeedForward(Sublayer):
