@@ -13,7 +13,7 @@ from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.devices import resolve_device
 from nmtdeep.errors import printable
-from nmtdeep.scoring import score_texts, scorers
+from nmtdeep.scoring import Score, score_texts, scorers
 from nmtdeep.scoring.metrics import label_of
 from nmtdeep.scoring.report import score_table
 from nmtdeep.scoring.stored import store, stored_scores
@@ -65,11 +65,9 @@ def finish(
                     "anyway"
                 )
                 return
-            scores = {}
-            for split in held_out:
-                metrics = scorers(METRICS, comet=comet_of(recipe, corpora, split, device))
-                lines = translated(translator, corpora, split)
-                scores[split] = score_texts(lines, [corpora.references(split)], metrics)
+            scores = {
+                split: score_split(translator, recipe, corpora, split, device) for split in held_out
+            }
             stored = store(scores, run)
         mean = _mean(checkpoint.locate(run))
         say(f"scores of {stored.checkpoint}" + (f", {mean}" if mean else ""))
@@ -129,3 +127,12 @@ def _has_learned_nothing(translator: Translator, data: DataDirectory) -> bool:
     translations = translated(translator, data, "valid", first=FIRST_LINES)
     scores = score_texts(translations, [data.references("valid")[:FIRST_LINES]], list(LEAST))
     return all(score.value < LEAST[score.metric] for score in scores)
+
+
+def score_split(
+    translator: Translator, recipe: Recipe, data: DataDirectory, split: str, device: str
+) -> list[Score]:
+    """BLEU, chrF, TER and, if the recipe names a model, COMET of a translated split."""
+    lines, references = translated(translator, data, split), [data.references(split)]
+    comet = comet_of(recipe, data, split, device)
+    return score_texts(lines, references, scorers(METRICS, comet=comet))

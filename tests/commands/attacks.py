@@ -35,7 +35,7 @@ training:
     - {encoder: 2, decoder: 1, epochs: 1, max_tokens: 150}
     - {}
   growth: {strategy: copy_top_layer}
-  schedule: {lr: 0.5}
+  schedule: {lr: 5}
   validation: {every: 2, patience: 3}
 """
 # The same with three corpora, of which the second is tagged, in two mixtures.
