@@ -202,8 +202,8 @@ def admin(model: Transformer, sample: Sample, stacks: Iterable[Stack]) -> None:
 def _variances(model: Transformer, sample: Sample) -> dict[Sublayer, float]:
     """Variance of each sublayer's output at the real positions of `sample`."""
     variances: dict[Sublayer, float] = {}
-    training = model.training
     with ExitStack() as hooks, torch.no_grad():
+        hooks.callback(model.train, model.training)
         for stack, ids in ((model.encoder, sample.source), (model.decoder, sample.target)):
 
             def note(module: Any, _: Any, output: Tensor, real: Tensor = ids != model.pad) -> None:
@@ -212,7 +212,6 @@ def _variances(model: Transformer, sample: Sample) -> dict[Sublayer, float]:
             for wrapper in (wrapper for layer in stack for wrapper in layer):
                 hooks.enter_context(wrapper.sublayer.register_forward_hook(note))
         model.eval()(sample.source, sample.target)
-    model.train(training)
     return variances
 
 
