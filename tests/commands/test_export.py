@@ -62,10 +62,12 @@ def by_heart(nmtdeep, start: Path, name: str) -> Path:
         run / "checkpoint_111",
         tensors=checkpoint.weights(model),
         state=loaded.state,
-        # One length limit for all sentences, as in other programs; greedy, because CTranslate2 ends
-        # a beam search by another rule, which shows in sentences that cannot be learned.
+        # One length limit for all sentences, as in other programs. <unk> is allowed, because they
+        # exclude it before the softmax and we after it, and this model has learned to write it.
         recipe=loaded.recipe.model_copy(
-            update={"decoding": Decoding(beam=1, max_length_factor=0, max_length_constant=120)}
+            update={
+                "decoding": Decoding(allow_unk=True, max_length_factor=0, max_length_constant=120)
+            }
         ),
         pipeline=pipeline,
     )
