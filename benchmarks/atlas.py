@@ -96,11 +96,12 @@ def run(options: argparse.Namespace) -> None:
     end = time.monotonic() + 60 * options.minutes
     while time.monotonic() < end and (trial := next_trial(options)):
         done = {row.trial for row in read(options.results)}
-        parts = (trial._replace(plan=plan) for plan in (PLANS[trial.plan].begins_as, trial.plan))
+        parts = [trial._replace(plan=plan) for plan in (PLANS[trial.plan].begins_as, trial.plan)]
+        out = options.out / str(next(part for part in parts if part.plan))
         for part in parts:
             if part.plan and part not in done:
-                measure(part, options)
-        shutil.rmtree(options.out / trial.name)
+                measure(part, out, options)
+        shutil.rmtree(out)
 
 
 def next_trial(options: argparse.Namespace) -> Trial | None:
@@ -134,9 +135,13 @@ def slower(trial: Trial, options: argparse.Namespace) -> float:
     return atlas_speed.read(options.speed)[sought]
 
 
-def measure(trial: Trial, options: argparse.Namespace) -> None:
-    """Train, or go on; then add a row of the figures at the end and after equal seconds."""
-    began, data, out = time.monotonic(), DataDirectory.open(options.data), options.out / trial.name
+def measure(trial: Trial, out: Path, options: argparse.Namespace) -> None:
+    """Train, or go on; then add a row of the figures at the end and after equal seconds.
+
+    Args:
+        out: the run directory, which a plan shares with the one that begins it.
+    """
+    began, data = time.monotonic(), DataDirectory.open(options.data)
     times, plan = slower(trial, options), PLANS[trial.plan]
     equal = round(plan.updates / times) if times > 1 else plan.updates
     last, curve = trained(trial, data, out, saves=equal)
@@ -163,7 +168,7 @@ def measure(trial: Trial, options: argparse.Namespace) -> None:
         row = replace(row, **at_end, **{f"equal_{name}": at_equal[name] for name in at_equal})
     append(options.results, row)
     shown = "fails" if row.fails else f"{row.perplexity:.2f}, BLEU {row.bleu_test:.2f}"
-    print(f"{trial.plan} {trial.name}: {shown}, {time.monotonic() - began:.0f} s", flush=True)
+    print(f"{trial}: {shown}, {time.monotonic() - began:.0f} s", flush=True)
 
 
 def trained(

@@ -26,11 +26,8 @@ class Trial(NamedTuple):
     seed: int
     lr: float
 
-    @property
-    def name(self) -> str:
-        """Of its run directory, which a plan shares with the one that begins it."""
-        plan = "main" if self.plan == "long" else self.plan
-        return f"{plan}-{self.method}-{self.depth}-seed{self.seed}-{self.lr:g}"
+    def __str__(self) -> str:
+        return f"{self.plan}-{self.method}-{self.depth}-seed{self.seed}-{self.lr:g}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,7 @@ SEEDS = ROOT / "fuzz" / "seeds"
 MEMORY = Path("/dev/shm")
 # Only what is ours and what it leans on closely: what is instrumented is slower. The targets too:
 # read and refused differ there, also where a library in another language decides.
-INSTRUMENTED = ["nmtdeep", "subword_nmt", "targets"]
+INSTRUMENTED = ["nmtdeep", "subword_nmt", "targets", "text_targets"]
 
 
 def main() -> int:
