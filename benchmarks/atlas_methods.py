@@ -113,7 +113,7 @@ BASE = (
     "training.label_smoothing=0.1",
     "training.precision=bf16",
     "training.validation={bleu: false, best_by: loss, patience: 0}",
-    "training.checkpoints={keep_last: 4, keep_best: 0, average_last: 0}",
+    "training.checkpoints={keep_last: 40, keep_best: 0, average_last: 0}",  # all
     "training.log_to=[]",
 )
 
