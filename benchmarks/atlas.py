@@ -1,7 +1,7 @@
 """The atlas: methods of training deep Transformers, compared on Multi30k at several depths.
 
     python benchmarks/atlas.py run --data DIR --out DIR [--results CSV] [--plan NAME ...]
-        [--only METHOD ...] [--minutes N] [--share I/N] [--speed CSV]
+        [--only METHOD ...] [--minutes N] [--speed CSV]
     python benchmarks/atlas.py speed --data DIR [--speed CSV] [--only METHOD ...]
     python benchmarks/atlas.py report [--results CSV] [--speed CSV] [--picture SVG]
 
@@ -13,7 +13,7 @@
 `run` walks the plans, trains what the CSV file lacks, one after the other by the procedure behind
 `nmtdeep train`, and adds a row for each at once. It starts no training after --minutes; a signal
 makes the training save and leave, and the same command goes on where it was. For several cores,
-start it once for each: --share 1/2 and --share 2/2 train one half each.
+start it once for each, with the same files: each process takes what no other one is training.
 
 The model is thin, because two CPU cores are all there is: width 64, 4 heads, inner width 256, 4,000
 joint merges (a small output layer), dropout 0.1, label smoothing 0.1, updates of 1,024 padded
@@ -31,18 +31,19 @@ from a checkpoint that is saved there. A faster one is not trained for longer.
 """
 
 import argparse
+import fcntl
 import json
 import math
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
-from zlib import crc32
+from typing import IO, Any
 
 import atlas_report
 import atlas_speed
@@ -81,9 +82,6 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     run.add_argument("--out", type=Path, required=True, help="run directories, deleted when done")
     run.add_argument("--plan", nargs="+", choices=PLANS, default=list(PLANS))
     run.add_argument("--minutes", type=float, default=math.inf)
-    run.add_argument(
-        "--share", default="1/1", metavar="I/N", help="of N processes, this is the I-th"
-    )
     speed.add_argument("--repeats", type=int, default=5)
     report.add_argument("--picture", type=Path, default=DOCS / "atlas.svg")
     return parser.parse_args(words)
@@ -94,30 +92,47 @@ def run(options: argparse.Namespace) -> None:
     keep_memory()
     torch.set_num_threads(1)
     end = time.monotonic() + 60 * options.minutes
-    while time.monotonic() < end and (trial := next_trial(options)):
-        done = {row.trial for row in read(options.results)}
-        parts = [trial._replace(plan=plan) for plan in (PLANS[trial.plan].begins_as, trial.plan)]
-        out = options.out / str(next(part for part in parts if part.plan))
-        for part in parts:
-            if part.plan and part not in done:
-                measure(part, out, options)
-        shutil.rmtree(out)
+    while time.monotonic() < end:
+        with next_trial(options) as trial:
+            if not trial:
+                break
+            done = {row.trial for row in read(options.results)}
+            parts = [
+                trial._replace(plan=plan) for plan in (PLANS[trial.plan].begins_as, trial.plan)
+            ]
+            out = options.out / str(next(part for part in parts if part.plan))
+            for part in parts:
+                if part.plan and part not in done:
+                    measure(part, out, options)
+            shutil.rmtree(out)
 
 
-def next_trial(options: argparse.Namespace) -> Trial | None:
-    """The first that is missing, of this process' share."""
-    rows = read(options.results)
-    for plan in options.plan:
-        for trial in trials(plan, rows):
-            if is_own(trial, options.share) and trial.method in (options.only or CHOICES):
-                return trial
-    return None
+@contextmanager
+def next_trial(options: argparse.Namespace) -> Iterator[Trial | None]:
+    """The first that is missing and that no other process is training; None if there is none.
+
+    It is locked as long as the context lasts, with all that belongs to its method, depth and seed:
+    plans share run directories, and a rate follows from those tried before.
+    """
+    missing = (one for plan in options.plan for one in trials(plan, read(options.results)))
+    for trial in missing:
+        if trial.method in (options.only or CHOICES):
+            lock = options.out / "locks" / f"{trial.method}-{trial.depth}-{trial.seed}"
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            with lock.open("w") as file:
+                if is_free(file) and trial in trials(trial.plan, read(options.results)):
+                    yield trial
+                    return
+    yield None
 
 
-def is_own(trial: Trial, share: str) -> bool:
-    """Whether share I/N has this training; one share tunes all rates of a method."""
-    own, shares = map(int, share.split("/"))
-    return crc32(f"{trial.method} {trial.depth} {trial.seed}".encode()) % shares == own - 1
+def is_free(file: IO[str]) -> bool:
+    """Lock a file until it is closed, unless another process has locked it."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def slower(trial: Trial, options: argparse.Namespace) -> float:

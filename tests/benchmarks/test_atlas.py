@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -69,13 +70,20 @@ def test_a_plan_names_each_training_once(load: Load, row: Make) -> None:
         assert list(plan.trials(name, [*tuned, done])) == [*wanted[:3], *wanted[4:]]
 
 
-def test_shares_divide_a_plan(load: Load) -> None:
-    atlas, plan = load("atlas"), load("atlas_plan")
-    wanted = list(plan.trials("tune", []))
-    owners = [[atlas.is_own(trial, f"{k}/3") for k in (1, 2, 3)] for trial in wanted]
-    assert len(wanted) == len(plan.PLANS["tune"].methods)
-    assert all(sum(owned) == 1 for owned in owners)
-    assert all(any(column) for column in zip(*owners, strict=True))
+def test_processes_train_different_methods(load: Load, row: Make, tmp_path: Path) -> None:
+    atlas, table = load("atlas"), load("atlas_table")
+    options = argparse.Namespace(
+        results=tmp_path / "atlas.csv", out=tmp_path, plan=["tune"], only=["admin", "b2t"]
+    )
+    with atlas.next_trial(options) as first, atlas.next_trial(options) as second:
+        assert {first.method, second.method} == {"admin", "b2t"}
+        with atlas.next_trial(options) as third:
+            assert third is None
+    # What ended is free again, and its next rate is another.
+    table.append(options.results, row(**first._asdict()))
+    with atlas.next_trial(options) as later:
+        assert later.method == first.method
+        assert later.lr != first.lr
 
 
 def test_every_method_is_a_valid_recipe(load: Load, tiny_run: Any) -> None:
@@ -156,7 +164,7 @@ def test_what_is_missing_is_timed_trained_and_reported(
     assert trained.curve[:2] == beginning.curve
     assert trained.perplexity == pytest.approx(trained.curve[-1][1], rel=1e-5)
     assert trained.equal_updates == min(6, round(6 / trained.slower))
-    assert not list((tmp_path / "runs").iterdir())
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["locks"]
     capsys.readouterr()
     assert trained.bleu_valid >= 0
     atlas.main(["report", *files, "--picture", str(tmp_path / "a.svg")])
