@@ -23,7 +23,7 @@ square root after 100 updates of warm-up, has no end, so a training is a prefix 
 Plans: `tune-muon` and `tune` (Adam) search rates by factors of two, at 12+6 layers with seed 1,
 until the best has worse neighbors. `main`: three depths, three seeds, at equal tokens. `long`: the
 same at one depth, near the end of training. `adam`: the beginning with the papers' optimizer.
-`lipschitz` and `growth`: questions of two of the papers.
+`lipschitz`, `paper-batch` and `growth`: questions of two of the papers.
 
 Equal seconds: `speed` measures how many times as long an update takes as that of the plain pre-norm
 model. A method that is r times slower is read after 1/r of the updates as well, from its curve and
@@ -201,6 +201,7 @@ def trained(
         f"training.max_updates={plan.updates}",
         *(f"training.{key}={plan.every}" for key in ("validation.every", "log_every")),
         f"training.checkpoints.every={saves}",
+        *plan.changes,
     )
     try:
         if signal := train(chosen, data=data.path, out=out, device="cpu", threads=1, quiet=True):

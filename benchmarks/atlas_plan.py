@@ -20,6 +20,8 @@ class Plan(NamedTuple):
         tuned_by: the plan whose best learning rates it takes.
         begins_as: the plan whose trainings are the beginnings of these.
         translates: whether BLEU is measured, and equal seconds beside equal tokens.
+        lr: the learning rate of all methods, instead of tuned ones.
+        changes: to the recipe.
     """
 
     methods: tuple[str, ...]
@@ -31,11 +33,15 @@ class Plan(NamedTuple):
     tuned_by: str = "tune-muon"
     begins_as: str = ""
     translates: bool = True
+    lr: float = 0.0
+    changes: tuple[str, ...] = ()
 
 
 TUNED_AT = Depth(12, 6)
 DEPTHS = (TUNED_AT, Depth(24, 6), Depth(6, 6))
 SEEDS = (1, 2, 3)
+# Xu et al. 2020: target tokens of an update, and the peak rate, 512^-0.5 * 8000^-0.5.
+PAPER_TOKENS, PAPER_LR = 25_000, 4.9e-4
 TUNE = Plan((*METHODS, *LIPSCHITZ), (TUNED_AT,), (1,), 300, 60, "adam", translates=False)
 PLANS = {
     "tune-muon": TUNE._replace(methods=MAIN, optimizer="muon"),
@@ -54,6 +60,21 @@ PLANS = {
         "tune",
         translates=False,
     ),
+    "paper-batch": Plan(
+        ("post-norm", "glorot-own", "lipschitz-own", "lipschitz-normal", "pre-norm"),
+        (Depth(12, 12),),
+        (1,),
+        200,
+        20,
+        "adam",
+        translates=False,
+        lr=PAPER_LR,
+        changes=(
+            f"training.batches.tokens_per_update={PAPER_TOKENS}",
+            "training.batches.max_tokens=4096",
+            "training.batches.group_tokens=4096",
+        ),
+    ),
 }
 
 
@@ -66,12 +87,13 @@ def trials(plan: str, rows: Sequence[Row]) -> Iterator[Trial]:
         yield from (Trial(plan, method, TUNED_AT, 1, lr) for method, lr in nexts if lr)
         return
     done = {row.trial for row in rows}
-    tuned = {method: tuned_rate(method, rows, PLANS[plan].tuned_by) for method in methods}
+    fixed, by = PLANS[plan].lr, PLANS[plan].tuned_by
+    rates = {method: fixed or tuned_rate(method, rows, by) for method in methods}
     for seed in seeds:
         for depth in depths:
             for method in methods:
-                trial = Trial(plan, method, depth, seed, tuned[method])
-                if tuned[method] and trial not in done:
+                trial = Trial(plan, method, depth, seed, rates[method])
+                if rates[method] and trial not in done:
                     yield trial
 
 

@@ -60,7 +60,7 @@ def test_a_plan_names_each_training_once(load: Load, row: Make) -> None:
         for lr in (0.002, 0.004, 0.008)
     ]
     assert not [*plan.trials("tune", tuned), *plan.trials("tune-muon", tuned)]
-    for name in ("main", "long", "adam", "lipschitz", "growth"):
+    for name in ("main", "long", "adam", "lipschitz", "paper-batch", "growth"):
         methods, depths, seeds = plan.PLANS[name][:3]
         wanted = list(plan.trials(name, tuned))
         assert len(set(wanted)) == len(wanted) == len(methods) * len(depths) * len(seeds)
