@@ -52,10 +52,13 @@ def by_heart(nmtdeep, start: Path, name: str) -> Path:
     )
     inputs = pad([np.concatenate(([EOS], ids[:-1])) for ids in target])
     batch = Batch(pad(source), inputs, pad(target), sum(map(len, target)), 0, 0)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    for _ in range(300):
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)  # 1e-2 is unstable
+    for _ in range(1500):
         optimizer.zero_grad()
-        batch_loss(model, batch, smoothing=0.0, dtype=torch.float32).smoothed.backward()
+        loss = batch_loss(model, batch, smoothing=0.0, dtype=torch.float32).smoothed
+        if loss < 0.005 * batch.target_tokens:
+            break
+        loss.backward()
         optimizer.step()
     run = nmtdeep.folder / name
     checkpoint.save(
