@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import product
 from typing import NamedTuple
 
 from atlas_methods import GROWTH, LIPSCHITZ, MAIN, METHODS, STAGE_UPDATES, Depth
@@ -17,7 +18,7 @@ class Plan(NamedTuple):
 
     Attributes:
         every: updates between validations.
-        tuned_by: the plan whose best learning rates it takes.
+        tuned_by: the plan whose best learning rates it takes, or begins its own search with.
         begins_as: the plan whose trainings are the beginnings of these.
         translates: whether BLEU is measured, and equal seconds beside equal tokens.
         lr: the learning rate of all methods, instead of tuned ones.
@@ -42,7 +43,14 @@ DEPTHS = (TUNED_AT, Depth(24, 6), Depth(6, 6))
 SEEDS = (1, 2, 3)
 # Xu et al. 2020: target tokens of an update, and the peak rate, 512^-0.5 * 8000^-0.5.
 PAPER_TOKENS, PAPER_LR = 25_000, 4.9e-4
-TUNE = Plan((*METHODS, *LIPSCHITZ), (TUNED_AT,), (1,), 300, 60, "adam", translates=False)
+TUNE = Plan(
+    (*METHODS, *LIPSCHITZ), (TUNED_AT,), SEEDS[:1], 300, 60, "adam", tuned_by="", translates=False
+)
+TUNE_LIPSCHITZ = TUNE._replace(
+    methods=("pre-norm", "post-norm", "lipschitz-own", "lipschitz-normal", *LIPSCHITZ),
+    depths=(Depth(6, 6), Depth(12, 12), Depth(24, 24)),
+    tuned_by="tune",
+)
 PLANS = {
     "tune-muon": TUNE._replace(methods=MAIN, optimizer="muon"),
     "long": Plan(MAIN, (TUNED_AT,), SEEDS, 2400, 120, begins_as="main"),
@@ -50,16 +58,9 @@ PLANS = {
     "growth": Plan(tuple(GROWTH), (Depth(24, 6),), SEEDS, 4 * STAGE_UPDATES, 120),
     "tune": TUNE,
     "adam": Plan(MAIN, (TUNED_AT,), SEEDS, 600, 60, "adam", "tune", translates=False),
-    "lipschitz": Plan(
-        ("pre-norm", "post-norm", "lipschitz-own", "lipschitz-normal", *LIPSCHITZ),
-        (Depth(6, 6), Depth(12, 12), Depth(24, 24)),
-        SEEDS,
-        300,
-        60,
-        "adam",
-        "tune",
-        translates=False,
-    ),
+    "tune-lipschitz": TUNE_LIPSCHITZ,
+    # The first seed is the one that was tuned.
+    "lipschitz": TUNE_LIPSCHITZ._replace(seeds=SEEDS[1:], tuned_by="tune-lipschitz"),
     "paper-batch": Plan(
         ("post-norm", "glorot-own", "lipschitz-own", "lipschitz-normal", "pre-norm"),
         (Depth(12, 12),),
@@ -81,26 +82,36 @@ PLANS = {
 def trials(plan: str, rows: Sequence[Row]) -> Iterator[Trial]:
     """What is left of a plan; methods whose learning rate is not tuned yet are left out."""
     methods, depths, seeds = PLANS[plan][:3]
-    if plan.startswith("tune"):
-        tried = rows_of(rows, plan=plan)
-        nexts = ((method, next_rate(method, tried)) for method in methods)
-        yield from (Trial(plan, method, TUNED_AT, 1, lr) for method, lr in nexts if lr)
-        return
     done = {row.trial for row in rows}
-    fixed, by = PLANS[plan].lr, PLANS[plan].tuned_by
-    rates = {method: fixed or tuned_rate(method, rows, by) for method in methods}
-    for seed in seeds:
-        for depth in depths:
-            for method in methods:
-                trial = Trial(plan, method, depth, seed, rates[method])
-                if rates[method] and trial not in done:
-                    yield trial
+    for seed, depth, method in product(seeds, depths, methods):
+        if lr := rate(plan, method, depth, rows):
+            trial = Trial(plan, method, depth, seed, lr)
+            if trial not in done:
+                yield trial
 
 
-def tuned_rate(method: str, rows: Sequence[Row], plan: str) -> float:
-    """The rate that `plan` found; 0 if it is not known yet. Grown models have the sparse one's."""
-    method, tried = "sparse-pre" if method in GROWTH else method, rows_of(rows, plan=plan)
-    return 0.0 if next_rate(method, tried) else best_rate(method, tried)
+def rate(plan: str, method: str, depth: Depth, rows: Sequence[Row]) -> float | None:
+    """The learning rate of the next training; None if it is not known, or if none is left."""
+    by = PLANS[plan].tuned_by
+    if not plan.startswith("tune"):
+        return PLANS[plan].lr or tuned_rate(method, depth, rows, by)
+    first: Sequence[float] = RATES
+    if by:
+        if not (other := tuned_rate(method, depth, rows, by)):
+            return None
+        first = (other, other / 2)
+    return next_rate(method, rows_of(rows, plan=plan, depth=depth), first)
+
+
+def tuned_rate(method: str, depth: Depth, rows: Sequence[Row], plan: str) -> float | None:
+    """The rate that `plan` found, at this depth if it tunes there; None if it is not known yet.
+
+    Grown models have the sparse one's.
+    """
+    method = "sparse-pre" if method in GROWTH else method
+    at = depth if depth in PLANS[plan].depths else TUNED_AT
+    tried = rows_of(rows, plan=plan, depth=at)
+    return None if rate(plan, method, at, rows) else best_rate(method, tried)
 
 
 def losses(method: str, rows: Sequence[Row]) -> dict[float, float]:
@@ -109,20 +120,19 @@ def losses(method: str, rows: Sequence[Row]) -> dict[float, float]:
     return {row.lr: math.inf if row.fails else row.perplexity for row in tried}
 
 
-def best_rate(method: str, rows: Sequence[Row]) -> float:
-    """The rate with the lowest perplexity; of equal ones, the lowest."""
+def best_rate(method: str, rows: Sequence[Row]) -> float | None:
+    """The rate with the lowest perplexity; of equal ones, the lowest. None if none was tried."""
     tried = losses(method, rows)
-    return min(sorted(tried), key=lambda lr: tried[lr])
+    return min(sorted(tried), key=lambda lr: tried[lr], default=None)
 
 
-def next_rate(method: str, rows: Sequence[Row]) -> float | None:
-    """The rate to try next; None if the best rate has neighbors on both sides."""
+def next_rate(method: str, rows: Sequence[Row], first: Sequence[float] = RATES) -> float | None:
+    """The rate to try next; None if the best rate has neighbors on both sides.
+
+    Args:
+        first: rates that are tried before anything else.
+    """
     tried = losses(method, rows)
-    if len(tried) < len(RATES):
-        return next(lr for lr in RATES if lr not in tried)
-    best = best_rate(method, rows)
-    if best == min(tried) and best / 2 > LOWEST:
-        return best / 2
-    if best == max(tried) and best * 2 < HIGHEST:
-        return best * 2
-    return None
+    best = best_rate(method, rows) or math.inf
+    near = (lr for lr in (best / 2, best * 2) if LOWEST < lr < HIGHEST)
+    return next((lr for lr in (*first, *near) if lr not in tried), None)

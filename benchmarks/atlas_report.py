@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import atlas_speed
-from atlas_plan import PLANS, best_rate, losses, next_rate
+from atlas_plan import PLANS, SEEDS, best_rate, losses, next_rate, tuned_rate
 from atlas_table import Row, read, rows_of
 
 from nmtdeep.analysis import pictures
@@ -44,20 +44,34 @@ SECONDS = (
 def report(options: argparse.Namespace) -> None:
     """Print the tables of every plan, and draw the picture of `main` and `long`."""
     rows = read(options.results)
-    for plan in dict.fromkeys(row.plan for row in rows):
-        found = rows_of(rows, plan=plan)
+    for plan in PLANS:
+        found = rows_of_plan(plan, rows)
+        depths = sorted({row.depth for row in found})
         if plan.startswith("tune"):
-            print(f"\n## {plan}: perplexity by learning rate\n", markdown(rates(found)), sep="\n")
+            for depth in depths:
+                table = rates(rows_of(found, depth=depth))
+                print(f"\n## {plan}, {depth}, by learning rate\n", markdown(table), sep="\n")
             continue
         kinds = (("tokens", TOKENS), ("seconds", SECONDS))
         for title, measures in kinds[: 1 + PLANS[plan].translates]:
-            for depth in sorted({row.depth for row in found}):
+            for depth in depths:
                 table = comparison(by_method(rows_of(found, depth=depth)), measures)
                 print(f"\n## {plan}, {depth}, equal {title}\n", markdown(table), sep="\n")
-            table = differences(by_method(found), measures)
-            print(f"\n## {plan}, all depths, equal {title}\n", markdown(table), sep="\n")
+            if len(depths) > 1:
+                table = differences(by_method(found), measures)
+                print(f"\n## {plan}, all depths, equal {title}\n", markdown(table), sep="\n")
     if drawn := [*rows_of(rows, plan="main"), *rows_of(rows, plan="long")]:
         pictures.save(lambda figure: draw(drawn, figure), options.picture)
+
+
+def rows_of_plan(plan: str, rows: Sequence[Row]) -> list[Row]:
+    """The rows of a plan; where it leaves out the seed of the tuning, with the best of that."""
+    found, by = rows_of(rows, plan=plan), PLANS[plan].tuned_by
+    if SEEDS[0] in PLANS[plan].seeds:
+        return found
+    tuned = (row for row in rows_of(rows, plan=by) if row.method in {one.method for one in found})
+    best = [row for row in tuned if row.lr == tuned_rate(row.method, row.depth, rows, by)]
+    return [*best, *found]
 
 
 def by_method(rows: Iterable[Row]) -> Groups:
@@ -66,6 +80,12 @@ def by_method(rows: Iterable[Row]) -> Groups:
     for row in rows:
         ordered.setdefault(row.method, []).append(row)
     return ordered
+
+
+def best_first(groups: Groups, measure: Measure) -> list[str]:
+    """Methods by their mean perplexity; those that always fail are last."""
+    values = {method: trained(rows, measure) for method, rows in groups.items()}
+    return sorted(values, key=lambda name: statistics.mean(values[name] or [math.inf]))
 
 
 def markdown(table: Sequence[Sequence[str]]) -> str:
@@ -82,8 +102,8 @@ def rates(rows: Sequence[Row]) -> list[list[str]]:
     for method in tuning:
         tried = losses(method, rows)
         cells = {lr: f"{tried[lr]:.1f}" if tried[lr] < math.inf else "fails" for lr in tried}
-        if not next_rate(method, rows):
-            best = best_rate(method, rows)
+        best = best_rate(method, rows)
+        if best and not next_rate(method, rows, first=()):
             cells[best] = f"**{cells[best]}**"
         table.append([method, *(cells.get(lr, "") for lr in columns)])
     return table
@@ -94,7 +114,8 @@ def comparison(groups: Groups, measures: Sequence[Measure]) -> list[list[str]]:
     columns = (part for one in measures for part in (one.name, "p: plain, best"))
     table = [["method", "rate", "updates", *columns]]
     best = {one.name: best_method(groups, one) for one in measures}
-    for method, rows in groups.items():
+    for method in best_first(groups, measures[0]):
+        rows = groups[method]
         updates = rows[0].updates if measures is TOKENS else rows[0].equal_updates
         cells = [method, f"{rows[0].lr:g}", f"{updates:,}"]
         for one in measures:
@@ -198,12 +219,15 @@ def p_value(differences: Sequence[float]) -> float:
 
 def draw(rows: Sequence[Row], figure: "Figure") -> None:
     """Perplexity and BLEU of each method, a marker for each length and depth, bars of deviation."""
-    methods = list(by_method(rows))[::-1]
+    longest = rows_of(rows, updates=max(row.updates for row in rows))
+    ranked = best_first(by_method(longest), TOKENS[0])
+    methods = list(dict.fromkeys([*ranked, *by_method(rows)]))[::-1]
     figure.set_size_inches(8.0, 1.6 + 0.4 * len(methods))
     left = figure.add_subplot(1, 2, 1)
     right = figure.add_subplot(1, 2, 2, sharey=left)
     for axes, measure in ((left, TOKENS[0]), (right, TOKENS[2])):
         mark(axes, rows, methods, measure)
+        axes.grid(axis="y", color="0.9")
     pictures.log_scale(left, "x")
     pictures.name_ticks(left.yaxis, methods)
     left.set(xlabel="validation perplexity")

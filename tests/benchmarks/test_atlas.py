@@ -13,6 +13,7 @@ import pytest
 from .conftest import Load
 
 Make = Callable[..., Any]
+RATES = (0.002, 0.004, 0.008, 0.016)
 
 
 @pytest.fixture
@@ -53,13 +54,15 @@ def test_the_best_rate_has_worse_neighbors(load: Load, row: Make) -> None:
 def test_a_plan_names_each_training_once(load: Load, row: Make) -> None:
     plan = load("atlas_plan")
     assert list(plan.trials("main", [])) == []  # no rate is known
+    tunes = ("tune", "tune-muon", "tune-lipschitz")
     tuned = [
-        row(plan=name, method=method, lr=lr, perplexity=20 + abs(lr - 0.004))
-        for name in ("tune", "tune-muon")
+        row(plan=name, method=method, depth=depth, lr=lr, perplexity=20 + abs(lr - 0.004))
+        for name in tunes
         for method in plan.PLANS[name].methods
-        for lr in (0.002, 0.004, 0.008)
+        for depth in plan.PLANS[name].depths
+        for lr in RATES
     ]
-    assert not [*plan.trials("tune", tuned), *plan.trials("tune-muon", tuned)]
+    assert not [trial for name in tunes for trial in plan.trials(name, tuned)]
     for name in ("main", "long", "adam", "lipschitz", "paper-batch", "growth"):
         methods, depths, seeds = plan.PLANS[name][:3]
         wanted = list(plan.trials(name, tuned))
@@ -68,6 +71,28 @@ def test_a_plan_names_each_training_once(load: Load, row: Make) -> None:
         # A training that the table has is not trained again, and all others are.
         done = row(**wanted[3]._asdict())
         assert list(plan.trials(name, [*tuned, done])) == [*wanted[:3], *wanted[4:]]
+
+
+def test_a_search_at_other_depths_begins_with_the_rate_of_the_first(load: Load, row: Make) -> None:
+    plan, deep = load("atlas_plan"), load("atlas_methods").Depth(24, 24)
+    rows = [row(plan="tune", lr=lr, perplexity=20 + abs(lr - 0.004)) for lr in RATES]
+    assert plan.rate("tune-lipschitz", "pre-norm", deep, rows[1:]) is None  # 0.002 may be better
+    tried = []
+    while lr := plan.rate("tune-lipschitz", "pre-norm", deep, rows):
+        tried.append(lr)
+        perplexity = math.inf if lr > 0.001 else 20 - lr
+        rows.append(row(plan="tune-lipschitz", depth=deep, lr=lr, perplexity=perplexity))
+    assert tried == [0.004, 0.002, 0.001, 0.0005]
+    assert plan.tuned_rate("pre-norm", deep, rows, "tune-lipschitz") == 0.001
+
+
+def test_the_seed_of_the_tuning_is_reported_with_the_others(load: Load, row: Make) -> None:
+    rows = [row(plan="tune", lr=lr, perplexity=20 + abs(lr - 0.004)) for lr in RATES]
+    at = {"plan": "tune-lipschitz", "depth": (6, 6)}
+    rows += [row(**at, lr=lr, perplexity=20 + abs(lr - 0.004)) for lr in RATES]
+    rows += [row(plan="lipschitz", depth=(6, 6), seed=seed) for seed in (2, 3)]
+    found = load("atlas_report").rows_of_plan("lipschitz", rows)
+    assert [(one.seed, one.lr) for one in found] == [(1, 0.004), (2, 0.004), (3, 0.004)]
 
 
 def test_processes_train_different_methods(load: Load, row: Make, tmp_path: Path) -> None:
@@ -141,7 +166,7 @@ def test_what_is_missing_is_timed_trained_and_reported(
     load: Load, row: Make, tiny_run: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     atlas, results, speed = load("atlas"), tmp_path / "a.csv", tmp_path / "s.csv"
-    for lr in (0.002, 0.004, 0.008):
+    for lr in RATES:
         atlas.append(
             results,
             row(plan="tune-muon", method="dense-pre", lr=lr, perplexity=1 + abs(lr - 0.004)),
@@ -158,7 +183,7 @@ def test_what_is_missing_is_timed_trained_and_reported(
         for _ in range(2):
             atlas.main(["run", *words, *files, "--plan", "long", "main"])
     *_, beginning, trained = atlas.read(results)
-    assert [row.plan for row in atlas.read(results)[3:]] == ["main", "long"]
+    assert [row.plan for row in atlas.read(results)[len(RATES) :]] == ["main", "long"]
     assert {(row.method, row.lr) for row in (beginning, trained)} == {("dense-pre", 0.004)}
     assert [update for update, _ in trained.curve] == [2, 4, 6]
     assert trained.curve[:2] == beginning.curve
