@@ -44,6 +44,7 @@ SECONDS = (
 def report(options: argparse.Namespace) -> None:
     """Print the tables of every plan, and draw the picture of `main` and `long`."""
     rows = read(options.results)
+    print("# Tables of the atlas\n\nWhat they mean is in [atlas.md](../atlas.md).")
     for plan in PLANS:
         found = rows_of_plan(plan, rows)
         depths = sorted({row.depth for row in found})
