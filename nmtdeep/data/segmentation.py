@@ -141,6 +141,31 @@ class DrawnCorpus(MonolingualCorpus):
         return np.concatenate(drawn), np.array([len(each) for each in drawn])
 
 
+@dataclass(frozen=True, kw_only=True)
+class SelectedCorpus(MonolingualCorpus):
+    """Some sentences of a corpus, which `read` finds by their numbers there.
+
+    Attributes:
+        numbers: ascending, one for each sentence.
+    """
+
+    numbers: npt.NDArray[np.int64]
+
+    def read(self, indices: npt.NDArray[np.int64]) -> Flat:
+        """As of `MonolingualCorpus`, by the numbers in the whole corpus."""
+        return super().read(np.searchsorted(self.numbers, indices))
+
+
+def in_memory(corpus: ParallelCorpus, numbers: npt.NDArray[np.int64]) -> ParallelCorpus:
+    """The sentences of these ascending numbers, read once."""
+    sides = []
+    for side in (corpus.source, corpus.target):
+        ids, lengths = side.read(numbers)
+        offsets = np.concatenate(([0], np.cumsum(lengths)))
+        sides.append(SelectedCorpus(ids, offsets, side.stem, numbers=numbers))
+    return ParallelCorpus(*sides)
+
+
 def segmenters(
     pipeline: TextPipeline, text: Text, *, seed: int
 ) -> tuple[Segmenter, Segmenter] | None:

@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 
+import numpy as np
 import torch
 
 from nmtdeep.config.recipe import Recipe
@@ -15,8 +16,8 @@ from nmtdeep.data.ahead import ahead
 from nmtdeep.data.batch import Share, read
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.data.mixture import MixedPosition, Part, Position, Walk, by_corpus, shares
-from nmtdeep.data.segmentation import DrawnCorpus, segmented, segmenters
-from nmtdeep.data.windows import BLOCK, SENTENCES
+from nmtdeep.data.segmentation import DrawnCorpus, in_memory, segmented, segmenters
+from nmtdeep.data.windows import BLOCK, SENTENCES, Window
 from nmtdeep.training.ranks import ALONE, Ranks
 from nmtdeep.training.state import Progress
 
@@ -83,7 +84,7 @@ def _share(parts: list[Part], recipe: Recipe, ranks: Ranks) -> Share:
     limit = recipe.training.batches.limit(rows=rows)
     batches = [
         (part, places)
-        for part in parts
+        for part in map(_drawn, parts)
         for places in batching.divide(
             part.window.lengths, part.groups, limit, rows=rows, ranks=ranks.size
         )
@@ -91,26 +92,31 @@ def _share(parts: list[Part], recipe: Recipe, ranks: Ranks) -> Share:
     cells = [part.window.lengths[:, places] for part, places in batches]
     sizes = [int(each.sum() if rows else each.shape[1] * each.max(axis=1).sum()) for each in cells]
     owners = batching.deal(sizes, ranks.size)
-    # Segmentations that are drawn have other lengths, so every rank reads them all to count.
-    is_drawn = any(isinstance(part.corpus.source, DrawnCorpus) for part in parts)
-    made = {
-        number: read(part.corpus, part.window.indices[places], rows=rows)
-        for number, (part, places) in enumerate(batches)
-        if is_drawn or owners[number] == ranks.rank
-    }
-    target, real = sum(int(each[1].sum()) for each in cells), sum(int(each.sum()) for each in cells)
-    if is_drawn:
-        sizes = [batch.padded_tokens for batch in made.values()]
-        target = sum(batch.target_tokens for batch in made.values())
-        real = sum(batch.real_tokens for batch in made.values())
     return Share(
         [
-            (number, batch.to(ranks.device))
-            for number, batch in made.items()
+            (
+                number,
+                read(part.corpus, part.window.indices[places], rows=rows).to(ranks.device),
+            )
+            for number, (part, places) in enumerate(batches)
             if owners[number] == ranks.rank
         ],
-        target_tokens=target,
+        target_tokens=sum(int(each[1].sum()) for each in cells),
         padded_tokens=sum(sizes),
-        real_tokens=real,
+        real_tokens=sum(int(each.sum()) for each in cells),
         passes=max(map(owners.count, range(ranks.size))),
     )
+
+
+def _drawn(part: Part) -> Part:
+    """A part whose segmentations are drawn, with their lengths, sorted by them.
+
+    Every rank draws the whole part, because lengths decide which batches there are.
+    """
+    if not isinstance(part.corpus.source, DrawnCorpus):
+        return part
+    indices = np.sort(part.window.indices[np.concatenate(part.groups)])
+    corpus = in_memory(part.corpus, indices)
+    lengths = np.stack((corpus.source.lengths, corpus.target.lengths))
+    order = batching.sort_by_length(lengths)
+    return replace(part, corpus=corpus, window=Window(indices, lengths, []), groups=[order])

@@ -23,7 +23,7 @@ from nmtdeep.demo import __file__ as demo
 from nmtdeep.preprocessing.preprocess import preprocess
 from nmtdeep.preprocessing.progress import Progress as Quiet
 from nmtdeep.text.bpe import join
-from nmtdeep.text.vocabulary import UNK
+from nmtdeep.text.vocabulary import PAD, UNK
 from nmtdeep.training.feed import upcoming
 from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.state import Progress
@@ -243,12 +243,19 @@ def test_nothing_is_drawn_unless_asked_for(data):
     assert segmenters(trained.pipeline, text, seed=1) is None
 
 
-def batches(data: DataDirectory, progress: Progress, count: int, *, ranks: int = 1):
+def batches(
+    data: DataDirectory,
+    progress: Progress,
+    count: int,
+    *,
+    ranks: int = 1,
+    max_tokens: int = 600,
+    text: Text | None = None,
+):
     """Of `count` updates: batches by number of all ranks, and what each rank says of the whole."""
-    settings = {"group_tokens": 300, "tokens_per_update": 600, "max_tokens": 600}
-    recipe = Recipe.model_validate(
-        {"text": data.pipeline.config.model_dump(), "training": {"batches": settings}}
-    )
+    settings = {"group_tokens": 300, "tokens_per_update": 600, "max_tokens": max_tokens}
+    text = text or data.pipeline.config
+    recipe = Recipe.model_validate({"text": text.model_dump(), "training": {"batches": settings}})
     feeds = [
         upcoming(recipe, data, progress, Ranks(rank, ranks, device=torch.device("cpu")))
         for rank in range(ranks)
@@ -279,3 +286,24 @@ def test_updates_are_the_same_for_two_ranks_and_after_resuming(kind, data, reque
         tokens = sum(batch.target_tokens for batch in one.values())
         assert sums == {(tokens, sum(batch.real_tokens for batch in one.values()))}
     assert all(same(a[0], b[0]) for a, b in zip(alone[3:], resumed, strict=True))
+
+
+def test_batches_are_made_by_the_lengths_that_are_drawn(data):
+    """As without drawing, a batch has at most `max_tokens`, and sentences of similar lengths."""
+    trained = data(**BPE)
+    plain = trained.pipeline.config.model_copy(
+        update={"bpe": trained.pipeline.config.bpe.model_copy(update={"dropout": 0.0})}
+    )
+    for (made, _, _), (whole, _, _) in zip(
+        batches(trained, Progress(), 6, max_tokens=300),
+        batches(trained, Progress(), 6, max_tokens=300, text=plain),
+        strict=True,
+    ):
+        numbers, before = (
+            sorted(np.concatenate([batch.indices for batch in each.values()]).tolist())
+            for each in (made, whole)
+        )
+        assert numbers == before
+        assert all(batch.cells <= 300 for batch in made.values())
+        lengths = torch.cat([(batch.target_output != PAD).sum(dim=1) for batch in made.values()])
+        assert lengths.equal(lengths.sort().values)
