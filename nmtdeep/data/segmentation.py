@@ -162,7 +162,9 @@ def in_memory(corpus: ParallelCorpus, numbers: npt.NDArray[np.int64]) -> Paralle
     for side in (corpus.source, corpus.target):
         ids, lengths = side.read(numbers)
         offsets = np.concatenate(([0], np.cumsum(lengths)))
-        sides.append(SelectedCorpus(ids, offsets, side.stem, numbers=numbers))
+        sides.append(
+            SelectedCorpus(ids.astype(side.tokens.dtype), offsets, side.stem, numbers=numbers)
+        )
     return ParallelCorpus(*sides)
 
 
