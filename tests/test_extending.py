@@ -98,6 +98,9 @@ def test_every_command_knows_it(environment: Environment) -> None:
     nmtdeep("translate", "-m", "grown", "-i", "valid.en", "-o", "hypotheses.de")
     assert len((environment.folder / "hypotheses.de").read_text().splitlines()) == 30
     nmtdeep("analyze", "similarity", "run", "--data", "data")
+    nmtdeep("analyze", "combination", "run", "--csv", "weights.csv")
+    _, *weights = (environment.folder / "weights.csv").read_text().splitlines()
+    assert len(weights) == 2 * 3  # y_0 and y_l, above each layer of the encoder
     nmtdeep("report", "run", "-o", "report.html")
 
 

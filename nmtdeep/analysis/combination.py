@@ -13,9 +13,7 @@ from nmtdeep.analysis import pictures
 from nmtdeep.analysis.measurement import Measurement, grouped, origin, versions
 from nmtdeep.checkpoint import Loaded
 from nmtdeep.errors import UserError
-from nmtdeep.model.kernels.sums import visible
 from nmtdeep.model.layers.bridge import Transparent
-from nmtdeep.model.layers.combination import LinearCombination
 from nmtdeep.model.transformer import Stack, Transformer
 from nmtdeep.tables import table
 from nmtdeep.units import percent
@@ -119,16 +117,9 @@ def is_masked(weight: float, row: Sequence[float]) -> bool:
 
 
 def _of_stack(where: Where, stack: Stack) -> Iterator[CombinationWeight]:
-    combination = stack.combination
-    if not isinstance(combination, LinearCombination):
-        return
-    ends, depth = combination.boundaries, len(stack.layers)
-    settings, squares = combination.settings, combination.shares()
-    for row, seen in enumerate(visible(len(ends), settings.window, dilation=settings.dilation)):
-        if ends[row] in combination.readers:
-            reader = str(ends[row] + 1) if ends[row] < depth else "top"
-            entries = [end for end, read in zip(ends, seen, strict=True) if read]
-            yield from _of_reader(where, reader, entries, squares[row, seen])
+    for below, entries, shares in stack.combination.weight_rows():
+        reader = str(below + 1) if below < len(stack.layers) else "top"
+        yield from _of_reader(where, reader, entries, shares)
 
 
 def _of_reader(

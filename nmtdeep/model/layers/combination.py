@@ -52,6 +52,15 @@ class Combination(nn.Module):
             sources: for each layer of this stack the old layer that it copies, or None.
         """
 
+    def weight_rows(self) -> Iterator[tuple[int, Sequence[int], Tensor]]:
+        """Weights that are the same at all positions, for `analyze combination`; the base has none.
+
+        Yields:
+            How many layers are below the reader, the entries that it reads, ascending, 0 being the
+            embedding and l the output of layer l, and their weights `(entries, groups)`.
+        """
+        yield from ()
+
 
 class PlainStack(Combination):
     """Layer l+1 reads y_l: the ordinary residual stack."""
@@ -212,6 +221,16 @@ class LinearCombination(Combination):
             if number >= self.unnormed and source >= old.unnormed:
                 theirs = old.norms[source - old.unnormed]
                 self.norms[number - self.unnormed].load_state_dict(theirs.state_dict())
+
+    def weight_rows(self) -> Iterator[tuple[int, Sequence[int], Tensor]]:
+        """A row for each reader, of the entries within its window."""
+        seen = visible(len(self.boundaries), self.settings.window, dilation=self.settings.dilation)
+        for end, row, read in zip(self.boundaries, self.shares(), seen, strict=True):
+            if end in self.readers:
+                entries = [
+                    entry for entry, is_read in zip(self.boundaries, read, strict=True) if is_read
+                ]
+                yield end, entries, row[read]
 
     def _norm(self, number: int, x: Tensor) -> Tensor:
         """The norm of entry or row `number`, if it has one."""

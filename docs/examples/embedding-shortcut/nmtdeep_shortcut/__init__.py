@@ -55,3 +55,8 @@ class Shortcut(Combination):
         for layer, source in enumerate(sources):
             if source is not None:
                 self.weight[layer] = old.weight[source]
+
+    def weight_rows(self):
+        """For `nmtdeep analyze combination`: what each layer, and the top, reads of y_0 and y_l."""
+        for layers, weights in enumerate(self.weight, start=1):
+            yield layers, (0, layers), weights.flip(0)[:, None]
