@@ -92,7 +92,6 @@ GROWTH: dict[str, tuple[str, ...]] = {
     "scratch": (*PRE, "model.encoder.combination={type: sparse_blocks, blocks: 6}"),
     "copy-restart": grown("copy_top_group", "true"),
     "copy": grown("copy_top_group", "false"),
-    "interpolate-restart": grown("interpolate", "true"),
     "random-restart": grown("random", "true"),
     "random": grown("random", "false"),
 }

@@ -47,7 +47,10 @@ TUNE = Plan(
     (*METHODS, *LIPSCHITZ), (TUNED_AT,), SEEDS[:1], 300, 60, "adam", tuned_by="", translates=False
 )
 TUNE_LIPSCHITZ = TUNE._replace(
-    methods=("pre-norm", "post-norm", "lipschitz-own", "lipschitz-normal", *LIPSCHITZ),
+    methods=(
+        *("pre-norm", "post-norm", "ds-init-0.5", "ds-init-0.25"),
+        *("lipschitz-own", "lipschitz-normal", *LIPSCHITZ),
+    ),
     depths=(Depth(6, 6), Depth(12, 12), Depth(24, 24)),
     tuned_by="tune",
 )
