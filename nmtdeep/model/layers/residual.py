@@ -29,8 +29,8 @@ class Residual(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
-        """Apply the wrapped sublayer, `(sentences, positions, width)` to the same."""
-        raise NotImplementedError
+        """x + branch(x), `(sentences, positions, width)` to the same."""
+        return x + self.branch(x, context, state)
 
     def branch(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
         """All that is added to x, for combinations that replace the sum; not every wrapper's."""
@@ -39,10 +39,6 @@ class Residual(nn.Module):
 
 class NoNorm(Residual):
     """x + dropout(sublayer(x)), the layers of Huang et al. 2020 (T-Fixup)."""
-
-    def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
-        """Sublayer, add."""
-        return x + self.branch(x, context, state)
 
     def branch(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
         """Sublayer."""
@@ -80,10 +76,6 @@ class Normed(Residual):
 
 class PreNorm(Normed):
     """x + dropout(sublayer(norm(x))); the identity path is never normalized."""
-
-    def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
-        """Norm, sublayer, add."""
-        return x + self.branch(x, context, state)
 
     def branch(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
         """Norm, sublayer."""
