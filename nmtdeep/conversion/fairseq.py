@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,39 @@ from typing import Any
 from nmtdeep import files
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.conversion import TextOptions
-from nmtdeep.conversion.fairseq_model import FairseqConversion
+from nmtdeep.conversion.fairseq_files import PAD, read_checkpoint, read_dictionary, rows
+from nmtdeep.conversion.layers import Conversion
 from nmtdeep.errors import UserError
 from nmtdeep.text.bpe import Bpe, load_merges
 from nmtdeep.text.pipeline import TextPipeline
+from nmtdeep.text.vocabulary import Vocabulary
 
 CODES_HINT = "pass codes in the format that subword-nmt writes since its version 0.2"
+# Settings that change the model, with the values that our model corresponds to.
+NEUTRAL: dict[str, tuple[object, ...]] = {
+    "activation_fn": ("relu", None),
+    "no_scale_embedding": (False, None),
+    "no_token_positional_embeddings": (False, None),
+    "encoder_learned_pos": (False, None),
+    "decoder_learned_pos": (False, None),
+    "layernorm_embedding": (False, None),
+    "adaptive_softmax_cutoff": (None, ""),
+    "adaptive_input": (False, None),
+    "character_embeddings": (False, None),
+    "no_cross_attention": (False, None),
+    "cross_self_attention": (False, None),
+    "no_decoder_final_norm": (False, None),
+    "scale_attn": (False, None),
+    "scale_heads": (False, None),
+    "scale_fc": (False, None),
+    "scale_resids": (False, None),
+}
+# Tensors without learned values: versions, computed sinusoids, and the buffers into which fairseq
+# 0.12 copies an encoder layer's weights when it loads them.
+BUFFERS = re.compile(
+    r"(encoder|decoder)\.(version|embed_positions\.(_float_tensor|weights)|history\.weight_mask)"
+    r"|encoder\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)"
+)
 
 
 def convert(
@@ -65,3 +93,99 @@ def _text(text: TextOptions) -> dict[str, Any]:
         values["bpe"] = {"type": "joint" if len(text.bpe) == 1 else "separate"}
         values["input"] = "raw" if text.tokenization == "moses" else "tokenized"
     return values
+
+
+class FairseqConversion(Conversion):
+    """The conversion of one checkpoint.
+
+    Args:
+        path: of the checkpoint.
+        dictionaries: one that both languages share, or source and target.
+
+    Raises:
+        UserError: naming a file that is missing, damaged, something else, or could run code.
+    """
+
+    def __init__(self, path: Path, dictionaries: Sequence[Path]) -> None:
+        super().__init__(path, *read_checkpoint(path))
+        vocabularies = [read_dictionary(dictionary) for dictionary in dictionaries]
+        self.vocabularies = [vocabularies[0], vocabularies[-1]]
+        self.model["positions"] = {"type": "sinusoidal", "first": PAD + 1}
+        # The defaults of fairseq-generate.
+        self.decoding = {
+            "beam": 5,
+            "lenpen": 1.0,
+            "lenpen_form": "length",
+            "max_length_factor": 0.0,
+            # 200 and the end of sentence, which is included here.
+            "max_length_constant": 201,
+            "max_source_tokens": self.positions("max_source_positions") - 1,
+        }
+        self.check_settings(NEUTRAL, self.settings)
+        self._embeddings(*self.vocabularies)
+        for side in ("encoder", "decoder"):
+            stack = self.stack(side, pre_norm=self.is_set(f"{side}_normalize_before"))
+            if f"{side}.history.weight" in self.theirs:
+                stack["combination"] = self._history(side, stack["depth"])
+            self.model[side] = stack
+        self.check_rest(BUFFERS)
+
+    def _embeddings(self, source: Vocabulary, target: Vocabulary) -> None:
+        names = ["decoder.output_projection.weight", "decoder.embed_out"]
+        if self.is_set("share_decoder_input_output_embed", "share_all_embeddings"):
+            names.append("decoder.embed_tokens.weight")
+        mine = self.need("encoder.embed_tokens.weight")
+        theirs = self.need("decoder.embed_tokens.weight")
+        output = self.need(*names)
+        pairs = {"encoder": (mine, source), "decoder": (theirs, target), "output": (output, target)}
+        wrong = {
+            side: pair
+            for side, pair in pairs.items()
+            if pair[0].dim() != 2 or len(pair[0]) != len(pair[1])
+        }
+        for side, (table, vocabulary) in wrong.items():
+            self.report(
+                f"the {side}'s embeddings have the shape {tuple(table.shape)}, but its dictionary "
+                f"has {len(vocabulary):,} types with fairseq's own four",
+                hint="pass the dictionaries of this model, source before target",
+            )
+        if not wrong:
+            tables = (table[rows(len(table))] for table in (mine, theirs, output))
+            self.tables(*tables, shared=source == target)
+
+    def _history(self, side: str, depth: int) -> dict[str, Any]:
+        """The dynamic linear combination of Wang et al. 2019, of both models in their release."""
+        weight = self.need(f"{side}.history.weight")
+        # In simple_dlcl_transformer weights are numbers, and norms count from the first layer.
+        shift = int(weight.dim() == 3)
+        if not shift:
+            weight = weight[..., None]
+        self.tensors[f"{side}.combination.weight"] = weight
+        if weight.dim() != 3 or weight.shape[:2] != (depth + 1, depth + 1):
+            self.report(
+                f"{side}.history.weight has the shape {tuple(weight.shape)}, expected "
+                f"{depth + 1} rows and columns"
+            )
+            return {"type": "dlcl"}
+        norm = (
+            "all" if f"{side}.history.layer_norms.0.weight" in self.theirs and shift else "layers"
+        )
+        first = int(norm == "layers")
+        for number in range(first, depth + 1):
+            theirs = number if shift else number - 1
+            self.pair(
+                f"{side}.combination.norms.{number - first}",
+                f"{side}.history.layer_norms.{theirs}",
+            )
+        groups = weight.shape[2]
+        combination: dict[str, Any] = {"type": "dlcl", "norm": norm}
+        if groups == self.model.get("width"):
+            combination["weights"] = "vector"
+        elif groups > 1:
+            combination |= {"weights": "scalar_n", "groups": groups}
+        window = self.settings.get("history_window_size")
+        if self.is_set("normalize_learned_weight"):
+            combination["softmax"] = True
+            if isinstance(window, int) and window > 0:
+                combination["window"] = window
+        return combination
