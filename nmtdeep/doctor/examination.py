@@ -16,8 +16,7 @@ from nmtdeep.config.load import read_config
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.data.index import COPY, RECIPE_FILE
 from nmtdeep.doctor import machine, verdicts
-from nmtdeep.doctor.sources import examine_data, examine_files
-from nmtdeep.doctor.texts import SplitState
+from nmtdeep.doctor.texts import SplitState, examine_data, examine_files
 from nmtdeep.errors import Problem, UserError
 from nmtdeep.units import size
 

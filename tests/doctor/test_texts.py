@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.doctor import machine, sources, verdicts
-from nmtdeep.doctor.texts import SplitState, examine
+from nmtdeep.doctor import machine, verdicts
+from nmtdeep.doctor.texts import SplitState, examine, examine_data
 
 GERMAN = "der Mann und die Frau sind in dem Haus"
 ENGLISH = "the man and the woman are in the house"
@@ -51,7 +51,7 @@ def test_sides_in_the_other_language_are_reported(source: str, target: str, prob
 
 def test_the_training_text_of_a_data_directory_is_decoded(tiny_run: Any) -> None:
     data = tiny_run.data
-    state = sources.examine_data(data)["train"]
+    state = examine_data(data)["train"]
     corpus, pipeline = data.corpus("train"), data.pipeline
     lines = [
         tuple(
