@@ -22,13 +22,13 @@ from nmtdeep.data.corpus import corpus_writer, id_type
 from nmtdeep.data.index import FORMAT, INDEX_FILE, RECIPE_FILE, TEXT_DIRECTORY, TRAIN
 from nmtdeep.data.parallel import chunks, ordered_map
 from nmtdeep.errors import DataError
+from nmtdeep.preprocessing import stages
 from nmtdeep.preprocessing.counting import WORDS, Tally, mark_repeated
 from nmtdeep.preprocessing.inputs import Input, check_free, check_tags, find_inputs
 from nmtdeep.preprocessing.learning import Models, Tallies, learn_bpe, learn_pieces, vocabularies
 from nmtdeep.preprocessing.progress import Progress
 from nmtdeep.preprocessing.report import PreprocessingReport, Reason, SplitReport, plus
-from nmtdeep.preprocessing.rows import labeled, read_rows, to_bytes
-from nmtdeep.preprocessing.stages import Pair, binarize, segment, tokenize
+from nmtdeep.preprocessing.stages import Pair
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.sentencepiece import SentencePiece
 from nmtdeep.text.vocabulary import Vocabulary
@@ -101,7 +101,7 @@ def plan(
     yield to_yaml({"text": recipe.text.model_dump(mode="json")}).rstrip("\n")
     for each in inputs:
         yield f"{each.split}: {each.lines:,} pairs of {each.text}"
-    for source, target in tokenize(list(islice(inputs[0].pairs(), 3)), recipe.text).pairs:
+    for source, target in stages.tokenize(list(islice(inputs[0].pairs(), 3)), recipe.text).pairs:
         yield from (f"{recipe.text.source}: {source}", f"{recipe.text.target}: {target}")
 
 
@@ -157,10 +157,10 @@ class _Run:
             self.temporary(texts.split, "tokenized").open("wb") as out,
             self.temporary(texts.split, "hashes").open("wb") as hashes,
         ):
-            stage = partial(tokenize, config=self.text)
+            stage = partial(stages.tokenize, config=self.text)
             for chunk in self.through("tokenize", texts.split, stage, pairs):
                 rows = zip(chunk.pairs, chunk.reasons, strict=True)
-                out.write(to_bytes((*pair, reason) for pair, reason in rows))
+                out.write(stages.to_bytes((*pair, reason) for pair, reason in rows))
                 hashes.write(chunk.hashes.tobytes())
                 report.words = plus(report.words, self.counted(texts.split, chunk.counts, words))
         report.forgotten = words[0].forgotten - before[0], words[1].forgotten - before[1]
@@ -204,7 +204,8 @@ class _Run:
 
         def lines(side: int) -> Iterator[str]:
             for split in self.training:
-                yield from (row[side] for row in read_rows(self.temporary(split, "tokenized")))
+                for row in stages.read_rows(self.temporary(split, "tokenized")):
+                    yield row[side]
 
         total = sum(self.reports[split].read for split in self.training)
         return learn_pieces(self.text, self.text.tokenizer, lines, total, self.progress)
@@ -221,12 +222,12 @@ class _Run:
         report, first = self.reports[split], 1
         is_training, is_moses = split in self.training, isinstance(self.text.tokenizer, MosesBpe)
         verb = "apply BPE" if is_moses else "apply SentencePiece"
-        stage = partial(segment, models=models, clean=self.text.clean, keep=not is_training)
+        stage = partial(stages.segment, models=models, clean=self.text.clean, keep=not is_training)
         tokenized, drops = self.temporary(split, "tokenized"), self.text.clean.duplicates == "drop"
-        rows = labeled(tokenized, repeated & (drops and is_training))
+        rows = stages.labeled(tokenized, repeated & (drops and is_training))
         with self.temporary(split, "bpe").open("wb") as out:
             for chunk in self.through(verb, split, stage, rows):
-                out.write(to_bytes(chunk.pairs))
+                out.write(stages.to_bytes(chunk.pairs))
                 report.kept += len(chunk.pairs)
                 report.kept_words = plus(report.kept_words, chunk.words)
                 report.tokens = plus(report.tokens, self.counted(split, chunk.counts, subwords))
@@ -260,9 +261,9 @@ class _Run:
         stems = (self.directory / f"{split}.{language}" for language in self.languages)
         source, target = map(corpus_writer, stems, dtypes)
         tag = self.text.tags.get(split)
-        stage = partial(binarize, vocabularies=vocabularies, dtypes=dtypes, tag=tag)
+        stage = partial(stages.binarize, vocabularies=vocabularies, dtypes=dtypes, tag=tag)
         with source as to_source, target as to_target:
-            for sides in self.through("binarize", split, stage, read_rows(segmented)):
+            for sides in self.through("binarize", split, stage, stages.read_rows(segmented)):
                 for write, ids in zip((to_source, to_target), sides, strict=True):
                     write(ids.tokens, ids.lengths)
                 report.unknown = plus(report.unknown, [ids.unknown for ids in sides])

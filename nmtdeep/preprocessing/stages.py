@@ -1,11 +1,15 @@
-"""The stages of preprocessing for one chunk of pairs; they run in worker processes."""
+"""The stages of preprocessing for one chunk of pairs, and the rows of text between them.
+
+The stages run in worker processes.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +22,7 @@ from nmtdeep.text.sentencepiece import SentencePiece
 from nmtdeep.text.vocabulary import EOS, UNK, Vocabulary
 
 Pair = tuple[str, str]
+REPEATED = "occurs before"
 
 
 class Tokenized(NamedTuple):
@@ -149,3 +154,26 @@ def binarize(
         lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
         sides.append(Ids(tokens, lengths, int((tokens == UNK).sum())))
     return sides
+
+
+def to_bytes(rows: Iterable[Sequence[str]]) -> bytes:
+    """Rows as lines of columns; words hold no white space of any kind, so tabs are safe."""
+    return "".join("\t".join(row) + "\n" for row in rows).encode()
+
+
+def read_rows(path: Path) -> Iterator[Any]:
+    """The rows of a file, each a tuple of its columns."""
+    with path.open("rb") as stream:
+        for line in stream:
+            yield tuple(line.decode().removesuffix("\n").split("\t"))
+
+
+def labeled(rows: Path, repeated: npt.NDArray[np.bool_]) -> Iterator[tuple[str, str, str]]:
+    """Words of a split's pairs, with the reason to drop a pair that is known by now, or nothing.
+
+    Args:
+        rows: file of pairs and reasons.
+        repeated: whether each pair is dropped because it occurs before.
+    """
+    for (source, target, reason), is_repeated in zip(read_rows(rows), repeated, strict=True):
+        yield source, target, reason or REPEATED * bool(is_repeated)
