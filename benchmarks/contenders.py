@@ -18,8 +18,8 @@ from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.batch import Batch, Share
 from nmtdeep.model.build import build, initialize
 from nmtdeep.model.transformer import Transformer
+from nmtdeep.training.loss import batch_loss
 from nmtdeep.training.step import Step as TrainingStep
-from nmtdeep.training.step import batch_loss
 
 LR = 1e-4
 Step = Callable[[Batch], Tensor | float]

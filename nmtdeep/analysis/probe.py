@@ -22,11 +22,12 @@ from nmtdeep.errors import DivergenceError, UserError
 from nmtdeep.model.initialization import Side
 from nmtdeep.model.transformer import Stack, Transformer
 from nmtdeep.training.feed import upcoming
+from nmtdeep.training.loss import batch_loss
 from nmtdeep.training.memory import check_model_fits
 from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.schedule import learning_rate
 from nmtdeep.training.state import Progress
-from nmtdeep.training.step import batch_loss, seed_for
+from nmtdeep.training.step import seed_for
 from nmtdeep.training.trainer import Trainer
 
 BATCH_TOKENS = 1024

@@ -17,12 +17,16 @@ from nmtdeep.config.training import (
     Regularizer,
     RegularizerVariant,
 )
+from nmtdeep.data.batch import Batch
 from nmtdeep.model.kernels import LOW_PRECISION, linear
+from nmtdeep.model.kernels.jagged import Jagged
+from nmtdeep.model.transformer import Transformer
 
 # Positions whose logits exist at a time, and rows of these that stay in a CPU's cache.
 CHUNK, SLICE = 1024, 64
 # Positions whose logits exist at a time on a GPU: 0.5 GB of 32,000 types in bf16.
 GPU_CHUNK = 8192
+UNREGULARIZED = NoRegularizer()
 
 
 class Loss(NamedTuple):
@@ -30,6 +34,44 @@ class Loss(NamedTuple):
 
     smoothed: Tensor
     nll: Tensor
+
+
+def batch_loss(
+    model: Transformer,
+    batch: Batch,
+    *,
+    smoothing: float,
+    dtype: torch.dtype,
+    regularizer: Regularizer = UNREGULARIZED,
+) -> Loss:
+    """Summed loss of one batch with matrix products in `dtype`; see `Loss`.
+
+    A regularizer's penalty is part of `smoothed`. R-Drop's sums are means over both passes.
+    """
+    alpha = regularizer.alpha if isinstance(regularizer, RDrop) else 0.0
+    batch = batch.twice() if alpha else batch
+    device = batch.source.device
+    mixed = dtype in LOW_PRECISION
+    with torch.autocast(device.type, dtype=dtype if mixed else torch.bfloat16, enabled=mixed):
+        source, target = map(Jagged._make, batch.rows) if batch.rows else (None, None)
+        encoded, outputs = model.encode_deeply(batch.source, source)
+        hidden = model.decode(batch.target_input, encoded, target)
+    loss = smoothed_cross_entropy(
+        hidden,
+        model.output.weight,
+        batch.target_output,
+        smoothing=smoothing,
+        pad=model.pad,
+        bias=model.output.bias,
+        dtype=dtype if mixed else None,
+        tokens=None if device.type == "cpu" else batch.target_tokens * (2 if alpha else 1),
+        alpha=alpha,
+    )
+    if alpha:
+        return Loss(loss.smoothed / 2, loss.nll / 2)
+    target_tokens = (batch.target_output != model.pad).sum(dim=1)
+    extra = penalty(regularizer, outputs, batch.source != model.pad, target_tokens)
+    return loss if extra is None else Loss(loss.smoothed + extra, loss.nll)
 
 
 def smoothed_cross_entropy(

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from nmtdeep.config import training as config
 from nmtdeep.data.batch import Batch, Share
 from nmtdeep.devices import native_bf16
 from nmtdeep.errors import UserError
-from nmtdeep.model.kernels.jagged import Jagged
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.training.gradients import gradient_norm, outer_layers
-from nmtdeep.training.loss import Loss, penalty, smoothed_cross_entropy
+from nmtdeep.training.loss import Loss, batch_loss
 from nmtdeep.training.memory import BatchLimit, release
 from nmtdeep.training.optimizer import make_optimizer
 from nmtdeep.training.ranks import ALONE, Ranks
 from nmtdeep.training.reduction import GradientSum
-from nmtdeep.training.sharding import Shards, idle
+from nmtdeep.training.sharding import Shards, idle, whole
 
-UNREGULARIZED = config.NoRegularizer()
 PRECISIONS = {
     "fp32": torch.float32,
     "tf32": torch.float32,
@@ -296,39 +293,18 @@ class HostCopy:
         return self._numbers.tolist()
 
 
-def batch_loss(
-    model: Transformer,
-    batch: Batch,
-    *,
-    smoothing: float,
-    dtype: torch.dtype,
-    regularizer: config.Regularizer = UNREGULARIZED,
-) -> Loss:
-    """Summed loss of one batch with matrix products in `dtype`; see `Loss`.
+def outer_layers(model: Transformer) -> dict[str, list[nn.Parameter]]:
+    """The trained parameters of each stack's first and last layer, as in `encoder_first`."""
+    stacks = {"encoder": model.encoder.layers, "decoder": model.decoder.layers}
+    layers = {
+        f"{side}_{place}": [each for each in stack[number].parameters() if each.requires_grad]
+        for side, stack in stacks.items()
+        for place, number in (("first", 0), ("last", -1))
+    }
+    return {name: parameters for name, parameters in layers.items() if parameters}
 
-    A regularizer's penalty is part of `smoothed`. R-Drop's sums are means over both passes.
-    """
-    alpha = regularizer.alpha if isinstance(regularizer, config.RDrop) else 0.0
-    batch = batch.twice() if alpha else batch
-    device = batch.source.device
-    mixed = dtype in (torch.bfloat16, torch.float16)
-    with torch.autocast(device.type, dtype=dtype if mixed else torch.bfloat16, enabled=mixed):
-        source, target = map(Jagged._make, batch.rows) if batch.rows else (None, None)
-        encoded, outputs = model.encode_deeply(batch.source, source)
-        hidden = model.decode(batch.target_input, encoded, target)
-    loss = smoothed_cross_entropy(
-        hidden,
-        model.output.weight,
-        batch.target_output,
-        smoothing=smoothing,
-        pad=model.pad,
-        bias=model.output.bias,
-        dtype=dtype if mixed else None,
-        tokens=None if device.type == "cpu" else batch.target_tokens * (2 if alpha else 1),
-        alpha=alpha,
-    )
-    if alpha:
-        return Loss(loss.smoothed / 2, loss.nll / 2)
-    target_tokens = (batch.target_output != model.pad).sum(dim=1)
-    extra = penalty(regularizer, outputs, batch.source != model.pad, target_tokens)
-    return loss if extra is None else Loss(loss.smoothed + extra, loss.nll)
+
+def gradient_norm(parameters: Iterable[Tensor]) -> Tensor:
+    """Norm of the gradients of all `parameters`, as one vector over all ranks."""
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    return whole(torch.nn.utils.get_total_norm(gradients))

@@ -19,7 +19,7 @@ from nmtdeep.decoding.translator import Translator
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.scoring import Score, score_texts, scorers
 from nmtdeep.scoring.comet import Comet
-from nmtdeep.training.step import batch_loss
+from nmtdeep.training.loss import batch_loss
 
 # Tokens by which a translation may exceed a multiple of its source while validating.
 LONGEST = 20

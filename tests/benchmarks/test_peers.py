@@ -16,7 +16,7 @@ from nmtdeep.decoding.translator import Translator
 from nmtdeep.export.to_ctranslate2 import write
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS, SPECIALS
-from nmtdeep.training.step import batch_loss
+from nmtdeep.training.loss import batch_loss
 
 from .conftest import FOLDER, Load
 

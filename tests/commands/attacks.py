@@ -59,7 +59,7 @@ LOOP, TRAINER, CHECKPOINT = (
 )
 # Functions at whose calls a training is interrupted, and the largest number of their calls.
 IN_TRAINING = {
-    "nmtdeep.training.step:smoothed_cross_entropy": 32,
+    "nmtdeep.training.loss:smoothed_cross_entropy": 32,
     f"{LOOP}:Display.updated": 8,
     f"{LOOP}:Display.validated": 4,
     f"{TRAINER}:carry_over": 2,

@@ -21,7 +21,7 @@ from nmtdeep import checkpoint
 from nmtdeep.config.decoding import Decoding
 from nmtdeep.data.batch import Batch, pad
 from nmtdeep.text.vocabulary import EOS
-from nmtdeep.training.step import batch_loss
+from nmtdeep.training.loss import batch_loss
 
 pytest.importorskip("ctranslate2")
 CHECK = ("--check", "test.en", "test.de")

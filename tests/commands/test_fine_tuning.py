@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from commands.running import Finished, Interrupt, value
 from commands.runs import contents, files
 
-STEP = "nmtdeep.training.step"
+LOSS, STEP = "nmtdeep.training.loss:smoothed_cross_entropy", "nmtdeep.training.step"
 MORE = (
     "--max-updates",
     6,
@@ -26,7 +26,7 @@ MORE = (
 HOW = ("--device", "cpu", "--threads", 1, "--final-scores")
 KILLS = {
     "in the weights that it starts from": Interrupt("nmtdeep.checkpoint:save_tensors", 1, "half"),
-    "before the first update": Interrupt(f"{STEP}:smoothed_cross_entropy", 1),
+    "before the first update": Interrupt(LOSS, 1),
     "in a later update": Interrupt(f"{STEP}:Step.move", 5),
 }
 

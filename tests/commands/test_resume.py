@@ -13,9 +13,10 @@ from commands.running import Interrupt
 from commands.runs import contents, losses, records, train
 
 LOOP, STEP = "nmtdeep.training.loop", "nmtdeep.training.step"
+LOSS = "nmtdeep.training.loss:smoothed_cross_entropy"
 KILLS = {
-    "before the first checkpoint": Interrupt(f"{STEP}:smoothed_cross_entropy", 1),
-    "in the middle of an update": Interrupt(f"{STEP}:smoothed_cross_entropy", 12),
+    "before the first checkpoint": Interrupt(LOSS, 1),
+    "in the middle of an update": Interrupt(LOSS, 12),
     "after the step, before the log": Interrupt(f"{LOOP}:Display.updated", 7),
     "in the weights of a checkpoint": Interrupt("nmtdeep.checkpoint:save_tensors", 3, "half"),
     "in the moments of a checkpoint": Interrupt("nmtdeep.checkpoint:save_tensors", 8, "half"),

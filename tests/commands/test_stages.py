@@ -24,7 +24,8 @@ STAGES = (
     "training.growth.strategy=copy_top_layer",
     "training.max_updates=14",
 )
-LOOP, STEP = "nmtdeep.training.loop", "nmtdeep.training.step"
+LOOP = "nmtdeep.training.loop"
+LOSS = "nmtdeep.training.loss:smoothed_cross_entropy"
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +78,7 @@ def test_one_run_grows_from_stage_to_stage(nmtdeep, staged):
 @pytest.mark.parametrize(
     "interrupt",
     [
-        Interrupt(f"{STEP}:smoothed_cross_entropy", 2),
+        Interrupt(LOSS, 2),
         Interrupt("nmtdeep.training.trainer:carry_over", 1),
         Interrupt("nmtdeep.training.trainer:carry_over", 2),
         Interrupt("nmtdeep.files:sync", 2),

@@ -15,7 +15,7 @@ from nmtdeep.decoding.translator import Translator
 from nmtdeep.model.build import build, initialize
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS, PAD, SPECIALS, UNK
-from nmtdeep.training.step import batch_loss
+from nmtdeep.training.loss import batch_loss
 
 TYPES = 30
 TOKENS = [*SPECIALS, *(f"type{number}" for number in range(len(SPECIALS), TYPES))]

@@ -11,7 +11,7 @@ from torch import Tensor
 from nmtdeep.data.batch import Batch
 from nmtdeep.model.layers.context import Context
 from nmtdeep.model.transformer import Layer, Transformer
-from nmtdeep.training.step import batch_loss
+from nmtdeep.training.loss import batch_loss
 
 X = torch.randn(1, 3, 8, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
 

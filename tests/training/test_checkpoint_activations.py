@@ -13,7 +13,8 @@ from nmtdeep.config.training import InterSimilarity, NoRegularizer, Training
 from nmtdeep.data.batch import Batch, Share
 from nmtdeep.model.layers.context import Sublayer
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.training.step import Step, batch_loss
+from nmtdeep.training.loss import batch_loss
+from nmtdeep.training.step import Step
 from tests.model.choices import COMBINATIONS, label
 
 SOURCES = [[5, 9, 4, 7, 1], [8, 3, 1], [1]]

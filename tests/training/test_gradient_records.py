@@ -19,7 +19,8 @@ from nmtdeep.data.batch import Batch, Share
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.display import figures
 from nmtdeep.training.loop import train
-from nmtdeep.training.step import Step, batch_loss
+from nmtdeep.training.loss import batch_loss
+from nmtdeep.training.step import Step
 from nmtdeep.training.trainer import freeze
 
 PLACES = {"encoder_first": 0, "encoder_last": 2, "decoder_first": 0, "decoder_last": 2}

@@ -14,8 +14,7 @@ from nmtdeep.config.training import RDrop
 from nmtdeep.data.batch import Batch
 from nmtdeep.model.layers.dropout import Dropout
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.training.loss import fused_sums, smoothed_cross_entropy
-from nmtdeep.training.step import batch_loss
+from nmtdeep.training.loss import batch_loss, fused_sums, smoothed_cross_entropy
 
 PAD, ALPHA, SMOOTHING = 0, 3.0, 0.1
 EXACT = {"rtol": 0, "atol": 1e-12}

@@ -9,8 +9,7 @@ import torch
 
 from nmtdeep.config.training import InterSimilarity, NoRegularizer
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.training.loss import inter_similarity, penalty
-from nmtdeep.training.step import batch_loss
+from nmtdeep.training.loss import batch_loss, inter_similarity, penalty
 
 
 def test_inter_similarity_equals_a_loop() -> None:
