@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from nmtdeep.fetching.catalog import Output, Step
 from nmtdeep.fetching.readers import RawPair
 from nmtdeep.preprocessing.stages import Pair, reason_to_drop
-from nmtdeep.text.chinese import CHINESE, Jieba, jieba
+from nmtdeep.text.chinese import CHINESE, jieba
 from nmtdeep.text.files import BYTE_ORDER_MARK
 from nmtdeep.text.tokenization import Moses, moses
 
@@ -121,7 +121,7 @@ def _printable(line: str) -> str:
     )
 
 
-def _tokenizer(language: str, *, aggressive_hyphens: bool = False) -> Moses | Jieba:
+def _tokenizer(language: str, *, aggressive_hyphens: bool = False) -> Moses:
     if language == CHINESE:
         return jieba(aggressive_hyphens=aggressive_hyphens)
     return moses(language, aggressive_hyphens=aggressive_hyphens)

@@ -29,20 +29,16 @@ _RUNS = re.compile(f"[{_CHINESE}]{{1,500}}|[^{_CHINESE}]+")
 _IS_CHINESE = re.compile(f"[{_CHINESE}]")
 
 
-class Jieba:
-    """Normalize, tokenize and detokenize Chinese lines, as `Moses` does those of other languages.
+class Jieba(Moses):
+    """Normalize, tokenize and detokenize Chinese lines.
 
     Raises:
         ModuleNotFoundError: if jieba is not installed.
     """
 
     def __init__(self, *, aggressive_hyphens: bool = False) -> None:
+        super().__init__("en", aggressive_hyphens=aggressive_hyphens)
         self._jieba = _load_jieba()
-        self._moses = Moses("en", aggressive_hyphens=aggressive_hyphens)
-
-    def normalize(self, line: str) -> str:
-        """Moses' normalize-punctuation.perl."""
-        return self._moses.normalize(line)
 
     def tokenize(self, line: str) -> list[str]:
         """A list of words without white space."""
@@ -51,15 +47,15 @@ class Jieba:
             if _IS_CHINESE.match(run):
                 words += (word for word in self._jieba.lcut(run) if not word.isspace())
             else:
-                words += self._moses.tokenize(run)
+                words += super().tokenize(run)
         return words
 
     def detokenize(self, words: Sequence[str]) -> str:
         """One line: Chinese words side by side, words between them as Moses' detokenizer."""
-        pieces = (
-            "".join(group) if chinese else self._moses.detokenize(list(group))
-            for chinese, group in groupby(words, lambda word: bool(_IS_CHINESE.search(word)))
-        )
+        pieces = []
+        for chinese, group in groupby(words, lambda word: bool(_IS_CHINESE.search(word))):
+            run = list(group)
+            pieces.append("".join(run) if chinese else super().detokenize(run))
         return "".join(pieces)
 
 

@@ -17,7 +17,7 @@ from nmtdeep.config.source import read_file
 from nmtdeep.config.text import Form, JointBpe, MosesBpe, NoBpe, Text
 from nmtdeep.errors import ConfigError, DataError, UserError
 from nmtdeep.text.bpe import Bpe, join, load_merges
-from nmtdeep.text.chinese import CHINESE, Jieba, jieba
+from nmtdeep.text.chinese import CHINESE, jieba
 from nmtdeep.text.files import read_lines
 from nmtdeep.text.sentencepiece import SentencePiece
 from nmtdeep.text.tokenization import Moses, moses, primary
@@ -55,7 +55,7 @@ def words_of(line: str, config: Text, language: str, form: Form) -> list[str]:
     return _tokenizer(config, language).tokenize(line) if form == "raw" else line.split()
 
 
-def _tokenizer(config: Text, language: str) -> Moses | Jieba:
+def _tokenizer(config: Text, language: str) -> Moses:
     language = primary(language)
     if language == CHINESE and config.chinese == "jieba":
         return jieba(aggressive_hyphens=config.aggressive_hyphens)
