@@ -23,7 +23,7 @@ def sample(
     top_p: float = 1.0,
     generator: torch.Generator | None = None,
     prefix: Tensor | None = None,
-) -> list[list[Hypothesis]]:
+) -> list[Hypothesis]:
     """Draw one hypothesis for each sentence from the model's distribution.
 
     Args:
@@ -75,7 +75,7 @@ def sample(
             prefix = None if prefix is None else prefix[kept]
         rows = [rows[place] for place in stay]
     return [
-        [Hypothesis(tuple(ids), sum(values), sum(values), tuple(values))]
+        Hypothesis(tuple(ids), sum(values), sum(values), tuple(values))
         for ids, values in zip(drawn, each, strict=True)
     ]
 

@@ -70,15 +70,12 @@ def length_penalty(form: str, alpha: float) -> Penalty:
     gnmt: ((5 + len) / 6)^alpha (Wu et al. 2016, Eq. 14 without coverage); length: len^alpha
     (fairseq, CTranslate2); none: 1.
     """
-    match form:
-        case "gnmt":
-            return lambda length: ((5 + length) / 6) ** alpha
-        case "length":
-            return lambda length: length**alpha
-        case "none":
-            return no_penalty
-        case _:
-            raise ValueError(f"unknown length penalty {form}")
+    formulas: dict[str, Penalty] = {
+        "gnmt": lambda length: ((5 + length) / 6) ** alpha,
+        "length": lambda length: length**alpha,
+        "none": no_penalty,
+    }
+    return formulas[form]
 
 
 class Candidates(NamedTuple):

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -103,11 +104,6 @@ class Searcher:
         memory = torch.cuda.get_device_properties(self.device).total_memory
         return fitting_tokens(self.models, memory / 4)
 
-    @property
-    def forbidden(self) -> tuple[int, ...]:
-        """Ids that no translation has."""
-        return (PAD,) if self.options.allow_unk else (PAD, UNK)
-
     @torch.inference_mode()
     def __call__(self, batch: SourceBatch) -> list[list[Hypothesis]]:
         """Hypotheses of each sentence, best first.
@@ -132,43 +128,24 @@ class Searcher:
             # The end follows a prefix that is longer than a translation may be.
             limits = torch.maximum(limits, (prefix != PAD).sum(dim=1) + 1)
             prefix = prefix.masked_fill(prefix == PAD, FREE)
+        how: dict[str, Any] = {"max_lengths": limits, "eos": EOS, "prefix": prefix}
+        how["forbidden"] = (PAD,) if options.allow_unk else (PAD, UNK)
         if options.sampling:
-            return self._draws(source, limits, prefix, batch.number)
+            # Each batch has a generator of its own, whichever process it comes to.
+            how["generator"] = torch.Generator(self.device).manual_seed(options.seed + batch.number)
+            how |= {name: getattr(options, name) for name in ("temperature", "top_k", "top_p")}
+            draws = [sample(self._step, self._start(source), **how) for _ in range(options.n_best)]
+            return [list(drawn) for drawn in zip(*draws, strict=True)]
         return beam(
             self._step,
             self._start(source),
-            max_lengths=limits,
             size=options.beam,
-            eos=EOS,
-            forbidden=self.forbidden,
             penalty=length_penalty(options.lenpen_form, options.lenpen),
             wanted=min(options.n_best, options.beam),
             stop=options.stop,
             spare=0.0 if self.device.type == "cpu" else SPARE_ON_GPU,
-            prefix=prefix,
+            **how,
         )
-
-    def _draws(
-        self, source: Tensor, limits: Tensor, prefix: Tensor | None, number: int
-    ) -> list[list[Hypothesis]]:
-        # Each batch has a generator of its own, whichever process it comes to.
-        generator = torch.Generator(self.device).manual_seed(self.options.seed + number)
-        draws = [
-            sample(
-                self._step,
-                self._start(source),
-                max_lengths=limits,
-                eos=EOS,
-                forbidden=self.forbidden,
-                temperature=self.options.temperature,
-                top_k=self.options.top_k,
-                top_p=self.options.top_p,
-                generator=generator,
-                prefix=prefix,
-            )
-            for _ in range(self.options.n_best)
-        ]
-        return [[each[0] for each in drawn] for drawn in zip(*draws, strict=True)]
 
     def _start(self, source: Tensor) -> States:
         return States([model.start(model.encode(source)) for model in self.models])

@@ -213,7 +213,7 @@ def constant(sentence: int, prefix: tuple[int, ...]) -> list[float]:
 def draw(row: Row, limits: list[int], seed: int = 1, **how: Any) -> list[Hypothesis]:
     table = Table(row, list(range(len(limits))), 1)
     generator = torch.Generator().manual_seed(seed)
-    results = sample(
+    return sample(
         table.step,
         table,
         max_lengths=torch.tensor(limits),
@@ -222,7 +222,6 @@ def draw(row: Row, limits: list[int], seed: int = 1, **how: Any) -> list[Hypothe
         generator=generator,
         **how,
     )
-    return [item for (item,) in results]
 
 
 @pytest.mark.parametrize(
