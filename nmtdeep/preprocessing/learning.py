@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from itertools import chain
 
 from nmtdeep.config.text import JointBpe, NoBpe, SentencePiece, Text
@@ -71,11 +70,8 @@ def vocabularies(
     config = text.vocabulary
     counts = (subwords[0].counts, subwords[1].counts)
     pieces = [each.pieces for each in models if isinstance(each, sentencepiece.SentencePiece)]
-    if pieces:
-        builders = [partial(Vocabulary.of_pieces, each) for each in pieces]
-        return shared_or_separate(*counts, config, builders)
     if not isinstance(text.bpe, NoBpe) and text.bpe.dropout:
         for side, bpe in enumerate(models):
             for symbol in bpe.symbols(words[side].counts) if isinstance(bpe, Bpe) else ():
                 counts[side][symbol] = max(counts[side][symbol], config.min_count)
-    return shared_or_separate(*counts, config)
+    return shared_or_separate(*counts, config, pieces)

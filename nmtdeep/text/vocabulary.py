@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -126,17 +126,18 @@ class Vocabulary:
         return cls(tuple(counts), tuple(counts.values()))
 
 
-Builder = Callable[[Mapping[str, int], VocabularyConfig], Vocabulary]
-
-
 def shared_or_separate(
     source: Mapping[str, int],
     target: Mapping[str, int],
     config: VocabularyConfig,
-    builders: Sequence[Builder] = (Vocabulary.build, Vocabulary.build),
+    pieces: Sequence[Iterable[str]] = (),
 ) -> tuple[Vocabulary, Vocabulary]:
-    """Source and target vocabulary of training counts; the same object twice if shared."""
-    if config.sharing == "separate":
-        return builders[0](source, config), builders[1](target, config)
-    vocabulary = builders[0](Counter(source) + Counter(target), config)
-    return vocabulary, vocabulary
+    """Source and target vocabulary of training counts; the same object twice if shared.
+
+    Args:
+        pieces: of each side's SentencePiece model; without any, the types are those counted.
+    """
+    counts = [Counter(source) + Counter(target)] if config.sharing == "shared" else [source, target]
+    built = [Vocabulary.of_pieces(*each, config) for each in zip(pieces, counts, strict=False)]
+    built = built or [Vocabulary.build(each, config) for each in counts]
+    return built[0], built[-1]
