@@ -116,18 +116,19 @@ def smoothed_cross_entropy(
     if alpha:  # both passes of a position are neighbors, which no chunk of even size divides
         assert isinstance(real, Tensor)
         real = real.view(2, len(real) // 2).t().flatten()
-    smoothed, nll = _Chunked.apply(  # type: ignore[no-untyped-call]
-        hidden.flatten(0, -2)[real],
-        weight,
-        bias,
-        flat[real],
-        smoothing,
-        dtype or hidden.dtype,
-        alpha,
-        chunk,
-        rows,
-    )
-    return Loss(smoothed, nll)
+    how = _Options(smoothing, dtype or hidden.dtype, alpha, chunk, rows)
+    states = hidden.flatten(0, -2)[real]
+    return Loss(*_Chunked.apply(states, weight, bias, flat[real], how))  # type: ignore[no-untyped-call]
+
+
+class _Options(NamedTuple):
+    """Those of `smoothed_cross_entropy`."""
+
+    smoothing: float
+    dtype: torch.dtype
+    alpha: float
+    chunk: int
+    rows: int
 
 
 class _Chunked(torch.autograd.Function):
@@ -140,29 +141,26 @@ class _Chunked(torch.autograd.Function):
         weight: Tensor,
         bias: Tensor | None,
         targets: Tensor,
-        smoothing: float,
-        dtype: torch.dtype,
-        alpha: float,
-        chunk: int,
-        rows: int,
+        how: _Options,
     ) -> tuple[Tensor, Tensor]:
         wanted = any(ctx.needs_input_grad[:3])
         exact = torch.promote_types(hidden.dtype, torch.float32)
-        states, matrix = hidden.detach().to(dtype), weight.detach().to(dtype)
-        offset = None if bias is None else bias.detach().to(dtype)
+        states, matrix = hidden.detach().to(how.dtype), weight.detach().to(how.dtype)
+        offset = None if bias is None else bias.detach().to(how.dtype)
         grad_hidden = torch.empty_like(hidden) if wanted else None
         grad_matrix = matrix.new_zeros(matrix.t().shape, dtype=exact) if wanted else None
         grad_bias = None if offset is None else torch.zeros_like(offset, dtype=exact)
         smoothed = torch.zeros((), dtype=exact, device=hidden.device)
         nll = torch.zeros((), dtype=exact, device=hidden.device)
-        for first in range(0, len(targets), chunk):
-            part = slice(first, first + chunk)
+        for first in range(0, len(targets), how.chunk):
+            part = slice(first, first + how.chunk)
             logits = linear(states[part], matrix, offset)
             sums: Iterable[tuple[Tensor, Tensor]]
             if hidden.device.type == "cpu":
-                sums = _sums(logits, targets[part], smoothing, exact, wanted, alpha, rows)
+                sums = _sums(logits, targets[part], how, exact, wanted)
             else:
-                loss, likelihood, logits = compiled_sums()(logits, targets[part], smoothing, alpha)
+                fused = compiled_sums()
+                loss, likelihood, logits = fused(logits, targets[part], how.smoothing, how.alpha)
                 sums = [(loss, likelihood)]
             for loss, likelihood in sums:
                 smoothed += loss
@@ -183,7 +181,7 @@ class _Chunked(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         # Of hidden, weight and bias; the other arguments have none.
         saved = [None if each is None else each * gradients[0] for each in ctx.saved_tensors]
-        return *saved, *[None] * 6
+        return *saved, None, None
 
 
 @cache
@@ -238,24 +236,18 @@ def divergence(logits: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _sums(
-    logits: Tensor,
-    targets: Tensor,
-    smoothing: float,
-    exact: torch.dtype,
-    wanted: bool,
-    alpha: float,
-    rows: int,
+    logits: Tensor, targets: Tensor, how: _Options, exact: torch.dtype, wanted: bool
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Loss and negative log-likelihood of `rows` positions at a time.
 
     If gradients are needed, they replace the logits `(positions, types)`.
     """
     types = logits.shape[1]
-    rest = smoothing / (types - 1)
-    for first in range(0, len(targets), rows):
-        part = slice(first, first + rows)
+    rest = how.smoothing / (types - 1)
+    for first in range(0, len(targets), how.rows):
+        part = slice(first, first + how.rows)
         x = logits[part].to(exact)
-        between, change = divergence(x) if alpha else (0.0, None)
+        between, change = divergence(x) if how.alpha else (0.0, None)
         columns = targets[part, None]
         x.sub_(x.amax(dim=1, keepdim=True))
         at_target, sums = x.gather(1, columns), x.sum(dim=1, keepdim=True)
@@ -265,12 +257,12 @@ def _sums(
         nll = (norms - at_target).sum()
         # sum_v -log p(v) over all v; the target's share of it is subtracted from the first term.
         everything = (types * norms - sums).sum()
-        yield (1 - smoothing - rest) * nll + rest * everything + alpha * between, nll
+        yield (1 - how.smoothing - rest) * nll + rest * everything + how.alpha * between, nll
         if wanted:
             x.div_(mass).sub_(rest)
-            x.scatter_add_(1, columns, torch.full_like(at_target, smoothing + rest - 1))
+            x.scatter_add_(1, columns, torch.full_like(at_target, how.smoothing + rest - 1))
             if change is not None:
-                x.add_(change, alpha=alpha)
+                x.add_(change, alpha=how.alpha)
             logits[part] = x
 
 
