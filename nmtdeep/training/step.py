@@ -196,10 +196,10 @@ class Step:
         self.optimizer.zero_grad(set_to_none=True)
         fp16 = self.scaler.is_enabled()
         scale = self.scaler.get_scale() if fp16 else 0.0
-        numbers = HostCopy(torch.cat((torch.stack([norm, *others]).double(), sums)))
+        numbers = on_the_way(torch.cat((torch.stack([norm, *others]).double(), sums)))
 
         def result() -> UpdateResult:
-            length, *lengths, loss, nll = numbers.read()
+            length, *lengths, loss, nll = numbers()
             return UpdateResult(
                 loss=loss,
                 nll=nll,
@@ -276,21 +276,19 @@ class Step:
         del optimizer.found_inf
 
 
-class HostCopy:
-    """Numbers `(n,)` of a device, whose copy is on its way to the host."""
+def on_the_way(numbers: Tensor) -> Callable[[], list[float]]:
+    """Copy `(n,)` numbers of a device to the host; the call waits until they have arrived."""
+    copy = numbers.to("cpu", non_blocking=numbers.is_cuda)
+    arrived = torch.cuda.Event() if numbers.is_cuda else None  # type: ignore[no-untyped-call]
+    if arrived:
+        arrived.record()
 
-    def __init__(self, numbers: Tensor) -> None:
-        self._numbers = numbers.to("cpu", non_blocking=numbers.is_cuda)
-        self._arrived = None
-        if numbers.is_cuda:
-            self._arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            self._arrived.record()
+    def read() -> list[float]:
+        if arrived:
+            arrived.synchronize()
+        return copy.tolist()
 
-    def read(self) -> list[float]:
-        """The numbers, when they have arrived."""
-        if self._arrived is not None:
-            self._arrived.synchronize()
-        return self._numbers.tolist()
+    return read
 
 
 def outer_layers(model: Transformer) -> dict[str, list[nn.Parameter]]:
