@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import html
-import time
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -55,6 +54,7 @@ class Service:
         self.metrics = Metrics()
         self.batcher = Batcher(translator, self.metrics, limits)
         self.metrics.waiting.set_function(lambda: self.batcher.waiting)
+        self.metrics.open.set_function(lambda: self.open)
         self.limits = limits
         self.output = translator.options.output_is
         self.form = request_form(limits)
@@ -64,22 +64,19 @@ class Service:
 
     async def translate(self, request: Request) -> Answer:
         """Translate lines: as many translations as lines, in order."""
-        start = time.perf_counter()
         status = 500
         self.open += 1
-        self.metrics.open.set(self.open)
-        try:
-            translations = await self._translate(request)
-            status = 200
-            return answer(translations, self.output)
-        except RefusedError as refusal:
-            status = refusal.status
-            raise
-        finally:
-            self.open -= 1
-            self.metrics.open.set(self.open)
-            self.metrics.requests.labels(str(status)).inc()
-            self.metrics.latency.observe(time.perf_counter() - start)
+        with self.metrics.latency.time():
+            try:
+                translations = await self._translate(request)
+                status = 200
+                return answer(translations, self.output)
+            except RefusedError as refusal:
+                status = refusal.status
+                raise
+            finally:
+                self.open -= 1
+                self.metrics.requests.labels(str(status)).inc()
 
     async def _translate(self, request: Request) -> list[Translation]:
         if self.open > self.limits.max_requests:
