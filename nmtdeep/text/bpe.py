@@ -141,13 +141,11 @@ class Bpe:
     def symbols(self, words: Iterable[str]) -> set[str]:
         """Every subword that dropout can make of these words: characters and merges."""
         pieces = {piece for word in words for piece in Bpe(()).word(word)}
-        for merge in self.merges:
-            symbol = merge.replace(" ", "")
-            if symbol.endswith(WORD_END):
-                pieces.add(symbol.removesuffix(WORD_END))
-            else:
-                pieces.add(symbol + SEPARATOR)
-        return pieces
+        symbols = (merge.replace(" ", "") for merge in self.merges)
+        return pieces | {
+            each.removesuffix(WORD_END) if each.endswith(WORD_END) else each + SEPARATOR
+            for each in symbols
+        }
 
     def dumps(self) -> str:
         """The codes file, as subword-nmt writes it."""
@@ -156,15 +154,8 @@ class Bpe:
 
 def join(tokens: Sequence[str]) -> list[str]:
     """Words of subwords; a last subword that still ends in `@@` is closed as it is."""
-    words: list[str] = []
-    open_word = ""
-    for token in tokens:
-        if token.endswith(SEPARATOR):
-            open_word += token.removesuffix(SEPARATOR)
-        else:
-            words.append(open_word + token)
-            open_word = ""
-    return [*words, open_word] if open_word else words
+    line = " ".join([*tokens, ""]).replace(f"{SEPARATOR} ", "").removesuffix(" ")
+    return line.split(" ") if line else []
 
 
 def load_merges(path: Path, *, hint: str = HINT) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 from pathlib import Path
 
 from nmtdeep.config.text import Vocabulary as VocabularyConfig
@@ -85,13 +86,8 @@ class Vocabulary:
 
     def words(self, ids: Iterable[int]) -> list[str]:
         """Tokens of ids up to the first EOS, without padding."""
-        words = []
-        for id in ids:
-            if id == EOS:
-                break
-            if id != PAD:
-                words.append(self.tokens[id])
-        return words
+        before_end = takewhile(lambda id: id != EOS, ids)
+        return [self.tokens[id] for id in before_end if id != PAD]
 
     def dumps(self) -> str:
         """The file's content: one `token<tab>count` per line, in the order of ids."""
