@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -13,12 +14,14 @@ from torch import Tensor
 from nmtdeep.errors import UserError
 
 T = TypeVar("T")
+CPU = torch.device("cpu")
 
 
 class LostRankError(UserError):
     """The connection to another rank is broken."""
 
 
+@dataclass(frozen=True)
 class Ranks:
     """The ranks of a training as one of them sees them; by default there is only one.
 
@@ -30,25 +33,17 @@ class Ranks:
     Args:
         rank: number of this rank.
         size: number of ranks.
-        local_size: number of ranks on this machine; None: all of them.
+        local_size: number of ranks on this machine.
         device: device of this rank's model.
 
     Raises (all methods):
         LostRankError: if the connection to another rank is broken.
     """
 
-    def __init__(
-        self,
-        rank: int = 0,
-        size: int = 1,
-        *,
-        local_size: int | None = None,
-        device: torch.device | None = None,
-    ) -> None:
-        self.rank = rank
-        self.size = size
-        self.local_size = local_size or size
-        self.device = device or torch.device("cpu")
+    rank: int = 0
+    size: int = 1
+    local_size: int = 1
+    device: torch.device = CPU
 
     @property
     def is_first(self) -> bool:
@@ -76,7 +71,7 @@ class Ranks:
         if self.size == 1:
             return value
         values = [value]
-        _connected(dist.broadcast_object_list, values, src=0, device=torch.device("cpu"))
+        _connected(dist.broadcast_object_list, values, src=0, device=CPU)
         return values[0]
 
     def maximum(self, *numbers: float) -> list[float]:
