@@ -212,17 +212,8 @@ def join(corpus: ParallelCorpus, indices: Indices) -> Batch:
     source, output = sides
     shifted = np.roll(output, 1)
     shifted[rows[1].offsets[:-1].numpy()] = EOS
-    tokens = len(source) + len(output)
-    return Batch(
-        source=torch.from_numpy(source)[None],
-        target_input=torch.from_numpy(shifted)[None],
-        target_output=torch.from_numpy(output)[None],
-        target_tokens=len(output),
-        padded_tokens=tokens,
-        real_tokens=tokens,
-        indices=indices,
-        rows=(rows[0], rows[1]),
-    )
+    ids = [torch.from_numpy(side)[None] for side in (source, shifted, output)]
+    return replace(Batch.of(ids[0], ids[1], ids[2], indices), rows=(rows[0], rows[1]))
 
 
 def read(corpus: ParallelCorpus, indices: Indices, *, rows: bool) -> Batch:
