@@ -22,12 +22,6 @@ from nmtdeep.training.run_directory import RECORDS
 
 Over = Literal["updates", "tokens", "hours"]
 
-# Layers whose gradient norms `training.record_gradients` records.
-LAYERS = {
-    f"{side}_{place}": f"{place} {side} layer"
-    for side in ("encoder", "decoder")
-    for place in ("first", "last")
-}
 # Figures of `train.jsonl`, and their labels in a picture.
 FIGURES = {
     "loss": "training loss per token",
@@ -35,7 +29,10 @@ FIGURES = {
     "ppl": "training perplexity",
     "lr": "learning rate",
     "gradient_norm": "gradient norm",
-    **{f"gradient_norm_{layer}": f"gradient norm, {name}" for layer, name in LAYERS.items()},
+    "gradient_norm_encoder_first": "gradient norm, first encoder layer",
+    "gradient_norm_encoder_last": "gradient norm, last encoder layer",
+    "gradient_norm_decoder_first": "gradient norm, first decoder layer",
+    "gradient_norm_decoder_last": "gradient norm, last decoder layer",
     "tokens_per_second": "target tokens per second",
     "tokens_per_update": "target tokens per update",
     "padding": "share of padding",

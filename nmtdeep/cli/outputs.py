@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -36,37 +36,31 @@ class Outputs:
     as_json: Annotated[bool, JSON] = False
 
     def __post_init__(self) -> None:
-        where = f"--plot {self.plot}"
         if self.plot and self.plot.suffix not in (".svg", ".png", ".pdf"):
             hint = "pass a file that ends in .svg, .png or .pdf"
-            raise UserError("not a picture", where=where, hint=hint)
+            raise UserError("not a picture", where=f"--plot {self.plot}", hint=hint)
         if self.plot:
             import matplotlib  # noqa: F401  # fails before the measurement
 
-    def write(
-        self,
-        measurement: Measurement,
-        tables: Callable[..., Iterable[Any]],
-        draw: Callable[..., None],
-    ) -> None:
+    def write(self, measurement: Measurement, analysis: ModuleType, **drawing: Any) -> None:
         """Write the files, then print tables and signature, or JSON.
 
         Args:
-            tables: makes tables of the rows.
-            draw: draws the rows into a figure.
+            analysis: makes tables of the rows, and draws them into a figure.
+            drawing: options of its `draw`.
         """
         if self.csv:
             measurement.write_csv(self.csv)
         if self.plot:
             from nmtdeep.analysis.pictures import save
 
-            save(partial(draw, measurement.rows), self.plot)
+            save(partial(analysis.draw, measurement.rows, **drawing), self.plot)
         if self.as_json:
             typer.echo(json.dumps(measurement.as_json(), indent=2, ensure_ascii=False))
             return
         from rich.console import Console
 
-        for table in tables(measurement.rows):
+        for table in analysis.tables(measurement.rows):
             Console().print(table)
         typer.echo(measurement.signature)
 

@@ -162,10 +162,10 @@ def _find_lr(recipe: Recipe, outputs: Outputs, how: dict[str, Any]) -> None:
     if how["processes"] > 1:
         hint = "omit it for the test"
         raise UserError("cannot be combined with --find-lr", where="--processes", hint=hint)
-    from nmtdeep.analysis.range_test import draw, find, tables
+    from nmtdeep.analysis import range_test
 
     device = options.choose_device(device=how["device"], threads=how["threads"])
-    outputs.write(find(recipe, how["data"], how["out"], device), tables, draw)
+    outputs.write(range_test.find(recipe, how["data"], how["out"], device), range_test)
 
 
 def _recipe_and_overrides(
