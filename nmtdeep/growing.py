@@ -78,17 +78,9 @@ def grow(
     initialize(model, recipe.model, seed=recipe.training.seed)
     carry_over(old.model, model, **maps)
     progress = _progress(old, recipe, restart_lr)
-    kind = {"kind": checkpoint.GROWN, "source": str(old.path), **maps, "planned": True}
+    about = {"kind": checkpoint.GROWN, "source": str(old.path), **maps}
     with open_run(out, recipe, old.pipeline) as run:
-        path = run.path / f"checkpoint_{progress.update}"
-        checkpoint.save(
-            path,
-            tensors=checkpoint.weights(model),
-            state=progress.to_json() | kind,
-            recipe=recipe,
-            pipeline=old.pipeline,
-        )
-        checkpoint.point(run.path, checkpoint.LAST, path)
+        path = run.save(checkpoint.weights(model), None, progress, planned=True, **about)
     warned = list(growth(old.recipe.model, recipe.model))
     return GrownRun(path, old.path, maps, _more(recipe, progress), warned)
 

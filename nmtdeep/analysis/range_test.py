@@ -17,7 +17,6 @@ from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import DivergenceError
 from nmtdeep.tables import table
-from nmtdeep.training import starting
 from nmtdeep.training.feed import upcoming
 from nmtdeep.training.opening import check
 from nmtdeep.training.ranks import Ranks
@@ -59,7 +58,7 @@ def find(recipe: Recipe, data: Path, out: Path | None, device: torch.device) -> 
         run = check_run(out or Path(scratch), recipe, corpora.pipeline)
         if run.newest() is None:
             run = replace(run, path=Path(scratch))
-            starting.begin(run.path, run.recipe, run.pipeline)
+            run.begin()
         return measure(run.recipe, corpora, Ranks(device=device), run.newest())
 
 

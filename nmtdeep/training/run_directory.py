@@ -68,19 +68,32 @@ class RunDirectory:
         }
         return paths[max(paths)] if paths else None
 
-    def save(self, tensors: Any, optimizer: Any, progress: Progress, *, planned: bool) -> Path:
+    def begin(self) -> None:
+        """Write `checkpoint_0` of a new run: the weights it starts from, if any, and no update.
+
+        It is removed when the next checkpoint is written.
+        """
+        if start := self.recipe.training.start_from:
+            source = checkpoint.locate(Path(start.path))
+            tensors = checkpoint.read_tensors(source / checkpoint.MODEL)
+            self.save(tensors, None, Progress(), planned=False, kind=checkpoint.INITIAL)
+
+    def save(
+        self, tensors: Any, optimizer: Any, progress: Progress, *, planned: bool, **about: Any
+    ) -> Path:
         """Write `checkpoint_<update>`, move the links, delete checkpoints that are not kept.
 
         Args:
             planned: False if a signal requested this checkpoint. The next one replaces it, so that
                 what is kept and averaged does not depend on interruptions.
+            about: more of its state, such as its kind.
         """
         path = self.path / f"checkpoint_{progress.update}"
         checkpoint.save(
             path,
             tensors=tensors,
             optimizer=optimizer,
-            state={**progress.to_json(), "planned": planned},
+            state={**progress.to_json(), **about, "planned": planned},
             recipe=self.recipe.at_stage(progress.stage),
             pipeline=self.pipeline,
         )
@@ -174,7 +187,7 @@ def open_run(
         _write_config(path, run.recipe)
         pipeline.save(path / checkpoint.TEXT)
         if not checkpoint.saved(path):
-            starting.begin(path, run.recipe, pipeline)
+            run.begin()
         yield run
 
 

@@ -12,7 +12,6 @@ from nmtdeep.config.render import differences
 from nmtdeep.config.stages import StartFrom
 from nmtdeep.errors import CheckpointError, UserError
 from nmtdeep.text.pipeline import TextPipeline
-from nmtdeep.training.state import Progress
 
 # Keys of the section `model` that change no trained weight.
 FREE = ("model.dropout.", *(f"model{stack}.initializer" for stack in ("", ".encoder", ".decoder")))
@@ -67,25 +66,6 @@ def resumed(recipe: Recipe, stored: StartFrom | None, out: Path) -> Recipe:
             hint="leave out --from to resume it, or choose another --out",
         )
     return recipe.starting_from(stored)
-
-
-def begin(run: Path, recipe: Recipe, pipeline: TextPipeline) -> None:
-    """Write `checkpoint_0` of a new run: the weights it starts from, and no update.
-
-    It is removed when the next checkpoint is written.
-    """
-    if recipe.training.start_from is None:
-        return
-    source = checkpoint.locate(Path(recipe.training.start_from.path))
-    path = run / "checkpoint_0"
-    checkpoint.save(
-        path,
-        tensors=checkpoint.read_tensors(source / checkpoint.MODEL),
-        state=Progress().to_json() | {"kind": checkpoint.INITIAL, "planned": False},
-        recipe=recipe.at_stage(0),
-        pipeline=pipeline,
-    )
-    checkpoint.point(run, checkpoint.LAST, path)
 
 
 def _check_model(path: str, old: Model, new: Model) -> None:
