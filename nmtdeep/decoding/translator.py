@@ -92,9 +92,7 @@ class Translator:
         self.pipeline = pipeline
         self.options = options
         self.pool = pool
-        self.cut_lines = 0
-        self._lines = 0
-        self._batches = 0
+        self.restart()
 
     @classmethod
     def load(cls, paths: Sequence[Path], options: DecodingOptions = RECIPE_DEFAULTS) -> Translator:
