@@ -67,9 +67,7 @@ def _values(loaded: Loaded) -> dict[str, Any]:
     recipe, output_form = loaded.recipe, loaded.pipeline.reference_form
     return {
         "recipe": recipe,
-        "model": recipe.model,
-        "text": recipe.text,
-        "decoding": recipe.decoding,
+        **dict(recipe),
         "version": __version__,
         "input_form": "" if recipe.text.input == "raw" else f', "{recipe.text.input}"',
         "output_form": "" if output_form == "raw" else f', "{output_form}"',
