@@ -80,14 +80,6 @@ class Group(PanelHelp, TyperGroup):
     """Commands under one name."""
 
 
-def add_group(app: typer.Typer, name: str, text: str, example: str, panel: str) -> typer.Typer:
-    """Add a group of commands to `app`, with a help text, and return it."""
-    group = typer.Typer(cls=Group, help=text, no_args_is_help=True, epilog=f"Example:\n{example}")
-    group.callback()(lambda: None)  # a group of one command is a group
-    app.add_typer(group, name=name, rich_help_panel=panel)
-    return group
-
-
 def add_command(
     app: typer.Typer, function: Function, example: str, panel: str | None = None
 ) -> None:

@@ -16,7 +16,7 @@ import typer
 
 from nmtdeep import __version__
 from nmtdeep.cli import analyze, corpora, exchange, look, train
-from nmtdeep.cli.command import Group, add_command, add_group, usage_error
+from nmtdeep.cli.command import Group, add_command, usage_error
 from nmtdeep.cli.score import score
 from nmtdeep.cli.translate import serve, translate
 from nmtdeep.errors import UserError
@@ -77,7 +77,11 @@ for panel, commands in COMMANDS.items():
             add_command(app, function, example, panel)
             continue
         if name not in groups:
-            groups[name] = add_group(app, name, GROUPS[name], example, panel)
+            epilog = f"Example:\n{example}"
+            group = typer.Typer(cls=Group, help=GROUPS[name], no_args_is_help=True, epilog=epilog)
+            group.callback()(lambda: None)  # a group of one command is a group
+            app.add_typer(group, name=name, rich_help_panel=panel)
+            groups[name] = group
         add_command(groups[name], function, example)
 
 
