@@ -15,13 +15,6 @@ from nmtdeep.config.variant import GROUP
 from nmtdeep.errors import ConfigError
 
 
-def recipes_root() -> Path:
-    """The folder of the shipped recipes: in the installed package, or next to it in a checkout."""
-    package = Path(__file__).resolve().parents[1]
-    installed = package / "recipes"
-    return installed if installed.is_dir() else package.parent / "recipes"
-
-
 def recipe_files() -> dict[str, Path]:
     """The shipped recipes and those of packages with variants, by name; folders come last.
 
@@ -44,7 +37,10 @@ def recipe_files() -> dict[str, Path]:
 
 def _roots() -> Iterator[tuple[Path, Path]]:
     """Folders of recipes, each with the name of its package, which is found and not imported."""
-    yield Path(), recipes_root()
+    nmtdeep = Path(__file__).resolve().parents[1]
+    installed = nmtdeep / "recipes"
+    # In a checkout they are next to the package.
+    yield Path(), installed if installed.is_dir() else nmtdeep.parent / "recipes"
     for package in {point.module.partition(".")[0] for point in entry_points(group=GROUP)}:
         spec = find_spec(package)
         for folder in (spec and spec.submodule_search_locations) or ():
