@@ -115,21 +115,17 @@ def layer_similarities(
         raise UserError("the split has no sentences", hint="choose another --split")
     lengths = corpus.lengths
     device = model.output.weight.device
-    sums = torch.zeros(3, len(model.encoder.layers) + 1, dtype=torch.float64)
+    sums = torch.zeros(len(model.encoder.layers) + 1, 3, dtype=torch.float64)
     for indices in cut(lengths, sort_by_length(lengths[None]), BATCH_TOKENS):
         source = pad([corpus[int(index)] for index in indices]).to(device)
         outputs, mask = model.encode_deeply(source)[1], source != model.pad
-        figures = (
-            [mean_cosine(output, outputs[0], mask) for output in outputs],
-            [
-                mean_cosine(*pair, mask)
-                for pair in zip(outputs, [outputs[0], *outputs], strict=False)
-            ],
-            [inter_similarity(output, mask) for output in outputs],
-        )
-        totals = [[float(cosines.double().sum()) for cosines in layers] for layers in figures]
-        sums += torch.tensor(totals, dtype=torch.float64)
+        layers = []
+        for output, below in zip(outputs, [outputs[0], *outputs[:-1]], strict=True):
+            to_others = [mean_cosine(output, other, mask) for other in (outputs[0], below)]
+            figures = (*to_others, inter_similarity(output, mask))
+            layers.append([float(cosines.double().sum()) for cosines in figures])
+        sums += torch.tensor(layers, dtype=torch.float64)
     return [
         LayerSimilarity(name, layer, to_embedding, to_previous if layer else None, inter)
-        for layer, (to_embedding, to_previous, inter) in enumerate((sums / len(corpus)).T.tolist())
+        for layer, (to_embedding, to_previous, inter) in enumerate((sums / len(corpus)).tolist())
     ]
