@@ -12,7 +12,7 @@ from typer import Argument, Option
 
 from nmtdeep.cli import options
 from nmtdeep.cli.outputs import Outputs, WrittenTo
-from nmtdeep.errors import UserError, printable
+from nmtdeep.errors import UserError
 
 CURVES = Path("curves.svg")
 
@@ -192,7 +192,7 @@ def doctor(
     if texts and not (source_lang and target_lang):
         raise UserError("plain text needs its languages", hint="add -s and -t, such as -s en -t de")
     examination = examine(data, texts, [*corpora], (source_lang or "", target_lang or ""), out)
-    typer.echo(describe([(name, printable(value)) for name, value in examination.rows]))
+    typer.echo(describe(examination.rows))
     for table in examination.tables:
         Console().print(table)
     for problem in examination.problems:

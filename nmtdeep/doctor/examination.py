@@ -5,11 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-
-from rich.table import Table
 
 from nmtdeep import files
 from nmtdeep.config.load import read_config
@@ -18,6 +15,7 @@ from nmtdeep.data.index import COPY, RECIPE_FILE
 from nmtdeep.doctor import machine, verdicts
 from nmtdeep.doctor.texts import SplitState, examine_data, examine_files
 from nmtdeep.errors import Problem, UserError
+from nmtdeep.inspection import Inspection
 from nmtdeep.units import size
 
 
@@ -38,22 +36,19 @@ def examine(
         out: run directory of the planned training.
     """
     files.check_place(out, "--out")
-    examination = Examination(machine.machine_rows())
+    examination = Examination([])
+    for row in machine.machine_rows():
+        examination.add(*row)
     planned = examination.data(data) if data else None
     if texts:
         splits = examine_files(texts, training, languages, examination.problems)
-        examination.add(splits, languages)
+        examination.text(splits, languages)
     examination.disk(out, planned)
     return examination
 
 
-@dataclass
-class Examination:
+class Examination(Inspection):
     """Rows and tables for the screen, and all problems."""
-
-    rows: list[tuple[str, str]]
-    tables: list[Table] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
 
     def disk(self, out: Path, planned: int | None) -> None:
         """The disk of the checkpoints, compared with the bytes that they will take."""
@@ -61,7 +56,7 @@ class Examination:
         place = next(parent for parent in (place, *place.parents) if parent.exists())
         free = shutil.disk_usage(place).free
         plan = "" if planned is None else f"; the planned checkpoints take {size(planned)}"
-        self.rows.append(("disk", f"{size(free)} free at {out}{plan}"))
+        self.add("disk", f"{size(free)} free at {out}{plan}")
         where = f"--out {out}"
         if not os.access(place, os.W_OK):
             hint = "change its permissions, or choose another directory"
@@ -81,17 +76,16 @@ class Examination:
             if self.problems:
                 return None
             data = DataDirectory.open(path, verify=False)
-            self.add(examine_data(data), data.languages)
+            self.text(examine_data(data), data.languages)
             return machine.planned_bytes(read_config(path / RECIPE_FILE), **data.pipeline.sizes)
         except UserError as error:
             self.problems += error.problems
             return None
 
-    def add(self, splits: Mapping[str, SplitState], languages: tuple[str, str]) -> None:
+    def text(self, splits: Mapping[str, SplitState], languages: tuple[str, str]) -> None:
         """Add what was seen in the text of each set."""
         if splits:
             self.tables += verdicts.tables(splits, languages)
             self.problems += verdicts.problems(splits, languages)
             if find_spec("py3langid") is None:
-                missing = 'not identified: pip install "nmtdeep[doctor]"'
-                self.rows.append(("languages", missing))
+                self.add("languages", 'not identified: pip install "nmtdeep[doctor]"')
