@@ -6,10 +6,12 @@ import asyncio
 import contextlib
 import math
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import islice, repeat, zip_longest
 from typing import NamedTuple
 
 from nmtdeep.decoding.translator import Translation, Translator
@@ -125,19 +127,12 @@ class Batcher:
 
     def _take(self) -> list[Part]:
         """The next batch: the first lines of all jobs, in equal shares, the oldest job first."""
-        shares = dict.fromkeys(self._jobs, 0)
-        room = self._limits.batch_lines
-        while room and (open_ := [job for job in shares if job.left > shares[job]]):
-            share = max(1, room // len(open_))
-            for job in open_:
-                more = min(share, room, job.left - shares[job])
-                shares[job] += more
-                room -= more
+        turns = zip_longest(*(repeat(job, job.left) for job in self._jobs))
+        lines = (job for turn in turns for job in turn if job)
         parts = []
-        for job, count in shares.items():
-            if count:
-                parts.append(Part(job, job.taken, job.lines[job.taken : job.taken + count]))
-                job.taken += count
+        for job, count in Counter(islice(lines, self._limits.batch_lines)).items():
+            parts.append(Part(job, job.taken, job.lines[job.taken : job.taken + count]))
+            job.taken += count
             if not job.left:
                 del self._jobs[job]
         return parts
