@@ -38,9 +38,8 @@ class Casing:
         """Counted in tokenized, truecased text."""
         counts = Counter(word for line in lines for word in line.split())
         best: dict[str, str] = {}
-        for word, count in counts.items():
-            if word.lower() not in best or count > counts[best[word.lower()]]:
-                best[word.lower()] = word
+        for word, _ in counts.most_common():
+            best.setdefault(word.lower(), word)
         return cls(frozenset(counts), best)
 
     def truecase(self, words: Sequence[str]) -> Iterator[str]:
