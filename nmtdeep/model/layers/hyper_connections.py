@@ -166,7 +166,7 @@ class HyperConnections(Combination):
 
     def start(self, x: Tensor) -> StreamHistory:
         """n copies of y_0."""
-        return self._mixed(x[..., None, :].expand(*x.shape[:-1], self.streams, -1), 0)
+        return self._mixed(torch.stack([x] * self.streams, dim=-2), 0)
 
     def add(self, history: StreamHistory, output: Tensor) -> StreamHistory:
         """Depth-connections of a sublayer, then the width-connections of the next."""
