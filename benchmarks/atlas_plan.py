@@ -8,8 +8,9 @@ from typing import NamedTuple
 from atlas_methods import GROWTH, LIPSCHITZ, MAIN, METHODS, STAGE_UPDATES, Depth
 from atlas_table import Row, Trial, rows_of
 
-# The search goes on by factors of two, below or above, while the best rate is at an edge.
-RATES = (8e-3, 16e-3)
+# The search begins here, and goes on by factors of two, below or above, while the best rate is at
+# an edge.
+FIRST = (8e-3,)
 LOWEST, HIGHEST = 2.4e-4, 7e-2
 
 
@@ -98,11 +99,11 @@ def rate(plan: str, method: str, depth: Depth, rows: Sequence[Row]) -> float | N
     by = PLANS[plan].tuned_by
     if not plan.startswith("tune"):
         return PLANS[plan].lr or tuned_rate(method, depth, rows, by)
-    first: Sequence[float] = RATES
+    first: Sequence[float] = FIRST
     if by:
         if not (other := tuned_rate(method, depth, rows, by)):
             return None
-        first = (other, other / 2)
+        first = (other,)
     return next_rate(method, rows_of(rows, plan=plan, depth=depth), first)
 
 
@@ -129,7 +130,7 @@ def best_rate(method: str, rows: Sequence[Row]) -> float | None:
     return min(sorted(tried), key=lambda lr: tried[lr], default=None)
 
 
-def next_rate(method: str, rows: Sequence[Row], first: Sequence[float] = RATES) -> float | None:
+def next_rate(method: str, rows: Sequence[Row], first: Sequence[float] = FIRST) -> float | None:
     """The rate to try next; None if the best rate has neighbors on both sides.
 
     Args:
