@@ -101,6 +101,8 @@ def test_every_command_knows_it(environment: Environment) -> None:
     nmtdeep("analyze", "combination", "run", "--csv", "weights.csv")
     _, *weights = (environment.folder / "weights.csv").read_text().splitlines()
     assert len(weights) == 2 * 3  # y_0 and y_l, above each layer of the encoder
+    read = [tuple(row.split(",")[1:3]) for row in weights]  # reader, entry
+    assert read == [("2", "0"), ("2", "1"), ("3", "0"), ("3", "2"), ("top", "0"), ("top", "3")]
     nmtdeep("report", "run", "-o", "report.html")
 
 

@@ -128,13 +128,27 @@ class Searcher:
             # The end follows a prefix that is longer than a translation may be.
             limits = torch.maximum(limits, (prefix != PAD).sum(dim=1) + 1)
             prefix = prefix.masked_fill(prefix == PAD, FREE)
-        how: dict[str, Any] = {"max_lengths": limits, "eos": EOS, "prefix": prefix}
-        how["forbidden"] = (PAD,) if options.allow_unk else (PAD, UNK)
+        common: dict[str, Any] = {
+            "max_lengths": limits,
+            "eos": EOS,
+            "forbidden": (PAD,) if options.allow_unk else (PAD, UNK),
+            "prefix": prefix,
+        }
         if options.sampling:
             # Each batch has a generator of its own, whichever process it comes to.
-            how["generator"] = torch.Generator(self.device).manual_seed(options.seed + batch.number)
-            how |= {name: getattr(options, name) for name in ("temperature", "top_k", "top_p")}
-            draws = [sample(self._step, self._start(source), **how) for _ in range(options.n_best)]
+            generator = torch.Generator(self.device).manual_seed(options.seed + batch.number)
+            draws = [
+                sample(
+                    self._step,
+                    self._start(source),
+                    temperature=options.temperature,
+                    top_k=options.top_k,
+                    top_p=options.top_p,
+                    generator=generator,
+                    **common,
+                )
+                for _ in range(options.n_best)
+            ]
             return [list(drawn) for drawn in zip(*draws, strict=True)]
         return beam(
             self._step,
@@ -144,7 +158,7 @@ class Searcher:
             wanted=min(options.n_best, options.beam),
             stop=options.stop,
             spare=0.0 if self.device.type == "cpu" else SPARE_ON_GPU,
-            **how,
+            **common,
         )
 
     def _start(self, source: Tensor) -> States:

@@ -109,9 +109,9 @@ def _share(parts: list[Part], recipe: Recipe, ranks: Ranks) -> Share:
 
 
 def _drawn(part: Part) -> Part:
-    """A part whose segmentations are drawn, with their lengths, sorted by them.
+    """The sentences of `part` as they are drawn, sorted by their lengths; `part` if none are.
 
-    Every rank draws the whole part, because lengths decide which batches there are.
+    Every rank draws all of them, because their lengths decide which batches there are.
     """
     if not isinstance(part.corpus.source, DrawnCorpus):
         return part

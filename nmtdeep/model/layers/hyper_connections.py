@@ -166,6 +166,7 @@ class HyperConnections(Combination):
 
     def start(self, x: Tensor) -> StreamHistory:
         """n copies of y_0."""
+        # An expanded tensor would be copied position by position in products.
         return self._mixed(torch.stack([x] * self.streams, dim=-2), 0)
 
     def add(self, history: StreamHistory, output: Tensor) -> StreamHistory:
