@@ -57,7 +57,8 @@ def measure(name: str, loaded: Loaded) -> Measurement:
     rows = combination_weights(loaded.model)
     if not rows:
         raise UserError(
-            "no layer of this model reads a sum of outputs with weights that are the same for all",
+            "no layer of this model reads a sum of outputs with weights that are the same at all "
+            "positions",
             where=name,
             hint="pass one with combination dlcl, dense, sparse_blocks or denseformer, "
             "or bridge transparent",
