@@ -115,14 +115,12 @@ def _deeper(
         model = model.model_copy(update={side: stack.with_depth(depth)})
     if model == recipe.model:
         raise UserError(f"the model has {model.depths} layers already", hint="choose more layers")
-    training = recipe.training.model_copy(
-        update={"growth": Growth(strategy=strategy), "frozen": Frozen(**frozen), "stages": ()}
-        # The grown model is where the new run starts from.
-        | {"start_from": None}
+    # The grown model is where the new run starts from.
+    changed = recipe.with_training(
+        growth=Growth(strategy=strategy), frozen=Frozen(**frozen), stages=(), start_from=None
     )
     # Validated again: the deeper model may be an invalid one.
-    changed = recipe.model_copy(update={"model": model, "training": training})
-    return Recipe.model_validate(changed.model_dump())
+    return Recipe.model_validate(changed.model_copy(update={"model": model}).model_dump())
 
 
 def _progress(old: checkpoint.Loaded, recipe: Recipe, restart_lr: bool) -> Progress:

@@ -137,9 +137,8 @@ def prepare(
                 hint="pass model.embeddings.sharing=decoder, or data with a shared vocabulary",
             )
         check_model_fits(recipe.model, **data.pipeline.sizes)
-        alone = recipe.training.model_copy(update={"sharding": "none"})  # there is one process
-        single = recipe.model_copy(update={"training": alone})
-        trainer = Trainer(single, data, Ranks(device=device), dtype=torch.float32)
+        alone = recipe.with_training(sharding="none")  # there is one process
+        trainer = Trainer(alone, data, Ranks(device=device), dtype=torch.float32)
         _train(trainer, updates)
         model = trainer.model.requires_grad_(True)
     model.keep("all")  # recomputed activations would not be those that have the gradients

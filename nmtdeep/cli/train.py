@@ -133,7 +133,7 @@ def train(
     changes += [f"training.log_to=[{', '.join(log_to)}]"] if log_to else []
     resolved = resolve(name, more + changes, languages).recipe
     if source is not None:  # no override, which would keep the SHA-256 of the old one
-        resolved = resolved.starting_from(StartFrom(path=str(source)))
+        resolved = resolved.with_training(start_from=StartFrom(path=str(source)))
     if out is None and not (dry_run or find_lr):
         raise UserError("is missing", where="--out", hint="pass a directory for the run")
     how: dict[str, Any] = {"data": data, "out": out, "device": device, "threads": threads}

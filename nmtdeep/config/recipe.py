@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
 from nmtdeep.config.decoding import Decoding
 from nmtdeep.config.model import SIDES, Model, Stack
 from nmtdeep.config.section import ConflictError, Section
-from nmtdeep.config.stages import Stage, StartFrom
+from nmtdeep.config.stages import Stage
 from nmtdeep.config.text import NoBpe, Text
 from nmtdeep.config.training import Training
 
@@ -68,9 +68,9 @@ class Recipe(Section):
         padded = any(not getattr(part, "takes_rows", part.type != "relative") for part in parts)
         return device == "cuda" and not padded and self.training.regularizer.type == "none"
 
-    def starting_from(self, start: StartFrom | None) -> Recipe:
-        """The recipe with other weights to start from."""
-        training = self.training.model_copy(update={"start_from": start})
+    def with_training(self, **values: Any) -> Recipe:
+        """The recipe with other values in its section `training`."""
+        training = self.training.model_copy(update=values)
         return self.model_copy(update={"training": training})
 
     def at_stage(self, number: int) -> Recipe:
@@ -85,18 +85,13 @@ class Recipe(Section):
         }
         given = (each.mixture for each in self.training.stages[: number + 1] if each.mixture)
         mixtures = [self.training.mixture, *given]
-        training = {
-            "stages": (),
-            "batches": batches.model_copy(update=changed),
-            "frozen": stage.frozen or self.training.frozen,
-            "mixture": mixtures[-1],
-        }
-        return self.model_copy(
-            update={
-                "model": self.model.model_copy(update=stacks),
-                "training": self.training.model_copy(update=training),
-            }
+        recipe = self.with_training(
+            stages=(),
+            batches=batches.model_copy(update=changed),
+            frozen=stage.frozen or self.training.frozen,
+            mixture=mixtures[-1],
         )
+        return recipe.model_copy(update={"model": self.model.model_copy(update=stacks)})
 
 
 def _check_stages(model: Model, training: Training) -> None:

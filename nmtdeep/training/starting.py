@@ -46,7 +46,8 @@ def started(recipe: Recipe, pipeline: TextPipeline, out: Path) -> Recipe:
             where=path,
             hint=f"pass --from {path} to start from these weights",
         )
-    return recipe.starting_from(StartFrom(path=path, checkpoint=source.name, sha256=sha256))
+    found = StartFrom(path=path, checkpoint=source.name, sha256=sha256)
+    return recipe.with_training(start_from=found)
 
 
 def resumed(recipe: Recipe, stored: StartFrom | None, out: Path) -> Recipe:
@@ -65,7 +66,7 @@ def resumed(recipe: Recipe, stored: StartFrom | None, out: Path) -> Recipe:
             where=out,
             hint="leave out --from to resume it, or choose another --out",
         )
-    return recipe.starting_from(stored)
+    return recipe.with_training(start_from=stored)
 
 
 def _check_model(path: str, old: Model, new: Model) -> None:
