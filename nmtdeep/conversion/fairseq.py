@@ -138,18 +138,14 @@ class FairseqConversion(Conversion):
         theirs = self.need("decoder.embed_tokens.weight")
         output = self.need(*names)
         pairs = {"encoder": (mine, source), "decoder": (theirs, target), "output": (output, target)}
-        wrong = {
-            side: pair
-            for side, pair in pairs.items()
-            if pair[0].dim() != 2 or len(pair[0]) != len(pair[1])
-        }
-        for side, (table, vocabulary) in wrong.items():
-            self.report(
-                f"the {side}'s embeddings have the shape {tuple(table.shape)}, but its dictionary "
-                f"has {len(vocabulary):,} types with fairseq's own four",
-                hint="pass the dictionaries of this model, source before target",
-            )
-        if not wrong:
+        for side, (table, vocabulary) in pairs.items():
+            if table.dim() != 2 or len(table) != len(vocabulary):
+                self.report(
+                    f"the {side}'s embeddings have the shape {tuple(table.shape)}, but its "
+                    f"dictionary has {len(vocabulary):,} types with fairseq's own four",
+                    hint="pass the dictionaries of this model, source before target",
+                )
+        if not self.problems:
             tables = (table[rows(len(table))] for table in (mine, theirs, output))
             self.tables(*tables, shared=source == target)
 
@@ -167,18 +163,12 @@ class FairseqConversion(Conversion):
                 f"{depth + 1} rows and columns"
             )
             return {"type": "dlcl"}
-        norm = (
-            "all" if f"{side}.history.layer_norms.0.weight" in self.theirs and shift else "layers"
-        )
-        first = int(norm == "layers")
+        first = int(not shift or f"{side}.history.layer_norms.0.weight" not in self.theirs)
         for number in range(first, depth + 1):
-            theirs = number if shift else number - 1
-            self.pair(
-                f"{side}.combination.norms.{number - first}",
-                f"{side}.history.layer_norms.{theirs}",
-            )
+            theirs = f"{side}.history.layer_norms.{number - 1 + shift}"
+            self.pair(f"{side}.combination.norms.{number - first}", theirs)
         groups = weight.shape[2]
-        combination: dict[str, Any] = {"type": "dlcl", "norm": norm}
+        combination: dict[str, Any] = {"type": "dlcl", "norm": "layers" if first else "all"}
         if groups == self.model.get("width"):
             combination["weights"] = "vector"
         elif groups > 1:

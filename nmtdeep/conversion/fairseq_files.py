@@ -53,25 +53,22 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         what = "not a checkpoint of fairseq: no weights under `model`"
         raise CheckpointError(what, where=path, hint=CHECKPOINT_HINT)
     tensors = checked_weights(content["model"], path, hint=CHECKPOINT_HINT)
-    settings = _settings(content)
-    if settings is None:
+    if not (settings := _settings(content)):
         what = "no settings of the model under `args` or `cfg.model`"
         raise CheckpointError(what, where=path, hint=CHECKPOINT_HINT)
     return settings, tensors
 
 
-def _settings(content: Mapping[str, Any]) -> dict[str, Any] | None:
+def _settings(content: Mapping[str, Any]) -> dict[str, Any]:
     """The flat settings: `args` of old checkpoints, `cfg.model` (and `cfg.task`) of newer ones.
 
-    The newest versions write `encoder_layers` as `{"encoder": {"layers": 6}}`.
+    The newest versions write `encoder_layers` as `{"encoder": {"layers": 6}}`. Empty without any.
     """
     if args := _mapping(content.get("args")):
         return args
     cfg = _mapping(content.get("cfg"))
     model = _mapping(cfg.get("model"))
-    if not model:
-        return None
-    settings = {**_mapping(cfg.get("task")), **model}
+    settings = {**_mapping(cfg.get("task")), **model} if model else {}
     for side in ("encoder", "decoder"):
         inner = _mapping(settings.pop(side, None))
         settings |= {f"{side}_{name}": value for name, value in inner.items()}

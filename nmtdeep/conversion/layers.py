@@ -124,14 +124,8 @@ class Conversion:
         Raises:
             CheckpointError: if the tensors do not fit one another.
         """
-        build_filled(
-            self.tensors,
-            recipe.model,
-            source_types=len(self.vocabularies[0]),
-            target_types=len(self.vocabularies[1]),
-            where=self.path,
-            hint="only models that the toolkit itself wrote can be converted",
-        )
+        hint = "only models that the toolkit itself wrote can be converted"
+        build_filled(self.tensors, recipe.model, **pipeline.sizes, where=self.path, hint=hint)
         state = {"kind": KIND, "of": {"file": self.path.absolute().name, "sha256": sha256}}
         checkpoint.save(out, tensors=self.tensors, state=state, recipe=recipe, pipeline=pipeline)
 
@@ -142,19 +136,17 @@ class Conversion:
             unread: names of tensors that need not be read.
         """
         unknown = (name for name in self.theirs.keys() - self.taken if not unread.fullmatch(name))
+        floats = {name: each for name, each in self.theirs.items() if each.is_floating_point()}
+        finite = {name for name, each in floats.items() if each.float().isfinite().all()}
         for what, names in {
             "missing weights": self.missing,
             "unknown weights": sorted(unknown),
-            "weights that are not finite": sorted(filter(self._is_infinite, self.taken)),
+            "weights that are not finite": sorted(self.taken - finite),
         }.items():
             if names:
                 more = len(names) - SHOWN
                 listed = ", ".join(names[:SHOWN]) + (f" and {more:,} more" if more > 0 else "")
                 self.report(f"{what}: {listed}")
-
-    def _is_infinite(self, name: str) -> bool:
-        tensor = self.theirs[name]
-        return not (tensor.is_floating_point() and tensor.float().isfinite().all())
 
     def take(self, name: str) -> Tensor | None:
         """A tensor in fp32, of one dimension at least; or None."""
