@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterator
 from importlib.metadata import version
 
 import torch
@@ -21,29 +22,27 @@ PACKAGES = ("torch", "numpy", "safetensors", "sacremoses", "subword-nmt", "sacre
 DURATION = 0.4
 
 
-def machine_rows() -> list[tuple[str, str]]:
+def machine_rows() -> Iterator[tuple[str, str]]:
     """Versions, processor, memory, and a row for each device."""
     versions = [f"nmtdeep {__version__}", *(f"{name} {version(name)}" for name in PACKAGES)]
-    rows = [
-        ("system", f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"),
-        ("versions", ", ".join(versions)),
-    ]
+    machine, python = platform.machine(), platform.python_version()
+    yield "system", f"{platform.system()} {machine}, Python {python}"
+    yield "versions", ", ".join(versions)
     free = memory.available()
     cpu = f"{counted(cores(), 'core')}, {counted(torch.get_num_threads(), 'thread')}"
-    rows.append(("cpu", cpu if free is None else f"{cpu}, {size(free)} memory free"))
+    yield "cpu", cpu if free is None else f"{cpu}, {size(free)} memory free"
     gpus = [torch.device("cuda", number) for number in range(torch.cuda.device_count())]
     for device in [torch.device("cpu"), *gpus]:
         name = str(device)
         if device.type == "cuda":
             properties = torch.cuda.get_device_properties(device)
-            rows.append((name, f"{properties.name}, {size(properties.total_memory)}"))
+            yield name, f"{properties.name}, {size(properties.total_memory)}"
         native = "native" if native_bf16(device) else "not native: training stays in fp32"
         rates = ", ".join(
             f"{label} {matrix_rate(device, dtype) / 1e9:,.0f} GFLOP/s"
             for label, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16))
         )
-        rows.append((f"{name} products", f"{rates}; bf16 is {native}"))
-    return rows
+        yield f"{name} products", f"{rates}; bf16 is {native}"
 
 
 def matrix_rate(device: torch.device, dtype: torch.dtype) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,21 +59,16 @@ class ExportCheck:
         """Number of lines that both translate alike."""
         return sum(a == b for a, b in zip(self.before.lines, self.after.lines, strict=True))
 
-    def summary(self) -> list[str]:
+    def summary(self) -> Iterator[str]:
         """BLEU and speed of both programs, and how they were measured, a line each."""
-        lines = [
-            f"{program.name}: BLEU {program.score.value:.2f}, {program.speed:.1f} sentences/s, "
-            f"{program.numbers}"
-            for program in (self.before, self.after)
-        ]
+        for program in (self.before, self.after):
+            quality = f"BLEU {program.score.value:.2f}, {program.speed:.1f} sentences/s"
+            yield f"{program.name}: {quality}, {program.numbers}"
         count = len(self.before.lines)
-        return [
-            *lines,
-            f"equal translations: {self.equal} of {count} ({percent(self.equal / count)})",
-            f"BLEU: {self.before.score.signature}",
-            f"sentences/s: from text to text on the CPU, threads: {self.threads}, "
-            f"beam {self.beam}, one program after the other, with the same batches",
-        ]
+        yield f"equal translations: {self.equal} of {count} ({percent(self.equal / count)})"
+        yield f"BLEU: {self.before.score.signature}"
+        how = f"from text to text on the CPU, threads: {self.threads}, beam {self.beam}"
+        yield f"sentences/s: {how}, one program after the other, with the same batches"
 
 
 def check_export(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,11 +83,10 @@ class ReusedText:
         return table(("split", *columns), rows, title=title, note=note)
 
 
-def _cells(split: SplitReport) -> list[str | None]:
+def _cells(split: SplitReport) -> Iterator[str | None]:
     """Share of unknown subwords and subwords per word of source and target, in the pairs kept."""
-    cells: list[str | None] = []
     sides = zip(split.tokens, split.kept_words, split.unknown_rates, strict=True)
     for tokens, words, unknown in sides:
+        yield percent(unknown, 3)
         # A data directory of an earlier version has no number of words.
-        cells += [percent(unknown, 3), f"{tokens / words:.2f}" if words else None]
-    return cells
+        yield f"{tokens / words:.2f}" if words else None

@@ -93,18 +93,11 @@ def comparison(comparisons: Iterable[Comparison]) -> PageTable:
     headings = ("run", "metric", "mean ± 95 %", "difference", "p")
     rows, notes = [], []
     for row in comparisons:
-        is_baseline = row.p_value is None
         mean = "-" if row.mean is None else f"{row.mean:.2f} ± {row.interval:.2f}"
         difference = number(row.difference, "{:+.2f}".format)
-        rows.append(
-            [
-                TableCell(row.system),
-                TableCell(heading_of(row.metric)),
-                TableCell(mean, row.mean),
-                TableCell("baseline", 0.0) if is_baseline else difference,
-                number(row.p_value, "{:.4f}".format),
-            ]
-        )
+        names = TableCell(row.system), TableCell(heading_of(row.metric)), TableCell(mean, row.mean)
+        against = TableCell("baseline", 0.0) if row.p_value is None else difference
+        rows.append((*names, against, number(row.p_value, "{:.4f}".format)))
         notes.append(f"{label_of(row.metric)}: {row.signature}")
     return PageTable(headings, rows, list(dict.fromkeys(notes)))
 
@@ -131,13 +124,12 @@ def cost(histories: Iterable[RunHistory]) -> PageTable:
     return PageTable(headings, rows)
 
 
-def recipes(histories: Sequence[RunHistory]) -> list[dict[str, Any]]:
+def recipes(histories: Sequence[RunHistory]) -> Iterator[dict[str, Any]]:
     """The recipe of each run: its differences from others, then all of it as YAML.
 
     It is compared with the first run's, the shipped one of the same description, and the defaults.
     """
     shipped = {description: name for name, description in list_recipes().items()}
-    sections = []
     for run in histories:
         others: list[tuple[str, Recipe]] = []
         if run is not histories[0]:
@@ -145,7 +137,7 @@ def recipes(histories: Sequence[RunHistory]) -> list[dict[str, Any]]:
         if name := shipped.get(run.recipe.description):
             others.append((f"the recipe {name}", load_recipe(name)))
         others.append(("the defaults", Recipe()))
-        section = {
+        yield {
             "run": run.name,
             "description": run.recipe.description,
             "differences": [
@@ -153,8 +145,6 @@ def recipes(histories: Sequence[RunHistory]) -> list[dict[str, Any]]:
             ],
             "lines": dump(run.recipe).splitlines(),
         }
-        sections.append(section)
-    return sections
 
 
 def _values(recipe: Recipe) -> dict[str, Any]:
