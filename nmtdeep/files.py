@@ -44,6 +44,12 @@ def digest(path: Path, algorithm: str = "sha256") -> str:
         return hashlib.file_digest(stream, algorithm).hexdigest()
 
 
+def size_of(path: Path) -> int:
+    """Bytes of a file, or of all files below a directory without its links."""
+    entries = [path] if path.is_file() else path.rglob("*")
+    return sum(each.stat().st_size for each in entries if each.is_file() and not each.is_symlink())
+
+
 def write_sums(directory: Path, *names: str) -> None:
     """Write `SHA256SUMS` of all files of `directory`, those in folders too.
 
@@ -102,9 +108,8 @@ def problems(directory: Path, *names: str, hint: str) -> Iterator[Problem]:
         else:
             there.append(name)
     with ThreadPoolExecutor() as pool:
-        for name, value in zip(
-            there, pool.map(digest, map(directory.joinpath, there)), strict=True
-        ):
+        digests = pool.map(digest, map(directory.joinpath, there))
+        for name, value in zip(there, digests, strict=True):
             if value != sums[name]:
                 what = "damaged or changed since it was written (its SHA-256 is not that in "
                 yield Problem(f"{what}{listed})", str(directory / name), hint)

@@ -115,7 +115,7 @@ def _inspect_run(path: Path) -> Inspection:
         if state.get("score") is not None:
             about = f"  {_score(recipe, state['score'])}"
         about += f" ({', '.join(notes)})" if notes else ""
-        line = f"{directory.name:<{longest}}  {_size_of(directory):>8}{about}"
+        line = f"{directory.name:<{longest}}  {size(files.size_of(directory)):>8}{about}"
         screen.add("" if number else "checkpoints", line)
     return screen
 
@@ -130,7 +130,7 @@ def _inspect_checkpoint(path: Path) -> Inspection:
     _add_progress(screen, recipe, state)
     if state.get("kind") == "average":
         screen.add("mean of", ", ".join(_inputs(state)))
-    screen.add("size", f"{_size_of(path)} on disk")
+    screen.add("size", f"{size(files.size_of(path))} on disk")
     return screen
 
 
@@ -148,7 +148,7 @@ def _inspect_data(path: Path) -> Inspection:
         screen.add("training", ", ".join(data.training))
     for name, tag in data.pipeline.config.tags.items():
         screen.add("tag", f"{tag} before the source sentences of {name}")
-    screen.add("size", f"{_size_of(path)} on disk")
+    screen.add("size", f"{size(files.size_of(path))} on disk")
     screen.tables += report_of(path, index).tables()
     return screen
 
@@ -237,9 +237,3 @@ def _add_text(screen: Inspection, recipe: Recipe, pipeline: TextPipeline) -> Non
     screen.add("text", ", ".join(parts))
     types = " and ".join(f"{count:,} {name} types" for name, count in pipeline.types.items())
     screen.add("vocabulary", f"{types}; text pipeline {pipeline.fingerprint()[:16]}")
-
-
-def _size_of(directory: Path) -> str:
-    """The size of all files below a directory, without links."""
-    entries = (path for path in directory.rglob("*") if path.is_file() and not path.is_symlink())
-    return size(sum(path.stat().st_size for path in entries))

@@ -50,8 +50,10 @@ def export(
             raise UserError(what, where=" and ".join(names), hint=hint)
         _to_huggingface(run, out, overwrite=overwrite)
         return
+    from nmtdeep.checkpoint import MODEL
     from nmtdeep.export.comparison import check_export
     from nmtdeep.export.exporter import export_ctranslate2
+    from nmtdeep.files import size_of
     from nmtdeep.scoring.texts import read_texts
     from nmtdeep.units import size
 
@@ -60,7 +62,7 @@ def export(
     model = "/".join(done.checkpoint.parts[-2:])
     typer.echo(
         f"{out}: {model} for CTranslate2, {quantization or 'float32'}, "
-        f"{size(done.after)} in all; its weights were {size(done.before)}"
+        f"{size(size_of(out))} in all; its weights were {size(size_of(done.checkpoint / MODEL))}"
     )
     if texts is None:
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -22,16 +22,12 @@ class Exported(NamedTuple):
 
     Attributes:
         checkpoint: the model that was read.
-        before: bytes of its weights.
-        after: bytes of the exported directory.
         problems: why only the model card was written, without weights; usually empty.
         name: class of transformers that reads it.
     """
 
     checkpoint: Path
-    before: int
-    after: int
-    problems: list[Problem]
+    problems: Sequence[Problem] = ()
     name: str = ""
 
 
@@ -74,7 +70,7 @@ def export_ctranslate2(
         text = readme.for_ctranslate2(loaded, quantization=quantization, rows=rows)
         (folder / "README.md").write_text(text, encoding="utf-8")
         loaded.pipeline.save(folder / checkpoint.TEXT)
-    return _exported(loaded, out, [])
+    return Exported(loaded.path)
 
 
 def export_huggingface(run: Path, out: Path, *, overwrite: bool = False) -> Exported:
@@ -100,7 +96,7 @@ def export_huggingface(run: Path, out: Path, *, overwrite: bool = False) -> Expo
         if family:
             to_huggingface.write(folder, loaded.model, loaded.recipe, loaded.pipeline)
             loaded.pipeline.save(folder / checkpoint.TEXT)
-    return _exported(loaded, out, problems, name)
+    return Exported(loaded.path, problems, name)
 
 
 def check_free(out: Path, *, overwrite: bool) -> None:
@@ -135,9 +131,3 @@ def write_note(folder: Path, loaded: Loaded, kind: str) -> None:
     }
     content = json.dumps(note, indent=1, ensure_ascii=False)
     (folder / NOTE).write_text(content + "\n", encoding="utf-8")
-
-
-def _exported(loaded: Loaded, out: Path, problems: list[Problem], name: str = "") -> Exported:
-    before = (loaded.path / checkpoint.MODEL).stat().st_size
-    after = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
-    return Exported(loaded.path, before, after, problems, name)
