@@ -73,15 +73,11 @@ def average(inputs: Sequence[Path], out: Path) -> Path:
         paths[digest] = path
         for name, tensor in checkpoint.weights(loaded.model).items():
             sums[name] = sums.get(name, torch.zeros((), dtype=torch.float64)) + tensor.double()
+    sources = [{"checkpoint": path.name, "sha256": digest} for digest, path in paths.items()]
     checkpoint.save(
         out,
         tensors={name: (total / len(inputs)).float() for name, total in sums.items()},
-        state={
-            "kind": "average",
-            "inputs": [
-                {"checkpoint": path.name, "sha256": digest} for digest, path in paths.items()
-            ],
-        },
+        state={"kind": "average", "inputs": sources},
         recipe=first.recipe,
         pipeline=first.pipeline,
     )

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from nmtdeep.data.corpus import Ids, MonolingualCorpus, ParallelCorpus
 from nmtdeep.text.vocabulary import EOS, PAD
@@ -16,7 +17,7 @@ from nmtdeep.text.vocabulary import EOS, PAD
 Indices = NDArray[np.int64]
 
 
-def moved(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+def moved(tensor: Tensor, device: torch.device) -> Tensor:
     """A tensor of a CPU on `device`; a GPU copies it while the host goes on."""
     return tensor if device.type == "cpu" else tensor.pin_memory().to(device, non_blocking=True)
 
@@ -28,8 +29,8 @@ class Row(NamedTuple):
     import data.
     """
 
-    offsets: torch.Tensor
-    places: torch.Tensor
+    offsets: Tensor
+    places: Tensor
     longest: int
 
     @classmethod
@@ -68,9 +69,9 @@ class Batch:
         corpus: name of the split, for messages.
     """
 
-    source: torch.Tensor
-    target_input: torch.Tensor
-    target_output: torch.Tensor
+    source: Tensor
+    target_input: Tensor
+    target_output: Tensor
     target_tokens: int
     padded_tokens: int
     real_tokens: int
@@ -109,11 +110,7 @@ class Batch:
 
     @classmethod
     def of(
-        cls,
-        source: torch.Tensor,
-        target_input: torch.Tensor,
-        target_output: torch.Tensor,
-        indices: Indices,
+        cls, source: Tensor, target_input: Tensor, target_output: Tensor, indices: Indices
     ) -> Batch:
         """A batch of these ids, which are counted."""
         target_tokens = int((target_output != PAD).sum())
@@ -175,7 +172,7 @@ class Share:
         )
 
 
-def pad(sentences: Sequence[Sequence[int] | Ids]) -> torch.Tensor:
+def pad(sentences: Sequence[Sequence[int] | Ids]) -> Tensor:
     """Stack id sequences into `(sentences, longest)`, filled with PAD at the end."""
     out = np.full((len(sentences), max(map(len, sentences))), PAD, dtype=np.int64)
     for row, sentence in zip(out, sentences, strict=True):

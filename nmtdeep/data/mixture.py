@@ -56,10 +56,8 @@ class MixedPosition(NamedTuple):
 
     def to_json(self) -> dict[str, object]:
         """For `state.json`."""
-        return {
-            "drawn": self.drawn,
-            "corpora": {name: each.to_json() for name, each in self.corpora.items()},
-        }
+        corpora = {name: each.to_json() for name, each in self.corpora.items()}
+        return {"drawn": self.drawn, "corpora": corpora}
 
 
 Position = DataPosition | MixedPosition

@@ -61,8 +61,7 @@ class Jieba(Moses):
 
 def _load_jieba() -> Any:
     """jieba with its dictionary read again: other users of the machine may write to its cache."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # jieba's own, about the age of its code
+    with warnings.catch_warnings(action="ignore"):  # jieba's own, about the age of its code
         from jieba import Tokenizer
     tokenizer = Tokenizer()
     tokenizer.FREQ, tokenizer.total = tokenizer.gen_pfdict(tokenizer.get_dict_file())

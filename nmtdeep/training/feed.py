@@ -82,25 +82,22 @@ def _share(parts: list[Part], recipe: Recipe, ranks: Ranks) -> Share:
     """Read the batches of an update that are this rank's."""
     rows = recipe.uses_rows(ranks.device.type)
     limit = recipe.training.batches.limit(rows=rows)
+    divide = partial(batching.divide, max_tokens=limit, rows=rows, ranks=ranks.size)
     batches = [
         (part, places)
         for part in map(_drawn, parts)
-        for places in batching.divide(
-            part.window.lengths, part.groups, limit, rows=rows, ranks=ranks.size
-        )
+        for places in divide(part.window.lengths, part.groups)
     ]
     cells = [part.window.lengths[:, places] for part, places in batches]
     sizes = [int(each.sum() if rows else each.shape[1] * each.max(axis=1).sum()) for each in cells]
     owners = batching.deal(sizes, ranks.size)
+    mine = [
+        (number, read(part.corpus, part.window.indices[places], rows=rows).to(ranks.device))
+        for number, (part, places) in enumerate(batches)
+        if owners[number] == ranks.rank
+    ]
     return Share(
-        [
-            (
-                number,
-                read(part.corpus, part.window.indices[places], rows=rows).to(ranks.device),
-            )
-            for number, (part, places) in enumerate(batches)
-            if owners[number] == ranks.rank
-        ],
+        mine,
         target_tokens=sum(int(each[1].sum()) for each in cells),
         padded_tokens=sum(sizes),
         real_tokens=sum(int(each.sum()) for each in cells),

@@ -60,8 +60,8 @@ class QuantizedLinear(nn.Module):
         weight = weight.detach()
         scales = weight.abs().amax(dim=1).clamp(min=1e-12).double() / 127
         zeros = torch.zeros(len(weight), dtype=torch.int64)
-        with warnings.catch_warnings():  # torch warns that these functions will be renamed
-            warnings.simplefilter("ignore")
+        # torch warns that these functions will be renamed.
+        with warnings.catch_warnings(action="ignore"):
             rounded = torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8)
         engine = torch.backends.quantized.engine
         torch.backends.quantized.engine = ENGINE

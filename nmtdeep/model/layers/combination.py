@@ -11,6 +11,7 @@ by step needs no cache for it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import compress
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -227,10 +228,7 @@ class LinearCombination(Combination):
         seen = visible(len(self.boundaries), self.settings.window, dilation=self.settings.dilation)
         for end, row, read in zip(self.boundaries, self.shares(), seen, strict=True):
             if end in self.readers:
-                entries = [
-                    entry for entry, is_read in zip(self.boundaries, read, strict=True) if is_read
-                ]
-                yield end, entries, row[read]
+                yield end, [*compress(self.boundaries, read)], row[read]
 
     def _norm(self, number: int, x: Tensor) -> Tensor:
         """The norm of entry or row `number`, if it has one."""
