@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 MODEL = Option("-m", "--model", rich_help_panel="With a model")
 OF_MODEL = Option(rich_help_panel="With a model")
 COMPARISON = Option(rich_help_panel="Comparison")
-AT_LEAST_1 = Option(min=1, rich_help_panel="Comparison")
 OF_SEARCHES = (
     *("n_best", "prefix_column", "output_is"),
     *("sampling", "temperature", "top_k", "top_p", "seed"),
@@ -46,7 +45,7 @@ def score(
     log_prob: Annotated[bool, OF_MODEL] = False,
     system: Annotated[list[Path] | None, COMPARISON] = None,
     paired: Annotated[Literal["bootstrap", "randomization"], COMPARISON] = "bootstrap",
-    trials: Annotated[int, AT_LEAST_1] = 1000,
+    trials: Annotated[int, Option(min=1, rich_help_panel="Comparison")] = 1000,
     options: Annotated[DecodingOptions, decoding(*OF_SEARCHES)],
 ) -> None:
     """Score translations: BLEU in the kinds that papers report, chrF and TER, with signatures.

@@ -57,8 +57,6 @@ def _overrides(*, minutes: str | None, **given: str | None) -> list[str]:
     return [*fitted, *(f"training.{key}={value}" for key, value in changes)]
 
 
-FROM = Option("--from", metavar="RUN|CHECKPOINT")
-PART = Option(metavar="PART")
 FOR_MINUTES = (
     "Train as many updates as fit into this time; fixed after the first 50 by their speed."
 )
@@ -66,8 +64,6 @@ MINUTES = options.option("minutes", str | None, VALUE, FOR_MINUTES)
 AUTO = "training.max_updates=auto"
 COMPILE = Option("--compile/--no-compile", rich_help_panel=options.MACHINE)
 RANGE_TEST = "Learning-rate test"
-FindLr = Annotated[bool, Option(rich_help_panel=RANGE_TEST)]
-TestOutputs = Annotated[Outputs, options.bundle(Outputs, RANGE_TEST)]
 RECIPE_VALUES = [MINUTES, *(_flag(*item) for item in FLAGS.items())]
 Changes = Annotated[list[str], options.Bundle(RECIPE_VALUES, _overrides)]
 
@@ -79,13 +75,13 @@ def train(
     data: options.Data,
     out: options.OptionalOut = None,
     dry_run: bool = False,
-    find_lr: FindLr = False,
-    outputs: TestOutputs,
+    find_lr: Annotated[bool, Option(rich_help_panel=RANGE_TEST)] = False,
+    outputs: Annotated[Outputs, options.bundle(Outputs, RANGE_TEST)],
     overwrite: bool = False,
     final_scores: bool | None = None,
     quiet: options.Quiet = False,
-    source: Annotated[Path | None, FROM] = None,
-    freeze: Annotated[list[str] | None, PART] = None,
+    source: Annotated[Path | None, Option("--from", metavar="RUN|CHECKPOINT")] = None,
+    freeze: Annotated[list[str] | None, Option(metavar="PART")] = None,
     changes: Changes,
     device: options.Device = "auto",
     threads: options.Threads = None,

@@ -15,15 +15,13 @@ from nmtdeep.config.values import checked
 from nmtdeep.serving.limits import Limits
 from nmtdeep.units import counted
 
-Format = Literal["text", "json", "tsv", "fairseq"]
-
 
 def translate(
     *,
     model: Models,
     source: Annotated[str, Option("-i", "--input", metavar="FILE")] = "-",
     output: Annotated[str, Option("-o", "--output", metavar="FILE")] = "-",
-    form: Annotated[Format, Option("--format")] = "text",
+    form: Annotated[Literal["text", "json", "tsv", "fairseq"], Option("--format")] = "text",
     resume: bool = False,
     quiet: Quiet = False,
     options: Annotated[DecodingOptions, decoding(processes="one per core for a long file")],
