@@ -105,11 +105,7 @@ def check_tags(config: Text, names: Collection[str]) -> None:
 
 
 def _input(name: str, text: ParallelText) -> Input:
-    """An input with its lines counted.
-
-    Raises:
-        DataError: if the files are not of the same length.
-    """
+    """An input with its lines counted, of which both sides must have as many."""
     lines = [0, 0]
     for source, target in text.pairs():
         lines[0] += source is not None

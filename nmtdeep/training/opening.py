@@ -83,9 +83,6 @@ def _check_batches(recipe: Recipe, longest: Mapping[str, Longest], ranks: Ranks)
 
     Args:
         longest: the longest sentence of each corpus, by the words for the corpus in a message.
-
-    Raises:
-        UserError: naming the sentence, or the number of tokens at once.
     """
     rows, batches = recipe.uses_rows(ranks.device.type), recipe.training.batches
     limit = batches.limit(rows=rows)
@@ -107,12 +104,7 @@ def _check_batches(recipe: Recipe, longest: Mapping[str, Longest], ranks: Ranks)
 
 
 def _check_mixture(recipe: Recipe, stage: int, corpora: Mapping[str, ParallelCorpus]) -> None:
-    """Check the share of each corpus in a stage.
-
-    Raises:
-        UserError: if mixture or stage name another corpus, or the stage waits for epochs of a
-            corpus that it does not read.
-    """
+    """Check that a stage mixes known corpora, and reads the one whose epochs are its length."""
     drawn = shares(recipe.at_stage(stage).training.mixture, corpora)
     if not recipe.training.stages:
         return

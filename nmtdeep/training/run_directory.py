@@ -235,11 +235,7 @@ def _write_config(path: Path, recipe: Recipe) -> None:
 
 
 def _check_same(path: Path, recipe: Recipe, pipeline: TextPipeline) -> RunDirectory:
-    """The run in `path`, which has checkpoints, with the changes of its recipe.
-
-    Raises:
-        UserError: if the run has another model, text or start.
-    """
+    """The run in `path`, of the same model, text and start, with what else has changed since."""
     if (path / files.SUMS).exists():
         files.verify(path, checkpoint.CONFIG, hint="restore it from a copy")
     before, saved = read_config(path / checkpoint.CONFIG), checkpoint.saved(path)
