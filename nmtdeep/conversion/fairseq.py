@@ -82,17 +82,11 @@ def convert(
 
 def _text(text: TextOptions) -> dict[str, Any]:
     """The recipe's section `text`, without languages."""
-    values: dict[str, Any] = {
-        "normalize": text.normalize,
-        "lowercase": text.lowercase,
-        "aggressive_hyphens": text.aggressive_hyphens,
-        "bpe": {"type": "none"},
-        "input": "bpe",
-    }
-    if text.bpe:
-        values["bpe"] = {"type": "joint" if len(text.bpe) == 1 else "separate"}
-        values["input"] = "raw" if text.tokenization == "moses" else "tokenized"
-    return values
+    same = {key: getattr(text, key) for key in ("normalize", "lowercase", "aggressive_hyphens")}
+    if not text.bpe:
+        return same | {"bpe": "none", "input": "bpe"}
+    kind = "joint" if len(text.bpe) == 1 else "separate"
+    return same | {"bpe": kind, "input": "raw" if text.tokenization == "moses" else "tokenized"}
 
 
 class FairseqConversion(Conversion):
