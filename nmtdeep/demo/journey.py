@@ -49,12 +49,7 @@ def run_demo(out: Path, *, threads: int | None = None, device: str = "auto") -> 
         _preprocess(recipe, data, console)
     console.rule("2. train: 12 encoder layers, for a few minutes")
     stopped = train(
-        recipe,
-        data=data,
-        out=run,
-        threads=threads,
-        processes=2 if several else 1,
-        device=device,
+        recipe, data=data, out=run, threads=threads, processes=2 if several else 1, device=device
     )
     if stopped:
         raise SystemExit(128 + stopped)

@@ -23,13 +23,7 @@ from nmtdeep.model.layers.embedding import TokenEmbedding
 from nmtdeep.model.layers.feed_forward import FeedForward
 from nmtdeep.model.layers.norm import Norm
 from nmtdeep.model.layers.positions import Sinusoidal, sinusoids
-from nmtdeep.model.layers.residual import (
-    Admin,
-    DeepNorm,
-    NormalizedResidual,
-    Normed,
-    PreNorm,
-)
+from nmtdeep.model.layers.residual import Admin, DeepNorm, NormalizedResidual, Normed, PreNorm
 from nmtdeep.model.transformer import Stack, Transformer
 
 SUBLAYERS = {

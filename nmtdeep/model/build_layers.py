@@ -10,13 +10,7 @@ from torch import nn
 from nmtdeep.config import slots
 from nmtdeep.config.model import Decoder, Model
 from nmtdeep.config.model import Stack as StackConfig
-from nmtdeep.model.layer_forms import (
-    WEIGHTS,
-    BottomToTop,
-    GatedSum,
-    RungeKutta,
-    WeightedSum,
-)
+from nmtdeep.model.layer_forms import WEIGHTS, BottomToTop, GatedSum, RungeKutta, WeightedSum
 from nmtdeep.model.layers.attention import CrossAttention, SelfAttention
 from nmtdeep.model.layers.average_attention import AverageAttention
 from nmtdeep.model.layers.context import Sublayer

@@ -98,10 +98,7 @@ def lipschitz(
 
 
 def depth_scaled(
-    *,
-    alpha: float = 1.0,
-    exponent: float = 0.5,
-    cross_attention: CrossAttentionFans = "joint",
+    *, alpha: float = 1.0, exponent: float = 0.5, cross_attention: CrossAttentionFans = "joint"
 ) -> Rules:
     """W ~ U(-gamma alpha / sqrt(l), gamma alpha / sqrt(l)) in layer l (Zhang et al. 2019, Eq. 15).
 
@@ -165,9 +162,7 @@ def fill(model: Transformer, tables: Rules, *, seed: int, **stacks: Rules) -> No
     generator = torch.Generator().manual_seed(seed)
     covered: Counter[int] = Counter()
     drawn = chain(
-        _tables(model, tables, generator),
-        _matrices(model, stacks, generator),
-        _constants(model),
+        _tables(model, tables, generator), _matrices(model, stacks, generator), _constants(model)
     )
     with torch.no_grad():
         for target, value in drawn:

@@ -56,11 +56,7 @@ class Layer(nn.Module):
         return States([wrapper.sublayer.start(context) for wrapper in self])
 
     def forward(
-        self,
-        x: Tensor,
-        context: Context,
-        states: States | None = None,
-        branch: int | None = None,
+        self, x: Tensor, context: Context, states: States | None = None, branch: int | None = None
     ) -> Tensor:
         """`(sentences, positions, width)` to the same.
 
@@ -108,10 +104,7 @@ class Stack(nn.Module):
         return iter(self.layers)  # type: ignore[arg-type]
 
     def forward(
-        self,
-        x: Tensor,
-        contexts: Sequence[Context],
-        states: Sequence[States] | None = None,
+        self, x: Tensor, contexts: Sequence[Context], states: Sequence[States] | None = None
     ) -> tuple[Tensor, list[Tensor]]:
         """`x` `(sentences, positions, width)` through all layers, with a context for each.
 

@@ -30,10 +30,7 @@ class Pace:
     """
 
     def __init__(
-        self,
-        valid_tokens: int,
-        epoch_tokens: int,
-        clock: Callable[[], float] = time.perf_counter,
+        self, valid_tokens: int, epoch_tokens: int, clock: Callable[[], float] = time.perf_counter
     ) -> None:
         self._valid_tokens = valid_tokens
         self._epoch_tokens = epoch_tokens

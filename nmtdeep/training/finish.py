@@ -28,12 +28,7 @@ FIRST_LINES = 50
 
 
 def finish(
-    recipe: Recipe,
-    *,
-    data: Path,
-    run: Path,
-    device: str = "auto",
-    final_scores: bool | None = None,
+    recipe: Recipe, *, data: Path, run: Path, device: str = "auto", final_scores: bool | None = None
 ) -> None:
     """Choose between the mean of the last checkpoints and the best one, and score the choice.
 
