@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from nmtdeep.config.decoding import decoding_options
-from nmtdeep.decoding.streams import BUFFER
 from nmtdeep.decoding.translator import Translation, Translator
 from nmtdeep.errors import UserError
 
@@ -43,7 +42,7 @@ class Model:
         if isinstance(lines, str):
             raise UserError("translate takes a list of lines, not one string", hint="pass [text]")
         self._translator.restart()
-        return self._translator.translate(lines, buffer=BUFFER)
+        return self._translator.translate(lines)
 
     def close(self) -> None:
         """End the worker processes, if there are any."""

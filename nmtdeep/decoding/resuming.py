@@ -11,6 +11,7 @@ from pathlib import Path
 
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.decoding import streams
+from nmtdeep.decoding.translator import BUFFER
 from nmtdeep.errors import UserError
 from nmtdeep.text.files import open_binary
 
@@ -49,7 +50,7 @@ def resume_point(
     lines: int,
     form: str,
     options: DecodingOptions,
-    buffer: int = streams.BUFFER,
+    buffer: int = BUFFER,
 ) -> ResumePoint:
     """The point to resume `output` at, a translation of `lines` lines; 0 without a file.
 

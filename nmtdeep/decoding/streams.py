@@ -22,12 +22,11 @@ from nmtdeep import memory
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.text import Form
 from nmtdeep.data import parallel
-from nmtdeep.decoding.translator import Translation, Translator
+from nmtdeep.decoding.translator import BUFFER, Translation, Translator
 from nmtdeep.devices import resolve_device
 from nmtdeep.errors import UserError
 from nmtdeep.text.files import read_lines
 
-BUFFER = 4000  # lines that are sorted by length and batched together
 WAIT = 0.05  # seconds without a new line after which a stream is answered
 RELEASE = 64_000  # lines after which free memory is returned to the system
 Write = Callable[[str], object]

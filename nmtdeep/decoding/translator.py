@@ -24,6 +24,8 @@ from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.vocabulary import EOS, UNK
 
+BUFFER = 4000  # lines that are sorted by length and batched together
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -141,7 +143,7 @@ class Translator:
         if self.pool is not None:
             self.pool.close()
 
-    def translate(self, lines: Iterable[str], *, buffer: int = 4000) -> Iterator[Translation]:
+    def translate(self, lines: Iterable[str], *, buffer: int = BUFFER) -> Iterator[Translation]:
         """Translate lines in order; `buffer` lines are sorted by length and batched at once."""
         for chunk in chunks(lines, buffer):
             yield from self.translate_chunk(chunk)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nmtdeep.config.decoding import decoding_options
-from nmtdeep.decoding.streams import BUFFER, worker_processes
+from nmtdeep.decoding.streams import worker_processes
+from nmtdeep.decoding.translator import BUFFER
 from nmtdeep.errors import UserError
 
 

@@ -12,7 +12,7 @@ from time import perf_counter, sleep
 
 from commands.running import Commands, Finished, Interrupt, Later
 from commands.runs import contents, files, words
-from nmtdeep.decoding.streams import BUFFER
+from nmtdeep.decoding.translator import BUFFER
 
 # Everything that a training can have to remember.
 RECIPE = """
