@@ -78,8 +78,7 @@ class AttentionResiduals(Combination):
 
     def inherit(self, old: Combination, sources: Sources) -> None:
         """The queries of a layer's sublayers are copied with the layer, that of the top stays."""
-        if not isinstance(old, AttentionResiduals):
-            raise TypeError(f"{type(old).__name__} cannot become attention residuals")
+        assert isinstance(old, AttentionResiduals)
         each = len(self.query) // len(sources)
         for layer, source in enumerate(sources):
             if source is not None:

@@ -111,11 +111,9 @@ class Transparent(Bridge):
 
     def inherit(self, old: Bridge, encoder: Sources, decoder: Sources) -> None:
         """A copied layer has the weight of its source, in the memory of each layer's source."""
-        if not isinstance(old, Transparent):
-            raise TypeError(f"{type(old).__name__} cannot become transparent attention")
+        assert isinstance(old, Transparent)
         for row, memory in enumerate(decoder):
             for column, layer in enumerate([-1, *encoder]):
                 if memory is not None and layer is not None:
                     self.weight[row, column] = old.weight[memory, layer + 1]
-        for theirs, ours in zip(old.norm.parameters(), self.norm.parameters(), strict=True):
-            ours.copy_(theirs)
+        self.norm.load_state_dict(old.norm.state_dict())

@@ -207,8 +207,7 @@ class LinearCombination(Combination):
         old layers now; the new top row and the rows of new layers start as averages, as in the
         release of Li et al. 2020. Norms are copied from the block or layer that they belong to.
         """
-        if not isinstance(old, LinearCombination):
-            raise TypeError(f"{type(old).__name__} cannot become a linear combination")
+        assert isinstance(old, LinearCombination)
         matched = matching(old.boundaries, self.boundaries, sources)
         if self.weight is not None and old.weight is not None:
             for row, source in matched.rows.items():

@@ -181,8 +181,7 @@ class HyperConnections(Combination):
 
     def inherit(self, old: Combination, sources: Sources) -> None:
         """The connections of a layer's sublayers are copied with the layer."""
-        if not isinstance(old, HyperConnections):
-            raise TypeError(f"{type(old).__name__} cannot become hyper-connections")
+        assert isinstance(old, HyperConnections)
         each = len(self.connections) // len(sources)
         for number, connection in enumerate(self.connections):
             layer, sublayer = divmod(number, each)
