@@ -18,7 +18,7 @@ from nmtdeep.config.text import SentencePiece
 from nmtdeep.config.variant import packages_of
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.data.index import COPY, INDEX_FILE, RECIPE_FILE, TEXT_DIRECTORY, read_index
-from nmtdeep.data.windows import DataPosition
+from nmtdeep.data.mixture import MixedPosition
 from nmtdeep.errors import CheckpointError, Problem, printable
 from nmtdeep.preprocessing.report import report_of
 from nmtdeep.scoring.report import score_table
@@ -193,12 +193,13 @@ def _add_progress(screen: Inspection, recipe: Recipe, state: dict[str, Any]) -> 
         return
     progress = Progress.from_json(state)
     last = progress.last_update(recipe.training)
-    screen.add(
-        "trained",
-        f"{progress.update:,}{f' of {last:,}' if last is not None else ''} updates, "
-        f"{_epochs(progress)}, "
-        f"{short(progress.target_tokens)} target tokens, {duration(progress.seconds)}",
-    )
+    updates = f"{progress.update:,}{'' if last is None else f' of {last:,}'} updates"
+    epochs = counted(progress.epoch, "complete epoch")
+    if isinstance(progress.position, MixedPosition):
+        corpora = progress.position.corpora.items()
+        epochs = f"complete epochs: {', '.join(f'{name} {each.epoch}' for name, each in corpora)}"
+    tokens = f"{short(progress.target_tokens)} target tokens"
+    screen.add("trained", f"{updates}, {epochs}, {tokens}, {duration(progress.seconds)}")
     if progress.best is not None:
         best = _score(recipe, progress.best)
         screen.add("best", f"update {progress.best_update:,} by validation: {best}")
@@ -208,13 +209,6 @@ def _score(recipe: Recipe, value: float) -> str:
     """What chose the best checkpoint, of which a loss is stored as its negative."""
     best_by = recipe.training.validation.best_by
     return f"{best_by} {-value if best_by == 'loss' else value:.4f}"
-
-
-def _epochs(progress: Progress) -> str:
-    if isinstance(progress.position, DataPosition):
-        return counted(progress.epoch, "complete epoch")
-    corpora = progress.position.corpora.items()
-    return "complete epochs: " + ", ".join(f"{name} {each.epoch}" for name, each in corpora)
 
 
 def _inputs(state: dict[str, Any]) -> list[str]:

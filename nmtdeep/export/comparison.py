@@ -54,18 +54,14 @@ class ExportCheck:
         """BLEU that was lost; negative if some was gained."""
         return self.before.score.value - self.after.score.value
 
-    @property
-    def equal(self) -> int:
-        """Number of lines that both translate alike."""
-        return sum(a == b for a, b in zip(self.before.lines, self.after.lines, strict=True))
-
     def summary(self) -> Iterator[str]:
         """BLEU and speed of both programs, and how they were measured, a line each."""
         for program in (self.before, self.after):
             quality = f"BLEU {program.score.value:.2f}, {program.speed:.1f} sentences/s"
             yield f"{program.name}: {quality}, {program.numbers}"
         count = len(self.before.lines)
-        yield f"equal translations: {self.equal} of {count} ({percent(self.equal / count)})"
+        equal = sum(a == b for a, b in zip(self.before.lines, self.after.lines, strict=True))
+        yield f"equal translations: {equal} of {count} ({percent(equal / count)})"
         yield f"BLEU: {self.before.score.signature}"
         how = f"from text to text on the CPU, threads: {self.threads}, beam {self.beam}"
         yield f"sentences/s: {how}, one program after the other, with the same batches"
