@@ -87,9 +87,10 @@ def _choose(
     best, best_by = run / checkpoint.BEST, recipe.training.validation.best_by
     score = validate(model, data, recipe, dtype=dtype).score(best_by)
     mean = _mean(candidate)
+    with_mean = f"the run translates with {checkpoint.AVERAGE}, {mean}"
     if not (best / checkpoint.STATE).is_file():
         candidate.rename(run / checkpoint.AVERAGE)
-        say(f"the run translates with {checkpoint.AVERAGE}, {mean}")
+        say(with_mean)
         return
     best_score = checkpoint.read_state(best)["score"]
     of_best, of_mean = (
@@ -98,10 +99,7 @@ def _choose(
     )
     if score >= best_score:
         candidate.rename(run / checkpoint.AVERAGE)
-        say(
-            f"the run translates with {checkpoint.AVERAGE}, {mean}: {of_mean} on valid; "
-            f"{best.name} has {of_best}"
-        )
+        say(f"{with_mean}: {of_mean} on valid; {best.name} has {of_best}")
     else:
         checkpoint.discard(candidate)
         say(

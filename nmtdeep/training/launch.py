@@ -28,9 +28,8 @@ from torch.distributed.rendezvous import rendezvous
 
 from nmtdeep.devices import resolve_device
 from nmtdeep.errors import Problem, UserError
-from nmtdeep.training.ranks import LostRankError, Ranks
+from nmtdeep.training.ranks import RESUME, LostRankError, Ranks
 
-RESUME = "run the same command to resume from the last checkpoint"
 # Ranks wait for each other as long as rank 0 validates.
 TIMEOUT = timedelta(days=1)
 # Ranks start at the same time, so that one that cannot connect has lost its launcher.

@@ -15,6 +15,7 @@ from nmtdeep.errors import UserError
 
 T = TypeVar("T")
 CPU = torch.device("cpu")
+RESUME = "run the same command to resume from the last checkpoint"
 
 
 class LostRankError(UserError):
@@ -102,7 +103,5 @@ def _connected(operation: Callable[..., Any], *arguments: Any, **options: Any) -
     try:
         return operation(*arguments, **options)
     except RuntimeError as error:
-        raise LostRankError(
-            f"lost the connection to another rank ({error})",
-            hint="run the same command to resume from the last checkpoint",
-        ) from error
+        what = f"lost the connection to another rank ({error})"
+        raise LostRankError(what, hint=RESUME) from error
