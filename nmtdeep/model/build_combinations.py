@@ -29,13 +29,11 @@ def combination(model: Model, stack: StackConfig, *, top: bool) -> Combination:
     match stack.combination:
         case slots.PlainStack():
             return PlainStack()
-        case slots.Dense(weight=weight) as part:
-            return _linear(model, stack, part, every, Weights(initial=weight, learnable=False))
-        case slots.DynamicLinear() as part:
-            return _linear(model, stack, part, every, _weights(model, part), part.dropout)
+        case slots.Dense() | slots.DynamicLinear() as part:
+            return _linear(model, stack, part, every)
         case slots.SparseBlocks() as part:
             ends = tuple(end for end in part.boundaries(stack.depth) if top or end < stack.depth)
-            return _linear(model, stack, part, ends, _weights(model, part), part.dropout)
+            return _linear(model, stack, part, ends)
         case slots.DenseFormer(dilation=dilation, period=period):
             readers = [end for end in every if end and end % period == 0]
             identity = Weights(initial="newest", learnable=bool(readers), dilation=dilation)
@@ -56,19 +54,15 @@ def combination(model: Model, stack: StackConfig, *, top: bool) -> Combination:
             assert_never(unknown)
 
 
-def _weights(model: Model, part: slots.Learned) -> Weights:
-    groups = {"scalar": 1, "vector": model.width, "scalar_n": part.groups or 1}[part.weights]
-    return Weights(groups, part.initial, part.learnable, part.softmax, part.window)
-
-
 def _linear(
-    model: Model,
-    stack: StackConfig,
-    part: slots.Linear,
-    boundaries: tuple[int, ...],
-    weights: Weights,
-    dropout: float = 0.0,
+    model: Model, stack: StackConfig, part: slots.Dense | slots.Learned, boundaries: tuple[int, ...]
 ) -> LinearCombination:
+    if isinstance(part, slots.Dense):
+        weights, dropout = Weights(initial=part.weight, learnable=False), 0.0
+    else:
+        groups = {"scalar": 1, "vector": model.width, "scalar_n": part.groups or 1}[part.weights]
+        weights = Weights(groups, part.initial, part.learnable, part.softmax, part.window)
+        dropout = part.dropout
     place = norm_place(stack.residual)
     count = {"layers": len(boundaries) - 1, "all": len(boundaries), "none": 0}[part.norm]
     return LinearCombination(
