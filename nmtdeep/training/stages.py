@@ -79,12 +79,7 @@ def continues(recipe: Recipe, stage: int) -> bool:
     Then optimizer, learning rate and patience go on.
     """
     before, after = recipe.at_stage(stage - 1), recipe.at_stage(stage)
-    mixture = {"mixture": after.training.mixture}
-    return (
-        before.training.mixture != after.training.mixture
-        and before.training.model_copy(update=mixture) == after.training
-        and before.model == after.model
-    )
+    return before != after == before.with_training(mixture=after.training.mixture)
 
 
 def restarted(recipe: Recipe, progress: Progress) -> Progress:
