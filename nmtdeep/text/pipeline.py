@@ -188,7 +188,7 @@ class TextPipeline:
         contents = {CONFIG_FILE: to_yaml(values).encode()}
         one_model = self.source.model == self.target.model
         for side in (self.source, self.target):
-            codes, allowed, vocabulary = _file_names(self.config, side.language)
+            codes, allowed, own_model, vocabulary = _file_names(self.config, side.language)
             match side.model:
                 case Bpe():
                     contents[codes] = side.model.dumps().encode()
@@ -196,8 +196,7 @@ class TextPipeline:
                         subwords = sorted(side.model.allowed)
                         contents[allowed] = "".join(f"{each}\n" for each in subwords).encode()
                 case SentencePiece():
-                    name = MODEL_FILE if one_model else _model_file(side.language)
-                    contents[name] = side.model.content
+                    contents[MODEL_FILE if one_model else own_model] = side.model.content
             contents[vocabulary] = side.vocabulary.dumps().encode()
         return contents
 
@@ -222,7 +221,7 @@ class TextPipeline:
         config = _load_config(directory / CONFIG_FILE)
         languages = (config.source, config.target)
         spaces = not isinstance(config.tokenizer, MosesBpe)
-        names = [_file_names(config, language)[2] for language in languages]
+        names = [_file_names(config, language)[-1] for language in languages]
         loaded = {name: Vocabulary.load(directory / name, spaces=spaces) for name in names}
         models = [_load_model(directory, config, language) for language in languages]
         return cls.of(config, models, [loaded[name] for name in names])
@@ -230,29 +229,25 @@ class TextPipeline:
 
 def _load_model(directory: Path, config: Text, language: str) -> Model:
     """The subword model of one side."""
+    codes, subwords, own_model, _ = _file_names(config, language)
     if not isinstance(config.tokenizer, MosesBpe):
         shared = directory / MODEL_FILE
-        return SentencePiece.load(shared if shared.exists() else directory / _model_file(language))
+        return SentencePiece.load(shared if shared.exists() else directory / own_model)
     if isinstance(config.bpe, NoBpe):
         return None
-    codes, subwords, _ = _file_names(config, language)
     allowed = None
     if config.bpe.vocabulary_threshold:
         allowed = frozenset(read_lines(directory / subwords, empty="allow"))
     return Bpe(load_merges(directory / codes), allowed)
 
 
-def _model_file(language: str) -> str:
-    """The SentencePiece model of one side; `MODEL_FILE` if both sides have the same."""
-    return f"sentencepiece.{language}.model"
-
-
-def _file_names(config: Text, language: str) -> tuple[str, str, str]:
-    """Files of one side in a pipeline's directory: BPE codes, allowed subwords, vocabulary."""
+def _file_names(config: Text, language: str) -> tuple[str, str, str, str]:
+    """Files of one side: BPE codes, allowed subwords, SentencePiece model if not shared, types."""
     joint, shared = config.bpe.type == "joint", config.vocabulary.sharing == "shared"
     return (
         "bpe.codes" if joint else f"bpe.{language}.codes",
         f"bpe.{language}.allowed",
+        f"sentencepiece.{language}.model",
         "vocabulary.tsv" if shared else f"vocabulary.{language}.tsv",
     )
 
