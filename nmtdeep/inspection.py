@@ -103,14 +103,10 @@ def _inspect_run(path: Path) -> Inspection:
     average = path / checkpoint.AVERAGE
     saved += [average] if (average / checkpoint.STATE).is_file() else []
     longest = max(len(directory.name) for directory in saved)
+    links = {"last": path / checkpoint.LAST, "best": path / checkpoint.BEST, "translates": meant}
     for number, directory in enumerate(saved):
         state = checkpoint.read_state(directory)
-        notes = [
-            link.removeprefix("checkpoint_")
-            for link in (checkpoint.LAST, checkpoint.BEST)
-            if (path / link).resolve() == directory.resolve()
-        ]
-        notes += ["translates"] * (directory.resolve() == meant)
+        notes = [note for note, link in links.items() if link.resolve() == directory.resolve()]
         about = f"  mean of {len(_inputs(state))}" if state.get("kind") == "average" else ""
         if state.get("score") is not None:
             about = f"  {_score(recipe, state['score'])}"

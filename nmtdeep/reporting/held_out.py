@@ -57,19 +57,12 @@ class HeldOut:
         """`count` lines at equal distances from each other; empty without a translation."""
         total = len(self.sources) if self.systems else 0
         count = min(count, total)
-        chosen = [place * total // count for place in range(count)]
-        return [
-            TranslatedLine(
-                line + 1,
-                self.sources[line],
-                self.references[line],
-                [
-                    (name, marked(lines[line], self.references[line]))
-                    for name, lines in self.systems.items()
-                ],
-            )
-            for line in chosen
-        ]
+        samples = []
+        for line in (place * total // count for place in range(count)):
+            source, reference = self.sources[line], self.references[line]
+            pieces = [(name, marked(each[line], reference)) for name, each in self.systems.items()]
+            samples.append(TranslatedLine(line + 1, source, reference, pieces))
+        return samples
 
 
 def chosen_split(data: DataDirectory, name: str | None) -> str:
