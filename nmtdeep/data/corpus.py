@@ -225,11 +225,8 @@ class DataDirectory:
             for side, pipeline in sides.items()
         )
         if len(source) != len(target):
-            raise DataError(
-                f"{split} has {len(source)} source but {len(target)} target sentences",
-                where=self.path,
-                hint=HINT,
-            )
+            what = f"{split} has {len(source)} source but {len(target)} target sentences"
+            raise DataError(what, where=self.path, hint=HINT)
         return ParallelCorpus(source, target)
 
     @cached_property
@@ -237,11 +234,8 @@ class DataDirectory:
         """The text pipeline; DataError if the ids were made with another."""
         pipeline = TextPipeline.load(self.path / TEXT_DIRECTORY)
         if pipeline.fingerprint() != self.fingerprint:
-            raise DataError(
-                "not the text pipeline that the corpus was made with",
-                where=self.path / TEXT_DIRECTORY,
-                hint=HINT,
-            )
+            what = "not the text pipeline that the corpus was made with"
+            raise DataError(what, where=self.path / TEXT_DIRECTORY, hint=HINT)
         return pipeline
 
     def sources(self, split: str) -> list[str]:

@@ -54,10 +54,8 @@ class Pool(Generic[Item, Result]):
             while pending:
                 yield pending.popleft().result()
         except BrokenProcessPool:
-            raise UserError(
-                "a worker process died, probably for lack of memory",
-                hint=f"use fewer {self._option}",
-            ) from None
+            what = "a worker process died, probably for lack of memory"
+            raise UserError(what, hint=f"use fewer {self._option}") from None
 
     def close(self) -> None:
         """End the processes after the items that they are working on."""

@@ -126,11 +126,8 @@ class Translator:
         pool = None
         if options.processes > 1:
             if searcher.device.type != "cpu":
-                raise UserError(
-                    "several processes need a CPU",
-                    where="--processes",
-                    hint="use --device cpu or --processes 1",
-                )
+                hint = "use --device cpu or --processes 1"
+                raise UserError("several processes need a CPU", where="--processes", hint=hint)
             worker = Worker([each.path for each in loaded], options)
             pool = Pool(worker, options.processes, option="--processes")
         return cls(searcher.models, loaded[0].pipeline, options, pool=pool)

@@ -33,11 +33,8 @@ def check_languages(text: Text) -> None:
     known = _identifier().nb_classes
     for language in (text.source, text.target):
         if primary(language) not in known:
-            raise UserError(
-                f"py3langid does not know {language}",
-                where="text.clean.language_id",
-                hint="set it to null",
-            )
+            what, where = f"py3langid does not know {language}", "text.clean.language_id"
+            raise UserError(what, where=where, hint="set it to null")
 
 
 def other_language(pair: tuple[str, str], text: Text) -> str:

@@ -175,11 +175,8 @@ def open_run(
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise UserError(
-                "another process is training there",
-                where=path,
-                hint=f"wait until it ends, or {OTHER_OUT}",
-            ) from error
+            hint = f"wait until it ends, or {OTHER_OUT}"
+            raise UserError("another process is training there", where=path, hint=hint) from error
         if overwrite:
             outputs = (path / name for name in OUTPUTS)
             for entry in (*outputs, *path.glob("checkpoint_*"), *path.glob(".checkpoint_*")):

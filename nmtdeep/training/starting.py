@@ -89,8 +89,5 @@ def _check_text(path: str, old: TextPipeline, new: TextPipeline) -> None:
         return
     before, after = (pipeline.config.model_dump(mode="json") for pipeline in (old, new))
     first = [*differences(before, after, "text"), *changed][0]
-    raise CheckpointError(
-        f"has another text pipeline than --data ({first})",
-        where=path,
-        hint=f"preprocess the corpus with --text {path}",
-    )
+    hint = f"preprocess the corpus with --text {path}"
+    raise CheckpointError(f"has another text pipeline than --data ({first})", where=path, hint=hint)
