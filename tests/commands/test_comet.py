@@ -23,14 +23,14 @@ def lines(nmtdeep: Commands, name: str) -> list[str]:
     return (nmtdeep.folder / name).read_text(encoding="utf-8").splitlines()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def scorer(nmtdeep: Commands, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     texts = [line for name in ("valid", "test") for end in ("en", "de")
              for line in lines(nmtdeep, f"{name}.{end}")]  # fmt: skip
     return saved(tmp_path_factory.mktemp("comet"), texts)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def scored(nmtdeep: Commands, data: Path, scorer: tuple[Path, Any]) -> Path:
     """A training whose best checkpoint COMET picks."""
     run = nmtdeep.folder / "by-comet"

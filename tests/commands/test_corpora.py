@@ -26,7 +26,7 @@ training:
 CORPORA = ("--train", "clean=train", "--train", "web=web.jsonl", "--train", "crawl=test")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def mixed(nmtdeep) -> Path:
     """A data directory of three corpora; the second is a JSONL file."""
     sides = (

@@ -28,7 +28,7 @@ CHECK = ("--check", "test.en", "test.de")
 WRITE = "nmtdeep.export.exporter:write_note"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def post_norm(nmtdeep, data) -> Path:
     stacks = [f"model.{stack}.residual=post_norm" for stack in ("encoder", "decoder")]
     done = train(nmtdeep, "post-norm", *stacks, "model.width=32")
@@ -36,7 +36,7 @@ def post_norm(nmtdeep, data) -> Path:
     return nmtdeep.folder / "post-norm"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def fluent(nmtdeep, post_norm) -> Path:
     """A run that has learned the test set by heart, so that its translations can be compared."""
     return by_heart(nmtdeep, post_norm / "checkpoint_last", "fluent")

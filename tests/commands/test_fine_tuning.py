@@ -36,7 +36,7 @@ def tune(nmtdeep, out: Path, *options: object, data: object = "tuning", **how) -
     return nmtdeep("train", "--data", data, "--out", out, *MORE, *options, *HOW, **how)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def tuning(nmtdeep, data, whole) -> Path:
     """A second corpus with the text pipeline of the run, which this makes."""
     done = nmtdeep(
@@ -50,7 +50,7 @@ def tuning(nmtdeep, data, whole) -> Path:
     return nmtdeep.folder / "tuning"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def tuned(nmtdeep, tuning) -> tuple[Path, Finished]:
     """A fine-tuning that nothing interrupted; not to be changed."""
     done = tune(nmtdeep, nmtdeep.folder / "tuned", "--from", "whole")

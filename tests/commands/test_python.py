@@ -35,7 +35,7 @@ SETTINGS: list[tuple[list[str], dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def lines(whole: Path) -> list[str]:
     text = (whole.parent / "test.en").read_text(encoding="utf-8")
     return [*text.splitlines(), *UNUSUAL]

@@ -26,7 +26,7 @@ def rows(page: str, section: str) -> list[dict[str, str]]:
     return [dict(zip(names, line, strict=True)) for line in lines]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def other(averaged: tuple[Path, Finished], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Another training, whose average translates and was not scored; under a nasty name."""
     run = tmp_path_factory.mktemp("report") / NASTY
@@ -35,14 +35,14 @@ def other(averaged: tuple[Path, Finished], tmp_path_factory: pytest.TempPathFact
     return run
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def made(nmtdeep: Commands, whole: Path, other: Path, data: Path) -> Path:
     done = nmtdeep("report", whole, other, "--data", data, "-o", "page.html", "--samples", "3")
     assert done.code == 0, done.err
     return nmtdeep.folder / "page.html"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def page(made: Path) -> str:
     return made.read_text(encoding="utf-8")
 

@@ -28,7 +28,7 @@ LOOP = "nmtdeep.training.loop"
 LOSS = "nmtdeep.training.loss:smoothed_cross_entropy"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def staged(nmtdeep, data):
     """A training in three stages that nothing interrupted; not to be changed."""
     done = train(nmtdeep, "staged", *STAGES)

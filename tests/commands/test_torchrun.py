@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.usefixtures("data"), pytest.mark.slow]
 SMALL = ("--max-tokens", 200)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def pair(nmtdeep: Commands, data: Path) -> Path:
     """A run of two processes that the command started itself; not to be changed."""
     done = train(nmtdeep, "pair", *SMALL, "--processes", 2)
