@@ -16,9 +16,8 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, 
 from pydantic import (
     Discriminator,
     GetCoreSchemaHandler,
-    SerializationInfo,
+    SerializeAsAny,
     ValidatorFunctionWrapHandler,
-    WrapSerializer,
     WrapValidator,
 )
 
@@ -59,10 +58,8 @@ class Slot:
                 return find_variant(tag, base).model_validate(value)
             return value if base and isinstance(value, base) else inner(value)
 
-        def plain(value: Any, inner: Any, info: SerializationInfo) -> Any:
-            return value.model_dump(mode=info.mode) if isinstance(value, Variant) else inner(value)
-
-        return handler.generate_schema(Annotated[ours, WrapValidator(check), WrapSerializer(plain)])
+        slot = Annotated[ours, SerializeAsAny(), WrapValidator(check)]
+        return handler.generate_schema(slot)
 
 
 Variants = TypeVar("Variants")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -57,3 +59,22 @@ def test_differences_have_the_key_and_both_values() -> None:
     new = {"a": {"b": 1, "c": 5}, "d": (), "e": True, "f": "de"}
     changes = ["a.c: 2 -> 5", "d: [{i: null}] -> []", "f: fr -> de", "e: null -> true"]
     assert sorted(differences(old, new)) == sorted(changes)
+
+
+@pytest.mark.parametrize("last", [1, 2, 3])
+def test_a_signal_while_a_recipe_is_written_is_no_error_of_pydantic(last: int) -> None:
+    """What a serializer of ours raises, pydantic wraps; what `exclude_if` raises, it does not."""
+    recipe, called = load_recipe("deep-small"), []
+
+    def end(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call" and frame.f_globals["__name__"].startswith("nmtdeep"):
+            called.append(frame.f_code.co_qualname)
+            if len(called) == last:
+                raise SystemExit(143)
+
+    sys.setprofile(end)
+    try:
+        with pytest.raises(SystemExit):
+            recipe.model_dump(mode="json")
+    finally:
+        sys.setprofile(None)
