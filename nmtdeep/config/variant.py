@@ -58,6 +58,7 @@ class Slot:
                 return find_variant(tag, base).model_validate(value)
             return value if base and isinstance(value, base) else inner(value)
 
+        # A serializer of ours would turn the exception of a signal into an error of pydantic.
         slot = Annotated[ours, SerializeAsAny(), WrapValidator(check)]
         return handler.generate_schema(slot)
 

@@ -61,15 +61,15 @@ def test_differences_have_the_key_and_both_values() -> None:
     assert sorted(differences(old, new)) == sorted(changes)
 
 
-@pytest.mark.parametrize("last", [1, 2, 3])
-def test_a_signal_while_a_recipe_is_written_is_no_error_of_pydantic(last: int) -> None:
+@pytest.mark.parametrize("nth", [1, 2, 3])
+def test_a_signal_while_a_recipe_is_written_is_no_error_of_pydantic(nth: int) -> None:
     """What a serializer of ours raises, pydantic wraps; what `exclude_if` raises, it does not."""
     recipe, called = load_recipe("deep-small"), []
 
     def end(frame: FrameType, event: str, argument: object) -> None:
         if event == "call" and frame.f_globals["__name__"].startswith("nmtdeep"):
             called.append(frame.f_code.co_qualname)
-            if len(called) == last:
+            if len(called) == nth:
                 raise SystemExit(143)
 
     sys.setprofile(end)
