@@ -15,7 +15,7 @@ from commands.running import Commands
 pytestmark = pytest.mark.slow
 
 SPLITS = {
-    "train": ("multi30k/train", "corpus/train"),
+    "train": ("multi30k/train", "corpus/train", "three"),
     "valid": ("multi30k/val", "corpus/dev"),
     "test": ("multi30k/test_2016_flickr", "corpus/test", "input"),
 }
