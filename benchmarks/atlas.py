@@ -17,8 +17,9 @@ start it once for each, with the same files: each process takes what no other on
 
 The model is thin, because two CPU cores are all there is: width 64, 4 heads, inner width 256, 4,000
 joint merges (a small output layer), dropout 0.1, label smoothing 0.1, updates of 1,024 padded
-tokens, bf16 products, which are 1.4 times as fast as fp32 at this width. The schedule, inverse
-square root after 100 updates of warm-up, has no end, so a training is a prefix of any longer one.
+tokens, bf16 products where the processor has them, which are 1.4 times as fast as fp32 at this
+width. The schedule, inverse square root after 100 updates of warm-up, has no end, so a training is
+a prefix of any longer one.
 
 Plans: `tune-muon` and `tune` (Adam) search rates by factors of two, at 12+6 layers with seed 1,
 until the best has worse neighbors. `main`: three depths, three seeds, at equal tokens. `long`: the
@@ -56,6 +57,7 @@ from atlas_table import Row, Trial, append, perplexity_at, read
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.decoding.translator import Translator
+from nmtdeep.devices import native_bf16
 from nmtdeep.errors import DivergenceError
 from nmtdeep.memory import keep_memory
 from nmtdeep.scoring import score_texts
@@ -172,6 +174,7 @@ def measure(trial: Trial, out: Path, options: argparse.Namespace) -> None:
         equal_updates=equal,
         equal_perplexity=perplexity_at(curve, equal) if ended else math.inf,
         curve=curve,
+        precision="bf16" if native_bf16(torch.device("cpu")) else "fp32",
         date=f"{datetime.now(UTC):%Y-%m-%d}",
         commit=commit(),
         torch=torch.__version__,

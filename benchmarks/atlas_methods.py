@@ -110,7 +110,6 @@ BASE = (
     f"training.batches.tokens_per_update={TOKENS}",
     f"training.schedule={{type: inverse_square_root, warmup_updates: {WARMUP}}}",
     "training.label_smoothing=0.1",
-    "training.precision=bf16",
     "training.validation={bleu: false, best_by: loss, patience: 0}",
     "training.checkpoints={keep_last: 40, keep_best: 0, average_last: 0}",  # all
     "training.log_to=[]",

@@ -42,6 +42,7 @@ class Row:
         slower: seconds of an update over those of the plain pre-norm model of this depth.
         equal_*: the same after `equal_updates`, where the plain model has used up as many seconds.
         curve: update and perplexity of each validation.
+        precision: of the matrix products, bf16 or fp32.
     """
 
     plan: str
@@ -62,6 +63,7 @@ class Row:
     equal_bleu_valid: float = math.nan
     equal_bleu_test: float = math.nan
     curve: Sequence[tuple[int, float]]
+    precision: str
     date: str
     commit: str
     torch: str

@@ -15,6 +15,7 @@ from nmtdeep.config.render import differences
 from nmtdeep.config.warnings import warnings
 from nmtdeep.data.corpus import DataDirectory, Longest, ParallelCorpus
 from nmtdeep.data.mixture import shares
+from nmtdeep.devices import native_bf16
 from nmtdeep.errors import UserError
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.scoring.warnings import subword_mark
@@ -174,6 +175,8 @@ def opening(recipe: Recipe, data: DataDirectory, ranks: Ranks, progress: Progres
         "start": f"resumed after update {update}" if update else "new training",
     }
     lines = [(name, value) for name, value in rows.items() if value]
+    if dtype == torch.bfloat16 and not native_bf16(device):
+        lines.append(("warning", f"{device.type} emulates bf16: --precision auto is faster"))
     return describe([*lines, *(("warning", str(problem)) for problem in warnings(recipe))])
 
 

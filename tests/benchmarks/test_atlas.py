@@ -26,7 +26,7 @@ def row(load: Load) -> Make:
         values = {"plan": "main", "method": "pre-norm", "seed": 1, "lr": 0.004, "updates": 900}
         values |= {"target_tokens": 1000, "seconds": 1.5, "unigram": 400.0, "perplexity": 20.0}
         values |= {"slower": 1.0, "equal_updates": 900, "equal_perplexity": 20.0, "curve": []}
-        values |= {"date": "2026-11-23", "commit": "0", "torch": "2"}
+        values |= {"precision": "bf16", "date": "2026-11-23", "commit": "0", "torch": "2"}
         return table.Row(**values | given, depth=depth)
 
     return make

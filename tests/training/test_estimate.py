@@ -163,6 +163,19 @@ def test_the_opening_table_ends_with_the_recipes_warnings(tiny_run: Any) -> None
     assert len(lines) == len(whole) + 1
 
 
+@pytest.mark.parametrize("native", [True, False])
+def test_the_opening_table_warns_of_emulated_bf16(
+    native: bool, tiny_run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("opening", "step"):
+        monkeypatch.setattr(f"nmtdeep.training.{module}.native_bf16", lambda device: native)
+    for precision, emulated in (("auto", False), ("fp32", False), ("bf16", not native)):
+        values = tiny_run.recipe.model_dump()
+        values["training"]["precision"] = precision
+        lines = opening(Recipe.model_validate(values), tiny_run.data, Ranks(), Progress())
+        assert ("\nwarning     cpu emulates bf16" in lines) == emulated, precision
+
+
 @pytest.mark.parametrize(
     "changes",
     [
