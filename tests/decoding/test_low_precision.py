@@ -1,7 +1,8 @@
 """Searches with weights of 16 or 8 bits return the log-probabilities of the whole model.
 
 A number of p bits of precision is off by up to u = 2^-p of itself: 2^-8 in bf16, 2^-11 in fp16;
-int8 rounds inputs to 255 steps over their range, and weights too, about 2^-9 of the range each.
+int8 rounds inputs to 255 steps over their range, and weights too, about 2^-9 of the range each;
+without VNNI inputs have 127 steps.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from torch.nn.utils.rnn import pad_sequence
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.decoding.search import Hypothesis
 from nmtdeep.decoding.searcher import Searcher, SourceBatch
+from nmtdeep.devices import native_bf16
 from nmtdeep.model.kernels.packed import Kind, PackedLinear, QuantizedLinear, pack
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS, PAD
@@ -43,11 +45,13 @@ class Numbers(NamedTuple):
     steady: bool = True
 
 
+NATIVE = native_bf16(torch.device("cpu"))
+VNNI = torch.cpu._is_vnni_supported()
 NUMBERS = {
     "fp32": Numbers(torch.float32, PackedLinear, 2**-24),
-    "bf16": Numbers(torch.bfloat16, PackedLinear, 2**-8),
+    "bf16": Numbers(torch.bfloat16, PackedLinear, 2**-8, steady=NATIVE),
     "fp16": Numbers(torch.float16, None, 2**-11),
-    "int8": Numbers(torch.float32, QuantizedLinear, 2**-8, steady=False),
+    "int8": Numbers(torch.float32, QuantizedLinear, 2**-8 if VNNI else 2**-7, steady=False),
 }
 HARD: list[dict[str, Any]] = [
     {"sublayers": sublayers, "positions": positions}
