@@ -2,7 +2,8 @@
 
 A number of p bits of precision is off by up to u = 2^-p of itself: 2^-8 in bf16, 2^-11 in fp16;
 int8 rounds inputs to 255 steps over their range, and weights too, about 2^-9 of the range each;
-without VNNI inputs have 127 steps.
+without VNNI inputs have 127 steps. Where bf16 is emulated, a number also depends on the shape of
+the product that it comes from.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Numbers(NamedTuple):
 
 
 NATIVE = native_bf16(torch.device("cpu"))
-VNNI = torch.cpu._is_vnni_supported()
+VNNI = getattr(torch.cpu, "_is_vnni_supported", lambda: False)()  # older torches lack it
 NUMBERS = {
     "fp32": Numbers(torch.float32, PackedLinear, 2**-24),
     "bf16": Numbers(torch.bfloat16, PackedLinear, 2**-8, steady=NATIVE),
