@@ -130,8 +130,8 @@ class Sums:
         gradients, values = self.gradients[: self.count], self.values[: self.count]
         if features == 1:
             unseen = ~visible(self.count, self.window, values.device)
-            found = dot_products(gradients, values).masked_fill(unseen, 0.0)
-            result[: self.count, : self.count, 0] = found
+            products = dot_products(gradients, values).masked_fill(unseen, 0.0)
+            result[: self.count, : self.count, 0] = products
             return result
         for row, gradient in enumerate(gradients):
             first = max(0, row + 1 - self.window)

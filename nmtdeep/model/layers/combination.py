@@ -35,11 +35,11 @@ class Combination(nn.Module):
     connects: Literal["layers", "sublayers"] = "layers"
 
     def start(self, x: Tensor) -> Any:
-        """CombinationHistory that holds the embedding output y_0 only."""
+        """A history that holds the embedding output y_0 only."""
         raise NotImplementedError
 
     def add(self, history: Any, output: Tensor) -> Any:
-        """CombinationHistory with one more output."""
+        """The history with one more output."""
         raise NotImplementedError
 
     def read(self, history: Any) -> Tensor:

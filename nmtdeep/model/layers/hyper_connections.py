@@ -1,4 +1,4 @@
-"""Hyper-connections: n streams in place of the residual, mixed anew at each sublayer."""
+"""Hyper-connections: n streams in place of the residual, mixed again at each sublayer."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ class HyperConnection(nn.Module):
         alpha: Tensor = self.alpha
         beta: Tensor = self.beta
         if self.norm is not None:
-            found = nn.functional.linear(self.norm(streams), self.dynamic).tanh()
-            alpha = alpha + self.scales[0] * found[..., :-1]
-            beta = beta + self.scales[1] * found[..., -1]
+            offsets = nn.functional.linear(self.norm(streams), self.dynamic).tanh()
+            alpha = alpha + self.scales[0] * offsets[..., :-1]
+            beta = beta + self.scales[1] * offsets[..., -1]
         return Weights(alpha.transpose(-1, -2), beta)
 
 
@@ -119,8 +119,8 @@ class ManifoldConnection(nn.Module):
         """Weights for streams `(..., n, d)`."""
         n = self.streams
         sizes = (n, n, n * n)
-        found = linear_of_rms_norm(streams.flatten(-2), self.phi, epsilon=self.epsilon)
-        maps, biases = found.split_with_sizes(sizes, dim=-1), self.bias.split_with_sizes(sizes)
+        mapped = linear_of_rms_norm(streams.flatten(-2), self.phi, epsilon=self.epsilon)
+        maps, biases = mapped.split_with_sizes(sizes, dim=-1), self.bias.split_with_sizes(sizes)
         parts = zip(self.scales, maps, biases, strict=True)
         before, after, kept = (scale * part + bias for scale, part, bias in parts)
         mixed = sinkhorn_knopp(kept.unflatten(-1, (n, n)), self.iterations)
