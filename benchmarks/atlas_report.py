@@ -104,7 +104,7 @@ def rates(rows: Sequence[Row]) -> list[list[str]]:
         tried = losses(method, rows)
         cells = {lr: f"{tried[lr]:.1f}" if tried[lr] < math.inf else "fails" for lr in tried}
         best = best_rate(method, rows)
-        if best and not next_rate(method, rows, first=()):
+        if best and tried[best] < math.inf and not next_rate(method, rows, first=()):
             cells[best] = f"**{cells[best]}**"
         table.append([method, *(cells.get(lr, "") for lr in columns)])
     return table
