@@ -51,6 +51,20 @@ def test_the_best_rate_has_worse_neighbors(load: Load, row: Make) -> None:
     assert tried == [0.008, 0.004, 0.002, 0.001, 0.0005, 0.00025]
 
 
+def test_the_best_rate_is_bold_unless_every_rate_fails(load: Load, row: Make) -> None:
+    rates = (0.00025, 0.0005, 0.001)
+    tried = {"pre-norm": (30.0, 20.0, 40.0), "admin": (399.0, 380.0, 450.0)}
+    rows = [
+        row(plan="tune", method=method, lr=lr, perplexity=value)
+        for method, values in tried.items()
+        for lr, value in zip(rates, values, strict=True)
+    ]
+    _, *body = load("atlas_report").rates(rows)
+    cells = {method: shown for method, *shown in body}
+    assert cells["pre-norm"] == ["30.0", "**20.0**", "40.0"]
+    assert cells["admin"] == ["fails", "fails", "fails"]
+
+
 def test_a_plan_names_each_training_once(load: Load, row: Make) -> None:
     plan = load("atlas_plan")
     assert list(plan.trials("main", [])) == []  # no rate is known
