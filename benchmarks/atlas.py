@@ -24,7 +24,7 @@ a prefix of any longer one.
 Plans: `tune-muon` and `tune` (Adam) search rates by factors of two, at 12+6 layers with seed 1,
 until the best has worse neighbors. `main`: three depths, three seeds, at equal tokens. `long`: the
 same at one depth, near the end of training. `adam`: the beginning with the papers' optimizer.
-`lipschitz`, `paper-batch` and `growth`: questions of two of the papers.
+`convergence`, `paper-batch` and `growth`: questions of the papers.
 
 Equal seconds: `speed` measures how many times as long an update takes as that of the plain pre-norm
 model. A method that is r times slower is read after 1/r of the updates as well, from its curve and

@@ -70,7 +70,7 @@ MAIN = (
     *("pre-norm", "post-norm", "ds-init-0.5", "admin", "deep-norm", "rezero", "sparse-pre"),
     *("dlcl-pre", "dlcl-post", "denseformer", "rk2", "block-attn-res", "hyper", "mhc"),
 )
-# Of the plan `lipschitz` only. Xu et al. 2020: the baseline, and the order v2.
+# Xu et al. 2020, of the plan `convergence` only: the baseline, and the order v2.
 LIPSCHITZ: dict[str, tuple[str, ...]] = {
     "glorot-own": (*POST, *start("{type: glorot, embeddings: glorot}")),
     "lipschitz-own-pre": (*PRE, *start("{type: lipschitz, embeddings: lipschitz}")),

@@ -47,10 +47,11 @@ PAPER_TOKENS, PAPER_LR = 25_000, 4.9e-4
 TUNE = Plan(
     (*METHODS, *LIPSCHITZ), (TUNED_AT,), SEEDS[:1], 300, 60, "adam", tuned_by="", translates=False
 )
-TUNE_LIPSCHITZ = TUNE._replace(
+TUNE_CONVERGENCE = TUNE._replace(
     methods=(
         *("pre-norm", "post-norm", "ds-init-0.5", "ds-init-0.25"),
         *("lipschitz-own", "lipschitz-normal", *LIPSCHITZ),
+        *("admin", "deep-norm", "dlcl-pre", "dlcl-post"),
     ),
     depths=(Depth(6, 6), Depth(12, 12), Depth(24, 24)),
     tuned_by="tune",
@@ -62,9 +63,9 @@ PLANS = {
     "growth": Plan(tuple(GROWTH), (Depth(24, 6),), SEEDS, 4 * STAGE_UPDATES, 120),
     "tune": TUNE,
     "adam": Plan(MAIN, (TUNED_AT,), SEEDS, 600, 60, "adam", "tune", translates=False),
-    "tune-lipschitz": TUNE_LIPSCHITZ,
+    "tune-convergence": TUNE_CONVERGENCE,
     # The first seed is the one that was tuned.
-    "lipschitz": TUNE_LIPSCHITZ._replace(seeds=SEEDS[1:], tuned_by="tune-lipschitz"),
+    "convergence": TUNE_CONVERGENCE._replace(seeds=SEEDS[1:], tuned_by="tune-convergence"),
     "paper-batch": Plan(
         ("post-norm", "glorot-own", "lipschitz-own", "lipschitz-normal", "pre-norm"),
         (Depth(12, 12),),

@@ -68,7 +68,7 @@ def test_the_best_rate_is_bold_unless_every_rate_fails(load: Load, row: Make) ->
 def test_a_plan_names_each_training_once(load: Load, row: Make) -> None:
     plan = load("atlas_plan")
     assert list(plan.trials("main", [])) == []  # no rate is known
-    tunes = ("tune", "tune-muon", "tune-lipschitz")
+    tunes = ("tune", "tune-muon", "tune-convergence")
     tuned = [
         row(plan=name, method=method, depth=depth, lr=lr, perplexity=20 + abs(lr - 0.004))
         for name in tunes
@@ -77,7 +77,7 @@ def test_a_plan_names_each_training_once(load: Load, row: Make) -> None:
         for lr in RATES
     ]
     assert not [trial for name in tunes for trial in plan.trials(name, tuned)]
-    for name in ("main", "long", "adam", "lipschitz", "paper-batch", "growth"):
+    for name in ("main", "long", "adam", "convergence", "paper-batch", "growth"):
         methods, depths, seeds = plan.PLANS[name][:3]
         wanted = list(plan.trials(name, tuned))
         assert len(set(wanted)) == len(wanted) == len(methods) * len(depths) * len(seeds)
@@ -90,22 +90,22 @@ def test_a_plan_names_each_training_once(load: Load, row: Make) -> None:
 def test_a_search_at_other_depths_begins_with_the_rate_of_the_first(load: Load, row: Make) -> None:
     plan, deep = load("atlas_plan"), load("atlas_methods").Depth(24, 24)
     rows = [row(plan="tune", lr=lr, perplexity=20 + abs(lr - 0.004)) for lr in RATES]
-    assert plan.rate("tune-lipschitz", "pre-norm", deep, rows[1:]) is None  # 0.002 may be better
+    assert plan.rate("tune-convergence", "pre-norm", deep, rows[1:]) is None  # 0.002 may be better
     tried = []
-    while lr := plan.rate("tune-lipschitz", "pre-norm", deep, rows):
+    while lr := plan.rate("tune-convergence", "pre-norm", deep, rows):
         tried.append(lr)
         perplexity = math.inf if lr > 0.001 else 20 - lr
-        rows.append(row(plan="tune-lipschitz", depth=deep, lr=lr, perplexity=perplexity))
+        rows.append(row(plan="tune-convergence", depth=deep, lr=lr, perplexity=perplexity))
     assert tried == [0.004, 0.002, 0.001, 0.0005]
-    assert plan.tuned_rate("pre-norm", deep, rows, "tune-lipschitz") == 0.001
+    assert plan.tuned_rate("pre-norm", deep, rows, "tune-convergence") == 0.001
 
 
 def test_the_seed_of_the_tuning_is_reported_with_the_others(load: Load, row: Make) -> None:
     rows = [row(plan="tune", lr=lr, perplexity=20 + abs(lr - 0.004)) for lr in RATES]
-    at = {"plan": "tune-lipschitz", "depth": (6, 6)}
+    at = {"plan": "tune-convergence", "depth": (6, 6)}
     rows += [row(**at, lr=lr, perplexity=20 + abs(lr - 0.004)) for lr in RATES]
-    rows += [row(plan="lipschitz", depth=(6, 6), seed=seed) for seed in (2, 3)]
-    found = load("atlas_report").rows_of_plan("lipschitz", rows)
+    rows += [row(plan="convergence", depth=(6, 6), seed=seed) for seed in (2, 3)]
+    found = load("atlas_report").rows_of_plan("convergence", rows)
     assert [(one.seed, one.lr) for one in found] == [(1, 0.004), (2, 0.004), (3, 0.004)]
 
 
