@@ -50,7 +50,7 @@ import atlas_report
 import atlas_speed
 import numpy as np
 import torch
-from atlas_methods import CHOICES, MAIN, recipe
+from atlas_methods import CHOICES, GROWTH, MAIN, recipe
 from atlas_plan import DEPTHS, PLANS, trials
 from atlas_table import Row, Trial, append, perplexity_at, read
 
@@ -138,9 +138,12 @@ def is_free(file: IO[str]) -> bool:
 
 
 def slower(trial: Trial, options: argparse.Namespace) -> float:
-    """How many times as long an update takes as the plain model's; measured if it is not known."""
+    """How many times as long an update takes as the plain model's; measured if it is not known.
+
+    nan where it is not asked for, and for `growth`, which changes the depth.
+    """
     plan = PLANS[trial.plan]
-    if not plan.translates:
+    if not plan.translates or trial.method in GROWTH:
         return math.nan
     sought = (trial.method, str(trial.depth), plan.optimizer)
     if sought not in atlas_speed.read(options.speed):
@@ -180,10 +183,10 @@ def measure(trial: Trial, out: Path, options: argparse.Namespace) -> None:
         torch=torch.__version__,
     )
     if plan.translates and not row.fails:
-        at_end, at_equal = (
-            bleu_of(out / f"checkpoint_{update}", data) for update in (plan.updates, equal)
-        )
-        row = replace(row, **at_end, **{f"equal_{name}": at_equal[name] for name in at_equal})
+        ends = {plan.updates, equal}
+        bleu = {update: bleu_of(out / f"checkpoint_{update}", data) for update in ends}
+        at_equal = {f"equal_{name}": value for name, value in bleu[equal].items()}
+        row = replace(row, **bleu[plan.updates], **at_equal)
     append(options.results, row)
     shown = "fails" if row.fails else f"{row.perplexity:.2f}, BLEU {row.bleu_test:.2f}"
     print(f"{trial}: {shown}, {time.monotonic() - began:.0f} s", flush=True)

@@ -54,7 +54,8 @@ def report(options: argparse.Namespace) -> None:
                 print(f"\n## {plan}, {depth}, by learning rate\n", markdown(table), sep="\n")
             continue
         kinds = (("tokens", TOKENS), ("seconds", SECONDS))
-        for title, measures in kinds[: 1 + PLANS[plan].translates]:
+        timed = any(not math.isnan(row.slower) for row in found)
+        for title, measures in kinds[: 1 + timed]:
             for depth in depths:
                 table = comparison(by_method(rows_of(found, depth=depth)), measures)
                 print(f"\n## {plan}, {depth}, equal {title}\n", markdown(table), sep="\n")

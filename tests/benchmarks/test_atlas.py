@@ -109,6 +109,24 @@ def test_the_seed_of_the_tuning_is_reported_with_the_others(load: Load, row: Mak
     assert [(one.seed, one.lr) for one in found] == [(1, 0.004), (2, 0.004), (3, 0.004)]
 
 
+def test_equal_seconds_are_reported_where_updates_are_timed(
+    load: Load, row: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    atlas, table = load("atlas"), load("atlas_table")
+    files = ("--results", str(tmp_path / "a.csv"), "--picture", str(tmp_path / "a.svg"))
+    grown = table.Trial("growth", "copy", load("atlas_methods").Depth(24, 6), 1, 0.016)
+    times = atlas.slower(grown, argparse.Namespace())  # it has several depths
+    atlas.append(tmp_path / "a.csv", row(plan="growth", method="copy", slower=times))
+    atlas.append(tmp_path / "a.csv", row(plan="main"))
+    atlas.main(["report", *files])
+    titles = [line for line in capsys.readouterr().out.splitlines() if line.startswith("##")]
+    assert titles == [
+        "## main, 12+6, equal tokens",
+        "## main, 12+6, equal seconds",
+        "## growth, 12+6, equal tokens",
+    ]
+
+
 def test_processes_train_different_methods(load: Load, row: Make, tmp_path: Path) -> None:
     atlas, table = load("atlas"), load("atlas_table")
     options = argparse.Namespace(
