@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -126,9 +127,12 @@ def training(place: Place, shape: str = BASE, more: More = (), tokens: int = 25_
     train(1)
     to_start = since(started, device=device).wall
     train(repeats)  # meets other lengths of sentences
-    started = clocks(device)
-    results = train(repeats)
-    taken = since(started, device=device).wall
+    turns = []
+    for _ in range(3):  # a batch of an unusual size has the layers compiled once more, for seconds
+        started = clocks(device)
+        results = train(repeats)
+        turns.append((since(started, device=device).wall, results))
+    taken, results = sorted(turns, key=itemgetter(0))[1]
     target = sum(result.target_tokens for result in results)
     source = sum(result.real_tokens for result in results) - target
     figures = {"ms": 1000 * taken / repeats, "target tokens/s": target / taken}

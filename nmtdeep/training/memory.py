@@ -250,7 +250,7 @@ class BatchLimit:
         return self.tokens < before
 
     def half(self, part: Batch | None, error: Exception) -> int:
-        """Half of the part that was computed, if `error` says that memory ran out.
+        """A smaller limit, half of the part that was computed, if `error` says that memory ran out.
 
         Raises:
             OutOfMemoryError: if that part cannot be divided.
@@ -258,7 +258,7 @@ class BatchLimit:
         """
         if part is None or not is_out_of_memory(error):
             raise error
-        tokens = part.cells
+        tokens = min(part.cells, self.tokens)  # a part of rows may have more than the limit
         if self.divisible and part.sentences > 1:
             return tokens // 2
         whole = f"batches of a sharded model cannot be divided, so pass --max-tokens {tokens // 2}"

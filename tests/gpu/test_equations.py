@@ -12,7 +12,7 @@ from nmtdeep.training.step import PRECISIONS, Step
 from tests.gpu_guard.variants import VARIANTS
 
 CPU = torch.device("cpu")
-# Norm of the difference over the norm, of all gradients; each alone may differ three times as much.
+# Norm of the difference over the norm, of all gradients; each alone may differ four times as much.
 # Measured on a CPU (2026-11-23): at most 7e-7, 1e-2 and 2e-3.
 TOLERANCE = {"fp32": 1e-5, "bf16": 2e-2, "fp16": 5e-3}
 HEADS = {f"heads of {width // 2}": {"width": width} for width in (64, 128, 256)}
@@ -49,7 +49,7 @@ def test_loss_and_gradients(name, precision, stance, device, make_model, make_sh
     assert norm(*apart.values()) <= tolerance * whole
     for key, value in exact.items():
         # The gradient of some parameters, such as biases of keys, is zero by nature.
-        assert norm(apart[key]) <= 3 * tolerance * max(norm(value), whole / 100), key
+        assert norm(apart[key]) <= 4 * tolerance * max(norm(value), whole / 100), key
 
 
 def searched(model, device, source, beam):
@@ -78,4 +78,6 @@ def test_searches(name, beam, device, make_model, make_share):
         found = searched(make_model(dtype, **VARIANTS[name]), device, source, beam)
         each = pad_sequence([torch.tensor(one.each) for one in found], True)
         by_reading = read(exact, source, found).float()
-        torch.testing.assert_close(each, by_reading, rtol=tolerance, atol=tolerance)
+        # A log-probability is a difference of logits, which are rounded by their own size.
+        largest = tolerance * max(1.0, -float(by_reading.min()) / 4)
+        torch.testing.assert_close(each, by_reading, rtol=tolerance, atol=largest)

@@ -31,19 +31,29 @@ def values(model):
     return {name: value.detach().cpu().clone() for name, value in model.named_parameters()}
 
 
+def norm_of(given, other):
+    """The norm of the difference of two models' weights."""
+    return float(torch.nn.utils.get_total_norm([given[name] - other[name] for name in given]))
+
+
 @pytest.mark.parametrize("changes", CHANGES, ids=str)
 def test_updates_move_weights_as_on_a_cpu(changes, device, make_model, make_share):
     exact = step_of(make_model(torch.float64), CPU, **changes)
     given = step_of(make_model(), device, **changes)
     shares = [make_share(place, **changes) for place in (CPU, device)]
+    before = values(exact.model)
     for number in (1, 2, 3):
         pairs = zip((exact, given), shares, strict=True)
         each = [step.update(share, number, 0.01) for step, share in pairs]
         assert each[1].loss == pytest.approx(each[0].loss, rel=1e-3)
         assert each[1].gradient_norm == pytest.approx(each[0].gradient_norm, rel=1e-2)
-    after = {name: value.float() for name, value in values(exact.model).items()}
-    # A GPU may multiply Muon's matrices in bf16.
-    assert_close(values(given.model), after, rtol=0, atol=1e-3 if "optimizer" in changes else 1e-5)
+    after, weights = values(exact.model), values(given.model)
+    if "optimizer" in changes:  # a GPU multiplies Muon's matrices in bf16: 4 %, simulated on a CPU
+        apart, moved = (norm_of(each, after) for each in (weights, before))
+        assert apart <= 0.1 * moved
+    else:
+        after = {name: value.float() for name, value in after.items()}
+        assert_close(weights, after, rtol=0, atol=1e-5)
 
 
 @pytest.fixture

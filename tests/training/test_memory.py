@@ -13,8 +13,9 @@ from torch.testing import assert_close
 
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.training import Batches, Training
-from nmtdeep.data.batch import Batch, Share, read
+from nmtdeep.data.batch import Batch, Share, collate, join, read
 from nmtdeep.data.batching import split
+from nmtdeep.data.corpus import ParallelCorpus
 from nmtdeep.data.windows import DataPosition, Epoch
 from nmtdeep.errors import OutOfMemoryError, UserError
 from nmtdeep.model.transformer import Transformer
@@ -112,6 +113,23 @@ def test_an_update_divided_after_out_of_memory_is_the_same(
     # The next update is divided beforehand.
     again = short.update(Share.whole(batches), 1, 0.01)
     assert memory.failures == failures and again.max_tokens == 0
+
+
+def test_a_row_whose_long_sentences_are_neighbors_is_divided_until_it_fits(
+    tiny_model: Any, make_corpus: Callable[..., Any]
+) -> None:
+    side = make_corpus([[4] * length + [EOS] for length in (1, 1, 1, 1, 1, 1, 13, 13)])
+    pairs = ParallelCorpus(side, side)
+    padded, rows = (form(pairs, np.arange(8)) for form in (collate, join))
+    whole, short = step_of(tiny_model()), step_of(tiny_model())
+    expected = whole.update(Share.whole([padded]), 1, 0.01)
+    # Limits of 20, 10 and 5 tokens are parts of 4, 2 and 1 of the 8 sentences, of which the last
+    # have 32, 28 and 14 tokens.
+    memory = Memory(short.model, 20)
+    result = short.update(Share.whole([rows]), 1, 0.01)
+    assert (memory.failures, result.max_tokens) == (3, 5)
+    assert_close(values(short.model), values(whole.model), rtol=0, atol=1e-12)
+    assert result.loss == pytest.approx(expected.loss, rel=1e-12)
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=str)
