@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -152,6 +153,8 @@ class Step:
             model.compile_layers()
         for_muon = dtype
         if self.device.type == "cuda":
+            # Hints of the compiler that a user can do nothing with.
+            warnings.filterwarnings("ignore", module=r"torch\._inductor")
             rounding = "high" if settings.precision == "tf32" else "highest"
             torch.set_float32_matmul_precision(rounding)
             for_muon = torch.bfloat16 if native_bf16(self.device) else dtype

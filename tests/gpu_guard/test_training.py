@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -84,6 +85,15 @@ def test_muon_also_looks_before_its_step(tiny_config: Callable[..., Model]) -> N
     recorder = recorded(tiny_config(), "bf16", optimizer="muon")
     before = ("training/optimizer.py:step", "number read by the host")
     assert set(recorder.waits) == AT_THE_END | {before}
+
+
+def test_hints_of_the_compiler_are_not_shown(
+    tiny_config: Callable[..., Model], recwarn: pytest.WarningsRecorder
+) -> None:
+    recorded(tiny_config(), "bf16")
+    for module in ("torch._inductor.lowering", "other"):
+        warnings.warn_explicit("Online softmax is disabled", UserWarning, "", 1, module=module)
+    assert [each.filename for each in recwarn if "softmax" in str(each.message)] == [""]
 
 
 def test_bytes_and_products_are_counted() -> None:
