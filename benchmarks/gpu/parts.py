@@ -19,16 +19,19 @@ import torch
 from contenders import adapt, build_ours
 from machine import installed
 from prepare import ANSWERS, DATA, ROOT, SYNTHETIC, computed, differences
+from torch.nn.functional import scaled_dot_product_attention
 from torch.profiler import profile, supported_activities
 from turns import clocks, since, take_turns
 
 from nmtdeep.checkpoint import Loaded
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.recipe import Recipe
+from nmtdeep.data.batch import Row
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.data.index import RECIPE_FILE
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.devices import resolve_device
+from nmtdeep.model.kernels.jagged import Jagged
 from nmtdeep.text.vocabulary import EOS
 from nmtdeep.training.feed import upcoming
 from nmtdeep.training.ranks import Ranks
@@ -98,6 +101,40 @@ def ceilings(place: Place) -> Figures:
     turns = take_turns(work, repeats=9, device=place.device)
     speed = {"TFLOP/s in bf16": 2e-12 * size**3 / turns.median("product")}
     return speed | {"GB/s copied": 2e-9 * c.nbytes / turns.median("copy")}
+
+
+def attention(place: Place) -> Figures:
+    """Both passes of attention over short sentences: the kernels for rows, and torch's, padded."""
+    sentences, heads, repeats = (8, 2, 1) if place.pretend else (450, 8, 20)
+    lengths = np.random.default_rng(1).lognormal(np.log(27) - 0.125, 0.5, sentences).clip(1, 200)
+    row = Jagged._make(Row.of(lengths.astype(np.int64)).to(place.device))
+    shape = (3, len(row.places), heads * 64)
+    x = torch.randn(shape, device=place.device, dtype=torch.bfloat16, requires_grad=True)
+
+    spans = (row.offsets, row.offsets, row.longest, row.longest)
+
+    def padded() -> torch.Tensor:
+        q, k, v = (row.padded(part[None]).unflatten(2, (heads, 64)).transpose(1, 2) for part in x)
+        return scaled_dot_product_attention(q, k, v, attn_mask=row.mask, dropout_p=0.1)
+
+    def flash() -> torch.Tensor:
+        q, k, v = x.unflatten(2, (heads, 64))
+        return torch.ops.aten._flash_attention_forward(q, k, v, *spans, 0.1, False, False)[0]
+
+    def efficient() -> torch.Tensor:
+        parts = x[:, None].unflatten(3, (heads, 64))
+        forward = torch.ops.aten._efficient_attention_forward
+        return forward(*parts, None, *spans, 0.1, 0, compute_log_sumexp=True)[0]
+
+    def both(forward: Callable[[], torch.Tensor]) -> None:
+        for _ in range(repeats):
+            forward().sum().backward()
+
+    work = {"padded": partial(both, padded)}
+    if not place.pretend:  # a CPU has no others
+        work |= {"FlashAttention": partial(both, flash), "efficient": partial(both, efficient)}
+    turns = take_turns(work, repeats=9, device=place.device)
+    return {f"ms {name}": 1000 * turns.median(name) / repeats for name in work}
 
 
 def described(place: Place, shape: str, overrides: More, tokens: int) -> Recipe:

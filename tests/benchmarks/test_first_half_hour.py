@@ -56,7 +56,14 @@ def run(
 
 
 @pytest.mark.parametrize(
-    "part", ["fixed model", "ceilings", "base 6+6", "beam-4 step, 512 sentences"]
+    "part",
+    [
+        "fixed model",
+        "ceilings",
+        "base 6+6",
+        "attention of short sentences",
+        "beam-4 step, 512 sentences",
+    ],
 )
 def test_a_part_prints_its_figures(run: Run, part: str) -> None:
     figures = json.loads(run("part", part).splitlines()[-1])
