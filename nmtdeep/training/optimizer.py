@@ -131,22 +131,24 @@ class Muon(torch.optim.AdamW):
         ahead = list(torch._foreach_lerp(gradients, averages, self.momentum))
         if weight_decay:
             torch._foreach_mul_(parameters, 1 - lr * weight_decay)
-        for parameter, direction in zip(parameters, self._directions(ahead), strict=True):
-            scale = ROOT_MEAN_SQUARE * max(direction.shape) ** 0.5
-            parameter.add_(direction, alpha=-lr * scale)
+        torch._foreach_add_(parameters, self._directions(ahead), alpha=-lr)
 
     def _directions(self, matrices: list[Tensor]) -> list[Tensor]:
-        """Every matrix made orthogonal, each by one rank."""
+        """Every matrix made orthogonal, of the size of Adam's steps, each by one rank."""
         owners = deal([min(each.shape) * each.numel() for each in matrices], self.ranks.size)
         own: dict[torch.Size, list[int]] = {}
-        for place, owner in enumerate(owners):
+        directions = list(matrices)
+        for place, (matrix, owner) in enumerate(zip(matrices, owners, strict=True)):
             if owner == self.ranks.rank:
-                own.setdefault(matrices[place].shape, []).append(place)
-        directions = list(map(torch.zeros_like, matrices))
-        for places in own.values():  # matrices of one shape are stacked
+                own.setdefault(matrix.shape, []).append(place)
+            else:
+                directions[place] = torch.zeros_like(matrix)
+        for shape, places in own.items():  # matrices of one shape are stacked
             stacked = torch.stack([matrices[place] for place in places])
-            for place, direction in zip(places, orthogonalize(stacked, self.dtype), strict=True):
-                directions[place].copy_(direction)
+            scale = ROOT_MEAN_SQUARE * max(shape) ** 0.5
+            made = scale * orthogonalize(stacked, self.dtype)
+            for place, direction in zip(places, made, strict=True):
+                directions[place] = direction
         self.ranks.add(directions)
         return directions
 
@@ -173,4 +175,4 @@ def orthogonalize(matrices: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     for _ in range(STEPS):
         square = x @ x.mT
         x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)
-    return (x.mT if tall else x).to(matrices.dtype)
+    return (x.mT if tall else x).to(matrices.dtype, memory_format=torch.contiguous_format)
