@@ -56,7 +56,7 @@ STEPS = {
             partial(training, shape=DEEP, more=DLCL),
             f"{EAGER} 118 ms; compiled 70 ms, 358,000/s; goal 380,000/s, at most 1.10 times plain",
         ),
-        "attention of short sentences": Part(parts.attention, "rows, FlashAttention 0.55 ms"),
+        "attention of short sentences": Part(parts.attention, "rows, FlashAttention 0.60 ms"),
         "beam-4 step, 512 sentences": Part(partial(translating, sentences=512), "goal 6 ms"),
         "beam-4 step, 32 sentences": Part(partial(translating, sentences=32), "4 to 6 ms"),
         "3,000 sentences": Part(partial(translating, sentences=3000, together=False), "1,500/s"),

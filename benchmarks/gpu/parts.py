@@ -31,7 +31,7 @@ from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.data.index import RECIPE_FILE
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.devices import resolve_device
-from nmtdeep.model.kernels.jagged import Jagged
+from nmtdeep.model.kernels import jagged
 from nmtdeep.text.vocabulary import EOS
 from nmtdeep.training.feed import upcoming
 from nmtdeep.training.ranks import Ranks
@@ -107,10 +107,9 @@ def attention(place: Place) -> Figures:
     """Both passes of attention over short sentences: the kernels for rows, and torch's, padded."""
     sentences, heads, repeats = (8, 2, 1) if place.pretend else (450, 8, 20)
     lengths = np.random.default_rng(1).lognormal(np.log(27) - 0.125, 0.5, sentences).clip(1, 200)
-    row = Jagged._make(Row.of(lengths.astype(np.int64)).to(place.device))
+    row = jagged.Jagged._make(Row.of(lengths.astype(np.int64)).to(place.device))
     shape = (3, len(row.places), heads * 64)
     x = torch.randn(shape, device=place.device, dtype=torch.bfloat16, requires_grad=True)
-
     spans = (row.offsets, row.offsets, row.longest, row.longest)
 
     def padded() -> torch.Tensor:
@@ -119,7 +118,7 @@ def attention(place: Place) -> Figures:
 
     def flash() -> torch.Tensor:
         q, k, v = x.unflatten(2, (heads, 64))
-        return torch.ops.aten._flash_attention_forward(q, k, v, *spans, 0.1, False, False)[0]
+        return jagged.attention(q, k, v, row, row, causal=False, dropout_p=0.1)
 
     def efficient() -> torch.Tensor:
         parts = x[:, None].unflatten(3, (heads, 64))

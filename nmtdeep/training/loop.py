@@ -223,7 +223,7 @@ def _try_largest_batch(trainer: Trainer, progress: Progress, display: Display) -
     """Find out early whether memory holds every batch; on a GPU this also compiles the layers."""
     device, began = trainer.ranks.device, time.perf_counter()
     if device.type == "cuda":
-        display.say("trying the largest batch; without --no-compile, layers are compiled first")
+        display.say("trying the largest batch (layers are compiled first, unless --no-compile)")
     if limit := trainer.check_largest_batch(progress.position):
         display.say(
             f"the largest batch does not fit in memory; max_tokens={limit} is used from now on. "
