@@ -19,12 +19,13 @@ The model is thin, because two CPU cores are all there is: width 64, 4 heads, in
 joint merges (a small output layer), dropout 0.1, label smoothing 0.1, updates of 1,024 padded
 tokens, bf16 products where the processor has them, which are 1.4 times as fast as fp32 at this
 width. The schedule, inverse square root after 100 updates of warm-up, has no end, so a training is
-a prefix of any longer one.
+a prefix of any longer one; in `end` alone the rate falls to zero.
 
 Plans: `tune-muon` and `tune` (Adam) search rates by factors of two, at 12+6 layers with seed 1,
 until the best has worse neighbors. `main`: three depths, three seeds, at equal tokens. `long`: the
-same at one depth, near the end of training. `adam`: the beginning with the papers' optimizer.
-`convergence`, `paper-batch` and `growth`: questions of the papers.
+same at one depth, for longer. `end`: the best methods of that depth to the end of training.
+`adam`: the beginning with the papers' optimizer. `convergence`, `paper-batch` and `growth`:
+questions of the papers.
 
 Equal seconds: `speed` measures how many times as long an update takes as that of the plain pre-norm
 model. A method that is r times slower is read after 1/r of the updates as well, from its curve and
@@ -50,11 +51,12 @@ import atlas_report
 import atlas_speed
 import numpy as np
 import torch
-from atlas_methods import CHOICES, GROWTH, MAIN, recipe
+from atlas_methods import CHOICES, MAIN, recipe
 from atlas_plan import DEPTHS, PLANS, trials
 from atlas_table import Row, Trial, append, perplexity_at, read
 
 from nmtdeep.config.decoding import DecodingOptions
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.devices import native_bf16
@@ -140,10 +142,10 @@ def is_free(file: IO[str]) -> bool:
 def slower(trial: Trial, options: argparse.Namespace) -> float:
     """How many times as long an update takes as the plain model's; measured if it is not known.
 
-    nan where it is not asked for, and for `growth`, which changes the depth.
+    nan where it is not asked for.
     """
     plan = PLANS[trial.plan]
-    if not plan.translates or trial.method in GROWTH:
+    if not plan.timed:
         return math.nan
     sought = (trial.method, str(trial.depth), plan.optimizer)
     if sought not in atlas_speed.read(options.speed):
@@ -196,19 +198,7 @@ def trained(
     trial: Trial, data: DataDirectory, out: Path, *, saves: int
 ) -> tuple[dict[str, Any], list[tuple[int, float]]]:
     """Train, or go on; the last record, and update and perplexity of each validation."""
-    plan = PLANS[trial.plan]
-    chosen = recipe(
-        data.path,
-        trial.method,
-        trial.depth,
-        plan.optimizer,
-        f"training.seed={trial.seed}",
-        f"training.schedule.lr={trial.lr}",
-        f"training.max_updates={plan.updates}",
-        *(f"training.{key}={plan.every}" for key in ("validation.every", "log_every")),
-        f"training.checkpoints.every={saves}",
-        *plan.changes,
-    )
+    chosen = recipe_of(trial, data.path, saves=saves)
     try:
         if signal := train(chosen, data=data.path, out=out, device="cpu", threads=1, quiet=True):
             sys.exit(128 + signal)
@@ -217,6 +207,23 @@ def trained(
     records = [json.loads(line) for line in (out / RECORDS).read_text().splitlines()]
     last = [one for one in records if one["kind"] == "train"][-1]
     return last, [(one["update"], one["valid_ppl"]) for one in records if "valid_ppl" in one]
+
+
+def recipe_of(trial: Trial, data: Path, *, saves: int) -> Recipe:
+    """The recipe of a training. A plan's changes come first: they may replace the schedule."""
+    plan = PLANS[trial.plan]
+    return recipe(
+        data,
+        trial.method,
+        trial.depth,
+        plan.optimizer,
+        *plan.changes,
+        f"training.seed={trial.seed}",
+        f"training.schedule.lr={trial.lr}",
+        f"training.max_updates={plan.updates}",
+        *(f"training.{key}={plan.every}" for key in ("validation.every", "log_every")),
+        f"training.checkpoints.every={saves}",
+    )
 
 
 def bleu_of(checkpoint: Path, data: DataDirectory) -> dict[str, float]:

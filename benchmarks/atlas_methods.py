@@ -70,6 +70,8 @@ MAIN = (
     *("pre-norm", "post-norm", "ds-init-0.5", "admin", "deep-norm", "rezero", "sparse-pre"),
     *("dlcl-pre", "dlcl-post", "denseformer", "rk2", "block-attn-res", "hyper", "mhc"),
 )
+# What `end` trains until the learning rate is zero: the plain stack in both orders, the best.
+END = ("pre-norm", "deep-norm", "sparse-pre", "dlcl-pre", "hyper")
 # Xu et al. 2020, of the plan `convergence` only: the baseline, and the order v2.
 LIPSCHITZ: dict[str, tuple[str, ...]] = {
     "glorot-own": (*POST, *start("{type: glorot, embeddings: glorot}")),

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import NamedTuple
 
-from atlas_methods import GROWTH, LIPSCHITZ, MAIN, METHODS, STAGE_UPDATES, Depth
+from atlas_methods import END, GROWTH, LIPSCHITZ, MAIN, METHODS, STAGE_UPDATES, WARMUP, Depth
 from atlas_table import Row, Trial, rows_of
 
 # The search begins here, and goes on by factors of two, below or above, while the best rate is at
@@ -21,7 +21,8 @@ class Plan(NamedTuple):
         every: updates between validations.
         tuned_by: the plan whose best learning rates it takes, or begins its own search with.
         begins_as: the plan whose trainings are the beginnings of these.
-        translates: whether BLEU is measured, and equal seconds beside equal tokens.
+        translates: whether BLEU is measured.
+        timed: whether equal seconds are measured beside equal tokens.
         lr: the learning rate of all methods, instead of tuned ones.
         changes: to the recipe.
     """
@@ -35,6 +36,7 @@ class Plan(NamedTuple):
     tuned_by: str = "tune-muon"
     begins_as: str = ""
     translates: bool = True
+    timed: bool = False
     lr: float = 0.0
     changes: tuple[str, ...] = ()
 
@@ -56,10 +58,16 @@ TUNE_CONVERGENCE = TUNE._replace(
     depths=(Depth(6, 6), Depth(12, 12), Depth(24, 24)),
     tuned_by="tune",
 )
+TUNE_MUON = TUNE._replace(methods=MAIN, optimizer="muon")
+LINEAR = (f"training.schedule={{type: linear, warmup_updates: {WARMUP}}}",)
 PLANS = {
-    "tune-muon": TUNE._replace(methods=MAIN, optimizer="muon"),
-    "long": Plan(MAIN, (TUNED_AT,), SEEDS, 2400, 120, begins_as="main"),
-    "main": Plan(MAIN, DEPTHS, SEEDS, 600, 60),
+    "tune-muon": TUNE_MUON,
+    "long": Plan(MAIN, (TUNED_AT,), SEEDS, 2400, 120, begins_as="main", timed=True),
+    "main": Plan(MAIN, DEPTHS, SEEDS, 600, 60, timed=True),
+    "tune-end": TUNE_MUON._replace(
+        methods=END, updates=1200, every=120, tuned_by="tune-muon", changes=LINEAR
+    ),
+    "end": Plan(END, (TUNED_AT,), SEEDS, 4800, 240, tuned_by="tune-end", changes=LINEAR),
     "growth": Plan(tuple(GROWTH), (Depth(24, 6),), SEEDS, 4 * STAGE_UPDATES, 120),
     "tune": TUNE,
     "adam": Plan(MAIN, (TUNED_AT,), SEEDS, 600, 60, "adam", "tune", translates=False),

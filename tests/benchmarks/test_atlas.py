@@ -68,7 +68,7 @@ def test_the_best_rate_is_bold_unless_every_rate_fails(load: Load, row: Make) ->
 def test_a_plan_names_each_training_once(load: Load, row: Make) -> None:
     plan = load("atlas_plan")
     assert list(plan.trials("main", [])) == []  # no rate is known
-    tunes = ("tune", "tune-muon", "tune-convergence")
+    tunes = ("tune", "tune-muon", "tune-end", "tune-convergence")
     tuned = [
         row(plan=name, method=method, depth=depth, lr=lr, perplexity=20 + abs(lr - 0.004))
         for name in tunes
@@ -77,7 +77,7 @@ def test_a_plan_names_each_training_once(load: Load, row: Make) -> None:
         for lr in RATES
     ]
     assert not [trial for name in tunes for trial in plan.trials(name, tuned)]
-    for name in ("main", "long", "adam", "convergence", "paper-batch", "growth"):
+    for name in ("main", "long", "end", "adam", "convergence", "paper-batch", "growth"):
         methods, depths, seeds = plan.PLANS[name][:3]
         wanted = list(plan.trials(name, tuned))
         assert len(set(wanted)) == len(wanted) == len(methods) * len(depths) * len(seeds)
@@ -115,7 +115,7 @@ def test_equal_seconds_are_reported_where_updates_are_timed(
     atlas, table = load("atlas"), load("atlas_table")
     files = ("--results", str(tmp_path / "a.csv"), "--picture", str(tmp_path / "a.svg"))
     grown = table.Trial("growth", "copy", load("atlas_methods").Depth(24, 6), 1, 0.016)
-    times = atlas.slower(grown, argparse.Namespace())  # it has several depths
+    times = atlas.slower(grown, argparse.Namespace())  # not timed
     atlas.append(tmp_path / "a.csv", row(plan="growth", method="copy", slower=times))
     atlas.append(tmp_path / "a.csv", row(plan="main"))
     atlas.main(["report", *files])
@@ -152,6 +152,16 @@ def test_every_method_is_a_valid_recipe(load: Load, tiny_run: Any) -> None:
     assert {one.model.encoder.depth for one in recipes} == {24}
     assert {one.training.optimizer.type for one in recipes} == {"muon"}
     assert len({one.model_dump_json() for one in recipes}) == len(recipes)
+
+
+def test_a_training_has_the_rate_of_its_trial(load: Load, tiny_run: Any) -> None:
+    atlas, depth = load("atlas"), load("atlas_methods").Depth(2, 1)
+    for name, plan in atlas.PLANS.items():
+        trial = load("atlas_table").Trial(name, plan.methods[0], depth, 3, 0.007)
+        training = atlas.recipe_of(trial, tiny_run.data.path, saves=5).training
+        schedule = training.schedule
+        assert (schedule.lr, schedule.warmup_updates, training.seed) == (0.007, 100, 3)
+        assert (schedule.type == "linear") == (name in ("end", "tune-end"))
 
 
 def test_rows_are_read_as_written(load: Load, row: Make, tmp_path: Path) -> None:
