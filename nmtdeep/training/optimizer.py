@@ -94,10 +94,10 @@ class Muon(torch.optim.AdamW):
         self.momentum = momentum
         self.ranks = ranks
         self.dtype = dtype if dtype == torch.bfloat16 else None
-        maps = linear_maps((model.encoder, model.decoder))
-        matrices = [matrix for matrix in maps if matrix.requires_grad]
+        maps = set(linear_maps((model.encoder, model.decoder)))
         trained = [each for each in model.parameters() if each.requires_grad]
-        others = [each for each in trained if each not in set(maps)]
+        matrices = [each for each in trained if each in maps]
+        others = [each for each in trained if each not in maps]
         groups: list[dict[str, Any]] = [
             {"params": others, "moments": ADAM_MOMENTS},
             {"params": matrices, "moments": MUON_MOMENTS},
