@@ -115,7 +115,7 @@ def test_equal_seconds_are_reported_where_updates_are_timed(
     atlas, table = load("atlas"), load("atlas_table")
     files = ("--results", str(tmp_path / "a.csv"), "--picture", str(tmp_path / "a.svg"))
     grown = table.Trial("growth", "copy", load("atlas_methods").Depth(24, 6), 1, 0.016)
-    times = atlas.slower(grown, argparse.Namespace())  # not timed
+    times = atlas.slower(grown, argparse.Namespace())  # growth is not timed
     atlas.append(tmp_path / "a.csv", row(plan="growth", method="copy", slower=times))
     atlas.append(tmp_path / "a.csv", row(plan="main"))
     atlas.main(["report", *files])
