@@ -202,7 +202,7 @@ def attack_training(
     subject: Subject = GROWING,
 ) -> Counter[str]:
     """Trainings with at most `most` interruptions each; each must end as the whole one did."""
-    recipe, data = f"{subject.name}.yaml", f"data-{subject.name}"
+    recipe, data = f"attacked-{subject.name}.yaml", f"data-attacked-{subject.name}"
     (nmtdeep.folder / recipe).write_text(subject.recipe)
     corpora = [word for corpus in subject.train for word in ("--train", corpus)]
     done = nmtdeep(
