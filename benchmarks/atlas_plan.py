@@ -46,6 +46,8 @@ DEPTHS = (TUNED_AT, Depth(24, 6), Depth(6, 6))
 SEEDS = (1, 2, 3)
 # Xu et al. 2020: target tokens of an update, and the peak rate, 512^-0.5 * 8000^-0.5.
 PAPER_TOKENS, PAPER_LR = 25_000, 4.9e-4
+# The best rate in `tune-end`, or as good as the best. Longer trainings want no higher one.
+END_LR = 8e-3
 TUNE = Plan(
     (*METHODS, *LIPSCHITZ), (TUNED_AT,), SEEDS[:1], 300, 60, "adam", tuned_by="", translates=False
 )
@@ -67,7 +69,7 @@ PLANS = {
     "tune-end": TUNE_MUON._replace(
         methods=END, updates=1200, every=120, tuned_by="tune-muon", changes=LINEAR
     ),
-    "end": Plan(END, (TUNED_AT,), SEEDS, 4800, 240, tuned_by="tune-end", changes=LINEAR),
+    "end": Plan(END, (TUNED_AT,), SEEDS, 4800, 240, lr=END_LR, changes=LINEAR),
     "growth": Plan(tuple(GROWTH), (Depth(24, 6),), SEEDS, 4 * STAGE_UPDATES, 120),
     "tune": TUNE,
     "adam": Plan(MAIN, (TUNED_AT,), SEEDS, 600, 60, "adam", "tune", translates=False),
