@@ -16,11 +16,11 @@ from nmtdeep.config.model import Model
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.training import Training
 from nmtdeep.training.budget import Pace, continued
-from nmtdeep.training.launch import launch
 from nmtdeep.training.loop import train
 from nmtdeep.training.schedule import learning_rate
 from nmtdeep.training.stages import cut_off, finished
 from nmtdeep.training.state import Plan, Progress
+from training.in_ranks import launched
 
 AUTO = {"max_updates": "auto", "max_minutes": 10.0}
 LINEAR = {"type": "linear", "lr": 6.0, "warmup_updates": 100}
@@ -163,7 +163,7 @@ def trained(tiny_run, tmp_path: Path) -> Callable[..., Path]:
         recipe = Recipe.model_validate(recipe.model_dump())
         options = {"data": tiny_run.data.path, "device": "cpu", "quiet": True}
         begin = partial(train, recipe, out=tmp_path / name, clock=Ticking(0.1), **options)
-        assert (begin() if processes == 1 else launch(processes, begin)) == 0
+        assert (begin() if processes == 1 else launched(processes, begin)) == 0
         return tmp_path / name
 
     return run
