@@ -59,7 +59,8 @@ def train(
         verify: compare the token files with their checksums, in one rank of each machine.
         clock: seconds since some moment; processes that are started here have the usual one.
 
-    In a process that torchrun started, this is one of its ranks.
+    In a process that torchrun started, this is one of its ranks. From here on this process counts
+    numbers below 1.2e-38 as zero (`torch.set_flush_denormal`).
 
     Returns:
         Number of the signal that stopped the training, or 0; None in a rank other than 0.
@@ -73,6 +74,8 @@ def train(
         options: dict[str, Any] = {"overwrite": overwrite, "verify": verify, "quiet": quiet}
         options |= {"device": device, "threads": torch.get_num_threads()}
         return launch(processes, partial(train, recipe, data=data, out=out, **options))
+    # The moments of units that no longer learn fall below 1.2e-38, where a CPU computes slowly.
+    torch.set_flush_denormal(True)
     with noted_signals() as signals, join_ranks(device, threads, signals) as ranks:
         if processes not in (1, ranks.size):
             raise UserError(
