@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.testing import assert_close
 
 from nmtdeep.config.optimizer import Muon as MuonConfig
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.model.transformer import Transformer
+from nmtdeep.training.loop import train
 from nmtdeep.training.optimizer import Muon, make_optimizer, orthogonalize
 
 MakeModel = Callable[..., Transformer]
@@ -103,3 +108,24 @@ def test_an_overflow_skips_the_matrices_too(tiny_model: MakeModel) -> None:
     scaler.step(optimizer)
     assert all(map(torch.equal, model.parameters(), before))
     assert not optimizer.state
+
+
+def test_moments_of_units_that_no_longer_learn_become_zero(tiny_run: Any, tmp_path: Path) -> None:
+    described = tiny_run.recipe.model_dump() | {
+        "training": {
+            "max_updates": 240,
+            "optimizer": {"type": "adam", "betas": [0.6, 0.98]},  # 0.6^171 is the least number
+            "schedule": {"type": "inverse_square_root", "lr": 1.0, "warmup_updates": 1},
+            "batches": {"tokens_per_update": 400, "group_tokens": 400},
+            "validation": {"every": 240, "bleu": False, "best_by": "loss"},
+        }
+    }
+    recipe, run = Recipe.model_validate(described), tmp_path / "run"
+    torch.set_flush_denormal(False)
+    assert train(recipe, data=tiny_run.data.path, out=run, device="cpu", quiet=True) == 0
+    torch.set_flush_denormal(False)
+    moments = load_file(run / "checkpoint_last" / "optimizer.safetensors")
+    means = [moment for name, moment in moments.items() if "exp_avg/" in name and "inner" in name]
+    sizes = torch.cat([mean.abs().flatten() for mean in means])
+    assert (sizes == 0).any()
+    assert not ((sizes > 0) & (sizes < torch.finfo(torch.float32).tiny)).any()
