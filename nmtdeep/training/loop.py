@@ -75,6 +75,7 @@ def train(
         options |= {"device": device, "threads": torch.get_num_threads()}
         return launch(processes, partial(train, recipe, data=data, out=out, **options))
     # The moments of units that no longer learn fall below 1.2e-38, where a CPU computes slowly.
+    # Threads that torch starts from here on inherit this.
     torch.set_flush_denormal(True)
     with noted_signals() as signals, join_ranks(device, threads, signals) as ranks:
         if processes not in (1, ranks.size):

@@ -16,7 +16,7 @@ from nmtdeep.training.launch import join_ranks, launch, noted_signals
 
 
 class Forked(api.LaunchConfig):
-    """Ranks come from a fork server, which has imported torch; those of commands import it."""
+    """Takes ranks from a fork server that has imported torch, not from new processes."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -114,14 +114,14 @@ def test_moments_of_units_that_no_longer_learn_become_zero(tiny_run: Any, tmp_pa
     described = tiny_run.recipe.model_dump() | {
         "training": {
             "max_updates": 240,
-            "optimizer": {"type": "adam", "betas": [0.6, 0.98]},  # 0.6^171 is the least number
+            "optimizer": {"type": "adam", "betas": [0.6, 0.98]},  # 0.6^171 = 1.2e-38
             "schedule": {"type": "inverse_square_root", "lr": 1.0, "warmup_updates": 1},
             "batches": {"tokens_per_update": 400, "group_tokens": 400},
             "validation": {"every": 240, "bleu": False, "best_by": "loss"},
         }
     }
     recipe, run = Recipe.model_validate(described), tmp_path / "run"
-    torch.set_flush_denormal(False)
+    torch.set_flush_denormal(False)  # whatever an earlier training has set
     assert train(recipe, data=tiny_run.data.path, out=run, device="cpu", quiet=True) == 0
     torch.set_flush_denormal(False)
     moments = load_file(run / "checkpoint_last" / "optimizer.safetensors")
