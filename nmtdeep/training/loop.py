@@ -84,12 +84,8 @@ def train(
                 where="--processes",
                 hint="omit --processes or torchrun",
             )
-        corpora = DataDirectory.open(data, verify=verify and ranks.rank % ranks.local_size == 0)
+        corpora = _same_corpora(data, ranks, verify)
         check(recipe, corpora, ranks)
-        sums = (data / SUMS).read_text(encoding="utf-8")
-        if ranks.tell(sums) != sums:
-            what, hint = "differs from the corpus of rank 0", "copy the data directory again"
-            raise UserError(what, where=data, hint=hint)
         with ExitStack() as opened:
             run = RunDirectory(out, recipe, corpora.pipeline)
             progress, newest = Progress(), ""
@@ -107,6 +103,16 @@ def train(
         # A launcher that has passed on a signal waits until its ranks have exited.
         raise SystemExit(128 + (stopped or signals[0]))
     return stopped if ranks.is_first else None
+
+
+def _same_corpora(data: Path, ranks: Ranks, verify: bool) -> DataDirectory:
+    """The data directory of this machine, if all ranks have the same corpora."""
+    corpora = DataDirectory.open(data, verify=verify and ranks.rank % ranks.local_size == 0)
+    sums = (data / SUMS).read_text(encoding="utf-8")
+    if ranks.tell(sums) != sums:
+        what, hint = "differs from the corpus of rank 0", "copy the data directory again"
+        raise UserError(what, where=data, hint=hint)
+    return corpora
 
 
 def _train_run(
