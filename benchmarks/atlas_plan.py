@@ -70,6 +70,9 @@ PLANS = {
         methods=END, updates=1200, every=120, tuned_by="tune-muon", changes=LINEAR
     ),
     "end": Plan(END, (TUNED_AT,), SEEDS, 4800, 240, lr=END_LR, changes=LINEAR),
+    "end-low": Plan(
+        ("deep-norm", "pre-norm"), (TUNED_AT,), SEEDS, 4800, 240, lr=END_LR / 2, changes=LINEAR
+    ),
     "growth": Plan(tuple(GROWTH), (Depth(24, 6),), SEEDS, 4 * STAGE_UPDATES, 120),
     "tune": TUNE,
     "adam": Plan(MAIN, (TUNED_AT,), SEEDS, 600, 60, "adam", "tune", translates=False),

@@ -77,7 +77,7 @@ def test_a_plan_names_each_training_once(load: Load, row: Make) -> None:
         for lr in RATES
     ]
     assert not [trial for name in tunes for trial in plan.trials(name, tuned)]
-    for name in ("main", "long", "end", "adam", "convergence", "paper-batch", "growth"):
+    for name in ("main", "long", "end", "end-low", "adam", "convergence", "paper-batch", "growth"):
         methods, depths, seeds = plan.PLANS[name][:3]
         wanted = list(plan.trials(name, tuned))
         assert len(set(wanted)) == len(wanted) == len(methods) * len(depths) * len(seeds)
@@ -161,7 +161,7 @@ def test_a_training_has_the_rate_of_its_trial(load: Load, tiny_run: Any) -> None
         training = atlas.recipe_of(trial, tiny_run.data.path, saves=5).training
         schedule = training.schedule
         assert (schedule.lr, schedule.warmup_updates, training.seed) == (0.007, 100, 3)
-        assert (schedule.type == "linear") == (name in ("end", "tune-end"))
+        assert (schedule.type == "linear") == (name in ("end", "end-low", "tune-end"))
 
 
 def test_rows_are_read_as_written(load: Load, row: Make, tmp_path: Path) -> None:
