@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import product
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from nmtdeep.config.optimizer import Muon as MuonConfig
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.batching import deal
 from nmtdeep.errors import UserError
+from nmtdeep.files import SUMS
 from nmtdeep.model.transformer import Transformer
+from nmtdeep.training.loop import train
 from nmtdeep.training.optimizer import make_optimizer
 from nmtdeep.training.ranks import ALONE, Ranks
-from training.in_ranks import in_ranks
+from training.in_ranks import in_ranks, launched
 
 
 def numbers(rank: int) -> list[torch.Tensor]:
@@ -80,6 +87,22 @@ def test_a_failure_in_one_rank_ends_all_with_its_reason(
     with pytest.raises(kind, match=message):
         in_ranks(2, fail_in_rank_1, how)
     assert before == {number: signal.getsignal(number) for number in before}
+
+
+def train_on_own(recipe: Recipe, folders: Sequence[Path], out: Path) -> None:
+    """Each rank trains on the data directory of its own machine."""
+    train(recipe, data=folders[int(os.environ["RANK"])], out=out, device="cpu", quiet=True)
+
+
+def test_a_machine_with_another_corpus_is_named(tiny_run: Any, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(tiny_run.data.path, other)
+    with (other / SUMS).open("a", encoding="utf-8") as file:
+        file.write(f"{'0' * 64}  train/more\n")
+    message = f"^rank 1 of 2: {other}: differs from the corpus of rank 0: copy the data directory"
+    folders, out = (tiny_run.data.path, other), tmp_path / "run"
+    with pytest.raises(UserError, match=message):
+        launched(2, partial(train_on_own, tiny_run.recipe, folders, out))
 
 
 def test_one_rank_exchanges_nothing() -> None:
