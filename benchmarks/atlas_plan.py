@@ -70,6 +70,7 @@ PLANS = {
         methods=END, updates=1200, every=120, tuned_by="tune-muon", changes=LINEAR
     ),
     "end": Plan(END, (TUNED_AT,), SEEDS, 4800, 240, lr=END_LR, changes=LINEAR),
+    # At END_LR units of DeepNorm stop learning.
     "end-low": Plan(
         ("deep-norm", "pre-norm"), (TUNED_AT,), SEEDS, 4800, 240, lr=END_LR / 2, changes=LINEAR
     ),
