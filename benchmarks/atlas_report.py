@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PLAIN = atlas_speed.PLAIN
+REFERENCES = (PLAIN, "scratch")  # what the others are compared with: the first one that is there
 Groups = dict[str, list[Row]]
 
 
@@ -112,21 +113,39 @@ def rates(rows: Sequence[Row]) -> list[list[str]]:
 
 
 def comparison(groups: Groups, measures: Sequence[Measure]) -> list[list[str]]:
-    """Means and deviations, each with p against the plain and against the best method."""
-    columns = (part for one in measures for part in (one.name, "p: plain, best"))
+    """Means and deviations; the mean difference from the plain method, its interval, p."""
+    shown = [one for one in measures if any(trained(rows, one) for rows in groups.values())]
+    against = f"against {reference(groups)}, 95 %"
+    columns = (part for one in shown for part in (one.name, against, "p, Holm"))
     table = [["method", "rate", "updates", *columns]]
-    best = {one.name: best_method(groups, one) for one in measures}
+    found = {one.name: against_plain(groups, one) for one in shown}
     for method in best_first(groups, measures[0]):
         rows = groups[method]
         updates = rows[0].updates if measures is TOKENS else rows[0].equal_updates
         cells = [method, f"{rows[0].lr:g}", f"{updates:,}"]
-        for one in measures:
-            marks = "**" if method == best[one.name] else ""
-            others = (groups.get(PLAIN, []), groups.get(best[one.name], []))
-            tests = [p_value(differ(rows, other, one)) for other in others]
-            cells += [f"{marks}{spread(rows, one)}{marks}", ", ".join(map(shown_p, tests))]
+        for one in shown:
+            marks = "**" if method == best_method(groups, one) else ""
+            cells += [f"{marks}{spread(rows, one)}{marks}", *found[one.name][method]]
         table.append(cells)
     return table
+
+
+def reference(groups: Groups) -> str:
+    """The method that the others are compared with."""
+    return next(name for name in (*REFERENCES, *groups) if name in groups)
+
+
+def against_plain(groups: Groups, measure: Measure) -> dict[str, tuple[str, str]]:
+    """By method: the difference from the plain one with its interval, and p, alone and by Holm."""
+    plain = reference(groups)
+    found = {name: differ(rows, groups[plain], measure) for name, rows in groups.items()}
+    found[plain] = []
+    p = {name: p_value(values) for name, values in found.items()}
+    adjusted = dict(zip(p, holm(list(p.values())), strict=True))
+    return {
+        name: (shown_difference(values, measure), f"{shown_p(p[name])}, {shown_p(adjusted[name])}")
+        for name, values in found.items()
+    }
 
 
 def best_method(groups: Groups, measure: Measure) -> str:
@@ -177,20 +196,26 @@ def differ(rows: Sequence[Row], others: Sequence[Row], measure: Measure) -> list
 
 
 def differences(groups: Groups, measures: Sequence[Measure]) -> list[list[str]]:
-    """Mean differences from the plain model over all depths and seeds, with p.
-
-    A difference of logarithms of perplexities is shown as the ratio of perplexities.
-    """
-    table = [["method", "pairs", *(part for one in measures for part in (one.name, "p"))]]
+    """Mean differences from the plain model over all depths and seeds, with interval and p."""
+    shown = [one for one in measures if any(trained(rows, one) for rows in groups.values())]
+    table = [["method", "pairs", *(part for one in shown for part in (one.name, "p, Holm"))]]
+    found = {one.name: against_plain(groups, one) for one in shown}
     for method, rows in groups.items():
-        found = [differ(rows, groups.get(PLAIN, []), one) for one in measures]
-        cells = [method, str(len(found[0]))]
-        for one, values in zip(measures, found, strict=True):
-            mean = one.show(statistics.mean(values)) if values else math.nan
-            sign = "" if one.show is math.exp else "+"
-            cells += [f"{mean:{sign}.2f}" if values else "", shown_p(p_value(values))]
-        table.append(cells)
+        pairs = len(differ(rows, groups[reference(groups)], measures[0]))
+        table.append(
+            [method, str(pairs), *(cell for one in shown for cell in found[one.name][method])]
+        )
     return table
+
+
+def shown_difference(values: Sequence[float], measure: Measure) -> str:
+    """Mean and 95 % interval; a difference of log perplexities is shown as their ratio."""
+    if not values:
+        return "-"
+    sign = "" if measure.show is math.exp else "+"
+    mean, (low, high) = statistics.mean(values), interval(values)
+    middle, *ends = (f"{measure.show(value):{sign}.2f}" for value in (mean, low, high))
+    return middle if math.isnan(low) else f"{middle} ({ends[0]} to {ends[1]})"
 
 
 def shown_p(p: float) -> str:
@@ -200,14 +225,20 @@ def shown_p(p: float) -> str:
 def p_value(differences: Sequence[float]) -> float:
     """P(|T| > |t|) of the paired t-test, t = mean / (deviation / sqrt n), n - 1 degrees of freedom.
 
-    P(|T| <= t) as a finite sum over theta = atan(t / sqrt degrees): Abramowitz and Stegun 1964,
-    26.7.3 and 26.7.4. nan if there are fewer than two differences, or all are equal.
+    nan if there are fewer than two differences, or all are equal.
     """
     n = len(differences)
     if n < 2 or not (deviation := statistics.stdev(differences)):
         return math.nan
-    degrees = n - 1
-    t = abs(statistics.mean(differences)) / (deviation / math.sqrt(n))
+    return outside(abs(statistics.mean(differences)) / (deviation / math.sqrt(n)), n - 1)
+
+
+def outside(t: float, degrees: int) -> float:
+    """P(|T| > t) of Student's distribution, t >= 0.
+
+    P(|T| <= t) as a finite sum over theta = atan(t / sqrt degrees): Abramowitz and Stegun 1964,
+    26.7.3 and 26.7.4.
+    """
     theta = math.atan(t / math.sqrt(degrees))
     odd = degrees % 2
     term = math.cos(theta) if odd else 1.0
@@ -217,6 +248,29 @@ def p_value(differences: Sequence[float]) -> float:
         total += term
     inside = math.sin(theta) * total
     return 1 - (2 / math.pi * (theta + inside) if odd else inside)
+
+
+def interval(differences: Sequence[float], outer: float = 0.05) -> tuple[float, float]:
+    """The interval mean -+ t deviation / sqrt n with P(|T| > t) = `outer`, t by bisection."""
+    n = len(differences)
+    if n < 2:
+        return math.nan, math.nan
+    low, high = 0.0, 1e6
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if outside(middle, n - 1) > outer else (low, middle)
+    mean, half = statistics.mean(differences), high * statistics.stdev(differences) / math.sqrt(n)
+    return mean - half, mean + half
+
+
+def holm(values: Sequence[float]) -> list[float]:
+    """p adjusted for as many comparisons (Holm 1979); nan is none of them."""
+    order = sorted((p, place) for place, p in enumerate(values) if not math.isnan(p))
+    adjusted, least = list(values), 0.0
+    for number, (p, place) in enumerate(order):
+        least = max(least, min(1.0, (len(order) - number) * p))
+        adjusted[place] = least
+    return adjusted
 
 
 def draw(rows: Sequence[Row], figure: "Figure") -> None:

@@ -201,7 +201,16 @@ def test_a_cell_has_mean_deviation_and_failures(load: Load, row: Make) -> None:
     assert cells["BLEU, test"] == ("**22.00 ± 1.00**", "24.00 ± 1.41 (1 of 3 fail)")
     # Differences of 2 and 3: t = 2.5 / 0.5 = 5 with one degree, p = 1 - 2 atan(5) / pi.
     p = f"{1 - 2 * math.atan(5) / math.pi:.3f}"
-    assert cells["p: plain, best"][1] == f"{p}, {p}"
+    assert cells["p, Holm"] == ("-, -", f"{p}, {p}")
+    # 12.706 is the 5 % level of t with one degree: 2.5 -+ 12.706 * 0.5.
+    assert cells["against pre-norm, 95 %"] == ("-", "+2.50 (-3.85 to +8.85)")
+
+
+def test_holm_counts_the_comparisons_that_are_left(load: Load) -> None:
+    # By hand, smallest first: 3 * 0.01, 2 * 0.03, and 0.04, which must not be below that.
+    adjusted = load("atlas_report").holm([0.04, math.nan, 0.01, 0.03])
+    assert adjusted == pytest.approx([0.06, math.nan, 0.03, 0.06], nan_ok=True)
+    assert load("atlas_report").holm([0.9, 0.8]) == [1.0, 1.0]
 
 
 def test_what_is_missing_is_timed_trained_and_reported(
