@@ -126,18 +126,30 @@ def parameters_are_trained(overrides: Sequence[str], folder: Path) -> None:
 
 
 def grown_model_is_whole(overrides: Sequence[str], folder: Path) -> None:
-    """A model of 3+2 layers grows to 6+4; the layers at the bottom keep their parameters."""
+    """A grown model has all that it had: as deep as before it is the same, else its copies are."""
     deeper = [*overrides, "model.encoder.depth=6", "model.decoder.depth=4"]
-    shallow, model = _model(overrides), _initialized(deeper)
+    shallow, model, same = _model(overrides), _initialized(deeper), _initialized(overrides)
     old, new = _recipe(overrides), _recipe(deeper)
-    carry_over(shallow, model, **layer_maps(new.training.growth.strategy, old.model, new.model))
-    for label, tensor in checkpoint.weights(model).items():
-        assert tensor.isfinite().all(), f"{label} has numbers that are not finite"
-    for stack in ("encoder", "decoder"):
-        copied, source = getattr(model, stack).layers[0], getattr(shallow, stack).layers[0]
-        for theirs, ours in zip(source.parameters(), copied.parameters(), strict=True):
-            assert theirs.equal(ours), f"layer 1 of the {stack} is not the old one"
+    before = {label: parameter.clone() for label, parameter in model.named_parameters()}
+    maps = layer_maps(new.training.growth.strategy, old.model, new.model)
+    carry_over(shallow, model, **maps)
+    for stack, sources in maps.items():
+        assert sources[0] == 0, f"layer 1 of the {stack} is not the old one"
+        theirs, ours = (list(getattr(each, stack)) for each in (shallow, model))
+        for layer, source in ((ours[n], theirs[k]) for n, k in enumerate(sources) if k is not None):
+            pairs = zip(layer.parameters(), source.parameters(), strict=True)
+            assert all(copy.equal(value) for copy, value in pairs), f"the {stack} has other layers"
+    for label, parameter in model.named_parameters():
+        assert parameter.isfinite().all(), f"{label} has numbers that are not finite"
+    for part in ("encoder.combination", "decoder.combination", "bridge"):
+        own = [f"{part}.{label}" for label, _ in model.get_submodule(part).named_parameters()]
+        fresh = [model.get_parameter(label).equal(before[label]) for label in own]
+        assert not own or not all(fresh), f"{part} has inherited nothing"
     _check_steps(model.eval())
+    carry_over(shallow, same, encoder=[0, 1, 2], decoder=[0, 1])
+    assert _logits(same.eval()).equal(_logits(shallow)), (
+        "a model as deep as before does not inherit all"
+    )
 
 
 def bf16_is_close(overrides: Sequence[str], folder: Path) -> None:

@@ -86,7 +86,7 @@ def test_every_command_knows_it(environment: Environment) -> None:
     assert "nmtdeep_shortcut/recipes/multi30k-en-de.yaml:5" in shown
     wrong = "model.encoder.combination.shares=1"
     problem = nmtdeep("recipes", "show", *RECIPE, wrong, code=2)
-    assert "did you mean share?" in problem
+    assert "did you mean model.encoder.combination.share?" in problem
     nmtdeep("preprocess", *RECIPE, "--train", "train", "--valid", "valid", "--out", "data")
     more = ("--data", "data", "--threads", 1)
     nmtdeep("train", *RECIPE, *more, "--out", "run", "--max-updates", 3)

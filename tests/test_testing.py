@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from nmtdeep import testing
+from nmtdeep.errors import UserError
 
 CODE = '''
 from typing import Literal
 import torch
 from torch import nn
-from nmtdeep.variants import Combination, CombinationVariant, GrowthVariant
+from nmtdeep.variants import Bridge, BridgeVariant, Combination, CombinationVariant, GrowthVariant
+from nmtdeep.variants import Residual, ResidualVariant, layer_norm
 
 def variant(name, read, parameters=0):
     """A plain stack whose `read` is another."""
@@ -28,6 +30,7 @@ def variant(name, read, parameters=0):
         def constants(self):
             if self.listed:
                 yield self.weight, torch.ones(3)
+        def inherit(self, old, sources): self.load_state_dict(old.state_dict())
         def start(self, x): return x
         def add(self, history, output): return output
         def read(self, history): return read(self, history)
@@ -50,11 +53,79 @@ rough = variant("rough", lambda self, x: 1000 * (x @ torch.eye(16, dtype=x.dtype
 calls = variant("calls", counting)
 whole = variant("whole", lambda self, x: x * self.weight.sum() / 3, 2)
 
+def growing(name, inherit):
+    """A plain stack with a vector for each layer and a scale, whose `inherit` is another."""
+    class Scaled(Combination):
+        def __init__(self, depth):
+            super().__init__()
+            self.scale = nn.Parameter(torch.empty(1))
+            self.weight = nn.Parameter(torch.empty(depth))
+        def constants(self):
+            yield self.scale, torch.ones(1)
+            yield self.weight, torch.ones(len(self.weight))
+        def start(self, x): return x, 0
+        def add(self, history, output): return output, history[1] + 1
+        def read(self, history):
+            x, layers = history
+            return x * self.scale if not layers else x * self.weight[layers - 1]
+    Scaled.inherit = inherit
+    class Section(CombinationVariant):
+        type: Literal[f"broken.{name}"] = f"broken.{name}"
+        def build(self, model, stack): return Scaled(stack.depth)
+    return Section
+
+def all_of_it(self, old, sources):
+    self.scale.copy_(old.scale)
+    of_layers(self, old, sources)
+
+def of_layers(self, old, sources):
+    for layer, source in enumerate(sources):
+        self.weight[layer] = old.weight[source]
+
+def of_equal_shapes(self, old, sources):
+    if len(self.weight) == len(old.weight):
+        self.load_state_dict(old.state_dict())
+
+keeping = growing("keeping", all_of_it)
+forgetting = growing("forgetting", lambda self, old, sources: None)
+halving = growing("halving", of_layers)
+static = growing("static", of_equal_shapes)
+
+class Residue(ResidualVariant):
+    type: Literal["broken.residue"] = "broken.residue"
+    norms = "after"
+    def build(self, sublayer, model, stack):
+        return Gain(sublayer, layer_norm(model), dropout=model.dropout.residual)
+
+class Gain(Residual):
+    def __init__(self, sublayer, norm, *, dropout):
+        super().__init__(sublayer, dropout=dropout)
+        self.norm = norm
+        self.gain = nn.Parameter(torch.empty(1))
+    def constants(self):
+        yield self.gain, torch.ones(1)
+    def forward(self, x, context, state=None):
+        return self.norm(self.gain * x + self.dropout(self.sublayer(x, context, state)))
+
+class Bridging(BridgeVariant):
+    type: Literal["broken.bridging"] = "broken.bridging"
+    def build(self, model): return Factor(model.decoder.depth)
+
+class Factor(Bridge):
+    def __init__(self, depth):
+        super().__init__()
+        self.depth, self.factor = depth, nn.Parameter(torch.empty(1))
+    def constants(self):
+        yield self.factor, torch.ones(1)
+    def forward(self, top, outputs): return [self.factor * top] * self.depth
+
 class Reversed(GrowthVariant):
     type: Literal["broken.reversed"] = "broken.reversed"
     def layer_map(self, old, new): return [old - 1 - layer % old for layer in range(new)]
 '''
 NAMES = ("positions", "lengths", "padding", "future", "unset", "unused", "rough", "calls", "whole")
+GROWING = ("keeping", "forgetting", "halving", "static")
+OTHERS = {"reversed": "Reversed", "residue": "Residue", "bridging": "Bridging"}
 # What breaks each promise, and what the check says then.
 BROKEN = {
     testing.stepwise_equals_parallel: ("positions", "not close"),
@@ -74,11 +145,10 @@ def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     site = tmp_path / "site"
     (site / "broken-1.dist-info").mkdir(parents=True)
     (site / "broken.py").write_text(CODE)
-    points = "".join(f"broken.{name} = broken:{name}\n" for name in NAMES)
+    objects = dict(zip((*NAMES, *GROWING), (*NAMES, *GROWING), strict=True)) | OTHERS
+    points = "".join(f"broken.{name} = broken:{each}\n" for name, each in objects.items())
     (site / "broken-1.dist-info" / "METADATA").write_text("Name: broken\nVersion: 1\n")
-    (site / "broken-1.dist-info" / "entry_points.txt").write_text(
-        f"[nmtdeep.variants]\n{points}broken.reversed = broken:Reversed\n"
-    )
+    (site / "broken-1.dist-info" / "entry_points.txt").write_text(f"[nmtdeep.variants]\n{points}")
     monkeypatch.syspath_prepend(site)
     yield
     sys.modules.pop("broken", None)
@@ -93,10 +163,37 @@ def overrides(name: str) -> list[str]:
 @pytest.mark.parametrize("check", testing.CHECKS)
 def test_a_check_finds_what_it_is_for(check: testing.Check, tmp_path: Path) -> None:
     name, message = BROKEN[check]
-    with pytest.raises((AssertionError, ValueError), match=message):
+    with pytest.raises((AssertionError, UserError), match=message):
         check(overrides(name), tmp_path)
 
 
 @pytest.mark.parametrize("check", testing.CHECKS)
 def test_a_check_passes_what_keeps_its_promise(check: testing.Check, tmp_path: Path) -> None:
     check(overrides("whole"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("forgetting", "encoder.combination has inherited nothing"),
+        ("halving", "a model as deep as before does not inherit all"),
+        ("static", "encoder.combination has inherited nothing"),
+        ("bridging", "bridge has inherited nothing"),
+    ],
+)
+def test_what_forgets_its_weights_when_it_grows_is_found(
+    name: str, message: str, tmp_path: Path
+) -> None:
+    changed = ["model.bridge=broken.bridging"] if name == "bridging" else overrides(name)
+    with pytest.raises(AssertionError, match=message):
+        testing.grown_model_is_whole(changed, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "strategy", ["copy_top_group", "copy_top_layer", "interpolate", "stack_all"]
+)
+def test_what_keeps_its_weights_passes_with_every_strategy(strategy: str, tmp_path: Path) -> None:
+    grown = f"training.growth.strategy={strategy}"
+    residuals = [f"model.{side}.residual=broken.residue" for side in ("encoder", "decoder")]
+    for changed in (overrides("keeping"), residuals, ["model.bridge=transparent"]):
+        testing.grown_model_is_whole([*changed, grown], tmp_path)

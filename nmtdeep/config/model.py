@@ -201,13 +201,8 @@ def _check_stack(model: Model, side: str) -> None:
             what = f"blocks end at {blocks[-1]}, but {side}.depth is {stack.depth}"
             keys = (f"{place}.blocks", f"{side}.depth")
             raise ConflictError(what, *keys, hint="end with the depth")
-        case slots.OfSublayers() as part if stack.residual.type not in ("pre_norm", "no_norm"):
-            what = f"{place}: {part.type} takes the place of residual sums, "
-            what += f"and {residual}: {stack.residual.type} does more than add"
-            raise ConflictError(what, place, residual, hint=f"set {residual}: pre_norm")
-        case slots.OfSublayers() as part if model.dropout.layer:
-            what = f"{place}: {part.type} connects sublayers, so that there are no layers to skip"
-            raise ConflictError(what, "dropout.layer", hint="set dropout.layer: 0")
+        case slots.OfSublayers() if conflict := of_sublayers(model, side):
+            raise conflict
     for key, divisor in divisors.items():
         if width % divisor:
             what = f"width {width} is not a multiple of {side}.{key} {divisor}"
@@ -222,6 +217,20 @@ def _check_stack(model: Model, side: str) -> None:
     if admin and stack.residual.type != "admin":
         what = f"{chosen}: admin sets omegas, which {residual}: {stack.residual.type} does not have"
         raise ConflictError(what, chosen, residual, hint=f"set {residual}: admin")
+
+
+def of_sublayers(model: Model, side: str) -> ConflictError | None:
+    """What forbids the combination of a stack to connect sublayers, if anything does."""
+    stack: Stack = getattr(model, side)
+    place, residual, part = f"{side}.combination", f"{side}.residual", stack.combination
+    if stack.residual.type not in ("pre_norm", "no_norm"):
+        what = f"{place}: {part.type} takes the place of residual sums, "
+        what += f"and {residual}: {stack.residual.type} does more than add"
+        return ConflictError(what, place, residual, hint=f"set {residual}: pre_norm")
+    if model.dropout.layer:
+        what = f"{place}: {part.type} connects sublayers, so that there are no layers to skip"
+        return ConflictError(what, "dropout.layer", hint="set dropout.layer: 0")
+    return None
 
 
 def _check_layer(model: Model, side: str) -> None:

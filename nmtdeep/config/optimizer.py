@@ -42,8 +42,11 @@ class OptimizerVariant(Variant):
     def build(self, transformer: Any) -> Any:
         """A `torch.optim.Optimizer` of the parameters that need a gradient.
 
-        Each group of parameters names the tensors of its state in `moments`, a tuple, which
-        checkpoints keep. The learning rate of each group is set before each update.
+        The learning rate of each group is set before each update. An update whose loss or gradients
+        are not finite is not given to it. All that changes must be tensors of its `state`, one
+        dictionary for each parameter, which checkpoints keep. It is built twice: a first one takes
+        a trial step with gradients of zero, which is undone, and what cannot train or resume is
+        refused then.
         """
         raise NotImplementedError
 

@@ -59,6 +59,8 @@ def _unknown_key(path: KeyPath, section: type[Section]) -> Problem:
         hint = "only a recipe file can extend another, on its top level"
     elif names in _keys():
         hint = f"type {tag_of(section)} does not have it"
+    elif tag_of(section) and (own := get_close_matches(names[-1], siblings, n=1)):
+        hint = f"did you mean {dotted((*path[:-1], *own))}?"
     elif similar := (
         get_close_matches(names[-1], everywhere, cutoff=1)
         or get_close_matches(names[-1], siblings)

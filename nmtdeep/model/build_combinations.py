@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, assert_never
 
 from nmtdeep.config import slots
-from nmtdeep.config.model import Model
+from nmtdeep.config.model import Model, of_sublayers
 from nmtdeep.config.model import Stack as StackConfig
+from nmtdeep.errors import ConfigError
 from nmtdeep.model.build_layers import layer_norm, norm_place
 from nmtdeep.model.layers.attention_residuals import AttentionResiduals
 from nmtdeep.model.layers.combination import Combination, LinearCombination, PlainStack, Weights
@@ -49,7 +50,12 @@ def combination(model: Model, stack: StackConfig, *, top: bool) -> Combination:
         case slots.AttentionResiduals(block=block):
             return AttentionResiduals(len(sublayers), width, block=block, epsilon=epsilon)
         case slots.CombinationVariant() as chosen:
-            return chosen.build(model, stack)
+            built: Combination = chosen.build(model, stack)
+            side = "encoder" if stack is model.encoder else "decoder"
+            if built.connects == "sublayers" and (conflict := of_sublayers(model, side)):
+                where = f"model.{'.'.join(conflict.paths[0])}"
+                raise ConfigError(conflict.what, where=where, hint=conflict.hint)
+            return built
         case _ as unknown:
             assert_never(unknown)
 

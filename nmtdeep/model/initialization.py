@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from nmtdeep.errors import UserError
 from nmtdeep.model.layers.context import Sublayer
 from nmtdeep.model.layers.norm import Norm
 from nmtdeep.model.layers.parameters import HasConstants, Matrix
@@ -38,9 +39,12 @@ class Sample(NamedTuple):
     target: Tensor
 
 
-# A deviation, of the matrix, its stack, and its layer there, which counts from 1.
-MatrixRule = Callable[[Matrix, Side, int], float]
-TableRule = Callable[[Tensor], float]
+# A standard deviation; or what fills a tensor of the parameter's shape itself, called as
+# `draw(tensor, generator=generator)`, such as `torch.nn.init.orthogonal_`.
+Deviation = float | Callable[..., object]
+# Of the matrix, its stack, and its layer there, which counts from 1.
+MatrixRule = Callable[[Matrix, Side, int], Deviation]
+TableRule = Callable[[Tensor], Deviation]
 Law = Literal["uniform", "normal"]
 CrossAttentionFans = Literal["joint", "separate"]
 
@@ -50,7 +54,10 @@ def _width_deviation(table: Tensor) -> float:
 
 
 class Rules(NamedTuple):
-    """An initializer: the deviation of every matrix and every table, and their laws."""
+    """An initializer: the deviation of every matrix and every table, and their laws.
+
+    A matrix is a `Matrix`: query, key and value of self-attention are drawn one after the other.
+    """
 
     matrix: MatrixRule
     table: TableRule = _width_deviation
@@ -157,7 +164,7 @@ def fill(model: Transformer, tables: Rules, *, seed: int, **stacks: Rules) -> No
         stacks: for `encoder` and `decoder`.
 
     Raises:
-        ValueError: if no rule covers a parameter of the model.
+        UserError: if no rule covers a parameter of the model.
     """
     generator = torch.Generator().manual_seed(seed)
     covered: Counter[int] = Counter()
@@ -174,7 +181,21 @@ def fill(model: Transformer, tables: Rules, *, seed: int, **stacks: Rules) -> No
         if covered[_storage(parameter)] < parameter.numel()
     ]
     if missed:
-        raise ValueError(f"no initializer covers the parameters {', '.join(missed)}")
+        owners = {_package(model, name): None for name in missed}
+        raise UserError(
+            f"no initializer covers the parameters {', '.join(missed)}",
+            where=f"package {', '.join(owners)}",
+            hint="correct the package: its modules list them in matrices() or constants()",
+        )
+
+
+def _package(model: Transformer, parameter: str) -> str:
+    """The package of the innermost class around a parameter that is not torch's or ours."""
+    modules, names = [model], parameter.split(".")[:-1]
+    for name in names:
+        modules.append(getattr(modules[-1], name))
+    packages = [type(module).__module__.partition(".")[0] for module in reversed(modules)]
+    return next((name for name in packages if name not in ("torch", "nmtdeep")), "nmtdeep")
 
 
 def admin(model: Transformer, sample: Sample, stacks: Iterable[Stack]) -> None:
@@ -221,8 +242,11 @@ def _storage(tensor: Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
-def _draw(like: Tensor, deviation: float, law: Law, generator: torch.Generator) -> Tensor:
+def _draw(like: Tensor, deviation: Deviation, law: Law, generator: torch.Generator) -> Tensor:
     values = torch.empty(like.shape)
+    if callable(deviation):
+        deviation(values, generator=generator)
+        return values
     if law == "normal":
         return values.normal_(0, deviation, generator=generator)
     bound = math.sqrt(3) * deviation

@@ -78,7 +78,8 @@ def _first_forward(model: Transformer, recompute: Callable[[], object], ranks: R
     def check(index: int, _module: nn.Module, _inputs: Any, output: Tensor) -> None:
         bad[index] += (~output.isfinite()).any()
 
-    with ExitStack() as hooks:
+    # The code of compiled layers does not call hooks.
+    with torch.compiler.set_stance("force_eager"), ExitStack() as hooks:
         for index, module in enumerate(modules.values()):
             hooks.callback(module.register_forward_hook(partial(check, index)).remove)
         recompute()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from copy import deepcopy
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from nmtdeep.config import optimizer as config
+from nmtdeep.config.variant import packages_of
 from nmtdeep.data.batching import deal
+from nmtdeep.errors import UserError
 from nmtdeep.model.layers.residual import CompleteP
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.ranks import ALONE, Ranks
@@ -35,14 +38,17 @@ def make_optimizer(
 
     Parameters that need no gradient (frozen layers) are left out.
 
-    Each group of parameters names its state in `moments`, which checkpoints read.
+    `moments` of a group has the names and shapes of each parameter's state, as checkpoints do.
 
     Args:
         dtype: of Muon's matrix products, if it is bf16; else these are in fp32.
         ranks: the ranks that share Muon's work.
+
+    Raises:
+        UserError: if the optimizer of another package cannot train, or not resume.
     """
     if isinstance(settings, config.OptimizerVariant):
-        return settings.build(model)
+        return _external(settings, model)
     adam: dict[str, Any] = {
         "lr": 0.0,
         "fused": True,
@@ -58,15 +64,68 @@ def make_optimizer(
 def _adam_groups(model: Transformer, epsilon: float) -> list[dict[str, Any]]:
     """The layers of each stack of CompleteP, with their rate and epsilon, and all else."""
     rest = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    groups: list[dict[str, Any]] = []
+    groups = []
     for stack in (model.encoder, model.decoder):
         wrapper = next(wrapper for layer in stack for wrapper in layer)
         if isinstance(wrapper, CompleteP):
             hidden = set(stack.layers.parameters())
             own = [parameter for parameter in rest if parameter in hidden]
             rest = [parameter for parameter in rest if parameter not in hidden]
-            groups.append({"params": own, "rate": wrapper.rate, "eps": epsilon * wrapper.scale})
-    return [{**group, "moments": ADAM_MOMENTS} for group in (*groups, {"params": rest})]
+            scales = {"rate": wrapper.rate, "eps": epsilon * wrapper.scale}
+            groups.append(_group(own, ADAM_MOMENTS, **scales))
+    return [*groups, _group(rest, ADAM_MOMENTS)]
+
+
+def _group(parameters: list[nn.Parameter], names: Iterable[str], **options: Any) -> dict[str, Any]:
+    """A group of parameters whose state has these names; `step` is one number."""
+    moments = [
+        {name: torch.Size() if name == "step" else parameter.shape for name in names}
+        for parameter in parameters
+    ]
+    return {"params": parameters, "moments": moments, **options}
+
+
+def _external(settings: config.OptimizerVariant, model: Transformer) -> torch.optim.Optimizer:
+    """The optimizer of another package, whose state a first one shows by a step with gradients 0.
+
+    It is asked for no step after a bad update: fused kernels can skip one too, but not all do it
+    without a trace (fused SGD starts with momentum that nobody has set).
+    """
+    weights = [each.detach().clone() for each in model.parameters()]
+    trained = [each for each in model.parameters() if each.requires_grad]
+    wrong = ""
+    try:
+        trial = settings.build(model)
+        groups = deepcopy(trial.state_dict()["param_groups"])
+        for parameter in trained:
+            parameter.grad = torch.zeros_like(parameter)
+        trial.step()
+        states = {parameter: trial.state.get(parameter, {}) for parameter in trained}
+        parts = [part for state in states.values() for part in state.values()]
+        if not all(isinstance(part, Tensor) for part in parts):
+            wrong = "a parameter's state has other things than tensors"
+        elif trial.state_dict()["param_groups"] != groups:
+            wrong = "a step changes its groups, which checkpoints do not keep"
+        optimizer = settings.build(model)
+    except Exception as error:
+        wrong = f"{type(error).__name__}: {error}"
+    for parameter, weight in zip(model.parameters(), weights, strict=True):
+        parameter.data.copy_(weight)
+        parameter.grad = None
+    if wrong:
+        package = packages_of(settings).get(settings.type, "")
+        what = f"{settings.type} of the package {package} cannot be used here ({wrong})"
+        hint = "use another optimizer, or correct the package"
+        raise UserError(what, where="training.optimizer", hint=hint)
+    for parameter in trained:
+        parameter.requires_grad_(False)  # gradients of what the optimizer lacks would pile up
+    for group in optimizer.param_groups:
+        own = [states.get(parameter, {}) for parameter in group["params"]]
+        group["moments"] = [{name: part.shape for name, part in state.items()} for state in own]
+        for parameter in set(trained).intersection(group["params"]):
+            parameter.requires_grad_(True)
+    optimizer._step_supports_amp_scaling = False
+    return optimizer
 
 
 class Muon(torch.optim.AdamW):
@@ -98,22 +157,16 @@ class Muon(torch.optim.AdamW):
         trained = [each for each in model.parameters() if each.requires_grad]
         matrices = [each for each in trained if each in maps]
         others = [each for each in trained if each not in maps]
-        groups: list[dict[str, Any]] = [
-            {"params": others, "moments": ADAM_MOMENTS},
-            {"params": matrices, "moments": MUON_MOMENTS},
-        ]
+        groups = [_group(others, ADAM_MOMENTS), _group(matrices, MUON_MOMENTS)]
         super().__init__(groups, **adam)
-        # An overflow in fp16 must skip the matrices too, so the scaler decides for the whole step.
-        self._step_supports_amp_scaling = False
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> Any:
         """Move the matrices, then all else; the matrices' gradients are used up.
 
-        If `found_inf` is set as for torch's fused Adam, and it is 1, nothing moves.
+        If `found_inf` is set as for torch's fused Adam, and it is 1, nothing moves. The device
+        reads it; nothing waits for it.
         """
-        if bool(getattr(self, "found_inf", False)):
-            return None
         group = self.param_groups[1]
         parameters = [matrix for matrix in group["params"] if matrix.grad is not None]
         if parameters:
@@ -121,17 +174,23 @@ class Muon(torch.optim.AdamW):
         return super().step(closure)
 
     def _move(self, parameters: list[Tensor], lr: float, weight_decay: float) -> None:
-        gradients = [matrix.grad for matrix in parameters if matrix.grad is not None]
         for matrix in parameters:
             if not self.state[matrix]:
                 self.state[matrix]["momentum"] = torch.zeros_like(matrix)
-            matrix.grad = None  # Adam's step ignores parameters without a gradient
         averages = [self.state[matrix]["momentum"] for matrix in parameters]
-        torch._foreach_lerp_(averages, gradients, 1 - self.momentum)
-        ahead = list(torch._foreach_lerp(gradients, averages, self.momentum))
+        gradients = [matrix.grad for matrix in parameters if matrix.grad is not None]
+        bad = getattr(self, "found_inf", torch.zeros((), device=gradients[0].device)) > 0
+        for matrix in parameters:
+            matrix.grad = None  # Adam's step ignores parameters without a gradient
+        moved = torch._foreach_lerp(averages, gradients, 1 - self.momentum)
+        ahead = list(torch._foreach_lerp(gradients, moved, self.momentum))
+        for average, new in zip(averages, moved, strict=True):
+            torch.where(bad, average, new, out=average)
         if weight_decay:
-            torch._foreach_mul_(parameters, 1 - lr * weight_decay)
-        torch._foreach_add_(parameters, self._directions(ahead), alpha=-lr)
+            rest = torch.full_like(bad, 1 - lr * weight_decay, dtype=ahead[0].dtype)
+            torch._foreach_mul_(parameters, rest.masked_fill(bad, 1.0))
+        directions = [each.masked_fill_(bad, 0.0) for each in self._directions(ahead)]
+        torch._foreach_add_(parameters, directions, alpha=-lr)  # x - lr 0 = x, to the bit
 
     def _directions(self, matrices: list[Tensor]) -> list[Tensor]:
         """Every matrix made orthogonal, of the size of Adam's steps, each by one rank."""

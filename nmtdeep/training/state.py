@@ -179,26 +179,30 @@ def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dic
 def restore_optimizer(
     model: nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]
 ) -> None:
-    """Put saved moments back, all or none.
+    """Put saved moments back, all or none; a parameter that never moved may have none.
 
     Raises:
         CheckpointError: if they belong to other parameters.
     """
     names = {id(parameter): name for name, parameter in model.named_parameters()}
-    wanted = {
-        f"{moment}/{names[id(parameter)]}": (parameter, moment)
-        for group in optimizer.param_groups
-        for parameter in group["params"]
-        for moment in group["moments"]
-    }
-    if tensors.keys() != wanted.keys() or any(
-        tensors[key].shape not in (parameter.shape, torch.Size())
-        for key, (parameter, _) in wanted.items()
-    ):
+    known: set[str] = set()
+    fits = True
+    restored: dict[Tensor, dict[str, Tensor]] = {}
+    for group in optimizer.param_groups:
+        # As torch does: a fused or capturable optimizer counts steps on the device of parameters.
+        counts_there = group.get("fused") or group.get("capturable")
+        for parameter, shapes in zip(group["params"], group["moments"], strict=True):
+            keys = {moment: f"{moment}/{names[id(parameter)]}" for moment in shapes}
+            saved = {moment: tensors[key] for moment, key in keys.items() if key in tensors}
+            known.update(keys.values())
+            fits &= not saved or {moment: each.shape for moment, each in saved.items()} == shapes
+            restored[parameter] = {
+                moment: each if moment == "step" and not counts_there else like(each, parameter)
+                for moment, each in saved.items()
+            }
+    if not fits or tensors.keys() - known:
         raise CheckpointError(
             "the optimizer's moments belong to another model or optimizer",
             hint="start a new run with --out",
         )
-    for key, (parameter, moment) in wanted.items():
-        # Fused Adam keeps its step counters on the device of the parameters.
-        optimizer.state[parameter][moment] = like(tensors[key], parameter)
+    optimizer.state.update((parameter, state) for parameter, state in restored.items() if state)

@@ -179,8 +179,8 @@ class Step:
     def move(self, done: Accumulated, lr: float) -> Callable[[], UpdateResult]:
         """Take the step of an update.
 
-        Nothing here waits for a GPU (but Muon, and a loss scale). If loss or gradients are not
-        finite, weights and moments stay as they are.
+        Nothing here waits for a GPU (but an optimizer of another package, and a loss scale). If
+        loss or gradients are not finite, weights and moments stay as they are.
 
         Returns:
             A call that waits for the result.
@@ -268,15 +268,18 @@ class Step:
             torch.cuda.manual_seed(seed)
 
     def _move(self, overflow: Tensor) -> None:
-        """Step unless gradients overflowed, which the optimizer's kernels see for themselves."""
+        """Step unless gradients overflowed, which the kernels of our optimizers see themselves."""
         if self.scaler.is_enabled():
             self.scaler.step(self.optimizer)
             self.scaler.update()
             return
         optimizer: Any = self.optimizer
-        optimizer.found_inf = overflow.to(torch.float32)
-        optimizer.step()
-        del optimizer.found_inf
+        if optimizer._step_supports_amp_scaling:
+            optimizer.found_inf = overflow.to(torch.float32)
+            optimizer.step()
+            del optimizer.found_inf
+        elif not overflow:
+            optimizer.step()
 
 
 def on_the_way(numbers: Tensor) -> Callable[[], list[float]]:

@@ -106,6 +106,17 @@ def test_weights_that_relu_hides_are_named(tiny_run: Any) -> None:
         run(trainer, shares(tiny_run.data), Progress())
 
 
+def test_the_layer_is_named_in_a_model_of_compiled_layers(tiny_run: Any) -> None:
+    trainer = Trainer(recipe_of(tiny_run), tiny_run.data)
+    trainer.model.compile_layers(backend="eager")
+    place = "encoder.layers.1.sublayers.1"
+    with torch.no_grad():
+        trainer.model.get_submodule(f"{place}.sublayer.outer").bias.fill_(math.inf)
+    name = rf"{place} \(FeedForward\) is the first module whose output".replace(".", r"\.")
+    with pytest.raises(DivergenceError, match=name):
+        run(trainer, shares(tiny_run.data), Progress())
+
+
 def test_gradients_that_are_not_finite_are_named_by_layer(tiny_run: Any) -> None:
     trainer = Trainer(recipe_of(tiny_run), tiny_run.data, start=tiny_run.newer)
     updates = shares(tiny_run.data)

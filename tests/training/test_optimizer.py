@@ -107,7 +107,48 @@ def test_an_overflow_skips_the_matrices_too(tiny_model: MakeModel) -> None:
     scaler.unscale_(optimizer)
     scaler.step(optimizer)
     assert all(map(torch.equal, model.parameters(), before))
-    assert not optimizer.state
+    assert not any(each.any() for state in optimizer.state.values() for each in state.values())
+
+
+def test_a_bad_update_leaves_every_bit_and_is_skipped_on_the_device(tiny_model: MakeModel) -> None:
+    model = tiny_model(dtype=torch.float32)
+    optimizer: Any = make_optimizer(model, MuonConfig(weight_decay=0.5))
+
+    def bits() -> list[bytes]:
+        states = [each for state in optimizer.state.values() for each in state.values()]
+        return [each.detach().numpy().tobytes() for each in (*model.parameters(), *states)]
+
+    def step(gradient: float) -> None:
+        for parameter in model.parameters():
+            parameter.grad = torch.full_like(parameter, gradient)
+        for group in optimizer.param_groups:
+            group["lr"] = LR
+        optimizer.found_inf = torch.tensor(float(gradient != 1))
+        optimizer.step()
+
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter[..., ::2] = -0.0
+    weights = bits()
+    step(torch.nan)
+    assert bits()[: len(weights)] == weights
+    step(1)
+    for matrix in optimizer.param_groups[1]["params"]:
+        optimizer.state[matrix]["momentum"][0] = -0.0
+    before = bits()
+    assert before[: len(weights)] != weights
+    step(torch.inf)
+    assert bits() == before
+    # A device whose numbers nobody reads: a wait for one would be an error.
+    model.to("meta")
+    optimizer = make_optimizer(model, MuonConfig())
+    maps = optimizer.param_groups[1]["params"]
+    for parameter in maps:
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.param_groups[0]["params"].clear()
+    optimizer.found_inf = torch.zeros((), device="meta")
+    optimizer.step()
+    assert {*optimizer.state} == {*maps}
 
 
 def test_moments_of_units_that_no_longer_learn_become_zero(tiny_run: Any, tmp_path: Path) -> None:

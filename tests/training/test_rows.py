@@ -17,10 +17,6 @@ from nmtdeep.training.step import Step
 
 SOURCES = [[5, 6, 7, 8, EOS], [9, EOS], [4, 3, 9, 8, 7, 6, EOS], [3, 4, EOS]]
 TARGETS = [[7, EOS], [8, 8, 4, 6, EOS], [3, 9, EOS], [5, 4, 3, 7, 6, 9, 8, EOS]]
-# Relative positions keep padded batches.
-WITHOUT_PADDING = [
-    name for name, choice in VARIANTS.items() if "relative" not in str(choice["positions"])
-]
 
 
 @pytest.fixture
@@ -49,7 +45,7 @@ def test_a_row_has_the_ids_of_its_sentences(corpus):
     assert batch.rows[0].places.tolist() == (padded.source != 0).flatten().nonzero()[:, 0].tolist()
 
 
-@pytest.mark.parametrize("name", WITHOUT_PADDING)
+@pytest.mark.parametrize("name", VARIANTS)
 def test_gradients_are_those_of_padded_batches(tiny_model, corpus, name):
     everything = np.arange(4)
     expected = gradients(tiny_model(**VARIANTS[name]), [collate(corpus, everything)])

@@ -69,7 +69,8 @@ def attention(
         mask: `(sentences, 1, 1, keys)`, True where queries may attend, or None.
         causal: a query may attend to keys up to its own position only.
         dropout_p: probability on the attention weights.
-        relative: vectors of relative positions, `(queries, keys, d_h)`.
+        relative: vectors of relative positions, `(queries, keys, d_h)`; of rows, `(longest,
+            longest, d_h)`.
         rows: the sentences of the queries, if `packed` are rows `(1, tokens, width)`.
         key_rows: the sentences of the keys, if they are others.
 
@@ -84,7 +85,7 @@ def attention(
     x = packed[0]
     if rows is not None:
         return _attention_of_rows(
-            _unpacked(packed), heads, rows, key_rows or rows, causal, dropout_p
+            _unpacked(packed), heads, rows, key_rows or rows, causal, dropout_p, relative
         )
     if x.device.type == "cpu" and relative is None:
         dtype = torch.promote_types(x.dtype, torch.float32)
@@ -114,16 +115,24 @@ def _unpacked(packed: tuple[Tensor, ...]) -> list[Tensor]:
 
 
 def _attention_of_rows(
-    parts: list[Tensor], heads: int, queries: Jagged, keys: Jagged, causal: bool, dropout_p: float
+    parts: list[Tensor],
+    heads: int,
+    queries: Jagged,
+    keys: Jagged,
+    causal: bool,
+    dropout_p: float,
+    relative: RelativeVectors | None,
 ) -> Tensor:
-    """`attention` of q, k and v in rows, without relative positions."""
-    if jagged.supports(parts[0], heads):
+    """`attention` of q, k and v in rows."""
+    if relative is None and jagged.supports(parts[0], heads):
         q, k, v = (part.view(part.shape[1], heads, -1) for part in parts)
         read = jagged.attention(q, k, v, queries, keys, causal=causal, dropout_p=dropout_p)
         return read.flatten(1)[None]
     q, k, v = (rows.padded(part) for rows, part in zip((queries, keys, keys), parts, strict=True))
     mask = None if causal else keys.mask
-    read = attention(q, k, v, heads=heads, mask=mask, causal=causal, dropout_p=dropout_p)
+    read = attention(
+        q, k, v, heads=heads, mask=mask, causal=causal, dropout_p=dropout_p, relative=relative
+    )
     return queries.unpadded(read)
 
 

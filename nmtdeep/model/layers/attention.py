@@ -82,7 +82,7 @@ class SelfAttention(Sublayer):
             mask=context.mask,
             causal=self.causal,
             dropout_p=self.dropout if self.training else 0.0,
-            relative=self._vectors(x),
+            relative=self._vectors(context.rows.longest if context.rows else x.shape[1], x.device),
             rows=context.rows,
         )
         return self.output(attended)
@@ -91,12 +91,12 @@ class SelfAttention(Sublayer):
         """The weights of `forward` without dropout, `(sentences, heads, queries, keys)`."""
         q, k, _ = (split_heads(part, self.heads) for part in self._projected(x).chunk(3, dim=2))
         bias = attention_bias(x.shape[1], context.mask, self.causal, x.dtype, x.device)
-        return attention_weights(q, k, bias=bias, relative=self._vectors(x))
+        return attention_weights(q, k, bias=bias, relative=self._vectors(x.shape[1], x.device))
 
-    def _vectors(self, x: Tensor) -> RelativeVectors | None:
+    def _vectors(self, length: int, device: torch.device) -> RelativeVectors | None:
         if self.relative is None:
             return None
-        positions = _positions(x)
+        positions = torch.arange(length, device=device)
         return self.relative.at(positions - positions[:, None])
 
     def _projected(

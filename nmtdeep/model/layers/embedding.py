@@ -16,7 +16,8 @@ class TokenEmbedding(nn.Module):
 
     Args:
         weight: `(types, width)` table E, possibly shared with the other side or the output.
-        positions: module that adds positions, called as `positions(x, start, rows)`.
+        positions: module that adds positions, called as `positions(x, start)`, or with rows as
+            `positions(x, start, rows)`.
         bias: `(width,)` vector b added to every embedding (Zhang et al. 2019's release), or None.
         dropout: probability on the sum.
         scale: factor of each embedding; None: sqrt(d).
@@ -48,4 +49,5 @@ class TokenEmbedding(nn.Module):
         x = F.embedding(ids, self.weight) * self.scale
         if self.bias is not None:
             x = x + self.bias
-        return self.dropout(self.positions(x, start, rows))
+        where = (start,) if rows is None else (start, rows)
+        return self.dropout(self.positions(x, *where))

@@ -16,7 +16,7 @@ def parameter(values: list) -> nn.Parameter:
 
 def test_dropout_is_on_the_sum() -> None:
     embedding = TokenEmbedding(parameter(TABLE), nn.Identity(), bias=None, dropout=0.5)
-    embedding.positions.forward = lambda x, start, rows: x + 1
+    embedding.positions.forward = lambda x, start: x + 1
     torch.manual_seed(1)
     out = embedding.train()(torch.ones(1, 100, dtype=torch.int64))
     # Twice the row, plus one, doubled or gone.
@@ -29,5 +29,5 @@ def test_an_id_may_have_the_row_of_another_and_the_scale_may_be_one() -> None:
     embedding = TokenEmbedding(
         parameter(TABLE), nn.Identity(), bias=None, dropout=0.0, scale=1.0, alias=(1, 0)
     )
-    embedding.positions.forward = lambda x, start, rows: x
+    embedding.positions.forward = lambda x, start: x
     assert embedding(torch.tensor([[1, 2, 0]]))[0].tolist() == [TABLE[0], TABLE[2], TABLE[0]]

@@ -1,0 +1,232 @@
+"""What variants of other packages may do, and how the rest is refused."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+from nmtdeep import testing
+from nmtdeep.config import slots
+from nmtdeep.config.load import load_recipe
+from nmtdeep.config.training import Training
+from nmtdeep.config.variant import choices_of
+from nmtdeep.data.batch import Share, collate, join
+from nmtdeep.data.corpus import ParallelCorpus
+from nmtdeep.errors import ConfigError, UserError
+from nmtdeep.model.build import build
+from nmtdeep.text.vocabulary import EOS
+from nmtdeep.training.step import Step
+
+CODE = """
+from typing import Literal
+import torch
+from torch import nn
+from nmtdeep import variants
+
+class Sums(variants.CombinationVariant):
+    type: Literal["guest.sums"] = "guest.sums"
+    def build(self, model, stack): return Sum()
+
+class Sum(variants.Combination):
+    connects = "sublayers"
+    def start(self, x): return x
+    def add(self, history, output): return history + output
+    def read(self, history): return history
+
+class Forgotten(variants.CombinationVariant):
+    type: Literal["guest.forgotten"] = "guest.forgotten"
+    def build(self, model, stack): return Scale()
+
+class Scale(Sum):
+    connects = "layers"
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(1, 1)
+    def add(self, history, output): return output * self.inner.weight
+
+class Wrapped(variants.ResidualVariant):
+    type: Literal["guest.wrapped"] = "guest.wrapped"
+    bias: float = 0.0
+    def build(self, sublayer, model, stack):
+        return variants.Residual(sublayer, dropout=0.0)
+
+class Slope(variants.PositionsVariant):
+    type: Literal["guest.slope"] = "guest.slope"
+    def build(self, model, stack): return Ramp()
+
+class Ramp(nn.Module):
+    def forward(self, x, start):
+        return x + torch.arange(start, start + x.shape[1])[:, None] / 10
+
+class Near(variants.PositionsVariant):
+    type: Literal["guest.near"] = "guest.near"
+    takes_rows = True
+    values: bool = False
+    def build(self, model, stack): return Nothing()
+    def in_attention(self, model, stack): return Vectors(model.width // stack.heads, self.values)
+
+class Nothing(nn.Module):
+    def forward(self, x, start, rows=None): return x
+
+class Vectors(nn.Module):
+    def __init__(self, width, values):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(width))
+        self.values = values
+    def matrices(self): return ()
+    def constants(self): yield self.weight, torch.ones(len(self.weight))
+    def at(self, offsets):
+        vectors = offsets.to(self.weight.dtype)[..., None] * self.weight
+        return vectors, vectors if self.values else None
+"""
+CLASSES = {name.lower(): name for name in ("Sums", "Forgotten", "Wrapped", "Slope", "Near")}
+SIDES = ("encoder", "decoder")
+SOURCES = [[5, 6, 7, 8, EOS], [9, EOS], [4, 3, 9, 8, 7, 6, EOS]]
+TARGETS = [[7, EOS], [8, 8, 4, 6, EOS], [3, 9, EOS]]
+BUILT_IN = choices_of(slots.Residual)
+
+
+@pytest.fixture(autouse=True)
+def guest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    (tmp_path / "guest-1.dist-info").mkdir()
+    (tmp_path / "guest.py").write_text(CODE)
+    (tmp_path / "guest-1.dist-info" / "METADATA").write_text("Name: guest\nVersion: 1\n")
+    points = "".join(f"guest.{name} = guest:{each}\n" for name, each in CLASSES.items())
+    path = tmp_path / "guest-1.dist-info" / "entry_points.txt"
+    path.write_text(f"[nmtdeep.variants]\n{points}")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield
+    sys.modules.pop("guest", None)
+
+
+def of_both(slot: str, value: str) -> list[str]:
+    return [f"model.{side}.{slot}={value}" for side in SIDES]
+
+
+def built(*overrides: str) -> Any:
+    model = load_recipe("deep-small", [*testing.TINY, *overrides]).model
+    return build(model, source_types=24, target_types=24)
+
+
+@pytest.mark.parametrize("residual", ["pre_norm", "no_norm"])
+def test_sums_of_sublayers_are_the_residuals_that_they_replace(
+    residual: str, tiny_model: Callable[..., Any]
+) -> None:
+    plain, summed = (
+        tiny_model(encoder=residual, decoder=residual, combinations=(each, each))
+        for each in ("residual", "guest.sums")
+    )
+    logits = [model.output(model(testing.SOURCE, testing.TARGET)) for model in (plain, summed)]
+    assert_close(*logits, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("residual", sorted({*BUILT_IN, "guest.wrapped"} - {"pre_norm", "no_norm"}))
+@pytest.mark.parametrize("ours", [False, True])
+def test_sublayers_are_connected_where_residuals_are_sums_alone(
+    side: str, residual: str, ours: bool
+) -> None:
+    name = "attention_residuals" if ours else "guest.sums"
+    adam = "training.optimizer=adam"
+    changed = [f"model.{side}.combination={name}", f"model.{side}.residual={residual}", adam]
+    said = f"{side}.combination: {name} takes the place of residual sums, and {side}.residual: "
+    with pytest.raises(ConfigError, match=said) as caught:
+        built(*changed)
+    assert f"set {side}.residual: pre_norm" in str(caught.value)
+
+
+def test_there_are_no_layers_to_skip_where_sublayers_are_connected() -> None:
+    with pytest.raises(ConfigError, match="there are no layers to skip") as caught:
+        built(*of_both("combination", "guest.sums"), "model.dropout.layer=0.1")
+    assert str(caught.value).startswith("model.dropout.layer: ")
+
+
+def test_every_residual_of_ours_is_tried() -> None:
+    assert {"runge_kutta", "b2t", "post_norm", "deep_norm", "normalized"} <= {*BUILT_IN}
+
+
+@pytest.mark.parametrize(
+    "check", [testing.stepwise_equals_parallel, testing.training_resumes_exactly]
+)
+def test_positions_need_no_more_than_their_documented_arguments(
+    check: testing.Check, tmp_path: Path
+) -> None:
+    check(["model.positions=guest.slope"], tmp_path)
+    assert not load_recipe("deep-small", ["model.positions=guest.slope"]).uses_rows("cuda")
+
+
+@pytest.mark.parametrize(
+    "positions",
+    [
+        "guest.near",
+        {"type": "guest.near", "values": True},
+        {"type": "relative", "values": True, "clip": 2},
+    ],
+    ids=["keys", "values", "ours"],
+)
+def test_relative_positions_count_in_each_sentence_of_a_row(
+    positions: Any, tiny_model: Callable[..., Any], make_corpus: Callable[..., Any]
+) -> None:
+    corpus, every = ParallelCorpus(make_corpus(SOURCES), make_corpus(TARGETS)), np.arange(3)
+    results = []
+    for batch in (collate(corpus, every), join(corpus, every)):
+        step = Step(tiny_model(positions=positions), Training())
+        sums = step.accumulate(Share.whole([batch]), 1).sums
+        results.append((sums, {name: each.grad for name, each in step.model.named_parameters()}))
+    padded, rows = results
+    assert_close(rows, padded)
+    without = tiny_model(positions=positions)
+    for module in without.modules():
+        if hasattr(module, "relative"):
+            module.relative = None
+    none = Step(without, Training()).accumulate(Share.whole([join(corpus, every)]), 1)
+    assert not torch.allclose(none.sums, rows[0], rtol=1e-3)
+
+
+def test_a_parameter_without_initial_value_is_one_line_with_its_package(
+    tmp_path: Path,
+) -> None:
+    changed = [*testing.TINY, *of_both("combination", "guest.forgotten")]
+    with pytest.raises(UserError) as caught:
+        testing.parameters_are_initialized(changed, tmp_path)
+    said = str(caught.value)
+    assert said.startswith("package guest: no initializer covers the parameters ")
+    assert "encoder.combination.inner.weight, decoder.combination.inner.weight: " in said
+    testing.small_data(load_recipe("deep-small", testing.TINY), tmp_path)
+    options = ["--data", "data", "--out", "run", "--device", "cpu", "--threads", "1"]
+    done = subprocess.run(
+        [sys.executable, "-m", "nmtdeep", "train", "deep-small", *changed, *options],
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (2, f"nmtdeep: error: {said}\n")
+
+
+@pytest.mark.parametrize(
+    ("override", "hint"),
+    [
+        ("residual={type: guest.wrapped, bios: 2}", "did you mean model.encoder.residual.bias?"),
+        ("residual={type: guest.wrapped, biases: 2}", "did you mean model.encoder.residual.bias?"),
+        ("residual={type: complete_p, depth: 2}", "did you mean model.encoder.residual.base_depth"),
+        ("combination={type: dlcl, group: 2}", "did you mean model.encoder.combination.groups?"),
+    ],
+)
+def test_a_wrong_key_of_a_variant_is_compared_with_its_own_keys_first(
+    override: str, hint: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_recipe("deep-small", [f"model.encoder.{override}", "training.optimizer=adam"])
+    assert hint in str(caught.value)
