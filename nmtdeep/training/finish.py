@@ -11,7 +11,7 @@ from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.decoding.translator import Translator
-from nmtdeep.devices import resolve_device
+from nmtdeep.devices import kept_settings, resolve_device
 from nmtdeep.errors import printable
 from nmtdeep.scoring import Score, score_texts, scorers
 from nmtdeep.scoring.metrics import label_of
@@ -27,6 +27,7 @@ LEAST = {"bleu": 1.0, "chrf": 20.0}
 FIRST_LINES = 50
 
 
+@kept_settings()
 def finish(
     recipe: Recipe, *, data: Path, run: Path, device: str = "auto", final_scores: bool | None = None
 ) -> None:

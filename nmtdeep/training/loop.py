@@ -15,6 +15,7 @@ import torch
 
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.corpus import DataDirectory
+from nmtdeep.devices import kept_settings
 from nmtdeep.errors import UserError
 from nmtdeep.files import SUMS
 from nmtdeep.training import stages
@@ -32,6 +33,7 @@ from nmtdeep.training.validation import validate
 from nmtdeep.units import counted
 
 
+@kept_settings()
 def train(
     recipe: Recipe,
     *,
@@ -59,8 +61,7 @@ def train(
         verify: compare the token files with their checksums, in one rank of each machine.
         clock: seconds since some moment; processes that are started here have the usual one.
 
-    In a process that torchrun started, this is one of its ranks. From here on this process counts
-    numbers below 1.2e-38 as zero (`torch.set_flush_denormal`).
+    In a process that torchrun started, this is one of its ranks.
 
     Returns:
         Number of the signal that stopped the training, or 0; None in a rank other than 0.
@@ -74,9 +75,6 @@ def train(
         options: dict[str, Any] = {"overwrite": overwrite, "verify": verify, "quiet": quiet}
         options |= {"device": device, "threads": torch.get_num_threads()}
         return launch(processes, partial(train, recipe, data=data, out=out, **options))
-    # The moments of units that no longer learn fall below 1.2e-38, where a CPU computes slowly.
-    # Threads that torch starts from here on inherit this.
-    torch.set_flush_denormal(True)
     with noted_signals() as signals, join_ranks(device, threads, signals) as ranks:
         if processes not in (1, ranks.size):
             raise UserError(

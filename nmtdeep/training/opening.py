@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -15,7 +15,7 @@ from nmtdeep.config.render import differences
 from nmtdeep.config.warnings import warnings
 from nmtdeep.data.corpus import DataDirectory, Longest, ParallelCorpus
 from nmtdeep.data.mixture import shares
-from nmtdeep.devices import native_bf16
+from nmtdeep.devices import kept_settings, native_bf16
 from nmtdeep.errors import UserError
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.scoring.warnings import subword_mark
@@ -195,6 +195,7 @@ def _frozen(recipe: Recipe, model: Transformer) -> str:
     return f"{', '.join(parts)}; {share}" if parts else ""
 
 
+@kept_settings()
 def dry_run(
     recipe: Recipe,
     *,
@@ -205,7 +206,7 @@ def dry_run(
     processes: int = 1,
     overwrite: bool = False,
     verify: bool = True,
-) -> Iterator[str]:
+) -> list[str]:
     """The messages of `training.loop.train` before its first update, without writing anything.
 
     The checks are the same, except that the largest batch is not tried.
@@ -225,8 +226,7 @@ def dry_run(
         progress = Progress.of(newest)
         files.verify(newest, hint=checkpoint.HINT)
     if stages.finished(recipe, progress):
-        yield stages.nothing_to_do(recipe, progress)
-        return
+        return [stages.nothing_to_do(recipe, progress)]
     use_threads(threads or torch.get_num_threads(), processes)
-    yield opening(run.recipe, corpora, ranks, progress)
-    yield from (f"changed: {change}" for change in run.changes)
+    changes = (f"changed: {change}" for change in run.changes)
+    return [opening(run.recipe, corpora, ranks, progress), *changes]
