@@ -30,12 +30,12 @@ def kept_settings() -> Iterator[None]:
     """
     import torch
 
-    cuda = torch.cuda.is_initialized()
+    cuda = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     device = torch.cuda.current_device() if cuda else None
     threads, precision = torch.get_num_threads(), ""
     with suppress(RuntimeError):  # torch's newer interface was used, which this one cannot read
         precision = torch.get_float32_matmul_precision()
-    cudnn = torch.backends.cuda.cudnn_sdp_enabled()
+    cudnn = torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
     with torch.random.fork_rng([device] if cuda else []), warnings.catch_warnings():
         try:
             yield

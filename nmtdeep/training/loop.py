@@ -180,7 +180,7 @@ def _train(
     _try_largest_batch(trainer, progress, display)
     display.restart()
     corpora = [trainer.data.corpus(name) for name in ("valid", trainer.data.training[0])]
-    valid_tokens, epoch_tokens = (int(corpus.target.lengths.sum()) for corpus in corpora)
+    valid_tokens, epoch_tokens = (len(corpus.target.tokens) for corpus in corpora)
     pace = Pace(valid_tokens, epoch_tokens, display.clock)
     for coming in upcoming(trainer.recipe, trainer.data, progress, ranks):
         before = progress
@@ -202,21 +202,22 @@ def _train(
             progress = replace(progress, plan=plan)
             fits = f"{plan.updates:,} updates fit into {plan.minutes:g} minutes"
             display.say(f"{fits}, and the training ends there")
+            if warning := stages.low_peak(recipe, progress):
+                display.say(f"warning: {warning}")
         reason, over = stages.finished(recipe, progress), stages.is_over(recipe, progress)
         intervals = settings.log_every, settings.validation.every, settings.checkpoints.every
         logs, validates, planned = (progress.completes(each, before) for each in intervals)
         validates = validates or bool(reason) or over
         if logs or validates or planned or stopped:
             progress = _noted(trainer.finish(progress), progress, display)
-        if logs:
-            display.logged(progress, device=ranks.device)
+            display.recorded(progress, device=ranks.device)
         if validates:
             progress = _validated(trainer, progress, display)
             pace.lap("validation")
             reason = reason or stages.finished(recipe, progress)
         planned = planned and not progress.bad_updates  # never replace a good checkpoint
-        planned = planned or progress.is_best or bool(reason) or over
-        if planned or stopped:
+        planned = planned or bool(reason) or over
+        if planned or progress.is_best or stopped:
             weights, moments = trainer.tensors()
             if ranks.is_first:
                 trainer.saved = run.save(weights, moments, progress, planned=planned).name

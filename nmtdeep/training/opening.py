@@ -23,7 +23,7 @@ from nmtdeep.tables import describe
 from nmtdeep.training import stages, starting
 from nmtdeep.training.launch import device_of, use_threads
 from nmtdeep.training.loggers import chosen
-from nmtdeep.training.memory import check_model_fits, estimate
+from nmtdeep.training.memory import at_once, check_model_fits, estimate
 from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.run_directory import check_run
 from nmtdeep.training.state import Progress
@@ -94,10 +94,10 @@ def _check_batches(recipe: Recipe, longest: Mapping[str, Longest], ranks: Ranks)
                 f"max_tokens {limit}",
                 hint="raise --max-tokens, or lower text.clean.max_length and preprocess again",
             )
-    at_once = min(limit, batches.group_tokens, batches.tokens_per_update)
-    if not rows and -(-batches.tokens_per_update // at_once) < ranks.size:
+    largest = at_once(recipe, ranks.device.type)
+    if not rows and -(-batches.tokens_per_update // largest) < ranks.size:
         raise UserError(
-            f"updates of {batches.tokens_per_update} tokens in batches of {at_once} leave some "
+            f"updates of {batches.tokens_per_update} tokens in batches of {largest} leave some "
             f"of {ranks.size} processes idle",
             hint=f"pass --max-tokens {-(-batches.tokens_per_update // ranks.size)} or fewer "
             "--processes",
@@ -164,7 +164,7 @@ def opening(recipe: Recipe, data: DataDirectory, ranks: Ranks, progress: Progres
         * (len(corpora) > 1),
         "batches": (
             f"{batches.tokens_per_update:,} padded tokens per update, "
-            f"at most {batches.limit(rows=joined):,} at once{', without padding' * joined}"
+            f"at most {at_once(stage, device.type):,} at once{', without padding' * joined}"
         ),
         "device": f"{', '.join(hardware)}, matrix products in {precision}",
         "memory": f"about {size(memory)}" + " in each process" * (ranks.size > 1),
@@ -177,7 +177,8 @@ def opening(recipe: Recipe, data: DataDirectory, ranks: Ranks, progress: Progres
     lines = [(name, value) for name, value in rows.items() if value]
     if dtype == torch.bfloat16 and not native_bf16(device):
         lines.append(("warning", f"{device.type} emulates bf16: --precision auto is faster"))
-    return describe([*lines, *(("warning", str(problem)) for problem in warnings(recipe))])
+    problems = [*map(str, warnings(recipe)), *filter(None, [stages.low_peak(recipe, progress)])]
+    return describe([*lines, *(("warning", problem) for problem in problems)])
 
 
 def _frozen(recipe: Recipe, model: Transformer) -> str:
