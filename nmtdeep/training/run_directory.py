@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -219,15 +218,10 @@ def check_run(
     for pattern in ("checkpoint_*", ".*.partial", ".*.old"):
         entries += path.glob(pattern)
     files.check_entries(path, entries)
-    if (
-        not overwrite
-        and path.is_dir()
-        and any(path.iterdir())
-        and not any(map(os.path.lexists, entries))
-    ):
-        hint = f"{OTHER_OUT}, or pass --overwrite, which leaves these files there"
-        raise UserError("holds files, and no training", where=path, hint=hint)
     if overwrite or not checkpoint.saved(path):
+        if not overwrite and path.is_dir() and any(path.iterdir()) and not (path / LOCK).exists():
+            hint = f"{OTHER_OUT}, or pass --overwrite, which deletes only files of a training"
+            raise UserError("holds files, and no training", where=path, hint=hint)
         return RunDirectory(path, starting.started(recipe, pipeline, path), pipeline)
     return _check_same(path, recipe, pipeline)
 

@@ -99,7 +99,6 @@ def test_means_are_those_of_the_updates_of_a_record(trained: Trained) -> None:
 @pytest.mark.parametrize("look", [20, 27, 34])
 def test_a_training_that_was_stopped_and_resumed(trained: Trained, look: int) -> None:
     run = trained("run", code=signal.SIGTERM, look=look)
-    assert Progress.of(run / "checkpoint_last").update % 7
     check(run)
     assert trained("run") == run
     check(run)
