@@ -136,6 +136,11 @@ def saved(run: Path) -> dict[int, Path]:
     return dict(sorted(checkpoints.items()))
 
 
+def is_planned(state: Mapping[str, Any]) -> bool:
+    """Whether it was saved as its training's interval says, or at the end."""
+    return bool(state.get("planned", True))
+
+
 def locate(path: Path) -> Path:
     """The checkpoint that `path` means: itself, or a run's averaged, best or last checkpoint.
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from nmtdeep.errors import UserError
@@ -16,6 +19,34 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+@contextmanager
+def kept_settings() -> Iterator[None]:
+    """Put back what the block sets in torch for the whole process; decorates functions too.
+
+    That is the threads, the precision of products, the choice of attention on a GPU, the current
+    GPU, random numbers and filters of warnings.
+    """
+    import torch
+
+    cuda = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    device = torch.cuda.current_device() if cuda else None
+    threads, precision = torch.get_num_threads(), ""
+    with suppress(RuntimeError):  # torch's newer interface was used, which this one cannot read
+        precision = torch.get_float32_matmul_precision()
+    cudnn = torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
+    with torch.random.fork_rng([device] if cuda else []), warnings.catch_warnings():
+        try:
+            yield
+        finally:
+            if torch.get_num_threads() != threads:
+                torch.set_num_threads(threads)
+            if precision:
+                torch.set_float32_matmul_precision(precision)
+            torch.backends.cuda.enable_cudnn_sdp(cudnn)
+            if device is not None:
+                torch.cuda.set_device(device)
 
 
 def resolve_device(device: str, *, translates: bool = False) -> torch.device:

@@ -155,7 +155,7 @@ def _add_model(screen: Inspection, path: Path) -> Recipe:
     recipe = read_config(path / checkpoint.CONFIG)
     model = recipe.model
     if recipe.description:
-        screen.add("recipe", recipe.description)
+        screen.add("based on", recipe.description)  # values may have been changed
     screen.add("model", f"width {model.widths}, {parameters(path / checkpoint.MODEL):,} parameters")
     screen.add("encoder", _stack(model.encoder))
     screen.add("decoder", _stack(model.decoder))
@@ -177,7 +177,8 @@ def _add_model(screen: Inspection, path: Path) -> Recipe:
 
 def _stack(stack: Stack) -> str:
     parts = [counted(stack.depth, "layer"), f"{stack.heads} heads"]
-    parts += [f"{stack.feed_forward:,} inside", stack.residual.type, stack.combination.type]
+    parts += [f"feed-forward {stack.feed_forward:,}", f"residual {stack.residual.type}"]
+    parts += [f"combination {stack.combination.type}"]
     parts += [" + ".join(sublayer.type for sublayer in stack.sublayers)]
     parts += [f"initializer {stack.initializer.type}"] if stack.initializer else []
     return ", ".join(filter(None, parts))
@@ -194,8 +195,10 @@ def _add_progress(screen: Inspection, recipe: Recipe, state: dict[str, Any]) -> 
     if isinstance(progress.position, MixedPosition):
         corpora = progress.position.corpora.items()
         epochs = f"complete epochs: {', '.join(f'{name} {each.epoch}' for name, each in corpora)}"
-    tokens = f"{short(progress.target_tokens)} target tokens"
-    screen.add("trained", f"{updates}, {epochs}, {tokens}, {duration(progress.seconds)}")
+    parts = [updates, epochs]
+    if progress.target_tokens:  # a grown run counts its own
+        parts += [f"{short(progress.target_tokens)} target tokens", duration(progress.seconds)]
+    screen.add("trained", ", ".join(parts))
     if progress.best is not None:
         best = _score(recipe, progress.best)
         screen.add("best", f"update {progress.best_update:,} by validation: {best}")

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from nmtdeep.config.decoding import decoding_options
-from nmtdeep.decoding.translator import Translation, Translator
+from nmtdeep.data.parallel import chunks
+from nmtdeep.decoding.translator import BUFFER, Translation, Translator
+from nmtdeep.devices import kept_settings, resolve_device
 from nmtdeep.errors import UserError
 
 
@@ -42,7 +47,15 @@ class Model:
         if isinstance(lines, str):
             raise UserError("translate takes a list of lines, not one string", hint="pass [text]")
         self._translator.restart()
-        return self._translator.translate(lines)
+        return chain.from_iterable(map(self._translate_chunk, chunks(lines, BUFFER)))
+
+    @kept_settings()
+    def _translate_chunk(self, lines: Sequence[str]) -> list[Translation]:
+        """Translate with the threads and the device of the options."""
+        if threads := self._translator.options.threads:
+            torch.set_num_threads(threads)
+        resolve_device(str(self._translator.device), translates=True)
+        return self._translator.translate_chunk(lines)
 
     def close(self) -> None:
         """End the worker processes, if there are any."""
@@ -55,6 +68,7 @@ class Model:
         self.close()
 
 
+@kept_settings()
 def load(model: str | Path | Sequence[str | Path], **options: Any) -> Model:
     """Read a run directory or a checkpoint; several are an ensemble.
 
@@ -62,7 +76,6 @@ def load(model: str | Path | Sequence[str | Path], **options: Any) -> Model:
         model: one path or several.
         options: the fields of `nmtdeep.config.decoding.DecodingOptions`, which are the options of
             `nmtdeep translate`; omitted ones, and None, are as in the model's recipe.
-            `threads` is set for all of this process.
 
     Raises:
         UserError: if a model cannot be read, the text pipelines of an ensemble differ, or an option

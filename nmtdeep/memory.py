@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 MEBIBYTE = 2**20
 # Options of glibc's `mallopt` (malloc.h).
 TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD = -1, -2, -3
+
+# Control groups of versions 2 and 1: their folder, and their files memory.*: limit, use, and the
+# line of memory.stat with cache that can be dropped.
+GROUPS = {
+    "": ("", "max", "current", "inactive_file"),
+    "memory": ("memory", "limit_in_bytes", "usage_in_bytes", "total_inactive_file"),
+}
 
 
 def keep_memory() -> None:
@@ -48,36 +57,51 @@ def give_back() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def available() -> int | None:
+def available(root: Path = Path("/")) -> int | None:
     """Bytes that this process can still allocate; None where the system does not report it.
 
-    On Linux: the least of free memory, the limit of the control group and that of `ulimit -v`.
-    Freed memory that was kept is returned to the system first, so that it counts as free.
+    On Linux: the least of free memory, the limits of its control group and of those that this one
+    is in (a container, a job of Slurm, a slice of systemd), and that of `ulimit -v`. Freed memory
+    that was kept is returned to the system first, so that it counts as free.
+
+    Args:
+        root: the folder that has the system's files.
     """
     try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
+        lines = (root / "proc/meminfo").read_text().splitlines()
     except OSError:
         return None
     give_back()
     fields = (line.split(":") for line in lines)
     sizes = {name: int(value.split()[0]) * 1024 for name, value in fields}
-    free = sizes["MemAvailable"] + sizes.get("SwapFree", 0)
-    for limit, used, cache in (
-        ("memory.max", "memory.current", "inactive_file"),
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "total_inactive_file"),
-    ):
-        group = Path("/sys/fs/cgroup")
-        try:
-            statistics = (group / used).with_name("memory.stat").read_text().splitlines()
-            dropped = next(
-                int(line.split()[1]) for line in statistics if line.startswith(f"{cache} ")
-            )
-            left = int((group / limit).read_text()) - int((group / used).read_text()) + dropped
-        except (OSError, ValueError, StopIteration):  # another version, or "max"
-            continue
-        free = min(free, left)
+    free = min([sizes["MemAvailable"] + sizes.get("SwapFree", 0), *_left_in_groups(root)])
     space = _address_space_left()
     return free if space is None else min(free, space)
+
+
+def _left_in_groups(root: Path) -> Iterator[int]:
+    """Bytes left under the limit of each control group that this process is in.
+
+    /proc/self/cgroup has `0::/job` in version 2 and `4:memory:/job` in version 1. In a container
+    the folder of the group may be absent, and the root has the container's limit.
+    """
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return
+    for controllers, group in (line.split(":", 2)[1:] for line in lines):
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        folder, limit, used, cache = GROUPS["memory" if controllers else ""]
+        place = PurePosixPath(group.lstrip("/"))
+        for inside in (place, *place.parents):
+            memory = root / "sys/fs/cgroup" / folder / inside / "memory"
+            with suppress(OSError, ValueError):  # absent, or "max"
+                left = int(memory.with_suffix(f".{limit}").read_text())
+                left -= int(memory.with_suffix(f".{used}").read_text())
+                statistics = memory.with_suffix(".stat")
+                kept = statistics.read_text() if statistics.is_file() else ""
+                yield left + sum(map(int, re.findall(rf"^{cache} (\d+)$", kept, re.M)))
 
 
 def _address_space_left() -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any, TextIO
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -61,6 +62,12 @@ def as_lines(result: Table) -> list[str]:
         console.print(result)
     lines = [line.strip("\n").rstrip() for line in captured.get().splitlines()]
     return [line.removeprefix(" ") for line in lines if line]
+
+
+def screen(stream: TextIO) -> Console:
+    """Prints text as it is; a terminal gets its lines broken between words."""
+    plain: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
+    return Console(file=stream, soft_wrap=not stream.isatty(), **plain)
 
 
 def describe(lines: Sequence[tuple[str, str]]) -> str:

@@ -28,6 +28,7 @@ from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.load import load_recipe
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.decoding.translator import Translator
+from nmtdeep.devices import kept_settings
 from nmtdeep.inspection import inspect
 from nmtdeep.model.build import build, initialize
 from nmtdeep.model.growth import carry_over, layer_maps
@@ -113,6 +114,7 @@ def parameters_are_initialized(overrides: Sequence[str], folder: Path) -> None:
         assert tensor.equal(second[label]), f"{label} is another each time"
 
 
+@kept_settings()
 def parameters_are_trained(overrides: Sequence[str], folder: Path) -> None:
     """Every parameter has a gradient."""
     model = _model(overrides).train()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,20 @@ DEMO = Path(__file__).parents[1] / "nmtdeep" / "demo" / "corpus"
 TYPES = 20
 LANGUAGES = ("en", "de")
 Pairs = Sequence[tuple[str, str]]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """An option to find tests that need others before them."""
+    parser.addoption("--shuffle", type=int, metavar="SEED", help="run test files in random order")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Order the files by the seed of --shuffle."""
+    seed = config.getoption("--shuffle")
+    if seed is not None:
+        files = sorted({item.path for item in items})
+        random.Random(seed).shuffle(files)
+        items.sort(key=lambda item: files.index(item.path))
 
 
 def _tiny_config(

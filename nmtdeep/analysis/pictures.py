@@ -49,6 +49,7 @@ NO_DATE = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 BARS: dict[str, Any] = {"color": "0.8", "edgecolor": "0.0", "linewidth": 0.6}
 LETTER = 0.09  # inches
 MINUS = "\N{MINUS SIGN}"
+MARKED = 30  # with more points, only some have a marker
 NAMED = 45  # with more rows, columns or bars, only some are labeled
 
 
@@ -104,7 +105,9 @@ def curves(axes: Axes, groups: Mapping[str, Iterable[Any]], x: str, y: str) -> N
     for label, rows in groups.items():
         points = [(getattr(row, x), getattr(row, y)) for row in rows]
         places, values = zip(*points, strict=True) if points else ((), ())
-        axes.plot(places, values, label=printable(label), markevery=0.03)
+        # Every point, or so many that they stay apart along the curve, which needs two points.
+        every = None if len(points) < MARKED else 1 / MARKED
+        axes.plot(places, values, label=printable(label), markevery=every)
 
 
 def log_scale(axes: Axes, of: Literal["x", "y"] = "y") -> None:

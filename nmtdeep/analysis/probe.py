@@ -18,6 +18,7 @@ from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.batch import Batch, collate
 from nmtdeep.data.batching import cut
 from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
+from nmtdeep.devices import kept_settings
 from nmtdeep.errors import DivergenceError, UserError
 from nmtdeep.model.initialization import Side
 from nmtdeep.model.transformer import Stack, Transformer
@@ -96,13 +97,14 @@ class Probe:
         for layer in (*self.model.encoder, *self.model.decoder):
             layer.drop = 0.0  # each layer is measured
         for number, batch in enumerate(self.batches):
-            torch.manual_seed(seed_for(settings.seed, 1, number))
-            with watched(watch) as passages:
+            with kept_settings(), watched(watch) as passages:
+                torch.manual_seed(seed_for(settings.seed, 1, number))
                 loss = batch_loss(self.model, batch, smoothing=smoothing, dtype=dtype)
             (loss.smoothed / tokens).backward()  # type: ignore[no-untyped-call]
             yield passages, {"encoder": batch.source != pad, "decoder": batch.target_input != pad}
 
 
+@kept_settings()
 def prepare(
     subject: Recipe | Loaded,
     data: DataDirectory,

@@ -15,6 +15,7 @@ from nmtdeep.analysis import pictures
 from nmtdeep.analysis.measurement import Measurement, typed, versions
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.corpus import DataDirectory
+from nmtdeep.devices import kept_settings
 from nmtdeep.errors import DivergenceError
 from nmtdeep.tables import table
 from nmtdeep.training.feed import upcoming
@@ -47,6 +48,7 @@ class Trial:
     smoothed: float
 
 
+@kept_settings()
 def find(recipe: Recipe, data: Path, out: Path | None, device: torch.device) -> Measurement:
     """`measure` for the training that would go into `out`, from what it would start from.
 

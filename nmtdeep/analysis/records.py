@@ -127,14 +127,19 @@ def names(paths: Sequence[Path]) -> dict[str, Path]:
 def read_points(name: str, run: Path) -> list[Point]:
     """Every figure of a run's `train.jsonl` that is a finite number.
 
-    The tokens and hours of a validation are interpolated between the log lines around it.
+    The tokens and hours of a validation are those of the record before it, of the same update;
+    in runs of older versions they are interpolated.
 
     Raises:
         CheckpointError: if the run has no records.
     """
     records = list(_records(run))
     keys = ("update", "target_tokens", "seconds")
-    logged = [[record[key] for key in keys] for record in records if record.keys() >= {*keys}]
+    logged = [
+        [record[key] for key in keys]
+        for record in records
+        if record.keys() >= {*keys} and "hours" not in record
+    ]
     if not logged:
         raise CheckpointError(
             "no record of a training",
@@ -155,7 +160,7 @@ def read_points(name: str, run: Path) -> list[Point]:
 def _records(run: Path) -> Iterator[dict[str, float]]:
     """The finite numbers of each line, except lines that an interrupted training left incomplete.
 
-    Only the records of training updates have `target_tokens`.
+    Only the records of training updates have `target_tokens` and no `hours`.
     """
     if not run.is_dir():
         raise CheckpointError("no such run directory", where=run, hint="check the path")

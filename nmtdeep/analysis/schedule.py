@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
+from nmtdeep import checkpoint
 from nmtdeep.analysis import pictures
 from nmtdeep.analysis.measurement import Measurement, grouped, typed
 from nmtdeep.config.recipe import Recipe
@@ -39,13 +41,21 @@ class LearningRate:
     lr: float
 
 
-def measure(recipes: Mapping[str, Recipe], updates_per_epoch: int | None = None) -> Measurement:
-    """The learning rates of some recipes; see `learning_rates`."""
-    rows = [
-        row
-        for name, recipe in recipes.items()
-        for row in learning_rates(name, recipe, updates_per_epoch)
-    ]
+def measure(
+    recipes: Mapping[str, Recipe],
+    updates_per_epoch: int | None = None,
+    runs: Mapping[str, Path] | None = None,
+) -> Measurement:
+    """The learning rates of some recipes; see `learning_rates`.
+
+    Args:
+        runs: by name, the runs of recipes that have one; a run knows its length in updates.
+    """
+    rows: list[LearningRate] = []
+    for name, recipe in recipes.items():
+        saved = checkpoint.saved(runs[name]) if runs and name in runs else {}
+        last = Progress.of(saved[max(saved)]).last_update(recipe.training) if saved else None
+        rows += learning_rates(name, recipe, updates_per_epoch, last)
     conditions: dict[str, Any] = {
         name: typed(recipe.training.schedule) for name, recipe in recipes.items()
     }
@@ -73,19 +83,23 @@ def draw(rows: Sequence[LearningRate], figure: pictures.Figure) -> None:
 
 
 def learning_rates(
-    name: str, recipe: Recipe, updates_per_epoch: int | None = None
+    name: str, recipe: Recipe, updates_per_epoch: int | None = None, last: int | None = None
 ) -> list[LearningRate]:
     """About `POINTS` updates of a training, first and last of each stage and each peak included.
 
+    Args:
+        last: number of the last update, if `max_updates` is auto and a run has fixed it.
+
     Raises:
-        UserError: if `max_updates` is auto, or a stage's length is in epochs and
+        UserError: if the last update is not known, or a stage's length is in epochs and
             `updates_per_epoch` is None.
     """
     training, schedule = recipe.training, recipe.training.schedule
-    if training.max_updates == "auto":
-        what = "training.max_updates is auto, the number that fits into max_minutes"
-        raise UserError(what, where=name, hint="pass training.max_updates=N")
-    end = training.max_updates
+    end = last if training.max_updates == "auto" else training.max_updates
+    if end is None:
+        what = "training.max_updates is auto, which a run fixes after 50 updates"
+        hint = "pass such a run to nmtdeep analyze schedule, or training.max_updates=N"
+        raise UserError(what, where=name, hint=hint)
     if training.max_epochs is not None and updates_per_epoch:
         end = min(end, training.max_epochs * updates_per_epoch)
     progress, rows = Progress(), []
@@ -99,16 +113,16 @@ def learning_rates(
                 raise UserError(what, where=name, hint="pass --updates-per-epoch N")
             length = stage.epochs * updates_per_epoch
         first, offset = progress.update + 1, progress.schedule_offset
-        last = end if length is None else min(end, progress.update + length)
+        stop = end if length is None else min(end, progress.update + length)
         model = recipe.at_stage(number).model
-        # The peak is where the warm-up ends, or one update later.
+        # The peak is where the warm-up ends, or one update later; at most half of an auto length.
         peak = offset + schedule.warmup_updates
-        chosen = {*range(first, last + 1, max(1, end // POINTS)), last, peak, peak + 1}
-        for update in sorted(chosen.intersection(range(first, last + 1))):
-            lr = learning_rate(recipe, update, offset)
+        chosen = {*range(first, stop + 1, max(1, end // POINTS)), stop, peak, peak + 1, end // 2}
+        for update in sorted(chosen.intersection(range(first, stop + 1))):
+            lr = learning_rate(recipe, update, offset, last=last)
             depths = model.encoder.depth, model.decoder.depth
             rows.append(LearningRate(name, number + 1, *depths, update, lr))
-        progress = replace(progress, update=last)
+        progress = replace(progress, update=stop)
     return rows
 
 

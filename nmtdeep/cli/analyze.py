@@ -118,9 +118,10 @@ def schedule(
     from nmtdeep.config.load import load_recipe
 
     names, changes = _names_and_changes(subjects)
-    files = {name: f"{name}/config.yaml" if Path(name).is_dir() else name for name in names}
+    runs = {name: Path(name) for name in names if Path(name).is_dir()}
+    files = {name: f"{name}/config.yaml" if name in runs else name for name in names}
     recipes = {name: load_recipe(file, changes) for name, file in files.items()}
-    outputs.write(analysis.measure(recipes, updates_per_epoch), analysis)
+    outputs.write(analysis.measure(recipes, updates_per_epoch, runs), analysis)
 
 
 def combination(model: options.Run, *, outputs: WrittenTo) -> None:

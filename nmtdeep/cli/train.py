@@ -143,6 +143,7 @@ def train(
 
         typer.echo("\n".join([dump(resolved), *plan(resolved, **how)]))
         return
+    options.prepare_training(threads)
     from nmtdeep.training.finish import finish
     from nmtdeep.training.loop import train as run_training
 
@@ -277,6 +278,7 @@ def demo(
         out: Directory for data and run.
     """
     check_place(out, "--out")
+    options.prepare_training(threads)
     from nmtdeep.demo.journey import run_demo
 
     run_demo(out, threads=threads, device=device)

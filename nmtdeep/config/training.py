@@ -126,7 +126,8 @@ class Checkpoints(Section):
     keep_best: CountOrZero = Field(1, description="number of best checkpoints to keep as well")
     average_last: CountOrZero = Field(
         0,
-        description="average this many newest checkpoints at the end and score the result; 0: none",
+        description="average this many newest checkpoints at the end, without those saved only "
+        "because they were the best so far, and score the result; 0: none",
     )
 
     @model_validator(mode="after")
@@ -203,7 +204,7 @@ class Training(Section):
     record_gradients: bool = Field(
         False,
         description="record gradient norms of the first and the last layer of both stacks in "
-        "train.jsonl, as means over log_every updates",
+        "train.jsonl, as means over the updates of a record",
         exclude_if=is_absent,
     )
     log_to: tuple[LoggerName, ...] | None = Field(

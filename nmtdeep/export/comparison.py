@@ -14,6 +14,7 @@ from nmtdeep.config.decoding import Decoding, DecodingOptions
 from nmtdeep.decoding.search import Hypothesis
 from nmtdeep.decoding.searcher import SourceBatch
 from nmtdeep.decoding.translator import Translator
+from nmtdeep.devices import kept_settings
 from nmtdeep.export.to_ctranslate2 import search_options
 from nmtdeep.scoring.metrics import Score, score_texts
 from nmtdeep.scoring.texts import Texts
@@ -67,6 +68,7 @@ class ExportCheck:
         yield f"sentences/s: {how}, one program after the other, with the same batches"
 
 
+@kept_settings()
 def check_export(
     checkpoint: Path, folder: Path, texts: Texts, *, threads: int | None = None
 ) -> ExportCheck:

@@ -70,7 +70,9 @@ def of_training(album: Album, histories: Sequence[RunHistory]) -> None:
             folded=over == "hours",
         )
     recipes = {run.name: run.recipe for run in histories}
-    album.add("Learning rate, as planned", partial(schedule.measure, recipes), schedule.draw)
+    paths = {run.name: run.path for run in histories}
+    measure = partial(schedule.measure, recipes, runs=paths)
+    album.add("Learning rate, as planned", measure, schedule.draw)
 
 
 def of_models(

@@ -136,6 +136,7 @@ def load(path: Path, device: str) -> tuple[Any, str]:
     """
     quiet = logging.NullHandler()
     logging.root.addHandler(quiet)  # without one, comet configures the logging of the program
+    before = os.environ.get(WEIGHTS_ONLY)
     os.environ[WEIGHTS_ONLY] = "1"  # a checkpoint must not run code
     try:
         with warnings.catch_warnings(action="ignore"):
@@ -148,5 +149,6 @@ def load(path: Path, device: str) -> tuple[Any, str]:
         raise UserError(what, where=path, hint=hint) from error
     finally:
         del os.environ[WEIGHTS_ONLY]
+        os.environ |= {} if before is None else {WEIGHTS_ONLY: before}
         logging.root.removeHandler(quiet)
     return network.to(device).eval(), digest(path)

@@ -18,6 +18,7 @@ import torch
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.errors import UserError
 from nmtdeep.files import replace_file
+from nmtdeep.tables import screen
 from nmtdeep.training.divergence import PATIENCE
 from nmtdeep.training.loggers import Loggers, chosen
 from nmtdeep.training.run_directory import LOG, RECORDS, VALIDATIONS
@@ -28,7 +29,6 @@ from nmtdeep.units import duration, percent, short, size
 
 # Log lines show larger shares of padding, and of time spent waiting for data.
 PADDING, WAIT = 0.10, 0.01
-COLUMNS = 120
 
 
 def figures(
@@ -55,6 +55,8 @@ def figures(
         "ppl": math.exp(min(nll, 700)),
         "tokens_per_second": tokens / seconds,
         "updates_per_second": len(results) / seconds,
+        "updates": len(results),
+        "tokens": tokens,
         "tokens_per_update": tokens / len(results),
         "padding": 1 - real / padded,
         "wait": waited / seconds,
@@ -75,15 +77,16 @@ def peak_memory(device: torch.device) -> int:
     return peak * (1 if sys.platform == "darwin" else 1024)
 
 
-def log_line(record: dict[str, Any]) -> str:
-    """One line of `train.log` from one record of `train.jsonl`, at most 120 columns.
+def log_line(record: dict[str, Any], columns: float = math.inf) -> str:
+    """One line of `train.log` from one record of `train.jsonl`, or as much as `columns` hold.
 
     Padding and waiting are shown if they are large, skipped updates if there are any; memory,
-    padding, waiting and epoch only if there is room, in this order.
+    padding, waiting, gradient norm and epoch only if there is room, in this order.
     """
     memory = f"mem {size(record['memory'])}"
     padding = f"pad {percent(record['padding'])}" if record["padding"] > PADDING else ""
     wait = f"wait {percent(record['wait'])}" if record["wait"] > WAIT else ""
+    gradient = f"gnorm {record['gradient_norm']:#.3g}"
     epochs = record.get("epochs", {"": record["epoch"]}).items()
     epoch = f"epoch {', '.join(f'{name} {number}'.strip() for name, number in epochs)}"
     parts = [
@@ -95,14 +98,14 @@ def log_line(record: dict[str, Any]) -> str:
         padding,
         wait,
         f"lr {record['lr']:.2e}",
-        f"gnorm {record['gradient_norm']:#.3g}",
+        gradient,
         f"skipped {record['skipped']}" if record["skipped"] else "",
         memory,
         f"eta {duration(record['eta'])}",
     ]
     parts = [part for part in parts if part]
-    for spare in filter(None, (memory, padding, wait, epoch)):
-        if len(" | ".join(parts)) > COLUMNS:
+    for spare in filter(None, (memory, padding, wait, gradient, epoch)):
+        if len(" | ".join(parts)) > columns:
             parts.remove(spare)
     return " | ".join(parts)
 
@@ -135,6 +138,8 @@ class Display:
         self._log = log.open("a", encoding="utf-8", buffering=1)
         self._records = records.open("a", encoding="utf-8", buffering=1)
         self._loggers = Loggers(run, recipe, chosen(recipe) if writes else {}, self.say)
+        self._results: list[UpdateResult] = []
+        self._is_silent = True
         self.restart()
 
     def __enter__(self) -> Display:
@@ -147,16 +152,20 @@ class Display:
         self._log.close()
         self._records.close()
 
-    def say(self, text: str) -> None:
-        """Print a message and write it to the log."""
+    def say(self, text: str, shown: str = "") -> None:
+        """Print a message, or what is `shown` in its place, and write it to the log."""
         self._log.write(text + "\n")
         if not self.quiet:
-            print(text, file=sys.stderr, flush=True)
+            screen(sys.stderr).print(shown or text)
 
     def updated(self, result: UpdateResult) -> None:
         """Count one update, and report its problems."""
         self._results.append(result)
         loss = result.loss / result.target_tokens
+        if self._is_silent and self.settings.log_every > 1:
+            nll, often = result.nll / result.target_tokens, self.settings.log_every
+            self.say(f"first update: nll {nll:.3f}; a line follows every {often} updates")
+        self._is_silent = False
         if result.is_bad:
             self.say(
                 f"update {result.number} skipped: loss {loss:.3f} per token, gradient norm "
@@ -174,8 +183,11 @@ class Display:
         """Count time that was spent waiting for data."""
         self._waited += seconds
 
-    def logged(self, progress: Progress, *, device: torch.device) -> None:
-        """Write the figures of the updates since the last line or `restart`."""
+    def recorded(self, progress: Progress, *, device: torch.device) -> None:
+        """Write the record of all updates since the last one; each update is in one record.
+
+        It comes before a pause (`restart`) and before a checkpoint, which resuming starts from.
+        """
         settings = self.settings
         seconds = max(self.clock() - self._since, 1e-9)
         means = figures(self._results, seconds=seconds, waited=self._waited)
@@ -199,12 +211,13 @@ class Display:
             "eta": left,
         }
         self._record(record)
-        self.say(log_line(record))
+        shown = log_line(record, screen(sys.stderr).width) if sys.stderr.isatty() else ""
+        self.say(log_line(record), shown)
+        self._results.clear()
         self.restart()
 
     def restart(self) -> None:
-        """Forget the updates so far: time spent on validating and saving is not training time."""
-        self._results: list[UpdateResult] = []
+        """Start the clock again: time spent on validating and saving is not training time."""
         self._waited = 0.0
         self._since = self.clock()
 
@@ -218,6 +231,8 @@ class Display:
                 "kind": "validation",
                 "update": update,
                 "epoch": progress.current_epoch,
+                "target_tokens": progress.target_tokens,
+                "hours": progress.seconds / 3600,
                 "valid_loss": loss,
                 "valid_nll": nll,
                 "valid_ppl": ppl,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,13 @@ from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.decoding.translator import Translator
-from nmtdeep.devices import resolve_device
+from nmtdeep.devices import kept_settings, resolve_device
 from nmtdeep.errors import printable
 from nmtdeep.scoring import Score, score_texts, scorers
 from nmtdeep.scoring.metrics import label_of
 from nmtdeep.scoring.report import score_table
 from nmtdeep.scoring.stored import store, stored_scores
+from nmtdeep.tables import screen
 from nmtdeep.training.run_directory import CANDIDATE, LOG
 from nmtdeep.training.step import resolve_precision
 from nmtdeep.training.validation import comet_of, translated, validate
@@ -27,6 +29,7 @@ LEAST = {"bleu": 1.0, "chrf": 20.0}
 FIRST_LINES = 50
 
 
+@kept_settings()
 def finish(
     recipe: Recipe, *, data: Path, run: Path, device: str = "auto", final_scores: bool | None = None
 ) -> None:
@@ -45,7 +48,7 @@ def finish(
     with (run / LOG).open("a", encoding="utf-8") as log:
 
         def say(text: str) -> None:
-            print(printable(text))
+            screen(sys.stdout).print(printable(text))
             log.write(f"{printable(text)}\n")
 
         if not stored or (final_scores and not set(held_out) <= set(stored.scores)):
@@ -74,14 +77,16 @@ def _choose(
     recipe: Recipe, data: DataDirectory, run: Path, device: str, say: Callable[[str], None]
 ) -> None:
     """Make the recipe's average, and keep it unless `checkpoint_best` is better by `best_by`."""
-    saved = list(checkpoint.saved(run).values())
-    stages: list[Any] = [checkpoint.read_state(path).get("stage") for path in saved]
+    states = {path: checkpoint.read_state(path) for path in checkpoint.saved(run).values()}
+    planned = [path for path, state in states.items() if checkpoint.is_planned(state)]
     # Checkpoints of earlier stages have fewer layers.
-    count = min(recipe.training.checkpoints.average_last, stages.count(stages[-1]))
-    if not count:
+    stage: Any = list(states.values())[-1].get("stage")
+    saved = [path for path in planned if states[path].get("stage") == stage]
+    count = recipe.training.checkpoints.average_last
+    if not (count and saved):
         return
     candidate = averaging.average(saved[-count:], run / CANDIDATE)
-    place, recipe = resolve_device(device), recipe.at_stage(stages[-1])
+    place, recipe = resolve_device(device), recipe.at_stage(stage)
     model = checkpoint.load(candidate).model.to(place)
     dtype = resolve_precision(recipe.training.precision, place)
     best, best_by = run / checkpoint.BEST, recipe.training.validation.best_by

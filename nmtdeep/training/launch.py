@@ -41,6 +41,7 @@ GRACE = 5.0
 # Seconds after which a second signal means: leave at once. A launcher passes on what the terminal
 # has sent to the whole group already.
 IMPATIENCE = 1.0
+GLOO = "GLOO_SOCKET_IFNAME"  # the network interface that its connections use
 T = TypeVar("T")
 
 
@@ -72,6 +73,7 @@ def launch(processes: int, function: Callable[[], T]) -> T:
 
     numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
     handlers = {number: signal.getsignal(number) for number in numbers}
+    disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)  # the launcher logs what is raised below
     with tempfile.TemporaryDirectory(prefix="nmtdeep-") as folder, _blocked_sigint():
         # SIGHUP is left to nohup; ranks may be validating or saving. Older torches lack these.
@@ -107,7 +109,7 @@ def launch(processes: int, function: Callable[[], T]) -> T:
             what, where = f"was killed by {failure.signal_name()}", f"rank {rank} of {processes}"
             raise UserError(what, where=where, hint=RESUME) from failed
         finally:
-            logging.disable(logging.NOTSET)
+            logging.disable(disabled)
             for number, handler in handlers.items():
                 signal.signal(number, handler)
 
@@ -121,17 +123,18 @@ def _blocked_sigint() -> Iterator[None]:
     """
     done = threading.Event()
     threading.Thread(target=done.wait).start()
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         done.set()
 
 
 def _rank(function: Callable[[], T]) -> T:
     """The main function of a new process; writes an error to the file that the launcher reads."""
     report: dict[str, Any] = {"message": ""}
+    torch.set_flush_denormal(True)  # as the command does
     try:
         return function()
     except UserError as error:
@@ -186,9 +189,9 @@ def join_ranks(device: str, threads: int | None, signals: Sequence[int]) -> Iter
 
 
 def _connect(rank: int, size: int, device: torch.device) -> None:
-    address = os.environ["MASTER_ADDR"]
+    address, interface = os.environ["MASTER_ADDR"], os.environ.get(GLOO)
     if address == "127.0.0.1":  # nothing outside this machine takes part
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
+        os.environ.setdefault(GLOO, "lo0" if sys.platform == "darwin" else "lo")
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     try:
         shared, _, _ = next(rendezvous("env://", timeout=TIME_TO_CONNECT))
@@ -204,6 +207,9 @@ def _connect(rank: int, size: int, device: torch.device) -> None:
             hint=f"check that every machine reaches {address}:{os.environ['MASTER_PORT']} and "
             "runs the same command",
         ) from error
+    finally:
+        if interface is None:
+            os.environ.pop(GLOO, None)
 
 
 def _await_end(signals: Sequence[int], seconds: float) -> None:
@@ -260,9 +266,10 @@ def noted_signals() -> Iterator[list[int]]:
         signals.append(number)
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    mask = signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     try:
         yield signals
     finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         for number, handler in before.items():
             signal.signal(number, handler)

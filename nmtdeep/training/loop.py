@@ -15,6 +15,7 @@ import torch
 
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.corpus import DataDirectory
+from nmtdeep.devices import kept_settings
 from nmtdeep.errors import UserError
 from nmtdeep.files import SUMS
 from nmtdeep.training import stages
@@ -32,6 +33,7 @@ from nmtdeep.training.validation import validate
 from nmtdeep.units import counted
 
 
+@kept_settings()
 def train(
     recipe: Recipe,
     *,
@@ -59,8 +61,7 @@ def train(
         verify: compare the token files with their checksums, in one rank of each machine.
         clock: seconds since some moment; processes that are started here have the usual one.
 
-    In a process that torchrun started, this is one of its ranks. From here on this process counts
-    numbers below 1.2e-38 as zero (`torch.set_flush_denormal`).
+    In a process that torchrun started, this is one of its ranks.
 
     Returns:
         Number of the signal that stopped the training, or 0; None in a rank other than 0.
@@ -74,9 +75,6 @@ def train(
         options: dict[str, Any] = {"overwrite": overwrite, "verify": verify, "quiet": quiet}
         options |= {"device": device, "threads": torch.get_num_threads()}
         return launch(processes, partial(train, recipe, data=data, out=out, **options))
-    # The moments of units that no longer learn fall below 1.2e-38, where a CPU computes slowly.
-    # Threads that torch starts from here on inherit this.
-    torch.set_flush_denormal(True)
     with noted_signals() as signals, join_ranks(device, threads, signals) as ranks:
         if processes not in (1, ranks.size):
             raise UserError(
@@ -182,7 +180,7 @@ def _train(
     _try_largest_batch(trainer, progress, display)
     display.restart()
     corpora = [trainer.data.corpus(name) for name in ("valid", trainer.data.training[0])]
-    valid_tokens, epoch_tokens = (int(corpus.target.lengths.sum()) for corpus in corpora)
+    valid_tokens, epoch_tokens = (len(corpus.target.tokens) for corpus in corpora)
     pace = Pace(valid_tokens, epoch_tokens, display.clock)
     for coming in upcoming(trainer.recipe, trainer.data, progress, ranks):
         before = progress
@@ -204,21 +202,22 @@ def _train(
             progress = replace(progress, plan=plan)
             fits = f"{plan.updates:,} updates fit into {plan.minutes:g} minutes"
             display.say(f"{fits}, and the training ends there")
+            if warning := stages.low_peak(recipe, progress):
+                display.say(f"warning: {warning}")
         reason, over = stages.finished(recipe, progress), stages.is_over(recipe, progress)
         intervals = settings.log_every, settings.validation.every, settings.checkpoints.every
         logs, validates, planned = (progress.completes(each, before) for each in intervals)
         validates = validates or bool(reason) or over
         if logs or validates or planned or stopped:
             progress = _noted(trainer.finish(progress), progress, display)
-        if logs:
-            display.logged(progress, device=ranks.device)
+            display.recorded(progress, device=ranks.device)
         if validates:
             progress = _validated(trainer, progress, display)
             pace.lap("validation")
             reason = reason or stages.finished(recipe, progress)
         planned = planned and not progress.bad_updates  # never replace a good checkpoint
-        planned = planned or progress.is_best or bool(reason) or over
-        if planned or stopped:
+        planned = planned or bool(reason) or over
+        if planned or progress.is_best or stopped:
             weights, moments = trainer.tensors()
             if ranks.is_first:
                 trainer.saved = run.save(weights, moments, progress, planned=planned).name

@@ -144,15 +144,13 @@ def estimate(
         device: its type, cpu or cuda.
         dtype: of the products of weights.
     """
-    training, batches = recipe.training, recipe.training.batches
+    training = recipe.training
     parameters = sum(parameter.numel() for parameter in model.parameters())
     trained = sum(each.numel() for each in model.parameters() if each.requires_grad)
     # Muon has one moment for each number of a matrix, Adam two.
     matrices = linear_maps((model.encoder, model.decoder)) * (training.optimizer.type == "muon")
     moments = 2 * trained - sum(matrix.numel() for matrix in matrices if matrix.requires_grad)
-    rows = recipe.uses_rows(device)
-    tokens = min(batches.limit(rows=rows), batches.tokens_per_update)
-    tokens = tokens if rows else min(tokens, batches.group_tokens)
+    tokens = at_once(recipe, device)
     activations = kept_bytes(recipe, tokens / TYPICAL, TYPICAL, TYPICAL, dtype.itemsize)
     types, width = model.output.weight.shape
     # Logits of a chunk and their gradients; the gradient of the output matrix, twice.
@@ -171,6 +169,13 @@ def estimate(
         # measured, about as much again as a batch needs.
         parts |= {"program": PROGRAM, "gaps": parts["batch"]}
     return parts
+
+
+def at_once(recipe: Recipe, device: str) -> int:
+    """The most tokens that go through the model of a stage at once on a type of device."""
+    batches, rows = recipe.training.batches, recipe.uses_rows(device)
+    tokens = min(batches.limit(rows=rows), batches.tokens_per_update)
+    return tokens if rows else min(tokens, batches.group_tokens)
 
 
 def check_model_fits(model: config.Model, *, source_types: int, target_types: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -15,7 +15,7 @@ from nmtdeep.config.render import differences
 from nmtdeep.config.warnings import warnings
 from nmtdeep.data.corpus import DataDirectory, Longest, ParallelCorpus
 from nmtdeep.data.mixture import shares
-from nmtdeep.devices import native_bf16
+from nmtdeep.devices import kept_settings, native_bf16
 from nmtdeep.errors import UserError
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.scoring.warnings import subword_mark
@@ -23,7 +23,7 @@ from nmtdeep.tables import describe
 from nmtdeep.training import stages, starting
 from nmtdeep.training.launch import device_of, use_threads
 from nmtdeep.training.loggers import chosen
-from nmtdeep.training.memory import check_model_fits, estimate
+from nmtdeep.training.memory import at_once, check_model_fits, estimate
 from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.run_directory import check_run
 from nmtdeep.training.state import Progress
@@ -94,10 +94,10 @@ def _check_batches(recipe: Recipe, longest: Mapping[str, Longest], ranks: Ranks)
                 f"max_tokens {limit}",
                 hint="raise --max-tokens, or lower text.clean.max_length and preprocess again",
             )
-    at_once = min(limit, batches.group_tokens, batches.tokens_per_update)
-    if not rows and -(-batches.tokens_per_update // at_once) < ranks.size:
+    largest = at_once(recipe, ranks.device.type)
+    if not rows and -(-batches.tokens_per_update // largest) < ranks.size:
         raise UserError(
-            f"updates of {batches.tokens_per_update} tokens in batches of {at_once} leave some "
+            f"updates of {batches.tokens_per_update} tokens in batches of {largest} leave some "
             f"of {ranks.size} processes idle",
             hint=f"pass --max-tokens {-(-batches.tokens_per_update // ranks.size)} or fewer "
             "--processes",
@@ -164,7 +164,7 @@ def opening(recipe: Recipe, data: DataDirectory, ranks: Ranks, progress: Progres
         * (len(corpora) > 1),
         "batches": (
             f"{batches.tokens_per_update:,} padded tokens per update, "
-            f"at most {batches.limit(rows=joined):,} at once{', without padding' * joined}"
+            f"at most {at_once(stage, device.type):,} at once{', without padding' * joined}"
         ),
         "device": f"{', '.join(hardware)}, matrix products in {precision}",
         "memory": f"about {size(memory)}" + " in each process" * (ranks.size > 1),
@@ -177,7 +177,8 @@ def opening(recipe: Recipe, data: DataDirectory, ranks: Ranks, progress: Progres
     lines = [(name, value) for name, value in rows.items() if value]
     if dtype == torch.bfloat16 and not native_bf16(device):
         lines.append(("warning", f"{device.type} emulates bf16: --precision auto is faster"))
-    return describe([*lines, *(("warning", str(problem)) for problem in warnings(recipe))])
+    problems = [*map(str, warnings(recipe)), *filter(None, [stages.low_peak(recipe, progress)])]
+    return describe([*lines, *(("warning", problem) for problem in problems)])
 
 
 def _frozen(recipe: Recipe, model: Transformer) -> str:
@@ -195,6 +196,7 @@ def _frozen(recipe: Recipe, model: Transformer) -> str:
     return f"{', '.join(parts)}; {share}" if parts else ""
 
 
+@kept_settings()
 def dry_run(
     recipe: Recipe,
     *,
@@ -205,7 +207,7 @@ def dry_run(
     processes: int = 1,
     overwrite: bool = False,
     verify: bool = True,
-) -> Iterator[str]:
+) -> list[str]:
     """The messages of `training.loop.train` before its first update, without writing anything.
 
     The checks are the same, except that the largest batch is not tried.
@@ -225,8 +227,7 @@ def dry_run(
         progress = Progress.of(newest)
         files.verify(newest, hint=checkpoint.HINT)
     if stages.finished(recipe, progress):
-        yield stages.nothing_to_do(recipe, progress)
-        return
+        return [stages.nothing_to_do(recipe, progress)]
     use_threads(threads or torch.get_num_threads(), processes)
-    yield opening(run.recipe, corpora, ranks, progress)
-    yield from (f"changed: {change}" for change in run.changes)
+    changes = (f"changed: {change}" for change in run.changes)
+    return [opening(run.recipe, corpora, ranks, progress), *changes]

@@ -84,8 +84,9 @@ class RunDirectory:
         """Write `checkpoint_<update>`, move the links, delete checkpoints that are not kept.
 
         Args:
-            planned: False if a signal requested this checkpoint. The next one replaces it, so that
-                what is kept and averaged does not depend on interruptions.
+            planned: False if it is saved for a signal, or only because it is the best so far. The
+                next one replaces it, unless it is among the best, so that what is kept does not
+                depend on interruptions, nor what is averaged on validations.
             about: more of its state, such as its kind.
         """
         path = self.path / f"checkpoint_{progress.update}"
@@ -116,8 +117,13 @@ class RunDirectory:
         keep = self.recipe.training.checkpoints
         saved = checkpoint.saved(self.path)
         states = {update: checkpoint.read_state(path) for update, path in saved.items()}
-        planned = [update for update, state in states.items() if state.get("planned", True)]
-        scored = [update for update in planned if states[update].get("score") is not None]
+        planned = [update for update, state in states.items() if checkpoint.is_planned(state)]
+        scored = [
+            update
+            for update, state in states.items()
+            if state.get("score") is not None
+            and (update in planned or state["best_update"] == update)
+        ]
         best = sorted(scored, key=lambda update: (-states[update]["score"], update))
         kept = {*list(saved)[-1:], *planned[-keep.keep_last :], *best[: keep.keep_best]}
         linked = {(self.path / name).resolve() for name in (checkpoint.LAST, checkpoint.BEST)}
@@ -213,6 +219,9 @@ def check_run(
         entries += path.glob(pattern)
     files.check_entries(path, entries)
     if overwrite or not checkpoint.saved(path):
+        if not overwrite and path.is_dir() and any(path.iterdir()) and not (path / LOCK).exists():
+            hint = f"{OTHER_OUT}, or pass --overwrite, which deletes only files of a training"
+            raise UserError("holds files, and no training", where=path, hint=hint)
         return RunDirectory(path, starting.started(recipe, pipeline, path), pipeline)
     return _check_same(path, recipe, pipeline)
 

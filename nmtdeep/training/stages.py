@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from nmtdeep.config.optimizer import Linear
+from nmtdeep.config.optimizer import InverseSquareRoot, Linear
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.training.schedule import learning_rate
 from nmtdeep.training.state import Progress
@@ -112,20 +112,50 @@ def lr_of(recipe: Recipe, progress: Progress, update: int) -> float:
     return learning_rate(recipe, update, progress.schedule_offset, last=last)
 
 
+def peak(recipe: Recipe, progress: Progress, update: int) -> float:
+    """The highest learning rate up to an update, of a schedule that rises and then falls."""
+    last, warmup = progress.last_update(recipe.training), recipe.training.schedule.warmup_updates
+    turns = {warmup, warmup + 1, ((last or 0) - progress.schedule_offset) // 2}
+    places = {min(update, progress.schedule_offset + max(1, turn)) for turn in turns}
+    return max(lr_of(recipe, progress, place) for place in places)
+
+
+def low_peak(recipe: Recipe, progress: Progress) -> str:
+    """What is wrong with a training that is too short to reach its learning rate; else empty."""
+    settings, last = recipe.training, progress.last_update(recipe.training)
+    schedule = settings.schedule
+    if last is None or not isinstance(schedule, Linear | InverseSquareRoot):
+        return ""
+    reached, length = peak(recipe, progress, last), last - progress.schedule_offset
+    if reached > 0.99 * schedule.lr:
+        return ""
+    turns = settings.max_updates == "auto" and isinstance(schedule, Linear)
+    what = f"the learning rate's peak is {reached:.1e} instead of {schedule.lr:.1e}"
+    less = f"{length:,} updates are fewer than {'twice ' * turns}the warm-up of "
+    return f"{what}: {less}{schedule.warmup_updates:,}; lower --warmup-updates, or train longer"
+
+
 def nothing_to_do(recipe: Recipe, progress: Progress) -> str:
     """The message of a training whose end was reached before it began."""
-    total, update = progress.last_update(recipe.training), progress.update
-    reason = "" if update >= (total or math.inf) else f" ({finished(recipe, progress)})"
-    return f"already at update {update} of {total or 'unknown'}: nothing to do{reason}"
+    settings, update = recipe.training, progress.update
+    total = progress.last_update(settings)
+    if update >= (total or math.inf):
+        return f"already at update {update} of {total}: nothing to do"
+    reason = finished(recipe, progress)
+    if settings.max_minutes is not None and progress.seconds >= settings.max_minutes * 60:
+        more = math.ceil(settings.max_minutes * (total or 2 * update) / max(update, 1))
+        how = "--minutes " if settings.max_updates == "auto" else "training.max_minutes="
+        reason += f": pass {how}{more} to go on"
+    return f"already at update {update} of {total or 'unknown'}: nothing to do ({reason})"
 
 
 def cut_off(recipe: Recipe, progress: Progress) -> str:
     """A warning if a linear schedule ended while its rate was high; empty if it did not."""
     settings, update = recipe.training, progress.update
     schedule, last = settings.schedule, progress.last_update(settings)
-    lr = lr_of(recipe, progress, update)
+    lr, highest = lr_of(recipe, progress, update), peak(recipe, progress, update)
     ended = last is not None and update >= last
-    if not isinstance(schedule, Linear) or ended or lr <= schedule.lr / 10:
+    if not isinstance(schedule, Linear) or ended or lr <= highest / 10:
         return ""
     advice = f"a linear schedule of this length does better with --max-updates {update}"
     if settings.max_minutes is not None and progress.seconds >= settings.max_minutes * 60:
@@ -134,5 +164,5 @@ def cut_off(recipe: Recipe, progress: Progress) -> str:
             needed = math.ceil(settings.max_minutes * (last or 2 * update) / update)
             slower = "updates took longer than those that its length was planned by"
             advice = f"{slower}; the same command with --minutes {needed} ends it"
-    share = percent(lr / schedule.lr, 0)
+    share = percent(lr / highest, 0)
     return f"warning: the learning rate was still at {share} of its peak; {advice}"

@@ -8,6 +8,7 @@ from io import BytesIO
 from typing import NamedTuple
 
 import numpy as np
+import pytest
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 from numpy.typing import NDArray
@@ -95,3 +96,14 @@ def test_pictures_have_no_colors() -> None:
     picture = pixels(render(draw, "png"))
     assert (picture.max(axis=2) - picture.min(axis=2)).max() < 0.02
     assert picture.min() < 0.1
+
+
+@pytest.mark.parametrize(
+    ("points", "least", "most"), [(1, 1, 1), (2, 2, 2), (20, 20, 20), (500, 10, 60)]
+)
+def test_short_curves_have_a_marker_on_every_point(points: int, least: int, most: int) -> None:
+    """A training of a few minutes has one validation; a curve of one point has no line."""
+    draw = partial(curve, y=tuple(1 + place % 2 / 9 for place in range(points)))
+    groups = [each for each in ET.fromstring(render(draw, "svg")).iter() if each.get("clip-path")]
+    marks = [part for group in groups for part in group.iter() if part.tag.endswith("use")]
+    assert least <= len(marks) <= most

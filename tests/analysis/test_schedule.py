@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nmtdeep.analysis.schedule import learning_rates
+from nmtdeep.analysis.schedule import learning_rates, measure
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.errors import UserError
+from nmtdeep.training.state import Plan, Progress
 
 PEAK, WARM = 2e-3, 8
 
@@ -64,3 +67,20 @@ def test_of_many_updates_the_edges_and_the_peak_are_there() -> None:
     assert {1, 9, 33_333, 33_334, 99_999} <= rates.keys()
     assert rates[9] == rates[33_334] == PEAK
     assert 1000 <= len(rates) < 1100
+
+
+def test_a_run_that_chose_its_length_by_the_clock_has_its_rates(tmp_path: Path) -> None:
+    """It turns at half of 100 updates, and ends one update before zero."""
+    schedule = {"type": "linear", "lr": PEAK, "warmup_updates": 80}
+    planned = recipe(max_updates="auto", max_minutes=5, schedule=schedule)
+    with pytest.raises(UserError, match="auto, which a run fixes after 50 updates"):
+        measure({"run": planned}, runs={"run": tmp_path})
+    folder = tmp_path / "checkpoint_60"
+    folder.mkdir()
+    state = Progress(update=60, plan=Plan(5, 100)).to_json()
+    (folder / "state.json").write_text(json.dumps(state), encoding="utf-8")
+    rates = {row.update: row.lr for row in measure({"run": planned}, runs={"run": tmp_path}).rows}
+    assert max(rates.values()) == rates[50] == pytest.approx(PEAK * 50 / 80)
+    assert rates[25] == pytest.approx(PEAK * 25 / 80)
+    assert rates[100] == pytest.approx(PEAK * 50 / 80 / 51)
+    assert max(rates) == 100

@@ -22,7 +22,9 @@ def test_inspect_describes_a_run(nmtdeep: Commands, averaged: tuple[Path, Finish
     assert done.code == 0, done.err
     tensors = load_file(whole / "checkpoint_11" / "model.safetensors").values()
     assert f" {sum(tensor.numel() for tensor in tensors):,} parameters" in value(done.out, "model")
-    assert value(done.out, "encoder").startswith("2 layers, 2 heads, 32 inside, pre_norm")
+    assert value(done.out, "encoder").startswith(
+        "2 layers, 2 heads, feed-forward 32, residual pre_norm, combination residual"
+    )
     assert value(done.out, "layers") == "relu, layer_norm"
     assert value(done.out, "trained").startswith("11 of 11 updates")
     best = [record for record in records(whole) if record.get("best")][-1]

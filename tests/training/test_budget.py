@@ -18,7 +18,7 @@ from nmtdeep.config.training import Training
 from nmtdeep.training.budget import Pace, continued
 from nmtdeep.training.loop import train
 from nmtdeep.training.schedule import learning_rate
-from nmtdeep.training.stages import cut_off, finished
+from nmtdeep.training.stages import cut_off, finished, low_peak, nothing_to_do
 from nmtdeep.training.state import Plan, Progress
 from training.in_ranks import launched
 
@@ -143,6 +143,27 @@ def test_a_machine_that_becomes_slower_is_reported_with_the_time_that_is_needed(
     assert finished(recipe, late) == "max_minutes 10 reached"
     warning = cut_off(recipe, late)
     assert "still at 50 % of its peak" in warning and "--minutes 18 " in warning  # 17.5
+
+
+def test_a_peak_that_is_not_reached_is_reported_and_is_the_measure_of_the_end() -> None:
+    """A warm-up of 300 to 6e-3 turns at update 110 of 220: at 6e-3 110 / 300 = 2.2e-3."""
+    schedule = {"type": "linear", "lr": 6e-3, "warmup_updates": 300}
+    recipe = Recipe(training=Training(**AUTO | {"max_minutes": 4}, schedule=schedule))
+    late = Progress(update=196, seconds=240, plan=Plan(4, 220))
+    assert "peak is 2.2e-03 instead of 6.0e-03: 220 updates are fewer than twice" in low_peak(
+        recipe, late
+    )
+    # 2.2e-3 (1 - 86 / 111) = 4.95e-4
+    assert "still at 23 % of its peak" in cut_off(recipe, late)
+    ended = nothing_to_do(recipe, late)
+    assert ended.endswith("(max_minutes 4 reached: pass --minutes 5 to go on)")
+    assert not low_peak(recipe, Progress(update=50, plan=Plan(4, 600)))
+    assert not low_peak(recipe, Progress(update=40))  # the length is not known yet
+    fixed = Training(max_updates=150, schedule=schedule)
+    assert "peak is 3.0e-03 instead of 6.0e-03: 150 updates are fewer than the warm-up" in (
+        low_peak(Recipe(training=fixed), Progress())
+    )
+    assert not low_peak(Recipe(training=fixed.model_copy(update={"max_updates": 300})), Progress())
 
 
 @pytest.fixture

@@ -41,9 +41,18 @@ def test_fields_that_are_shown_only_if_they_matter(changed: dict[str, Any], show
 def test_a_long_line_leaves_out_what_matters_least() -> None:
     crowded = USUAL | {"stage": 12, "epoch": 1_234, "update": 1_150_000, "max_updates": 2_000_000}
     crowded |= {"padding": 0.123, "wait": 0.0201, "skipped": 2, "eta": 359_999.0}
-    line = log_line(crowded)
+    line = log_line(crowded, 120)
     assert len(line) <= 120
     assert line.startswith(
-        "stage 12 | update 1150000/2000000 | nll 5.837 | tok/s 4.9k | lr 4.47e-04"
+        "stage 12 | epoch 1234 | update 1150000/2000000 | nll 5.837 | tok/s 4.9k | lr 4.47e-04"
     )
     assert line.endswith("skipped 2 | eta 99:59:59")
+    assert all(name in log_line(crowded) for name in ("mem", "pad", "wait", "gnorm"))
+
+
+@pytest.mark.parametrize("update", [150, 9165, 99_999])
+def test_a_usual_line_fits_a_terminal(update: int) -> None:
+    line = log_line(USUAL | {"update": update, "max_updates": 100_000, "eta": 18_730.0}, 80)
+    assert len(line) <= 80
+    assert f"update {update}/100000 | nll 5.837 | tok/s 4.9k | lr 4.47e-04" in line
+    assert line.endswith("eta 5:12:10")

@@ -138,3 +138,15 @@ def test_overwriting_deletes_what_a_training_left_and_nothing_else(run):
         assert fresh.newest() is None
         left = {entry.name for entry in run.path.iterdir()}
     assert left == {".lock", "SHA256SUMS", "config.yaml", "text", "mine.txt"}
+
+
+def test_a_folder_of_other_files_is_refused(run, tmp_path: Path) -> None:
+    folder = tmp_path / "junk"
+    folder.mkdir()
+    check_run(folder, run.recipe, run.pipeline)  # an empty one is as good as none
+    (folder / "thesis.txt").write_text("x")
+    with pytest.raises(UserError, match="holds files, and no training"):
+        check_run(folder, run.recipe, run.pipeline)
+    check_run(folder, run.recipe, run.pipeline, overwrite=True)
+    (folder / ".lock").touch()  # a training began here
+    check_run(folder, run.recipe, run.pipeline)

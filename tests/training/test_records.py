@@ -1,0 +1,164 @@
+"""Records of a training: each update is in one of them, however it is interrupted."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nmtdeep.config.load import read_config
+from nmtdeep.config.recipe import Recipe
+from nmtdeep.reporting import history
+from nmtdeep.training.finish import finish
+from nmtdeep.training.loop import train
+from nmtdeep.training.state import Progress
+
+# Intervals without a common factor: records, validations and checkpoints come one by one.
+SETTINGS: dict[str, Any] = {
+    "max_epochs": 3,
+    "schedule": {"type": "linear", "lr": 0.01, "warmup_updates": 2},
+    "validation": {"every": 5, "bleu": False, "best_by": "loss"},
+    "checkpoints": {"every": 4, "keep_last": 50, "average_last": 0},
+    "log_every": 7,
+    "batches": {"tokens_per_update": 300, "group_tokens": 150},
+}
+Trained = Callable[..., Path]
+
+
+class Alarm:
+    """A clock of 0.1 s a look, which sends SIGTERM to this process at one look."""
+
+    def __init__(self, look: int = 0) -> None:
+        self.look, self.looks = look, 0
+
+    def __call__(self) -> float:
+        self.looks += 1
+        if self.looks == self.look:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return self.looks / 10
+
+
+@pytest.fixture
+def trained(tiny_run: Any, tmp_path: Path) -> Trained:
+    def run(name: str, code: int = 0, look: int = 0, **settings: object) -> Path:
+        described = tiny_run.recipe.model_dump() | {"training": SETTINGS | settings}
+        options: dict[str, Any] = {"data": tiny_run.data.path, "device": "cpu", "quiet": True}
+        recipe = Recipe.model_validate(described)
+        assert train(recipe, out=tmp_path / name, clock=Alarm(look), **options) == code
+        return tmp_path / name
+
+    return run
+
+
+def records(run: Path, kind: str = "train") -> list[dict[str, Any]]:
+    lines = (run / "train.jsonl").read_text(encoding="utf-8").splitlines()
+    return [record for record in map(json.loads, lines) if record["kind"] == kind]
+
+
+def check(run: Path) -> None:
+    """Every update and token is in one record, and the last ones are in the last."""
+    progress, rows = Progress.of(run / "checkpoint_last"), records(run)
+    ends = [row["update"] for row in rows]
+    assert [row["updates"] for row in rows] == [b - a for a, b in zip([0, *ends], ends)]  # noqa: B905
+    assert sum(row["tokens"] for row in rows) == progress.target_tokens
+    assert ends[-1] == progress.update
+    for row in records(run, "validation"):
+        [at] = [each for each in rows if each["update"] == row["update"]]
+        assert row["target_tokens"] == at["target_tokens"]
+        assert row["hours"] * 3600 == pytest.approx(at["seconds"])
+    shown = history.read("run", run)
+    assert shown.last("update") == progress.update
+    assert shown.last("tokens") == progress.target_tokens
+    assert shown.last("hours") == pytest.approx(progress.seconds / 3600)
+
+
+def test_the_sum_of_tokens_is_what_was_trained(trained: Trained, tiny_run: Any) -> None:
+    run = trained("run")
+    check(run)
+    epoch = int(tiny_run.data.corpus("train").target.lengths.sum())
+    assert sum(row["tokens"] for row in records(run)) == 3 * epoch
+
+
+def test_means_are_those_of_the_updates_of_a_record(trained: Trained) -> None:
+    each = {row["update"]: row for row in records(trained("each", log_every=1))}
+    for row in records(trained("run")):
+        updates = [each[row["update"] - back] for back in range(row["updates"])]
+        tokens = [one["tokens"] for one in updates]
+        nll = sum(one["nll"] * size for one, size in zip(updates, tokens, strict=True))
+        assert row["nll"] == pytest.approx(nll / sum(tokens), rel=1e-12)
+        norms = [one["gradient_norm"] for one in updates]
+        assert row["gradient_norm"] == pytest.approx(sum(norms) / len(norms), rel=1e-12)
+
+
+@pytest.mark.parametrize("look", [20, 27, 34])
+def test_a_training_that_was_stopped_and_resumed(trained: Trained, look: int) -> None:
+    run = trained("run", code=signal.SIGTERM, look=look)
+    check(run)
+    assert trained("run") == run
+    check(run)
+
+
+def test_a_training_that_was_killed_and_resumed(trained: Trained) -> None:
+    run = trained("run")
+    for path in run.glob("checkpoint_[0-9]*"):
+        if int(path.name.rpartition("_")[2]) > 5:
+            shutil.rmtree(path)
+    assert trained("run") == run
+    check(run)
+
+
+def test_a_training_that_ended_by_the_clock(trained: Trained) -> None:
+    run = trained("run", max_minutes=0.05)
+    assert 3 < Progress.of(run / "checkpoint_last").update < 25
+    check(run)
+
+
+def test_a_training_that_grew(trained: Trained) -> None:
+    stages = [{"encoder": 1, "updates": 6}, {"encoder": 2}]
+    run = trained("run", stages=stages)
+    assert [row["stage"] for row in records(run) if row["update"] in (6, 8)] == [1, 2]
+    check(run)
+
+
+def test_pauses_are_not_in_the_speed(trained: Trained) -> None:
+    """By the clock of 0.1 s a look an update takes as long whether or not a pause is near."""
+    rates = {round(row["updates_per_second"], 3) for row in records(trained("run", log_every=1))}
+    assert len(rates) <= 2
+
+
+def test_a_run_of_an_older_version_is_read(tmp_path: Path, trained: Trained) -> None:
+    """Its records lack `updates`, `tokens`, and the hours of validations."""
+    run = trained("run")
+    lines = (run / "train.jsonl").read_text(encoding="utf-8").splitlines()
+    new = ("updates", "tokens", "hours")
+    rows = [{key: row[key] for key in row if key not in new} for row in map(json.loads, lines)]
+    for row in rows:
+        if row["kind"] == "validation":
+            del row["target_tokens"]
+    before = history.read("run", run).points
+    (run / "train.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
+    assert history.read("run", run).points == before
+
+
+def test_the_average_is_of_planned_checkpoints_only(
+    trained: Trained, tiny_run: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each update is better than the one before and saved as the best so far."""
+    settings = {
+        "max_updates": 12, "max_epochs": None, "validation": SETTINGS["validation"] | {"every": 1},
+        "checkpoints": {"every": 4, "keep_last": 3, "keep_best": 2, "average_last": 3},
+    }  # fmt: skip
+    run = trained("run", **settings)
+    scores = [row["valid_loss"] for row in records(run, "validation")]
+    assert scores == sorted(scores, reverse=True)
+    kept = sorted(int(path.name[11:]) for path in run.glob("checkpoint_[0-9]*"))
+    assert kept == [4, 8, 11, 12]  # the planned ones, and the two best
+    recipe = read_config(run)
+    finish(recipe, data=tiny_run.data.path, run=run, device="cpu", final_scores=False)
+    assert "the mean of checkpoint_4, checkpoint_8, checkpoint_12" in capsys.readouterr().out
