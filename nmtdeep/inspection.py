@@ -21,6 +21,7 @@ from nmtdeep.data.index import COPY, INDEX_FILE, RECIPE_FILE, TEXT_DIRECTORY, re
 from nmtdeep.data.mixture import MixedPosition
 from nmtdeep.errors import CheckpointError, Problem, printable
 from nmtdeep.preprocessing.report import report_of
+from nmtdeep.scoring.metrics import best_figure
 from nmtdeep.scoring.report import score_table
 from nmtdeep.scoring.stored import SCORES, stored_scores
 from nmtdeep.text.pipeline import TextPipeline
@@ -95,7 +96,7 @@ def _inspect_run(path: Path) -> Inspection:
     if saved:
         _add_progress(screen, recipe, checkpoint.read_state(saved[-1]))
     if scores := stored_scores(path, meant):
-        screen.add("scores", f"of {scores.checkpoint}")
+        screen.add("scores", f"of {scores.title}")
         for line in score_table(scores.scores):
             screen.add("", line)
     elif SCORES in own:
@@ -206,8 +207,7 @@ def _add_progress(screen: Inspection, recipe: Recipe, state: dict[str, Any]) -> 
 
 def _score(recipe: Recipe, value: float) -> str:
     """What chose the best checkpoint, of which a loss is stored as its negative."""
-    best_by = recipe.training.validation.best_by
-    return f"{best_by} {-value if best_by == 'loss' else value:.4f}"
+    return best_figure(recipe.training.validation, value)
 
 
 def _inputs(state: dict[str, Any]) -> list[str]:

@@ -58,8 +58,9 @@ def score(
 
     Args:
         files: The hypotheses (- for stdin), then one reference or more; .gz allowed.
-        metric: Metric: bleu, bleu-lc, bleu-intl, bleu-intl-lc, bleu-zh, bleu-tok, bleu-tok-lc,
-            bleu-compound, chrf, chrf++, ter, comet. Default: bleu, chrf and ter.
+        metric: Metric: bleu, bleu-lc, bleu-intl, bleu-intl-lc, bleu-zh, bleu-ja, bleu-ko,
+            bleu-char, bleu-flores200 (downloads a model), bleu-tok, bleu-tok-lc, bleu-compound,
+            chrf, chrf++, ter, comet. Default: bleu, chrf and ter, or those of the --model's run.
         comet_model: COMET model on this machine, for --metric comet with --source. Default:
             Unbabel/wmt22-comet-da.
         tokenize: Moses-tokenize both sides for bleu-tok, bleu-tok-lc and bleu-compound.
@@ -90,17 +91,16 @@ def score(
         _print_log_probabilities(model, options, source, target, as_json=as_json)
         return
 
-    from nmtdeep.scoring.metrics import DEFAULT_METRICS, scorers
+    from nmtdeep.scoring.metrics import scorers
     from nmtdeep.scoring.report import measure, plain_lines, records
     from nmtdeep.scoring.texts import read_texts
     from nmtdeep.scoring.warnings import warnings
 
-    metrics = list(dict.fromkeys(metric or DEFAULT_METRICS))
+    metrics = list(dict.fromkeys(metric or _usual(model)))
     preparation = _preparation(metrics, tokenize, replace_punctuation=replace_unicode_punctuation)
     hypotheses, *references = files or [Path(source or ""), *(reference or [])]
     texts = read_texts(hypotheses, references, system or [])
-    if model:
-        texts = _translated(model, options, texts)
+    texts = _translated(model, options, texts) if model else texts
     for warning in warnings(texts, metrics, prepared=preparation is not None):
         typer.echo(f"nmtdeep: warning: {warning}", err=True)
     comet = _comet(comet_model, source, texts, options.device) if "comet" in metrics else None
@@ -122,6 +122,18 @@ def _check_use(model: object, files: Sequence[Path], given: Collection[str]) -> 
         raise UserError(f"takes --source FILE and {text} FILE", where="--model")
     if model and files:
         raise UserError("cannot be combined with HYP and REF", where="--model")
+
+
+def _usual(models: Sequence[Path] | None) -> Sequence[str]:
+    """The metrics that fit the target language of the first model, if there is one."""
+    from nmtdeep import checkpoint
+    from nmtdeep.config.load import read_config
+    from nmtdeep.scoring.metrics import DEFAULT_METRICS, usual_metrics
+
+    if not models:
+        return DEFAULT_METRICS
+    recipe = read_config(checkpoint.locate(models[0]) / checkpoint.CONFIG)
+    return usual_metrics(recipe.text.target, recipe.training.validation.tokenize)
 
 
 def _preparation(

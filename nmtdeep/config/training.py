@@ -83,6 +83,10 @@ class RegularizerVariant(Variant):
 Regularizer = OneOf[NoRegularizer | InterSimilarity | RDrop | RegularizerVariant]
 
 
+# Names of sacreBLEU.
+Tokenization = Literal["13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "flores200"]
+
+
 class Validation(Section):
     """Validations during training, and the choice of the best checkpoint."""
 
@@ -94,6 +98,12 @@ class Validation(Section):
     )
     comet: str | None = Field(
         None, description="COMET model that scores it too: folder or name", exclude_if=is_absent
+    )
+    tokenize: Tokenization | None = Field(
+        None,
+        description="tokens of BLEU, in final scores too, as sacreBLEU calls them; null: by target "
+        "language when the run starts; flores200 downloads a model",
+        exclude_if=is_absent,
     )
     beam: Beam = Field(1, description="beam of that translation")
     best_by: Literal["bleu", "chrf", "comet", "loss"] = Field(

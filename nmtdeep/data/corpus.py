@@ -49,12 +49,14 @@ class MonolingualCorpus:
         tokens, offsets: as they are mapped. The methods below check what they read.
         stem: name of the files, for messages.
         types: ids are smaller than this; None: not checked.
+        most: longer sentences end, without EOS, after so many tokens; None: all are whole.
     """
 
     tokens: Ids
     offsets: npt.NDArray[np.int64]
     stem: Path = Path("corpus")
     types: int | None = None
+    most: int | None = None
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -85,7 +87,7 @@ class MonolingualCorpus:
                 where=_file(self.stem, "offsets"),
                 hint=COPY,
             )
-        return starts, ends - starts
+        return starts, np.minimum(ends - starts, self.most or len(self.tokens))
 
     def ids(self, chosen: Chosen) -> Ids:
         """`tokens[chosen]`.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 from sacrebleu.metrics.base import Metric
 
@@ -17,8 +16,9 @@ from nmtdeep.reporting.history import RunHistory
 from nmtdeep.reporting.parts import TranslatedLine
 from nmtdeep.scoring import Score, score_texts, scorers
 from nmtdeep.scoring.comet import Comet
+from nmtdeep.scoring.metrics import usual_metrics
 from nmtdeep.scoring.significance import Comparison, compare_systems
-from nmtdeep.training.finish import METRICS
+from nmtdeep.scoring.warnings import without_ter
 from nmtdeep.training.validation import translated
 
 
@@ -37,7 +37,7 @@ class HeldOut:
     references: Sequence[str] = ()
     systems: Mapping[str, Sequence[str]] = field(default_factory=dict)
     searches: Sequence[str] = ()
-    metrics: Mapping[str, Metric] = field(default_factory=partial(scorers, METRICS))
+    metrics: Mapping[str, Metric] = field(default_factory=scorers)
 
     def scores(self) -> dict[str, Sequence[Score]]:
         """Scores of each run."""
@@ -102,7 +102,12 @@ def translate(
 ) -> HeldOut:
     """Translate a set by every run that has a model, by its own recipe."""
     sources, systems, searches = data.sources(split), {}, []
-    metrics = scorers(METRICS, comet=Comet(comet, sources, device=device) if comet else None)
+    recipe = histories[0].recipe
+    names = usual_metrics(recipe.text.target, recipe.training.validation.tokenize)
+    names, reason = without_ter(names, data.references(split))
+    if reason:
+        say(f"TER is left out, for {reason}")
+    metrics = scorers(names, comet=Comet(comet, sources, device=device) if comet else None)
     for run in histories:
         if run.parameters is not None:
             say(f"translating {len(sources):,} lines of {split} by {run.name}")

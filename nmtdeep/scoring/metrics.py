@@ -12,7 +12,8 @@ from sacrebleu.metrics.bleu import BLEU, BLEUScore
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER, TERScore
 
-from nmtdeep.errors import UserError
+from nmtdeep.config.training import Tokenization, Validation
+from nmtdeep.errors import UserError, printable
 from nmtdeep.scoring.texts import check_counts
 from nmtdeep.scoring.tokenized import MosesPreparation, TokenizedBLEU
 
@@ -52,8 +53,18 @@ class Metric:
 
 
 def _bleu(tokenize: str, *, lowercase: bool = False) -> Callable[..., BLEU]:
-    # force: the command says in one line what sacreBLEU would log in three
-    return lambda _: BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
+    def build(_: MosesPreparation | None) -> BLEU:
+        try:
+            # force: the command says in one line what sacreBLEU would log in three
+            return BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
+        except (Exception, SystemExit) as error:  # no package, another dictionary, no internet
+            cure = f'pip install "sacrebleu[{tokenize[:2]}]"'
+            cure = "connect to the internet for its model" if tokenize == "flores200" else cure
+            what = f"not available ({printable(str(error).strip().partition(chr(10))[0])})"
+            where = f"tokenization {tokenize}"
+            raise UserError(what, where=where, hint=f"{cure}, or choose char") from error
+
+    return build
 
 
 def _tokenized(*, lowercase: bool = False, compound: bool = False) -> Callable[..., BLEU]:
@@ -66,12 +77,19 @@ def _comet(_: MosesPreparation | None) -> sacrebleu_base.Metric:
     raise UserError("comet needs the source text", where="--metric", hint="add --source FILE")
 
 
+BLEU_OF: Mapping[Tokenization, str] = {
+    "13a": "bleu",
+    "intl": "bleu-intl",
+    "zh": "bleu-zh",
+    "ja-mecab": "bleu-ja",
+    "ko-mecab": "bleu-ko",
+    "char": "bleu-char",
+    "flores200": "bleu-flores200",
+}
 METRICS: Mapping[str, Metric] = {
-    "bleu": Metric("BLEU", _bleu("13a")),
+    **{name: Metric(f"BLEU{name[4:]}", _bleu(tokenize)) for tokenize, name in BLEU_OF.items()},
     "bleu-lc": Metric("BLEU-lc", _bleu("13a", lowercase=True), cased=False),
-    "bleu-intl": Metric("BLEU-intl", _bleu("intl")),
     "bleu-intl-lc": Metric("BLEU-intl-lc", _bleu("intl", lowercase=True), cased=False),
-    "bleu-zh": Metric("BLEU-zh", _bleu("zh")),
     "bleu-tok": Metric("BLEU-tok", _tokenized(), tokens=True),
     "bleu-tok-lc": Metric("BLEU-tok-lc", _tokenized(lowercase=True), tokens=True, cased=False),
     "bleu-compound": Metric("BLEU-compound", _tokenized(compound=True), tokens=True),
@@ -81,6 +99,56 @@ METRICS: Mapping[str, Metric] = {
     "comet": Metric("COMET", _comet, cased=False),
 }
 DEFAULT_METRICS = ("bleu", "chrf", "ter")
+# Languages (ISO 639) that 13a does not fit: Chinese ones, Japanese, Korean; Thai, Khmer, Burmese,
+# Lao, in which no tokenization but flores200 finds words.
+TOKENIZATIONS: Mapping[str, Tokenization] = {
+    **dict.fromkeys(("zh", "zho", "chi", "cmn", "yue", "wuu", "lzh"), "zh"),
+    **dict.fromkeys(("ja", "jpn"), "ja-mecab"),
+    **dict.fromkeys(("ko", "kor"), "ko-mecab"),
+    **dict.fromkeys(("th", "tha", "km", "khm", "my", "mya", "bur", "lo", "lao"), "char"),
+}
+
+
+def is_available(tokenization: Tokenization) -> bool:
+    """Whether the package that a tokenization needs is installed."""
+    try:
+        return bool(scorers([BLEU_OF[tokenization]]))
+    except UserError:
+        return False
+
+
+def tokenization_for(
+    language: str, available: Callable[[Tokenization], bool] = is_available
+) -> Tokenization:
+    """The tokenization of BLEU for a language tag: char if the best one is not available."""
+    primary, *rest = language.lower().split("-")
+    best = TOKENIZATIONS.get(primary, "13a") if "latn" not in rest else "13a"
+    return best if available(best) else "char"
+
+
+def usual_metrics(language: str, tokenize: Tokenization | None = None) -> list[str]:
+    """BLEU, chrF and TER for translations into a language.
+
+    No TER in languages without spaces: sacreBLEU's finds the words of neither Japanese nor Thai.
+
+    Args:
+        tokenize: of BLEU; None: by the language.
+    """
+    has_words = tokenization_for(language, bool) in ("13a", "ko-mecab")
+    return [BLEU_OF[tokenize or tokenization_for(language)], "chrf", *["ter"] * has_words]
+
+
+def validation_metrics(settings: Validation) -> list[str]:
+    """BLEU and chrF of a run's validations; before there was a key, BLEU was of 13a tokens."""
+    return [BLEU_OF[settings.tokenize or "13a"], "chrf"]
+
+
+def best_figure(settings: Validation, value: float) -> str:
+    """What chose a checkpoint, `9.51 BLEU (beam 1)`; of a loss `value` is its negative."""
+    if settings.best_by == "loss":
+        return f"loss {-value:.4f}"
+    metric = validation_metrics(settings)[0] if settings.best_by == "bleu" else settings.best_by
+    return f"{value:.2f} {label_of(metric)} (beam {settings.beam})"
 
 
 def metric_named(name: str) -> Metric:
@@ -91,6 +159,9 @@ def metric_named(name: str) -> Metric:
     """
     if name in METRICS:
         return METRICS[name]
+    if set(parts := name.replace(" ", "").split(",")) <= METRICS.keys():
+        hint = f"pass {' '.join(f'--metric {part}' for part in parts)}"
+        raise UserError(f"takes one name, not {name}", where="--metric", hint=hint)
     near = difflib.get_close_matches(name.lower(), METRICS, n=1, cutoff=0.5)
     guess = f" (did you mean {near[0]}?)" if near else ""
     raise UserError(f"unknown metric {name!r}{guess}", hint=f"choose from {', '.join(METRICS)}")

@@ -10,9 +10,10 @@ from sacrebleu.metrics.base import Metric
 
 from nmtdeep.errors import printable
 from nmtdeep.scoring.metrics import Score, heading_of, label_of, score_texts
-from nmtdeep.scoring.significance import Comparison, compare_systems
+from nmtdeep.scoring.significance import FEWEST, Comparison, compare_systems
 from nmtdeep.scoring.texts import Texts
 from nmtdeep.tables import as_lines, table
+from nmtdeep.units import counted
 
 
 def measure(texts: Texts, metrics: Mapping[str, Metric], **paired: Any) -> list[Score | Comparison]:
@@ -45,6 +46,8 @@ def plain_lines(rows: Sequence[Score | Comparison]) -> Iterator[str]:
             test = "baseline" if is_baseline else f"{row.difference:+.2f} p={row.p_value:.4f}"
             parts = ["compare", printable(row.system), *parts, test, row.signature]
             parts += [] if row.mean is None else [f"mean {row.mean:.2f} ± {row.interval:.2f}"]
+            few = f"({counted(row.differing, 'differing line')}: too few to tell)"
+            parts += [few] if not is_baseline and row.differing < FEWEST else []
         yield " ".join(filter(None, parts))
 
 

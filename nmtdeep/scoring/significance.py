@@ -11,6 +11,8 @@ from sacrebleu.significance import PairedTest, Result
 
 from nmtdeep.scoring.texts import check_counts
 
+# No p below 0.05 with fewer lines that differ.
+FEWEST = 6
 _SACREBLEU_TEST = {"bootstrap": "bs", "randomization": "ar"}
 
 
@@ -19,7 +21,8 @@ class Comparison:
     """One system against the baseline by one metric; the baseline itself has no `p_value`.
 
     `mean` and `interval` are the mean of the bootstrap samples and half the width of their middle
-    95 %; approximate randomization has neither.
+    95 %; approximate randomization has neither. `differing` counts the lines that are not equal in
+    both systems.
     """
 
     metric: str
@@ -30,6 +33,7 @@ class Comparison:
     mean: float | None
     interval: float | None
     signature: str
+    differing: int = 0
 
 
 def compare_systems(
@@ -51,6 +55,9 @@ def compare_systems(
     Where the scores are equal, p is 1: no difference is not significant. (sacreBLEU's strict
     comparison finds no sample beyond 0 for two identical files, and would call them different.)
 
+    p is at least 2^(1-n), n the lines that differ: so often a coin for each of them prefers the
+    same system n times. sacreBLEU's comparison would call a difference in one line significant.
+
     As for sacreBLEU itself, the random seed is 12345 or that of the environment's SACREBLEU_SEED.
 
     Args:
@@ -69,9 +76,11 @@ def compare_systems(
         signatures, columns = paired()
         ((title, signature),) = signatures.items()
         results = [result for result in columns[title] if isinstance(result, Result)]
-        for (system, _), result in zip(named, results, strict=True):
-            difference = float(result.score - results[0].score)
-            p_value = 1.0 if result.p_value is not None and not difference else result.p_value
+        for (system, lines), result in zip(named, results, strict=True):
+            difference, p_value = float(result.score - results[0].score), result.p_value
+            differing = sum(map(str.__ne__, baseline[1], lines))
+            if p_value is not None:
+                p_value = min(1.0, max(p_value, 2.0 ** (1 - differing))) if difference else 1.0
             comparisons.append(
                 Comparison(
                     metric,
@@ -82,6 +91,7 @@ def compare_systems(
                     mean=None if result.mean is None else float(result.mean),
                     interval=None if result.ci is None else float(result.ci),
                     signature=str(signature),
+                    differing=differing,
                 )
             )
     return comparisons

@@ -20,6 +20,7 @@ class StoredScores(BaseModel):
         checkpoint: name of the checkpoint that was scored.
         weights: SHA-256 of its `model.safetensors`.
         trained_to: name of the newest checkpoint at that time.
+        beam: of the translations; None in older files.
         scores: by set.
     """
 
@@ -27,6 +28,12 @@ class StoredScores(BaseModel):
     weights: str
     trained_to: str
     scores: dict[str, list[Score]]
+    beam: int | None = None
+
+    @property
+    def title(self) -> str:
+        """Checkpoint and beam."""
+        return self.checkpoint + (f" (beam {self.beam})" if self.beam else "")
 
 
 def stored_scores(run: Path, model: Path) -> StoredScores | None:
@@ -43,7 +50,7 @@ def stored_scores(run: Path, model: Path) -> StoredScores | None:
     return scores if weights.is_file() and scores.weights == files.digest(weights) else None
 
 
-def store(scores: dict[str, list[Score]], run: Path) -> StoredScores:
+def store(scores: dict[str, list[Score]], run: Path, *, beam: int) -> StoredScores:
     """Write the scores of the weights that a run translates with."""
     model = checkpoint.locate(run)
     stored = StoredScores(
@@ -51,6 +58,7 @@ def store(scores: dict[str, list[Score]], run: Path) -> StoredScores:
         weights=files.digest(model / checkpoint.MODEL),
         trained_to=list(checkpoint.saved(run).values())[-1].name,
         scores=scores,
+        beam=beam,
     )
     with files.replace_file(run / SCORES) as partial:
         partial.write_text(f"{stored.model_dump_json(indent=1)}\n", encoding="utf-8")

@@ -239,6 +239,7 @@ class Display:
                 **({"valid_bleu": None, "valid_chrf": None} | values),
                 "best": progress.is_best,
                 "signature": scores["bleu"].signature if scores else "",
+                **({"beam": self.settings.validation.beam} if scores else {}),
                 **({"comet_signature": scores["comet"].signature} if "comet" in scores else {}),
                 "seconds": seconds,
             }
@@ -253,8 +254,9 @@ class Display:
             table.writeheader()
             table.writerows(rows)
         line = f"validation | update {update} | loss {loss:.3f} | nll {nll:.3f} | ppl {ppl:.2f}"
-        for name, score in scores.items():
-            line += f" | {name} {score.value:.2f}"
+        for score in scores.values():
+            line += f" | {score.metric} {score.value:.2f}"
+        line += f" | beam {self.settings.validation.beam}" * bool(scores)
         self.say(f"{line} | {seconds:.1f} s" + " | best so far" * progress.is_best)
         if validation.sample is not None:
             self.say("  {}\n  -> {}".format(*validation.sample))

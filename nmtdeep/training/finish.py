@@ -9,23 +9,27 @@ from typing import Any
 
 from nmtdeep import averaging, checkpoint
 from nmtdeep.config.decoding import DecodingOptions
+from nmtdeep.config.load import read_config
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.devices import kept_settings, resolve_device
 from nmtdeep.errors import printable
 from nmtdeep.scoring import Score, score_texts, scorers
-from nmtdeep.scoring.metrics import label_of
+from nmtdeep.scoring.metrics import best_figure, usual_metrics, validation_metrics
 from nmtdeep.scoring.report import score_table
 from nmtdeep.scoring.stored import store, stored_scores
+from nmtdeep.scoring.warnings import without_ter
 from nmtdeep.tables import screen
+from nmtdeep.training import starting
 from nmtdeep.training.run_directory import CANDIDATE, LOG
 from nmtdeep.training.step import resolve_precision
 from nmtdeep.training.validation import comet_of, translated, validate
+from nmtdeep.units import counted
 
-METRICS = ("bleu", "chrf", "ter")
-# A model with lower scores has learned too little: its translations end only at the length limit.
-LEAST = {"bleu": 1.0, "chrf": 20.0}
+# A model with less BLEU and chrF has learned too little: its translations end only at the length
+# limit.
+LEAST = (1.0, 20.0)
 FIRST_LINES = 50
 
 
@@ -45,6 +49,7 @@ def finish(
     corpora = DataDirectory.open(data, verify=False)  # the training has verified it
     held_out = corpora.held_out
     stored = stored_scores(run, checkpoint.locate(run))
+    recipe = starting.tokenized(recipe, read_config(run / checkpoint.CONFIG))
     with (run / LOG).open("a", encoding="utf-8") as log:
 
         def say(text: str) -> None:
@@ -57,18 +62,19 @@ def finish(
             if final_scores is False:
                 return
             translator = Translator.load([run], DecodingOptions(device=device))
-            if not final_scores and _has_learned_nothing(translator, corpora):
+            if not final_scores and _has_learned_nothing(translator, recipe, corpora):
                 say(
                     "the model has learned too little to be scored; add --final-scores to score it "
                     "anyway"
                 )
                 return
             scores = {
-                split: score_split(translator, recipe, corpora, split, device) for split in held_out
+                split: score_split(translator, recipe, corpora, split, device, say)
+                for split in held_out
             }
-            stored = store(scores, run)
+            stored = store(scores, run, beam=translator.options.beam)
         mean = _mean(checkpoint.locate(run))
-        say(f"scores of {stored.checkpoint}" + (f", {mean}" if mean else ""))
+        say(f"scores of {stored.title}" + (f", {mean}" if mean else ""))
         for line in score_table(stored.scores):
             say(line)
 
@@ -82,15 +88,15 @@ def _choose(
     # Checkpoints of earlier stages have fewer layers.
     stage: Any = list(states.values())[-1].get("stage")
     saved = [path for path in planned if states[path].get("stage") == stage]
-    count = recipe.training.checkpoints.average_last
-    if not (count and saved):
+    count = min(recipe.training.checkpoints.average_last, len(saved))
+    if count < 2:  # the mean of one is that one
         return
     candidate = averaging.average(saved[-count:], run / CANDIDATE)
     place, recipe = resolve_device(device), recipe.at_stage(stage)
     model = checkpoint.load(candidate).model.to(place)
     dtype = resolve_precision(recipe.training.precision, place)
-    best, best_by = run / checkpoint.BEST, recipe.training.validation.best_by
-    score = validate(model, data, recipe, dtype=dtype).score(best_by)
+    best, settings = run / checkpoint.BEST, recipe.training.validation
+    score = validate(model, data, recipe, dtype=dtype).score(settings.best_by)
     mean = _mean(candidate)
     with_mean = f"the run translates with {checkpoint.AVERAGE}, {mean}"
     if not (best / checkpoint.STATE).is_file():
@@ -98,10 +104,7 @@ def _choose(
         say(with_mean)
         return
     best_score = checkpoint.read_state(best)["score"]
-    of_best, of_mean = (
-        f"loss {-value:.4f}" if best_by == "loss" else f"{value:.2f} {label_of(best_by)}"
-        for value in (best_score, score)
-    )
+    of_best, of_mean = (best_figure(settings, value) for value in (best_score, score))
     if score >= best_score:
         candidate.rename(run / checkpoint.AVERAGE)
         say(f"{with_mean}: {of_mean} on valid; {best.name} has {of_best}")
@@ -120,17 +123,34 @@ def _mean(path: Path) -> str:
     return f"the mean of {names}" if names else ""
 
 
-def _has_learned_nothing(translator: Translator, data: DataDirectory) -> bool:
+def _has_learned_nothing(translator: Translator, recipe: Recipe, data: DataDirectory) -> bool:
     """Whether all scores of the first lines of the validation set are below `LEAST`."""
     translations = translated(translator, data, "valid", first=FIRST_LINES)
-    scores = score_texts(translations, [data.references("valid")[:FIRST_LINES]], list(LEAST))
-    return all(score.value < LEAST[score.metric] for score in scores)
+    metrics = validation_metrics(recipe.training.validation)
+    scores = score_texts(translations, [data.references("valid")[:FIRST_LINES]], metrics)
+    return all(score.value < least for score, least in zip(scores, LEAST, strict=True))
 
 
 def score_split(
-    translator: Translator, recipe: Recipe, data: DataDirectory, split: str, device: str
+    translator: Translator,
+    recipe: Recipe,
+    data: DataDirectory,
+    split: str,
+    device: str,
+    say: Callable[[str], None],
 ) -> list[Score]:
-    """BLEU, chrF, TER and, if the recipe names a model, COMET of a translated split."""
-    lines, references = translated(translator, data, split), [data.references(split)]
+    """BLEU, chrF, TER and, if the recipe names a model, COMET of a translated split.
+
+    Long lines are translated in pieces, as `translate` does, and leave out TER.
+    """
+    translator.restart()
+    lines, references = translated(translator, data, split), data.references(split)
+    if count := translator.cut_lines:
+        limit = translator.options.max_source_tokens
+        say(f"{split}: {counted(count, 'line')} of more than {limit} subwords translated in pieces")
+    metrics = usual_metrics(recipe.text.target, recipe.training.validation.tokenize or "13a")
+    metrics, reason = without_ter(metrics, lines, references)
+    if reason:
+        say(f"{split}: TER is left out, for {reason}")
     comet = comet_of(recipe, data, split, device)
-    return score_texts(lines, references, scorers(METRICS, comet=comet))
+    return score_texts(lines, [references], scorers(metrics, comet=comet))

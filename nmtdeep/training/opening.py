@@ -29,7 +29,7 @@ from nmtdeep.training.run_directory import check_run
 from nmtdeep.training.state import Progress
 from nmtdeep.training.step import resolve_precision
 from nmtdeep.training.trainer import built, freeze
-from nmtdeep.training.validation import comet_of
+from nmtdeep.training.validation import comet_of, long_lines
 from nmtdeep.units import counted, percent, size
 
 
@@ -157,6 +157,7 @@ def opening(recipe: Recipe, data: DataDirectory, ranks: Ranks, progress: Progres
             f"{data.path}: {sum(map(len, corpora.values())):,} training pairs, "
             f"{len(data.corpus('valid')):,} for validation"
         ),
+        "long lines": long_lines(data.corpus("valid"), stage),
         "mixture": ", ".join(
             f"{percent(drawn[name], 0)} {name} ({len(corpus):,} pairs)"
             for name, corpus in corpora.items()

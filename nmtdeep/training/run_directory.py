@@ -41,6 +41,7 @@ FIXED = (
     "training.growth.",
     "training.frozen.",
     "training.validation.best_by",
+    "training.validation.tokenize",
 )
 FREE = "training.batches.max_tokens"
 OTHER_OUT = "choose another --out"
@@ -222,7 +223,8 @@ def check_run(
         if not overwrite and path.is_dir() and any(path.iterdir()) and not (path / LOCK).exists():
             hint = f"{OTHER_OUT}, or pass --overwrite, which deletes only files of a training"
             raise UserError("holds files, and no training", where=path, hint=hint)
-        return RunDirectory(path, starting.started(recipe, pipeline, path), pipeline)
+        recipe = starting.tokenized(starting.started(recipe, pipeline, path))
+        return RunDirectory(path, recipe, pipeline)
     return _check_same(path, recipe, pipeline)
 
 
@@ -246,10 +248,12 @@ def _check_same(path: Path, recipe: Recipe, pipeline: TextPipeline) -> RunDirect
         files.verify(path, checkpoint.CONFIG, hint="restore it from a copy")
     before, saved = read_config(path / checkpoint.CONFIG), checkpoint.saved(path)
     recipe = starting.resumed(recipe, before.training.start_from, path)
+    recipe = starting.tokenized(recipe, before)
     changes = differences(before.model_dump(), recipe.model_dump())
-    # Scores of another COMET model cannot be compared with the best so far.
-    by_comet = recipe.training.validation.best_by == "comet"
-    fixed = (*FIXED, *(["training.validation.comet"] if by_comet else []))
+    # Scores of another COMET model or beam cannot be compared with the best so far.
+    best_by = recipe.training.validation.best_by
+    fixed = (*FIXED, *(["training.validation.comet"] if best_by == "comet" else []))
+    fixed += ("training.validation.beam",) if best_by != "loss" else ()
     fatal = [key for key in changes if key.startswith(fixed) and not key.startswith(FREE)]
     if fatal:
         raise UserError(

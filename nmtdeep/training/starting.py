@@ -10,7 +10,9 @@ from nmtdeep.config.model import SIDES, Model
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.render import differences
 from nmtdeep.config.stages import StartFrom
+from nmtdeep.config.training import Tokenization
 from nmtdeep.errors import CheckpointError, UserError
+from nmtdeep.scoring.metrics import scorers, tokenization_for, validation_metrics
 from nmtdeep.text.pipeline import TextPipeline
 
 # Keys of the section `model` that change no trained weight.
@@ -67,6 +69,23 @@ def resumed(recipe: Recipe, stored: StartFrom | None, out: Path) -> Recipe:
             hint="leave out --from to resume it, or choose another --out",
         )
     return recipe.with_training(start_from=stored)
+
+
+def tokenized(recipe: Recipe, stored: Recipe | None = None) -> Recipe:
+    """The recipe with the tokenization of BLEU of the run whose recipe is `stored`, or a new run's.
+
+    Raises:
+        UserError: if it is not available on this machine.
+    """
+    settings = recipe.training.validation
+    chosen: Tokenization | None = settings.tokenize or tokenization_for(recipe.text.target)
+    if stored is not None:
+        kept = stored.training.validation.tokenize  # None before there was a key: 13a
+        chosen = kept if settings.tokenize in (None, kept or "13a") else settings.tokenize
+    settings = settings.model_copy(update={"tokenize": chosen})
+    if settings.bleu:
+        scorers(validation_metrics(settings))
+    return recipe.with_training(validation=settings)
 
 
 def _check_model(path: str, old: Model, new: Model) -> None:

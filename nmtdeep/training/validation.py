@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from nmtdeep.decoding.translator import Translator
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.scoring import Score, score_texts, scorers
 from nmtdeep.scoring.comet import Comet
+from nmtdeep.scoring.metrics import validation_metrics
 from nmtdeep.training.loss import batch_loss
 
 # Tokens by which a translation may exceed a multiple of its source while validating.
@@ -32,8 +33,8 @@ class Validation:
     Attributes:
         loss: label-smoothed, nats per target token.
         nll: negative log-likelihood, nats per target token.
-        scores: `bleu`, `chrf` and, if the recipe names a model, `comet` of translations; empty if
-            nothing was translated.
+        scores: `bleu`, in the recipe's tokenization, `chrf` and, if the recipe names a model,
+            `comet` of translations; empty if nothing was translated.
         sample: a source line and its translation.
     """
 
@@ -63,11 +64,11 @@ def validate(
     translator = Translator([model], data.pipeline, _options(recipe))
     translations = translated(translator, data, "valid")
     comet = comet_of(recipe, data, "valid", model.output.weight.device)
-    metrics = scorers(("bleu", "chrf"), comet=comet)
+    metrics = scorers(validation_metrics(recipe.training.validation), comet=comet)
     scores = score_texts(translations, [data.references("valid")], metrics)
     third = len(translations) // 3
     sample = (data.sources("valid")[third], translations[third])
-    return Validation(loss, nll, {score.metric: score for score in scores}, sample)
+    return Validation(loss, nll, dict(zip(("bleu", "chrf", "comet"), scores, strict=False)), sample)
 
 
 def comet_of(
@@ -106,11 +107,28 @@ def translated(
     return [line.candidates[0].as_text(form) for line in translator.translate(sources)]
 
 
+def longest_line(recipe: Recipe) -> int:
+    """Subwords of a side that the loss takes: as many as in a search or in a training pair."""
+    return max(recipe.decoding.max_source_tokens, recipe.text.clean.max_length)
+
+
+def long_lines(corpus: ParallelCorpus, recipe: Recipe) -> str:
+    """How many pairs of the validation set are longer than that; empty if none is."""
+    lengths, most = np.maximum(corpus.source.lengths, corpus.target.lengths), longest_line(recipe)
+    count = int((lengths > most + 1).sum())
+    return f"{count:,} of valid, of which the loss takes the first {most} subwords" * bool(count)
+
+
 @torch.inference_mode()
 def corpus_loss(
     model: Transformer, corpus: ParallelCorpus, recipe: Recipe, *, dtype: torch.dtype
 ) -> tuple[float, float]:
-    """Smoothed loss and negative log-likelihood of a corpus, nats per target token."""
+    """Smoothed loss and negative log-likelihood of a corpus, nats per target token.
+
+    Each side counts as far as `longest_line` allows: memory grows with the square of its length.
+    """
+    sides = (corpus.source, corpus.target)
+    corpus = ParallelCorpus(*(replace(side, most=longest_line(recipe) + 1) for side in sides))
     lengths = np.stack((corpus.source.lengths, corpus.target.lengths))
     tokens, device = 0, model.output.weight.device
     total = torch.zeros(2, dtype=torch.float64, device=device)
