@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from nmtdeep.errors import UserError
 from nmtdeep.model.layers.context import Sublayer
+from nmtdeep.model.layers.feed_forward import FeedForward
 from nmtdeep.model.layers.norm import Norm
 from nmtdeep.model.layers.parameters import HasConstants, Matrix
 from nmtdeep.model.layers.residual import Admin, deep_norm_scales
@@ -57,12 +58,14 @@ class Rules(NamedTuple):
     """An initializer: the deviation of every matrix and every table, and their laws.
 
     A matrix is a `Matrix`: query, key and value of self-attention are drawn one after the other.
+    `biases` are those of feed-forward sublayers: zero, or U(-b, b) with b = 1/sqrt(fan_in).
     """
 
     matrix: MatrixRule
     table: TableRule = _width_deviation
     matrices: Law = "uniform"
     tables: Law = "normal"
+    biases: Literal["zero", "uniform"] = "zero"
 
 
 def glorot(
@@ -70,6 +73,7 @@ def glorot(
     gain: float = 1.0,
     embeddings: Literal["normal", "glorot"] = "normal",
     cross_attention: CrossAttentionFans = "joint",
+    feed_forward: Literal["glorot", "linear"] = "glorot",
 ) -> Rules:
     """Glorot uniform: W ~ U(-b, b), b = gain sqrt(6 / (fan_in + fan_out)); E ~ N(0, 1/d).
 
@@ -78,12 +82,21 @@ def glorot(
     "separate", as three d x d matrices (the release of Zhang et al. 2019). Biases 0, norms (1, 0),
     the padding row 0; the embedding bias U(-sqrt(3/d), sqrt(3/d)) (that release again).
     `embeddings="glorot"`: E ~ U(-e, e), e = sqrt(6 / (V + d)), the baseline of Xu et al. 2020.
+    `feed_forward="linear"`: its maps U(-b, b), b = gain / sqrt(fan_in), and its biases without gain:
+    torch.nn.Linear's start, which the releases of Wu et al. 2021 and Takase et al. 2022 keep.
     """
-    normal = embeddings == "normal"
+    normal, linear = embeddings == "normal", feed_forward == "linear"
+
+    def deviation(matrix: Matrix, side: Side, layer: int) -> float:
+        if linear and matrix.role in ("inner", "outer"):
+            return gain / math.sqrt(3 * matrix.fan_in)
+        return gain * glorot_deviation(matrix, cross_attention)
+
     return Rules(
-        lambda matrix, side, layer: gain * glorot_deviation(matrix, cross_attention),
+        deviation,
         _width_deviation if normal else lambda table: math.sqrt(2 / sum(table.shape)),
         tables="normal" if normal else "uniform",
+        biases="uniform" if linear else "zero",
     )
 
 
@@ -168,9 +181,8 @@ def fill(model: Transformer, tables: Rules, *, seed: int, **stacks: Rules) -> No
     """
     generator = torch.Generator().manual_seed(seed)
     covered: Counter[int] = Counter()
-    drawn = chain(
-        _tables(model, tables, generator), _matrices(model, stacks, generator), _constants(model)
-    )
+    matrices = _matrices(model, stacks, generator), _constants(model)
+    drawn = chain(_tables(model, tables, generator), *matrices, _biases(model, stacks, generator))
     with torch.no_grad():
         for target, value in drawn:
             target.copy_(value)
@@ -283,6 +295,18 @@ def _matrices(
     for matrix, side, number in placed:
         deviation = rules[side].matrix(matrix, side, number)
         yield matrix.weight, _draw(matrix.weight, deviation, rules[side].matrices, generator)
+
+
+def _biases(
+    model: Transformer, rules: Mapping[str, Rules], generator: torch.Generator
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Those of the feed-forward sublayers of a stack whose rules draw them."""
+    stacks = (getattr(model, side) for side in rules if rules[side].biases == "uniform")
+    blocks = (part for stack in stacks for part in stack.modules() if isinstance(part, FeedForward))
+    for linear in (linear for block in blocks for linear in (block.inner, block.outer)):
+        if linear.bias is not None:
+            deviation = 1 / math.sqrt(3 * linear.in_features)
+            yield linear.bias, _draw(linear.bias, deviation, "uniform", generator)
 
 
 def _constants(model: Transformer) -> Iterator[tuple[Tensor, Tensor]]:

@@ -323,3 +323,24 @@ def test_admins_omegas_are_the_roots_of_summed_variances(tiny_config: Callable) 
     initialize(model, alone, seed=1, sample=Sample(padded, TARGET))
     measured = [wrapper.omega.unique().item() for layer in model.encoder for wrapper in layer]
     assert measured == pytest.approx(omegas[0]), "Admin in the encoder alone"
+
+
+def test_feed_forward_maps_start_as_those_of_torch(made):
+    """torch.nn.Linear's documented start: weight and bias U(-1/sqrt(fan_in), 1/sqrt(fan_in))."""
+    gain = 0.25
+    plain, described = made({"type": "glorot", "gain": gain})
+    initialize(plain, described, seed=1)
+    model, described = made({"type": "glorot", "gain": gain, "feed_forward": "linear"})
+    initialize(model, described, seed=1)
+    old = dict(plain.named_parameters())
+    maps = [name for name in old if re.search(r"\.(inner|outer)\.", name)]
+    assert len(maps) >= 8 * DEPTH  # two maps with two parameters in each layer of both stacks
+    for name, parameter in model.named_parameters():
+        if name not in maps:
+            assert parameter.equal(old[name]), name  # drawn as without it
+            continue
+        bound = (F if "outer" in name else D) ** -0.5
+        bound *= gain if name.endswith("weight") else 1
+        assert 0.9 * bound < parameter.abs().max() <= bound
+        assert parameter.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.25)
+        assert name.endswith("weight") or not old[name].any()

@@ -30,6 +30,12 @@ class Glorot(Section):
         "normal", description="normal: N(0, 1/d); glorot: as a matrix (baseline of Xu et al. 2020)"
     )
     cross_attention: CrossAttentionFans = "joint"
+    feed_forward: Literal["glorot", "linear"] = Field(
+        "glorot",
+        description="linear: maps and biases of feed-forward sublayers U(-b, b), b = "
+        "1/sqrt(fan_in), as torch.nn.Linear starts (releases of R-Drop and B2T)",
+        exclude_if=lambda value: value == "glorot",
+    )
 
 
 class Lipschitz(Section):
