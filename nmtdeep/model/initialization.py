@@ -82,7 +82,7 @@ def glorot(
     "separate", as three d x d matrices (the release of Zhang et al. 2019). Biases 0, norms (1, 0),
     the padding row 0; the embedding bias U(-sqrt(3/d), sqrt(3/d)) (that release again).
     `embeddings="glorot"`: E ~ U(-e, e), e = sqrt(6 / (V + d)), the baseline of Xu et al. 2020.
-    `feed_forward="linear"`: its maps U(-b, b), b = gain / sqrt(fan_in), and its biases without gain:
+    `feed_forward="linear"`: its maps U(-b, b), b = gain / sqrt(fan_in), its biases without gain:
     torch.nn.Linear's start, which the releases of Wu et al. 2021 and Takase et al. 2022 keep.
     """
     normal, linear = embeddings == "normal", feed_forward == "linear"
