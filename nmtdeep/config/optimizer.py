@@ -42,11 +42,9 @@ class OptimizerVariant(Variant):
     def build(self, transformer: Any) -> Any:
         """A `torch.optim.Optimizer` of the parameters that need a gradient.
 
-        The learning rate of each group is set before each update. An update whose loss or gradients
-        are not finite is not given to it. All that changes must be tensors of its `state`, one
-        dictionary for each parameter, which checkpoints keep. It is built twice: a first one takes
-        a trial step with gradients of zero, which is undone, and what cannot train or resume is
-        refused then.
+        The learning rate of each group is set before each update. All else that changes must be
+        tensors of its `state`, which checkpoints keep. It is built twice: the first one takes a
+        trial step, which is undone, and what cannot train or resume is refused.
         """
         raise NotImplementedError
 

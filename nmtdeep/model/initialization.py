@@ -40,8 +40,7 @@ class Sample(NamedTuple):
     target: Tensor
 
 
-# A standard deviation; or what fills a tensor of the parameter's shape itself, called as
-# `draw(tensor, generator=generator)`, such as `torch.nn.init.orthogonal_`.
+# A standard deviation; or what fills a tensor itself, called as `draw(tensor, generator=...)`.
 Deviation = float | Callable[..., object]
 # Of the matrix, its stack, and its layer there, which counts from 1.
 MatrixRule = Callable[[Matrix, Side, int], Deviation]
@@ -57,7 +56,6 @@ def _width_deviation(table: Tensor) -> float:
 class Rules(NamedTuple):
     """An initializer: the deviation of every matrix and every table, and their laws.
 
-    A matrix is a `Matrix`: query, key and value of self-attention are drawn one after the other.
     `biases` are those of feed-forward sublayers: zero, or U(-b, b) with b = 1/sqrt(fan_in).
     """
 
@@ -193,12 +191,10 @@ def fill(model: Transformer, tables: Rules, *, seed: int, **stacks: Rules) -> No
         if covered[_storage(parameter)] < parameter.numel()
     ]
     if missed:
-        owners = {_package(model, name): None for name in missed}
-        raise UserError(
-            f"no initializer covers the parameters {', '.join(missed)}",
-            where=f"package {', '.join(owners)}",
-            hint="correct the package: its modules list them in matrices() or constants()",
-        )
+        what = f"no initializer covers the parameters {', '.join(missed)}"
+        where = f"package {', '.join(dict.fromkeys(_package(model, name) for name in missed))}"
+        hint = "correct the package: its modules list them in matrices() or constants()"
+        raise UserError(what, where=where, hint=hint)
 
 
 def _package(model: Transformer, parameter: str) -> str:

@@ -117,13 +117,12 @@ def _external(settings: config.OptimizerVariant, model: Transformer) -> torch.op
         what = f"{settings.type} of the package {package} cannot be used here ({wrong})"
         hint = "use another optimizer, or correct the package"
         raise UserError(what, where="training.optimizer", hint=hint)
-    for parameter in trained:
-        parameter.requires_grad_(False)  # gradients of what the optimizer lacks would pile up
     for group in optimizer.param_groups:
         own = [states.get(parameter, {}) for parameter in group["params"]]
         group["moments"] = [{name: part.shape for name, part in state.items()} for state in own]
-        for parameter in set(trained).intersection(group["params"]):
-            parameter.requires_grad_(True)
+    held = {parameter for group in optimizer.param_groups for parameter in group["params"]}
+    for parameter in trained:  # gradients of what the optimizer lacks would pile up
+        parameter.requires_grad_(parameter in held)
     optimizer._step_supports_amp_scaling = False
     return optimizer
 

@@ -56,19 +56,14 @@ class PositionsVariant(Variant):
     """Positions of another package, added to the embeddings, in self-attention, or both.
 
     Attributes:
-        takes_rows: whether the module accepts a third argument, the `Jagged` sentences of a batch
-            without padding on a GPU; `rows.positions` are those of its tokens. If not, batches
-            have padding. Relative positions in attention need nothing more.
+        takes_rows: whether the module takes `(x, start, rows)` too, batches without padding.
     """
 
     slot: ClassVar[str] = "positions"
     takes_rows: ClassVar[bool] = False
 
     def build(self, model: Model, stack: Stack) -> Any:
-        """The module that adds positions to embeddings, called as `positions(x, start)`.
-
-        With `takes_rows` it is also called as `positions(x, start, rows)`.
-        """
+        """The module that adds positions to embeddings, called as `positions(x, start)`."""
         raise NotImplementedError
 
     def in_attention(self, model: Model, stack: Stack) -> Any:
