@@ -53,8 +53,10 @@ def measure(
     """
     rows: list[LearningRate] = []
     for name, recipe in recipes.items():
-        saved = checkpoint.saved(runs[name]) if runs and name in runs else {}
-        last = Progress.of(saved[max(saved)]).last_update(recipe.training) if saved else None
+        last = None
+        if recipe.training.max_updates == "auto" and runs and name in runs:
+            saved = list(checkpoint.saved(runs[name]).values())
+            last = Progress.of(saved[-1]).last_update(recipe.training) if saved else None
         rows += learning_rates(name, recipe, updates_per_epoch, last)
     conditions: dict[str, Any] = {
         name: typed(recipe.training.schedule) for name, recipe in recipes.items()

@@ -41,6 +41,7 @@ GRACE = 5.0
 # Seconds after which a second signal means: leave at once. A launcher passes on what the terminal
 # has sent to the whole group already.
 IMPATIENCE = 1.0
+HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)  # by the launcher
 GLOO = "GLOO_SOCKET_IFNAME"  # the network interface that its connections use
 T = TypeVar("T")
 
@@ -71,8 +72,7 @@ def launch(processes: int, function: Callable[[], T]) -> T:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-    handlers = {number: signal.getsignal(number) for number in numbers}
+    handlers = {number: signal.getsignal(number) for number in HANDLED}
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)  # the launcher logs what is raised below
     with tempfile.TemporaryDirectory(prefix="nmtdeep-") as folder, _blocked_sigint():

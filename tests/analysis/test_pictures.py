@@ -103,7 +103,7 @@ def test_pictures_have_no_colors() -> None:
 )
 def test_short_curves_have_a_marker_on_every_point(points: int, least: int, most: int) -> None:
     """A training of a few minutes has one validation; a curve of one point has no line."""
-    draw = partial(curve, y=tuple(1 + place % 2 / 9 for place in range(points)))
+    draw = partial(curve, y=tuple(1 + place / points for place in range(points)))
     groups = [each for each in ET.fromstring(render(draw, "svg")).iter() if each.get("clip-path")]
     marks = [part for group in groups for part in group.iter() if part.tag.endswith("use")]
     assert least <= len(marks) <= most

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from nmtdeep.analysis.schedule import learning_rates, measure
+from nmtdeep.checkpoint import FORMAT
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.errors import UserError
+from nmtdeep.files import write_sums
 from nmtdeep.training.state import Plan, Progress
 
 PEAK, WARM = 2e-3, 8
@@ -77,8 +79,9 @@ def test_a_run_that_chose_its_length_by_the_clock_has_its_rates(tmp_path: Path) 
         measure({"run": planned}, runs={"run": tmp_path})
     folder = tmp_path / "checkpoint_60"
     folder.mkdir()
-    state = Progress(update=60, plan=Plan(5, 100)).to_json()
+    state = {"format": FORMAT, **Progress(update=60, plan=Plan(5, 100)).to_json()}
     (folder / "state.json").write_text(json.dumps(state), encoding="utf-8")
+    write_sums(folder, "state.json")
     rates = {row.update: row.lr for row in measure({"run": planned}, runs={"run": tmp_path}).rows}
     assert max(rates.values()) == rates[50] == pytest.approx(PEAK * 50 / 80)
     assert rates[25] == pytest.approx(PEAK * 25 / 80)
