@@ -17,6 +17,9 @@ from nmtdeep.errors import CheckpointError, UserError
 def choose(run: Path, count: int, *, best: bool = False) -> list[Path]:
     """The newest checkpoints of a run, or those with the best validation scores, the best first.
 
+    The newest are of those that were saved at the training's interval or its end, not because a
+    validation was the best so far.
+
     Raises:
         UserError: if there are fewer than `count`.
     """
@@ -24,9 +27,11 @@ def choose(run: Path, count: int, *, best: bool = False) -> list[Path]:
         raise CheckpointError("no such run directory", where=run, hint="check the path")
     saved = list(checkpoint.saved(run).values())
     files.check_entries(run, saved)
-    chosen, kind = saved[-count:], "checkpoints"
+    states = {path: checkpoint.read_state(path) for path in saved}
+    planned = [path for path in saved if checkpoint.is_planned(states[path])]
+    chosen, kind = planned[-count:], "checkpoints that were saved at its interval"
     if best:
-        scores: dict[Path, Any] = {path: checkpoint.read_state(path).get("score") for path in saved}
+        scores: dict[Path, Any] = {path: states[path].get("score") for path in saved}
         validated = [path for path in saved if scores[path] is not None]
         validated.sort(key=lambda path: scores[path], reverse=True)
         chosen, kind = validated[:count], "validated checkpoints"
@@ -34,7 +39,7 @@ def choose(run: Path, count: int, *, best: bool = False) -> list[Path]:
         raise CheckpointError(
             f"has {len(chosen)} {kind}, not {count}",
             where=run,
-            hint="average fewer, or train with more training.checkpoints.keep_last or keep_best",
+            hint="average fewer, name them, or train with more training.checkpoints.keep_last",
         )
     return chosen
 

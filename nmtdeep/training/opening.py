@@ -118,6 +118,14 @@ def _check_mixture(recipe: Recipe, stage: int, corpora: Mapping[str, ParallelCor
         )
 
 
+def _hardware(ranks: Ranks) -> str:
+    processes = [f"{ranks.size} processes"] if ranks.size > 1 else []
+    if ranks.device.type == "cuda":
+        return ", ".join([torch.cuda.get_device_name(ranks.device), *processes])
+    threads = counted(torch.get_num_threads(), "thread")
+    return f"cpu, {' of '.join([*processes, threads])}"
+
+
 def opening(recipe: Recipe, data: DataDirectory, ranks: Ranks, progress: Progress) -> str:
     """Model, data and device as a small table, the first message of a training.
 
@@ -132,12 +140,6 @@ def opening(recipe: Recipe, data: DataDirectory, ranks: Ranks, progress: Progres
     with torch.device("meta"):
         model = built(stage, data)
     freeze(model, stage.training.frozen)
-    hardware = [f"{ranks.size} processes"] * (ranks.size > 1)
-    if device.type == "cuda":
-        hardware.insert(0, torch.cuda.get_device_name(device))
-    else:
-        threads = counted(torch.get_num_threads(), "thread")
-        hardware = ["cpu", " of ".join([*hardware, threads])]
     precision = stage.training.precision
     if precision == "auto":
         precision = "fp32" if dtype == torch.float32 else "bf16"
@@ -167,7 +169,7 @@ def opening(recipe: Recipe, data: DataDirectory, ranks: Ranks, progress: Progres
             f"{batches.tokens_per_update:,} padded tokens per update, "
             f"at most {at_once(stage, device.type):,} at once{', without padding' * joined}"
         ),
-        "device": f"{', '.join(hardware)}, matrix products in {precision}",
+        "device": f"{_hardware(ranks)}, matrix products in {precision}",
         "memory": f"about {size(memory)}" + " in each process" * (ranks.size > 1),
         "stages": f"{', '.join(depths if len({*depths}) > 1 else same)} layers" * bool(depths),
         "warning": mark and f"scores count pieces of words: valid has subwords ({mark})",
