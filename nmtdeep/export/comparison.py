@@ -16,7 +16,7 @@ from nmtdeep.decoding.searcher import SourceBatch
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.devices import kept_settings
 from nmtdeep.export.to_ctranslate2 import search_options
-from nmtdeep.scoring.metrics import Score, score_texts
+from nmtdeep.scoring.metrics import Score, score_texts, usual_metrics
 from nmtdeep.scoring.texts import Texts
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.vocabulary import EOS, PAD
@@ -99,7 +99,7 @@ def _translate(translator: Translator, name: str, numbers: str, texts: Texts) ->
     pipeline = translator.pipeline
     lines = [line.candidates[0].as_text(pipeline.reference_form) for line in translations]
     reference = [pipeline.target.reference(line) for line in texts.references[0].lines]
-    (score,) = score_texts(lines, [reference], ["bleu"])
+    (score,) = score_texts(lines, [reference], usual_metrics(pipeline.config.target)[:1])
     return ProgramResult(name, numbers, score, speed, lines)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 import sacrebleu.metrics.base as sacrebleu_base
 from sacrebleu.metrics.bleu import BLEU, BLEUScore
@@ -60,9 +60,11 @@ def _bleu(tokenize: str, *, lowercase: bool = False) -> Callable[..., BLEU]:
         except (Exception, SystemExit) as error:  # no package, another dictionary, no internet
             cure = f'pip install "sacrebleu[{tokenize[:2]}]"'
             cure = "connect to the internet for its model" if tokenize == "flores200" else cure
-            what = f"not available ({printable(str(error).strip().partition(chr(10))[0])})"
-            where = f"tokenization {tokenize}"
-            raise UserError(what, where=where, hint=f"{cure}, or choose char") from error
+            what = (
+                f"not available ({printable(str(error).strip().partition(chr(10))[0].rstrip('.'))})"
+            )
+            where, hint = f"tokenization {tokenize}", f"{cure}, or choose char"
+            raise UserError(what, where=where, hint=hint) from error
 
     return build
 
@@ -78,13 +80,8 @@ def _comet(_: MosesPreparation | None) -> sacrebleu_base.Metric:
 
 
 BLEU_OF: Mapping[Tokenization, str] = {
-    "13a": "bleu",
-    "intl": "bleu-intl",
-    "zh": "bleu-zh",
-    "ja-mecab": "bleu-ja",
-    "ko-mecab": "bleu-ko",
-    "char": "bleu-char",
-    "flores200": "bleu-flores200",
+    name: f"bleu-{name.removesuffix('-mecab')}".removesuffix("-13a")
+    for name in get_args(Tokenization)
 }
 METRICS: Mapping[str, Metric] = {
     **{name: Metric(f"BLEU{name[4:]}", _bleu(tokenize)) for tokenize, name in BLEU_OF.items()},

@@ -31,6 +31,7 @@ from nmtdeep.units import counted
 # limit.
 LEAST = (1.0, 20.0)
 FIRST_LINES = 50
+Say = Callable[[str], None]
 
 
 @kept_settings()
@@ -69,8 +70,7 @@ def finish(
                 )
                 return
             scores = {
-                split: score_split(translator, recipe, corpora, split, device, say)
-                for split in held_out
+                split: score_split(translator, recipe, corpora, split, say) for split in held_out
             }
             stored = store(scores, run, beam=translator.options.beam)
         mean = _mean(checkpoint.locate(run))
@@ -79,9 +79,7 @@ def finish(
             say(line)
 
 
-def _choose(
-    recipe: Recipe, data: DataDirectory, run: Path, device: str, say: Callable[[str], None]
-) -> None:
+def _choose(recipe: Recipe, data: DataDirectory, run: Path, device: str, say: Say) -> None:
     """Make the recipe's average, and keep it unless `checkpoint_best` is better by `best_by`."""
     states = {path: checkpoint.read_state(path) for path in checkpoint.saved(run).values()}
     planned = [path for path, state in states.items() if checkpoint.is_planned(state)]
@@ -132,12 +130,7 @@ def _has_learned_nothing(translator: Translator, recipe: Recipe, data: DataDirec
 
 
 def score_split(
-    translator: Translator,
-    recipe: Recipe,
-    data: DataDirectory,
-    split: str,
-    device: str,
-    say: Callable[[str], None],
+    translator: Translator, recipe: Recipe, data: DataDirectory, split: str, say: Say
 ) -> list[Score]:
     """BLEU, chrF, TER and, if the recipe names a model, COMET of a translated split.
 
@@ -148,9 +141,9 @@ def score_split(
     if count := translator.cut_lines:
         limit = translator.options.max_source_tokens
         say(f"{split}: {counted(count, 'line')} of more than {limit} subwords translated in pieces")
-    metrics = usual_metrics(recipe.text.target, recipe.training.validation.tokenize or "13a")
-    metrics, reason = without_ter(metrics, lines, references)
-    if reason:
-        say(f"{split}: TER is left out, for {reason}")
-    comet = comet_of(recipe, data, split, device)
+    usual = usual_metrics(recipe.text.target, recipe.training.validation.tokenize or "13a")
+    metrics, reason = without_ter(usual, lines, references)
+    if "ter" not in metrics:
+        say(f"{split}: TER is left out, for {reason or 'it counts words between spaces'}")
+    comet = comet_of(recipe, data, split, translator.device)
     return score_texts(lines, [references], scorers(metrics, comet=comet))

@@ -82,7 +82,7 @@ def test_a_run_means_its_best_checkpoint_if_the_average_is_worse(nmtdeep, unsmoo
         assert stored(run)["scores"][split][0]["value"] == pytest.approx(bleu(nmtdeep, best, split))
     before = (run / "scores.json").read_bytes()
     again = train(nmtdeep, run, *PLAIN)
-    assert again.code == 0 and f"scores of {best.name}\n" in again.out
+    assert again.code == 0 and f"scores of {best.name} (beam 4)\n" in again.out
     assert (run / "scores.json").read_bytes() == before
     # An average that was made by hand stays.
     assert nmtdeep("average-checkpoints", run, "--last", 3).code == 0
@@ -106,7 +106,8 @@ def test_scores_are_shown_for_their_own_weights_only(nmtdeep, averaged, tmp_path
     assert "None were stored" in (tmp_path / "card" / "README.md").read_text(), exported.err
     again = train(nmtdeep, run, *PLAIN)
     assert again.code == 0, again.err
-    assert "scores of checkpoint_average, the mean of checkpoint_10, checkpoint_11\n" in again.out
+    mean = "the mean of checkpoint_10, checkpoint_11"
+    assert f"scores of checkpoint_average (beam 4), {mean}\n" in again.out
     (found,) = (score for score in stored(run)["scores"]["test"] if score["metric"] == "bleu")
     assert found["value"] == pytest.approx(bleu(nmtdeep, run))
     assert "belongs to other weights" not in nmtdeep("inspect", run).out
@@ -125,6 +126,7 @@ def test_a_model_that_has_learned_little_is_not_scored(nmtdeep, data, tmp_path):
     assert done.code == 0, done.err
     assert "too little to be scored" in done.out
     assert not (tmp_path / "short" / "scores.json").exists()
+    assert not (tmp_path / "short" / "checkpoint_average").exists()  # one checkpoint has no mean
     forced = nmtdeep(*short, "--final-scores")
     assert forced.code == 0, forced.err
     assert set(stored(tmp_path / "short")["scores"]) == {"valid", "test"}
@@ -146,7 +148,7 @@ def test_the_best_checkpoint_can_be_picked_by_chrf(nmtdeep, data, tmp_path):
     expected = sacrebleu.corpus_chrf(translated.out.splitlines(), [references]).score
     assert rows[-1]["update"] == 11
     assert rows[-1]["valid_chrf"] == pytest.approx(expected)
-    assert re.search(r"translates with checkpoint_\w+.*chrF2 on valid", done.out)
+    assert re.search(r"translates with checkpoint_\w+.*chrF2 \(beam 1\) on valid", done.out)
 
 
 def test_a_linear_schedule_that_ends_too_early_is_reported(nmtdeep, data, tmp_path):

@@ -15,7 +15,7 @@ import sacrebleu
 from nmtdeep import __version__
 from nmtdeep.errors import DataError, UserError
 from nmtdeep.scoring import METRICS, score_texts, scorers
-from nmtdeep.scoring.metrics import label_of
+from nmtdeep.scoring.metrics import label_of, tokenization_for, usual_metrics
 from nmtdeep.scoring.tokenized import MosesPreparation, compound_split
 
 from .conftest import damage
@@ -127,6 +127,7 @@ def test_scores_and_signatures_equal_those_of_the_sacrebleu_command(
         ("bleu-intl",): ["-tok", "intl"],
         ("bleu-intl-lc",): ["-tok", "intl", "-lc"],
         ("bleu-zh",): ["-tok", "zh"],
+        ("bleu-char",): ["-tok", "char"],
         ("chrf++",): ["-m", "chrf", "--chrf-word-order", "2"],
     }.items():
         done = subprocess.run(
@@ -160,7 +161,11 @@ def test_case_matters_only_where_it_should() -> None:
     assert value(hypothesis, [reference], "bleu-tok") == 0
 
 
-@pytest.mark.parametrize("name", [name for name in METRICS if name != "comet"])
+# Metrics that need no package of their own, and no download.
+HERE = [name for name in METRICS if name not in ("comet", "bleu-ja", "bleu-ko", "bleu-flores200")]
+
+
+@pytest.mark.parametrize("name", HERE)
 def test_signatures_name_versions_references_and_steps(name: str) -> None:
     (score,) = score_texts(["a b c d"], [["a b c d"], ["d c b a"]], [name])
     pairs = dict(pair.split(":") for pair in score.signature.split("|"))
@@ -184,11 +189,58 @@ def test_signature_of_moses_tokens() -> None:
     assert "moses" not in plain.signature  # only metrics of tokens are prepared
 
 
+@pytest.mark.parametrize("installed", [True, False])
+def test_the_tokenization_of_bleu_by_language(installed: bool) -> None:
+    expected = {
+        **dict.fromkeys(["de", "en", "pt-BR", "vi", "hi", "zh-Latn-pinyin", "ja-Latn"], "13a"),
+        **dict.fromkeys(["zh", "zh-Hant", "zh-TW", "zho", "cmn", "yue"], "zh"),
+        **dict.fromkeys(["th", "tha", "km", "khm", "my", "mya", "lo", "lao", "th-TH"], "char"),
+        **dict.fromkeys(["ja", "jpn", "ja-JP"], "ja-mecab" if installed else "char"),
+        **dict.fromkeys(["ko", "kor", "ko-KR"], "ko-mecab" if installed else "char"),
+    }
+    found = {
+        each: tokenization_for(each, lambda name: installed or not name.endswith("mecab"))
+        for each in expected
+    }
+    assert found == expected
+
+
+def test_final_metrics_fit_the_language() -> None:
+    assert usual_metrics("de") == ["bleu", "chrf", "ter"]
+    assert usual_metrics("zh-Hant") == ["bleu-zh", "chrf"]
+    assert usual_metrics("th") == ["bleu-char", "chrf"]
+    assert usual_metrics("zh", "flores200") == ["bleu-flores200", "chrf"]
+    assert usual_metrics("ko", "13a") == ["bleu", "chrf", "ter"]
+
+
+def test_a_missing_tokenization_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(**_: object) -> None:
+        raise RuntimeError("\nJapanese needs more.\nInstall it.")
+
+    monkeypatch.setattr("nmtdeep.scoring.metrics.BLEU", missing)
+    with pytest.raises(UserError) as error:
+        scorers(["bleu-ja"])
+    assert str(error.value) == (
+        "tokenization ja-mecab: not available (Japanese needs more): "
+        'pip install "sacrebleu[ja]", or choose char'
+    )
+    assert tokenization_for("ja") == "char"
+
+    def ends(**_: object) -> None:
+        sys.exit(1)  # as sacreBLEU's download does
+
+    monkeypatch.setattr("nmtdeep.scoring.metrics.BLEU", ends)
+    with pytest.raises(UserError, match="connect to the internet"):
+        scorers(["bleu-flores200"])
+
+
 def test_invalid_input_is_an_error() -> None:
     with pytest.raises(DataError, match="hypotheses has 2, reference has 1"):
         score_texts(["a", "b"], [["a"]])
     with pytest.raises(DataError, match="nothing to score"):
         score_texts([], [[]])
+    with pytest.raises(UserError, match="pass --metric bleu --metric chrf"):
+        score_texts(["a"], [["a"]], ["bleu,chrf"])
     with pytest.raises(UserError, match=r"unknown metric 'blue' \(did you mean bleu\?\)"):
         score_texts(["a"], [["a"]], ["blue"])
     with pytest.raises(UserError, match="not a language code"):

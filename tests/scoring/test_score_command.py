@@ -95,6 +95,7 @@ def test_each_system_is_a_line_with_its_difference(here: Path) -> None:
     assert "+0.00 p=1.0000 nrefs:1|ar:50|seed:12345|" in line
 
 
+CHINESE = ["我喜欢在公园里散步。", "今天天气很好，我们去海边吧。", "你好"]
 RAW = ["Der Hund läuft.", "Eine Frau.", "Zwei Kinder."]
 TOKENS = ["Der Hund läuft .", "Eine Frau .", "Zwei Kinder ."]
 BPE, PIECES = ["Der Hu@@ nd", "Ei@@ ne Frau", "Zwei"], ["▁Der ▁Hu nd", "▁Ei ne", "▁Zwei"]
@@ -107,11 +108,26 @@ LONG = ["X", "a " * 201, "X"]
     [
         (RAW, RAW, "", None),
         (TOKENS, RAW, "", "look tokenized, but bleu, chrf, ter expect raw text"),
-        (RAW, RAW, "--metric bleu-tok", "the reference looks raw.*--tokenize LANG"),
+        (RAW, RAW, "--metric bleu-tok", "looks raw, but bleu-tok counts the.*--tokenize LANG"),
         (RAW, RAW, "--metric bleu-tok --tokenize de", None),
         (TOKENS, TOKENS, "--metric bleu-tok", None),
         ([line.lower() for line in RAW], RAW, "", "and bleu, chrf count each one of"),
         ([line.lower() for line in RAW], RAW, "--metric bleu-lc --metric ter", None),
+        ([line.lower() for line in RAW], RAW, "--metric bleu-intl", "use --metric bleu-intl-lc$"),
+        ([line.lower() for line in RAW], RAW, "--metric bleu-zh", "lower-case the reference too"),
+        (["我买了新的手机。"] * 3, ["我买了新的iPhone手机。"] * 3, "--metric bleu-zh", None),
+        (["我买了新的iphone手机。"] * 3, ["我买了新的iPhone手机。"] * 3, "--metric bleu-zh", None),
+        (["მე წიგნს ვკითხულობ"] * 3, ["მე წიგნს ვკითხულობ Facebook"] * 3, "", None),
+        (["قرأت الكتاب"] * 3, ["قرأت كتاب Python"] * 3, "", None),
+        ([""] * 3, RAW, "", None),
+        (CHINESE, CHINESE, "", "bleu, ter count a line as about one word: use --metric bleu-zh"),
+        (CHINESE, CHINESE, "--metric bleu-zh --metric chrf --metric bleu-char", None),
+        ([""] * 3, CHINESE, "--metric bleu-lc", "bleu-lc counts a line .*--metric bleu-zh"),
+        ([" ".join(line[:9]) for line in CHINESE], [" ".join("我喜欢")] * 3, "", None),
+        (["私は東京に行きます。"] * 3, ["ありがとう"] * 3, "--metric bleu", "bleu-(ja|char) "),
+        (["ฉันรักภาษาไทยมาก"] * 3, ["ฉันรักภาษาไทย"] * 3, "--metric ter", "--metric bleu-char"),
+        (["나는 학교에 갑니다."] * 3, ["나는 집에 갑니다."] * 3, "", None),
+        (["Sie kam aus 北京."] * 3, ["Er kam aus 北京."] * 3, "", None),
         (BPE, RAW, "", r"there are subwords \(@@\) in the hypotheses"),
         (RAW, BPE, "", r"there are subwords \(@@\) in the reference"),
         (PIECES, RAW, "", r"there are subwords \(▁\) in the hypotheses"),

@@ -55,6 +55,23 @@ def test_values_equal_those_of_the_metric(corpus) -> None:
 
 
 @pytest.mark.parametrize("test", TESTS)
+@pytest.mark.parametrize("differing", [1, 2, 5, 7])
+def test_p_is_no_smaller_than_a_coin_for_each_differing_line(
+    corpus, test: str, differing: int
+) -> None:
+    """n fair coins fall on the same side, whichever, with probability 2 * 0.5^n (sign test)."""
+    reference = corpus[2]
+    worse = ["" if line < differing else text for line, text in enumerate(reference)]
+    _, second = compare(reference, worse, reference, test=test, trials=1000)
+    assert second.differing == differing
+    assert 1 >= second.p_value >= 2 * 0.5**differing
+    if differing < 6:  # one sentence alone, too
+        assert second.p_value > 0.05
+        _, alone = compare(reference[:differing], worse[:differing], reference[:differing])
+        assert alone.p_value > 0.05
+
+
+@pytest.mark.parametrize("test", TESTS)
 def test_the_seed_is_sacrebleus(corpus, test: str, monkeypatch: pytest.MonkeyPatch) -> None:
     better, _, reference = corpus
     system = damage(reference, every=7)  # as good: p is neither end of the scale

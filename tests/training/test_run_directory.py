@@ -10,8 +10,10 @@ import pytest
 import torch
 
 from nmtdeep import checkpoint
+from nmtdeep.config.load import read_config
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.errors import UserError
+from nmtdeep.scoring.metrics import validation_metrics
 from nmtdeep.training.run_directory import (
     RECORDS,
     RunDirectory,
@@ -128,6 +130,48 @@ def test_changes_of_the_recipe_are_reported(run):
             "training.max_updates: 100000 -> 7",
             "training.label_smoothing: 0.1 -> 0.2",
         )
+
+
+def scored_by(run: RunDirectory) -> str | None:
+    return read_config(run.path / "config.yaml").training.validation.tokenize
+
+
+def with_validation(recipe: Recipe, **values) -> Recipe:
+    validation = recipe.training.validation.model_copy(update=values)
+    return recipe.with_training(validation=validation)
+
+
+@pytest.mark.parametrize(("target", "expected"), [("de", "13a"), ("zh", "zh"), ("th", "char")])
+def test_a_run_keeps_the_tokenization_of_its_start(run, target: str, expected: str):
+    text = run.recipe.text.model_copy(update={"target": target})
+    recipe = run.recipe.model_copy(update={"text": text})
+    with open_run(run.path, recipe, run.pipeline) as opened:
+        save(opened, Progress(update=1))
+    assert scored_by(run) == expected
+    for given in (None, expected):
+        with open_run(run.path, with_validation(recipe, tokenize=given), run.pipeline) as reopened:
+            assert reopened.recipe.training.validation.tokenize == expected
+            assert reopened.changes == ()
+    for changes in ({"tokenize": "intl"}, {"beam": 3}):
+        with pytest.raises(UserError, match=r"training.validation\.\w+: \S+ -> (intl|3)"):
+            check_run(run.path, with_validation(recipe, **changes), run.pipeline)
+
+
+def test_a_run_without_the_key_was_scored_by_13a(run):
+    text = run.recipe.text.model_copy(update={"target": "zh"})
+    recipe = run.recipe.model_copy(update={"text": text})
+    with open_run(run.path, recipe, run.pipeline) as opened:
+        save(opened, Progress(update=1))
+    config = run.path / "config.yaml"
+    config.write_text(config.read_text().replace("    tokenize: zh\n", ""))
+    (run.path / "SHA256SUMS").unlink()
+    assert scored_by(run) is None
+    for given in (None, "13a"):
+        with open_run(run.path, with_validation(recipe, tokenize=given), run.pipeline) as reopened:
+            assert validation_metrics(reopened.recipe.training.validation) == ["bleu", "chrf"]
+            assert reopened.changes == ()
+    with pytest.raises(UserError, match="-> zh"):
+        check_run(run.path, with_validation(recipe, tokenize="zh"), run.pipeline)
 
 
 def test_overwriting_deletes_what_a_training_left_and_nothing_else(run):
