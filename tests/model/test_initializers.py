@@ -242,7 +242,7 @@ def test_a_parameter_that_no_rule_covers_is_named(made: Callable) -> None:
     model.decoder.layers[1].stray = nn.Parameter(torch.zeros(3))
     model.bridge.mixture = nn.Parameter(torch.zeros(3))
     names = re.escape("bridge.mixture, decoder.layers.1.stray")
-    with pytest.raises(UserError, match=f"{names}:"):
+    with pytest.raises(UserError, match=f"parameters {names}: "):
         initialize(model, described, seed=1)
 
 

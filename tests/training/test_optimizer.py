@@ -17,8 +17,12 @@ from torch.testing import assert_close
 from nmtdeep.config.optimizer import Muon as MuonConfig
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.render import dump
+from nmtdeep.config.training import Training
+from nmtdeep.data.batch import Batch, Share
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.optimizer import Muon, make_optimizer, orthogonalize
+from nmtdeep.training.state import optimizer_tensors, restore_optimizer
+from nmtdeep.training.step import Step
 
 MakeModel = Callable[..., Transformer]
 MOMENTUM, LR, EPSILON = 0.9, 0.01, 1e-3
@@ -173,3 +177,24 @@ def test_moments_of_units_that_no_longer_learn_become_zero(tiny_run: Any, tmp_pa
     sizes = torch.cat([mean.abs().flatten() for mean in means])
     assert (sizes == 0).any()
     assert not ((sizes > 0) & (sizes < torch.finfo(torch.float32).tiny)).any()
+
+
+@pytest.mark.parametrize("kind", ["muon", "adam"])
+@pytest.mark.parametrize("saved", ["now", "before"], ids=["", "by a release without state"])
+def test_a_run_that_stopped_after_bad_first_updates_resumes(
+    kind: str, saved: str, tiny_model: MakeModel, make_batch: Callable[..., Batch]
+) -> None:
+    share = Share.whole([make_batch([[5, 6, 7, 1]], [[9, 8, 1]])])
+    settings = Training.model_validate({"optimizer": {"type": kind, "weight_decay": 0.1}})
+    stopped, resumed, spared = (Step(tiny_model(dtype=torch.float32), settings) for _ in range(3))
+    hook = stopped.model.output.weight.register_hook(lambda gradient: gradient * torch.nan)
+    assert stopped.update(share, 1, LR).skipped and stopped.update(share, 2, LR).skipped
+    hook.remove()
+    moments = optimizer_tensors(stopped.model, stopped.optimizer)
+    assert moments and not any(each.any() for each in moments.values())
+    restore_optimizer(resumed.model, resumed.optimizer, moments if saved == "now" else {})
+    for step in (resumed, spared):
+        for number in (3, 4):
+            step.update(share, number, LR)
+    assert all(map(torch.equal, resumed.model.parameters(), spared.model.parameters()))
+    assert not all(map(torch.equal, resumed.model.parameters(), stopped.model.parameters()))
