@@ -50,6 +50,7 @@ def inspect(path: Path) -> Inspection:
     Raises:
         UserError: if it is something else, a link leads out of it, or a file is invalid.
     """
+    path = checkpoint.follow(path)
     if (path / INDEX_FILE).is_file():
         screen = _inspect_data(path)
     elif (path / checkpoint.STATE).is_file():
@@ -104,6 +105,7 @@ def _inspect_run(path: Path) -> Inspection:
     saved += [average] if (average / checkpoint.STATE).is_file() else []
     longest = max(len(directory.name) for directory in saved)
     links = {"last": path / checkpoint.LAST, "best": path / checkpoint.BEST, "translates": meant}
+    links = {note: checkpoint.follow(link) for note, link in links.items()}
     for number, directory in enumerate(saved):
         state = checkpoint.read_state(directory)
         notes = [note for note, link in links.items() if link.resolve() == directory.resolve()]

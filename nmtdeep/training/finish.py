@@ -84,7 +84,7 @@ def _choose(
     place, recipe = resolve_device(device), recipe.at_stage(stages[-1])
     model = checkpoint.load(candidate).model.to(place)
     dtype = resolve_precision(recipe.training.precision, place)
-    best, best_by = run / checkpoint.BEST, recipe.training.validation.best_by
+    best, best_by = checkpoint.follow(run / checkpoint.BEST), recipe.training.validation.best_by
     score = validate(model, data, recipe, dtype=dtype).score(best_by)
     mean = _mean(candidate)
     with_mean = f"the run translates with {checkpoint.AVERAGE}, {mean}"
@@ -99,12 +99,12 @@ def _choose(
     )
     if score >= best_score:
         candidate.rename(run / checkpoint.AVERAGE)
-        say(f"{with_mean}: {of_mean} on valid; {best.name} has {of_best}")
+        say(f"{with_mean}: {of_mean} on valid; {checkpoint.BEST} has {of_best}")
     else:
         checkpoint.discard(candidate)
         say(
-            f"the run translates with {best.name} ({best.resolve().name}): {of_best} on valid; "
-            f"{mean} has {of_mean} and was removed"
+            f"the run translates with {checkpoint.BEST} ({best.resolve().name}): {of_best} "
+            f"on valid; {mean} has {of_mean} and was removed"
         )
 
 
