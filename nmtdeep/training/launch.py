@@ -26,6 +26,7 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
+from nmtdeep.data.parallel import obstacle
 from nmtdeep.devices import resolve_device
 from nmtdeep.errors import Problem, UserError
 from nmtdeep.training.ranks import RESUME, LostRankError, Ranks
@@ -66,6 +67,9 @@ def launch(processes: int, function: Callable[[], T]) -> T:
         OSError: raised in a rank.
         SystemExit: if a rank left with an exit code, or after a signal.
     """
+    if reason := obstacle():
+        hint = "mount a tmpfs at /dev/shm, or train in one process"
+        raise UserError(reason, where="--processes", hint=hint)
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
