@@ -71,9 +71,10 @@ def parameters(path: Path) -> int:
         CheckpointError: if it is missing, truncated or of another format.
     """
     try:
+        checkpoint.check_header(path)
         with safe_open(path, framework="numpy") as file:
             shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
-    except (OSError, SafetensorError) as error:
+    except (OSError, SafetensorError, ValueError) as error:
         what = f"missing, truncated or not a safetensors file ({error})"
         raise CheckpointError(what, where=path, hint=HINT) from error
     return sum(math.prod(shape) for shape in shapes)

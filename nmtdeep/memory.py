@@ -22,7 +22,7 @@ def keep_memory() -> None:
     environment stay. Nothing happens without Linux and glibc, nor under a limit on address space
     (`ulimit -v`), where memory kept for one size would be lost to others.
     """
-    if sys.platform != "linux" or _address_space_left() is not None:
+    if sys.platform != "linux" or address_space_left() is not None:
         return
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
     try:
@@ -76,11 +76,11 @@ def available() -> int | None:
         except (OSError, ValueError, StopIteration):  # another version, or "max"
             continue
         free = min(free, left)
-    space = _address_space_left()
+    space = address_space_left()
     return free if space is None else min(free, space)
 
 
-def _address_space_left() -> int | None:
+def address_space_left() -> int | None:
     """Bytes left under this process's limit on address space; None: no limit. Linux only."""
     import resource  # some systems do not have it
 

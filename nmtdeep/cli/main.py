@@ -20,7 +20,7 @@ from nmtdeep.cli.score import score
 from nmtdeep.cli.start import prepare
 from nmtdeep.cli.translate import serve, translate
 from nmtdeep.errors import UserError
-from nmtdeep.memory import keep_memory
+from nmtdeep.memory import address_space_left, keep_memory
 
 TRAIN, LOOK, EXCHANGE = "Train and translate", "Look inside", "Exchange and serve"
 COMMANDS: dict[str, dict[Callable[..., Any], str]] = {
@@ -149,9 +149,13 @@ def as_user_error(error: Exception) -> UserError | None:
         what = f"part of a name or text that {error.encoding} in this locale does not have"
         hint = "rename the file, or set a locale that has it, such as LC_ALL=C.UTF-8"
         return UserError(what, where=error.object[error.start : error.end], hint=hint)
-    if isinstance(error, MemoryError | RuntimeError):
-        from nmtdeep.training.memory import is_out_of_memory
-
+    if isinstance(error, ImportError | MemoryError | RuntimeError):
+        try:
+            from nmtdeep.training.memory import is_out_of_memory
+        except (ImportError, MemoryError, RuntimeError):
+            what = "the limit on address space (ulimit -v) leaves too little for torch"
+            limited = address_space_left() is not None
+            return UserError(what, hint="allow at least 2 GB") if limited else None
         if is_out_of_memory(error):
             hint = "free some, or pass a smaller --max-tokens or beam, or a smaller model"
             return UserError("out of memory", hint=hint)

@@ -277,6 +277,7 @@ def _check_same(path: Path, recipe: Recipe, pipeline: TextPipeline) -> RunDirect
     trained_with = checkpoint.read_state(saved[max(saved)]).get(checkpoint.PACKAGES, {})
     changes += differences(trained_with, packages_of(recipe))
     text = saved[max(saved)] / checkpoint.TEXT
+    files.verify(text.parent, f"{checkpoint.TEXT}/", hint=checkpoint.HINT)
     if TextPipeline.load(text).fingerprint() != pipeline.fingerprint():
         raise UserError(
             "was trained on a corpus with another vocabulary than --data",
