@@ -103,8 +103,10 @@ def _difference(first: checkpoint.Loaded, other: checkpoint.Loaded) -> str:
         return changed[0]
     if other.pipeline.fingerprint() != first.pipeline.fingerprint():
         return "another vocabulary"
-    same = other.state.get(checkpoint.TRAINING) == first.state.get(checkpoint.TRAINING)
-    return "" if same else "another training, by its state.json"
+    if other.state.get(checkpoint.TRAINING) != first.state.get(checkpoint.TRAINING):
+        return "another training, by its state.json"
+    corpora = [loaded.state.get("corpus") or None for loaded in (first, other)]
+    return "another corpus" if None not in corpora and corpora[0] != corpora[1] else ""
 
 
 def _age(loaded: checkpoint.Loaded) -> int:

@@ -116,14 +116,15 @@ def test_models_that_were_not_trained_here_translate_as_the_first(
     assert checkpoint.load(average(inputs, tmp_path / "mean")).recipe.decoding.beam == 5
 
 
-@pytest.mark.parametrize("other", ["seed", "training"])
+@pytest.mark.parametrize("other", ["seed", "training", "corpus"])
 def test_another_training_is_refused(run: Path, tmp_path: Path, other: str) -> None:
     inputs = [run / "checkpoint_15", run / "checkpoint_20"]
     if other == "seed":
         options(inputs[1], seed=77)
     else:
-        edit(inputs[1], training="of another run")
-    named = "training.seed: 1 -> 77" if other == "seed" else "another training"
+        edit(inputs[0], **{other: "of one run"})
+        edit(inputs[1], **{other: "of another run"})
+    named = "training.seed: 1 -> 77" if other == "seed" else f"another {other}"
     with pytest.raises(UserError, match=f"not from the same run as {inputs[0]} .*{named}") as error:
         average(inputs, tmp_path / "mean")
     assert "\n" not in str(error.value)

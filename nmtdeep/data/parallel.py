@@ -34,6 +34,13 @@ def obstacle() -> str:
     return ""
 
 
+def check_processes() -> None:
+    """Raises UserError if processes cannot work together here."""
+    if reason := obstacle():
+        hint = "mount a tmpfs at /dev/shm, or use one process"
+        raise UserError(reason, where="--processes", hint=hint)
+
+
 @cache
 def can_start(option: str) -> bool:
     """Whether worker processes can be started; if not, one line says so.

@@ -156,7 +156,7 @@ def identity(recipe: Recipe, pipeline: TextPipeline) -> str:
     limits = {"max_updates", "max_epochs", "max_minutes", "checkpoint_activations", "sharding"}
     free: Any = dict.fromkeys(shown | limits, True)
     free |= {"batches": {"max_tokens"}, "start_from": {"path"}}
-    values = [recipe.model.model_dump(mode="json")]
+    values: list[Any] = [recipe.model.model_dump(mode="json")]
     values += [recipe.training.model_dump(mode="json", exclude=free), pipeline.fingerprint()]
     return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:16]
 

@@ -228,3 +228,14 @@ def test_a_disk_without_locks(run, monkeypatch):
     monkeypatch.setattr(fcntl, "flock", refuse)
     with open_run(run.path, run.recipe, run.pipeline) as opened:
         assert opened.newest() is None
+
+
+def test_a_damaged_vocabulary_is_named(run):
+    with open_run(run.path, run.recipe, run.pipeline):
+        save(run, Progress(update=1))
+    file = run.path / "checkpoint_1" / "text" / "vocabulary.tsv"
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(UserError, match=rf"{file}: damaged or changed since it was written"):
+        check_run(run.path, run.recipe, run.pipeline)
