@@ -7,11 +7,11 @@ model.translate(["A man plays the guitar."])
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from nmtdeep.errors import UserError
-
+TYPE_CHECKING = False  # typing takes longer to import than Ctrl-C should wait
 if TYPE_CHECKING:
+    from typing import Any
+
+    from nmtdeep.errors import UserError
     from nmtdeep.interface import Model, load
 
 __version__ = "0.1.0"
@@ -29,4 +29,8 @@ def __getattr__(name: str) -> Any:
         from nmtdeep import interface
 
         return getattr(interface, name)
+    if name == "UserError":
+        from nmtdeep.errors import UserError
+
+        return UserError
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,5 +1,5 @@
 """`python -m nmtdeep` is the `nmtdeep` command."""
 
-from nmtdeep.cli.main import run
+from nmtdeep.cli.start import start
 
-run()
+start()

@@ -3,7 +3,8 @@
 `checkpoint_<update>/` holds `model.safetensors`, `optimizer.safetensors`, `state.json`,
 `config.yaml` and the text pipeline in `text/`: enough to translate or to resume training. An
 averaged checkpoint has no optimizer. `SHA256SUMS` has the checksum of each file, which is compared
-before the file is used. `checkpoint_last` and `checkpoint_best` are links.
+before the file is used. `checkpoint_last` and `checkpoint_best` are links; on a disk without links
+they are files with the name of a checkpoint, and in a copy of a run they may be copies of it.
 """
 
 from __future__ import annotations
@@ -38,10 +39,15 @@ MODEL, OPTIMIZER = "model.safetensors", "optimizer.safetensors"
 STATE, CONFIG, TEXT = "state.json", "config.yaml", "text"
 # In `state.json`: package and version of each variant from outside.
 PACKAGES = "packages"
+# In `state.json`: what tells one training from another, the same in all of its checkpoints.
+TRAINING = "training"
 # Kinds, in `state.json`, of checkpoints that are not yet trained: grown, or with the weights of
 # another training. They have no optimizer.
 GROWN, INITIAL = "grown", "initial"
 HINT = "use another checkpoint of the run, or delete this one to resume from an older one"
+# Bytes of names and shapes at the start of a safetensors file: those of 2,500 layers and moments.
+# Reading them takes 22 times as much memory.
+LARGEST_HEADER = 1 << 24
 LAST, BEST, AVERAGE = "checkpoint_last", "checkpoint_best", "checkpoint_average"
 
 
@@ -122,13 +128,48 @@ def save_tensors(
 
 def point(run: Path, name: str, target: Path) -> None:
     """Make the link `name` of the run directory point to the checkpoint `target`."""
-    with files.replace_file(run / name) as partial:
-        partial.symlink_to(target.name, target_is_directory=True)
+    link = run / name
+    if link.is_dir() and not link.is_symlink():
+        remove(link)
+    with files.replace_file(link) as partial:
+        try:
+            partial.symlink_to(target.name, target_is_directory=True)
+        except OSError:  # a disk without links
+            partial.write_text(f"{target.name}\n", encoding="utf-8")
+
+
+def follow(link: Path) -> Path:
+    """The checkpoint that `checkpoint_last` or `checkpoint_best` means if it is not a link.
+
+    Any other path means itself, and so does the copy of a checkpoint that the run does not have.
+
+    Raises:
+        UserError: if it leads out of the run, or is damaged.
+    """
+    if link.name not in (LAST, BEST) or link.is_symlink():
+        return link
+    if link.is_file():
+        name = files.read_limited(link, hint=HINT).decode("utf-8", errors="replace").strip()
+    elif (link / STATE).is_file():
+        name = f"checkpoint_{_update(link)}"
+    else:
+        return link
+    target = link.parent / name
+    if not (re.fullmatch(r"checkpoint_\d{1,20}", name) and (target / STATE).is_file()):
+        return link
+    files.check_entries(link.parent, [target])
+    return target
 
 
 def saved(run: Path) -> dict[int, Path]:
-    """Checkpoints of a run by update number, oldest first."""
-    checkpoints = {
+    """Checkpoints of a run by update number, oldest first; the copy of a link may be the only one.
+
+    Raises:
+        UserError: if the state of such a copy cannot be read.
+    """
+    copies = [path for path in (run / BEST, run / LAST) if (path / STATE).is_file()]
+    checkpoints = {_update(path): path for path in copies if not path.is_symlink()}
+    checkpoints |= {
         int(match[1]): path
         for path in run.glob("checkpoint_*")
         if (match := re.fullmatch(r"checkpoint_(\d+)", path.name)) and (path / STATE).is_file()
@@ -141,14 +182,27 @@ def is_planned(state: Mapping[str, Any]) -> bool:
     return bool(state.get("planned", True))
 
 
+def _update(copy: Path) -> int:
+    """The number of updates of a checkpoint that does not have it in its name."""
+    files.check_entries(copy.parent, [copy])
+    update = read_state(copy).get("update")
+    if not isinstance(update, int):
+        raise CheckpointError("has no number of updates", where=copy / STATE, hint=HINT)
+    return update
+
+
 def locate(path: Path) -> Path:
     """The checkpoint that `path` means: itself, or a run's averaged, best or last checkpoint.
 
     Raises:
         UserError: if it means nothing of the kind, or a link leads out of the run.
     """
-    linked = (path / name for name in (AVERAGE, BEST, LAST))
-    for candidate in (path, *linked, *reversed(saved(path).values())):
+    meant = follow(path)
+    if (meant / STATE).is_file():
+        files.check_entries(meant, [meant])
+        return meant.resolve()
+    linked = (follow(path / name) for name in (AVERAGE, BEST, LAST))
+    for candidate in (*linked, *reversed(saved(path).values())):
         if (candidate / STATE).is_file():
             files.check_entries(path, [candidate])
             return candidate.resolve()
@@ -198,9 +252,17 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     files.verify(path.parent, path.name, hint=HINT)
     tensors = read_safetensors(path, hint=HINT)
     for name, tensor in tensors.items():
-        if not tensor.float().isfinite().all():
+        if tensor.is_floating_point() and not tensor.float().isfinite().all():
             raise CheckpointError(f"{name} has numbers that are not finite", where=path, hint=HINT)
     return tensors
+
+
+def check_header(path: Path) -> None:
+    """Raises ValueError if a safetensors file has a header that would take a lot of memory."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+    if length > LARGEST_HEADER:
+        raise ValueError(f"a header of {length:,} bytes, more than {LARGEST_HEADER:,}")
 
 
 def read_safetensors(path: Path, *, hint: str) -> dict[str, Tensor]:
@@ -210,6 +272,7 @@ def read_safetensors(path: Path, *, hint: str) -> dict[str, Tensor]:
         CheckpointError: if it is damaged or something else.
     """
     try:
+        check_header(path)
         return load_file(path)
     except (OSError, SafetensorError, ValueError) as error:
         what = f"not a whole safetensors file ({error})"

@@ -12,7 +12,7 @@ import shutil
 import stat
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -87,17 +87,19 @@ def problems(directory: Path, *names: str, hint: str) -> Iterator[Problem]:
         names: files to check; a name that ends in a slash means all files listed below it; no
             names mean all files listed.
         hint: what the user can do about a file that is damaged.
+
+    Raises:
+        DataError: if something leads out of the directory, or its checksums cannot be read.
     """
     listed = directory / SUMS
-    try:
-        sums = read_sums(directory, hint=hint)
-        folders = tuple(name for name in names if name.endswith("/"))
-        checked = [name for name in names if name not in folders]
-        checked += [name for name in sums if not names or name.startswith(folders)]
-        check_entries(directory, [directory / name for name in checked], hint=hint)
-    except DataError as error:
-        yield from error.problems
+    if not os.path.lexists(listed):
+        yield Problem("missing, or not a file", str(listed), hint)
         return
+    sums = read_sums(directory, hint=hint)
+    folders = tuple(name for name in names if name.endswith("/"))
+    checked = [name for name in names if name not in folders]
+    checked += [name for name in sums if not names or name.startswith(folders)]
+    check_entries(directory, [directory / name for name in checked], hint=hint)
     there = []
     for name in checked:
         file = directory / name
@@ -253,7 +255,8 @@ def replace_file(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise _cannot_write(path, error) from error
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):  # the place must not be written to
+            partial.unlink(missing_ok=True)
 
 
 def _cannot_write(path: Path, error: OSError) -> UserError:

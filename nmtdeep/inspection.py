@@ -51,6 +51,7 @@ def inspect(path: Path) -> Inspection:
     Raises:
         UserError: if it is something else, a link leads out of it, or a file is invalid.
     """
+    path = checkpoint.follow(path)
     if (path / INDEX_FILE).is_file():
         screen = _inspect_data(path)
     elif (path / checkpoint.STATE).is_file():
@@ -71,9 +72,10 @@ def parameters(path: Path) -> int:
         CheckpointError: if it is missing, truncated or of another format.
     """
     try:
+        checkpoint.check_header(path)
         with safe_open(path, framework="numpy") as file:
             shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
-    except (OSError, SafetensorError) as error:
+    except (OSError, SafetensorError, ValueError) as error:
         what = f"missing, truncated or not a safetensors file ({error})"
         raise CheckpointError(what, where=path, hint=HINT) from error
     return sum(math.prod(shape) for shape in shapes)
@@ -105,6 +107,7 @@ def _inspect_run(path: Path) -> Inspection:
     saved += [average] if (average / checkpoint.STATE).is_file() else []
     longest = max(len(directory.name) for directory in saved)
     links = {"last": path / checkpoint.LAST, "best": path / checkpoint.BEST, "translates": meant}
+    links = {note: checkpoint.follow(link) for note, link in links.items()}
     for number, directory in enumerate(saved):
         state = checkpoint.read_state(directory)
         notes = [note for note, link in links.items() if link.resolve() == directory.resolve()]

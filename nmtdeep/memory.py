@@ -31,7 +31,7 @@ def keep_memory() -> None:
     environment stay. Nothing happens without Linux and glibc, nor under a limit on address space
     (`ulimit -v`), where memory kept for one size would be lost to others.
     """
-    if sys.platform != "linux" or _address_space_left() is not None:
+    if sys.platform != "linux" or address_space_left() is not None:
         return
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
     try:
@@ -75,7 +75,7 @@ def available(root: Path = Path("/")) -> int | None:
     fields = (line.split(":") for line in lines)
     sizes = {name: int(value.split()[0]) * 1024 for name, value in fields}
     free = min([sizes["MemAvailable"] + sizes.get("SwapFree", 0), *_left_in_groups(root)])
-    space = _address_space_left()
+    space = address_space_left()
     return free if space is None else min(free, space)
 
 
@@ -104,7 +104,7 @@ def _left_in_groups(root: Path) -> Iterator[int]:
                 yield left + sum(map(int, re.findall(rf"^{cache} (\d+)$", kept, re.M)))
 
 
-def _address_space_left() -> int | None:
+def address_space_left() -> int | None:
     """Bytes left under this process's limit on address space; None: no limit. Linux only."""
     import resource  # some systems do not have it
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,9 +16,11 @@ from safetensors.numpy import load_file, save_file
 
 from nmtdeep import checkpoint, files
 from nmtdeep.averaging import average, choose
+from nmtdeep.config.training import Training
 from nmtdeep.errors import UserError
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.vocabulary import Vocabulary
+from nmtdeep.training.run_directory import identity
 
 
 @pytest.fixture
@@ -69,6 +73,77 @@ def test_the_average_says_what_it_was_made_of(run: Path, tmp_path: Path) -> None
     ]
     assert not (out / "optimizer.safetensors").exists()
     assert loaded.recipe == checkpoint.load(inputs[0]).recipe
+
+
+def options(directory: Path, **values: Any) -> None:
+    """Change options for translating, as a training that is resumed with others does."""
+    text = (directory / "config.yaml").read_text(encoding="utf-8")
+    for name, value in values.items():
+        text, count = re.subn(rf"(?m)^(  {name}:).*", rf"\1 {value}", text)
+        assert count == 1
+    (directory / "config.yaml").write_text(text, encoding="utf-8")
+    files.write_sums(directory)
+
+
+@pytest.mark.parametrize("order", [*itertools.permutations((15, 20, 70))], ids=str)
+def test_an_average_translates_as_its_newest_input(
+    run: Path, tmp_path: Path, order: tuple[int, ...]
+) -> None:
+    for update, beam in ((15, 2), (20, 3), (70, 7)):
+        options(run / f"checkpoint_{update}", beam=beam, lenpen=beam / 10)
+    out = average([run / f"checkpoint_{update}" for update in order], tmp_path / "mean")
+    decoding = checkpoint.load(out).recipe.decoding
+    assert (decoding.beam, decoding.lenpen) == (7, 0.7)
+    # An average is as old as its newest input.
+    options(run / "checkpoint_15", beam=9)
+    edit(run / "checkpoint_15", update=60)
+    again = average([run / "checkpoint_15", out], tmp_path / "again")
+    assert checkpoint.load(again).recipe.decoding.beam == 7
+
+
+def test_models_that_were_not_trained_here_translate_as_the_first(
+    run: Path, tmp_path: Path
+) -> None:
+    inputs = [run / "checkpoint_15", run / "checkpoint_20"]
+    for beam, path in enumerate(inputs, 5):
+        options(path, beam=beam)
+        (path / "state.json").write_text(
+            json.dumps(
+                {"format": "nmtdeep-1", "text": TextPipeline.load(path / "text").fingerprint()}
+            )
+        )
+        files.write_sums(path)
+    assert checkpoint.load(average(inputs, tmp_path / "mean")).recipe.decoding.beam == 5
+
+
+@pytest.mark.parametrize("other", ["seed", "training", "corpus"])
+def test_another_training_is_refused(run: Path, tmp_path: Path, other: str) -> None:
+    inputs = [run / "checkpoint_15", run / "checkpoint_20"]
+    if other == "seed":
+        options(inputs[1], seed=77)
+    else:
+        edit(inputs[0], **{other: "of one run"})
+        edit(inputs[1], **{other: "of another run"})
+    named = "training.seed: 1 -> 77" if other == "seed" else f"another {other}"
+    with pytest.raises(UserError, match=f"not from the same run as {inputs[0]} .*{named}") as error:
+        average(inputs, tmp_path / "mean")
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "mean").exists()
+
+
+def test_what_tells_trainings_apart(tiny_run: Any) -> None:
+    def told(**values: Any) -> str:
+        training = Training.model_validate(base | values)
+        return identity(
+            tiny_run.recipe.model_copy(update={"training": training}), tiny_run.pipeline
+        )
+
+    base: dict[str, Any] = tiny_run.recipe.training.model_dump()
+    batches = base["batches"]
+    assert told() == told(max_updates=7, log_every=3, batches=batches | {"max_tokens": 77})
+    apart = [told(), told(seed=5), told(label_smoothing=0.3), told(clip_norm=1.0)]
+    apart += [told(batches=batches | {"tokens_per_update": 99}), told(precision="fp32")]
+    assert len(set(apart)) == len(apart)
 
 
 def test_newest_and_best(run: Path) -> None:

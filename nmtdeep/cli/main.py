@@ -9,7 +9,6 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -18,9 +17,10 @@ from nmtdeep import __version__
 from nmtdeep.cli import analyze, corpora, exchange, look, train
 from nmtdeep.cli.command import Group, add_command, usage_error
 from nmtdeep.cli.score import score
+from nmtdeep.cli.start import prepare
 from nmtdeep.cli.translate import serve, translate
 from nmtdeep.errors import UserError
-from nmtdeep.memory import keep_memory
+from nmtdeep.memory import address_space_left, keep_memory
 
 TRAIN, LOOK, EXCHANGE = "Train and translate", "Look inside", "Exchange and serve"
 COMMANDS: dict[str, dict[Callable[..., Any], str]] = {
@@ -67,6 +67,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
+    help="Deep neural machine translation: raw parallel text in, translations and scores out.",
     epilog="Example:\nnmtdeep demo",
 )
 groups: dict[str, typer.Typer] = {}
@@ -91,26 +92,29 @@ def _version(show: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(
+    help="Deep neural machine translation: raw parallel text in, translations and scores out."
+)
 def main(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Deep neural machine translation: raw parallel text in, translations and scores out."""
+    """The command without a subcommand."""
 
 
 def run() -> None:
     """Entry point: a `UserError` becomes one line on stderr and exit code 2."""
-    signal.signal(signal.SIGTERM, _exit)
-    sys.unraisablehook = reraise_signal
+    prepare()
     threading.excepthook = _thread_failed
     try:
         keep_memory()
         if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():
             # Text in and text out are UTF-8, whatever the locale says.
             sys.stdout.reconfigure(encoding="utf-8")
-        sys.exit(app(prog_name="nmtdeep", standalone_mode=False))
+        code = app(prog_name="nmtdeep", standalone_mode=False)
+        sys.stdout.flush()
+        sys.exit(code)
     except KeyboardInterrupt:  # before typer handles it
         sys.exit(128 + signal.SIGINT)
     except BrokenPipeError:  # the reader of the output has left
@@ -141,9 +145,17 @@ def as_user_error(error: Exception) -> UserError | None:
     if isinstance(error, OSError) and error.errno in _HINTS:
         hint = f"{_HINTS[error.errno]}, then run the same command again"
         return UserError(str(error.strerror), where=error.filename or "", hint=hint)
-    if isinstance(error, MemoryError | RuntimeError):
-        from nmtdeep.training.memory import is_out_of_memory
-
+    if isinstance(error, UnicodeEncodeError):
+        what = f"part of a name or text that {error.encoding} in this locale does not have"
+        hint = "rename the file, or set a locale that has it, such as LC_ALL=C.UTF-8"
+        return UserError(what, where=error.object[error.start : error.end], hint=hint)
+    if isinstance(error, ImportError | MemoryError | RuntimeError):
+        try:
+            from nmtdeep.training.memory import is_out_of_memory
+        except (ImportError, MemoryError, RuntimeError):
+            what = "the limit on address space (ulimit -v) leaves too little for torch"
+            limited = address_space_left() is not None
+            return UserError(what, hint="allow at least 2 GB") if limited else None
         if is_out_of_memory(error):
             hint = "free some, or pass a smaller --max-tokens or beam, or a smaller model"
             return UserError("out of memory", hint=hint)
@@ -152,20 +164,6 @@ def as_user_error(error: Exception) -> UserError | None:
 
 def _discard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _exit(number: int, frame: FrameType | None) -> None:
-    """As after Ctrl-C, partial files are removed, and worker processes end."""
-    sys.exit(128 + number)
-
-
-def reraise_signal(unraisable: sys.UnraisableHookArgs) -> None:
-    """Send a signal again if its exception was raised in a destructor, where Python drops it."""
-    dropped = {SystemExit: signal.SIGTERM, KeyboardInterrupt: signal.SIGINT}
-    if unraisable.exc_type in dropped and not sys.is_finalizing():
-        threading.Timer(0.01, os.kill, (os.getpid(), dropped[unraisable.exc_type])).start()
-    else:
-        sys.__unraisablehook__(unraisable)
 
 
 def _thread_failed(failed: threading.ExceptHookArgs) -> None:
@@ -196,5 +194,6 @@ _HINTS = {
     errno.EACCES: "correct the permissions",
     errno.EPERM: "correct the permissions",
     errno.EROFS: "choose a place that can be written to",
+    errno.EBADF: "redirect the standard stream that is closed, such as < /dev/null or > /dev/null",
     errno.EIO: "check the disk for errors",
 }

@@ -6,13 +6,16 @@ arguments. Their help is in the function's docstring, under `Args:`.
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
+import sys
 from collections.abc import Callable, Sequence
 from copy import copy
 from inspect import Parameter
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from textwrap import dedent
+from typing import Annotated, Any, Literal, NamedTuple, cast, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -74,7 +77,11 @@ def flag(name: str) -> str:
 
 def documented(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     """The paragraphs of a docstring before its section of arguments, and the texts of that."""
-    text, _, arguments = (inspect.getdoc(function) or "").partition("\n\nArgs:\n")
+    docstring = inspect.getdoc(function) or ""
+    if sys.flags.optimize > 1:  # Python has dropped the docstrings
+        (source,) = ast.parse(dedent(inspect.getsource(function))).body
+        docstring = ast.get_docstring(cast(ast.FunctionDef, source)) or ""
+    text, _, arguments = docstring.partition("\n\nArgs:\n")
     entries = re.findall(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", arguments, re.MULTILINE)
     paragraphs = (" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
     return "\n\n".join(paragraphs), {name: " ".join(entry.split()) for name, entry in entries}

@@ -5,12 +5,14 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
+from functools import cache
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
@@ -20,6 +22,35 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _function: Callable[[Any], Any] = lambda item: item  # noqa: E731  # each worker's own
+
+
+@cache
+def obstacle() -> str:
+    """Why processes cannot work together here; empty if they can."""
+    try:
+        multiprocessing.get_context("spawn").Lock()
+    except (OSError, ImportError) as error:
+        return f"no semaphores for several processes, which on Linux need /dev/shm ({error})"
+    return ""
+
+
+def check_processes() -> None:
+    """Raises UserError if processes cannot work together here."""
+    if reason := obstacle():
+        hint = "mount a tmpfs at /dev/shm, or use one process"
+        raise UserError(reason, where="--processes", hint=hint)
+
+
+@cache
+def can_start(option: str) -> bool:
+    """Whether worker processes can be started; if not, one line says so.
+
+    Args:
+        option: the command-line option for their number.
+    """
+    if reason := obstacle():
+        print(f"warning: {option}: {reason}: one process does the work", file=sys.stderr)
+    return not reason
 
 
 class Pool(Generic[Item, Result]):
@@ -66,7 +97,7 @@ def ordered_map(
     function: Callable[[Item], Result], items: Iterable[Item], *, workers: int
 ) -> Iterator[Result]:
     """`map`, in a `Pool` of `workers` processes; with one, everything happens in this process."""
-    if workers <= 1:
+    if workers <= 1 or not can_start("--workers"):
         yield from map(function, items)
         return
     with closing(Pool(function, workers)) as pool:

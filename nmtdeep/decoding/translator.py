@@ -16,7 +16,7 @@ from nmtdeep.config.decoding import RECIPE_DEFAULTS, DecodingOptions
 from nmtdeep.config.text import Form
 from nmtdeep.data.batch import Indices, pad
 from nmtdeep.data.batching import cut, sort_by_length
-from nmtdeep.data.parallel import Pool, chunks
+from nmtdeep.data.parallel import Pool, can_start, chunks
 from nmtdeep.decoding.search import Hypothesis
 from nmtdeep.decoding.searcher import Searcher, SourceBatch, Worker
 from nmtdeep.errors import CheckpointError, UserError
@@ -129,7 +129,8 @@ class Translator:
                 hint = "use --device cpu or --processes 1"
                 raise UserError("several processes need a CPU", where="--processes", hint=hint)
             worker = Worker([each.path for each in loaded], options)
-            pool = Pool(worker, options.processes, option="--processes")
+            if can_start("--processes"):
+                pool = Pool(worker, options.processes, option="--processes")
         return cls(searcher.models, loaded[0].pipeline, options, pool=pool)
 
     def __enter__(self) -> Translator:

@@ -21,8 +21,13 @@ def check_fit(model: nn.Module, tensors: Tensors, *, where: object, hint: str = 
     """Check that these are tensors of all parameters of `model` and of nothing else.
 
     Raises:
-        CheckpointError: naming what is missing, unknown or of another shape.
+        CheckpointError: naming what is missing, unknown or of another shape or type.
     """
+    for name, tensor in tensors.items():
+        if not tensor.is_floating_point() or tensor.element_size() < 2:
+            kind = str(tensor.dtype).removeprefix("torch.")
+            what = f"{name} has the type {kind}; weights are floats of 16, 32 or 64 bits"
+            raise CheckpointError(what, where=where, hint=hint)
     needed = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
     shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     if needed == shapes:

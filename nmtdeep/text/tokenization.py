@@ -12,11 +12,14 @@ The time for any line grows linearly with its length, because of `_linear` and `
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
-from sacremoses.corpus import NonbreakingPrefixes
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # joblib, which is not used, warns without /dev/shm
+    from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
+    from sacremoses.corpus import NonbreakingPrefixes
 
 # This pattern starts again at each full stop of a run, in quadratic time.
 _STOPS_QUOTE = r'(\.+)"(\s*[^<])'

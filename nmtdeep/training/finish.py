@@ -93,7 +93,7 @@ def _choose(recipe: Recipe, data: DataDirectory, run: Path, device: str, say: Sa
     place, recipe = resolve_device(device), recipe.at_stage(stage)
     model = checkpoint.load(candidate).model.to(place)
     dtype = resolve_precision(recipe.training.precision, place)
-    best, settings = run / checkpoint.BEST, recipe.training.validation
+    best, settings = checkpoint.follow(run / checkpoint.BEST), recipe.training.validation
     score = validate(model, data, recipe, dtype=dtype).score(settings.best_by)
     mean = _mean(candidate)
     with_mean = f"the run translates with {checkpoint.AVERAGE}, {mean}"
@@ -105,12 +105,12 @@ def _choose(recipe: Recipe, data: DataDirectory, run: Path, device: str, say: Sa
     of_best, of_mean = (best_figure(settings, value) for value in (best_score, score))
     if score >= best_score:
         candidate.rename(run / checkpoint.AVERAGE)
-        say(f"{with_mean}: {of_mean} on valid; {best.name} has {of_best}")
+        say(f"{with_mean}: {of_mean} on valid; {checkpoint.BEST} has {of_best}")
     else:
         checkpoint.discard(candidate)
         say(
-            f"the run translates with {best.name} ({best.resolve().name}): {of_best} on valid; "
-            f"{mean} has {of_mean} and was removed"
+            f"the run translates with {checkpoint.BEST} ({best.resolve().name}): {of_best} "
+            f"on valid; {mean} has {of_mean} and was removed"
         )
 
 

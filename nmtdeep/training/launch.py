@@ -26,6 +26,7 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
+from nmtdeep.data.parallel import check_processes
 from nmtdeep.devices import resolve_device
 from nmtdeep.errors import Problem, UserError
 from nmtdeep.training.ranks import RESUME, LostRankError, Ranks
@@ -54,8 +55,7 @@ def is_launched() -> bool:
 def launch(processes: int, function: Callable[[], T]) -> T:
     """Call `function` in new processes of this machine, the ranks of one training.
 
-    They can find each other by `join_ranks`. If one of them ends with an error, all are ended.
-    SIGTERM and SIGINT are passed on to them.
+    They can find each other by `join_ranks`. If one fails, all are ended. Signals are passed on.
 
     Args:
         function: of a module, or a `partial` of one; it and its result can be pickled.
@@ -68,6 +68,7 @@ def launch(processes: int, function: Callable[[], T]) -> T:
         OSError: raised in a rank.
         SystemExit: if a rank left with an exit code, or after a signal.
     """
+    check_processes()
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -62,7 +63,7 @@ class RunDirectory:
 
     def newest(self) -> Path | None:
         """The checkpoint to resume from, which may be damaged; None for a new run."""
-        paths = {
+        paths = checkpoint.saved(self.path) | {
             int(update): path
             for path in self.path.glob("checkpoint_*")
             if (update := path.name.removeprefix("checkpoint_")).isdecimal()
@@ -91,6 +92,12 @@ class RunDirectory:
             about: more of its state, such as its kind.
         """
         path = self.path / f"checkpoint_{progress.update}"
+        saved = list(checkpoint.saved(self.path).values())
+        about[checkpoint.TRAINING] = (
+            checkpoint.read_state(saved[-1]).get(checkpoint.TRAINING)
+            if saved
+            else identity(self.recipe, self.pipeline)
+        )
         checkpoint.save(
             path,
             tensors=tensors,
@@ -111,7 +118,7 @@ class RunDirectory:
             if target.is_dir():
                 checkpoint.point(self.path, name, target)
             else:
-                (self.path / name).unlink(missing_ok=True)
+                checkpoint.discard(self.path / name)
 
     def prune(self) -> None:
         """Delete checkpoints that are neither among the newest nor among the best."""
@@ -127,7 +134,8 @@ class RunDirectory:
         ]
         best = sorted(scored, key=lambda update: (-states[update]["score"], update))
         kept = {*list(saved)[-1:], *planned[-keep.keep_last :], *best[: keep.keep_best]}
-        linked = {(self.path / name).resolve() for name in (checkpoint.LAST, checkpoint.BEST)}
+        links = (self.path / name for name in (checkpoint.LAST, checkpoint.BEST))
+        linked = {checkpoint.follow(link).resolve() for link in links}
         for update, path in saved.items():
             if update not in kept and path.resolve() not in linked:
                 checkpoint.remove(path)
@@ -144,6 +152,20 @@ class RunDirectory:
         """Delete average and scores: they belong to fewer updates than the run will have."""
         (self.path / SCORES).unlink(missing_ok=True)
         checkpoint.discard(self.path / checkpoint.AVERAGE)
+
+
+def identity(recipe: Recipe, pipeline: TextPipeline) -> str:
+    """What tells a training from others: a hash of all in its recipe that its weights depend on.
+
+    Its limits, and what may differ between two parts of one training, do not count.
+    """
+    shown = {"validation", "checkpoints", "log_every", "log_to", "record_gradients"}
+    limits = {"max_updates", "max_epochs", "max_minutes", "checkpoint_activations", "sharding"}
+    free: Any = dict.fromkeys(shown | limits, True)
+    free |= {"batches": {"max_tokens"}, "start_from": {"path"}}
+    values: list[Any] = [recipe.model.model_dump(mode="json")]
+    values += [recipe.training.model_dump(mode="json", exclude=free), pipeline.fingerprint()]
+    return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:16]
 
 
 def drop_records_after(last: int, path: Path) -> None:
@@ -181,15 +203,19 @@ def open_run(
     with (path / LOCK).open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except BlockingIOError as error:
             hint = f"wait until it ends, or {OTHER_OUT}"
             raise UserError("another process is training there", where=path, hint=hint) from error
+        except OSError:  # a disk without locks
+            pass
         if overwrite:
             outputs = (path / name for name in OUTPUTS)
             for entry in (*outputs, *path.glob("checkpoint_*"), *path.glob(".checkpoint_*")):
                 checkpoint.discard(entry)
         _write_config(path, run.recipe)
         pipeline.save(path / checkpoint.TEXT)
+        for update, saved in checkpoint.saved(path).items():
+            saved.rename(path / f"checkpoint_{update}")  # the copy of a link may be the only one
         if not checkpoint.saved(path):
             run.begin()
         yield run
@@ -264,6 +290,7 @@ def _check_same(path: Path, recipe: Recipe, pipeline: TextPipeline) -> RunDirect
     trained_with = checkpoint.read_state(saved[max(saved)]).get(checkpoint.PACKAGES, {})
     changes += differences(trained_with, packages_of(recipe))
     text = saved[max(saved)] / checkpoint.TEXT
+    files.verify(text.parent, f"{checkpoint.TEXT}/", hint=checkpoint.HINT)
     if TextPipeline.load(text).fingerprint() != pipeline.fingerprint():
         raise UserError(
             "was trained on a corpus with another vocabulary than --data",

@@ -9,7 +9,7 @@ import pytest
 
 CODE = """
 import sys, time
-from nmtdeep.cli.main import reraise_signal
+from nmtdeep.cli.start import reraise_signal
 
 class Dropped:
     def __del__(self):

@@ -99,7 +99,9 @@ def flip(path: Path) -> None:
     path.write_bytes(content)
 
 
-@pytest.mark.parametrize("name", ["scores.json", "checkpoint_11/state.json"])
+@pytest.mark.parametrize(
+    "name", ["SHA256SUMS", "scores.json", "checkpoint_11/state.json", "checkpoint_11/SHA256SUMS"]
+)
 def test_a_pipe_or_a_link_out_of_a_run_is_an_error(
     nmtdeep: Commands, whole: Path, tmp_path: Path, name: str
 ) -> None:
@@ -110,6 +112,24 @@ def test_a_pipe_or_a_link_out_of_a_run_is_an_error(
         done = nmtdeep("inspect", run)
         assert done.code == 2
         assert f"{Path(name).name}: " in done.err
+
+
+def test_copies_and_names_of_checkpoints_are_links(
+    nmtdeep: Commands, whole: Path, tmp_path: Path
+) -> None:
+    copied, named = (shutil.copytree(whole, tmp_path / name, symlinks=True) for name in "ab")
+    for link in (path for path in whole.iterdir() if path.is_symlink()):
+        (copied / link.name).unlink()
+        shutil.copytree(whole / link.readlink(), copied / link.name)
+        (named / link.name).unlink()
+        (named / link.name).write_text(f"{link.readlink()}\n")
+    expected = nmtdeep("inspect", whole)
+    assert (expected.code, "last" in expected.out, "best" in expected.out) == (0, True, True)
+    for run in (copied, named):
+        assert nmtdeep("inspect", run).out == expected.out.replace(str(whole), str(run))
+        one, other = (nmtdeep("inspect", path / "checkpoint_last") for path in (whole, run))
+        meant = (whole / "checkpoint_last").readlink()
+        assert one.out.replace(f"{whole}/checkpoint_last", f"{run}/{meant}") == other.out
 
 
 def test_untrusted_values_are_shown_without_control_characters(

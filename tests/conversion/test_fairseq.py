@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import zipfile
 from argparse import Namespace
 from copy import copy
@@ -178,6 +179,16 @@ def test_other_files_are_refused(tmp_path: Path, content: object, message: str) 
         torch.save(content, tmp_path / "x.pt")
     with pytest.raises(CheckpointError, match=message):
         convert(tmp_path / "x.pt", [dictionary(tmp_path / "d", 7)], tmp_path, TextOptions())
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_a_pickle_of_any_protocol_is_refused_without_warnings(
+    tmp_path: Path, protocol: int, recwarn: pytest.WarningsRecorder
+) -> None:
+    (tmp_path / "x.pt").write_bytes(pickle.dumps({"args": getattr}, protocol))
+    with pytest.raises(CheckpointError, match="without running code"):
+        convert(tmp_path / "x.pt", [dictionary(tmp_path / "d", 7)], tmp_path, TextOptions())
+    assert not recwarn.list
 
 
 @pytest.mark.parametrize("attack", ["expanded tensor", "one tensor under many names"])

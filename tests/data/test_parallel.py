@@ -1,14 +1,18 @@
 """In order, in several processes, with few items on their way."""
 
 import os
+import shutil
 import subprocess
 import sys
 from operator import neg
+from pathlib import Path
 
 import pytest
 
-from nmtdeep.data.parallel import ordered_map
+from nmtdeep.data.parallel import can_start, obstacle, ordered_map
 from nmtdeep.errors import UserError
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -24,6 +28,55 @@ def test_results_are_in_order_and_items_are_not_read_ahead(workers):
     assert next(results) == 0
     assert len(taken) <= 3 * workers + 1
     assert list(results) == [-number for number in range(1, 40)]
+
+
+@pytest.fixture
+def no_semaphores(monkeypatch):
+    """A machine without /dev/shm: what a real one raises."""
+    missing = Path("/dev/shm-is-missing/semaphore")
+    monkeypatch.setattr("multiprocessing.context.BaseContext.Lock", lambda _: missing.touch())
+    obstacle.cache_clear()
+    can_start.cache_clear()
+    yield
+    obstacle.cache_clear()
+    can_start.cache_clear()
+
+
+@pytest.mark.usefixtures("no_semaphores")
+def test_without_semaphores_one_process_does_the_work_and_one_line_says_so(capsys):
+    for _ in range(2):
+        assert list(ordered_map(neg, range(5), workers=2)) == [0, -1, -2, -3, -4]
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="needs root")
+@pytest.mark.parametrize("state", ["missing", "read-only"])
+def test_no_shared_memory(state, tmp_path):
+    mount = "mount -t tmpfs -o ro none /dev/shm"
+    if state == "missing":
+        mount = (
+            f"mount -t tmpfs none {tmp_path} && cd {tmp_path} && for name in null zero random "
+            "urandom; do touch $name && mount --bind /dev/$name $name; done && mount --rbind . /dev && cd /"
+        )
+    code = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
+        "from operator import neg; from nmtdeep.data.parallel import ordered_map\n"
+        "import nmtdeep.text.tokenization\n"
+        "from nmtdeep.training.launch import launch\n"
+        "if __name__ == '__main__':\n"
+        "    assert list(ordered_map(neg, [1, 2], workers=2)) == [-1, -2]\n"
+        "    launch(2, int)\n"
+    )
+    inside = f'{mount} && exec "$0" -c "$1"'
+    command = ["unshare", "-m", "bash", "-c", inside, sys.executable, code]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if "unshare failed" in done.stderr or "permission denied" in done.stderr:
+        pytest.skip("may not mount here")
+    warned, *_, last = done.stderr.splitlines()
+    assert warned.startswith("warning: --workers: no semaphores")
+    assert last.startswith("nmtdeep.errors.UserError: --processes: no semaphores")
+    assert "/dev/shm" in last
+    assert "joblib" not in done.stderr
 
 
 def test_an_error_in_a_worker_arrives():

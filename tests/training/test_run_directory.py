@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
+import fcntl
 import json
+import os
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
 
 from nmtdeep import checkpoint
+from nmtdeep.averaging import choose
 from nmtdeep.config.load import read_config
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.errors import UserError
@@ -194,3 +199,99 @@ def test_a_folder_of_other_files_is_refused(run, tmp_path: Path) -> None:
     check_run(folder, run.recipe, run.pipeline, overwrite=True)
     (folder / ".lock").touch()  # a training began here
     check_run(folder, run.recipe, run.pipeline)
+
+
+def become(form: str, run: Path) -> None:
+    """Give the links of a run the form that they have after `cp -rL`, or on a disk without any."""
+    for name in (checkpoint.LAST, checkpoint.BEST):
+        meant = (run / name).resolve()
+        (run / name).unlink()
+        if form == "copies":
+            shutil.copytree(meant, run / name)
+        else:
+            (run / name).write_text(f"{meant.name}\n")
+
+
+@pytest.mark.parametrize("form", ["copies", "files"])
+def test_a_run_without_links_goes_on(run, form):
+    with open_run(run.path, run.recipe, run.pipeline):
+        pass
+    progress = Progress()
+    for update, score in ((1, -4.0), (2, -2.0), (3, -3.0)):
+        progress = save(run, dataclasses.replace(progress, update=update).validated(score))
+    become(form, run.path)
+    assert kept(run) == [2, 3]
+    assert [path.name for path in choose(run.path, 2)] == ["checkpoint_2", "checkpoint_3"]
+    for path, update in ((run.path, 2), (run.path / checkpoint.LAST, 3)):
+        assert checkpoint.locate(path) == (run.path / f"checkpoint_{update}").resolve()
+    with open_run(run.path, run.recipe, run.pipeline) as again:
+        assert Progress.of(again.newest()) == progress
+        again.repair(progress)
+        assert links(again) == {
+            "checkpoint_last": "checkpoint_3",
+            "checkpoint_best": "checkpoint_2",
+        }
+        save(again, dataclasses.replace(progress, update=4).validated(-1.0))
+    assert links(run) == {"checkpoint_last": "checkpoint_4", "checkpoint_best": "checkpoint_4"}
+    assert kept(run) == [3, 4]
+
+
+@pytest.mark.parametrize("name", [checkpoint.LAST, checkpoint.BEST])
+def test_the_copy_of_a_link_may_be_all_that_is_left(run, name):
+    with open_run(run.path, run.recipe, run.pipeline):
+        pass
+    progress = save(run, Progress(update=3).validated(-3.0))
+    weights = (run.path / "checkpoint_3" / checkpoint.MODEL).read_bytes()
+    become("copies", run.path)
+    checkpoint.remove(run.path / "checkpoint_3")
+    for other in {checkpoint.LAST, checkpoint.BEST} - {name}:
+        checkpoint.remove(run.path / other)
+    assert checkpoint.saved(run.path) == {3: run.path / name}
+    assert checkpoint.locate(run.path) == (run.path / name).resolve()
+    with open_run(run.path, run.recipe, run.pipeline) as again:
+        assert Progress.of(again.newest()) == progress
+        again.repair(progress)
+    assert (run.path / "checkpoint_3" / checkpoint.MODEL).read_bytes() == weights
+    assert links(run) == {"checkpoint_last": "checkpoint_3", "checkpoint_best": "checkpoint_3"}
+
+
+@pytest.fixture
+def no_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk without symbolic links: that is how exFAT, and Google Drive in Colab, refuse them."""
+
+    def refuse(*args: object, **options: object) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "symlink", refuse)
+
+
+@pytest.mark.usefixtures("no_links")
+def test_a_disk_without_links(run):
+    progress = Progress()
+    for update, score in ((1, -4.0), (2, -2.0), (3, -3.0), (4, -3.5), (5, -3.2)):
+        progress = save(run, dataclasses.replace(progress, update=update).validated(score))
+        run.repair(progress)
+    assert kept(run) == [2, 4, 5]
+    assert checkpoint.locate(run.path).name == "checkpoint_2"
+    assert checkpoint.locate(run.path / checkpoint.LAST).name == "checkpoint_5"
+    assert (run.path / checkpoint.BEST).read_text() == "checkpoint_2\n"
+
+
+def test_a_disk_without_locks(run, monkeypatch):
+    def refuse(*args: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with open_run(run.path, run.recipe, run.pipeline) as opened:
+        assert opened.newest() is None
+
+
+def test_a_damaged_vocabulary_is_named(run):
+    with open_run(run.path, run.recipe, run.pipeline):
+        save(run, Progress(update=1))
+    file = run.path / "checkpoint_1" / "text" / "vocabulary.tsv"
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(UserError, match=rf"{file}: damaged or changed since it was written"):
+        check_run(run.path, run.recipe, run.pipeline)

@@ -113,6 +113,48 @@ def test_a_link_out_of_a_directory_is_not_followed(place: str, names: str, here:
         (here / "away").rename(file)
 
 
+def test_a_file_instead_of_a_link_names_nothing_elsewhere(here: Path) -> None:
+    run = here / "run"
+    shutil.copytree(run / "checkpoint_15", here / "checkpoint_15")
+    (run / "checkpoint_last").unlink()
+    newest = (run / "checkpoint_20").resolve()
+    names = ("../checkpoint_15", str(here / "checkpoint_15"), "checkpoint_20/../../checkpoint_15")
+    for name in (
+        *names,
+        "checkpoint_15\0",
+        "secret",
+        "..",
+        "",
+        "\udcff",
+        f"checkpoint_{'9' * 999}",
+    ):
+        (run / "checkpoint_last").write_bytes(name.encode("utf-8", "surrogatepass"))
+        assert checkpoint.locate(run) == newest
+        message = refused(run / "checkpoint_last", load=checkpoint.locate)
+        assert "run/checkpoint_last" in message
+    (run / "checkpoint_last").write_text("checkpoint_15")
+    assert checkpoint.locate(run / "checkpoint_last").name == "checkpoint_15"
+    shutil.rmtree(run / "checkpoint_15")
+    (run / "checkpoint_15").symlink_to(here / "checkpoint_15")
+    for path in (run, run / "checkpoint_last"):
+        assert "a link that leads out of" in refused(path, load=checkpoint.locate)
+
+
+@pytest.mark.parametrize("name", ["checkpoint_last", "checkpoint_best"])
+@pytest.mark.parametrize("how", ["link", "pipe"])
+def test_the_copy_of_a_link_is_checked_as_a_checkpoint(name: str, how: str, here: Path) -> None:
+    run = here / "run"
+    (run / "checkpoint_last").unlink()
+    copy = Path(shutil.copytree(run / "checkpoint_15", run / name))
+    (copy / "config.yaml").unlink()
+    if how == "pipe":
+        os.mkfifo(copy / "config.yaml")
+    else:
+        (copy / "config.yaml").symlink_to(here / "secret")
+    assert f"{copy / 'config.yaml'}: " in refused(run, load=checkpoint.locate)
+    assert f"{copy / 'config.yaml'}: " in refused(run, load=checkpoint.saved)
+
+
 @pytest.mark.parametrize("name", ["checkpoint_best", "checkpoint_average", "checkpoint_99"])
 def test_a_run_has_no_checkpoint_elsewhere(name: str, here: Path) -> None:
     (here / "run" / "checkpoint_last").unlink()

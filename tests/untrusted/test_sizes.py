@@ -11,14 +11,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
 from nmtdeep import checkpoint
 from nmtdeep.averaging import average
+from nmtdeep.config.load import read_config
 from nmtdeep.data.batch import collate
 from nmtdeep.data.corpus import DataDirectory, corpus_writer
-from nmtdeep.errors import CheckpointError, DataError
+from nmtdeep.errors import CheckpointError, DataError, UserError
 from nmtdeep.files import write_sums
 from nmtdeep.growing import grow
+from nmtdeep.inspection import inspect
+from nmtdeep.model.build import build
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.training.state import Progress
 from untrusted.strangers import refused, rewrite
@@ -69,6 +74,39 @@ def test_a_header_with_false_sizes(content: bytes, theirs: Path) -> None:
     (theirs / checkpoint.MODEL).write_bytes(content)
     write_sums(theirs)
     assert f"{theirs / checkpoint.MODEL}: not a whole safetensors file" in refused(theirs)
+
+
+def test_a_header_of_many_names(theirs: Path) -> None:
+    """10 MB of names are read; 18 MB, which would take 400 MB, are not."""
+    file = theirs / checkpoint.MODEL
+    empty = {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
+    for megabytes, said in ((10, "belongs to another model"), (18, "a header of 1")):
+        names = (f"{number:0900}" for number in range(megabytes * 1000))
+        file.write_bytes(header(dict.fromkeys(names, empty)))
+        write_sums(theirs)
+        assert said in refused(theirs)
+    with pytest.raises(UserError, match="a header of 1"):
+        inspect(theirs)
+
+
+@pytest.mark.parametrize("kind", ["int64", "int8", "bool", "complex64", "float8_e4m3fn"])
+def test_weights_of_another_type(kind: str, theirs: Path, recwarn: pytest.WarningsRecorder) -> None:
+    tensors = load_file(theirs / checkpoint.MODEL)
+    name = next(iter(tensors))
+    tensors[name] = tensors[name].abs().to(getattr(torch, kind))
+    save_file(tensors, theirs / checkpoint.MODEL)
+    write_sums(theirs)
+    assert f"{name} has the type {kind}" in refused(theirs)
+    assert not recwarn.list
+    model = build_like(theirs)
+    with pytest.raises(CheckpointError, match=f"{name} has the type {kind}"):
+        checkpoint.fill(model, checkpoint.read_tensors(theirs / checkpoint.MODEL), theirs)
+
+
+def build_like(path: Path) -> Any:
+    """The model that a training resumes with."""
+    pipeline = TextPipeline.load(path / checkpoint.TEXT)
+    return build(read_config(path / checkpoint.CONFIG).model, **pipeline.sizes)
 
 
 STATES = {

@@ -1,0 +1,142 @@
+"""The start of the command: Ctrl-C while modules are imported, closed streams, no docstrings."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+NMTDEEP = (sys.executable, "-m", "nmtdeep")
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+def run(*command: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    options = {"env": ENVIRONMENT, "timeout": 300} | options
+    return subprocess.run(command, check=False, capture_output=True, text=True, **options)
+
+
+def run_with(streams: str, *words: object) -> subprocess.CompletedProcess[str]:
+    """The command with streams closed as a shell closes them, such as `>&-`."""
+    return run("bash", "-c", f'"$@" {streams}', "bash", *NMTDEEP, *map(str, words))
+
+
+INTERRUPTED_IMPORT = """
+import os, signal, sys
+
+class Interrupts:
+    def find_spec(self, name, path=None, target=None):
+        if name == "{module}":
+            os.kill(os.getpid(), signal.{signal})
+
+sys.meta_path.insert(0, Interrupts())
+from nmtdeep.cli.start import start
+sys.argv = ["nmtdeep", "recipes", "list"]
+start()
+"""
+
+
+@pytest.mark.parametrize(("signal", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+@pytest.mark.parametrize("module", ["typer", "pydantic", "nmtdeep.cli.train"])
+def test_a_signal_while_modules_are_imported(module: str, signal: str, code: int) -> None:
+    done = run(sys.executable, "-c", INTERRUPTED_IMPORT.format(module=module, signal=signal))
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
+
+
+SWALLOWED = """
+import os, signal, sys, time
+from nmtdeep.cli.start import prepare
+from pydantic import BaseModel, field_validator
+
+class Model(BaseModel):
+    value: int
+
+    @field_validator("value")
+    @classmethod
+    def interrupted(cls, value):
+        os.kill(os.getpid(), signal.SIGINT)
+        return value
+
+prepare()
+try:
+    {work}
+    print("whole", flush=True)
+except BaseException:  # as code that may fail does
+    print("lost", flush=True)
+try:
+    time.sleep(60)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.parametrize("work", ["Model(value=1)", "import interrupts"])
+def test_a_signal_waits_until_it_is_not_lost(work: str, tmp_path: Path) -> None:
+    (tmp_path / "interrupts.py").write_text("import os\nos.kill(os.getpid(), 2)\nx = [1]\n")
+    environment = ENVIRONMENT | {"PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"}
+    done = run(sys.executable, "-c", SWALLOWED.format(work=work), env=environment)
+    assert done.stdout == "whole\ninterrupted\n"
+
+
+@pytest.fixture
+def lines(tmp_path: Path) -> Path:
+    (tmp_path / "lines").write_text("a b c d e\n")
+    return tmp_path / "lines"
+
+
+@pytest.mark.parametrize("words", ["--version", "score {} {}", "recipes show demo"])
+def test_output_to_a_closed_stream_is_an_error(words: str, lines: Path) -> None:
+    done = run_with(">&-", *words.format(lines, lines).split())
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("nmtdeep: error: Bad file descriptor: redirect the standard")
+
+
+def test_input_from_a_closed_stream_is_an_error(lines: Path) -> None:
+    done = run_with("<&-", "score", "-", lines)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("nmtdeep: error: Bad file descriptor: redirect the standard")
+
+
+@pytest.mark.parametrize("streams", ["2>&-", "<&- 2>&-"])
+def test_results_do_not_need_the_other_streams(streams: str, lines: Path) -> None:
+    expected = run_with("", "score", lines, lines)
+    done = run_with(streams, "score", lines, lines)
+    assert (done.returncode, done.stdout, done.stderr) == (0, expected.stdout, "")
+
+
+@pytest.mark.parametrize("streams", ["2>&-", ">&- <&-", ">&- 2>&- <&-"])
+def test_files_are_translated_without_streams(streams: str, tiny_run: Any, lines: Path) -> None:
+    translated = lines.with_name("translated")
+    done = run_with(streams, "translate", "-m", tiny_run.path, "-i", lines, "-o", translated)
+    assert done.returncode == 0, done.stderr
+    assert len(translated.read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", ["", "train", "translate", "analyze", "serve"])
+def test_help_without_docstrings(command: str) -> None:
+    usual = run(*NMTDEEP, *command.split(), "--help")
+    assert "Usage:" in usual.stdout
+    done = run(*NMTDEEP, *command.split(), "--help", env=ENVIRONMENT | {"PYTHONOPTIMIZE": "2"})
+    assert (done.returncode, done.stdout, done.stderr) == (0, usual.stdout, "")
+
+
+def test_a_name_that_the_encoding_lacks_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "v\xfc.en").write_text("a\n")
+    environment = ENVIRONMENT | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    name = "v\xfc.en".encode()
+    code = (
+        "import sys, os; from nmtdeep.cli import main\n"
+        "main.app = lambda **_: os.fsdecode(sys.argv[1]).encode('utf-8')\n"
+        "main.run()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, name], env=environment, check=False, capture_output=True
+    )
+    assert done.returncode == 2
+    assert done.stderr.count(b"\n") == 1
+    assert done.stderr.startswith(b"nmtdeep: error: \\udcc3\\udcbc: part of a name or text")
