@@ -56,7 +56,8 @@ def test_no_shared_memory(state, tmp_path):
     if state == "missing":
         mount = (
             f"mount -t tmpfs none {tmp_path} && cd {tmp_path} && for name in null zero random "
-            "urandom; do touch $name && mount --bind /dev/$name $name; done && mount --rbind . /dev && cd /"
+            "urandom; do touch $name && mount --bind /dev/$name $name; done "
+            "&& mount --rbind . /dev && cd /"
         )
     code = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
