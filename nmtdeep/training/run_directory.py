@@ -42,6 +42,7 @@ FIXED = (
     "training.frozen.",
     "training.validation.best_by",
 )
+CORPUS = "corpus"  # in `state.json`
 FREE = "training.batches.max_tokens"
 OTHER_OUT = "choose another --out"
 
@@ -52,12 +53,14 @@ class RunDirectory:
 
     Attributes:
         changes: settings that differ from those of the start of the run, as `key: old -> new`.
+        corpus: digest of what it is trained on, stored with each checkpoint; empty: unknown.
     """
 
     path: Path
     recipe: Recipe
     pipeline: TextPipeline
     changes: tuple[str, ...] = ()
+    corpus: str = ""
 
     def newest(self) -> Path | None:
         """The checkpoint to resume from, which may be damaged; None for a new run."""
@@ -93,7 +96,7 @@ class RunDirectory:
             path,
             tensors=tensors,
             optimizer=optimizer,
-            state={**progress.to_json(), **about, "planned": planned},
+            state={**progress.to_json(), **about, "planned": planned, CORPUS: self.corpus},
             recipe=self.recipe.at_stage(progress.stage),
             pipeline=self.pipeline,
         )
@@ -159,17 +162,18 @@ def drop_records_after(last: int, path: Path) -> None:
 
 @contextmanager
 def open_run(
-    path: Path, recipe: Recipe, pipeline: TextPipeline, *, overwrite: bool = False
+    path: Path, recipe: Recipe, pipeline: TextPipeline, *, overwrite: bool = False, corpus: str = ""
 ) -> Iterator[RunDirectory]:
     """Create or reopen a run, locked until the end of the block.
 
     Args:
+        corpus: digest of what is trained on; empty: not checked.
         overwrite: delete first what a training left there.
 
     Raises:
         UserError: as `check_run`, or if another process trains there.
     """
-    run = check_run(path, recipe, pipeline, overwrite=overwrite)
+    run = check_run(path, recipe, pipeline, overwrite=overwrite, corpus=corpus)
     path.mkdir(parents=True, exist_ok=True)
     with (path / LOCK).open("a") as lock:
         try:
@@ -189,7 +193,7 @@ def open_run(
 
 
 def check_run(
-    path: Path, recipe: Recipe, pipeline: TextPipeline, *, overwrite: bool = False
+    path: Path, recipe: Recipe, pipeline: TextPipeline, *, overwrite: bool = False, corpus: str = ""
 ) -> RunDirectory:
     """The run in `path`, which may be new; nothing is written.
 
@@ -213,8 +217,8 @@ def check_run(
         entries += path.glob(pattern)
     files.check_entries(path, entries)
     if overwrite or not checkpoint.saved(path):
-        return RunDirectory(path, starting.started(recipe, pipeline, path), pipeline)
-    return _check_same(path, recipe, pipeline)
+        return RunDirectory(path, starting.started(recipe, pipeline, path), pipeline, (), corpus)
+    return _check_same(path, recipe, pipeline, corpus)
 
 
 def _write_config(path: Path, recipe: Recipe) -> None:
@@ -231,7 +235,7 @@ def _write_config(path: Path, recipe: Recipe) -> None:
     files.write_sums(path, checkpoint.CONFIG)
 
 
-def _check_same(path: Path, recipe: Recipe, pipeline: TextPipeline) -> RunDirectory:
+def _check_same(path: Path, recipe: Recipe, pipeline: TextPipeline, corpus: str) -> RunDirectory:
     """The run in `path`, of the same model, text and start, with what else has changed since."""
     if (path / files.SUMS).exists():
         files.verify(path, checkpoint.CONFIG, hint="restore it from a copy")
@@ -248,8 +252,8 @@ def _check_same(path: Path, recipe: Recipe, pipeline: TextPipeline) -> RunDirect
             where=path,
             hint=f"{OTHER_OUT}, or pass the recipe that the run was started with",
         )
-    trained_with = checkpoint.read_state(saved[max(saved)]).get(checkpoint.PACKAGES, {})
-    changes += differences(trained_with, packages_of(recipe))
+    state = checkpoint.read_state(saved[max(saved)])
+    changes += differences(state.get(checkpoint.PACKAGES, {}), packages_of(recipe))
     text = saved[max(saved)] / checkpoint.TEXT
     if TextPipeline.load(text).fingerprint() != pipeline.fingerprint():
         raise UserError(
@@ -257,4 +261,11 @@ def _check_same(path: Path, recipe: Recipe, pipeline: TextPipeline) -> RunDirect
             where=path,
             hint=f"pass the corpus that the run was started with, or {OTHER_OUT}",
         )
-    return RunDirectory(path, recipe, pipeline, tuple(changes))
+    before_it = state.get(CORPUS)  # a checkpoint of an earlier version has none
+    if before_it and corpus and before_it != corpus:
+        raise UserError(
+            "was trained on other text than that of --data (its checksums differ)",
+            where=path,
+            hint=f"pass the data directory that the run was started with, or {OTHER_OUT}",
+        )
+    return RunDirectory(path, recipe, pipeline, tuple(changes), corpus)
