@@ -15,7 +15,7 @@ from rich.text import Text
 from nmtdeep.errors import printable
 
 # Least width of a column of text on a screen, and the width of a pipe or a file.
-FOLDED, WIDE = 12, 10_000
+FOLDED, WIDE = 20, 10_000
 
 
 class _Fitted(Table):

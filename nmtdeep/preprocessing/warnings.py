@@ -49,7 +49,8 @@ class Sample:
 def _is_mojibake(line: str) -> bool:
     """Whether UTF-8 was read as another encoding, or characters were lost."""
     for word in re.findall(r"[^\0-\x7f]{2,}", line):
-        for encoding in ("cp1252", "latin-1", "cp1250", "cp1251"):
+        # The shortest words of Ukrainian, as "no", are bytes of UTF-8 too.
+        for encoding in ("cp1252", "latin-1", *("cp1250", "cp1251") * (len(word) > 3)):
             with suppress(UnicodeError):
                 word.encode(encoding).decode("utf-8")
                 return True

@@ -59,8 +59,8 @@ def check(recipe: Recipe, data: DataDirectory, ranks: Ranks) -> None:
         raise UserError(
             f"was preprocessed with another recipe ({'; '.join(changes)})",
             where=data.path,
-            hint="omit these keys, which train takes from --data, or preprocess again with them; "
-            "a run is resumed on the data that it was started with",
+            hint="preprocess again with this recipe, or omit these keys: train takes them from "
+            "--data, where a new run starts",
         )
     if recipe.training.sharding == "full" and ranks.size == 1:
         raise UserError(

@@ -12,6 +12,7 @@ import torch
 from nmtdeep import checkpoint
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.errors import UserError
+from nmtdeep.files import write_sums
 from nmtdeep.training.run_directory import (
     RECORDS,
     RunDirectory,
@@ -138,3 +139,20 @@ def test_overwriting_deletes_what_a_training_left_and_nothing_else(run):
         assert fresh.newest() is None
         left = {entry.name for entry in run.path.iterdir()}
     assert left == {".lock", "SHA256SUMS", "config.yaml", "text", "mine.txt"}
+
+
+def test_other_text_is_refused_when_a_run_is_resumed(run):
+    def opened(corpus: str) -> RunDirectory:
+        with open_run(run.path, run.recipe, run.pipeline, corpus=corpus) as again:
+            return again
+
+    save(opened("one"), Progress(update=1))
+    assert opened("one").newest() == run.path / "checkpoint_1"
+    with pytest.raises(UserError, match="was trained on other text than that of --data"):
+        opened("two")
+    state = run.path / "checkpoint_1" / "state.json"
+    values = json.loads(state.read_text())
+    del values["corpus"]  # as of an earlier version
+    state.write_text(json.dumps(values))
+    write_sums(state.parent)
+    assert opened("two").newest() == run.path / "checkpoint_1"
