@@ -16,6 +16,7 @@ from nmtdeep.text.tokenization import primary
 # Pairs of a sample of a longer text, at least; and about how many of them have their languages
 # identified.
 SIZE, IDENTIFIED = 2000, 200
+LONGEST = 2000  # letters of a line that are looked at
 # Share of these that may look swapped: short lines look like anything.
 SWAPPED = 0.2
 # First words of the names of columns, in addition to the codes of the languages.
@@ -41,7 +42,7 @@ class Sample:
         """Look at the next pair of the text."""
         if (number - 1) % self.step:
             return
-        self.pairs.append((number, pair))
+        self.pairs.append((number, (pair[0][:LONGEST], pair[1][:LONGEST])))
         if len(self.pairs) == 2 * SIZE:
             self.pairs, self.step = self.pairs[::2], 2 * self.step
 
