@@ -2,15 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, TextIO
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any, Literal, TextIO
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
 from nmtdeep.errors import printable
+
+# Least width of a column of text on a screen, and the width of a pipe or a file.
+FOLDED, WIDE = 20, 10_000
+
+
+class _Fitted(Table):
+    """A table between a title and a note.
+
+    On a screen that is too narrow for it, each number has a line of its own, after the texts of
+    its row and its heading.
+
+    Attributes:
+        cells: by row.
+        texts: number of columns of text.
+        least: width of a screen that holds the table.
+    """
+
+    above: Text
+    below: Text
+    cells: list[list[Text]]
+    texts: int
+    least = 0
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from [self.above] * bool(self.above)
+        if self.least <= options.max_width:
+            yield from super().__rich_console__(console, options)
+        else:
+            yield from self._numbers()
+        yield from [self.below] * bool(self.below)
+
+    def _numbers(self) -> Iterator[Text]:
+        headings = [str(column.header) for column in self.columns[self.texts :]]
+        for row in self.cells:
+            name, numbers = row[: self.texts], row[self.texts :]
+            for heading, number in zip(headings, numbers, strict=True):
+                yield Text("  ").join([*name, Text.assemble(heading, " ", number)])
+            yield from [] if numbers else [Text("  ").join(name)]
 
 
 def table(
@@ -31,37 +71,51 @@ def table(
         title: a line above.
         note: a line below.
     """
-    result = Table(
-        box=SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-        title=Text(printable(title)) if title else None,
-        title_justify="left",
-        caption=Text(printable(note)) if note else None,
-        caption_justify="left",
-    )
+    result = _Fitted(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    result.above = Text(printable(title), "table.title")
+    result.below = Text(printable(note), "table.caption")
+    result.cells, result.texts = [[_cell(each) for each in row] for row in rows], text
     for place, heading in enumerate(headings):
-        result.add_column(
-            Text(printable(heading)),
-            justify="left" if place < text else "right",
-            no_wrap=place >= text,
-            overflow="fold",
-        )
-    for row in rows:
-        cells = ("-" if cell is None else cell for cell in row)
-        result.add_row(
-            *(cell if isinstance(cell, Text) else Text(printable(str(cell))) for cell in cells)
-        )
+        column = [_cell(heading), *(row[place] for row in result.cells)]
+        is_text = place < text
+        parts = (cell.plain.split() if is_text else [cell.plain] for cell in column)
+        longest = max(map(cell_len, chain(*parts)), default=0)
+        result.least += 2 + (min(longest, FOLDED) if is_text else longest)
+        justify: Literal["left", "right"] = "left" if is_text else "right"
+        result.add_column(column[0], justify=justify, no_wrap=not is_text, overflow="fold")
+    for row in result.cells:
+        result.add_row(*row)
     return result
+
+
+def _cell(value: object) -> Text:
+    return (
+        value if isinstance(value, Text) else Text(printable("-" if value is None else str(value)))
+    )
+
+
+def show(*parts: RenderableType, console: Console | None = None) -> None:
+    """Print tables and text: fitted to a terminal, or as plain lines of any length."""
+    console = console or Console()
+    for part in parts:
+        each = Text(part) if isinstance(part, str) else part
+        if console.is_terminal:
+            console.print(each)
+        else:
+            lines = "\n".join(_plain(each))
+            console.print(lines, soft_wrap=True, markup=False, highlight=False, emoji=False)
 
 
 def as_lines(result: Table) -> list[str]:
     """A table as lines of plain text for a pipe or a log, not folded or cut off."""
-    console = Console(width=10_000, color_system=None, force_terminal=False)
+    return [line.removeprefix(" ") for line in _plain(result) if line]
+
+
+def _plain(part: RenderableType) -> list[str]:
+    console = Console(width=WIDE, color_system=None, force_terminal=False)
     with console.capture() as captured:
-        console.print(result)
-    lines = [line.strip("\n").rstrip() for line in captured.get().splitlines()]
-    return [line.removeprefix(" ") for line in lines if line]
+        console.print(part)
+    return [line.rstrip() for line in captured.get().splitlines()]
 
 
 def screen(stream: TextIO) -> Console:

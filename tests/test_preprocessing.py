@@ -257,3 +257,27 @@ def test_plain_progress_off_a_terminal(files, capsys):
     texts = {"train": files / "train", "valid": files / "dev", "out": files / "data"}
     preprocess(recipe, **texts, progress=Progress(between=0.0))
     assert "tokenize train: 20/20 (100 %), eta 0:00:00" in capsys.readouterr().err
+
+
+def test_lines_that_cannot_be_read_are_dropped_from_train_and_counted(files):
+    with (files / "train.de").open("ab") as german, (files / "train.en").open("ab") as english:
+        german.write(b"gr\xfcn\n" + b"x" * (1 << 20) + b"y\nlang\n")
+        english.write(b"green\nlong\n" + b"x" * (1 << 20) + b"y\n")
+    with pytest.raises(DataError, match=r"train\.de:21: not valid UTF-8"):
+        run(files)
+    assert not (files / "data").exists()
+    report = run(files, clean={"encoding": "drop"}).splits["train"]
+    assert {reason: str(pairs) for reason, pairs in report.reasons.items()} == {
+        "unreadable target: not UTF-8": "1 (line 21)",
+        "unreadable target: longer than 1 MiB": "1 (line 22)",
+        "unreadable source: longer than 1 MiB": "1 (line 23)",
+    }
+    assert (report.read, report.kept) == (23, 20)
+
+
+@pytest.mark.parametrize("line", [b"gr\xfcn", b"x" * (1 << 20) + b"y"])
+def test_lines_that_cannot_be_read_are_errors_elsewhere(files, line):
+    (files / "dev.de").write_bytes(b"Ein Hund.\n\n" + line + b"\n")
+    with pytest.raises(DataError, match=r"dev\.de:3: (not valid|longer)") as caught:
+        run(files, clean={"encoding": "drop"})
+    assert "text.clean" not in str(caught.value)

@@ -9,6 +9,7 @@ import typer
 from typer import Option
 
 from nmtdeep.cli import options
+from nmtdeep.config.text import Form
 from nmtdeep.errors import UserError
 from nmtdeep.fetching import Corpus
 from nmtdeep.files import check_place
@@ -71,6 +72,7 @@ def preprocess(
     text: Annotated[Path | None, Option(metavar="RUN|DATA|FILE.model")] = None,
     source_lang: options.SourceLanguage = None,
     target_lang: options.TargetLanguage = None,
+    input_is: Form | None = None,
     workers: options.OptionalWhole = None,
     overwrite: options.Overwrite = False,
     dry_run: options.DryRun = False,
@@ -88,12 +90,14 @@ def preprocess(
         out: Data directory to write.
         text: Use the text pipeline of this run or data directory (settings, BPE, vocabulary), or
             this SentencePiece model; learn none. A model is fine-tuned on data of its own pipeline.
+        input_is: Form of all files; bpe is text in subwords, of which none are learned. Default:
+            text.input of the recipe.
         workers: Number of worker processes. Default: one per core.
     """
     from nmtdeep.config.load import load_recipe
     from nmtdeep.devices import cores
     from nmtdeep.preprocessing.inputs import named
-    from nmtdeep.preprocessing.language import without_rules
+    from nmtdeep.preprocessing.language import unchecked, without_rules
     from nmtdeep.preprocessing.preprocess import plan
     from nmtdeep.preprocessing.preprocess import preprocess as run
     from nmtdeep.preprocessing.progress import Progress
@@ -101,16 +105,23 @@ def preprocess(
 
     languages = {"source": source_lang, "target": target_lang}
     codes = [f"text.{side}={code}" for side, code in languages.items() if code is not None]
+    codes += [f"text.input={input_is}"] if input_is else []
+    codes += ["text.bpe=none"] if input_is == "bpe" else []
     resolved = load_recipe(recipe, [*(overrides or ()), *codes])
     reused = ReusedText.of(text) if text else None
     if reused:
         resolved, changes = reused.adopt(resolved)
+        if input_is and resolved.text.input != input_is:
+            what, hint = f"the pipeline of --text takes {resolved.text.input} text", "omit it"
+            raise UserError(what, where=f"--input-is {input_is}", hint=hint)
         if not quiet:
             typer.echo("".join(f"changed by --text: {change}\n" for change in changes), nl=False)
-    for line in () if quiet else without_rules(resolved.text):
-        typer.echo(line)
+    text_of = resolved.text
+    notes = [*without_rules(text_of), unchecked((text_of.source, text_of.target))]
+    typer.echo("".join(f"{note}\n" for note in notes if note and not quiet), nl=False)
     files: dict[str, Any] = {"train": named(train), "valid": valid, "tests": test or []}
     files |= {"out": out, "overwrite": overwrite, "pipeline": reused and reused.pipeline}
+    files["warn"] = lambda line: typer.echo(f"nmtdeep: warning: {line}", err=True)
     if dry_run:
         typer.echo("\n".join(plan(resolved, **files)))
         typer.echo(f"would write {out}; nothing was written")
@@ -118,10 +129,8 @@ def preprocess(
     progress = Progress("none" if quiet else "auto")
     report = run(resolved, **files, workers=workers or cores(), progress=progress)
     if not quiet:
-        from rich.console import Console
+        from nmtdeep.tables import show
 
-        console = Console()
-        report.show(console)
-        if reused:
-            console.print(reused.compared(report))
+        report.show()
+        show(*[reused.compared(report)] if reused else [])
         typer.echo(f"data directory: {out}")

@@ -32,13 +32,12 @@ def list_(words: Annotated[list[str] | None, Argument(metavar="WORD")] = None) -
     if not sys.stdout.isatty():
         typer.echo("\n".join(map("\t".join, entries)))
         return
-    from rich.console import Console
     from rich.text import Text
 
-    from nmtdeep.tables import table
+    from nmtdeep import tables
 
     rows = [(Text(name, style="bold", no_wrap=True), description) for name, description in entries]
-    Console().print(table(("name", "description"), rows, text=2))
+    tables.show(tables.table(("name", "description"), rows, text=2))
     typer.echo("nmtdeep recipes show NAME prints one in full.")
 
 
@@ -69,15 +68,11 @@ def inspect(path: Path) -> None:
     Args:
         path: Run directory, checkpoint or data directory.
     """
-    from rich.console import Console
-
+    from nmtdeep import tables
     from nmtdeep.inspection import inspect as inspect_directory
-    from nmtdeep.tables import describe
 
     screen = inspect_directory(path)
-    typer.echo(describe(screen.rows))
-    for table in screen.tables:
-        Console().print(table)
+    tables.show(tables.describe(screen.rows), *screen.tables)
     if screen.problems:
         raise typer.Exit(1)
 
@@ -179,11 +174,9 @@ def doctor(
         test: Test text.
         out: Directory of the planned run.
     """
-    from rich.console import Console
-
+    from nmtdeep import tables
     from nmtdeep.doctor.examination import examine
     from nmtdeep.preprocessing.inputs import named
-    from nmtdeep.tables import describe
     from nmtdeep.text.pairs import name_of
 
     corpora = named(train or ())
@@ -192,9 +185,7 @@ def doctor(
     if texts and not (source_lang and target_lang):
         raise UserError("plain text needs its languages", hint="add -s and -t, such as -s en -t de")
     examination = examine(data, texts, [*corpora], (source_lang or "", target_lang or ""), out)
-    typer.echo(describe(examination.rows))
-    for table in examination.tables:
-        Console().print(table)
+    tables.show(tables.describe(examination.rows), *examination.tables)
     for problem in examination.problems:
         typer.echo(f"PROBLEM  {problem}")
     if examination.problems:

@@ -58,10 +58,9 @@ class Outputs:
         if self.as_json:
             typer.echo(json.dumps(measurement.as_json(), indent=2, ensure_ascii=False))
             return
-        from rich.console import Console
+        from nmtdeep.tables import show
 
-        for table in analysis.tables(measurement.rows):
-            Console().print(table)
+        show(*analysis.tables(measurement.rows))
         typer.echo(measurement.signature)
 
 

@@ -119,15 +119,14 @@ def train(
         raise UserError("are outputs of --find-lr", where="--csv, --plot and --json", hint=hint)
     if not compile_layers:  # in the processes that are started, too
         os.environ["TORCH_COMPILE_DISABLE"] = "1"
-    from nmtdeep.config.load import resolve
-    from nmtdeep.data.corpus import DataDirectory
-
     name, more = _recipe_and_overrides(recipe, overrides or [], out, source)
     for part in freeze or ():  # another word is an unknown key
         changes.append(f"training.frozen.{part}={'true' if part == 'embeddings' else 'all'}")
-    languages = DataDirectory.open(data, verify=False).languages
     changes += [f"training.log_to=[{', '.join(log_to)}]"] if log_to else []
-    resolved = resolve(name, more + changes, languages).recipe
+    text = _text_of(data, None if overwrite else out)
+    resolved, adopted = _with_text(name, more + changes, text)
+    if adopted and not quiet and os.environ.get("RANK", "0") == "0":
+        typer.echo(f"section text as of --data: {'; '.join(adopted)}")
     if source is not None:  # no override, which would keep the SHA-256 of the old one
         resolved = resolved.with_training(start_from=StartFrom(path=str(source)))
     if out is None and not (dry_run or find_lr):
@@ -152,6 +151,28 @@ def train(
         raise typer.Exit(128 + stopped)
     if stopped is not None:  # in rank 0 of those that torchrun started
         finish(resolved, data=data, run=how["out"], device=device, final_scores=final_scores)
+
+
+def _text_of(data: Path, out: Path | None) -> dict[str, Any]:
+    """The section `text` of the run that is resumed, or else of the data directory."""
+    if out is not None and (out / "config.yaml").is_file():
+        from nmtdeep.config.load import read_config
+
+        return read_config(out).text.model_dump(mode="json")
+    from nmtdeep.data.corpus import DataDirectory
+
+    return DataDirectory.open(data, verify=False).pipeline.config.model_dump(mode="json")
+
+
+def _with_text(name: str, overrides: list[str], text: dict[str, Any]) -> tuple[Recipe, list[str]]:
+    """The recipe with this section `text` below the overrides, and what it says else by itself."""
+    from nmtdeep.config.load import resolve
+    from nmtdeep.config.render import differences
+
+    own = resolve(name, [each for each in overrides if not each.startswith("text.")])
+    changes = differences(own.recipe.text.model_dump(mode="json"), text, "text")
+    said = [each for each in changes if own.origin((*each.split(":")[0].split("."),)) != "default"]
+    return resolve(name, overrides, text).recipe, said
 
 
 def _find_lr(recipe: Recipe, outputs: Outputs, how: dict[str, Any]) -> None:

@@ -42,18 +42,20 @@ def load_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> Recipe:
 
 
 def resolve(
-    name_or_path: str, overrides: Sequence[str] = (), languages: tuple[str, str] | None = None
+    name_or_path: str, overrides: Sequence[str] = (), text: Mapping[str, Any] | None = None
 ) -> ResolvedRecipe:
     """As `load_recipe`, with the origin of each value.
 
     Args:
-        languages: source and target of a recipe that names none; None: the defaults.
+        text: takes the place of the recipe's section `text`, below the overrides.
     """
     file = names.find(name_or_path)
     source = _defaults()
-    if languages:
-        source.values["text"] |= dict(zip(("source", "target"), languages, strict=True))
-    for above in (*_chain(file), *map(parse_override, overrides)):
+    for above in _chain(file):
+        source = merge(source, above)
+    if text is not None:
+        source = merge(source.without("text"), Source({"text": dict(text)}))
+    for above in map(parse_override, overrides):
         source = merge(source, above)
     return _check(source, names.label(file))
 

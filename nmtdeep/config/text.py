@@ -130,6 +130,12 @@ class Clean(Section):
         "as py3langid says (extra `doctor`); null: no check",
         exclude_if=is_absent,
     )
+    encoding: Literal["error", "drop"] = Field(
+        "error",
+        description="training lines that are not UTF-8: stop at the first, or drop their pairs and "
+        "count them",
+        exclude_if=lambda value: value == "error",
+    )
 
 
 class Text(Section):

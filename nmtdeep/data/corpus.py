@@ -7,6 +7,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import hashlib
+import mmap
+import os
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +22,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from nmtdeep.data.index import COPY, HINT, TEXT_DIRECTORY, check_files, read_index
+from nmtdeep import files
+from nmtdeep.data.index import COPY, HINT, TEXT_DIRECTORY, VALID, check_files, read_index
 from nmtdeep.errors import DataError
 from nmtdeep.text.files import read_lines
 from nmtdeep.text.pipeline import TextPipeline
@@ -209,6 +215,15 @@ class DataDirectory:
         """`TextPipeline.fingerprint()` of the pipeline that made the ids."""
         return str(self.index["fingerprint"])
 
+    @cached_property
+    def digest(self) -> str:
+        """Of the checksums of the text that is trained on or validates."""
+        sums, stems = files.read_sums(self.path, hint=COPY), [*self.training, VALID]
+        names = [f"{stem}.{language}{end}" for stem in stems for language in self.languages
+                 for end in (".tokens", ".offsets", "")]  # fmt: skip
+        known = "\n".join(sums.get(name, "") for name in names)
+        return hashlib.sha256(known.encode()).hexdigest()
+
     def corpus(self, split: str) -> ParallelCorpus:
         """The ids of a split; DataError if there is no such split."""
         if split not in self.index["splits"]:
@@ -260,8 +275,29 @@ def _map(path: Path, dtype: str) -> Any:
     size = path.stat().st_size
     if size % kind.itemsize:
         raise DataError(f"{size:,} bytes are not a whole number of {dtype}", where=path, hint=HINT)
-    # As a plain array: numpy's own class for maps makes each access slower.
-    return np.memmap(path, kind, "r").view(np.ndarray) if size else np.empty(0, kind)
+    return np.asarray(_Mapped(path, kind, size)) if size else np.empty(0, kind)
+
+
+class _Mapped:
+    """A file in memory, without a descriptor: there may be hundreds of corpora.
+
+    Python's own maps keep one each, up to Python 3.12.
+    """
+
+    def __init__(self, path: Path, kind: np.dtype[Any], size: int) -> None:
+        system = ctypes.CDLL(None, use_errno=True)
+        system.mmap.restype, number = ctypes.c_void_p, ctypes.c_int
+        length, nowhere, start = ctypes.c_size_t(size), ctypes.c_void_p(), ctypes.c_long()
+        modes = number(mmap.PROT_READ), number(mmap.MAP_SHARED)
+        with path.open("rb") as file:
+            place = system.mmap(nowhere, length, *modes, number(file.fileno()), start)
+        if place in (None, ctypes.c_void_p(-1).value):
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code), str(path))
+        unmap = weakref.finalize(self, system.munmap, ctypes.c_void_p(place), length)
+        unmap.atexit = False  # a thread may still read
+        interface = {"typestr": kind.str, "shape": (size // kind.itemsize,), "version": 3}
+        self.__array_interface__ = {**interface, "data": (place, True)}  # read-only
 
 
 def _file(stem: Path, kind: Literal["tokens", "offsets"]) -> Path:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Collection, Mapping
-from importlib.util import find_spec
 from pathlib import Path
 
 from nmtdeep import files
@@ -16,6 +15,7 @@ from nmtdeep.doctor import machine, verdicts
 from nmtdeep.doctor.texts import SplitState, examine_data, examine_files
 from nmtdeep.errors import Problem, UserError
 from nmtdeep.inspection import Inspection
+from nmtdeep.preprocessing.language import unchecked
 from nmtdeep.units import size
 
 
@@ -87,5 +87,5 @@ class Examination(Inspection):
         if splits:
             self.tables += verdicts.tables(splits, languages)
             self.problems += verdicts.problems(splits, languages)
-            if find_spec("py3langid") is None:
-                self.add("languages", 'not identified: pip install "nmtdeep[doctor]"')
+            if why := unchecked(languages):
+                self.add("languages", why.removeprefix("languages were "))

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
+from nmtdeep.config.text import Form
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import Problem, UserError
 from nmtdeep.preprocessing.report import report_of
 from nmtdeep.preprocessing.stages import pair_hash
+from nmtdeep.preprocessing.warnings import Sample, warnings
 from nmtdeep.text.files import read_lines
 from nmtdeep.text.pairs import find_text
 
-# First lines of a split from which its languages are identified.
-SAMPLE = 1000
 # A pair is unusual if its length ratio is this many times that of the median pair, or the inverse.
 UNUSUAL = 3.0
 # Pairs of a data directory's training text that are examined: their ids are converted to text.
@@ -37,7 +37,7 @@ class SplitState:
         blank: pairs with a blank side.
         identical: pairs with equal sides that are not blank.
         log_ratios: logarithm of source length over target length, of pairs that are not blank.
-        samples: first lines of each side.
+        warnings: about what the text should not have.
         unknown: share of the subwords that are not in the vocabulary, by side; None if the text was
             not preprocessed.
         repeated: pairs that occur before in train; in other splits, pairs that occur in train.
@@ -50,7 +50,7 @@ class SplitState:
     blank: int = 0
     identical: int = 0
     log_ratios: array[float] = field(default_factory=lambda: array("f"))
-    samples: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
+    warnings: list[Problem] = field(default_factory=list)
     unknown: tuple[float, float] | None = None
     repeated: int = 0
     hashes: bytearray = field(default_factory=bytearray)
@@ -74,18 +74,22 @@ class SplitState:
         return float(np.quantile(self.log_ratios, 0.5, method="lower"))
 
 
-def examine(pairs: Iterable[Pair]) -> SplitState:
-    """Count a split; a side that is None has ended before the other."""
-    state = SplitState()
+def examine(
+    pairs: Iterable[Pair], names: Sequence[str], languages: tuple[str, str], form: Form
+) -> SplitState:
+    """Count a split; a side that is None has ended before the other.
+
+    Args:
+        names, form: as of `warnings`.
+    """
+    state, sample = SplitState(), Sample()
     lines = [0, 0]
-    for source, target in pairs:
+    for number, (source, target) in enumerate(pairs, 1):
         lines[0] += source is not None
         lines[1] += target is not None
         if source is None or target is None:
             continue
-        for sample, line in zip(state.samples, (source, target), strict=True):
-            if len(sample) < SAMPLE:
-                sample.append(line)
+        sample.add(number, (source, target))
         state.pairs += 1
         state.hashes += pair_hash((source, target))
         stripped = source.strip(), target.strip()
@@ -95,6 +99,7 @@ def examine(pairs: Iterable[Pair]) -> SplitState:
         else:
             state.blank += 1
     state.lines = (lines[0], lines[1])
+    state.warnings = list(warnings(sample, names, languages, form))
     return state
 
 
@@ -112,7 +117,8 @@ def examine_files(
     known = np.empty(0, np.uint64)
     for name, prefix in prefixes.items():
         try:
-            splits[name] = state = examine(find_text(prefix, languages).pairs())
+            text = find_text(prefix, languages, "error" if name in training else None)
+            splits[name] = state = examine(text.pairs(), text.names, languages, "raw")
         except UserError as error:
             problems += error.problems
             continue
@@ -134,10 +140,11 @@ def examine_data(data: DataDirectory) -> dict[str, SplitState]:
     report = report_of(data.path, data.index)
     splits = {}
     for name in data.splits:
-        files = (data.path / f"{name}.{language}" for language in data.languages)
+        files = [str(data.path / f"{name}.{language}") for language in data.languages]
         is_training = name in data.training
         pairs = _decoded(data, name) if is_training else zip(*map(read_lines, files), strict=True)
-        splits[name] = state = examine(pairs)
+        form = "tokenized" if is_training else data.pipeline.config.input
+        splits[name] = state = examine(pairs, files, data.languages, form)
         state.is_training = is_training
         counts = report.splits[name]
         state.lines = (counts.read, counts.read)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.util import find_spec
 
 from rich.table import Table
 
@@ -70,18 +69,4 @@ def problems(splits: Mapping[str, SplitState], languages: tuple[str, str]) -> It
                 what = f"{percent(rate)} of the {language} subwords are unknown"
                 hint = "compare its encoding and tokenization with those of the training text"
                 yield Problem(what, name, hint)
-        yield from _language_problems(name, state, languages)
-
-
-def _language_problems(
-    name: str, state: SplitState, languages: tuple[str, str]
-) -> Iterator[Problem]:
-    """Sides that are in the other language, as py3langid identifies them, if it is installed."""
-    if find_spec("py3langid") is None:
-        return
-    import py3langid
-
-    for side, opposite, sample in zip(languages, reversed(languages), state.samples, strict=True):
-        if side != opposite and py3langid.classify("\n".join(sample))[0] == opposite:
-            hint = "check the file, or swap -s and -t"
-            yield Problem(f"the {side} side looks like {opposite}", name, hint)
+        yield from state.warnings

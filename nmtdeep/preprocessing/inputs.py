@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from nmtdeep.data.index import INDEX_FILE, TRAIN, VALID
 from nmtdeep.errors import DataError, UserError
 from nmtdeep.preprocessing.language import check_languages
 from nmtdeep.preprocessing.stages import Pair
+from nmtdeep.preprocessing.warnings import Sample, warnings
 from nmtdeep.text.pairs import ParallelText, find_text, name_of
 from nmtdeep.text.vocabulary import is_reserved
 
@@ -59,9 +60,17 @@ def named(corpora: Sequence[str]) -> dict[str, Path]:
 
 
 def find_inputs(
-    config: Text, *, train: Mapping[str, Path], valid: Path, tests: Sequence[Path]
+    config: Text,
+    *,
+    train: Mapping[str, Path],
+    valid: Path,
+    tests: Sequence[Path],
+    warn: Callable[[str], object] = lambda _: None,
 ) -> list[Input]:
     """Training corpora, valid and the tests, in this order; reads every file once.
+
+    Args:
+        warn: called with a line for each thing that looks wrong.
 
     Raises:
         DataError: for files that are missing, broken or of different length.
@@ -85,7 +94,14 @@ def find_inputs(
                 where="--train" if name in train else "--test",
                 hint="choose another name for the corpus" if name in train else hint,
             )
-    return [_input(name, find_text(prefix, languages)) for name, prefix in prefixes]
+    inputs = []
+    for name, prefix in prefixes:
+        text = find_text(prefix, languages, config.clean.encoding if name in train else None)
+        counted, sample = _input(name, text)
+        inputs.append(counted)
+        for problem in warnings(sample, text.names, languages, config.input):
+            warn(str(problem))
+    return inputs
 
 
 def check_tags(config: Text, names: Collection[str]) -> None:
@@ -104,12 +120,13 @@ def check_tags(config: Text, names: Collection[str]) -> None:
             raise UserError(what, where="text.tags", hint=hint)
 
 
-def _input(name: str, text: ParallelText) -> Input:
-    """An input with its lines counted, of which both sides must have as many."""
-    lines = [0, 0]
-    for source, target in text.pairs():
+def _input(name: str, text: ParallelText) -> tuple[Input, Sample]:
+    """An input with its lines counted, of which both sides must have as many; and some of them."""
+    lines, sample = [0, 0], Sample()
+    for number, (source, target) in enumerate(text.pairs(), 1):
         lines[0] += source is not None
         lines[1] += target is not None
+        sample.add(number, (source or "", target or ""))
     if lines[0] != lines[1]:
         raise DataError(
             f"{lines[0]:,} lines, but {text.paths[1]} has {lines[1]:,}",
@@ -117,7 +134,7 @@ def _input(name: str, text: ParallelText) -> Input:
             hint="line i of one must translate line i of the other; create them again from "
             "their common source",
         )
-    return Input(name, text, lines[0])
+    return Input(name, text, lines[0]), sample
 
 
 def check_free(out: Path, *, overwrite: bool) -> None:

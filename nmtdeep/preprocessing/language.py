@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 from nmtdeep.config.text import MosesBpe, Text
@@ -35,6 +36,20 @@ def check_languages(text: Text) -> None:
         if primary(language) not in known:
             what, where = f"py3langid does not know {language}", "text.clean.language_id"
             raise UserError(what, where=where, hint="set it to null")
+
+
+def unchecked(languages: tuple[str, str]) -> str:
+    """Why text in these languages is not checked for swapped sides; empty if it is."""
+    if find_spec("py3langid") is None:
+        return 'languages were not checked: pip install "nmtdeep[doctor]"'
+    known, tags = _identifier().nb_classes, [*map(primary, languages)]
+    unknown = [tag for tag in tags if tag not in known or tags.count(tag) > 1]
+    return f"languages were not checked: py3langid does not tell {unknown[0]}" if unknown else ""
+
+
+def language_of(line: str) -> str:
+    """The language that a line looks like."""
+    return str(_identifier().classify(line)[0])
 
 
 def other_language(pair: tuple[str, str], text: Text) -> str:

@@ -26,7 +26,8 @@ def learn_bpe(text: Text, words: Tallies, progress: Progress) -> Models:
     sides = [tally.counts for tally in words]
     texts = [sides[0] + sides[1]] if joint else sides
     with progress.step("learn BPE", bpe.merges * len(texts)) as advance:
-        merges = [learn(counts, bpe.merges, report=lambda _: advance(1)) for counts in texts]
+        # A first call, before any merge, is for the header.
+        merges = [learn(each, bpe.merges, report=lambda n: advance(n > 0)) for each in texts]
     codes = [Bpe(each) for each in merges] * (2 if joint else 1)
     if bpe.vocabulary_threshold:
         for side, counts in enumerate(sides):

@@ -52,6 +52,7 @@ def preprocess(
     chunk: int = CHUNK,
     counted_words: int = WORDS,
     pipeline: TextPipeline | SentencePiece | None = None,
+    warn: Callable[[str], object] = lambda _: None,
 ) -> PreprocessingReport:
     """Make a data directory of parallel text as the recipe's text section says.
 
@@ -64,6 +65,7 @@ def preprocess(
         counted_words: different words of one side that are counted exactly.
         pipeline: with the recipe's text section, to use as it is, or the model of both sides for a
             new one; None: learn one.
+        warn: called with a line for each thing that looks wrong.
 
     Raises:
         UserError: for input that is missing, broken or unequal in length, and for an output
@@ -73,7 +75,7 @@ def preprocess(
     corpora = {TRAIN: train} if isinstance(train, Path) else train
     if not isinstance(pipeline, TextPipeline):  # which has the tags of its own corpora
         check_tags(recipe.text, corpora)
-    inputs = find_inputs(recipe.text, train=corpora, valid=valid, tests=tests)
+    inputs = find_inputs(recipe.text, train=corpora, valid=valid, tests=tests, warn=warn)
     with files.replace_directory(out) as partial:
         how = (workers, progress or Progress(), chunk, counted_words, pipeline)
         return _Run(recipe, inputs, [*corpora], partial, *how).all()
@@ -88,6 +90,7 @@ def plan(
     out: Path,
     overwrite: bool = False,
     pipeline: TextPipeline | SentencePiece | None = None,
+    warn: Callable[[str], object] = lambda _: None,
 ) -> Iterator[str]:
     """Lines for a dry run: text section, files with their counts, three tokenized pairs.
 
@@ -97,7 +100,7 @@ def plan(
     check_free(out, overwrite=overwrite)
     if not isinstance(pipeline, TextPipeline):
         check_tags(recipe.text, train)
-    inputs = find_inputs(recipe.text, train=train, valid=valid, tests=tests)
+    inputs = find_inputs(recipe.text, train=train, valid=valid, tests=tests, warn=warn)
     yield to_yaml({"text": recipe.text.model_dump(mode="json")}).rstrip("\n")
     for each in inputs:
         yield f"{each.split}: {each.lines:,} pairs of {each.text}"
@@ -128,9 +131,16 @@ class _Run:
     def languages(self) -> tuple[str, str]:
         return self.text.source, self.text.target
 
+    @property
+    def applied(self) -> str:
+        """What segments words or lines."""
+        is_moses = isinstance(self.text.tokenizer, MosesBpe)
+        return "apply BPE" if is_moses else "apply SentencePiece"
+
     def all(self) -> PreprocessingReport:
         """Every stage; the last writes data.json."""
         self.reports = {texts.split: SplitReport(texts.lines) for texts in self.inputs}
+        self.progress.width = len(f"{self.applied} ") + max(map(len, self.reports))
         most = self.counted_words
         words, subwords = (Tally(most), Tally(most)), (Tally(most), Tally(most))
         for texts in self.inputs:
@@ -220,13 +230,12 @@ class _Run:
             repeated: whether each pair occurs before.
         """
         report, first = self.reports[split], 1
-        is_training, is_moses = split in self.training, isinstance(self.text.tokenizer, MosesBpe)
-        verb = "apply BPE" if is_moses else "apply SentencePiece"
+        is_training = split in self.training
         stage = partial(stages.segment, models=models, clean=self.text.clean, keep=not is_training)
         tokenized, drops = self.temporary(split, "tokenized"), self.text.clean.duplicates == "drop"
         rows = stages.labeled(tokenized, repeated & (drops and is_training))
         with self.temporary(split, "bpe").open("wb") as out:
-            for chunk in self.through(verb, split, stage, rows):
+            for chunk in self.through(self.applied, split, stage, rows):
                 out.write(stages.to_bytes(chunk.pairs))
                 report.kept += len(chunk.pairs)
                 report.kept_words = plus(report.kept_words, chunk.words)
@@ -282,6 +291,7 @@ class _Run:
             dict(self.progress.seconds),
             pipeline.fingerprint(),
             tuple(self.training),
+            wanted=getattr(self.text.bpe, "merges", getattr(self.text.tokenizer, "size", 0)),
         )
         index = {
             "format": FORMAT,

@@ -34,12 +34,14 @@ class Progress:
 
     Attributes:
         seconds: of each step that has ended, by name.
+        width: of the longest name.
     """
 
     def __init__(self, style: Literal["auto", "none"] = "auto", *, between: float = 10.0) -> None:
         self.style = style
         self.between = between
         self.seconds: dict[str, float] = {}
+        self.width = 24
         self._console = Console(stderr=True)
 
     @contextmanager
@@ -50,14 +52,20 @@ class Progress:
             yield lambda _: None
         elif self._console.is_terminal:
             with Bar(
-                TextColumn("{task.description:<24}"),
+                TextColumn(f"{{task.description:<{self.width}}}"),
                 BarColumn(),
                 DownloadColumn() if unit == "bytes" else MofNCompleteColumn(),
                 TimeRemainingColumn(elapsed_when_finished=True),
                 console=self._console,
             ) as bar:
-                task = bar.add_task(name, total=total or None)
-                yield lambda done: bar.advance(task, done)
+                # Until the first part is done, which may take seconds, the bar only moves.
+                task = bar.add_task(name, total=total or None, start=False)
+
+                def advance(done: float) -> None:
+                    bar.start_task(task)
+                    bar.advance(task, done)
+
+                yield advance
         else:
             yield self._lines(name, total, size if unit == "bytes" else "{:,}".format)
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start

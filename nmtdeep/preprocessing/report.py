@@ -14,10 +14,11 @@ from rich.table import Table
 from nmtdeep.data.index import COPY, INDEX_FILE, TRAIN
 from nmtdeep.errors import DataError
 from nmtdeep.preprocessing.stages import REPEATED
-from nmtdeep.tables import describe, table
+from nmtdeep.tables import describe, show, table
 from nmtdeep.units import percent
 
 EXAMPLES = 5
+_NOT_STORED = ("seconds", "training", "wanted")
 
 
 @dataclass
@@ -81,6 +82,7 @@ class PreprocessingReport:
 
     Attributes:
         training: names of the training corpora among the splits.
+        wanted: merges or pieces that were to be learned.
     """
 
     languages: tuple[str, str]
@@ -90,17 +92,16 @@ class PreprocessingReport:
     seconds: dict[str, float]
     fingerprint: str
     training: tuple[str, ...] = (TRAIN,)
+    wanted: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Plain numbers and names, for data.json; no times: equal text has equal bytes."""
         values = asdict(self)
-        return {name: values[name] for name in values if name not in ("seconds", "training")}
+        return {name: values[name] for name in values if name not in _NOT_STORED}
 
-    def show(self, console: Console) -> None:
+    def show(self, console: Console | None = None) -> None:
         """Print the tables, then sizes and times."""
-        for each in self.tables():
-            console.print(each)
-        console.print(describe(self._sizes()), markup=False, highlight=False, soft_wrap=True)
+        show(*self.tables(), describe(self._sizes()), console=console)
 
     def tables(self) -> list[RenderableType]:
         """A row for each split: pairs and words, then subwords; and the unusual pairs."""
@@ -162,9 +163,12 @@ class PreprocessingReport:
                 verb = verb.removesuffix(f" {split}")
             steps[verb] = steps.get(verb, 0.0) + seconds
         times = [f"{name} {seconds:.1f} s" for name, seconds in steps.items() if seconds >= 0.05]
+        learned = {f"BPE merges, {name}": number for name, number in self.merges.items()}
+        types = {f"vocabulary, {name}": number for name, number in self.vocabulary.items()}
+        why = f" of {self.wanted:,}: the text is too small for more"
         return [
-            *((f"BPE merges, {name}", f"{merges:,}") for name, merges in self.merges.items()),
-            *((f"vocabulary, {name}", f"{size:,}") for name, size in self.vocabulary.items()),
+            *((name, f"{n:,}{why * (n < self.wanted)}") for name, n in (learned or types).items()),
+            *((name, f"{n:,}") for name, n in types.items() if learned),
             ("text pipeline", self.fingerprint[:16]),
             ("time", ", ".join([f"{sum(steps.values()):.1f} s", *times])),
         ]

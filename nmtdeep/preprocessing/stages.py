@@ -17,12 +17,13 @@ import numpy.typing as npt
 
 from nmtdeep.config.text import Clean, MosesBpe, Text
 from nmtdeep.preprocessing.language import other_language
+from nmtdeep.text.files import Unreadable
 from nmtdeep.text.pipeline import Model, words_of
 from nmtdeep.text.sentencepiece import SentencePiece
 from nmtdeep.text.vocabulary import EOS, UNK, Vocabulary
 
 Pair = tuple[str, str]
-REPEATED = "occurs before"
+REPEATED, UNREADABLE = "occurs before", "unreadable"
 
 
 class Tokenized(NamedTuple):
@@ -47,10 +48,18 @@ def tokenize(pairs: Sequence[Pair], config: Text) -> Tokenized:
     target = [words_of(line, config, config.target, config.input) for _, line in pairs]
     return Tokenized(
         list(zip(map(" ".join, source), map(" ".join, target), strict=True)),
-        [other_language(pair, config) for pair in pairs],
+        [_unreadable(pair) or other_language(pair, config) for pair in pairs],
         (_counts(source, config), _counts(target, config)),
         np.frombuffer(b"".join(map(pair_hash, pairs)), np.uint64),
     )
+
+
+def _unreadable(pair: Pair) -> str:
+    """Why a pair of a training corpus could not be read; empty if it was."""
+    sides = zip(("source", "target"), pair, strict=True)
+    found = [(side, line.reason) for side, line in sides if isinstance(line, Unreadable)]
+    side = "pair" if len(found) > 1 else found[0][0] if found else ""
+    return f"{UNREADABLE} {side}: {found[0][1]}" if found else ""
 
 
 def _counts(sentences: Sequence[Sequence[str]], config: Text) -> Counter[str]:
@@ -95,6 +104,8 @@ def segment(
             for side, line in zip(("target", "source"), reversed(words), strict=True):
                 if len(line) > clean.max_words:
                     reason = f"{side} longer than {clean.max_words} words"
+        if known.startswith(UNREADABLE):
+            reason = known
         if reason:
             result.unusual.append((index, reason))
             if not keep:

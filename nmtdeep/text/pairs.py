@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
-from nmtdeep.errors import DataError
-from nmtdeep.text.files import PACKED, find_side, read_lines
+from nmtdeep.errors import DataError, UserError
+from nmtdeep.text.files import PACKED, Encoding, Unreadable, find_side, read_lines
 
 FORMS = (".tsv", ".jsonl")
 
@@ -31,10 +31,17 @@ class ParallelText:
     Attributes:
         paths: source and target file, or the file of both.
         languages: source and target.
+        training: as of `read_lines`.
     """
 
     paths: tuple[Path, ...]
     languages: tuple[str, str]
+    training: Encoding | None = None
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """Of the files of source and target."""
+        return str(self.paths[0]), str(self.paths[-1])
 
     def __str__(self) -> str:
         return " and ".join(map(str, self.paths))
@@ -47,7 +54,7 @@ class ParallelText:
         """
         if len(self.paths) == 1:
             return self._rows(self.paths[0])
-        source, target = map(read_lines, self.paths)
+        source, target = (read_lines(path, training=self.training) for path in self.paths)
         return zip_longest(source, target)
 
     def _rows(self, path: Path) -> Iterator[tuple[str, str]]:
@@ -55,13 +62,17 @@ class ParallelText:
         hint = "write source, a tab and target"
         if form_of(path) == ".jsonl":
             split, hint = self._values, 'write {{"{}": "...", "{}": "..."}}, without line breaks'
-        for number, line in enumerate(read_lines(path), 1):
+        for number, line in enumerate(read_lines(path, training=self.training), 1):
             try:
-                source, target = split(line)
+                source, target = (line, line) if isinstance(line, Unreadable) else split(line)
             except ValueError as error:
+                if isinstance(error, UnicodeError) and self.training == "drop":
+                    yield Unreadable(), Unreadable()
+                    continue
                 where, what = f"{path}:{number}", str(error)
                 raise DataError(what, where=where, hint=hint.format(*self.languages)) from None
-            yield source.rstrip("\r"), target.rstrip("\r")  # as at the end of a line
+            # As at the end of a line; what cannot be read stays as it is.
+            yield source and source.rstrip("\r"), target and target.rstrip("\r")
 
     def _values(self, line: str) -> list[str]:
         """The sides of a JSON object."""
@@ -88,16 +99,26 @@ def _columns(line: str) -> list[str]:
     return columns
 
 
-def find_text(prefix: Path, languages: tuple[str, str]) -> ParallelText:
+def find_text(
+    prefix: Path, languages: tuple[str, str], training: Encoding | None = None
+) -> ParallelText:
     """The files of a prefix, or the file of both sides; they are not opened.
 
+    Args:
+        training: as of `read_lines`.
+
     Raises:
-        UserError: if a file is missing, or there are two of its name.
+        UserError: if a file is missing or a pipe, or there are two of its name.
     """
-    if form_of(prefix):
-        return ParallelText((prefix,), languages)
-    source, target = (find_side(prefix, language) for language in languages)
-    return ParallelText((source, target), languages)
+    paths = [prefix] if form_of(prefix) else [find_side(prefix, code) for code in languages]
+    for path in paths:
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            what, hint = (
+                "a pipe or a device, which cannot be read twice",
+                "write it to a file first",
+            )
+            raise UserError(what, where=path, hint=hint)
+    return ParallelText((*paths,), languages, training)
 
 
 def form_of(path: Path) -> str:

@@ -88,7 +88,8 @@ def train(
             run = RunDirectory(out, recipe, corpora.pipeline)
             progress, newest = Progress(), ""
             if ranks.is_first:
-                directory = open_run(out, recipe, corpora.pipeline, overwrite=overwrite)
+                text, digest = corpora.pipeline, corpora.digest
+                directory = open_run(out, recipe, text, overwrite=overwrite, corpus=digest)
                 run = opened.enter_context(directory)
                 if path := run.newest():
                     progress, newest = Progress.of(path), path.name

@@ -59,8 +59,8 @@ def check(recipe: Recipe, data: DataDirectory, ranks: Ranks) -> None:
         raise UserError(
             f"was preprocessed with another recipe ({'; '.join(changes)})",
             where=data.path,
-            hint="preprocess again with this recipe, or set the values that the corpus was made "
-            "with",
+            hint="preprocess again with this recipe, or omit these keys: train takes them from "
+            "--data, where a new run starts",
         )
     if recipe.training.sharding == "full" and ranks.size == 1:
         raise UserError(
@@ -224,7 +224,8 @@ def dry_run(
     corpora = DataDirectory.open(data, verify=verify)
     ranks = Ranks(0, processes, device=device_of(device, rank=0, processes=processes))
     check(recipe, corpora, ranks)
-    run = check_run(out or Path(), recipe, corpora.pipeline, overwrite=overwrite or out is None)
+    text, anew = corpora.pipeline, overwrite or out is None
+    run = check_run(out or Path(), recipe, text, overwrite=anew, corpus=corpora.digest)
     progress = Progress()
     if not (overwrite or out is None) and (newest := run.newest()):
         progress = Progress.of(newest)

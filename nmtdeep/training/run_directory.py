@@ -44,6 +44,7 @@ FIXED = (
     "training.validation.best_by",
     "training.validation.tokenize",
 )
+CORPUS = "corpus"  # in `state.json`
 FREE = "training.batches.max_tokens"
 OTHER_OUT = "choose another --out"
 
@@ -54,12 +55,14 @@ class RunDirectory:
 
     Attributes:
         changes: settings that differ from those of the start of the run, as `key: old -> new`.
+        corpus: digest of what it is trained on, stored with each checkpoint; empty: unknown.
     """
 
     path: Path
     recipe: Recipe
     pipeline: TextPipeline
     changes: tuple[str, ...] = ()
+    corpus: str = ""
 
     def newest(self) -> Path | None:
         """The checkpoint to resume from, which may be damaged; None for a new run."""
@@ -102,7 +105,7 @@ class RunDirectory:
             path,
             tensors=tensors,
             optimizer=optimizer,
-            state={**progress.to_json(), **about, "planned": planned},
+            state={**progress.to_json(), **about, "planned": planned, CORPUS: self.corpus},
             recipe=self.recipe.at_stage(progress.stage),
             pipeline=self.pipeline,
         )
@@ -188,17 +191,18 @@ def drop_records_after(last: int, path: Path) -> None:
 
 @contextmanager
 def open_run(
-    path: Path, recipe: Recipe, pipeline: TextPipeline, *, overwrite: bool = False
+    path: Path, recipe: Recipe, pipeline: TextPipeline, *, overwrite: bool = False, corpus: str = ""
 ) -> Iterator[RunDirectory]:
     """Create or reopen a run, locked until the end of the block.
 
     Args:
+        corpus: digest of what is trained on; empty: not checked.
         overwrite: delete first what a training left there.
 
     Raises:
         UserError: as `check_run`, or if another process trains there.
     """
-    run = check_run(path, recipe, pipeline, overwrite=overwrite)
+    run = check_run(path, recipe, pipeline, overwrite=overwrite, corpus=corpus)
     path.mkdir(parents=True, exist_ok=True)
     with (path / LOCK).open("a") as lock:
         try:
@@ -222,7 +226,7 @@ def open_run(
 
 
 def check_run(
-    path: Path, recipe: Recipe, pipeline: TextPipeline, *, overwrite: bool = False
+    path: Path, recipe: Recipe, pipeline: TextPipeline, *, overwrite: bool = False, corpus: str = ""
 ) -> RunDirectory:
     """The run in `path`, which may be new; nothing is written.
 
@@ -250,8 +254,8 @@ def check_run(
             hint = f"{OTHER_OUT}, or pass --overwrite, which deletes only files of a training"
             raise UserError("holds files, and no training", where=path, hint=hint)
         recipe = starting.tokenized(starting.started(recipe, pipeline, path))
-        return RunDirectory(path, recipe, pipeline)
-    return _check_same(path, recipe, pipeline)
+        return RunDirectory(path, recipe, pipeline, (), corpus)
+    return _check_same(path, recipe, pipeline, corpus)
 
 
 def _write_config(path: Path, recipe: Recipe) -> None:
@@ -268,7 +272,7 @@ def _write_config(path: Path, recipe: Recipe) -> None:
     files.write_sums(path, checkpoint.CONFIG)
 
 
-def _check_same(path: Path, recipe: Recipe, pipeline: TextPipeline) -> RunDirectory:
+def _check_same(path: Path, recipe: Recipe, pipeline: TextPipeline, corpus: str) -> RunDirectory:
     """The run in `path`, of the same model, text and start, with what else has changed since."""
     if (path / files.SUMS).exists():
         files.verify(path, checkpoint.CONFIG, hint="restore it from a copy")
@@ -287,8 +291,8 @@ def _check_same(path: Path, recipe: Recipe, pipeline: TextPipeline) -> RunDirect
             where=path,
             hint=f"{OTHER_OUT}, or pass the recipe that the run was started with",
         )
-    trained_with = checkpoint.read_state(saved[max(saved)]).get(checkpoint.PACKAGES, {})
-    changes += differences(trained_with, packages_of(recipe))
+    state = checkpoint.read_state(saved[max(saved)])
+    changes += differences(state.get(checkpoint.PACKAGES, {}), packages_of(recipe))
     text = saved[max(saved)] / checkpoint.TEXT
     files.verify(text.parent, f"{checkpoint.TEXT}/", hint=checkpoint.HINT)
     if TextPipeline.load(text).fingerprint() != pipeline.fingerprint():
@@ -297,4 +301,11 @@ def _check_same(path: Path, recipe: Recipe, pipeline: TextPipeline) -> RunDirect
             where=path,
             hint=f"pass the corpus that the run was started with, or {OTHER_OUT}",
         )
-    return RunDirectory(path, recipe, pipeline, tuple(changes))
+    before_it = state.get(CORPUS)  # a checkpoint of an earlier version has none
+    if before_it and corpus and before_it != corpus:
+        raise UserError(
+            "was trained on other text than that of --data (its checksums differ)",
+            where=path,
+            hint=f"pass the data directory that the run was started with, or {OTHER_OUT}",
+        )
+    return RunDirectory(path, recipe, pipeline, tuple(changes), corpus)

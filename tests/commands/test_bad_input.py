@@ -38,7 +38,7 @@ GZIP = gzip.compress(b"one\n" * 1000)[:-12]
             b"one\ntwo\n",
             b"eins\nzw\xf6lf\n",
             "",
-            ("bad.de:2: not valid UTF-8 (byte 0xf6 at column 3): convert the file",),
+            ("bad.de:2: not valid UTF-8 (byte 0xf6 at column 3): correct this line",),
         ),
         (GZIP, GZIP, ".gz", ("truncated gzip file",)),
         (b"\n\n", b"\n\n", "", ("cleaning dropped all 2 training pairs",)),

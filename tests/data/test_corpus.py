@@ -1,5 +1,6 @@
 """Written corpora are read back equal; truncated files are named."""
 
+import gc
 import json
 from pathlib import Path
 
@@ -100,3 +101,37 @@ def test_a_changed_pipeline_is_noticed(directory):
     write_sums(directory, "data.json")
     with pytest.raises(DataError, match="not the text pipeline"):
         _ = DataDirectory.open(directory).pipeline
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+def test_hundreds_of_corpora_need_no_descriptors(tmp_path):
+    with corpus_writer(tmp_path / "a", "uint16") as write:
+        write(np.array([5, 1], np.uint16), np.array([2]))
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    corpora = [MonolingualCorpus.open(tmp_path / "a", "uint16") for _ in range(300)]
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    maps = Path("/proc/self/maps")
+    assert maps.read_text().count(str(tmp_path)) == 600
+    assert [each[0].tolist() for each in corpora] == [[5, 1]] * 300
+    with pytest.raises(ValueError, match="read-only"):
+        corpora[0].tokens[0] = 1
+    view = corpora[0].tokens[:1]
+    del corpora
+    gc.collect()
+    assert (view.tolist(), maps.read_text().count(str(tmp_path))) == ([5], 1)
+
+
+def test_the_digest_is_that_of_the_text_that_is_trained_on(make_data, tmp_path):
+    recipe = Recipe.model_validate({"text": {"bpe": "none"}})
+    makers = {
+        "a": (PAIRS, PAIRS[:2]),
+        "again": (PAIRS, PAIRS[:2]),
+        "order": (PAIRS[::-1], PAIRS[:2]),
+        "valid": (PAIRS, PAIRS[1:3]),
+    }
+    digests = {}
+    for name, (train, valid) in makers.items():
+        (tmp_path / name).mkdir()
+        digests[name] = make_data(tmp_path / name, recipe, train, valid).digest
+    assert digests["a"] == digests["again"]
+    assert len(set(digests.values())) == 3

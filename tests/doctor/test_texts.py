@@ -11,13 +11,15 @@ from nmtdeep.config.recipe import Recipe
 from nmtdeep.doctor import machine, verdicts
 from nmtdeep.doctor.texts import SplitState, examine, examine_data
 
+LANGUAGES = ("en", "de")
+ALL = "1 of 1 lines looked at (such as line 1)"
 GERMAN = "der Mann und die Frau sind in dem Haus"
 ENGLISH = "the man and the woman are in the house"
 
 
 def test_a_split_is_counted_line_by_line() -> None:
     pairs = [("ab", "cdef"), ("", "x"), ("same", "same "), ("  ", "  "), ("a", None), (None, "b")]
-    state = examine(pairs)
+    state = examine(pairs, ("a.en", "a.de"), LANGUAGES, "raw")
     assert (state.lines, state.pairs) == ((5, 5), 4)
     assert (state.blank, state.identical) == (2, 1)
     assert len(state.hashes) == 4 * 8
@@ -26,7 +28,7 @@ def test_a_split_is_counted_line_by_line() -> None:
 def test_pairs_far_from_the_median_ratio_are_unusual() -> None:
     pairs = [("a" * 20, "b" * 10)] * 7 + [("a" * 70, "b" * 10), ("a" * 5, "b" * 10)]
     pairs += [("a" * 50, "b" * 10), ("a" * 8, "b" * 10)]  # 2.5 times the median, and its inverse
-    state = examine(pairs)
+    state = examine(pairs, ("a.en", "a.de"), LANGUAGES, "raw")
     assert state.median_ratio == pytest.approx(2.0)
     assert state.unusual == 2
 
@@ -38,13 +40,20 @@ def test_an_empty_split_has_no_ratio() -> None:
 
 @pytest.mark.parametrize(
     ("source", "target", "problem"),
-    [(ENGLISH, GERMAN, ""), (ENGLISH, ENGLISH, "the de side looks like en"),
-     (GERMAN, GERMAN, "the en side looks like de"), ("§", "ψψψ", "")],
-)  # fmt: skip
+    [
+        (ENGLISH, GERMAN, ""),
+        (ENGLISH, ENGLISH, f"a.de: {ALL} look like en, not de"),
+        (GERMAN, GERMAN, f"a.en: {ALL} look like de, not en"),
+        (GERMAN, ENGLISH, f"a.en and a.de: {ALL} are de as source and en as target"),
+        ("§", "ψψψ", ""),
+    ],
+)
 def test_sides_in_the_other_language_are_reported(source: str, target: str, problem: str) -> None:
     pytest.importorskip("py3langid")
-    state = SplitState((1, 1), 1, samples=([source], [target]))
-    problems = list(verdicts.problems({"test": state}, ("en", "de")))
+    state = examine([(source, target)], ("a.en", "a.de"), LANGUAGES, "raw")
+    problems = [
+        each for each in verdicts.problems({"test": state}, LANGUAGES) if each.where[0] == "a"
+    ]
     assert len(problems) == bool(problem)
     assert problem in "".join(map(str, problems))
 

@@ -1,15 +1,18 @@
 """A line ends at \\n and nothing else; every unreadable file is one clear error."""
 
+import bz2
 import gzip
 import io
+import lzma
 import os
+import tracemalloc
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nmtdeep.errors import DataError, UserError
-from nmtdeep.text.files import find_side, read_lines
+from nmtdeep.text.files import LONGEST_LINE, find_side, read_lines
 
 
 @pytest.mark.parametrize(
@@ -53,11 +56,51 @@ def test_invalid_utf8_names_file_line_byte_and_column(tmp_path):
     path = tmp_path / "a.en"
     path.write_bytes(b"fine\nab\xff\n")
     assert message_of(path) == (
-        f"{path}:2: not valid UTF-8 (byte 0xff at column 3): convert the file, e.g. "
-        "iconv -f latin1 -t utf-8"
+        f"{path}:2: not valid UTF-8 (byte 0xff at column 3): correct this line, or convert the "
+        "file if all of it is in another encoding"
     )
-    path.write_text("hello\n", encoding="utf-16")
-    assert "iconv -f utf-16" in message_of(path)
+    with pytest.raises(DataError, match=r":2: .*text\.clean\.encoding=drop"):
+        list(read_lines(path, training="error"))
+    assert list(read_lines(path, training="drop")) == ["fine", ""]
+
+
+@pytest.mark.parametrize(
+    ("content", "cure"),
+    [
+        (gzip.compress(b"hello\n"), "gunzip"),
+        (b"\x28\xb5\x2f\xfd\x24\x06", "unzstd"),
+        (lzma.compress(b"hello\n"), "unpack it"),
+        (bz2.compress(b"hello\n"), "unpack it"),
+        ("hello\n".encode("utf-16"), "iconv -f utf-16"),
+        ("hello\n".encode("utf-32"), "iconv -f utf-32"),
+        (b"one\rtwo\r" * 60, "tr '\\r' '\\n'"),
+        (b"one\rtwo\r" * LONGEST_LINE, "tr '\\r' '\\n'"),
+    ],
+)
+@pytest.mark.parametrize("training", [None, "drop"])
+def test_a_file_of_another_kind_is_named_by_its_first_bytes(tmp_path, content, cure, training):
+    path = tmp_path / "a.en"
+    path.write_bytes(content)
+    with pytest.raises(DataError) as caught:
+        list(read_lines(path, training=training))
+    assert str(caught.value).startswith(f"{path}: not text in UTF-8")
+    assert cure in str(caught.value)
+
+
+@pytest.mark.parametrize("end", [b"", b"\n"])
+def test_memory_holds_no_line_longer_than_the_limit(tmp_path, end):
+    long = b"x" * LONGEST_LINE
+    assert list(read_lines(io.BytesIO(long + end))) == [long.decode()]
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(b"a\n" + 64 * long + b"y\nb" + end))
+    assert "a.gz:2: longer than 1 MiB" in message_of(path)
+    tracemalloc.start()
+    lines = list(read_lines(path, training="error"))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert lines == ["a", "", "b"]
+    assert [getattr(line, "reason", "") for line in lines] == ["", "longer than 1 MiB", ""]
+    assert peak < 8 * LONGEST_LINE
 
 
 def test_missing_directory_and_empty(tmp_path):

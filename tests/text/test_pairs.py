@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from pathlib import Path
 
 import pytest
 
-from nmtdeep.errors import DataError
+from nmtdeep.errors import DataError, UserError
 from nmtdeep.text.pairs import find_text, name_of
 
 LANGUAGES = ("en", "pt-BR")
@@ -88,3 +89,21 @@ def test_damaged_zstd_is_one_clear_error(tmp_path):
         (tmp_path / "a.tsv.zst").write_bytes(content)
         with pytest.raises(DataError, match=r"a\.tsv\.zst: damaged or truncated zstd file"):
             list(find_text(tmp_path / "a.tsv.zst", LANGUAGES).pairs())
+
+
+def test_half_a_character_in_json_is_dropped_as_other_bad_encodings(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"en": "a", "pt-BR": "b"}\n{"en": "\\ud800", "pt-BR": "b"}\n')
+    with pytest.raises(DataError, match=":2: "):
+        list(find_text(path, LANGUAGES, "error").pairs())
+    assert list(find_text(path, LANGUAGES, "drop").pairs()) == [("a", "b"), ("", "")]
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.en"])
+def test_a_pipe_is_refused_at_once(tmp_path, name):
+    for each in ("a.en", "a.pt-BR"):
+        (tmp_path / each).touch()
+    (tmp_path / name).unlink(missing_ok=True)
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(UserError, match=f"{name}: a pipe"):
+        find_text(tmp_path / name.removesuffix(".en"), LANGUAGES)

@@ -18,6 +18,7 @@ from nmtdeep.averaging import choose
 from nmtdeep.config.load import read_config
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.errors import UserError
+from nmtdeep.files import write_sums
 from nmtdeep.scoring.metrics import validation_metrics
 from nmtdeep.training.run_directory import (
     RECORDS,
@@ -295,3 +296,20 @@ def test_a_damaged_vocabulary_is_named(run):
     file.write_bytes(content)
     with pytest.raises(UserError, match=rf"{file}: damaged or changed since it was written"):
         check_run(run.path, run.recipe, run.pipeline)
+
+
+def test_other_text_is_refused_when_a_run_is_resumed(run):
+    def opened(corpus: str) -> RunDirectory:
+        with open_run(run.path, run.recipe, run.pipeline, corpus=corpus) as again:
+            return again
+
+    save(opened("one"), Progress(update=1))
+    assert opened("one").newest() == run.path / "checkpoint_1"
+    with pytest.raises(UserError, match="was trained on other text than that of --data"):
+        opened("two")
+    state = run.path / "checkpoint_1" / "state.json"
+    values = json.loads(state.read_text())
+    del values["corpus"]  # as of an earlier version
+    state.write_text(json.dumps(values))
+    write_sums(state.parent)
+    assert opened("two").newest() == run.path / "checkpoint_1"

@@ -1,0 +1,120 @@
+"""Text that is not what it should be is named: file, count, a line and the cure."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from nmtdeep.preprocessing.warnings import SIZE, Sample, warnings
+
+NAMES, LANGUAGES = ("x.en", "x.de"), ("en", "de")
+CORPUS = files("nmtdeep.demo") / "corpus"
+Pairs = list[tuple[str, str]]
+
+
+def found(pairs: Pairs, form: str = "raw", languages: tuple[str, str] = LANGUAGES) -> list[str]:
+    sample = Sample()
+    for number, pair in enumerate(pairs, 1):
+        sample.add(number, pair)
+    return list(map(str, warnings(sample, NAMES, languages, form)))
+
+
+@pytest.fixture(scope="module")
+def clean() -> Pairs:
+    sides = [(CORPUS / f"dev.{side}").read_text("utf-8").split("\n")[:600] for side in LANGUAGES]
+    return list(zip(*sides, strict=True))
+
+
+def test_real_text_has_none(clean: Pairs) -> None:
+    assert found(clean) == []
+    sides = (
+        gzip.decompress((CORPUS / f"train.{side}.gz").read_bytes()).decode().split("\n")
+        for side in LANGUAGES
+    )
+    assert found(list(zip(*sides, strict=True))) == []
+
+
+def test_swapped_sides(clean: Pairs) -> None:
+    pytest.importorskip("py3langid")
+    (line,) = found([(target, source) for source, target in clean])
+    assert line.startswith("x.en and x.de: ")
+    assert "are de as source and en as target: exchange them, or -s and -t" in line
+    half = [pair if number % 2 else pair[::-1] for number, pair in enumerate(clean)]
+    assert len(found(half)) == 1
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "latin-1"])
+@pytest.mark.parametrize("every", [1, 5])
+def test_mojibake(clean: Pairs, encoding: str, every: int) -> None:
+    def damaged(number: int, line: str) -> str:
+        return line if number % every else line.encode().decode(encoding, "ignore")
+
+    pairs = [(source, damaged(number, target)) for number, (source, target) in enumerate(clean)]
+    lines = [line for line in found(pairs) if "mojibake" in line]
+    assert len(lines) == 1 and lines[0].startswith("x.de: ")
+    russian = [(source, "привет, мир".encode().decode("cp1251", "replace")) for source, _ in clean]
+    assert "mojibake" in "".join(found(russian, languages=("en", "ru")))
+
+
+def test_letters_of_real_words_are_no_mojibake() -> None:
+    words = [
+        "Größe",
+        "naïve „Ärger“",
+        "Ні, дякую",
+        "Île-de-France",
+        "ŁÓDŹ",
+        "привет",
+        "世界",
+        "señor",
+    ]
+    assert found([("a", word) for word in words], languages=("en", "xx")) == []
+
+
+def test_fields_that_a_writer_of_csv_has_quoted(tmp_path: Path, clean: Pairs) -> None:
+    with (tmp_path / "a.tsv").open("w", newline="") as file:
+        rows = [*clean[:60], ('He said "hello".', 'Er sagte "Hallo".')]
+        csv.writer(file, delimiter="\t").writerows(rows)
+    text = (tmp_path / "a.tsv").read_text("utf-8").splitlines()
+    lines = [line for line in found([tuple(row.split("\t")) for row in text]) if "CSV" in line]
+    assert len(lines) == 2
+    assert "x.de: " in lines[1] and "line 61" in lines[1]
+    assert found([(f'"{source}"', f"„{target}“") for source, target in clean[:9]]) == []
+
+
+@pytest.mark.parametrize(
+    ("first", "count"),
+    [(("en", "de"), 1), (("English", "German"), 1), (("source", "target_text"), 1),
+     (("EN", "DE-AT"), 1), (("Source", "Quelle"), 0), (("in", "de"), 0), (("", ""), 0)],
+)  # fmt: skip
+def test_names_of_columns_in_the_first_line(
+    clean: Pairs, first: tuple[str, str], count: int
+) -> None:
+    lines = found([first, *clean])
+    assert len(lines) == count
+    assert all("x.en: line 1 has the names of columns" in line for line in lines)
+
+
+@pytest.mark.parametrize("target", ["T@@ ür", "▁Tür ▁zu"])
+def test_subwords_in_raw_text(clean: Pairs, target: str) -> None:
+    pairs = clean[:90] + [("door", target)] * 10
+    (line,) = found(pairs)
+    assert line.startswith("x.de: 10 of 100 lines looked at (such as line 91) have subwords")
+    assert found(pairs, form="bpe") == []
+
+
+def test_carriage_returns_inside_a_line(clean: Pairs) -> None:
+    (line,) = found([("one\rtwo", "eins"), *clean])
+    assert line.startswith("x.en: 1 of 601 lines looked at (such as line 1) have carriage returns")
+
+
+def test_a_sample_is_spread_over_all_lines_and_bounded() -> None:
+    sample = Sample()
+    for number in range(1, 100_001):
+        sample.add(number, ("a", "b"))
+    numbers = [number for number, _ in sample.pairs]
+    assert numbers == list(range(1, 100_001, sample.step))
+    assert SIZE <= len(numbers) < 2 * SIZE
