@@ -57,7 +57,7 @@ def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
     tables = Perluniprops()
     known = _set(MosesTokenizer.IsAlnum)
     symbols = set(tables.chars("Symbol")) - set(tables.chars("IsSo"))
-    signs = {*tables.chars("Punctuation"), *symbols, *map(chr, range(32))} - {"_"}
+    signs = {*tables.chars("Punctuation"), *symbols, *map(chr, range(33))} - {"_"}
     cjk = "".join(f"{chr(first)}-{chr(last)}" for first, last in CJKChars.ranges)
     sign = rf"[^{known}\s]"
     joined = rf"[^{known}{cjk}\s_{_set(signs)}]"
@@ -68,8 +68,9 @@ def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
     )
     core = f"(?:{'|'.join((*_ADDRESS, *_MARKUP, *_PLACEHOLDER, *glued))})"
     part = rf"{_ORPHANS}{core}(?:{sign}{{0,3}}{core})*{_ORPHANS}|(?<=\d)\xa0(?=\d)"
-    usual = _set(signs - set("/%{<&@#"))
-    return re.compile(rf"[^{known}{cjk}\s{usual}]|{LETTER}|\xa0|[wW]{{3}}\."), re.compile(part)
+    spaces = {chr(code) for code in range(0x3001) if chr(code).isspace()}
+    usual = {*MosesTokenizer.IsAlnum, *signs, *spaces} - {*"/%{<&@#\xa0", LETTER}
+    return re.compile(rf"[^{_set(usual)}{cjk}]"), re.compile(part)
 
 
 # Closing punctuation of scripts that Moses' detokenizer does not know.
@@ -78,11 +79,15 @@ _CLOSING = re.compile(" +(?=[\u061b\u061f\u060c\u06d4\u0964\u0965\u17d4-\u17d6\u
 
 def _around(line: str, process: Callable[[str], str]) -> str:
     """What `process` makes of a line while its parts are hidden; it keeps every letter in order."""
-    hint, part = _patterns()
-    if not hint.search(line):
-        return process(line)
+    _, part = _patterns()
     parts = iter(part.findall(line))
     return re.sub(LETTER, lambda _: next(parts), process(part.sub(LETTER, line)))
+
+
+def _is_plain(line: str) -> bool:
+    """Whether a line certainly has nothing to hide."""
+    usual, _ = _patterns()
+    return usual.search(line) is None and "www." not in line.lower()
 
 
 @dataclass(frozen=True)
@@ -96,10 +101,14 @@ class Protected:
 
     def normalize(self, line: str) -> str:
         """As the tokenizer does, outside the parts."""
+        if _is_plain(line):
+            return self.tokenizer.normalize(line)
         return _around(line, self.tokenizer.normalize)
 
     def tokenize(self, line: str) -> list[str]:
         """Words; a part belongs to the word next to it, and is split at its spaces only."""
+        if _is_plain(line):
+            return self.tokenizer.tokenize(line)
         return _around(line, lambda text: " ".join(self.tokenizer.tokenize(text))).split()
 
     def detokenize(self, words: Sequence[str]) -> str:
