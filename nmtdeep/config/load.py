@@ -18,6 +18,7 @@ from nmtdeep.config.problems import explain
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.source import KeyPath, Origin, Source, parse_override, read_file
 from nmtdeep.config.stages import TEMPERATURE
+from nmtdeep.config.text import OF_WORDS, Text, type_of
 from nmtdeep.errors import ConfigError
 
 
@@ -51,12 +52,13 @@ def resolve(
     """
     file = names.find(name_or_path)
     source = _defaults()
+    given = [parse_override(override) for override in overrides]
     for above in _chain(file):
-        source = merge(source, above)
+        source = merge(_retokenized(source, above, given), above)
     if text is not None:
         source = merge(source.without("text"), Source({"text": dict(text)}))
-    for above in map(parse_override, overrides):
-        source = merge(source, above)
+    for above in given:
+        source = merge(_retokenized(source, above, given), above)
     return _check(source, names.label(file))
 
 
@@ -66,12 +68,15 @@ def read_config(path: Path) -> Recipe:
     It extends nothing: other files may be missing, and its source may not be trusted.
     """
     path = path / "config.yaml" if path.is_dir() else path
-    return _check(merge(_defaults(), read_file(path, str(path))), str(path)).recipe
+    source = _defaults()
+    source.values["text"]["tokenizer"]["rules"] = "original"  # in files without this key
+    return _check(merge(source, read_file(path, str(path))), str(path)).recipe
 
 
 def from_mapping(values: Mapping[str, Any], label: str = "recipe") -> Recipe:
     """Check values that do not come from a file."""
-    return _check(merge(_defaults(), Source(values=dict(values))), label).recipe
+    above = Source(values=dict(values))
+    return _check(merge(_retokenized(_defaults(), above, []), above), label).recipe
 
 
 def merge(below: Source, above: Source) -> Source:
@@ -110,6 +115,36 @@ def _is_same_variant(old: Mapping[str, Any], new: Mapping[str, Any], path: KeyPa
     if path[-1:] == ("mixture",):  # weights, or a temperature
         return (TEMPERATURE in old) == (TEMPERATURE in new)
     return bool(new.get("type", old.get("type")) == old.get("type"))
+
+
+def _retokenized(below: Source, above: Source, given: Sequence[Source]) -> Source:
+    """`below` without the values that belong to another tokenizer than that of `above`.
+
+    Those that `above` or an override (`given`) sets stay, so that a conflict is an error.
+    """
+    old, new = (type_of(_value(source, ("tokenizer",))) for source in (below, above))
+    if new == old or new not in ("moses_bpe", "sentencepiece"):
+        return below
+    neutral = Source({"text": Text.model_validate({"tokenizer": new}).model_dump(mode="json")})
+    for path in OF_WORDS:
+        if not any(_value(source, path, absent=above) is not above for source in (above, *given)):
+            value = _value(neutral, path)
+            for key in reversed(("text", *path)):
+                value = {key: value}
+            where = above.origins.get(("text", "tokenizer"))
+            places = [("text", *path), ("text", *path, "type")] if where else []
+            below = merge(below, Source(value, dict.fromkeys(places, where)))
+    return below
+
+
+def _value(source: Source, path: KeyPath, absent: object = None) -> Any:
+    """The value of a key of the section `text`."""
+    value: Any = source.values
+    for key in ("text", *path):
+        if not isinstance(value, dict) or key not in value:
+            return absent
+        value = value[key]
+    return value
 
 
 def _defaults() -> Source:

@@ -110,8 +110,7 @@ def _place(location: KeyPath, values: Any) -> tuple[KeyPath, type[Section]]:
 
 
 def _locate(path: KeyPath, origins: Mapping[KeyPath, Origin]) -> Origin | None:
-    """The line of `path`, else of what is below it, else of what is above it."""
-    if path in origins:
-        return origins[path]
-    below = (origin for key, origin in origins.items() if key[: len(path)] == path)
-    return next(below, None) or (_locate(path[:-1], origins) if path else None)
+    """An override of `path` or below it, else its line, else one below it, else one above it."""
+    inside = [key for key in origins if key[: len(path)] == path]
+    first = min(inside, key=lambda key: (origins[key].line > 0, key != path), default=None)
+    return origins[first] if first else (_locate(path[:-1], origins) if path else None)

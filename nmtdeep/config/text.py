@@ -60,6 +60,12 @@ class MosesBpe(Section):
     """Words by Moses' rules (or jieba's), then byte-pair encoding: `text.bpe`."""
 
     type: Literal["moses_bpe"] = "moses_bpe"
+    rules: Literal["protected", "original"] = Field(
+        "protected",
+        description="protected: letters are composed (NFC), and URLs, placeholders, markup, emoji, "
+        "joiners and other invisible characters come back as they were; original: Moses' rules only, "
+        "as in published results and in data directories made before this key existed",
+    )
 
 
 class Sampling(Section):
@@ -92,6 +98,22 @@ class SentencePiece(Section):
 
 
 Tokenizer = OneOf[MosesBpe | SentencePiece]
+
+
+# Keys of `text` that only words have, with the only values that SentencePiece goes with.
+OF_WORDS: dict[tuple[str, ...], str | int | None] = {
+    ("bpe",): "none",
+    ("input",): "raw",
+    ("aggressive_hyphens",): False,
+    ("chinese",): "moses",
+    ("vocabulary", "min_count"): 1,
+    ("vocabulary", "max_size"): None,
+}
+
+
+def type_of(value: Any) -> Any:
+    """The `type` of a variant as a recipe writes it: a section, or its name alone."""
+    return value.get("type") if isinstance(value, dict) else value
 
 
 class Vocabulary(Section):
@@ -169,12 +191,9 @@ class Text(Section):
     @classmethod
     def _no_bpe(cls, values: Any) -> Any:
         """With another tokenizer, the default of `bpe` is `none`."""
-        if not isinstance(values, dict) or "tokenizer" not in values:
+        if not isinstance(values, dict) or type_of(values.get("tokenizer")) != "sentencepiece":
             return values
-        chosen = values["tokenizer"]
-        name = chosen.get("type") if isinstance(chosen, dict) else chosen
-        default = values.get("bpe") in (None, JointBpe().model_dump())
-        return values | {"bpe": "none"} if name == "sentencepiece" and default else values
+        return {"bpe": "none"} | values
 
     @model_validator(mode="after")
     def _one_tokenizer(self) -> Text:
@@ -186,17 +205,12 @@ class Text(Section):
             what = "of a bpe model, alpha is the probability of skipping a merge"
             key, hint = "tokenizer.sampling.alpha", "set it below 1, such as 0.1"
             raise ConflictError(what, key, "tokenizer.model", hint=hint)
-        settings = {
-            "bpe": (self.bpe.type, "none"),
-            "input": (self.input, "raw"),
-            "aggressive_hyphens": (self.aggressive_hyphens, False),
-            "chinese": (self.chinese, "moses"),
-            "vocabulary.min_count": (self.vocabulary.min_count, 1),
-            "vocabulary.max_size": (self.vocabulary.max_size, None),
-        }
-        for key, (value, neutral) in settings.items():
+        for path, neutral in OF_WORDS.items():
+            value = getattr(self.vocabulary if len(path) > 1 else self, path[-1])
+            value = value.type if isinstance(value, Section) else value
             if value != neutral:
-                what, shown = "does not go with tokenizer sentencepiece", json.dumps(neutral)
-                hint = f"set text.{key}: {shown}".replace('"', "")
-                raise ConflictError(what, key, "tokenizer", hint=hint)
+                key, shown, allowed = ".".join(path), *map(json.dumps, (value, neutral))
+                what = f"{shown} does not go with text.tokenizer: sentencepiece"
+                hint = f"leave it out, or set text.{key}: {allowed}"
+                raise ConflictError(what.replace('"', ""), key, hint=hint.replace('"', ""))
         return self

@@ -82,7 +82,9 @@ def convert(
 
 def _text(text: TextOptions) -> dict[str, Any]:
     """The recipe's section `text`, without languages."""
-    same = {key: getattr(text, key) for key in ("normalize", "lowercase", "aggressive_hyphens")}
+    keys = ("normalize", "lowercase", "aggressive_hyphens")
+    same: dict[str, Any] = {key: getattr(text, key) for key in keys}
+    same["tokenizer"] = {"type": "moses_bpe", "rules": "original"}
     if not text.bpe:
         return same | {"bpe": "none", "input": "bpe"}
     kind = "joint" if len(text.bpe) == 1 else "separate"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,12 +20,15 @@ from nmtdeep.errors import ConfigError, DataError, UserError
 from nmtdeep.text.bpe import Bpe, join, load_merges
 from nmtdeep.text.chinese import CHINESE, jieba
 from nmtdeep.text.files import read_lines
+from nmtdeep.text.protection import Protected
 from nmtdeep.text.sentencepiece import SentencePiece
 from nmtdeep.text.tokenization import Moses, moses, primary
 from nmtdeep.text.vocabulary import EOS, Vocabulary
 
 CONFIG_FILE, MODEL_FILE = "text.yaml", "sentencepiece.model"
 HINT = "copy the whole directory again, or run nmtdeep preprocess again"
+# The tokenizer of a pipeline whose file names none.
+ORIGINAL = MosesBpe(rules="original")
 Model = Bpe | SentencePiece | None
 # The target language of a multilingual model of OPUS-MT, a type of its vocabulary: ">>fra<< Hello".
 TARGET_CODE = re.compile(r">>[^<>\s]+<<")
@@ -33,14 +37,18 @@ TARGET_CODE = re.compile(r">>[^<>\s]+<<")
 def surface(line: str, config: Text, language: str, form: Form) -> str:
     """A line in the spelling the system learns: lower-cased and normalized as the recipe says.
 
-    Lower-casing comes first, so that a line and its lower-cased copy become equal.
+    Lower-casing comes first, so that a line and its lower-cased copy become equal; given subwords
+    keep their case, since they are types of the model, unless the training text was given so too.
     Tokenized and BPE-split text is not normalized: Moses' rules expect raw text. A SentencePiece
     model normalizes by itself.
     """
-    if config.lowercase:
+    if config.lowercase and (form != "bpe" or config.input == "bpe"):
         line = line.lower()
-    if config.normalize and form == "raw" and isinstance(config.tokenizer, MosesBpe):
-        line = _tokenizer(config, language).normalize(line)
+    if form == "raw" and isinstance(config.tokenizer, MosesBpe):
+        if config.tokenizer.rules == "protected":
+            line = unicodedata.normalize("NFC", line)
+        if config.normalize:
+            line = _tokenizer(config, language).normalize(line)
     return line
 
 
@@ -55,11 +63,14 @@ def words_of(line: str, config: Text, language: str, form: Form) -> list[str]:
     return _tokenizer(config, language).tokenize(line) if form == "raw" else line.split()
 
 
-def _tokenizer(config: Text, language: str) -> Moses:
-    language = primary(language)
+def _tokenizer(config: Text, language: str) -> Moses | Protected:
+    language, hyphens = primary(language), config.aggressive_hyphens
     if language == CHINESE and config.chinese == "jieba":
-        return jieba(aggressive_hyphens=config.aggressive_hyphens)
-    return moses(language, aggressive_hyphens=config.aggressive_hyphens)
+        tokenizer: Moses = jieba(aggressive_hyphens=hyphens)
+    else:
+        tokenizer = moses(language, aggressive_hyphens=hyphens)
+    is_protected = isinstance(config.tokenizer, MosesBpe) and config.tokenizer.rules == "protected"
+    return Protected(tokenizer) if is_protected else tokenizer
 
 
 @dataclass(frozen=True)
@@ -183,8 +194,8 @@ class TextPipeline:
     def contents(self) -> dict[str, bytes]:
         """Every file of the saved pipeline: name and content."""
         values = self.config.model_dump(mode="json")
-        if isinstance(self.config.tokenizer, MosesBpe):
-            del values["tokenizer"]  # as in version 0.1, for the same fingerprint
+        if self.config.tokenizer == ORIGINAL:
+            del values["tokenizer"]  # as before there were other rules, for the same fingerprint
         contents = {CONFIG_FILE: to_yaml(values).encode()}
         one_model = self.source.model == self.target.model
         for side in (self.source, self.target):
@@ -254,7 +265,8 @@ def _file_names(config: Text, language: str) -> tuple[str, str, str, str]:
 
 def _load_config(path: Path) -> Text:
     try:
-        return Text.model_validate(read_file(path, str(path)).values)
+        values = {"tokenizer": ORIGINAL} | read_file(path, str(path)).values
+        return Text.model_validate(values)
     except ConfigError as error:
         what = error.problems[0].what
     except ValidationError as error:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
+from nmtdeep.text.protection import LETTER
 from nmtdeep.text.tokenization import Moses, moses
 from nmtdeep.text.vocabulary import EOS
 
@@ -29,6 +30,33 @@ LINES = {
     # Stops took the square of their number, and words with stops milliseconds each.
     "stops": ".",
     "words with stops": "a.b. ",
+    # Beginnings of what is protected, each of which might be searched to the end of the line.
+    "tags": "<a ",
+    "tags of one word": "<a",
+    "attributes": " a=b",
+    "open values": '<a b="',
+    "spaces after a tag": "<a" + " " * LONG,
+    "attributes after a tag": "<a" + " b=c d" * LONG,
+    "placeholders": "%(",
+    "braces": "{",
+    "braces with a space": "{ a ",
+    "percent signs": "%",
+    "flags of a placeholder": "%-0",
+    "URLs": "http://",
+    "URLs that end nowhere": "x://....",
+    "schemes": "a+.-",
+    "addresses": "a@b.",
+    "ends of addresses": "a@",
+    "dots and letters": "a.b",
+    "entities": "&#1",
+    "names of entities": "&amp",
+    "underscores": "_",
+    "hashes": "#",
+    "marks of one sign": "!!!!\u0301",
+    "joiners": "\u200d!",
+    "flags": "🇩",
+    "numbers": "1\xa0",
+    "our own letter": LETTER + " {0}",
 }
 LIBRARY = {language: MosesTokenizer(language) for language in ("de", "en")}
 PIPELINES = {language: pipeline(normalize=True, target=language) for language in ("de", "fr")}
@@ -38,7 +66,7 @@ PIPELINES = {language: pipeline(normalize=True, target=language) for language in
 @pytest.mark.parametrize("language", PIPELINES)
 def test_a_long_line_of_anything_becomes_ids_and_one_line(language, piece):
     pipeline = PIPELINES[language]
-    line = (piece * LONG)[:LONG]
+    line = (piece * (LONG // len(piece) + 1))[:LONG]
     start = time.process_time()
     ids = pipeline.target.encode(line)
     assert ids.index(EOS) == len(ids) - 1
