@@ -13,6 +13,7 @@ from nmtdeep.cli.options import Bundle, Models, Overwrite, Quiet, decoding, flag
 from nmtdeep.cli.outputs import REPLACE, refuse_existing
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.values import checked
+from nmtdeep.errors import UserError
 from nmtdeep.serving.limits import Limits
 from nmtdeep.units import counted
 
@@ -43,6 +44,8 @@ def translate(
     from nmtdeep.devices import cores
     from nmtdeep.preprocessing.progress import Progress
 
+    if resume and overwrite:
+        raise UserError("excludes --resume", where="--overwrite", hint="leave one of them out")
     output = "-" if output == "/dev/stdout" else output
     lines = streams.check(source, output)
     hint = f"{REPLACE}, or --resume to continue it"

@@ -52,6 +52,8 @@ def test_a_file_with_content_is_replaced_only_on_request(
             f"nmtdeep: error: {output}: exists and is not empty: choose another file, or add "
             "--overwrite to replace it, or --resume to continue it\n"
         )
+    both = translate(file, "--overwrite", "--resume")
+    assert both.stderr == "nmtdeep: error: --overwrite: excludes --resume: leave one of them out\n"
     assert translate(file, "--overwrite").returncode == 0
     assert file.read_text() == translation
 
