@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect
 
 from nmtdeep import __version__
 from nmtdeep.decoding.translator import Translation, Translator
-from nmtdeep.errors import UserError, printable
+from nmtdeep.errors import CheckpointError, UserError, printable
 from nmtdeep.serving.batcher import Batcher
 from nmtdeep.serving.limits import Limits
 from nmtdeep.serving.messages import (
@@ -89,6 +89,8 @@ class Service:
         lines = read(self.form, await self._body(request))
         try:
             return await _unless_disconnected(request, self.batcher.translate(lines))
+        except CheckpointError as error:
+            raise RefusedError(500, str(error)) from None
         except UserError as error:
             raise RefusedError(422, str(error)) from None
 
