@@ -60,7 +60,8 @@ def _log_probs(
     each: list[Tensor] = []
     for model in translator.models:
         logits = model.output(model(source, shifted)).float()
-        # The search never produces padding, fillers or <unk>, whose probability stays in the denominator.
+        # The search never produces padding, fillers or <unk>; their probability stays in the
+        # denominator.
         each.append(logits.log_softmax(dim=2).gather(2, target[:, :, None])[:, :, 0])
     mean = torch.stack(each).logsumexp(dim=0) - math.log(len(each))
     return mean.masked_fill(target == PAD, 0.0).tolist()
