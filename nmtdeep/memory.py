@@ -48,6 +48,16 @@ def keep_memory() -> None:
             os.environ[name] = str(value)  # for processes that this one starts
 
 
+def bound_caches() -> None:
+    """Let oneDNN and torch keep what they prepare for 128 shapes of matrices each, not 1,024.
+
+    Translations have ever new shapes, and a shape is up to a megabyte. Call this before torch is
+    imported. Settings in the user's environment stay.
+    """
+    for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
+        os.environ.setdefault(name, "128")
+
+
 def give_back() -> None:
     """Return freed memory to the system; without glibc nothing happens.
 

@@ -118,7 +118,7 @@ def translation(out: Path, model: Path, table: Table, sentences: int) -> None:
         target = out / "target.json"
         nmtdeep_(
             "translate", "-m", model, "-i", source, "-o", target, "--format", "json", "--device",
-            "cpu", *words,
+            "cpu", "--overwrite", *words,
         )  # fmt: skip
         records = [json.loads(line)["translations"][0] for line in target.open(encoding="utf-8")]
         numbers[way] = [(record["text"], record["log_prob"]) for record in records]

@@ -211,7 +211,7 @@ Device = Annotated[
     str, Option(help=sentence(DecodingOptions.model_fields["device"]), rich_help_panel=MACHINE)
 ]
 Threads = Annotated[
-    int | None, Option(min=1, help="Number of CPU threads.", rich_help_panel=MACHINE)
+    int | None, Option(min=1, max=1024, help="Number of CPU threads.", rich_help_panel=MACHINE)
 ]
 
 

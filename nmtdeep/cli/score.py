@@ -196,8 +196,9 @@ def _print_log_probabilities(
         typer.echo(json.dumps(rows))
     tokens = sum(map(len, lines))
     total = math.fsum(map(math.fsum, lines))
+    mean = -total / tokens
     typer.echo(
         f"{len(lines)} sentences, {tokens} tokens, log-probability {total:.2f}, "
-        f"perplexity {math.exp(-total / tokens):.3f}",
+        f"perplexity {math.exp(mean) if mean < 700 else math.inf:.3f}",
         err=True,
     )

@@ -9,9 +9,12 @@ from typing import Annotated, Literal
 import typer
 from typer import Option
 
-from nmtdeep.cli.options import Bundle, Models, Quiet, decoding, flag, options_of
+from nmtdeep.cli.options import Bundle, Models, Overwrite, Quiet, decoding, flag, options_of
+from nmtdeep.cli.outputs import REPLACE, refuse_existing
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.values import checked
+from nmtdeep.errors import UserError
+from nmtdeep.memory import bound_caches
 from nmtdeep.serving.limits import Limits
 from nmtdeep.units import counted
 
@@ -23,6 +26,7 @@ def translate(
     output: Annotated[str, Option("-o", "--output", metavar="FILE")] = "-",
     form: Annotated[Literal["text", "json", "tsv", "fairseq"], Option("--format")] = "text",
     resume: bool = False,
+    overwrite: Overwrite = False,
     quiet: Quiet = False,
     options: Annotated[DecodingOptions, decoding(processes="one per core for a long file")],
 ) -> None:
@@ -36,12 +40,18 @@ def translate(
         form: Output format.
         resume: Continue --output after its last whole line.
     """
+    bound_caches()  # before torch reads its settings
     from nmtdeep.decoding import resuming, streams
     from nmtdeep.decoding.translator import Translator
     from nmtdeep.devices import cores
     from nmtdeep.preprocessing.progress import Progress
 
+    if resume and overwrite:
+        raise UserError("excludes --resume", where="--overwrite", hint="leave one of them out")
+    output = "-" if output == "/dev/stdout" else output
     lines = streams.check(source, output)
+    hint = f"{REPLACE}, or --resume to continue it"
+    refuse_existing(output, overwrite=overwrite or resume or output == "-", hint=hint)
     done = resuming.ResumePoint()
     if resume:
         done = resuming.resume_point(source, output, lines=lines, form=form, options=options)
@@ -50,7 +60,8 @@ def translate(
     began = time.perf_counter()
     mixed = output == "-" and sys.stdout.isatty()  # a bar between translations
     shown = lines > 0 and sys.stderr.isatty() and not (quiet or mixed)
-    if source == "-" and sys.stdin.isatty() and not quiet:
+    typed = source == "-" and sys.stdin.isatty()
+    if typed and not quiet:
         typer.echo("type a sentence and press Enter; Ctrl-D ends", err=True)
     with (
         opened as translator,
@@ -63,10 +74,10 @@ def translate(
         )
     if not quiet:
         before, seconds = done.lines, time.perf_counter() - began
-        rate = (count - before) / max(seconds, 1e-9)
+        rate = "" if typed else f", {(count - before) / max(seconds, 1e-9):.1f} lines/s"
         over_long, how = translator.cut_lines, options.long_lines
         typer.echo(
-            f"{counted(count - before, 'line')} in {seconds:.1f} s, {rate:.1f} lines/s"
+            f"{counted(count - before, 'line')} in {seconds:.1f} s{rate}"
             + (f", {over_long} over-long ({how})" if over_long else "")
             + (f", {before} were translated earlier" if before else ""),
             err=True,
@@ -83,6 +94,7 @@ def serve(
     model: Models,
     host: str = "127.0.0.1",
     port: Annotated[int, Option(min=0, max=65535)] = 8000,
+    allow_host: Annotated[list[str] | None, Option(metavar="NAME")] = None,
     limits: Annotated[Limits, LIMITS],
     options: Annotated[DecodingOptions, decoding("processes")],
 ) -> None:
@@ -93,7 +105,9 @@ def serve(
     Args:
         host: Address to listen on; 0.0.0.0: all networks.
         port: Port to listen on; 0: any free one.
+        allow_host: Name that requests may use for this service besides --host, such as a proxy's.
     """
+    bound_caches()  # before torch reads its settings
     from nmtdeep.serving.server import serve as serve_models
 
     serve_models(
@@ -102,5 +116,6 @@ def serve(
         limits,
         host=host,
         port=port,
+        allow_hosts=allow_host or (),
         announce=lambda address: typer.echo(f"{address}: {', '.join(map(str, model))}"),
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from nmtdeep.config.section import Beam, Count, CountOrZero, NotNegative, Positive, Section
+from nmtdeep.config.section import Beam, Count, CountOrZero, Section
 from nmtdeep.config.text import Form
 from nmtdeep.config.values import checked
 from nmtdeep.errors import UserError
@@ -15,6 +15,12 @@ from nmtdeep.errors import UserError
 if TYPE_CHECKING:
     from nmtdeep.config.recipe import Recipe
 
+# With these bounds no penalty, length or softmax overflows, whatever the text.
+Exponent = Annotated[float, Field(ge=0, le=10, strict=True)]
+LengthFactor = Annotated[float, Field(ge=0, le=1000, strict=True)]
+LengthConstant = Annotated[int, Field(ge=0, le=1_000_000, strict=True)]
+Temperature = Annotated[float, Field(ge=0.001, le=1000, strict=True)]
+Workers = Annotated[int, Field(gt=0, le=1024, strict=True)]
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
 
 
@@ -22,7 +28,7 @@ class Decoding(Section):
     """Defaults of `translate`, where each has a flag; `DecodingOptions` adds the other options."""
 
     beam: Beam = Field(4, description="beam size")
-    lenpen: NotNegative = Field(0.6, description="exponent A of the length penalty")
+    lenpen: Exponent = Field(0.6, description="exponent A of the length penalty")
     lenpen_form: Literal["gnmt", "length", "none"] = Field(
         "length",
         description="formula of the length penalty; gnmt: ((5+len)/6)^A, length: len^A, none: 1",
@@ -32,10 +38,10 @@ class Decoding(Section):
         description="end of a search; full: as soon as `beam` translations have ended; bound: only "
         "when the best unfinished one scores no better now than each of them, as in transformers",
     )
-    max_length_factor: NotNegative = Field(
+    max_length_factor: LengthFactor = Field(
         1.5, description="A in the longest translation, A * source + B subwords"
     )
-    max_length_constant: CountOrZero = Field(
+    max_length_constant: LengthConstant = Field(
         20, description="B in the longest translation, A * source + B subwords"
     )
     max_source_tokens: Count = Field(
@@ -47,7 +53,7 @@ class Decoding(Section):
 class DecodingOptions(Decoding):
     """All options for translating; those that are omitted have the recipe's values."""
 
-    n_best: Count = Field(1, description="number of translations of each line")
+    n_best: Beam = Field(1, description="number of translations of each line")
     input_is: Form = Field("raw", description="form of the input: raw text, words or subwords")
     prefix_column: bool = Field(
         False, description="a line is source<TAB>prefix; its translation starts with the prefix"
@@ -57,7 +63,7 @@ class DecodingOptions(Decoding):
         "split", description="translate an over-long line in pieces, cut it, or refuse it"
     )
     sampling: bool = Field(False, description="draw translations at random instead of searching")
-    temperature: Positive = Field(1.0, description="softmax temperature for sampling")
+    temperature: Temperature = Field(1.0, description="softmax temperature for sampling")
     top_k: CountOrZero = Field(0, description="most probable tokens to sample from; 0: all")
     top_p: Annotated[float, Field(gt=0, le=1, strict=True)] = Field(
         1.0, description="total probability of the most probable tokens to sample from"
@@ -73,8 +79,8 @@ class DecodingOptions(Decoding):
     max_tokens: Count | None = Field(
         None, description="batch size: padded source tokens times beam; default: by device and beam"
     )
-    threads: Count | None = Field(None, description="number of CPU threads")
-    processes: Count = Field(1, description="number of CPU worker processes, one thread each")
+    threads: Workers | None = Field(None, description="number of CPU threads")
+    processes: Workers = Field(1, description="number of CPU worker processes, one thread each")
 
     def with_recipe(self, recipe: Recipe) -> DecodingOptions:
         """These options, with the recipe's values for omitted ones that it has."""

@@ -24,6 +24,9 @@ def log_probabilities(
     Returns:
         For each pair, the log-probability of each target subword and of the end of sentence, in
         nats.
+
+    Raises:
+        CheckpointError: if one is not finite.
     """
     form = translator.options.input_is
     pipeline = translator.pipeline
@@ -41,6 +44,9 @@ def log_probabilities(
             rows = _log_probs(translator, [pairs[index] for index in batch])
             for index, row in zip(batch, rows, strict=True):
                 scores[index] = row[: len(pairs[index][1])]
+    for number, each in enumerate(scores, 1):
+        if not all(map(math.isfinite, each)):
+            raise translator.without_finite(number)
     return scores
 
 
@@ -54,7 +60,8 @@ def _log_probs(
     each: list[Tensor] = []
     for model in translator.models:
         logits = model.output(model(source, shifted)).float()
-        # The search never produces padding or <unk>, whose probability stays in the denominator.
+        # The search never produces padding, fillers or <unk>; their probability stays in the
+        # denominator.
         each.append(logits.log_softmax(dim=2).gather(2, target[:, :, None])[:, :, 0])
     mean = torch.stack(each).logsumexp(dim=0) - math.log(len(each))
     return mean.masked_fill(target == PAD, 0.0).tolist()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
@@ -17,7 +15,7 @@ def sample(
     *,
     max_lengths: Tensor,
     eos: int,
-    forbidden: Sequence[int] = (),
+    forbidden: Tensor | None = None,
     temperature: float = 1.0,
     top_k: int = 0,
     top_p: float = 1.0,
@@ -26,12 +24,14 @@ def sample(
 ) -> list[Hypothesis]:
     """Draw one hypothesis for each sentence from the model's distribution.
 
+    Where that has no finite number, the sentence ends.
+
     Args:
         step: next log-probabilities; called with `eos` first.
         state: for one row per sentence.
         max_lengths: `(sentences,)` tokens at most, end of sentence included.
         eos: id that starts and ends a sentence.
-        forbidden: ids that are never produced.
+        forbidden: ids that are never produced; None: all may be.
         temperature: divides the log-probabilities.
         top_k: draw from the k most probable tokens only; 0: from all tokens.
         top_p: draw from the smallest set of tokens whose mass reaches p (Holtzman et al. 2020).
@@ -53,9 +53,10 @@ def sample(
         if prefix is not None and length < prefix.shape[1]:
             force(allowed[:, None], prefix[:, length])
         length += 1
-        shaped = _truncated((allowed / temperature).softmax(dim=1), top_k, top_p)
+        shaped = _truncated((allowed / temperature).softmax(dim=1), top_k, top_p).nan_to_num()
+        shaped[:, eos] += shaped.sum(dim=1) == 0
         tokens = torch.multinomial(shaped, 1, generator=generator)
-        chosen = log_probs.gather(1, tokens)
+        chosen = allowed.gather(1, tokens)
         # One copy for all that the host needs; float64, which Apple's GPUs lack, holds every id.
         pair = (tokens.cpu(), chosen.cpu()) if tokens.device.type == "mps" else (tokens, chosen)
         read = torch.cat([side.double() for side in pair], dim=1).tolist()
@@ -85,8 +86,9 @@ def _truncated(probabilities: Tensor, top_k: int, top_p: float) -> Tensor:
     if top_k == 0 and top_p >= 1:
         return probabilities
     ordered, index = probabilities.sort(dim=1, descending=True, stable=True)
-    # A token stays if the mass before it is still below p, so the best one always does.
+    # A token stays if the mass before it is still below p, as does the best one.
     keep = ordered.cumsum(dim=1) - ordered < top_p
+    keep[:, 0] = True
     if top_k:
         keep[:, top_k:] = False
     return torch.zeros_like(probabilities).scatter_(1, index, ordered * keep)

@@ -102,7 +102,7 @@ def beam(
     max_lengths: Tensor,
     size: int,
     eos: int,
-    forbidden: Sequence[int] = (),
+    forbidden: Tensor | None = None,
     penalty: Penalty = no_penalty,
     wanted: int | None = None,
     stop: str = "full",
@@ -127,7 +127,7 @@ def beam(
         max_lengths: `(sentences,)` tokens at most, end of sentence included.
         size: beam size.
         eos: id that starts and ends a sentence.
-        forbidden: ids that are never produced.
+        forbidden: ids that are never produced; None: all may be.
         penalty: divisor of a hypothesis by its number of tokens; must not decrease.
         wanted: number of hypotheses to return; None: `size`.
         stop: "full", or "bound" for transformers' rule; see `_Ends.after`.
@@ -172,7 +172,7 @@ def beam(
 
 
 def forbid(
-    log_probs: Tensor, left: Tensor | None, first: bool, eos: int, forbidden: Sequence[int]
+    log_probs: Tensor, left: Tensor | None, first: bool, eos: int, forbidden: Tensor | None
 ) -> None:
     """Write -inf into `(sentences, hypotheses, types)` where a token is not allowed.
 
@@ -180,8 +180,8 @@ def forbid(
         left: `(sentences,)` tokens that each may still have; None if each may have several.
         first: whether this is the first token.
     """
-    for token in forbidden:
-        log_probs[:, :, token] = -math.inf
+    if forbidden is not None:
+        log_probs.index_fill_(2, forbidden, -math.inf)
     if first:
         # The end is allowed as the first token only where it is also the last.
         ends = log_probs[:, :, eos]

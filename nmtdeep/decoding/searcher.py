@@ -62,11 +62,19 @@ class Searcher:
     Args:
         models: one, or an ensemble whose probabilities are averaged at each step.
         options: how to search.
+        fillers: ids that no translation has.
     """
 
-    def __init__(self, models: Sequence[Transformer], options: DecodingOptions) -> None:
+    def __init__(
+        self,
+        models: Sequence[Transformer],
+        options: DecodingOptions,
+        *,
+        fillers: Sequence[int] = (),
+    ) -> None:
         self.models = [model.eval() for model in models]
         self.options = options
+        self.forbidden = [PAD, *([] if options.allow_unk else [UNK]), *fillers]
         self.device = models[0].target_embedding.weight.device
 
     @classmethod
@@ -88,7 +96,7 @@ class Searcher:
                 _quantize(model, options)
             else:
                 pack(model, PackedLinear)
-        return cls(models, options)
+        return cls(models, options, fillers=loaded[0].pipeline.target.vocabulary.fillers)
 
     @property
     def max_tokens(self) -> int:
@@ -131,7 +139,7 @@ class Searcher:
         common: dict[str, Any] = {
             "max_lengths": limits,
             "eos": EOS,
-            "forbidden": (PAD,) if options.allow_unk else (PAD, UNK),
+            "forbidden": torch.tensor(self.forbidden, device=self.device),
             "prefix": prefix,
         }
         if options.sampling:

@@ -20,7 +20,6 @@ from typing import BinaryIO
 
 from nmtdeep import memory
 from nmtdeep.config.decoding import DecodingOptions
-from nmtdeep.config.text import Form
 from nmtdeep.data import parallel
 from nmtdeep.decoding.translator import BUFFER, Translation, Translator
 from nmtdeep.devices import resolve_device
@@ -163,18 +162,19 @@ def translate(
     count = first
     for chunk in chunks(source, first=first, size=buffer):
         translations = enumerate(translator.translate_chunk(chunk, advance), count)
-        output_is = translator.options.output_is
-        write("".join(render(each, number, form, output_is) for number, each in translations))
+        options = translator.options
+        write("".join(render(each, number, form, options) for number, each in translations))
         before, count = count, count + len(chunk)
         if count // RELEASE > before // RELEASE:
             memory.give_back()
     return count
 
 
-def render(translation: Translation, number: int, form: str, output_is: Form) -> str:
+def render(translation: Translation, number: int, form: str, options: DecodingOptions) -> str:
     """The translations of a line in the format text, json, tsv or fairseq, each line ended.
 
     fairseq: S- source subwords, H- score and subwords, D- detokenized, P- log-probability by token.
+    text has number and score too if several candidates are wanted.
     """
     candidates = translation.candidates
     if form == "json":
@@ -184,7 +184,7 @@ def render(translation: Translation, number: int, form: str, output_is: Form) ->
         return json.dumps(record, ensure_ascii=False) + "\n"
     lines = [f"S-{number}\t{' '.join(translation.subwords)}"] if form == "fairseq" else []
     for rank, candidate in enumerate(candidates, 1):
-        text = candidate.as_text(output_is)
+        text = candidate.as_text(options.output_is)
         if form == "tsv":
             lines.append(
                 f"{number + 1}\t{rank}\t{candidate.score:.6f}\t{candidate.log_prob:.6f}\t{text}"
@@ -196,6 +196,6 @@ def render(translation: Translation, number: int, form: str, output_is: Form) ->
             each = [f"{value / math.log(2):.4f}" for value in candidate.each]
             lines.append(f"P-{number}\t{' '.join(each)}")
         else:
-            many = len(candidates) > 1
+            many = options.n_best > 1
             lines.append(f"{number} ||| {text} ||| {candidate.score:.6f}" if many else text)
     return "".join(f"{line}\n" for line in lines)

@@ -75,6 +75,7 @@ class Translator:
         models: one, or an ensemble whose probabilities are averaged at each step.
         pipeline: text to ids and back.
         options: how to translate.
+        name: of the models, for messages.
         pool: processes that search instead of this one; the caller closes it.
     """
 
@@ -84,15 +85,17 @@ class Translator:
         pipeline: TextPipeline,
         options: DecodingOptions,
         *,
+        name: str = "the model",
         pool: Pool[SourceBatch, list[list[Hypothesis]]] | None = None,
     ) -> None:
-        searcher = Searcher(models, options)
+        searcher = Searcher(models, options, fillers=pipeline.target.vocabulary.fillers)
         self.searcher: Callable[[SourceBatch], list[list[Hypothesis]]] = searcher
         self.models = searcher.models
         self.max_tokens = searcher.max_tokens
         self.device = searcher.device
         self.pipeline = pipeline
         self.options = options
+        self.name = name
         self.pool = pool
         self.restart()
 
@@ -131,7 +134,8 @@ class Translator:
             worker = Worker([each.path for each in loaded], options)
             if can_start("--processes"):
                 pool = Pool(worker, options.processes, option="--processes")
-        return cls(searcher.models, loaded[0].pipeline, options, pool=pool)
+        name = " + ".join(str(each.path) for each in loaded)
+        return cls(searcher.models, loaded[0].pipeline, options, name=name, pool=pool)
 
     def __enter__(self) -> Translator:
         return self
@@ -158,6 +162,9 @@ class Translator:
 
         Args:
             advance: called after each batch with its share of the lines, counted in lines.
+
+        Raises:
+            CheckpointError: if a line has no translation with a finite log-probability.
         """
         columns = [
             self._columns(line, number) for number, line in enumerate(lines, self._lines + 1)
@@ -176,11 +183,22 @@ class Translator:
         parts: list[list[list[Hypothesis]]] = [[] for _ in lines]
         searched = self.search(ids, prefixes, lambda count: advance(count * share))
         for (owner, _, _), hypotheses in zip(pieces, searched, strict=True):
-            parts[owner].append(hypotheses)
+            finite = [each for each in hypotheses if math.isfinite(each.log_prob)]
+            if not finite:
+                raise self.without_finite(self._lines - len(lines) + owner + 1)
+            parts[owner].append(finite)
         return [
             Translation(source, tuple(subwords), self._candidates(own))
             for (source, _), subwords, own in zip(columns, sources, parts, strict=True)
         ]
+
+    def without_finite(self, line: int) -> CheckpointError:
+        """The error for an input line, counted from 1, whose log-probability is not finite."""
+        return CheckpointError(
+            f"computes no finite log-probability for input line {line}",
+            where=self.name,
+            hint="use another checkpoint, or --precision fp32",
+        )
 
     def _columns(self, line: str, number: int) -> tuple[str, list[int]]:
         """The source of a line, and the ids of its prefix."""

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import html
-from collections.abc import Coroutine
+import ipaddress
+from collections.abc import Collection, Coroutine
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nmtdeep import __version__
 from nmtdeep.decoding.translator import Translation, Translator
-from nmtdeep.errors import UserError, printable
+from nmtdeep.errors import CheckpointError, UserError, printable
 from nmtdeep.serving.batcher import Batcher
 from nmtdeep.serving.limits import Limits
 from nmtdeep.serving.messages import (
@@ -35,6 +39,7 @@ REFUSALS = {
     408: "The body did not arrive in time.",
     413: "Too many bytes, lines or characters of a line.",
     415: "Not sent as application/json.",
+    421: "The Host is not one that the service answers to.",
     422: "JSON of another form, or a line that the service refuses.",
     429: "The queue is full; Retry-After has the seconds to wait.",
     500: "A fault of the service; see its log.",
@@ -89,18 +94,23 @@ class Service:
         lines = read(self.form, await self._body(request))
         try:
             return await _unless_disconnected(request, self.batcher.translate(lines))
+        except CheckpointError as error:
+            raise RefusedError(500, str(error)) from None
         except UserError as error:
             raise RefusedError(422, str(error)) from None
 
     async def _body(self, request: Request) -> bytes:
         most, seconds = self.limits.max_body, self.limits.body_seconds
+        too_long = RefusedError(413, f"more than {most} bytes: send several requests")
+        if int(request.headers.get("content-length", 0)) > most:
+            raise too_long
         body = bytearray()
         try:
             async with asyncio.timeout(seconds):
                 async for part in request.stream():
                     body += part
                     if len(body) > most:
-                        raise RefusedError(413, f"more than {most} bytes: send several requests")
+                        raise too_long
         except ClientDisconnect:
             raise RefusedError(CLIENT_LEFT, "the client has left") from None
         except TimeoutError:
@@ -126,8 +136,40 @@ class Service:
         return HTMLResponse(text, headers=headers)
 
 
-def application(translator: Translator, limits: Limits) -> FastAPI:
-    """The service as an ASGI application, which translates from its startup to its shutdown."""
+class HostCheck:
+    """Refuses requests to other hosts than `hosts` and the names of this machine for itself.
+
+    A web page whose name was made to lead to this machine could use the service otherwise.
+    """
+
+    def __init__(self, app: ASGIApp, hosts: Collection[str]) -> None:
+        self.app = app
+        self.hosts = {"localhost", *map(str.lower, hosts)}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or pass on."""
+        if scope["type"] == "http" and not self._is_ours(Headers(scope=scope).get("host", "")):
+            reason = "this Host is not served: start nmtdeep serve with --allow-host NAME"
+            await _reason(421, reason)(scope, receive, send)
+            return
+        await self.app(scope, receive, send)
+
+    def _is_ours(self, host: str) -> bool:
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+            return name in self.hosts or ipaddress.ip_address(name).is_loopback
+        except ValueError:
+            return False
+
+
+def application(
+    translator: Translator, limits: Limits, hosts: Collection[str] | None = None
+) -> FastAPI:
+    """The service as an ASGI application, which translates from its startup to its shutdown.
+
+    Args:
+        hosts: what requests may name as their host, as of `HostCheck`; None: anything.
+    """
     service = Service(translator, limits)
     app = FastAPI(
         title="nmtdeep",
@@ -143,6 +185,8 @@ def application(translator: Translator, limits: Limits) -> FastAPI:
             Exception: _internal_error,
         },
     )
+    if hosts is not None:
+        app.add_middleware(HostCheck, hosts=hosts)
     schema = {"application/json": {"schema": service.form.model_json_schema()}}
     app.add_api_route(
         "/translate",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ def serve(
     *,
     host: str,
     port: int,
+    allow_hosts: Sequence[str] = (),
     announce: Callable[[str], object],
 ) -> None:
     """Translate over HTTP until SIGINT or SIGTERM; then finish all requests and raise it again.
@@ -31,6 +33,7 @@ def serve(
 
     Args:
         port: 0: any free one.
+        allow_hosts: names that requests may have as their host, besides `host`.
         announce: called with the address as soon as the service answers.
 
     Raises:
@@ -41,8 +44,11 @@ def serve(
     from nmtdeep.serving.application import application
 
     with _listen(host, port) as listening:
-        app = application(Translator.load(models, options), limits)
         name, number = listening.getsockname()[:2]
+        # Only on the machine itself are its names known.
+        checked = allow_hosts or ipaddress.ip_address(name).is_loopback
+        hosts = (host, name, *allow_hosts) if checked else None
+        app = application(Translator.load(models, options), limits, hosts)
         address = f"http://[{name}]:{number}" if ":" in name else f"http://{name}:{number}"
 
         class Server(uvicorn.Server):

@@ -76,6 +76,11 @@ class Vocabulary:
     def _ids(self) -> dict[str, int]:
         return {token: id for id, token in enumerate(self.tokens) if not is_reserved(token)}
 
+    @cached_property
+    def fillers(self) -> tuple[int, ...]:
+        """Ids of types that no text has."""
+        return tuple(id for id, token in enumerate(self.tokens) if _FILLER.fullmatch(token))
+
     def __contains__(self, token: object) -> bool:
         return token in self._ids
 

@@ -12,7 +12,7 @@ import torch
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.batch import Batch, pad
-from nmtdeep.decoding.translator import Translator
+from nmtdeep.decoding.searcher import Searcher, SourceBatch
 from nmtdeep.export.to_ctranslate2 import write
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS, SPECIALS
@@ -106,7 +106,8 @@ def ours(load: Load) -> Ours:
         optimizer.zero_grad()
         batch_loss(model, batch, smoothing=0.1, dtype=torch.float32).smoothed.backward()
         optimizer.step()
-    results = Translator([model], pipeline=None, options=SETTINGS).search(SOURCES)
+    # Sources of one length are one batch.
+    results = Searcher([model], SETTINGS)(SourceBatch(np.array(SOURCES), 0))
     translations = [hypotheses[0].tokens for hypotheses in results]
     assert len(set(translations)) == len(SOURCES), "the model reads its source"
     assert max(map(len, translations)) < 38, "ends are found, not forced"

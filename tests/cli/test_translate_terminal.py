@@ -91,4 +91,6 @@ def test_no_bar_when_quiet_or_between_translations(translate, source: Path, how:
 def test_a_terminal_shows_a_prompt(translate, words: list[str]) -> None:
     shown = translate(*words, typed="one line\n\x04")
     assert (PROMPT in shown.terminal) == (not words)
+    # No rate, which would be that of typing.
+    assert ("1 line in " in shown.terminal) == (not words) and "lines/s" not in shown.terminal
     assert shown.out.count("\n") == 1

@@ -287,7 +287,7 @@ def attack_translation(
             "translate", "-m", model, "-i", source, "--format", form, "--n-best", n_best, "--beam",
             3, "--processes", 1, "-q", "-o",
         )  # fmt: skip
-        attack.whole(*command, folder / "whole")
+        attack.whole(*command, folder / "whole", "--overwrite")
         history = attack.interrupted(
             *command, out, "--resume", times=min(kills, attack.random.randint(1, 8))
         )

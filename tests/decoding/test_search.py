@@ -42,7 +42,7 @@ def search(
         max_lengths=torch.tensor(limits),
         size=size,
         eos=EOS,
-        forbidden=(PAD,),
+        forbidden=torch.tensor([PAD]),
         **settings,
     )
     return results, table
@@ -218,7 +218,7 @@ def draw(row: Row, limits: list[int], seed: int = 1, **how: Any) -> list[Hypothe
         table,
         max_lengths=torch.tensor(limits),
         eos=EOS,
-        forbidden=(PAD,),
+        forbidden=torch.tensor([PAD]),
         generator=generator,
         **how,
     )

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.decoding.streams import chunks, render, translate, writer
 from nmtdeep.decoding.translator import Candidate, Translation, Translator
 from nmtdeep.errors import UserError
@@ -27,6 +28,7 @@ FOUND = Translation(
         Candidate('A "cat"', "A cat", ("A", "cat"), -6.0, -2.0, (-6.0,)),
     ),
 )
+TWO = DecodingOptions(n_best=2)
 ONE = Translation(FOUND.source, FOUND.subwords, FOUND.candidates[:1])
 
 
@@ -105,7 +107,7 @@ def test_a_pipe_that_is_not_utf_8_is_an_error(pipe: io.BufferedWriter) -> None:
 
 
 def test_json_holds_every_field(tiny_run: Any) -> None:
-    line = render(FOUND, 4, "json", "raw")
+    line = render(FOUND, 4, "json", TWO)
     assert line.endswith("\n")
     record = json.loads(line)
     assert (record["line"], record["source"]) == (5, "Zwei\u2028 Katzen")
@@ -122,7 +124,10 @@ def test_json_holds_every_field(tiny_run: Any) -> None:
 
 
 def test_tsv_has_five_columns() -> None:
-    rows = [line.split("\t") for line in render(FOUND, 4, "tsv", "tokenized").split("\n")[:-1]]
+    rows = [
+        line.split("\t")
+        for line in render(FOUND, 4, "tsv", DecodingOptions(output_is="tokenized")).split("\n")[:-1]
+    ]
     assert rows == [
         ["5", "1", "-1.250000", "-4.500000", "Two cats ."],
         ["5", "2", "-2.000000", "-6.000000", "A cat"],
@@ -130,14 +135,14 @@ def test_tsv_has_five_columns() -> None:
 
 
 def test_lines_of_fairseq() -> None:
-    assert render(ONE, 4, "fairseq", "raw").split("\n") == [
+    assert render(ONE, 4, "fairseq", DecodingOptions()).split("\n") == [
         "S-4\tzwei kat@@ zen",
         "H-4\t-1.8033688011112043\tTwo ca@@ ts .",  # -1.25 / ln 2
         "D-4\t-1.8033688011112043\tTwo cats.",
         "P-4\t-2.1640 -4.3281",
         "",
     ]
-    kinds = [line[:4] for line in render(FOUND, 4, "fairseq", "raw").splitlines()]
+    kinds = [line[:4] for line in render(FOUND, 4, "fairseq", TWO).splitlines()]
     assert kinds == ["S-4\t", *["H-4\t", "D-4\t", "P-4\t"] * 2]
 
 
@@ -145,9 +150,11 @@ def test_lines_of_fairseq() -> None:
     ("form", "expected"),
     [("raw", "Two cats."), ("tokenized", "Two cats ."), ("bpe", "Two ca@@ ts .")],
 )
-def test_text_is_one_line(form: str, expected: str) -> None:
-    assert render(ONE, 4, "text", form) == f"{expected}\n"
-    first, second, rest = render(FOUND, 4, "text", form).split("\n")
+def test_text_is_one_line(form: Any, expected: str) -> None:
+    assert render(ONE, 4, "text", DecodingOptions(output_is=form)) == f"{expected}\n"
+    two = DecodingOptions(output_is=form, n_best=2)
+    first, second, rest = render(FOUND, 4, "text", two).split("\n")
+    assert render(ONE, 4, "text", two) == f"{first}\n", "one of two candidates was found"
     assert first == f"4 ||| {expected} ||| -1.250000"
     assert second.endswith("||| -2.000000")
     assert rest == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from nmtdeep.decoding.search import Hypothesis
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.model.build import build, initialize
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.text.vocabulary import EOS, PAD, SPECIALS, UNK
+from nmtdeep.text.vocabulary import EOS, PAD, SPECIALS, UNK, Vocabulary
 from nmtdeep.training.loss import batch_loss
 
 TYPES = 30
@@ -68,5 +69,7 @@ def trained(section: Model, updates: int = 90) -> Transformer:
 
 def best(model: Transformer) -> list[Hypothesis]:
     """The best translation of each of SOURCES."""
-    translator = Translator([model], pipeline=None, options=SETTINGS)
+    vocabulary = Vocabulary(tuple(TOKENS), (0,) * TYPES)
+    pipeline: Any = SimpleNamespace(target=SimpleNamespace(vocabulary=vocabulary))
+    translator = Translator([model], pipeline, SETTINGS)
     return [hypotheses[0] for hypotheses in translator.search(SOURCES)]

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import uvicorn
 
 from nmtdeep.decoding.translator import Candidate, Translation
-from nmtdeep.errors import UserError
+from nmtdeep.errors import CheckpointError, UserError
 from nmtdeep.serving.application import application
 from nmtdeep.serving.limits import Limits
 
@@ -42,6 +42,8 @@ class Shouter:
         for number, line in enumerate(lines, self.counted + 1):
             if line == "refuse":
                 raise UserError(f"line {number} is refused")
+            if line == "overflow":
+                raise CheckpointError(f"nothing finite for input line {number}", where="run")
             if line == "fail":
                 raise RuntimeError("a fault")
         return [
@@ -58,10 +60,16 @@ class Answer(NamedTuple):
 
 @contextlib.contextmanager
 def service(
-    translator: Any, *, batch_lines: int = 8, batch_wait: float = 0.0, **limits: Any
+    translator: Any,
+    *,
+    batch_lines: int = 8,
+    batch_wait: float = 0.0,
+    hosts: Sequence[str] | None = None,
+    **limits: Any,
 ) -> Iterator[int]:
     """The port of a service on loopback."""
-    app = application(translator, Limits(batch_lines=batch_lines, batch_wait=batch_wait, **limits))
+    chosen = Limits(batch_lines=batch_lines, batch_wait=batch_wait, **limits)
+    app = application(translator, chosen, hosts)
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, http="h11"))
     thread = threading.Thread(target=server.run)
     thread.start()

@@ -84,6 +84,57 @@ def test_a_body_of_unknown_length_is_cut_off_at_the_limit(shouter: Shouter) -> N
         assert client.recv(12) == b"HTTP/1.1 413"
 
 
+def test_a_length_beyond_the_limit_is_refused_before_the_body(shouter: Shouter) -> None:
+    with service(shouter, max_body=100, body_seconds=SECONDS) as port:
+        for length in ("101", "99999999999999999999"):
+            with connected(port) as client:
+                client.sendall(head(f"Content-Length: {length}"))
+                client.settimeout(SECONDS / 2)
+                assert client.recv(12) == b"HTTP/1.1 413"
+
+
+@pytest.mark.parametrize("path", ["/", "/health", "/metrics", "/openapi.json", "/translate"])
+@pytest.mark.parametrize(
+    ("host", "served"),
+    [
+        ("127.0.0.1:8000", True),
+        ("127.0.0.1", True),
+        ("LOCALHOST:9", True),
+        ("[::1]:8000", True),
+        ("proxy.example:80", True),
+        ("attacker.example:8000", False),
+        ("localhost.attacker.example", False),
+        ("127.0.0.1.attacker.example", False),
+        ("192.0.2.1", False),
+        ("[::2]", False),
+        ("[", False),
+        ("", False),
+    ],
+)
+def test_only_known_hosts_are_served(shouter: Shouter, path: str, host: str, served: bool) -> None:
+    sent = body("a")
+    with service(shouter, hosts=["Proxy.example"]) as port, connected(port) as client:
+        method = "POST" if path == "/translate" else "GET"
+        lines = (
+            *(f"{method} {path} HTTP/1.1", f"Host: {host}", "Connection: close"),
+            *("Content-Type: application/json", f"Content-Length: {len(sent)}", "", ""),
+        )
+        client.sendall("\r\n".join(lines).encode() + sent)
+        answer = b"".join(iter(lambda: client.recv(10_000), b""))
+        assert answer.startswith(b"HTTP/1.1 200" if served else b"HTTP/1.1 421")
+        assert served or b"--allow-host" in answer
+    assert bool(shouter.chunks) == (served and path == "/translate")
+
+
+def test_a_model_without_a_finite_score_fails_one_request(shouter: Shouter) -> None:
+    with service(shouter, batch_wait=200.0) as port, ThreadPoolExecutor() as pool:
+        asked = [pool.submit(ask, port, body(*lines)) for lines in (["b"], ["a", "overflow"])]
+        good, bad = (each.result() for each in asked)
+    assert good.status == 200 and good.body["translations"][0]["text"] == "B"
+    assert bad.status == 500
+    assert bad.body == {"reason": "run: nothing finite for input line 2"}
+
+
 def test_an_allowed_request_fits_into_the_queue(shouter: Shouter) -> None:
     with service(shouter, max_lines=10, max_queue=9) as port:
         assert ask(port, body(*["a"] * 10)).status == 413

@@ -14,14 +14,16 @@ import pytest
 from pages import ROOT
 
 from nmtdeep.config.decoding import DecodingOptions
+from nmtdeep.decoding.translator import Translator
 from nmtdeep.errors import UserError
+from nmtdeep.serving import application
 from nmtdeep.serving.limits import Limits
 from nmtdeep.serving.server import serve
 from serving.stand_ins import Shouter, service
 
 
-def start(host: str = "127.0.0.1", port: int = 0) -> None:
-    where: dict[str, Any] = {"host": host, "port": port}
+def start(host: str = "127.0.0.1", port: int = 0, **more: Any) -> None:
+    where: dict[str, Any] = {"host": host, "port": port, **more}
     serve([Path("no-run")], DecodingOptions(), Limits(), **where, announce=print)
 
 
@@ -36,6 +38,31 @@ def test_an_unavailable_address_is_an_error_before_a_model_is_read() -> None:
         start(host="192.0.2.1")
     with pytest.raises(UserError, match=r"^x+, port 0: cannot listen: .*: choose"):
         start(host="x" * 300)
+
+
+@pytest.mark.parametrize(
+    ("host", "allowed", "expected"),
+    [
+        ("127.0.0.1", [], {"127.0.0.1"}),
+        ("localhost", ["proxy.example"], {"localhost", "127.0.0.1", "proxy.example"}),
+        ("0.0.0.0", [], None),
+        ("0.0.0.0", ["mt.example"], {"0.0.0.0", "mt.example"}),
+    ],
+)
+def test_hosts_are_checked_on_loopback_and_on_request(
+    monkeypatch: pytest.MonkeyPatch, host: str, allowed: list[str], expected: set[str] | None
+) -> None:
+    seen: list[Any] = []
+
+    def made(_: Any, __: Any, hosts: Any) -> Any:
+        seen.append(hosts and set(hosts))
+        raise InterruptedError
+
+    monkeypatch.setattr(application, "application", made)
+    monkeypatch.setattr(Translator, "load", lambda *_: None)
+    with pytest.raises(InterruptedError):
+        start(host=host, allow_hosts=allowed)
+    assert seen == [expected]
 
 
 @pytest.mark.parametrize(("words", "code"), [((), 0), (("--lines", "5", "6"), 1)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 
 import torch
@@ -46,7 +47,8 @@ class QuantizedLinear(nn.Module):
     """x W^T + b in int8, fp32 on both sides.
 
     Each output's weights have their own scale. The inputs of one call share a scale, from their
-    range: a sentence's result depends a little on the rest of its batch.
+    range: a sentence's result depends a little on the rest of its batch. Whole numbers have no NaN,
+    so rows that are not finite are left out and are NaN in the result.
 
     Args:
         weight: `(outputs, inputs)`, fp32.
@@ -76,6 +78,10 @@ class QuantizedLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """`(..., inputs)` to `(..., outputs)`."""
+        if not math.isfinite(x.sum().item()):
+            bad = ~x.isfinite().all(dim=-1, keepdim=True)
+            if bad.any():
+                return self(x.masked_fill(bad, 0.0)).masked_fill(bad, math.nan)
         ops = torch.ops.quantized
         product = ops.linear_relu_dynamic if self.relu else ops.linear_dynamic
         return product(x, self.packed, self.reduced)

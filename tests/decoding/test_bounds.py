@@ -1,0 +1,159 @@
+"""Every value that an option for translating may have gives finite translations, one a line."""
+
+from __future__ import annotations
+
+import math
+import re
+import shutil
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nmtdeep import checkpoint
+from nmtdeep.config.decoding import DecodingOptions, decoding_options
+from nmtdeep.config.recipe import Recipe
+from nmtdeep.decoding.search import length_penalty
+from nmtdeep.decoding.translator import Translator
+from nmtdeep.errors import UserError
+from nmtdeep.files import write_sums
+from nmtdeep.model.build import build, initialize
+from nmtdeep.text.vocabulary import EOS
+from nmtdeep.training.state import Progress
+
+LINES = ["Move.", "", "The flow meter units to send.", "日本語 🙂"]
+# The greatest value of each option, and the least where it is not 0.
+GREATEST = {
+    "lenpen": 10.0,
+    "max_length_factor": 1000.0,
+    "max_length_constant": 1_000_000,
+    "temperature": 1000.0,
+    "top_p": 1.0,
+    "beam": 1000,
+    "n_best": 1000,
+    "threads": 1024,
+    "processes": 1024,
+}
+
+
+@pytest.mark.parametrize("name", GREATEST)
+def test_a_value_beyond_its_bound_is_refused_in_one_line(name: str) -> None:
+    most = GREATEST[name]
+    assert getattr(decoding_options({name: most, "sampling": True}), name) == most
+    beyond = [most + 1] if isinstance(most, int) else [math.nextafter(most, math.inf), 1e300]
+    for value in beyond:
+        with pytest.raises(UserError) as raised:
+            decoding_options({name: value})
+        assert str(raised.value) == f"{name}: must be at most {most}, not {value!r}"
+    for value in (-1, 1e-300) if name == "temperature" else (-1,):
+        with pytest.raises(UserError, match=rf"^{name}: must be .*, not {value}$"):
+            decoding_options({name: value})
+
+
+@pytest.mark.parametrize("alpha", [0.0, 5e-324, 0.6, 10.0])
+@pytest.mark.parametrize("length", [1, 100_000, 10**9])
+def test_penalties_are_finite_and_right(alpha: float, length: int) -> None:
+    for form, base in (("length", Decimal(length)), ("gnmt", Decimal(5 + length) / 6)):
+        found = length_penalty(form, alpha)(length)
+        assert found == pytest.approx(float(base ** Decimal(alpha)), rel=1e-12)
+        assert -1e-3 / found < 0, "the least log-probabilities still differ"
+
+
+def test_a_stored_value_beyond_a_bound_is_one_line(tiny_run: Any, tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint_20"
+    shutil.copytree(tiny_run.newer, path)
+    config = path / "config.yaml"
+    text = re.sub(r"lenpen: \S+", "lenpen: 300.0", config.read_text(encoding="utf-8"))
+    config.write_text(text, encoding="utf-8")
+    write_sums(path)
+    with pytest.raises(UserError) as raised:
+        Translator.load([path])
+    (line,) = str(raised.value).splitlines()
+    assert line.startswith(f"{config}:") and "lenpen: must be at most 10.0, not 300.0" in line
+
+
+@pytest.fixture(scope="module")
+def brief(tiny_run: Any, tiny_config: Any, tmp_path_factory: Any) -> Path:
+    """A checkpoint whose sentences end soon, however long they may be."""
+    config = tiny_config(embeddings={"output_bias": True}).model_dump()
+    recipe = Recipe.model_validate(tiny_run.recipe.model_dump() | {"model": config})
+    types = len(tiny_run.pipeline.source.vocabulary)
+    model = build(recipe.model, source_types=types, target_types=types)
+    initialize(model, recipe.model, seed=1)
+    with torch.no_grad():
+        model.output.bias[EOS] = 12.0
+    path = tmp_path_factory.mktemp("brief") / "checkpoint_20"
+    checkpoint.save(
+        path,
+        tensors=checkpoint.weights(model),
+        optimizer={},
+        state=Progress(update=20).to_json(),
+        recipe=recipe,
+        pipeline=tiny_run.pipeline,
+    )
+    return path
+
+
+def numbers(least: float, most: float) -> st.SearchStrategy[float]:
+    """Both ends more often than by chance."""
+    return st.one_of(st.sampled_from([least, most]), st.floats(least, most))
+
+
+def whole(least: int, most: int, *more: int) -> st.SearchStrategy[int]:
+    return st.sampled_from([least, most, *more])
+
+
+SEARCHES = st.fixed_dictionaries(
+    {},
+    optional={
+        "beam": whole(1, 1000, 2, 7),
+        "lenpen": numbers(0, GREATEST["lenpen"]),
+        "lenpen_form": st.sampled_from(["gnmt", "length", "none"]),
+        "max_length_factor": numbers(0, GREATEST["max_length_factor"]),
+        "max_length_constant": whole(1, 1_000_000, 3),
+        "max_source_tokens": whole(1, 10**15, 3),
+        "allow_unk": st.booleans(),
+        "n_best": whole(1, 3),
+        "prefix_column": st.booleans(),
+        "long_lines": st.sampled_from(["split", "truncate"]),
+        "sampling": st.booleans(),
+        "temperature": numbers(0.001, 1000),
+        "top_k": whole(0, 10**15, 1, 5),
+        "top_p": numbers(5e-324, 1),
+        "seed": whole(0, 10**15),
+        "precision": st.sampled_from(["fp32", "bf16"]),
+        "max_tokens": whole(1, 10**15, 50),
+    },
+)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(drawn=SEARCHES)
+def test_any_options_translate_every_line(drawn: dict[str, Any], brief: Path) -> None:
+    if not drawn.get("sampling") and drawn.get("beam", 10) < drawn.get("n_best", 1):
+        del drawn["beam"]  # refused in one line
+    options = decoding_options(drawn | {"device": "cpu"})
+    found = list(Translator.load([brief], options).translate(LINES))
+    assert [each.source for each in found] == LINES
+    for each in found:
+        assert 1 <= len(each.candidates) <= options.n_best
+        for one in each.candidates:
+            assert math.isfinite(one.log_prob) and math.isfinite(one.score)
+            assert one.text or not each.source or drawn.get("max_length_factor", 1) * 2 < 1
+
+
+def test_the_longest_translations_are_as_long_as_the_options_say(brief: Path) -> None:
+    """A model that never ends by itself, between 0 and 1 times the source plus 4 or 5."""
+    model = checkpoint.load(brief)
+    with torch.no_grad():
+        model.model.output.bias[EOS] = -50.0
+    for factor, constant in ((0.0, 5), (1.0, 4), (1000.0, 0)):
+        how = {"max_length_factor": factor, "max_length_constant": constant, "lenpen": 10.0}
+        translator = Translator.of([model], DecodingOptions(device="cpu", beam=1, **how))
+        (each,) = translator.translate(["M"])
+        source = len(each.subwords) + 1
+        assert len(each.candidates[0].each) == factor * source + constant

@@ -1,0 +1,153 @@
+"""A line whose log-probability is not finite is an error that names it; no line is left out."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import nmtdeep
+from nmtdeep import checkpoint
+from nmtdeep.config.recipe import Recipe
+from nmtdeep.decoding import resuming, streams
+from nmtdeep.decoding.forced import log_probabilities
+from nmtdeep.decoding.translator import Translator
+from nmtdeep.errors import CheckpointError
+from nmtdeep.model.build import build, initialize
+from nmtdeep.training.state import Progress
+
+Make = Callable[..., Translator]
+SAID = r"checkpoint_20: computes no finite log-probability for input line 3: use another checkpoint"
+SEARCHES: list[dict[str, Any]] = [
+    {"beam": 4},
+    {"beam": 4, "stop": "bound"},
+    {"beam": 1},
+    {"beam": 4, "n_best": 4},
+    {"beam": 4, "quantize": "int8"},
+    {"sampling": True, "n_best": 2},
+    {"sampling": True, "top_k": 3, "top_p": 0.9},
+    {"beam": 4, "prefix_column": True},
+    {"sampling": True, "prefix_column": True},
+]
+
+
+@pytest.fixture(scope="module")
+def overflowing(tiny_run: Any, tiny_config: Any, tmp_path_factory: Any) -> tuple[Path, list[str]]:
+    """A checkpoint whose embedding of one source word overflows, and lines: the third has it."""
+    source = tiny_run.pipeline.source
+    others = source.encode("Move.", "raw")
+    vocabulary = enumerate(source.vocabulary.tokens)
+    own, word = next(each for each in vocabulary if each[1].isalpha() and each[0] not in others)
+    assert own in source.encode(word, "raw")
+    values = tiny_run.recipe.model_dump() | {"model": tiny_config(sharing="decoder").model_dump()}
+    recipe = Recipe.model_validate(values)
+    types = len(source.vocabulary)
+    model = build(recipe.model, source_types=types, target_types=types)
+    initialize(model, recipe.model, seed=1)
+    with torch.no_grad():
+        model.source_embedding.weight[own] = 3e38
+    path = tmp_path_factory.mktemp("overflowing") / "checkpoint_20"
+    checkpoint.save(
+        path,
+        tensors=checkpoint.weights(model),
+        optimizer={},
+        state=Progress(update=20).to_json(),
+        recipe=recipe,
+        pipeline=tiny_run.pipeline,
+    )
+    return path, ["Move.", "", word, "Move.", "Move."]
+
+
+@pytest.mark.parametrize("settings", SEARCHES, ids=str)
+def test_the_line_and_the_model_are_named(
+    settings: dict[str, Any], overflowing: tuple[Path, list[str]], translator: Make
+) -> None:
+    path, lines = overflowing
+    if settings.get("prefix_column"):
+        lines = [f"{line}\tMo" for line in lines]
+    with pytest.raises(CheckpointError, match=SAID):
+        list(translator(path, **settings).translate(lines))
+    # The other lines of the batch are as ever.
+    for each in translator(path, **settings).translate([*lines[:2], *lines[3:]]):
+        assert len(each.candidates) == settings.get("n_best", 1)
+        assert all(math.isfinite(one.log_prob) for one in each.candidates)
+
+
+def test_an_ensemble_names_its_models(
+    overflowing: tuple[Path, list[str]], translator: Make, tiny_run: Any
+) -> None:
+    path, lines = overflowing
+    with pytest.raises(CheckpointError, match=rf"{tiny_run.newer} \+ {path}: computes no finite"):
+        list(translator(tiny_run.newer, path).translate(lines))
+
+
+def test_given_translations_too(overflowing: tuple[Path, list[str]], translator: Make) -> None:
+    path, lines = overflowing
+    with pytest.raises(CheckpointError, match=SAID):
+        log_probabilities(translator(path), lines, ["x"] * len(lines))
+
+
+def test_python_too(overflowing: tuple[Path, list[str]]) -> None:
+    path, lines = overflowing
+    with pytest.raises(nmtdeep.UserError, match=SAID):
+        nmtdeep.load(path, device="cpu").translate(lines)
+
+
+@pytest.mark.parametrize("form", ["text", "json", "tsv", "fairseq"])
+def test_what_was_written_before_is_whole_and_can_be_resumed(
+    form: str,
+    overflowing: tuple[Path, list[str]],
+    translator: Make,
+    tmp_path: Path,
+) -> None:
+    path, lines = overflowing
+    source, out = tmp_path / "in", tmp_path / "out"
+    source.write_text("".join(f"{line}\n" for line in lines))
+    model = translator(path)
+    with pytest.raises(CheckpointError, match=SAID), streams.writer(str(out)) as write:
+        streams.translate(model, str(source), write, form=form, buffer=2)
+    point = resuming.resume_point(
+        str(source), str(out), lines=5, form=form, options=model.options, buffer=2
+    )
+    assert (point.lines, point.first) == (2, 0)
+
+
+def test_the_commands(overflowing: tuple[Path, list[str]], tmp_path: Path) -> None:
+    path, lines = overflowing
+    source = tmp_path / "in"
+    source.write_text("".join(f"{line}\n" for line in lines))
+    for words in (
+        ["translate", "-m", path, "-i", source],
+        ["score", "-m", path, "--source", source, "--reference", source],
+        ["score", "-m", path, "--source", source, "--target", source, "--log-prob"],
+    ):
+        command = [sys.executable, "-m", "nmtdeep", *map(str, words), "--device", "cpu"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 2 and done.stdout == ""
+        (line,) = done.stderr.splitlines()
+        assert line.startswith("nmtdeep: error: ") and "input line 3" in line and str(path) in line
+
+
+def test_candidates_without_a_finite_score_are_left_out(translator: Make) -> None:
+    model = translator(beam=3, n_best=3)
+    search = model.searcher
+
+    def worse(batch: Any) -> Any:
+        found = search(batch)
+        for hypotheses in found:
+            object.__setattr__(hypotheses[1], "log_prob", float("nan"))
+        return found
+
+    model.searcher = worse
+    (each,) = model.translate(["Move."])
+    assert len(each.candidates) == 2
+    text = streams.render(each, 0, "text", model.options)
+    assert [line.split(" ||| ")[0] for line in text.splitlines()] == ["0", "0"]
+    assert "NaN" not in json.dumps([one.log_prob for one in each.candidates])
