@@ -51,13 +51,13 @@ def show(
         plain: Print the values without their origins.
     """
     from nmtdeep.config.load import resolve
-    from nmtdeep.config.render import annotated, dump
+    from nmtdeep.config.render import annotated, shown
     from nmtdeep.config.warnings import warnings
 
     resolved = resolve(recipe, overrides or ())
     for problem in warnings(resolved.recipe):
         typer.echo(f"nmtdeep: warning: {problem}", err=True)
-    text = dump(resolved.recipe) if plain else annotated(resolved.recipe, resolved.origin)
+    text = shown(resolved.recipe) if plain else annotated(resolved.recipe, resolved.origin)
     typer.echo(text, nl=False)
 
 

@@ -138,10 +138,10 @@ def train(
         _find_lr(resolved, outputs, how)
         return
     if dry_run:
-        from nmtdeep.config.render import dump
+        from nmtdeep.config.render import shown
         from nmtdeep.training.opening import dry_run as plan
 
-        typer.echo("\n".join([dump(resolved), *plan(resolved, **how)]))
+        typer.echo("\n".join([shown(resolved), *plan(resolved, **how)]))
         return
     from nmtdeep.training.finish import finish
     from nmtdeep.training.loop import train as run_training

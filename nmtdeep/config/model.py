@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from nmtdeep.config import slots
 from nmtdeep.config.section import (
+    Bool,
     ConflictError,
     Count,
     Depth,
@@ -80,7 +81,7 @@ class Embeddings(Section):
         description="all: source, target and output share one matrix; decoder: target and output "
         "share; none: three matrices",
     )
-    bias: bool = Field(
+    bias: Bool = Field(
         False, description="one vector added to every embedding of both sides (Zhang et al. 2019)"
     )
     scale: Literal["sqrt_width", "one"] = Field(
@@ -91,7 +92,7 @@ class Embeddings(Section):
         description="the embedding that the decoder reads first; eos: that of </s>; pad: that of "
         "<pad>, as in models that Marian trained",
     )
-    output_bias: bool = Field(False, description="a number for each type, added to its logit")
+    output_bias: Bool = Field(False, description="a number for each type, added to its logit")
 
 
 class Dropout(Section):
