@@ -1,8 +1,9 @@
-"""Outputs of an analysis: tables on the screen, CSV, JSON, a picture."""
+"""Outputs of commands: files that may exist already; an analysis' tables, CSV, JSON, picture."""
 
 from __future__ import annotations
 
 import json
+import stat
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,26 @@ if TYPE_CHECKING:
 
 FILE = Option(rich_help_panel="Output")
 JSON = Option("--json", help="Print all numbers as JSON.", rich_help_panel="Output")
+
+
+REPLACE = "choose another file, or add --overwrite to replace it"
+
+
+def refuse_existing(path: str | Path, *, overwrite: bool, hint: str = REPLACE) -> None:
+    """Refuse an output that would replace the content of a file.
+
+    Pipes, devices and empty files are no such output. Directories are refused where they are
+    opened.
+
+    Raises:
+        UserError: if it is a regular file that is not empty, and `overwrite` is not set.
+    """
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return
+    if stat.S_ISREG(found.st_mode) and found.st_size and not overwrite:
+        raise UserError("exists and is not empty", where=path, hint=hint)
 
 
 @dataclass(frozen=True, kw_only=True)

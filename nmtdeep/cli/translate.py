@@ -9,7 +9,8 @@ from typing import Annotated, Literal
 import typer
 from typer import Option
 
-from nmtdeep.cli.options import Bundle, Models, Quiet, decoding, flag, options_of
+from nmtdeep.cli.options import Bundle, Models, Overwrite, Quiet, decoding, flag, options_of
+from nmtdeep.cli.outputs import REPLACE, refuse_existing
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.values import checked
 from nmtdeep.serving.limits import Limits
@@ -23,6 +24,7 @@ def translate(
     output: Annotated[str, Option("-o", "--output", metavar="FILE")] = "-",
     form: Annotated[Literal["text", "json", "tsv", "fairseq"], Option("--format")] = "text",
     resume: bool = False,
+    overwrite: Overwrite = False,
     quiet: Quiet = False,
     options: Annotated[DecodingOptions, decoding(processes="one per core for a long file")],
 ) -> None:
@@ -41,7 +43,10 @@ def translate(
     from nmtdeep.devices import cores
     from nmtdeep.preprocessing.progress import Progress
 
+    output = "-" if output == "/dev/stdout" else output
     lines = streams.check(source, output)
+    hint = f"{REPLACE}, or --resume to continue it"
+    refuse_existing(output, overwrite=overwrite or resume or output == "-", hint=hint)
     done = resuming.ResumePoint()
     if resume:
         done = resuming.resume_point(source, output, lines=lines, form=form, options=options)

@@ -1,0 +1,87 @@
+"""The file that `nmtdeep translate -o` writes, and those that it does not replace."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+REFERENCE = "Ein Hund.\n"
+
+
+@pytest.fixture(scope="module")
+def translate(tiny_run: Any) -> Run:
+    """`translate(output, options, ...)`, of one line."""
+
+    def run(output: object, *options: str, **place: Any) -> subprocess.CompletedProcess[str]:
+        words = ["translate", "-q", "-m", str(tiny_run.newer), "-o", str(output), *options]
+        return subprocess.run(
+            [sys.executable, "-m", "nmtdeep", *words],
+            input="Move.\n",
+            text=True,
+            check=False,
+            stderr=subprocess.PIPE,
+            **({"stdout": subprocess.PIPE} | place),
+        )
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def translation(translate: Run) -> str:
+    return translate("-").stdout
+
+
+def test_a_file_with_content_is_replaced_only_on_request(
+    translate: Run, translation: str, tmp_path: Path
+) -> None:
+    file, link = tmp_path / "test.de", tmp_path / "link"
+    file.write_text(REFERENCE)
+    link.symlink_to(file)
+    for output in (file, link):
+        done = translate(output)
+        assert done.returncode == 2 and file.read_text() == REFERENCE
+        assert done.stderr == (
+            f"nmtdeep: error: {output}: exists and is not empty: choose another file, or add "
+            "--overwrite to replace it, or --resume to continue it\n"
+        )
+    assert translate(file, "--overwrite").returncode == 0
+    assert file.read_text() == translation
+
+
+@pytest.mark.parametrize("name", ["empty", "missing", "/dev/null", "/dev/stderr"])
+def test_what_has_no_content_is_written(
+    translate: Run, translation: str, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "empty").touch()
+    done = translate(tmp_path / name)
+    assert done.returncode == 0
+    assert done.stderr == (translation if name == "/dev/stderr" else "")
+    assert name.startswith("/dev") or (tmp_path / name).read_text() == translation
+
+
+def test_a_named_pipe_is_written(translate: Run, translation: str, tmp_path: Path) -> None:
+    pipe, read = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
+    reader.start()
+    assert translate(pipe).returncode == 0
+    reader.join()
+    assert read == [translation]
+
+
+def test_stdout_by_its_name_appends_where_the_shell_does(
+    translate: Run, translation: str, tmp_path: Path
+) -> None:
+    collected = tmp_path / "all.de"
+    collected.write_text(REFERENCE)
+    with collected.open("a") as file:
+        assert translate("/dev/stdout", stdout=file).returncode == 0
+    assert collected.read_text() == REFERENCE + translation
