@@ -21,14 +21,15 @@ def list_(words: Annotated[list[str] | None, Argument(metavar="WORD")] = None) -
     """Print the name and the description of every recipe; tab-separated when piped.
 
     Args:
-        words: List only names with each of these, such as sdt 48.
+        words: List only recipes with each of these in the name, such as sdt 48; or else in
+            description or reference, such as Table 1, grown or 29.3.
     """
-    from nmtdeep.config.names import list_recipes
+    from nmtdeep.config.names import find_recipes
 
     wanted = words or ()
-    entries = [each for each in list_recipes().items() if all(word in each[0] for word in wanted)]
+    entries = [*find_recipes(wanted).items()]
     if not entries:
-        raise UserError(f"no recipe's name has {' and '.join(wanted)}", hint="leave out a word")
+        raise UserError(f"no recipe has {' and '.join(wanted)}", hint="leave out a word")
     if not sys.stdout.isatty():
         typer.echo("\n".join(map("\t".join, entries)))
         return

@@ -12,6 +12,7 @@ from sacrebleu.metrics.bleu import BLEU, BLEUScore
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER, TERScore
 
+from nmtdeep.config.other_toolkits import instead
 from nmtdeep.errors import UserError
 from nmtdeep.scoring.texts import check_counts
 from nmtdeep.scoring.tokenized import MosesPreparation, TokenizedBLEU
@@ -91,7 +92,10 @@ def metric_named(name: str) -> Metric:
     """
     if name in METRICS:
         return METRICS[name]
-    near = difflib.get_close_matches(name.lower(), METRICS, n=1, cutoff=0.5)
+    cure = instead("metric", name)
+    if " " in cure:
+        raise UserError(f"unknown metric {name!r}", hint=cure)
+    near = [cure] if cure else difflib.get_close_matches(name.lower(), METRICS, n=1, cutoff=0.5)
     guess = f" (did you mean {near[0]}?)" if near else ""
     raise UserError(f"unknown metric {name!r}{guess}", hint=f"choose from {', '.join(METRICS)}")
 

@@ -138,7 +138,8 @@ def test_keys_of_a_variant_have_hints_of_their_own() -> None:
     assert sorted(problems("deep-small", first, second)) == [
         f"override {second!r}: model.decoder.combination.times: "
         "must be a whole number, not 'often'",
-        f"override {first!r}: model.encoder.combination.tims: unknown key: did you mean times?",
+        f"override {first!r}: model.encoder.combination.tims: unknown key: "
+        "did you mean model.encoder.combination.times?",
     ]
 
 
