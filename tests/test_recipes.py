@@ -218,7 +218,7 @@ def test_words_choose_among_the_listed() -> None:
     listed = [line.partition("\t")[0] for line in lines]
     assert listed == [n for n in NAMES if "zhang" in n and "ds-" in n and "matt" in n]
     assert "zhang-2019/wmt14-en-de/ds-12-matt" in listed
-    with pytest.raises(UserError, match="^no recipe has zhang and quokka: leave out a word$"):
+    with pytest.raises(UserError, match=r"^no recipe has zhang and quokka: leave out a word$"):
         invoke("list", "zhang", "quokka")
 
 

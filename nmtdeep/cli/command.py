@@ -146,7 +146,7 @@ def usage_error(error: typer.TyperException) -> UserError:
     hint = f"see `{ctx.command_path} --help`" if ctx else ""
     if hasattr(error, "possibilities"):
         return UserError(f"no such option: {error.option_name}", hint=_hint(error, ctx) or hint)
-    return UserError(" ".join(error.format_message().split()).rstrip("."), hint=hint)
+    return UserError(error.format_message().rstrip("."), hint=hint)
 
 
 def _hint(error: Any, ctx: Any) -> str:

@@ -11,7 +11,7 @@ import typer
 from typer import Argument, Option
 
 from nmtdeep.cli import options
-from nmtdeep.cli.outputs import Outputs, WrittenTo
+from nmtdeep.cli.outputs import Outputs, WrittenTo, refuse_foreign
 from nmtdeep.errors import UserError
 
 CURVES = Path("curves.svg")
@@ -104,7 +104,7 @@ def plot(
 
     usual = outputs == Outputs()
     if usual:
-        outputs = Outputs(plot=CURVES)
+        outputs = Outputs(plot=CURVES, overwrite=outputs.overwrite)
     figures = list(dict.fromkeys(figure or records.USUAL))
     if unknown := [name for name in figures if name not in records.FIGURES]:
         hint = f"choose from {', '.join(records.FIGURES)}"
@@ -123,6 +123,7 @@ def report(
     split: str | None = None,
     samples: options.Whole = 10,
     comet_model: Annotated[str | None, options.COMET_MODEL] = None,
+    overwrite: bool = False,
     device: options.Place,
 ) -> None:
     """Write one page about runs that any browser shows: scores, curves, translations, pictures.
@@ -136,6 +137,7 @@ def report(
         split: Set of --data to translate. Default: the first test set, or valid.
         samples: Number of translations to show.
         comet_model: COMET model on this machine that scores the translations too.
+        overwrite: Replace a file that nmtdeep did not write, too.
     """
     for name, value in {"--split": split, "--comet-model": comet_model}.items():
         if value and not data:
@@ -143,6 +145,7 @@ def report(
     if output.is_dir() or not output.parent.is_dir():
         what, where = "not a file in an existing directory", f"--output {output}"
         raise UserError(what, where=where, hint="name one, such as report.html")
+    refuse_foreign(output, overwrite=overwrite)
     from nmtdeep.reporting import run_report
     from nmtdeep.units import size
 

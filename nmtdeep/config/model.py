@@ -203,9 +203,9 @@ def _check_stack(model: Model, side: str) -> None:
             keys = (f"{place}.blocks", f"{side}.depth")
             raise ConflictError(what, *keys, hint="end with the depth")
         case slots.OfSublayers() as part if stack.residual.type not in ("pre_norm", "no_norm"):
-            what = f"{place}: {part.type} takes the place of residual sums, "
-            what += f"and {residual}: {stack.residual.type} does more than add"
-            raise ConflictError(what, place, residual, hint=f"set {residual}: pre_norm")
+            what = f"{part.type} works only with residual: pre_norm or no_norm, not "
+            hint = f"set model.{residual}: pre_norm"
+            raise ConflictError(what + stack.residual.type, place, residual, hint=hint)
         case slots.OfSublayers() as part if model.dropout.layer:
             what = f"{place}: {part.type} connects sublayers, so that there are no layers to skip"
             raise ConflictError(what, "dropout.layer", hint="set dropout.layer: 0")
@@ -234,7 +234,7 @@ def _check_layer(model: Model, side: str) -> None:
     external = any(isinstance(part, slots.SublayerVariant) and part.reads_source for part in parts)
     what, hint = "", "leave out one"
     if twice:
-        what = f"{twice[0]} is listed twice"
+        what = f"{twice[0]} is listed twice, and only feed_forward can be repeated"
     elif side == "decoder" and not (reads or external):
         what, hint = "none of them attends to the source", "add cross_attention to the list"
     elif len(reads) > 1:
@@ -251,11 +251,13 @@ def _check_widths(model: Model) -> None:
     projected = model.bridge.type == "projection"
     merged = [part for part in model.decoder.sublayers if isinstance(part, slots.MergedAttention)]
     joint = any(part.average == "simplified" for part in merged)
-    for wrong, key, hint in (
-        (model.embeddings.sharing == "all", "embeddings.sharing", "set it to decoder"),
-        (model.embeddings.bias, "embeddings.bias", "set it to false"),
-        (joint and not projected, "decoder.sublayers", "set bridge: projection"),
+    what = f"encoder ({widths[0]}) and decoder ({widths[1]}) differ in width and cannot share "
+    sharing, bias, values = "embeddings.sharing", "embeddings.bias", "values in merged_attention"
+    for wrong, key, part, cure in (
+        (model.embeddings.sharing == "all", sharing, "embeddings", f"{sharing}: decoder"),
+        (model.embeddings.bias, bias, "the bias of embeddings", f"{bias}: false"),
+        (joint and not projected, "decoder.sublayers", values, "bridge: projection"),
     ):
         if wrong:
-            what = f"widths {widths[0]} and {widths[1]}, but both stacks share a part"
-            raise ConflictError(what, key, "encoder.width", "decoder.width", hint=hint)
+            keys = (key, "encoder.width", "decoder.width")
+            raise ConflictError(f"{what}{part}", *keys, hint=f"set model.{cure}")

@@ -28,13 +28,13 @@ def explain(error: ValidationError, source: Source, label: str) -> ConfigError:
     details: list[Any] = list(error.errors(include_url=False))
     for detail in details[:MOST]:
         path, section = _place(detail["loc"], source.values)
-        problem: Problem | ConflictError
         if isinstance(conflict := detail.get("ctx", {}).get("error"), ConflictError):
             # The first key that an override sets, else the first that a file sets, else the first.
             keys = [(*path, *below) for below in conflict.paths]
             lines = {key: source.origins[key].line for key in keys if key in source.origins}
-            path = min(lines, key=lambda key: lines[key] > 0, default=keys[0])
-            problem = conflict
+            start, path = path, min(lines, key=lambda key: lines[key] > 0, default=keys[0])
+            what = conflict.what.removeprefix(f"{dotted(path[len(start) :])}: ")
+            problem = Problem(what, "", conflict.hint)
         elif detail["type"] == "extra_forbidden":
             problem = _unknown_key(path, section)
         else:

@@ -86,7 +86,7 @@ def test_a_conflict_points_at_the_key_that_a_file_sets(folder: Path) -> None:
 def test_comet_needs_a_model_and_translations(folder: Path) -> None:
     above = "training:\n  validation:\n    "
     assert problems(write("x.yaml", f"{above}best_by: comet\n")) == [
-        "x.yaml:3: training.validation.best_by: best_by: comet needs a model: "
+        "x.yaml:3: training.validation.best_by: comet needs a model: "
         "set validation.comet to a folder or name, or best_by: bleu"
     ]
     text = f"{above}bleu: false\n    best_by: loss\n    comet: model\n"
