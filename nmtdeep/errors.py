@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong; as a string, one line.
+    """One thing that is wrong; as a string, one line: line breaks in `what` and `hint` are spaces.
 
     Attributes:
         what: what is wrong.
@@ -21,7 +22,8 @@ class Problem:
     hint: str = ""
 
     def __str__(self) -> str:
-        return printable(": ".join(part for part in (self.where, self.what, self.hint) if part))
+        what, hint = (re.sub(r"\s*\n\s*", " ", text.strip()) for text in (self.what, self.hint))
+        return printable(": ".join(part for part in (self.where, what, hint) if part))
 
 
 class UserError(Exception):

@@ -234,6 +234,11 @@ def sync(directory: Path) -> None:
             os.close(handle)
 
 
+def _is_device(path: Path) -> bool:
+    """Whether it is /dev/stdout or another in /dev, also where a shell sends that to a file."""
+    return path.parent in (Path("/dev"), Path("/dev/fd"))
+
+
 @contextmanager
 def replace_file(path: Path) -> Iterator[Path]:
     """Yield a path next to `path`, with the same ending, which replaces it if the block succeeds.
@@ -244,7 +249,7 @@ def replace_file(path: Path) -> Iterator[Path]:
     Raises:
         UserError: if the disk is full or must not be written to.
     """
-    if path.exists() and not (path.is_file() or path.is_dir()):
+    if path.exists() and (_is_device(path) or not (path.is_file() or path.is_dir())):
         yield path
         return
     partial = path.with_name(f".{path.stem}.partial{path.suffix}")

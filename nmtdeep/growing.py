@@ -64,7 +64,8 @@ def grow(
     try:
         maps = layer_maps(strategy, old.recipe.model, recipe.model)
     except ValueError as error:
-        raise UserError(str(error)) from error
+        hint = "choose more layers with --layers, or another --strategy"
+        raise UserError(str(error), hint=hint) from error
     for side, layers in maps.items():
         bottom = getattr(old.recipe.model, side).depth
         if freeze_copied and layers[:bottom] != [*range(bottom)]:

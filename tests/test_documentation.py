@@ -113,3 +113,12 @@ def test_every_dependency_has_its_reason() -> None:
     packages = {re.split(r"[<>=~! ]", line)[0] for line in [*project["dependencies"], *extras]}
     text = (ROOT / "docs" / "development.md").read_text(encoding="utf-8")
     assert packages <= set(re.findall(r"^\| `([\w.-]+)", text, re.M))
+
+
+def test_the_pages_have_one_order() -> None:
+    """In the table of index.md for users, and in the navigation of the site."""
+    index = (ROOT / "docs/index.md").read_text(encoding="utf-8").partition("For developers")[0]
+    site = re.findall(r"- ([\w-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    listed = re.findall(r"^\| \[([\w-]+\.md)\]", index, re.MULTILINE)
+    assert listed == [page for page in site if page in listed]
+    assert len(listed) > 20

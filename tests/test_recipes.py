@@ -218,8 +218,28 @@ def test_words_choose_among_the_listed() -> None:
     listed = [line.partition("\t")[0] for line in lines]
     assert listed == [n for n in NAMES if "zhang" in n and "ds-" in n and "matt" in n]
     assert "zhang-2019/wmt14-en-de/ds-12-matt" in listed
-    with pytest.raises(UserError, match="no recipe's name has zhang and lipschitz"):
-        invoke("list", "zhang", "lipschitz")
+    with pytest.raises(UserError, match=r"^no recipe has zhang and quokka: leave out a word$"):
+        invoke("list", "zhang", "quokka")
+
+
+# Read in the files by grep: in their descriptions and references, as whole words.
+@pytest.mark.parametrize(
+    ("words", "inside", "not_inside"),
+    [
+        (["DLCL"], "wang-2019/wmt16-en-de/pre-dlcl-30", "wang-2019/wmt16-en-de/pre-20"),
+        (["grown"], "li-2020/wmt16-en-de/sdt-rpr-24-big", "wang-2019/wmt16-en-de/pre-dlcl-30"),
+        (["Table", "1"], "wang-2019/wmt16-en-de/pre-dlcl-30", "zhang-2019/wmt14-en-de/ds-12-matt"),
+        (["Table 1"], "wang-2019/wmt16-en-de/pre-dlcl-30", "zhang-2019/wmt14-en-de/ds-12-matt"),
+        (["29.3"], "wang-2019/wmt16-en-de/pre-dlcl-30", "li-2020/wmt16-en-de/deep-rpr-24"),
+        (["137m", "wang"], "wang-2019/wmt16-en-de/pre-dlcl-30", "wang-2019/wmt16-en-de/pre-20"),
+    ],
+    ids=" ".join,
+)
+def test_words_of_descriptions_and_references_choose_too(
+    words: list[str], inside: str, not_inside: str
+) -> None:
+    listed = [line.partition("\t")[0] for line in invoke("list", *words).splitlines()]
+    assert inside in listed and not_inside not in listed and not_inside in NAMES
 
 
 def test_names_sort_as_people_count() -> None:

@@ -45,7 +45,13 @@ STYLE: dict[Any, Any] = {
     "lines.markersize": 4,
     "savefig.dpi": 150,
 }
-NO_DATE = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+# Without a date; `cli/outputs.py` recognizes its own pictures by the program.
+MADE_BY = "made by nmtdeep"
+METADATA: dict[str, dict[str, str | None]] = {
+    "svg": {"Creator": MADE_BY, "Date": None},
+    "pdf": {"Creator": MADE_BY, "CreationDate": None},
+    "png": {"Software": MADE_BY},
+}
 BARS: dict[str, Any] = {"color": "0.8", "edgecolor": "0.0", "linewidth": 0.6}
 LETTER = 0.09  # inches
 MINUS = "\N{MINUS SIGN}"
@@ -78,7 +84,7 @@ def render(draw: Callable[[Figure], None], form: str) -> bytes:
         draw(figure)
         _add_legend(figure)
         buffer = BytesIO()
-        figure.savefig(buffer, format=form, metadata=NO_DATE.get(form))
+        figure.savefig(buffer, format=form, metadata=METADATA[form])
     return buffer.getvalue()
 
 

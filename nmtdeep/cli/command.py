@@ -14,6 +14,8 @@ from pydantic import ValidationError
 from typer.core import TyperCommand, TyperGroup
 
 from nmtdeep.cli.options import documented, option, parameters_of
+from nmtdeep.config.other_toolkits import instead
+from nmtdeep.config.values import near, value_problem
 from nmtdeep.errors import UserError
 
 Function = Callable[..., Any]
@@ -79,6 +81,18 @@ class Command(PanelHelp, TyperCommand):
 class Group(PanelHelp, TyperGroup):
     """Commands under one name."""
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """As typer, which knows no command of another toolkit.
+
+        Raises:
+            UserError: if there is no command of this name.
+        """
+        if not ctx.resilient_parsing and args[0] not in self.commands:
+            use, close = instead("command", args[0]), near(args[0], list(self.commands))
+            hint = f"use {use}" if use else close or f"see `{ctx.command_path} --help`"
+            raise UserError(f"no such command: {args[0]}", hint=hint)
+        return super().resolve_command(ctx, args)
+
 
 def add_command(
     app: typer.Typer, function: Function, example: str, panel: str | None = None
@@ -126,13 +140,30 @@ def usage_error(error: typer.TyperException) -> UserError:
     ctx: Any = getattr(error, "ctx", None)
     parameter: Any = getattr(error, "param", None)
     if isinstance(error.__cause__, ValidationError):
-        from nmtdeep.config.values import value_problem
-
         (first, *_) = error.__cause__.errors(include_url=False)
         problem = value_problem(first, list(map(str, parameter.type_descriptor.choices or ())))
         return UserError(problem.what, where=_name(parameter), hint=problem.hint)
     hint = f"see `{ctx.command_path} --help`" if ctx else ""
+    if hasattr(error, "possibilities"):
+        return UserError(f"no such option: {error.option_name}", hint=_hint(error, ctx) or hint)
     return UserError(error.format_message().rstrip("."), hint=hint)
+
+
+def _hint(error: Any, ctx: Any) -> str:
+    """What to write instead of an option that does not exist; empty if nothing is similar."""
+    name, command = error.option_name, ctx.command
+    top = " ".join(ctx.command_path.split()[1:2])
+    if use := instead(top, name):
+        return use if use[:1] != "-" else f"write {use}"
+    takes_keys = any(each.name in ("overrides", "subjects") for each in command.params)
+    if takes_keys and "." in name:
+        return f"write {name.strip('-')}=VALUE, without dashes"
+    options = [option for each in command.params for option in each.opts if option[0] == "-"]
+    key = instead("key", name) if takes_keys else ""
+    if key and " " not in key:
+        full = key if "." in key else f"model.encoder.{key}"
+        return f"write {full}=VALUE, without dashes"
+    return key or near(name, options)
 
 
 def _name(parameter: Any) -> str:

@@ -11,7 +11,7 @@ import typer
 from typer import Argument, Option
 
 from nmtdeep.cli import options
-from nmtdeep.cli.outputs import Outputs, WrittenTo
+from nmtdeep.cli.outputs import Outputs, WrittenTo, refuse_foreign
 from nmtdeep.errors import UserError
 
 CURVES = Path("curves.svg")
@@ -21,14 +21,15 @@ def list_(words: Annotated[list[str] | None, Argument(metavar="WORD")] = None) -
     """Print the name and the description of every recipe; tab-separated when piped.
 
     Args:
-        words: List only names with each of these, such as sdt 48.
+        words: List only recipes with each of these in the name, such as sdt 48; or else in
+            description or reference, such as Table 1, grown or 29.3.
     """
-    from nmtdeep.config.names import list_recipes
+    from nmtdeep.config.names import find_recipes
 
     wanted = words or ()
-    entries = [each for each in list_recipes().items() if all(word in each[0] for word in wanted)]
+    entries = [*find_recipes(wanted).items()]
     if not entries:
-        raise UserError(f"no recipe's name has {' and '.join(wanted)}", hint="leave out a word")
+        raise UserError(f"no recipe has {' and '.join(wanted)}", hint="leave out a word")
     if not sys.stdout.isatty():
         typer.echo("\n".join(map("\t".join, entries)))
         return
@@ -50,13 +51,13 @@ def show(
         plain: Print the values without their origins.
     """
     from nmtdeep.config.load import resolve
-    from nmtdeep.config.render import annotated, dump
+    from nmtdeep.config.render import annotated, shown
     from nmtdeep.config.warnings import warnings
 
     resolved = resolve(recipe, overrides or ())
     for problem in warnings(resolved.recipe):
         typer.echo(f"nmtdeep: warning: {problem}", err=True)
-    text = dump(resolved.recipe) if plain else annotated(resolved.recipe, resolved.origin)
+    text = shown(resolved.recipe) if plain else annotated(resolved.recipe, resolved.origin)
     typer.echo(text, nl=False)
 
 
@@ -98,7 +99,7 @@ def plot(
 
     usual = outputs == Outputs()
     if usual:
-        outputs = Outputs(plot=CURVES)
+        outputs = Outputs(plot=CURVES, overwrite=outputs.overwrite)
     figures = list(dict.fromkeys(figure or records.USUAL))
     if unknown := [name for name in figures if name not in records.FIGURES]:
         hint = f"choose from {', '.join(records.FIGURES)}"
@@ -117,6 +118,7 @@ def report(
     split: str | None = None,
     samples: options.Whole = 10,
     comet_model: Annotated[str | None, options.COMET_MODEL] = None,
+    overwrite: bool = False,
     device: options.Place,
 ) -> None:
     """Write one page about runs that any browser shows: scores, curves, translations, pictures.
@@ -130,6 +132,7 @@ def report(
         split: Set of --data to translate. Default: the first test set, or valid.
         samples: Number of translations to show.
         comet_model: COMET model on this machine that scores the translations too.
+        overwrite: Replace a file that nmtdeep did not write, too.
     """
     for name, value in {"--split": split, "--comet-model": comet_model}.items():
         if value and not data:
@@ -137,6 +140,7 @@ def report(
     if output.is_dir() or not output.parent.is_dir():
         what, where = "not a file in an existing directory", f"--output {output}"
         raise UserError(what, where=where, hint="name one, such as report.html")
+    refuse_foreign(output, overwrite=overwrite)
     from nmtdeep.reporting import run_report
     from nmtdeep.units import size
 

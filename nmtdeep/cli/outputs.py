@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import partial
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Option
 
+from nmtdeep import analysis
 from nmtdeep.cli.options import bundle
 from nmtdeep.errors import UserError
 
@@ -23,6 +26,9 @@ FILE = Option(rich_help_panel="Output")
 JSON = Option("--json", help="Print all numbers as JSON.", rich_help_panel="Output")
 
 
+# What is in pictures and reports of nmtdeep.
+MARKS = (b"made by nmtdeep", b" - nmtdeep report</title>")
+LARGEST_OUTPUT = 1 << 24
 REPLACE = "choose another file, or add --overwrite to replace it"
 
 
@@ -43,6 +49,28 @@ def refuse_existing(path: str | Path, *, overwrite: bool, hint: str = REPLACE) -
         raise UserError("exists and is not empty", where=path, hint=hint)
 
 
+def refuse_foreign(path: Path, *, overwrite: bool) -> None:
+    """As `refuse_existing`, but what nmtdeep wrote itself may be replaced.
+
+    A picture or report says that nmtdeep made it; a CSV begins with the columns of an analysis.
+    """
+    if overwrite or not path.is_file() or path.is_relative_to("/dev"):
+        return
+    with path.open("rb") as file:
+        content = file.read(LARGEST_OUTPUT)
+    if content and not (any(mark in content for mark in MARKS) or content.startswith(_csv_heads())):
+        refuse_existing(path, overwrite=False)
+
+
+def _csv_heads() -> tuple[bytes, ...]:
+    """The first lines of the CSVs of all analyses."""
+    names = [each.name for each in iter_modules(analysis.__path__, f"{analysis.__name__}.")]
+    values = [(name, value) for name in names for value in vars(import_module(name)).values()]
+    kinds = [value for name, value in values if getattr(value, "__module__", "") == name]
+    rows = [kind for kind in kinds if isinstance(kind, type) and is_dataclass(kind)]
+    return tuple(f"{','.join(each.name for each in fields(row))}\n".encode() for row in rows)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Outputs:
     """The outputs of an analysis.
@@ -50,24 +78,28 @@ class Outputs:
     Args:
         csv: Write every row to this file.
         plot: Draw a picture into this file: .svg, .png or .pdf.
+        overwrite: Replace files that nmtdeep did not write, too.
     """
 
     csv: Annotated[Path | None, FILE] = None
     plot: Annotated[Path | None, FILE] = None
     as_json: Annotated[bool, JSON] = False
+    overwrite: Annotated[bool, FILE] = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
+        for path in filter(None, (self.csv, self.plot)):
+            refuse_foreign(path, overwrite=self.overwrite)
         if self.plot and self.plot.suffix not in (".svg", ".png", ".pdf"):
             hint = "pass a file that ends in .svg, .png or .pdf"
             raise UserError("not a picture", where=f"--plot {self.plot}", hint=hint)
         if self.plot:
             import matplotlib  # noqa: F401  # fails before the measurement
 
-    def write(self, measurement: Measurement, analysis: ModuleType, **drawing: Any) -> None:
+    def write(self, measurement: Measurement, made_by: ModuleType, **drawing: Any) -> None:
         """Write the files, then print tables and signature, or JSON.
 
         Args:
-            analysis: makes tables of the rows, and draws them into a figure.
+            made_by: makes tables of the rows, and draws them into a figure.
             drawing: options of its `draw`.
         """
         if self.csv:
@@ -75,13 +107,13 @@ class Outputs:
         if self.plot:
             from nmtdeep.analysis.pictures import save
 
-            save(partial(analysis.draw, measurement.rows, **drawing), self.plot)
+            save(partial(made_by.draw, measurement.rows, **drawing), self.plot)
         if self.as_json:
             typer.echo(json.dumps(measurement.as_json(), indent=2, ensure_ascii=False))
             return
         from nmtdeep.tables import show
 
-        show(*analysis.tables(measurement.rows))
+        show(*made_by.tables(measurement.rows))
         typer.echo(measurement.signature)
 
 

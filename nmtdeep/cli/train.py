@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
+from functools import partial
 from inspect import Parameter
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -64,6 +66,10 @@ MINUTES = options.option("minutes", str | None, VALUE, FOR_MINUTES)
 AUTO = "training.max_updates=auto"
 COMPILE = Option("--compile/--no-compile", rich_help_panel=options.MACHINE)
 RANGE_TEST = "Learning-rate test"
+FILES = options.bundle(Outputs, RANGE_TEST)
+OF_RANGE_TEST = options.Bundle(
+    [each for each in FILES.options if each.name != "overwrite"], partial(Outputs, overwrite=True)
+)
 RECIPE_VALUES = [MINUTES, *(_flag(*item) for item in FLAGS.items())]
 Changes = Annotated[list[str], options.Bundle(RECIPE_VALUES, _overrides)]
 
@@ -76,7 +82,7 @@ def train(
     out: options.OptionalOut = None,
     dry_run: bool = False,
     find_lr: Annotated[bool, Option(rich_help_panel=RANGE_TEST)] = False,
-    outputs: Annotated[Outputs, options.bundle(Outputs, RANGE_TEST)],
+    outputs: Annotated[Outputs, OF_RANGE_TEST],
     overwrite: bool = False,
     final_scores: bool | None = None,
     quiet: options.Quiet = False,
@@ -104,7 +110,8 @@ def train(
         dry_run: Print config, parameters and memory; train nothing.
         find_lr: Train no run, but a copy for 200 updates, each with a larger rate; print the losses
             and suggest a rate.
-        overwrite: Start from the beginning: delete the training in --out.
+        overwrite: Start from the beginning: delete the training in --out. With --find-lr: replace
+            files of --csv and --plot.
         final_scores: Translate and score the validation and test sets after the last update.
             Default: only if the model has learned something.
         source: Start from the weights of this run or checkpoint (fine-tuning).
@@ -134,13 +141,13 @@ def train(
     how: dict[str, Any] = {"data": data, "out": out, "device": device, "threads": threads}
     how |= {"processes": processes, "overwrite": overwrite, "verify": verify}
     if find_lr:
-        _find_lr(resolved, outputs, how)
+        _find_lr(resolved, replace(outputs, overwrite=overwrite), how)
         return
     if dry_run:
-        from nmtdeep.config.render import dump
+        from nmtdeep.config.render import shown
         from nmtdeep.training.opening import dry_run as plan
 
-        typer.echo("\n".join([dump(resolved), *plan(resolved, **how)]))
+        typer.echo("\n".join([shown(resolved), *plan(resolved, **how)]))
         return
     options.prepare_training(threads)
     from nmtdeep.training.finish import finish

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from nmtdeep.config.section import Beam, Count, CountOrZero, Section
+from nmtdeep.config.section import Beam, Bool, Count, CountOrZero, Section
 from nmtdeep.config.text import Form
 from nmtdeep.config.values import checked
 from nmtdeep.errors import UserError
@@ -47,7 +47,7 @@ class Decoding(Section):
     max_source_tokens: Count = Field(
         400, description="longest source line, in subwords; longer ones are split or truncated"
     )
-    allow_unk: bool = Field(False, description="allow <unk> in translations")
+    allow_unk: Bool = Field(False, description="allow <unk> in translations")
 
 
 class DecodingOptions(Decoding):
@@ -55,14 +55,14 @@ class DecodingOptions(Decoding):
 
     n_best: Beam = Field(1, description="number of translations of each line")
     input_is: Form = Field("raw", description="form of the input: raw text, words or subwords")
-    prefix_column: bool = Field(
+    prefix_column: Bool = Field(
         False, description="a line is source<TAB>prefix; its translation starts with the prefix"
     )
     output_is: Form = Field("raw", description="form of the output: raw text, words or subwords")
     long_lines: Literal["split", "truncate", "error"] = Field(
         "split", description="translate an over-long line in pieces, cut it, or refuse it"
     )
-    sampling: bool = Field(False, description="draw translations at random instead of searching")
+    sampling: Bool = Field(False, description="draw translations at random instead of searching")
     temperature: Temperature = Field(1.0, description="softmax temperature for sampling")
     top_k: CountOrZero = Field(0, description="most probable tokens to sample from; 0: all")
     top_p: Annotated[float, Field(gt=0, le=1, strict=True)] = Field(

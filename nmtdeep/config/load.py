@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from nmtdeep.config import names
 from nmtdeep.config.problems import explain
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.config.source import KeyPath, Origin, Source, parse_override, read_file
+from nmtdeep.config.source import KeyPath, Origin, Source, dotted, parse_override, read_file
 from nmtdeep.config.stages import TEMPERATURE
 from nmtdeep.config.text import OF_WORDS, Text, type_of
 from nmtdeep.errors import ConfigError
@@ -83,20 +83,20 @@ def merge(below: Source, above: Source) -> Source:
     """Merge one source into another: mappings merge, everything else is replaced.
 
     A section whose `type` changes is replaced, since a variant has only its own fields; so are
-    weights of a mixture by a temperature and vice versa. An empty section changes nothing; a bare
-    word is the name of a type.
+    weights of a mixture by a temperature and vice versa. A bare word is the name of a type.
     """
     replaced: set[KeyPath] = set()
     origins = dict(above.origins)
 
     def lay(old: Any, new: Any, path: KeyPath) -> Any:
         if isinstance(old, dict):
-            if new is None:
-                return old
             if "type" in old and isinstance(new, str):
                 new = {"type": new}
                 if path in origins:
                     origins[*path, "type"] = origins[path]
+            if new == {} and old and path in origins and not origins[path].line:
+                where, hint = f"{origins[path]}: {dotted(path)}", "write its keys too"
+                raise ConfigError("sets nothing", where=where, hint=hint)
             if isinstance(new, dict) and _is_same_variant(old, new, path):
                 return old | {key: lay(old.get(key), new[key], (*path, key)) for key in new}
         replaced.add(path)

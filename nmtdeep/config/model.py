@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from nmtdeep.config import slots
 from nmtdeep.config.section import (
+    Bool,
     ConflictError,
     Count,
     Depth,
@@ -80,7 +81,7 @@ class Embeddings(Section):
         description="all: source, target and output share one matrix; decoder: target and output "
         "share; none: three matrices",
     )
-    bias: bool = Field(
+    bias: Bool = Field(
         False, description="one vector added to every embedding of both sides (Zhang et al. 2019)"
     )
     scale: Literal["sqrt_width", "one"] = Field(
@@ -91,7 +92,7 @@ class Embeddings(Section):
         description="the embedding that the decoder reads first; eos: that of </s>; pad: that of "
         "<pad>, as in models that Marian trained",
     )
-    output_bias: bool = Field(False, description="a number for each type, added to its logit")
+    output_bias: Bool = Field(False, description="a number for each type, added to its logit")
 
 
 class Dropout(Section):
@@ -224,8 +225,8 @@ def of_sublayers(model: Model, side: str) -> ConflictError | None:
     stack: Stack = getattr(model, side)
     place, residual, part = f"{side}.combination", f"{side}.residual", stack.combination
     if stack.residual.type not in ("pre_norm", "no_norm"):
-        what = f"{place}: {part.type} takes the place of residual sums, "
-        what += f"and {residual}: {stack.residual.type} does more than add"
+        what = f"{place}: {part.type} works only with residual: pre_norm or no_norm, "
+        what += f"not {stack.residual.type}"
         return ConflictError(what, place, residual, hint=f"set {residual}: pre_norm")
     if model.dropout.layer:
         what = f"{place}: {part.type} connects sublayers, so that there are no layers to skip"
@@ -242,7 +243,7 @@ def _check_layer(model: Model, side: str) -> None:
     external = any(isinstance(part, slots.SublayerVariant) and part.reads_source for part in parts)
     what, hint = "", "leave out one"
     if twice:
-        what = f"{twice[0]} is listed twice"
+        what = f"{twice[0]} is listed twice, and only feed_forward can be repeated"
     elif side == "decoder" and not (reads or external):
         what, hint = "none of them attends to the source", "add cross_attention to the list"
     elif len(reads) > 1:
@@ -259,11 +260,13 @@ def _check_widths(model: Model) -> None:
     projected = model.bridge.type == "projection"
     merged = [part for part in model.decoder.sublayers if isinstance(part, slots.MergedAttention)]
     joint = any(part.average == "simplified" for part in merged)
-    for wrong, key, hint in (
-        (model.embeddings.sharing == "all", "embeddings.sharing", "set it to decoder"),
-        (model.embeddings.bias, "embeddings.bias", "set it to false"),
-        (joint and not projected, "decoder.sublayers", "set bridge: projection"),
+    what = f"encoder ({widths[0]}) and decoder ({widths[1]}) differ in width and cannot share "
+    sharing, bias, values = "embeddings.sharing", "embeddings.bias", "values in merged_attention"
+    for wrong, key, part, cure in (
+        (model.embeddings.sharing == "all", sharing, "embeddings", f"{sharing}: decoder"),
+        (model.embeddings.bias, bias, "the bias of embeddings", f"{bias}: false"),
+        (joint and not projected, "decoder.sublayers", values, "bridge: projection"),
     ):
         if wrong:
-            what = f"widths {widths[0]} and {widths[1]}, but both stacks share a part"
-            raise ConflictError(what, key, "encoder.width", "decoder.width", hint=hint)
+            keys = (key, "encoder.width", "decoder.width")
+            raise ConflictError(f"{what}{part}", *keys, hint=f"set model.{cure}")

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache
-from operator import eq
+from itertools import takewhile
 from typing import Any
 
 from pydantic import ValidationError
 
+from nmtdeep.config.other_toolkits import instead
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.section import ConflictError, Section
 from nmtdeep.config.source import KeyPath, Origin, Source, dotted
@@ -27,13 +28,13 @@ def explain(error: ValidationError, source: Source, label: str) -> ConfigError:
     details: list[Any] = list(error.errors(include_url=False))
     for detail in details[:MOST]:
         path, section = _place(detail["loc"], source.values)
-        problem: Problem | ConflictError
         if isinstance(conflict := detail.get("ctx", {}).get("error"), ConflictError):
             # The first key that an override sets, else the first that a file sets, else the first.
             keys = [(*path, *below) for below in conflict.paths]
             lines = {key: source.origins[key].line for key in keys if key in source.origins}
-            path = min(lines, key=lambda key: lines[key] > 0, default=keys[0])
-            problem = conflict
+            start, path = path, min(lines, key=lambda key: lines[key] > 0, default=keys[0])
+            what = conflict.what.removeprefix(f"{dotted(path[len(start) :])}: ")
+            problem = Problem(what, "", conflict.hint)
         elif detail["type"] == "extra_forbidden":
             problem = _unknown_key(path, section)
         else:
@@ -54,23 +55,34 @@ def _unknown_key(path: KeyPath, section: type[Section]) -> Problem:
     names = tuple(part for part in path if isinstance(part, str))
     siblings = [name for name in section.model_fields if name != "type"]
     everywhere = {key[-1] for key in _keys()}
+    cure = instead("key", names[-1])
     hint = f"choose from {', '.join(siblings)}" if siblings else "delete it"
     if names[-1] == "extends":
         hint = "only a recipe file can extend another, on its top level"
     elif names in _keys():
         hint = f"type {tag_of(section)} does not have it"
-    elif tag_of(section) and (own := get_close_matches(names[-1], siblings, n=1)):
+    elif " " in cure:
+        hint = cure
+    elif not cure and tag_of(section) and (own := get_close_matches(names[-1], siblings, n=1)):
         hint = f"did you mean {dotted((*path[:-1], *own))}?"
-    elif similar := (
-        get_close_matches(names[-1], everywhere, cutoff=1)
-        or get_close_matches(names[-1], siblings)
-        or get_close_matches(names[-1], everywhere, cutoff=0.8)
-    ):
-        keys = [key for key in _keys() if key[-1] == similar[0]]
-        shared = [(sum(map(eq, key, names)), len(key) == len(names)) for key in keys]
-        near = [".".join(keys[i]) for i, same in enumerate(shared) if same == max(shared)]
-        hint = f"did you mean {' or '.join(near[:3] or similar)}?"
+    elif found := cure or names[-1] * (names[-1] in everywhere):
+        hint = f"did you mean {' or '.join(_nearest(found, names))}?"
+    elif similar := get_close_matches(names[-1], siblings, n=1):
+        hint = f"did you mean {'.'.join((*names[:-1], *similar))}?"
+    elif similar := get_close_matches(names[-1], everywhere, n=1, cutoff=0.8):
+        hint = f"did you mean {' or '.join(_nearest(similar[0], names))}?"
     return Problem("unknown key", "", hint)
+
+
+def _nearest(name: str, path: tuple[str, ...]) -> list[str]:
+    """Up to three keys that end in `name`: those with the most sections in common with `path`."""
+    end = tuple(name.split("."))
+    shared: dict[str, tuple[int, bool]] = {}
+    for key in _keys():
+        if key[-len(end) :] == end:
+            common = takewhile(lambda pair: pair[0] == pair[1], zip(key, path, strict=False))
+            shared[".".join(key)] = (len([*common]), len(key) == len(path))
+    return [key for key, same in shared.items() if same == max(shared.values())][:3]
 
 
 @cache

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from nmtdeep.config.recipe import Recipe
+from nmtdeep.config.section import Section
 from nmtdeep.config.source import KeyPath
 from nmtdeep.errors import printable
 
@@ -23,13 +24,21 @@ def to_yaml(values: Mapping[str, Any]) -> str:
 
 
 def dump(recipe: Recipe) -> str:
-    """The whole recipe as YAML that loads back equal; a variant without fields is its name."""
+    """The whole recipe as YAML that loads back equal; a variant without fields is its name.
+
+    Fields with `exclude_if` are left out at their neutral values, so that files keep their format.
+    """
     return "".join(f"{text}\n" for text, _ in _lines(recipe.model_dump(mode="json"), short=True))
 
 
+def shown(recipe: Recipe) -> str:
+    """As `dump`, with every value."""
+    return "".join(f"{text}\n" for text, _ in _lines(_every_value(recipe), short=True))
+
+
 def annotated(recipe: Recipe, origin: Callable[[KeyPath], str]) -> str:
-    """As `dump`, with `origin(key path)` as an aligned comment behind each value."""
-    lines = list(_lines(recipe.model_dump(mode="json"), short=True))
+    """As `shown`, with `origin(key path)` as an aligned comment behind each value."""
+    lines = list(_lines(_every_value(recipe), short=True))
     column = max(len(text) for text, path in lines if path and len(text) <= _WIDEST)
     return "".join(
         f"{text:<{column}}  # {origin(path)}\n" if path else f"{text}\n" for text, path in lines
@@ -45,6 +54,13 @@ def differences(old: Any, new: Any, prefix: str = "") -> list[str]:
         for key in dict.fromkeys([*old, *new])
         for change in differences(old.get(key), new.get(key), f"{prefix}.{key}" if prefix else key)
     ]
+
+
+def _every_value(value: Any) -> Any:
+    """The fields of a section and of those inside it as plain values; no `exclude_if` counts."""
+    if isinstance(value, Section):
+        return {name: _every_value(field) for name, field in value}
+    return [_every_value(each) for each in value] if isinstance(value, tuple) else value
 
 
 def _lines(

@@ -48,6 +48,8 @@ CountOrZero = Annotated[int, Field(ge=0, le=LARGEST, strict=True)]
 Depth = Annotated[int, Field(gt=0, le=10_000, strict=True)]
 Multiple = Annotated[int, Field(gt=0, le=65_536, strict=True)]
 Beam = Annotated[int, Field(gt=0, le=1000, strict=True)]
+# Not the words that pydantic would take, such as no, which is a language.
+Bool = Annotated[bool, Field(strict=True)]
 Probability = Annotated[float, Field(ge=0, lt=1, strict=True)]
 Positive = Annotated[float, Field(gt=0, strict=True)]
 NotNegative = Annotated[float, Field(ge=0, strict=True)]

@@ -116,8 +116,13 @@ def _load(text: str, label: str) -> tuple[Any, dict[KeyPath, int]]:
                     note(child, (*path, index))
             case MappingNode():
                 for key, child in node.value:
-                    note(key, (*path, str(key.value)))
-                    note(child, (*path, str(key.value)))
+                    inner = (*path, str(key.value))
+                    if inner in lines:
+                        where = f"{Origin(label, key.start_mark.line + 1)}: {dotted(inner)}"
+                        hint = f"merge it with line {lines[inner]}"
+                        raise ConfigError("is given twice", where=where, hint=hint)
+                    note(key, inner)
+                    note(child, inner)
 
     position = None
     try:

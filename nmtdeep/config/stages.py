@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from nmtdeep.config.section import (
+    Bool,
     ConflictError,
     Count,
     CountOrZero,
@@ -28,7 +29,7 @@ class Frozen(Section):
     decoder: CountOrZero | Literal["all"] = Field(
         0, description="number of bottom decoder layers to freeze; all: the whole stack"
     )
-    embeddings: bool = Field(
+    embeddings: Bool = Field(
         False, description="freeze the embeddings and the output matrix", exclude_if=is_absent
     )
 
@@ -123,7 +124,7 @@ class Growth(Section):
         "copy_top_layer: the topmost one, repeated; interpolate: each new layer follows the one "
         "that it copies; stack_all: the whole stack again; random: new initial values",
     )
-    restart_lr: bool = Field(
+    restart_lr: Bool = Field(
         True, description="true: each stage restarts the schedule at its peak; false: it continues"
     )
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from nmtdeep.config.section import (
+    Bool,
     ConflictError,
     Count,
     CountOrZero,
@@ -87,8 +88,8 @@ class SentencePiece(Section):
     type: Literal["sentencepiece"] = "sentencepiece"
     model: Literal["unigram", "bpe"] = Field("unigram", description="kind of model")
     size: Count = Field(16_000, description="number of pieces to learn; fewer in a small text")
-    byte_fallback: bool = Field(True, description="spell unknown characters as bytes of UTF-8")
-    split_digits: bool = Field(False, description="each digit is a piece")
+    byte_fallback: Bool = Field(True, description="spell unknown characters as bytes of UTF-8")
+    split_digits: Bool = Field(False, description="each digit is a piece")
     character_coverage: Annotated[float, Field(gt=0, le=1, strict=True)] = Field(
         0.9995, description="share of the characters of the text that are pieces of their own"
     )
@@ -169,11 +170,11 @@ class Text(Section):
         "raw", description="form of the training files: raw, tokenized or already BPE-split text"
     )
     tokenizer: Tokenizer = Field(MosesBpe(), description="how raw text becomes subwords")
-    normalize: bool = Field(
+    normalize: Bool = Field(
         True, description="normalize punctuation as Moses does; sentencepiece: NFKC"
     )
-    lowercase: bool = Field(False, description="lower-case both languages")
-    aggressive_hyphens: bool = Field(False, description="split hyphens, as Moses' tokenizer -a")
+    lowercase: Bool = Field(False, description="lower-case both languages")
+    aggressive_hyphens: Bool = Field(False, description="split hyphens, as Moses' tokenizer -a")
     chinese: Literal["moses", "jieba"] = Field(
         "moses", description="tokenizer of Chinese (zh); jieba needs the extra `chinese`"
     )

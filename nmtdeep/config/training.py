@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from nmtdeep.config.optimizer import Adam, InverseSquareRoot, Optimizer, Schedule
 from nmtdeep.config.section import (
     Beam,
+    Bool,
     ConflictError,
     Count,
     CountOrAuto,
@@ -93,7 +94,7 @@ class Validation(Section):
     every: Interval = Field(
         1000, description="updates between validations; or epochs, as in 1 epoch or 2 epochs"
     )
-    bleu: bool = Field(
+    bleu: Bool = Field(
         True, description="translate the validation set and score it by BLEU and chrF"
     )
     comet: str | None = Field(
@@ -211,7 +212,7 @@ class Training(Section):
     validation: Validation = Validation()
     checkpoints: Checkpoints = Checkpoints()
     log_every: Count = Field(100, description="updates between log lines")
-    record_gradients: bool = Field(
+    record_gradients: Bool = Field(
         False,
         description="record gradient norms of the first and the last layer of both stacks in "
         "train.jsonl, as means over the updates of a record",

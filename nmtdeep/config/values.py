@@ -34,11 +34,12 @@ _ALLOWED = {
     "less_than_equal": "at most {le}",
     "too_long": "a list of at most {max_length}",
 }
+_BELOW = "indent its keys on the lines below it, or write KEY=VALUE for one of them"
 _HINTS = {
     "tuple_type": "write [a, b]",
     "string_type": "put it in quotes",
-    "model_type": "put its keys on the lines below it",
-    "model_attributes_type": "put its keys on the lines below it",
+    "model_type": _BELOW,
+    "model_attributes_type": _BELOW,
 }
 # What has each pattern, and how it is written.
 _PATTERNS = {
@@ -47,7 +48,10 @@ _PATTERNS = {
     EPOCHS: ("a number of updates or epochs", "write it as in 1000, 1 epoch or 2 epochs"),
     TAG: ("a tag", "write it as in <bt>, without spaces"),
 }
-_OF_CHOICES = ("literal_error", "union_tag_invalid", "union_tag_not_found", "value_error")
+_OF_CHOICES = (
+    *("literal_error", "union_tag_invalid", "union_tag_not_found"),
+    *("value_error", "model_type", "model_attributes_type"),
+)
 
 Checked = TypeVar("Checked", bound=Section)
 
@@ -94,7 +98,11 @@ def value_problem(detail: Any, choices: Sequence[str] = ()) -> Problem:
     if choices and kind in _OF_CHOICES:
         value = value.get("type") if isinstance(value, dict) else value
         listed = " or ".join(filter(None, (", ".join(choices[:-1]), choices[-1])))
-        return Problem(f"must be {listed}, not {shown(value)}", "", near(value, choices))
+        hint = near(value, choices)
+        if isinstance(value, list):
+            in_stack = {"encoder", "decoder"} & {*detail["loc"]}
+            hint = "choose one kind for the whole stack" if in_stack else "choose one"
+        return Problem(f"must be {listed}, not {shown(value)}", "", hint)
     if kind == "missing":
         return Problem("is missing", "", "write a value")
     if kind == "value_error":

@@ -18,8 +18,8 @@ from nmtdeep.text.vocabulary import LONGEST_COUNT, SPECIALS, Vocabulary, is_rese
 METERS = ("AverageMeter", "TimeMeter", "StopwatchMeter", "MetersDict")
 METER_MODULES = ("fairseq.meters", "fairseq.logging.meters")
 CHECKPOINT_HINT = (
-    "load it with fairseq and save only what is needed: "
-    'torch.save({"args": vars(state["args"]), "model": state["model"]}, FILE)'
+    "opened in another way, the file could run any code; only if you trust its author, save its "
+    "weights alone as docs/converting.md says under Safety"
 )
 # fairseq's first ids, which its files do not list: beginning, padding, end of sentence, unknown.
 BOS, PAD, EOS, UNK, FIRST = 0, 1, 2, 3, 4

@@ -27,8 +27,7 @@ def read_pickle(path: Path, *, hint: str, classes: Sequence[type] = ()) -> Any:
         CheckpointError: if it is damaged or could run code.
     """
     _check_size(path, hint)
-    with safe_globals(list(classes)), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch, about pickles of another protocol
+    with safe_globals(list(classes)), warnings.catch_warnings(action="ignore"):
         try:
             return torch.load(path, map_location="cpu", weights_only=True)
         except Exception as error:  # a damaged file can make torch raise anything

@@ -9,7 +9,7 @@ from typing import Any
 from nmtdeep.config.load import load_recipe
 from nmtdeep.config.names import list_recipes
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.config.render import differences, dump
+from nmtdeep.config.render import differences, shown
 from nmtdeep.reporting.history import RunHistory
 from nmtdeep.reporting.parts import PageTable, TableCell
 from nmtdeep.scoring import Score
@@ -143,7 +143,7 @@ def recipes(histories: Sequence[RunHistory]) -> Iterator[dict[str, Any]]:
             "differences": [
                 (name, differences(_values(base), _values(run.recipe))) for name, base in others
             ],
-            "lines": dump(run.recipe).splitlines(),
+            "lines": shown(run.recipe).splitlines(),
         }
 
 

@@ -12,6 +12,7 @@ from sacrebleu.metrics.bleu import BLEU, BLEUScore
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER, TERScore
 
+from nmtdeep.config.other_toolkits import instead
 from nmtdeep.config.training import Tokenization, Validation
 from nmtdeep.errors import UserError, printable
 from nmtdeep.scoring.texts import check_counts
@@ -159,7 +160,10 @@ def metric_named(name: str) -> Metric:
     if set(parts := name.replace(" ", "").split(",")) <= METRICS.keys():
         hint = f"pass {' '.join(f'--metric {part}' for part in parts)}"
         raise UserError(f"takes one name, not {name}", where="--metric", hint=hint)
-    near = difflib.get_close_matches(name.lower(), METRICS, n=1, cutoff=0.5)
+    cure = instead("metric", name)
+    if " " in cure:
+        raise UserError(f"unknown metric {name!r}", hint=cure)
+    near = [cure] if cure else difflib.get_close_matches(name.lower(), METRICS, n=1, cutoff=0.5)
     guess = f" (did you mean {near[0]}?)" if near else ""
     raise UserError(f"unknown metric {name!r}{guess}", hint=f"choose from {', '.join(METRICS)}")
 

@@ -197,10 +197,11 @@ def learn(lines: Iterable[str], config: Config, *, normalize: bool) -> SentenceP
         )
     except RuntimeError as error:
         reason = " ".join(str(error).split("]")[-1].split()).partition(". Increase")[0]
+        least = re.search(r"\d+ vs (\d+)", reason)
         raise UserError(
             f"SentencePiece cannot learn a model of {config.size} pieces ({reason})",
             where="text.tokenizer.size",
-            hint="change it, or use more text",
+            hint=f"set at least {least[1]}" if least else "change it, or use more text",
         ) from None
     return SentencePiece(out.getvalue())
 

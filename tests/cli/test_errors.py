@@ -7,6 +7,7 @@ import errno
 import pytest
 
 from nmtdeep.cli.main import as_user_error
+from nmtdeep.errors import UserError
 
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("could not create a primitive")])
@@ -18,6 +19,11 @@ def test_an_error_of_a_file_names_it_with_a_hint() -> None:
     error = as_user_error(PermissionError(errno.EACCES, "Permission denied", "run"))
     expected = "run: Permission denied: correct the permissions, then run the same command again"
     assert str(error) == expected
+
+
+def test_a_text_of_several_lines_is_one_line_without_escapes() -> None:
+    error = UserError("Choose from:\n\ta,\n\tb", where="na\nme", hint="try\n  this")
+    assert str(error) == r"na\nme: Choose from: a, b: try this"
 
 
 def test_another_error_is_not_hidden() -> None:

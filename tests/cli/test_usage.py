@@ -99,9 +99,17 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
     [
         (
             "translate --modle x",
-            "No such option: --modle (Possible options: --model): see `nmtdeep translate --help`",
+            "no such option: --modle: did you mean --model?",
         ),
-        ("trian", "No such command 'trian'. Did you mean 'train'?: see `nmtdeep --help`"),
+        ("translate -m r --xyz", "no such option: --xyz: see `nmtdeep translate --help`"),
+        ("--xyz", "no such option: --xyz: see `nmtdeep --help`"),
+        ("trian", "no such command: trian: did you mean train?"),
+        ("recipes lst", "no such command: lst: did you mean list?"),
+        (
+            "export r -o o",
+            "Missing option '--to'. Choose from: ctranslate2, huggingface: "
+            "see `nmtdeep export --help`",
+        ),
         (
             "export r -o o --to hugginface",
             "--to: must be ctranslate2 or huggingface, not 'hugginface': did you mean huggingface?",

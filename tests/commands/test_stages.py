@@ -195,6 +195,11 @@ def test_frozen_layers_keep_their_weights(nmtdeep, whole, tmp_path):
     ("options", "message"),
     [
         (("--layers", 2), "the model has 2+1 layers already: choose more layers"),
+        (
+            ("--layers", 1),
+            "encoder: 2 layers cannot grow to 1: choose more layers with --layers, or another "
+            "--strategy",
+        ),
         (("--layers", 3, "--strategy", "stack-all"), "stack_all repeats all 2 layers"),
     ],
 )

@@ -12,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmtdeep.config.load import from_mapping, load_recipe, read_config
-from nmtdeep.config.render import differences, dump
+from nmtdeep.config.render import annotated, differences, dump, shown
+from nmtdeep.config.section import Section
+from nmtdeep.config.source import parse
 
 from .conftest import write
 
@@ -46,6 +48,31 @@ def test_dump_and_load_are_inverse(
     path.write_text(dump(recipe), encoding="utf-8", newline="\n")
     assert load_recipe(str(path)) == recipe
     assert dump(load_recipe(str(path))) == dump(recipe)
+
+
+def keys(section: Section, above: str = "") -> set[str]:
+    """The paths of all fields of a section and of those inside it."""
+    found = set()
+    for name in type(section).model_fields:
+        value, path = getattr(section, name), f"{above}{name}"
+        inside = isinstance(value, Section) and len(type(value).model_fields) > 1
+        found |= keys(value, f"{path}.") if inside else {path}
+    return found
+
+
+@pytest.mark.parametrize("name", ["demo", "deep-small", "multi30k-en-de-deep"])
+def test_a_recipe_is_shown_with_every_value(name: str) -> None:
+    recipe = load_recipe(name)
+    hidden = ("text.tags", "text.clean.duplicates", "text.clean.language_id")
+    hidden += ("model.encoder.width", "model.decoder.initializer", "training.mixture")
+    hidden += ("training.start_from", "training.record_gradients", "training.validation.comet")
+    for text in (shown(recipe), annotated(recipe, "/".join)):  # type: ignore[arg-type]
+        found = set(parse(text, name).origins)
+        assert {tuple(key.split(".")) for key in (*hidden, *keys(recipe))} <= found
+    assert from_mapping(parse(shown(recipe), name).values) == recipe
+    # Files keep their format: a value that is absent has no line.
+    stored = {".".join(map(str, path)) for path in parse(dump(recipe), name).origins}
+    assert not stored & set(hidden)
 
 
 def test_read_config_takes_a_run_directory_or_its_file(folder: Path) -> None:

@@ -37,8 +37,9 @@ def test_scalars_are_those_of_yaml_1_2(text: str, value: Any) -> None:
     assert type(parsed) is type(value)
 
 
-def test_an_empty_section_changes_nothing(folder: Path) -> None:
-    assert load_recipe(write("x.yaml", "model:\ntraining:\n  batches:\n")) == Recipe()
+def test_an_empty_mapping_of_a_file_changes_nothing(folder: Path) -> None:
+    text = "model: {}\ntraining: {frozen: {}}\n"
+    assert load_recipe(write("x.yaml", text)) == Recipe()
 
 
 # Origins

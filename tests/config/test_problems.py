@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nmtdeep.config.load import from_mapping
+from nmtdeep.config.load import from_mapping, load_recipe
 from nmtdeep.errors import ConfigError
 
 from .conftest import problems, write
@@ -38,7 +38,8 @@ reference: {row: 3, scores: [1]}
 color: {red: 1}
 """
     lengthy = (
-        "must be a section, not 3: put its keys on the lines below it",
+        "must be a section, not 3: indent its keys on the lines below it, or write KEY=VALUE for "
+        "one of them",
         "average_last 9 is more than keep_last 5 keeps: raise keep_last",
         "unknown key: type inverse_square_root does not have it",
         "unknown key: choose from description, reference, text, model, training, decoding",
@@ -85,7 +86,7 @@ def test_a_conflict_points_at_the_key_that_a_file_sets(folder: Path) -> None:
 def test_comet_needs_a_model_and_translations(folder: Path) -> None:
     above = "training:\n  validation:\n    "
     assert problems(write("x.yaml", f"{above}best_by: comet\n")) == [
-        "x.yaml:3: training.validation.best_by: best_by: comet needs a model: "
+        "x.yaml:3: training.validation.best_by: comet needs a model: "
         "set validation.comet to a folder or name, or best_by: bleu"
     ]
     text = f"{above}bleu: false\n    best_by: loss\n    comet: model\n"
@@ -121,10 +122,17 @@ def test_comet_needs_a_model_and_translations(folder: Path) -> None:
         (b'reference: {note: "\\ud800"}\n', "x.yaml: not YAML: surrogates not allowed"),
         (b'"a\\nb\\e[31m": 1\n', r"x.yaml:1: a\nb\x1b[31m: unknown key"),
         (b"<<: {model: {width: 64}}\n", "x.yaml:1: not YAML: anchors, aliases and merge keys"),
+        (b"a: 1\nb: 2\na: 3\n", "x.yaml:3: a: is given twice: merge it with line 1"),
         (
-            b"a: 1\nb: 2\na: 3\n",
-            "x.yaml:3: not YAML: while constructing a mapping, found duplicate",
+            b"model:\n  width: 64\nmodel: {bridge: top_layer}\n",
+            "x.yaml:3: model: is given twice: merge it with line 1",
         ),
+        (
+            b"model:\n  encoder: {depth: 2}\n  encoder: {}\n",
+            "x.yaml:3: model.encoder: is given twice: merge it with line 2",
+        ),
+        (b"model:\nwidth: 64\n", "x.yaml:1: model: must be a section, not null: indent its"),
+        (b"training:\n  batches:\n", "x.yaml:2: training.batches: must be a section, not null"),
     ],
     ids=lambda value: repr(value)[:30],
 )
@@ -195,3 +203,50 @@ def test_from_mapping_names_its_origin() -> None:
 )
 def test_names_and_tags_of_corpora(folder: Path, text: str, message: str) -> None:
     assert message in str(problems(write("x.yaml", text)))
+
+
+@pytest.mark.parametrize(
+    ("override", "problem"),
+    [
+        ("model=", "model: must be a section, not null: indent its keys on the lines below it"),
+        ("training.batches=", "training.batches: must be a section, not null: "),
+        ("model.encoder=null", "model.encoder: must be a section, not null: "),
+        ("model={}", "model: sets nothing: write its keys too"),
+        ("model={encoder: {}}", "model.encoder: sets nothing: write its keys too"),
+        ("training.frozen={}", "training.frozen: sets nothing: "),
+        ("model.encoder.residual=", "model.encoder.residual: must be pre_norm, post_norm, "),
+        ("model.encoder.residual={}", "model.encoder.residual: sets nothing: "),
+        ("text.tags=", "text.tags: must be a mapping of names to values, not null"),
+        ("training.stages=", "training.stages: must be a list, not null"),
+    ],
+)
+def test_an_override_that_changes_nothing(override: str, problem: str) -> None:
+    (line,) = problems("deep-small", override)
+    assert line.startswith(f"override {override!r}: {problem}")
+
+
+def test_null_replaces_what_may_be_absent() -> None:
+    drawn = "model.encoder.initializer=lipschitz"
+    assert load_recipe("deep-small", [drawn]).model.encoder.initializer is not None
+    back = load_recipe("deep-small", [drawn, "model.encoder.initializer=null"])
+    assert back.model.encoder.initializer is None
+
+
+@pytest.mark.parametrize(
+    "key", ["training.validation.bleu", "text.lowercase", "decoding.allow_unk"]
+)
+@pytest.mark.parametrize("word", ["yes", "no", "on", "off", "y", "n", "1", "0", "True"])
+def test_only_true_and_false_are_booleans(key: str, word: str) -> None:
+    """YAML 1.2 has no other words, and `no` is a language."""
+    if word == "True":  # one of the spellings of YAML 1.2
+        load_recipe("deep-small", [f"{key}={word}"])
+        return
+    (line,) = problems("deep-small", f"{key}={word}")
+    shown = word if word in "10" else repr(word)
+    assert line.endswith(f": {key}: must be true or false, not {shown}")
+
+
+def test_a_stack_is_of_one_kind() -> None:
+    (line,) = problems("deep-small", "model.encoder.residual=[post_norm, pre_norm]")
+    said = "not ['post_norm', 'pre_norm']: choose one kind for the whole stack"
+    assert "must be pre_norm, post_norm, " in line and line.endswith(said)

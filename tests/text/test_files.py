@@ -128,6 +128,12 @@ def test_damaged_gzip(tmp_path):
     assert "gzip" in message_of(path)
 
 
+@pytest.mark.parametrize("name", ["train.json", "train.csv", "train.txt"])
+def test_a_file_of_both_sides_with_another_ending(tmp_path, name):
+    with pytest.raises(DataError, match=r"a file with both languages ends in \.tsv .* or \.jsonl"):
+        find_side(tmp_path / name, "en")
+
+
 def test_find_side(tmp_path):
     prefix = tmp_path / "news.2013"
     with pytest.raises(DataError, match=r"news\.2013\.en: neither this file nor"):

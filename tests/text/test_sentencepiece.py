@@ -108,6 +108,15 @@ def test_too_few_pieces_for_the_characters_are_refused():
         learn(LINES, Config(size=5, byte_fallback=False), normalize=True)
 
 
+def test_the_smallest_size_is_named_and_is_enough():
+    with pytest.raises(UserError) as caught:
+        learn(LINES, Config(size=5, byte_fallback=False), normalize=True)
+    least = int(caught.value.problems[0].hint.removeprefix("set at least "))
+    learn(LINES, Config(size=least, byte_fallback=False), normalize=True)
+    with pytest.raises(UserError):
+        learn(LINES, Config(size=least - 1, byte_fallback=False), normalize=True)
+
+
 @pytest.mark.parametrize("sharing", ["shared", "separate"])
 def test_a_saved_pipeline_loads_equal(tmp_path, sharing):
     config = Text.model_validate(SECTION | {"vocabulary": {"sharing": sharing}})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from nmtdeep.config.section import ConflictError, Count, Multiple, Probability, Section
+from nmtdeep.config.section import Bool, ConflictError, Count, Multiple, Probability, Section
 from nmtdeep.config.variant import OneOf, Variant
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ class Learned(Linear):
     )
     groups: Count | None = Field(None, description="how many numbers scalar_n has")
     initial: Literal["average", "one"] = Field("average", description="weights at the start")
-    learnable: bool = Field(True, description="false: the weights stay as they start")
-    softmax: bool = Field(False, description="rows are normalized by a softmax")
+    learnable: Bool = Field(True, description="false: the weights stay as they start")
+    softmax: Bool = Field(False, description="rows are normalized by a softmax")
     window: Count | None = Field(None, description="only this many newest outputs; null: all")
     dropout: Probability = Field(0.0, description="on what is read (history dropout)")
 

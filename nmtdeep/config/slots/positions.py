@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from nmtdeep.config.section import Count, Positive, Section
+from nmtdeep.config.section import Bool, Count, Positive, Section
 from nmtdeep.config.variant import OneOf, Variant
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ class Relative(Section):
 
     type: Literal["relative"] = "relative"
     clip: Count = Field(8, description="distances beyond this one count as it")
-    values: bool = Field(False, description="also for values, not for keys alone")
-    sinusoids: bool = Field(True, description="sinusoids are added to the embeddings as well")
+    values: Bool = Field(False, description="also for values, not for keys alone")
+    sinusoids: Bool = Field(True, description="sinusoids are added to the embeddings as well")
     first: First = 0
 
 

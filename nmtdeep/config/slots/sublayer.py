@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from nmtdeep.config.section import Section
+from nmtdeep.config.section import Bool, Section
 from nmtdeep.config.variant import OneOf, Variant
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ class AverageAttention(Section):
     """The mean of all positions so far, AAN (Zhang et al. 2018)."""
 
     type: Literal["average_attention"] = "average_attention"
-    gate: bool = Field(True, description="input and forget gates between input and average")
-    feed_forward: bool = Field(False, description="a feed-forward map of the average")
+    gate: Bool = Field(True, description="input and forget gates between input and average")
+    feed_forward: Bool = Field(False, description="a feed-forward map of the average")
 
 
 class MergedAttention(Section):

@@ -1,0 +1,85 @@
+"""Files that `report`, `plot` and `analyze` write, and those that they do not replace."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nmtdeep.analysis import schedule
+from nmtdeep.analysis.pictures import save
+from nmtdeep.cli.outputs import Outputs, refuse_foreign
+from nmtdeep.config.load import load_recipe
+from nmtdeep.errors import UserError
+from nmtdeep.reporting.page import html
+from tests.reporting.pages import nasty_page
+
+
+@pytest.fixture(scope="module")
+def measurement() -> Any:
+    recipe = load_recipe("deep-small", ["training.max_updates=20"])
+    return schedule.measure({"deep-small": recipe}, None)
+
+
+@pytest.mark.parametrize("name", ["text.csv", "text.svg", "text.png", "text.pdf"])
+def test_a_file_of_somebody_else_is_kept(tmp_path: Path, measurement: Any, name: str) -> None:
+    path = tmp_path / name
+    path.write_text("source,target\nA dog with nmtdeep.,Ein Hund.\n")
+    kind = "csv" if name.endswith("csv") else "plot"
+    with pytest.raises(UserError, match=r"exists and is not empty: .* --overwrite"):
+        Outputs(**{kind: path})
+    assert path.read_text().startswith("source,target")
+    Outputs(**{kind: path}, overwrite=True).write(measurement, schedule)
+    # What nmtdeep wrote itself may be replaced.
+    Outputs(**{kind: path})
+
+
+def test_a_csv_with_other_columns_is_not_ours(tmp_path: Path, measurement: Any) -> None:
+    path = tmp_path / "a.csv"
+    measurement.write_csv(path)
+    refuse_foreign(path, overwrite=False)
+    content = path.read_text()
+    path.write_text("mine," + content)
+    with pytest.raises(UserError):
+        refuse_foreign(path, overwrite=False)
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_a_report_of_nmtdeep_may_be_replaced(tmp_path: Path, ours: bool) -> None:
+    path = tmp_path / "report.html"
+    path.write_text(html(nasty_page()) if ours else "<title>nmtdeep</title>", encoding="utf-8")
+    if ours:
+        refuse_foreign(path, overwrite=False)
+        return
+    with pytest.raises(UserError, match="exists and is not empty"):
+        refuse_foreign(path, overwrite=False)
+
+
+def test_what_has_no_content_is_written(tmp_path: Path) -> None:
+    (tmp_path / "empty.csv").touch()
+    os.mkfifo(tmp_path / "pipe.csv")
+    for path in (tmp_path / "empty.csv", tmp_path / "pipe.csv", tmp_path / "new.csv"):
+        Outputs(csv=path)
+    Outputs(csv=Path("/dev/stdout"))
+
+
+def test_a_device_is_not_replaced_by_a_file(tmp_path: Path) -> None:
+    """/dev/stdout is a file for those who ask where the shell sends it to one."""
+    words = ["analyze", "schedule", "deep-small", "training.max_updates=20", "--json"]
+    with (tmp_path / "out").open("w") as file:
+        command = [sys.executable, "-m", "nmtdeep", *words, "--csv", "/dev/stdout"]
+        done = subprocess.run(command, stdout=file, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert Path("/dev/stdout").is_symlink()
+
+
+@pytest.mark.parametrize("ending", ["svg", "png", "pdf"])
+def test_equal_pictures_are_equal_files(tmp_path: Path, measurement: Any, ending: str) -> None:
+    first, second = (tmp_path / f"{name}.{ending}" for name in "ab")
+    for path in (first, second):
+        save(lambda figure: schedule.draw(measurement.rows, figure), path)
+    assert first.read_bytes() == second.read_bytes()
