@@ -15,7 +15,7 @@ from nmtdeep.errors import CheckpointError, UserError
 
 
 def choose(run: Path, count: int, *, best: bool = False) -> list[Path]:
-    """The newest checkpoints of a run, or those with the best validation scores, the best first.
+    """The newest planned checkpoints of a run, or those with the best scores, the best first.
 
     Raises:
         UserError: if there are fewer than `count`.
@@ -24,7 +24,8 @@ def choose(run: Path, count: int, *, best: bool = False) -> list[Path]:
         raise CheckpointError("no such run directory", where=run, hint="check the path")
     saved = list(checkpoint.saved(run).values())
     files.check_entries(run, saved)
-    chosen, kind = saved[-count:], "checkpoints"
+    planned = [path for path in saved if checkpoint.is_planned(checkpoint.read_state(path))]
+    chosen, kind = planned[-count:], "checkpoints"
     if best:
         scores: dict[Path, Any] = {path: checkpoint.read_state(path).get("score") for path in saved}
         validated = [path for path in saved if scores[path] is not None]
