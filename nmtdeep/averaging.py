@@ -20,10 +20,7 @@ NEWEST = "newest"
 
 
 def choose(run: Path, count: int, *, best: bool = False) -> list[Path]:
-    """The newest checkpoints of a run, or those with the best validation scores, the best first.
-
-    The newest are of those that were saved at the training's interval or its end, not because a
-    validation was the best so far.
+    """The newest planned checkpoints of a run, or those with the best scores, the best first.
 
     Raises:
         UserError: if there are fewer than `count`.

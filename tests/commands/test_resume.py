@@ -25,7 +25,7 @@ KILLS = {
     "after a checkpoint's rename": Interrupt("nmtdeep.checkpoint:point", 3),
     "between last and best": Interrupt("nmtdeep.checkpoint:point", 6),
     "in the deletion of a checkpoint": Interrupt("nmtdeep.checkpoint:remove", 1),
-    "before the last deletion": Interrupt("nmtdeep.checkpoint:remove", 5),
+    "before the last deletion": Interrupt("nmtdeep.checkpoint:remove", 4),
     "in a validation": Interrupt("nmtdeep.training.validation:score_texts", 2),
     "between a validation and its checkpoint": Interrupt(f"{LOOP}:Trainer.tensors", 3),
     "in the averaging": Interrupt("nmtdeep.averaging:average"),
