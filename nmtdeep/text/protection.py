@@ -23,7 +23,7 @@ from nmtdeep.text.tokenization import Moses
 LETTER = "\ua66e"
 _INVISIBLE = "\u00ad\u061c\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff"
 _PLACEHOLDER = (
-    r"%[({][^(){}\s]+[)}](?:[-+#0-9.]*[A-Za-z])?",  # %(name)s, %{name}
+    r"%[({<][^(){}<>\s]+[)}>](?:[-+#0-9.]*[A-Za-z])?",  # %(name)s, %{name}, %<name>s
     r"(?<!\d)%(?:\d\$)?[-+#0]{0,4}\d{0,3}(?:\.\d{1,3})?(?:hh?|ll?|[qjztL])?[A-Za-z@%]",  # %1$.2f
     r"(?:(?<!\d)%\d\d?)(?:%\d\d?)*",  # %1
     r"[$#@]?\{{1,3}+(?: ?[^{}\s]++ ?|)\}{1,3}",  # {}, {0}, {name}, ${x}, {{ name }}
@@ -40,7 +40,7 @@ _ADDRESS = (
     r"(?<!\w)[@#]\w++",
 )
 # What Moses pads and its detokenizer leaves padded, next to such a part.
-_ORPHANS = r"[/=*+~^|<>#@&\\]{0,3}"
+_ORPHANS = r"[/=*+~^|<>#@\\]{0,3}"
 
 
 def _set(characters: Iterable[str]) -> str:
@@ -81,15 +81,11 @@ _CLOSING = re.compile(
 
 def _around(line: str, process: Callable[[str], str]) -> str:
     """What `process` makes of a line while its parts are hidden; it keeps every letter in order."""
-    _, part = _patterns()
+    unusual, part = _patterns()
+    if not unusual.search(line) and "www." not in line.lower():
+        return process(line)
     parts = iter(part.findall(line))
     return re.sub(LETTER, lambda _: next(parts), process(part.sub(LETTER, line)))
-
-
-def _is_plain(line: str) -> bool:
-    """Whether a line certainly has nothing to hide."""
-    usual, _ = _patterns()
-    return usual.search(line) is None and "www." not in line.lower()
 
 
 @dataclass(frozen=True)
@@ -103,14 +99,10 @@ class Protected:
 
     def normalize(self, line: str) -> str:
         """As the tokenizer does, outside the parts."""
-        if _is_plain(line):
-            return self.tokenizer.normalize(line)
         return _around(line, self.tokenizer.normalize)
 
     def tokenize(self, line: str) -> list[str]:
         """Words; a part belongs to the word next to it, and is split at its spaces only."""
-        if _is_plain(line):
-            return self.tokenizer.tokenize(line)
         return _around(line, lambda text: " ".join(self.tokenizer.tokenize(text))).split()
 
     def detokenize(self, words: Sequence[str]) -> str:

@@ -3,7 +3,7 @@
 import unicodedata
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nmtdeep.config.load import load_recipe, read_config, resolve
@@ -33,7 +33,7 @@ WHOLE = [
     ("vi", "Tiếng Việt ở đây.", "Việt"),
     ("de", "Donau\u00addampfschiff", "Donau\u00addampfschiff"),
     ("en", "a\u200bb\ufeffc \ufeffd \u2060", "a\u200bb\ufeffc"),
-    ("en", "q\u0308x e\u0329\u030c \u0301 a\u20dd", "q\u0308x"),
+    ("en", "q\u0308x \u0301 a\u20dd", "q\u0308x"),
     ("de", "Meine 👩\u200d👩\u200d👧 hier", "👩\u200d👩\u200d👧"),
     ("de", "🇩🇪 und 🇩🇪🇫🇷!", "🇩🇪🇫🇷"),
     ("en", "🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f won", None),
@@ -49,7 +49,11 @@ WHOLE = [
     ("de", "%{name} %n #{x} {} {user.name} {n:>10} %<a>s %@", "{user.name}"),
     ("en", "<b>bold</b>, <br/> <0>link</0> &amp; &#39;x&#x27; &nbsp;", "<b>bold</b>"),
     ("fr", "l'{0} <a href=\"http://a/b?c=d&e=f\" class='x y' disabled>x</a> !", "</a>"),
-    ("en", "See http://a/b?c=d. Or (https://x.org/A_(b)), www.foo.de/x; x://y!", "http://a/b?c=d"),
+    (
+        "en",
+        "See http://a/b?c=d. Or (https://x.org/A_(b)), www.foo.de/x; mqtt://y!",
+        "http://a/b?c=d",
+    ),
     (
         "en",
         "Mail joe.x+y@foo-bar.co.uk, <a@b.de>; @user #tag my_var __init__",
@@ -78,12 +82,12 @@ def test_other_signs_are_words(language, line):
 
 def test_punctuation_beside_a_part_is_a_word():
     words = Protected(moses("en")).tokenize('See ("http://a.b/c"), {0}; %s: "%d".')
-    assert words == 'See ( " http://a.b/c " ) , {0} ; %s : " %d " .'.split()
+    assert " ".join(words) == 'See ( " http://a.b/c " ) , {0} ; %s : " %d " .'
 
 
 def test_normalizing_leaves_parts_alone():
     tokenizer = Protected(moses("de"))
-    assert tokenizer.normalize("„%(a)s“ (http://x/(y)„) »a«") == '"%(a)s" (http://x/(y)") "a"'
+    assert tokenizer.normalize("„%(a)s“ (http://x/(y)z) »a«") == '"%(a)s" (http://x/(y)z) "a"'
 
 
 @pytest.mark.parametrize("language", ["de", "fr", "es", "cs", "en", "sv", "fi", "ru"])
@@ -103,6 +107,7 @@ pieces = st.sampled_from(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(pieces | st.just(" ")).map("".join) | st.text())
 @example("<a b='c d'")
 @pytest.mark.parametrize("language", ["en", "de", "fr", "cs", "zh"])
@@ -121,8 +126,8 @@ def test_no_character_is_lost_and_order_stays(language, line):
 def test_decomposed_letters_are_composed(line):
     torn = unicodedata.normalize("NFD", line)
     assert torn != line
-    for settings in ({}, {"normalize": False}, {"lowercase": True}):
-        config = Text(**settings)
+    for more in ({}, {"normalize": False}, {"lowercase": True}):
+        config = Text(**more)
         for language in ("en", "de", "vi", "ko"):
             words = words_of(line, config, language, "raw")
             assert words_of(torn, config, language, "raw") == words
@@ -182,12 +187,12 @@ def test_a_stored_recipe_keeps_its_rules(tmp_path, tokenizer):
     assert read_config(tmp_path).text.tokenizer.rules == "original"
     # A training takes them from its data, unless an override says otherwise.
     path = str(tmp_path / "config.yaml")
-    assert resolve(path, rules="original").recipe.text.tokenizer.rules == "original"
+    assert resolve(path, tokenizer=ORIGINAL).recipe.text.tokenizer.rules == "original"
     assert (
-        resolve("multi30k-en-de-deep", rules="original").recipe.text.tokenizer.rules == "original"
+        resolve("multi30k-en-de-deep", tokenizer=ORIGINAL).recipe.text.tokenizer.rules == "original"
     )
     more = ["text.tokenizer.rules=protected"]
-    assert resolve(path, more, rules="original").recipe.text.tokenizer.rules == "protected"
+    assert resolve(path, more, tokenizer=ORIGINAL).recipe.text.tokenizer.rules == "protected"
 
 
 PAPERS = ("wang-2019/", "xu-2020/", "li-2020/", "zhang-2019/", "multi30k-en-de", "methods/r-drop")
