@@ -70,7 +70,7 @@ def grow(
         bottom = getattr(old.recipe.model, side).depth
         if freeze_copied and layers[:bottom] != [*range(bottom)]:
             what = f"{recipe.training.growth.name} does not keep the old layers at the bottom"
-            hint = "choose copy-top-group or copy-top-layer"
+            hint = "choose copy_top_group or copy_top_layer"
             raise UserError(what, where="--freeze-copied", hint=hint)
     if checkpoint.saved(out):
         raise UserError("there is a training already", where=out, hint="choose another --out")

@@ -57,11 +57,10 @@ def measure(name: str, loaded: Loaded) -> Measurement:
     rows = combination_weights(loaded.model)
     if not rows:
         raise UserError(
-            "no layer of this model reads a sum of outputs with weights that are the same at all "
-            "positions",
+            "this model has no layer combination to show",
             where=name,
-            hint="pass one with combination dlcl, dense, sparse_blocks or denseformer, "
-            "or bridge transparent",
+            hint="choose a run with combination: dlcl, dense, sparse_blocks or denseformer, or "
+            "bridge: transparent",
         )
     return Measurement(rows, {name: origin(loaded), **versions()})
 

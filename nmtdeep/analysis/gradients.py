@@ -21,6 +21,7 @@ from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.model.initialization import Side
 from nmtdeep.tables import table
+from nmtdeep.units import counted
 
 Of = Literal["parameters", "output"]
 SIDES: tuple[Side, Side] = ("encoder", "decoder")
@@ -78,7 +79,8 @@ def measure(
             probe = prepare(model, data, tokens=tokens, device=device)
             rows += layer_gradients(name, probe, of)
             conditions[name] = probe.conditions()
-            say(f"measured {name}, {len(probe.model.encoder.layers)} layers")
+            at = "" if probe.update is None else f", update {probe.update:,}"
+            say(f"measured {name}{at}, {counted(len(probe.model.encoder.layers), 'layer')}")
     text = {"of": of, "numbers": "fp32", "text": data.fingerprint[:16]}
     return Measurement(rows, {**conditions, **text, **versions()})
 
@@ -173,4 +175,4 @@ def _summary(stack: Sequence[LayerGradient]) -> tuple[object, ...]:
     first, top = norms[0], norms[-1]
     figures = (first, norms[(len(norms) - 1) // 2], top, first / top if top else math.inf)
     update = None if row.update is None else f"{row.update:,}"
-    return row.side, row.depth, update, *(f"{figure:.3g}" for figure in figures)
+    return row.side, row.depth, update, *(f"{figure:#.3g}".rstrip(".") for figure in figures)

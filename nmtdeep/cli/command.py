@@ -144,26 +144,22 @@ def usage_error(error: typer.TyperException) -> UserError:
         problem = value_problem(first, list(map(str, parameter.type_descriptor.choices or ())))
         return UserError(problem.what, where=_name(parameter), hint=problem.hint)
     hint = f"see `{ctx.command_path} --help`" if ctx else ""
+    name = getattr(error, "option_name", "")
     if hasattr(error, "possibilities"):
-        return UserError(f"no such option: {error.option_name}", hint=_hint(error, ctx) or hint)
+        return UserError(f"no such option: {name}", hint=_cure(name, ctx) or hint)
     return UserError(error.format_message().rstrip("."), hint=hint)
 
 
-def _hint(error: Any, ctx: Any) -> str:
+def _cure(name: str, ctx: Any) -> str:
     """What to write instead of an option that does not exist; empty if nothing is similar."""
-    name, command = error.option_name, ctx.command
-    top = " ".join(ctx.command_path.split()[1:2])
-    if use := instead(top, name):
+    if use := instead(" ".join(ctx.command_path.split()[1:2]), name):
         return use if use[:1] != "-" else f"write {use}"
-    takes_keys = any(each.name in ("overrides", "subjects") for each in command.params)
-    if takes_keys and "." in name:
-        return f"write {name.strip('-')}=VALUE, without dashes"
-    options = [option for each in command.params for option in each.opts if option[0] == "-"]
-    key = instead("key", name) if takes_keys else ""
-    if key and " " not in key:
+    parameters = ctx.command.params
+    key = name.strip("-") if "." in name else instead("key", name)
+    if key and {"overrides", "subjects"} & {each.name for each in parameters}:
         full = key if "." in key else f"model.encoder.{key}"
-        return f"write {full}=VALUE, without dashes"
-    return key or near(name, options)
+        return key if " " in key else f"write {full}=VALUE, without dashes"
+    return near(name, [option for each in parameters for option in each.opts])
 
 
 def _name(parameter: Any) -> str:

@@ -24,10 +24,10 @@ def list_(words: Annotated[list[str] | None, Argument(metavar="WORD")] = None) -
         words: List only recipes with each of these in the name, such as sdt 48; or else in
             description or reference, such as Table 1, grown or 29.3.
     """
-    from nmtdeep.config.names import find_recipes
+    from nmtdeep.config.names import list_recipes
 
     wanted = words or ()
-    entries = [*find_recipes(wanted).items()]
+    entries = [*list_recipes(wanted).items()]
     if not entries:
         raise UserError(f"no recipe has {' and '.join(wanted)}", hint="leave out a word")
     if not sys.stdout.isatty():

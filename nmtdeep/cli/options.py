@@ -259,7 +259,7 @@ Corpora = Annotated[list[str], CORPUS]
 OptionalCorpora = Annotated[list[str] | None, CORPUS]
 Out = Annotated[Path, OUT]
 OptionalOut = Annotated[Path | None, OUT]
-VERIFY_HELP = "Compare token files of --data with their checksums first, about 1 GB a second."
+VERIFY_HELP = "Verify checksums of --data first (about 1 GB per second)."
 Verify = Annotated[bool, Option(help=VERIFY_HELP, rich_help_panel=MACHINE)]
 SourceLanguage = Annotated[
     str | None, Option("-s", "--source-lang", help="Source language code, such as en.")

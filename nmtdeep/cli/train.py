@@ -60,7 +60,7 @@ def _overrides(*, minutes: str | None, **given: str | None) -> list[str]:
 
 
 FOR_MINUTES = (
-    "Train as many updates as fit into this time; fixed after the first 50 by their speed."
+    "Train as many updates as fit into this time; their number is fixed after 50, from their speed."
 )
 MINUTES = options.option("minutes", str | None, VALUE, FOR_MINUTES)
 AUTO = "training.max_updates=auto"
@@ -89,7 +89,7 @@ def train(
     source: Annotated[Path | None, Option("--from", metavar="RUN|CHECKPOINT")] = None,
     freeze: Annotated[list[str] | None, Option(metavar="PART")] = None,
     changes: Changes,
-    device: options.Device = "auto",
+    device: Annotated[str, Option(rich_help_panel=options.MACHINE)] = "auto",
     threads: options.Threads = None,
     processes: Annotated[int, Option(min=1, rich_help_panel=options.MACHINE)] = 1,
     log_to: Annotated[
@@ -100,25 +100,25 @@ def train(
 ) -> None:
     """Train a model, fine-tune one, or resume an interrupted training.
 
-    The same command again resumes exactly: killed and resumed has the numbers of an uninterrupted
-    training.
+    Run the same command again to resume: the result is the same as without the interruption.
 
     Args:
         recipe: A recipe's name (nmtdeep recipes list) or file. Default: that of the run in --out,
             or that of --from.
         out: Run directory; an interrupted run is resumed. Required, unless --dry-run or --find-lr.
         dry_run: Print config, parameters and memory; train nothing.
-        find_lr: Train no run, but a copy for 200 updates, each with a larger rate; print the losses
-            and suggest a rate.
+        find_lr: Learning-rate range test: 200 updates with a rising rate, on a copy that is thrown
+            away; prints the losses and suggests a rate.
         overwrite: Start from the beginning: delete the training in --out. With --find-lr: replace
             files of --csv and --plot.
         final_scores: Translate and score the validation and test sets after the last update.
             Default: only if the model has learned something.
         source: Start from the weights of this run or checkpoint (fine-tuning).
         freeze: Part of the model that keeps its weights: encoder, decoder or embeddings.
+        device: Device: auto, cpu, cuda or cuda:N.
         processes: Number of processes that train together: one per GPU, or sharing CPU threads.
-        log_to: Receiver of the figures, instead of the recipe's training.log_to: tensorboard,
-            wandb, mlflow, trackio.
+        log_to: Also send metrics to tensorboard, wandb, mlflow or trackio; replaces the recipe's
+            training.log_to.
         compile_layers: Compile the layers for a GPU at the start; later updates are faster.
     """
     if not find_lr and outputs != Outputs():
@@ -220,20 +220,20 @@ def grow(
     layers: options.Whole,
     out: options.Out,
     stack: Literal["encoder", "decoder", "both"] = "encoder",
-    strategy: str = "copy-top-group",
+    strategy: str = "copy_top_group",
     restart_lr: bool = True,
     freeze_copied: bool = False,
 ) -> None:
     """Make a trained model deeper; the new run can be trained on and translates at once.
 
-    Train it on with its own recipe: nmtdeep train --data DIR --out OUT
+    Continue training with its own recipe: nmtdeep train --data DIR --out OUT
 
     Args:
         layers: Number of layers of the deeper stack.
         out: Run directory of the deeper model.
         stack: Stack that becomes deeper.
-        strategy: Source of the weights of new layers: copy-top-group, copy-top-layer, interpolate,
-            stack-all or random, or a strategy of another package.
+        strategy: Source of the weights of new layers: copy_top_group, copy_top_layer, interpolate,
+            stack_all or random, or a strategy of another package.
         restart_lr: Start the learning rate from its peak again, or continue it.
         freeze_copied: Train only the new layers of the stack.
     """
@@ -257,8 +257,10 @@ def grow(
         names = ("new" if layer is None else str(layer + 1) for layer in layer_map)
         typer.echo(f"{side}: {counted(len(layer_map), 'layer')} from {' '.join(names)}")
     if grown.more:
-        typer.echo("the original training had reached its end; train on with a higher limit:")
-    typer.echo(f"train on with: nmtdeep train --data DIR --out {out} {grown.more}".rstrip())
+        typer.echo("the original training had reached its end; raise its limit:")
+    typer.echo(
+        f"continue training with: nmtdeep train --data DIR --out {out} {grown.more}".rstrip()
+    )
 
 
 def average_checkpoints(

@@ -39,10 +39,10 @@ class Decoding(Section):
         "when the best unfinished one scores no better now than each of them, as in transformers",
     )
     max_length_factor: LengthFactor = Field(
-        1.5, description="A in the longest translation, A * source + B subwords"
+        1.5, description="factor A of the longest translation, A * source + B subwords"
     )
     max_length_constant: LengthConstant = Field(
-        20, description="B in the longest translation, A * source + B subwords"
+        20, description="constant B of the longest translation, A * source + B subwords"
     )
     max_source_tokens: Count = Field(
         400, description="longest source line, in subwords; longer ones are split or truncated"

@@ -47,40 +47,24 @@ def _roots() -> Iterator[tuple[Path, Path]]:
             yield Path(package), Path(folder) / "recipes"
 
 
-def list_recipes() -> dict[str, str]:
-    """The descriptions of all recipes by name; each has one line of its own."""
-    return {name: _description(text, name) for name, text in _texts().items()}
+def list_recipes(words: Sequence[str] = ()) -> dict[str, str]:
+    """The descriptions of recipes by name; each has one line of its own.
 
-
-def find_recipes(words: Sequence[str]) -> dict[str, str]:
-    """As `list_recipes`, of the recipes that have these words, in any case.
-
-    Those with each of them in the name; or, if there are none, those with the phrase, or at last
-    with each of them, in description or reference.
+    Args:
+        words: only recipes with each of them in the name, in any case; if there are none, those
+            with the phrase, or at last with each of them, in description or reference.
     """
-    texts = _texts()
-    about = {
-        name: "\n".join(re.findall(r"^(?:description|reference):.*(?:\n +.*)*", text, re.M))
-        for name, text in texts.items()
-    }
-    begin = r"(?<![\w.])"  # 1 is in Table 1, and not in Table 12 or in 0.1
-    patterns = [
-        [re.compile(f"{begin}{re.escape(word)}(?!\\d)", re.IGNORECASE) for word in tried]
-        for tried in ([" ".join(words)], words)
-    ]
-    found = [name for name in texts if all(word.lower() in name.lower() for word in words)]
-    for every in patterns:
+    described, about = {}, {}
+    for name, path in recipe_files().items():
+        text = path.read_text(encoding="utf-8")
+        about[name] = "\n".join(re.findall(r"^(?:desc|refer).*(?:\n +.*)*", text, re.MULTILINE))
+        line = re.search(r"^description:.*", text, re.MULTILINE)
+        described[name] = parse(line[0], name).values["description"] if line else ""
+    found = [name for name in about if all(word.lower() in name.lower() for word in words)]
+    for tried in ([" ".join(words)], words):  # 1 is in Table 1, and not in Table 12 or in 0.1
+        every = [re.compile(rf"(?<![\w.]){re.escape(word)}(?!\d)", re.IGNORECASE) for word in tried]
         found = found or [n for n, text in about.items() if all(p.search(text) for p in every)]
-    return {name: _description(texts[name], name) for name in found}
-
-
-def _texts() -> dict[str, str]:
-    return {name: path.read_text(encoding="utf-8") for name, path in recipe_files().items()}
-
-
-def _description(text: str, name: str) -> str:
-    line = re.search(r"^description:.*", text, flags=re.MULTILINE)
-    return str(parse(line[0], name).values["description"]) if line else ""
+    return {name: described[name] for name in found}
 
 
 def label(path: Path) -> str:

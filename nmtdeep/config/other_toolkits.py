@@ -13,12 +13,9 @@ from importlib.resources import files
 @cache
 def _table() -> dict[tuple[str, str], str]:
     text = (files(__package__) / "other_toolkits.tsv").read_text(encoding="utf-8")
-    rows = (line.split("\t") for line in text.splitlines() if line)
+    rows = (line.split("\t") for line in text.splitlines())
     return {
-        (place, name): cure
-        for places, names, cure in rows
-        for place in places.split()
-        for name in names.split()
+        (p, n): cure for places, names, cure in rows for p in places.split() for n in names.split()
     }
 
 

@@ -198,7 +198,9 @@ class Training(Section):
     )
     clip_norm: NotNegative = Field(0.0, description="largest gradient norm; 0: no clipping")
     precision: Literal["auto", "fp32", "tf32", "bf16", "fp16"] = Field(
-        "auto", description="auto: bf16 where the device computes it natively, else fp32"
+        "auto",
+        description="number format of matrix products; auto: bf16 where the device computes it "
+        "natively, else fp32",
     )
     checkpoint_activations: Literal["none", "layers"] = Field(
         "none",

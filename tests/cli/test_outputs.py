@@ -29,13 +29,13 @@ def measurement() -> Any:
 def test_a_file_of_somebody_else_is_kept(tmp_path: Path, measurement: Any, name: str) -> None:
     path = tmp_path / name
     path.write_text("source,target\nA dog with nmtdeep.,Ein Hund.\n")
-    kind = "csv" if name.endswith("csv") else "plot"
+    output: Any = {"csv" if name.endswith("csv") else "plot": path}
     with pytest.raises(UserError, match=r"exists and is not empty: .* --overwrite"):
-        Outputs(**{kind: path})
+        Outputs(**output)
     assert path.read_text().startswith("source,target")
-    Outputs(**{kind: path}, overwrite=True).write(measurement, schedule)
+    Outputs(**output, overwrite=True).write(measurement, schedule)
     # What nmtdeep wrote itself may be replaced.
-    Outputs(**{kind: path})
+    Outputs(**output)
 
 
 def test_a_csv_with_other_columns_is_not_ours(tmp_path: Path, measurement: Any) -> None:

@@ -157,8 +157,12 @@ def test_a_finished_linear_training_that_grows_says_how_to_train_on(nmtdeep, dat
     assert done.code == 0, done.err
     said, command = done.out.splitlines()[-2:]
     assert "had reached its end" in said
-    assert command == f"train on with: nmtdeep train --data DIR --out {deep} --max-updates 10"
-    typed = command.removeprefix("train on with: nmtdeep ").replace("DIR", str(data)).split()
+    assert (
+        command == f"continue training with: nmtdeep train --data DIR --out {deep} --max-updates 10"
+    )
+    typed = (
+        command.removeprefix("continue training with: nmtdeep ").replace("DIR", str(data)).split()
+    )
     trained = nmtdeep(*typed, "--device", "cpu", "--threads", 1, "--no-final-scores")
     assert trained.code == 0, trained.err
     lines = [json.loads(line) for line in (deep / "train.jsonl").read_text().splitlines()]

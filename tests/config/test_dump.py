@@ -63,9 +63,11 @@ def keys(section: Section, above: str = "") -> set[str]:
 @pytest.mark.parametrize("name", ["demo", "deep-small", "multi30k-en-de-deep"])
 def test_a_recipe_is_shown_with_every_value(name: str) -> None:
     recipe = load_recipe(name)
-    hidden = ("text.tags", "text.clean.duplicates", "text.clean.language_id")
-    hidden += ("model.encoder.width", "model.decoder.initializer", "training.mixture")
-    hidden += ("training.start_from", "training.record_gradients", "training.validation.comet")
+    hidden = [
+        *("text.tags", "text.clean.duplicates", "text.clean.language_id"),
+        *("model.encoder.width", "model.decoder.initializer", "training.mixture"),
+        *("training.start_from", "training.record_gradients", "training.validation.comet"),
+    ]
     for text in (shown(recipe), annotated(recipe, "/".join)):  # type: ignore[arg-type]
         found = set(parse(text, name).origins)
         assert {tuple(key.split(".")) for key in (*hidden, *keys(recipe))} <= found
