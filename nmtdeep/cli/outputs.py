@@ -33,14 +33,7 @@ REPLACE = "choose another file, or add --overwrite to replace it"
 
 
 def refuse_existing(path: str | Path, *, overwrite: bool, hint: str = REPLACE) -> None:
-    """Refuse an output that would replace the content of a file.
-
-    Pipes, devices and empty files are no such output. Directories are refused where they are
-    opened.
-
-    Raises:
-        UserError: if it is a regular file that is not empty, and `overwrite` is not set.
-    """
+    """Raise a UserError for a file with content, not a pipe or device, that is to be replaced."""
     try:
         found = Path(path).stat()
     except OSError:

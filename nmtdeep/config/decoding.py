@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # With these bounds no penalty, length or softmax overflows, whatever the text.
 Exponent = Annotated[float, Field(ge=0, le=10, strict=True)]
 LengthFactor = Annotated[float, Field(ge=0, le=1000, strict=True)]
-LengthConstant = Annotated[int, Field(ge=0, le=1_000_000, strict=True)]
+LengthConstant = Annotated[int, Field(ge=0, le=100_000, strict=True)]
 Temperature = Annotated[float, Field(ge=0.001, le=1000, strict=True)]
 Workers = Annotated[int, Field(gt=0, le=1024, strict=True)]
 Precision = Literal["auto", "fp32", "bf16", "fp16"]

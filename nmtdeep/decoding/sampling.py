@@ -22,9 +22,7 @@ def sample(
     generator: torch.Generator | None = None,
     prefix: Tensor | None = None,
 ) -> list[Hypothesis]:
-    """Draw one hypothesis for each sentence from the model's distribution.
-
-    Where that has no finite number, the sentence ends.
+    """Draw one hypothesis for each sentence; one without a finite distribution ends.
 
     Args:
         step: next log-probabilities; called with `eos` first.

@@ -193,7 +193,7 @@ class Translator:
         ]
 
     def without_finite(self, line: int) -> CheckpointError:
-        """The error for an input line, counted from 1, whose log-probability is not finite."""
+        """The error for an input line, counted from 1."""
         return CheckpointError(
             f"computes no finite log-probability for input line {line}",
             where=self.name,

@@ -65,7 +65,7 @@ def test_an_ensemble_and_its_candidates_are_those_of_the_command(
 
 def test_the_command_has_an_option_for_each_keyword() -> None:
     command = typer.main.get_command(app).commands["translate"]  # type: ignore[attr-defined]
-    of_files = {"model", "source", "output", "form", "resume", "quiet", "verbose"}
+    of_files = {"model", "source", "output", "form", "resume", "overwrite", "quiet", "verbose"}
     assert {option.name for option in command.params} - of_files == {*DecodingOptions.model_fields}
 
 

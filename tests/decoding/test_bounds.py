@@ -30,7 +30,7 @@ LINES = ["Move.", "", "The flow meter units to send.", "日本語 🙂"]
 GREATEST = {
     "lenpen": 10.0,
     "max_length_factor": 1000.0,
-    "max_length_constant": 1_000_000,
+    "max_length_constant": 100_000,
     "temperature": 1000.0,
     "top_p": 1.0,
     "beam": 1000,
@@ -114,7 +114,7 @@ SEARCHES = st.fixed_dictionaries(
         "lenpen": numbers(0, GREATEST["lenpen"]),
         "lenpen_form": st.sampled_from(["gnmt", "length", "none"]),
         "max_length_factor": numbers(0, GREATEST["max_length_factor"]),
-        "max_length_constant": whole(1, 1_000_000, 3),
+        "max_length_constant": whole(1, 100_000, 3),
         "max_source_tokens": whole(1, 10**15, 3),
         "allow_unk": st.booleans(),
         "n_best": whole(1, 3),
