@@ -168,7 +168,7 @@ def test_lengths_and_curves_of_a_run(nmtdeep: Commands, whole: Path) -> None:
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (("combination", "whole"), "no layer of this model reads a sum of outputs"),
+        (("combination", "whole"), "this model has no layer combination to show"),
         (("attention", "whole", "--source", " "), "--source: the sentence is empty"),
         (("attention", "whole", "--source", "a", "--head", "3"), "pass a number from 1 to 2, mean"),
         (("similarity", "whole", "--data", "data", "--split", "x"), "no split 'x'"),
