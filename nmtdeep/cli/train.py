@@ -101,7 +101,7 @@ def train(
         recipe: A recipe's name (nmtdeep recipes list) or file. Default: that of the run in --out,
             or that of --from.
         out: Run directory; an interrupted run is resumed. Required, unless --dry-run or --find-lr.
-        dry_run: Print config, parameters and memory; train nothing.
+        dry_run: Print config and parameters; train nothing.
         find_lr: Train no run, but a copy for 200 updates, each with a larger rate; print the losses
             and suggest a rate.
         overwrite: Start from the beginning: delete the training in --out.
