@@ -156,7 +156,7 @@ class Trainer:
             parameters = self.model.parameters()
             moments = 2 * sum(each.nbytes for each in parameters if each.requires_grad)
             left = free // self.ranks.local_size - moments * (not self.step.optimizer.state) - half
-            pairs = more + int(left / (max(half - quarter, 1) / (more - few)))
+            pairs = int(more + left * (more - few) / max(half - quarter, 1))
             if pairs < 1:
                 raise too_large(batch.part(0, 1))
             if pairs < batch.sentences:
