@@ -106,7 +106,7 @@ def train(
         recipe: A recipe's name (nmtdeep recipes list) or file. Default: that of the run in --out,
             or that of --from.
         out: Run directory; an interrupted run is resumed. Required, unless --dry-run or --find-lr.
-        dry_run: Print config, parameters and memory; train nothing.
+        dry_run: Print config and parameters; train nothing.
         find_lr: Learning-rate range test: 200 updates with a rising rate, on a copy that is thrown
             away; prints the losses and suggests a rate.
         overwrite: Start from the beginning: delete the training in --out. With --find-lr: replace

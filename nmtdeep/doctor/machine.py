@@ -13,7 +13,7 @@ from nmtdeep import __version__, memory
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.devices import cores, native_bf16
 from nmtdeep.model.build import build
-from nmtdeep.training.memory import estimate
+from nmtdeep.training.optimizer import linear_maps
 from nmtdeep.units import counted, size
 
 # Packages that the report of a fault should name.
@@ -59,7 +59,9 @@ def planned_bytes(recipe: Recipe, *, source_types: int, target_types: int) -> in
     """Bytes of a training's checkpoints: all that are kept, and the one being written."""
     with torch.device("meta"):
         model = build(recipe.model, source_types=source_types, target_types=target_types)
-    parts = estimate(recipe, model, "cpu", torch.float32)
-    keep = recipe.training.checkpoints
-    total = (keep.keep_last + keep.keep_best + 1) * (parts["weights"] + parts["moments"])
-    return int(total + parts["weights"] * bool(keep.average_last))
+    keep, weights = recipe.training.checkpoints, sum(each.nbytes for each in model.parameters())
+    # Muon has one moment for each number of a matrix, Adam two.
+    matrices = linear_maps((model.encoder, model.decoder))
+    muon = recipe.training.optimizer.type == "muon"
+    each = 3 * weights - sum(matrix.nbytes for matrix in matrices) * muon
+    return (keep.keep_last + keep.keep_best + 1) * each + weights * bool(keep.average_last)

@@ -6,7 +6,6 @@ import csv
 import json
 import math
 import os
-import resource
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -21,6 +20,7 @@ from nmtdeep.files import replace_file
 from nmtdeep.tables import screen
 from nmtdeep.training.divergence import PATIENCE
 from nmtdeep.training.loggers import Loggers, chosen
+from nmtdeep.training.memory import peak_memory
 from nmtdeep.training.run_directory import LOG, RECORDS, VALIDATIONS
 from nmtdeep.training.state import Progress
 from nmtdeep.training.step import UpdateResult
@@ -67,14 +67,6 @@ def figures(
         },
         "skipped": len(results) - len(done),
     }
-
-
-def peak_memory(device: torch.device) -> int:
-    """Bytes at the peak: of the GPU's allocations, or of this process."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak * (1 if sys.platform == "darwin" else 1024)
 
 
 def log_line(record: dict[str, Any], columns: float = math.inf) -> str:

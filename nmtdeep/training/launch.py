@@ -77,21 +77,17 @@ def launch(processes: int, function: Callable[[], T]) -> T:
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)  # the launcher logs what is raised below
     with tempfile.TemporaryDirectory(prefix="nmtdeep-") as folder, _blocked_sigint():
-        # SIGHUP is left to nohup; ranks may be validating or saving. Older torches lack these.
-        wanted = {"signals_to_handle": "SIGTERM,SIGINT", "shutdown_timeout": SECONDS_TO_SAVE}
-        options: Any = {key: value for key, value in wanted.items() if hasattr(LaunchConfig, key)}
         config = LaunchConfig(
-            min_nodes=1,
-            max_nodes=1,
-            nproc_per_node=processes,
+            *(1, 1, processes),  # machines, at least and at most, and ranks
             run_id=uuid4().hex,
             rdzv_backend="c10d",
             rdzv_endpoint="localhost:0",
             local_addr="127.0.0.1",
             max_restarts=0,
             logs_specs=DefaultLogsSpecs(log_dir=folder),
-            **options,
         )
+        # SIGHUP is left to nohup; ranks may be validating or saving. Older torches ignore these.
+        config.signals_to_handle, config.shutdown_timeout = "SIGTERM,SIGINT", SECONDS_TO_SAVE
         try:
             return cast(T, elastic_launch(config, _rank)(function)[0])
         except SignalException as stopped:
@@ -176,7 +172,11 @@ def join_ranks(device: str, threads: int | None, signals: Sequence[int]) -> Iter
     except Exception as error:
         # FSDP raises a RuntimeError if another rank is lost. Rank 0 reports errors of all ranks.
         if rank > 0 or isinstance(error, LostRankError | RuntimeError):
-            _await_end(signals, GRACE)
+            latest = time.monotonic() + GRACE
+            while time.monotonic() < latest:
+                if signals:  # of the launcher: another rank has failed first
+                    raise SystemExit(2) from error
+                time.sleep(0.05)
         if rank == 0 or not isinstance(error, UserError):
             raise
         where = f"rank {rank} of {size}"
@@ -211,15 +211,6 @@ def _connect(rank: int, size: int, device: torch.device) -> None:
     finally:
         if interface is None:
             os.environ.pop(GLOO, None)
-
-
-def _await_end(signals: Sequence[int], seconds: float) -> None:
-    """Leave without a message if the launcher sends a signal within so many seconds."""
-    latest = time.monotonic() + seconds
-    while time.monotonic() < latest:
-        if signals:
-            raise SystemExit(2)
-        time.sleep(0.05)
 
 
 def device_of(name: str, *, rank: int, processes: int) -> torch.device:

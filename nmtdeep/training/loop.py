@@ -23,6 +23,7 @@ from nmtdeep.training.budget import Pace, continued
 from nmtdeep.training.display import Display
 from nmtdeep.training.feed import upcoming
 from nmtdeep.training.launch import is_launched, join_ranks, launch, noted_signals, use_threads
+from nmtdeep.training.memory import peak_memory
 from nmtdeep.training.opening import check, opening
 from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.run_directory import RunDirectory, open_run
@@ -30,7 +31,7 @@ from nmtdeep.training.state import Progress
 from nmtdeep.training.step import UpdateResult
 from nmtdeep.training.trainer import Trainer
 from nmtdeep.training.validation import validate
-from nmtdeep.units import counted
+from nmtdeep.units import counted, size
 
 
 @kept_settings()
@@ -239,6 +240,8 @@ def _try_largest_batch(trainer: Trainer, progress: Progress, display: Display) -
             f"the largest batch does not fit in memory; max_tokens={limit} is used from now on. "
             f"Pass --max-tokens {limit} to avoid the retry."
         )
+    each = " in each process" * (trainer.ranks.size > 1)
+    display.say(f"memory      {size(peak_memory(device))}{each} with the largest batch, measured")
     if device.type == "cuda":
         display.say(f"tried after {time.perf_counter() - began:.0f} s")
 

@@ -23,14 +23,14 @@ from nmtdeep.tables import describe
 from nmtdeep.training import stages, starting
 from nmtdeep.training.launch import device_of, use_threads
 from nmtdeep.training.loggers import chosen
-from nmtdeep.training.memory import at_once, check_model_fits, estimate
+from nmtdeep.training.memory import at_once, check_model_fits
 from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.run_directory import check_run
 from nmtdeep.training.state import Progress
 from nmtdeep.training.step import resolve_precision
 from nmtdeep.training.trainer import built, freeze
 from nmtdeep.training.validation import comet_of, long_lines
-from nmtdeep.units import counted, percent, size
+from nmtdeep.units import counted, percent
 
 
 def check(recipe: Recipe, data: DataDirectory, ranks: Ranks) -> None:
@@ -143,7 +143,6 @@ def opening(recipe: Recipe, data: DataDirectory, ranks: Ranks, progress: Progres
     precision = stage.training.precision
     if precision == "auto":
         precision = "fp32" if dtype == torch.float32 else "bf16"
-    memory = sum(estimate(stage, model, device.type, dtype).values())
     parameters = sum(parameter.numel() for parameter in model.parameters())
     numbers, section = range(len(recipe.training.stages)), stage.model
     depths = [recipe.at_stage(number).model.depths for number in numbers]
@@ -170,7 +169,6 @@ def opening(recipe: Recipe, data: DataDirectory, ranks: Ranks, progress: Progres
             f"at most {at_once(stage, device.type):,} at once{', without padding' * joined}"
         ),
         "device": f"{_hardware(ranks)}, matrix products in {precision}",
-        "memory": f"about {size(memory)}" + " in each process" * (ranks.size > 1),
         "stages": f"{', '.join(depths if len({*depths}) > 1 else same)} layers" * bool(depths),
         "warning": mark and f"scores count pieces of words: valid has subwords ({mark})",
         "frozen": _frozen(stage, model),

@@ -14,7 +14,7 @@ from nmtdeep import checkpoint, memory
 from nmtdeep.config.model import SIDES
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.stages import Frozen
-from nmtdeep.data.batch import Share, collate, read
+from nmtdeep.data.batch import Batch, Share, collate, read
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.data.mixture import Position, by_corpus
 from nmtdeep.data.windows import Epoch
@@ -24,7 +24,7 @@ from nmtdeep.model.initialization import Sample
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.average import MovingAverage
 from nmtdeep.training.divergence import diagnose, is_lost
-from nmtdeep.training.memory import estimate, largest_batch, release
+from nmtdeep.training.memory import largest_batch, peak_memory, release, too_large
 from nmtdeep.training.ranks import ALONE, Ranks
 from nmtdeep.training.sharding import gathered
 from nmtdeep.training.stages import lr_of
@@ -102,14 +102,11 @@ class Trainer:
         grown.saved = self.saved
         return grown
 
-    def check_largest_batch(self, position: Position, *, free: int | None = None) -> int:
+    def check_largest_batch(self, position: Position) -> int:
         """Compute the largest batch of the windows at `position` once, forward and backward.
 
         If it does not fit, the limit is lower afterwards. Model, optimizer and random numbers are
         as before. All ranks must call this.
-
-        Args:
-            free: bytes of free memory; None: what the system says.
 
         Returns:
             The new limit, 0 if the batch fits.
@@ -128,17 +125,43 @@ class Trainer:
             tried.append(read(corpus, window.indices[largest], rows=rows))
         batch = max(tried, key=lambda batch: batch.padded_tokens)
         before = step.limit.tokens
-        free = memory.available() if free is None else free
-        if device.type == "cpu" and free is not None and not step.shards:
-            parts = estimate(self.recipe, self.model, "cpu", step.dtype)
-            free = free // self.ranks.local_size - int(parts["gradients"])
-            free -= 0 if step.optimizer.state else int(parts["moments"])
-            step.limit.fit(batch, self.recipe, step.dtype, free)
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
-            step.accumulate(Share.whole([batch.to(device)]), 0)
-        step.optimizer.zero_grad(set_to_none=True)
-        release()
+            if device.type == "cpu" and not step.shards:
+                self._lower_limit(batch)
+            self._taken(batch)
         return step.limit.tokens if step.limit.tokens < before else 0
+
+    def _taken(self, batch: Batch) -> int:
+        """Bytes that a forward and backward pass takes at its peak, on a CPU."""
+        memory.forget_peak()
+        self.step.accumulate(Share.whole([batch.to(self.ranks.device)]), 0)
+        self.step.optimizer.zero_grad(set_to_none=True)
+        release()
+        return peak_memory(self.ranks.device) - memory.resident()
+
+    def _lower_limit(self, batch: Batch) -> None:
+        """Lower the limit to what fits by the peaks of a quarter and a half of the largest batch.
+
+        For a CPU, because Linux kills a process without an error.
+        """
+        limit, few, more = self.step.limit, batch.sentences // 4, batch.sentences // 2
+        if not few:
+            return
+        # When all know the peaks, all have released them.
+        quarter, half = self.ranks.maximum(
+            *(self._taken(batch.part(0, count)) for count in (few, more))
+        )
+        tokens = limit.tokens
+        if (free := memory.available()) is not None:
+            parameters = self.model.parameters()
+            moments = 2 * sum(each.nbytes for each in parameters if each.requires_grad)
+            left = free // self.ranks.local_size - moments * (not self.step.optimizer.state) - half
+            pairs = int(more + left * (more - few) / max(half - quarter, 1))
+            if pairs < 1:
+                raise too_large(batch.part(0, 1))
+            if pairs < batch.sentences:
+                tokens = min(tokens, batch.part(0, pairs).cells)
+        limit.reduce(tokens)
 
     def train(self, share: Share, progress: Progress) -> list[UpdateResult]:
         """Train the update after `progress`, of which this rank computes `share`.
