@@ -126,9 +126,9 @@ def train(
     for part in freeze or ():  # another word is an unknown key
         changes.append(f"training.frozen.{part}={'true' if part == 'embeddings' else 'all'}")
     corpus = DataDirectory.open(data, verify=False)
-    rules = getattr(corpus.pipeline.config.tokenizer, "rules", None)
+    tokenizer = corpus.pipeline.config.tokenizer  # with the rules of its time
     changes += [f"training.log_to=[{', '.join(log_to)}]"] if log_to else []
-    resolved = resolve(name, more + changes, corpus.languages, rules).recipe
+    resolved = resolve(name, more + changes, corpus.languages, tokenizer).recipe
     if source is not None:  # no override, which would keep the SHA-256 of the old one
         resolved = resolved.with_training(start_from=StartFrom(path=str(source)))
     if out is None and not (dry_run or find_lr):

@@ -18,7 +18,7 @@ from nmtdeep.config.problems import explain
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.source import KeyPath, Origin, Source, parse_override, read_file
 from nmtdeep.config.stages import TEMPERATURE
-from nmtdeep.config.text import OF_WORDS, Text, type_of
+from nmtdeep.config.text import OF_WORDS, MosesBpe, SentencePiece, type_of
 from nmtdeep.errors import ConfigError
 
 
@@ -46,25 +46,22 @@ def resolve(
     name_or_path: str,
     overrides: Sequence[str] = (),
     languages: tuple[str, str] | None = None,
-    rules: str | None = None,
+    tokenizer: MosesBpe | SentencePiece | None = None,
 ) -> ResolvedRecipe:
     """As `load_recipe`, with the origin of each value.
 
     Args:
         languages: source and target of a recipe that names none; None: the defaults.
-        rules: of Moses' tokenizer, by which the data was made; overrides are above them.
+        tokenizer: by which the data was made; of one by Moses' rules, only overrides are above it.
     """
     file = names.find(name_or_path)
     source = _defaults()
     if languages:
         source.values["text"] |= dict(zip(("source", "target"), languages, strict=True))
     given = [parse_override(override) for override in overrides]
-    for above in _chain(file):
-        source = merge(_retokenized(source, above, given), above)
-    tokenizer = _value(source, ("tokenizer",))
-    if rules and isinstance(tokenizer, dict) and "rules" in tokenizer:
-        tokenizer["rules"] = rules
-    for above in given:
+    rules = {"tokenizer": tokenizer.model_dump()} if isinstance(tokenizer, MosesBpe) else {}
+    made = Source({"text": rules})
+    for above in (*_chain(file), made, *given):
         source = merge(_retokenized(source, above, given), above)
     return _check(source, names.label(file))
 
@@ -82,8 +79,7 @@ def read_config(path: Path) -> Recipe:
 
 def from_mapping(values: Mapping[str, Any], label: str = "recipe") -> Recipe:
     """Check values that do not come from a file."""
-    above = Source(values=dict(values))
-    return _check(merge(_retokenized(_defaults(), above, []), above), label).recipe
+    return _check(merge(_defaults(), Source(values=dict(values))), label).recipe
 
 
 def merge(below: Source, above: Source) -> Source:
@@ -125,33 +121,21 @@ def _is_same_variant(old: Mapping[str, Any], new: Mapping[str, Any], path: KeyPa
 
 
 def _retokenized(below: Source, above: Source, given: Sequence[Source]) -> Source:
-    """`below` without the values that belong to another tokenizer than that of `above`.
+    """`below` without what a SentencePiece tokenizer of `above` replaces.
 
-    Those that `above` or an override (`given`) sets stay, so that a conflict is an error.
+    Keys that `above` or an override (`given`) sets stay, so that a conflict is an error.
     """
-    old, new = (type_of(_value(source, ("tokenizer",))) for source in (below, above))
-    if new == old or new not in ("moses_bpe", "sentencepiece"):
+    place = ("text", "tokenizer")
+    if place not in above.origins or type_of(above.values["text"]["tokenizer"]) != "sentencepiece":
         return below
-    neutral = Source({"text": Text.model_validate({"tokenizer": new}).model_dump(mode="json")})
-    for path in OF_WORDS:
-        if not any(_value(source, path, absent=above) is not above for source in (above, *given)):
-            value = _value(neutral, path)
-            for key in reversed(("text", *path)):
-                value = {key: value}
-            where = above.origins.get(("text", "tokenizer"))
-            places = [("text", *path), ("text", *path, "type")] if where else []
-            below = merge(below, Source(value, dict.fromkeys(places, where)))
+    stated = {path for source in (above, *given) for path in source.origins}
+    for key, neutral in OF_WORDS.items():
+        path, value = ("text", *key), neutral
+        if not any(each[: len(path)] == path for each in stated):
+            for part in reversed(path):
+                value = {part: value}
+            below = merge(below, Source(value, {path: above.origins[place]}))
     return below
-
-
-def _value(source: Source, path: KeyPath, absent: object = None) -> Any:
-    """The value of a key of the section `text`."""
-    value: Any = source.values
-    for key in ("text", *path):
-        if not isinstance(value, dict) or key not in value:
-            return absent
-        value = value[key]
-    return value
 
 
 def _defaults() -> Source:

@@ -62,9 +62,9 @@ class MosesBpe(Section):
     type: Literal["moses_bpe"] = "moses_bpe"
     rules: Literal["protected", "original"] = Field(
         "protected",
-        description="protected: letters are composed (NFC), and URLs, placeholders, markup, emoji, "
-        "joiners and other invisible characters come back as they were; original: Moses' rules only, "
-        "as in published results and in data directories made before this key existed",
+        description="protected: letters are composed (NFC); URLs, placeholders, markup, emoji and "
+        "invisible characters come back as they were; original: Moses' rules only, as in published "
+        "results and in text prepared before this key existed",
     )
 
 
@@ -101,7 +101,7 @@ Tokenizer = OneOf[MosesBpe | SentencePiece]
 
 
 # Keys of `text` that only words have, with the only values that SentencePiece goes with.
-OF_WORDS: dict[tuple[str, ...], str | int | None] = {
+OF_WORDS: dict[tuple[str, ...], Any] = {
     ("bpe",): "none",
     ("input",): "raw",
     ("aggressive_hyphens",): False,
@@ -187,7 +187,8 @@ class Text(Section):
         """With another tokenizer, the default of `bpe` is `none`."""
         if not isinstance(values, dict) or type_of(values.get("tokenizer")) != "sentencepiece":
             return values
-        return {"bpe": "none"} | values
+        default = values.get("bpe") in (None, JointBpe().model_dump())
+        return values | {"bpe": "none"} if default else values
 
     @model_validator(mode="after")
     def _one_tokenizer(self) -> Text:
@@ -200,11 +201,11 @@ class Text(Section):
             key, hint = "tokenizer.sampling.alpha", "set it below 1, such as 0.1"
             raise ConflictError(what, key, "tokenizer.model", hint=hint)
         for path, neutral in OF_WORDS.items():
-            value = getattr(self.vocabulary if len(path) > 1 else self, path[-1])
-            value = value.type if isinstance(value, Section) else value
+            value: Any = self.vocabulary if path[0] == "vocabulary" else self
+            value = getattr(value, path[-1])
+            value, key = getattr(value, "type", value), ".".join(path)
             if value != neutral:
-                key, shown, allowed = ".".join(path), *map(json.dumps, (value, neutral))
+                shown, allowed = (json.dumps(each).strip('"') for each in (value, neutral))
                 what = f"{shown} does not go with text.tokenizer: sentencepiece"
-                hint = f"leave it out, or set text.{key}: {allowed}"
-                raise ConflictError(what.replace('"', ""), key, hint=hint.replace('"', ""))
+                raise ConflictError(what, key, hint=f"leave it out, or set text.{key}: {allowed}")
         return self

@@ -69,7 +69,8 @@ def _tokenizer(config: Text, language: str) -> Moses | Protected:
         tokenizer: Moses = jieba(aggressive_hyphens=hyphens)
     else:
         tokenizer = moses(language, aggressive_hyphens=hyphens)
-    return tokenizer if config.tokenizer == ORIGINAL else Protected(tokenizer)
+    is_protected = isinstance(config.tokenizer, MosesBpe) and config.tokenizer.rules == "protected"
+    return Protected(tokenizer) if is_protected else tokenizer
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from nmtdeep.text.tokenization import Moses
 LETTER = "\ua66e"
 _INVISIBLE = "\u00ad\u061c\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff"
 _PLACEHOLDER = (
-    r"%[({][^(){}\s]+[)}](?:[-+#0-9.]*[A-Za-z])?",  # %(name)s, %{name}
+    r"%[({<][^(){}<>\s]+[)}>](?:[-+#0-9.]*[A-Za-z])?",  # %(name)s, %{name}, %<name>s
     r"(?<!\d)%(?:\d\$)?[-+#0]{0,4}\d{0,3}(?:\.\d{1,3})?(?:hh?|ll?|[qjztL])?[A-Za-z@%]",  # %1$.2f
     r"(?:(?<!\d)%\d\d?)(?:%\d\d?)*",  # %1
     r"[$#@]?\{{1,3}+(?: ?[^{}\s]++ ?|)\}{1,3}",  # {}, {0}, {name}, ${x}, {{ name }}
@@ -40,7 +40,7 @@ _ADDRESS = (
     r"(?<!\w)[@#]\w++",
 )
 # What Moses pads and its detokenizer leaves padded, next to such a part.
-_ORPHANS = r"[/=*+~^|<>#@&\\]{0,3}"
+_ORPHANS = r"[/=*+~^|<>#@\\]{0,3}"
 
 
 def _set(characters: Iterable[str]) -> str:
@@ -57,7 +57,7 @@ def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
     tables = Perluniprops()
     known = _set(MosesTokenizer.IsAlnum)
     symbols = set(tables.chars("Symbol")) - set(tables.chars("IsSo"))
-    signs = {*tables.chars("Punctuation"), *symbols, *map(chr, range(32))} - {"_"}
+    signs = {*tables.chars("Punctuation"), *symbols, *map(chr, range(33))} - {"_"}
     cjk = "".join(f"{chr(first)}-{chr(last)}" for first, last in CJKChars.ranges)
     sign = rf"[^{known}\s]"
     joined = rf"[^{known}{cjk}\s_{_set(signs)}]"
@@ -68,18 +68,21 @@ def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
     )
     core = f"(?:{'|'.join((*_ADDRESS, *_MARKUP, *_PLACEHOLDER, *glued))})"
     part = rf"{_ORPHANS}{core}(?:{sign}{{0,3}}{core})*{_ORPHANS}|(?<=\d)\xa0(?=\d)"
-    usual = _set(signs - set("/%{<&@#"))
-    return re.compile(rf"[^{known}{cjk}\s{usual}]|{LETTER}|\xa0|[wW]{{3}}\."), re.compile(part)
+    spaces = {chr(code) for code in range(0x3001) if chr(code).isspace()}
+    usual = {*MosesTokenizer.IsAlnum, *signs, *spaces} - {*"/%{<&@#\xa0", LETTER}
+    return re.compile(rf"[^{_set(usual)}{cjk}]"), re.compile(part)
 
 
 # Closing punctuation of scripts that Moses' detokenizer does not know.
-_CLOSING = re.compile(" +(?=[\u061b\u061f\u060c\u06d4\u0964\u0965\u17d4-\u17d6\u104a\u104b\u1362-\u1368])")
+_CLOSING = re.compile(
+    " +(?=[\u061b\u061f\u060c\u06d4\u0964\u0965\u17d4-\u17d6\u104a\u104b\u1362-\u1368])"
+)
 
 
 def _around(line: str, process: Callable[[str], str]) -> str:
     """What `process` makes of a line while its parts are hidden; it keeps every letter in order."""
-    hint, part = _patterns()
-    if not hint.search(line):
+    unusual, part = _patterns()
+    if not unusual.search(line) and "www." not in line.lower():
         return process(line)
     parts = iter(part.findall(line))
     return re.sub(LETTER, lambda _: next(parts), process(part.sub(LETTER, line)))

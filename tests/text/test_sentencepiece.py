@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 import nmtdeep.demo
+from nmtdeep.config.load import from_mapping, load_recipe, resolve
+from nmtdeep.config.names import recipe_files
 from nmtdeep.config.text import SentencePiece as Config
 from nmtdeep.config.text import Text
-from nmtdeep.errors import DataError, UserError
+from nmtdeep.errors import ConfigError, DataError, UserError
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.sentencepiece import SentencePiece, learn, spread
 from nmtdeep.text.vocabulary import EOS, UNK, Vocabulary
@@ -74,6 +76,13 @@ def test_lower_case_comes_before_the_model():
     side = pipeline(lowercase=True).source
     assert side.split("A DOG") == side.split("a dog") == EXACT.split("a dog")
     assert side.reference("A DOG") == "a dog"
+
+
+def test_given_pieces_keep_their_case():
+    side = pipeline(lowercase=True).source
+    assert "<0xF6>" in side.vocabulary
+    assert side.split("<0xF6> \u2581a", "bpe") == ["<0xF6>", "\u2581a"]
+    assert UNK not in side.encode("<0xF6> \u2581a", "bpe")
 
 
 def test_output_is_one_line_and_input_is_raw():
@@ -272,5 +281,50 @@ def test_settings_of_words_are_refused(key, value):
 
 def test_the_default_of_bpe_is_none():
     assert Text.model_validate(SECTION).bpe.type == "none"
-    assert Text.model_validate(Text().model_dump() | SECTION).bpe.type == "none"
+    assert from_mapping({"text": SECTION}).text.bpe.type == "none"
     assert Text().bpe.type == "joint"
+
+
+@pytest.mark.parametrize("name", sorted(recipe_files()))
+def test_the_tokenizer_alone_replaces_the_keys_of_the_other_in_every_recipe(name):
+    before, after = load_recipe(name), load_recipe(name, ["text.tokenizer=sentencepiece"])
+    assert after.text.tokenizer == Config()
+    assert (after.text.bpe.type, after.text.input) == ("none", "raw")
+    # Everything else is the recipe's.
+    assert after.text.clean == before.text.clean
+    assert after.text.vocabulary.sharing == before.text.vocabulary.sharing
+    assert (after.model, after.training) == (before.model, before.training)
+
+
+def test_the_tokenizer_of_a_recipe_replaces_the_keys_of_those_that_it_extends(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "extends: zhang-2019/wmt14-en-de/post-base\ntext:\n  tokenizer: sentencepiece\n"
+    )
+    assert load_recipe(str(path)).text.aggressive_hyphens is False
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize(
+    ("override", "value", "allowed"),
+    [
+        ("text.bpe.merges=500", "text.bpe: joint", "text.bpe: none"),
+        ("text.bpe=separate", "text.bpe: separate", "text.bpe: none"),
+        ("text.input=tokenized", "text.input: tokenized", "text.input: raw"),
+        ("text.vocabulary.min_count=2", "text.vocabulary.min_count: 2", "min_count: 1"),
+        ("text.aggressive_hyphens=true", "text.aggressive_hyphens: true", "hyphens: false"),
+    ],
+)
+def test_an_override_of_the_other_tokenizer_is_named(override, value, allowed, first):
+    overrides = ["text.tokenizer=sentencepiece", override]
+    with pytest.raises(ConfigError) as error:
+        load_recipe("deep-small", overrides if first else overrides[::-1])
+    expected = f"override '{override}': {value} does not go with text.tokenizer: sentencepiece"
+    assert expected in str(error.value)
+    assert allowed in str(error.value)
+
+
+def test_the_origin_of_a_replaced_key_is_the_tokenizer():
+    resolved = resolve("deep-small", ["text.tokenizer=sentencepiece"])
+    assert resolved.origin(("text", "bpe", "type")) == "override"
+    assert resolved.origin(("text", "vocabulary", "sharing")).startswith("recipes/deep-small.yaml")
