@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import unicodedata
 
 import pytest
 from sacremoses import MosesPunctNormalizer, MosesTokenizer
@@ -17,7 +18,11 @@ from nmtdeep.text.bpe import Bpe, learn
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.vocabulary import SPECIALS, Vocabulary
 
-NAMES = {"MosesPunctNormalizer": MosesPunctNormalizer, "MosesTokenizer": MosesTokenizer}
+NAMES = {
+    "MosesPunctNormalizer": MosesPunctNormalizer,
+    "MosesTokenizer": MosesTokenizer,
+    "unicodedata": unicodedata,
+}
 LINES = [
     "“Well-known”  things: it’s 3 o'clock — isn't it?",
     "A man's dog, e.g. a Great Dane & a cat [both] cost $5.50…",
@@ -27,15 +32,20 @@ LINES = [
 
 @pytest.mark.parametrize("hyphens", [False, True])
 @pytest.mark.parametrize("lowercase", [False, True])
-def test_the_steps_by_hand_return_our_subwords(hyphens: bool, lowercase: bool) -> None:
+@pytest.mark.parametrize("rules", ["original", "protected"])
+def test_the_steps_by_hand_return_our_subwords(hyphens: bool, lowercase: bool, rules: str) -> None:
     merges = learn({"things": 4, "thing": 3, "cat": 2, "cats": 2, "known": 5}, 12)
-    text = Text.model_validate({"aggressive_hyphens": hyphens, "lowercase": lowercase})
+    tokenizer = {"type": "moses_bpe", "rules": rules}
+    settings = {"aggressive_hyphens": hyphens, "lowercase": lowercase, "tokenizer": tokenizer}
+    text = Text.model_validate(settings)
+    # <unk> is markup, which is hidden first.
+    lines = LINES if rules == "original" else [*LINES[:2], "scho\u0308n, 10\u00a0000"]
     vocabulary = Vocabulary(SPECIALS, (0, 0, 0))
     pipeline = TextPipeline.of(text, (Bpe(merges),) * 2, (vocabulary,) * 2)
     *code, command = re.findall(r"`(.*?)`", render("subwords.md", text=text))
     assert command == "subword-nmt apply-bpe -c text/bpe.codes"
     split = BPE(io.StringIO(pipeline.contents()["bpe.codes"].decode()))
-    for line in LINES:
+    for line in lines:
         by_hand = line
         for expression in code:
             by_hand = eval(expression, {**NAMES, "line": by_hand})
