@@ -42,7 +42,6 @@ COMMANDS: dict[str, dict[Callable[..., Any], str]] = {
         look.inspect: "nmtdeep inspect run",
         look.plot: "nmtdeep plot run other-run --plot curves.svg",
         look.report: "nmtdeep report run other-run --data data -o report.html",
-        look.doctor: "nmtdeep doctor --data data --out run",
         **analyze.COMMANDS,
     },
     EXCHANGE: {
@@ -182,7 +181,7 @@ _EXTRAS = {
     "jinja2": "report",
     "matplotlib": "pictures",
     "prometheus_client": "serve",
-    "py3langid": "doctor",
+    "py3langid": "language-id",
     "uvicorn": "serve",
 }
 _HINTS = {

@@ -254,9 +254,7 @@ Overrides = Annotated[
 ]
 Data = Annotated[Path, Option(help="Directory that `nmtdeep preprocess` wrote.")]
 OUT = Option("-o", "--out", "--output")
-CORPUS = Option(metavar="[NAME=]PREFIX")
-Corpora = Annotated[list[str], CORPUS]
-OptionalCorpora = Annotated[list[str] | None, CORPUS]
+Corpora = Annotated[list[str], Option(metavar="[NAME=]PREFIX")]
 Out = Annotated[Path, OUT]
 OptionalOut = Annotated[Path | None, OUT]
 VERIFY_HELP = "Compare token files of --data with their checksums first, about 1 GB a second."
