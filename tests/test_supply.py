@@ -23,7 +23,7 @@ OPTIONAL = ("chinese", "export", "language-id", "pictures", "report", "serve", "
 # Imported by the name that Python's version has for it.
 BY_VERSION = {"backports-zstd"}
 # What is imported of extras outside the locks.
-UNLOCKED = {"comet", "huggingface_hub", "mlflow", "trackio", "wandb"}
+UNLOCKED = {"comet", "huggingface_hub", "wandb"}
 CUDA = re.compile(r"triton|nvidia-|cuda-")
 
 

@@ -117,8 +117,8 @@ def train(
         source: Start from the weights of this run or checkpoint (fine-tuning).
         freeze: Part of the model that keeps its weights: encoder, decoder or embeddings.
         processes: Number of processes that train together: one per GPU, or sharing CPU threads.
-        log_to: Receiver of the figures, instead of the recipe's training.log_to: tensorboard,
-            wandb, mlflow, trackio.
+        log_to: Receiver of the figures, instead of the recipe's training.log_to: tensorboard or
+            wandb.
         compile_layers: Compile the layers for a GPU at the start; later updates are faster.
     """
     if not find_lr and outputs != Outputs():
