@@ -234,11 +234,6 @@ def sync(directory: Path) -> None:
             os.close(handle)
 
 
-def _is_device(path: Path) -> bool:
-    """Whether it is /dev/stdout or another in /dev, also where a shell sends that to a file."""
-    return path.parent in (Path("/dev"), Path("/dev/fd"))
-
-
 @contextmanager
 def replace_file(path: Path) -> Iterator[Path]:
     """Yield a path next to `path`, with the same ending, which replaces it if the block succeeds.
@@ -249,7 +244,8 @@ def replace_file(path: Path) -> Iterator[Path]:
     Raises:
         UserError: if the disk is full or must not be written to.
     """
-    if path.exists() and (_is_device(path) or not (path.is_file() or path.is_dir())):
+    in_dev = path.parent in (Path("/dev"), Path("/dev/fd"))  # though a shell sends it to a file
+    if path.exists() and (in_dev or not (path.is_file() or path.is_dir())):
         yield path
         return
     partial = path.with_name(f".{path.stem}.partial{path.suffix}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,13 @@ from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.data.index import COPY, INDEX_FILE, RECIPE_FILE, TEXT_DIRECTORY, read_index
 from nmtdeep.data.mixture import MixedPosition
 from nmtdeep.errors import CheckpointError, Problem, printable
+from nmtdeep.preprocessing.language import unchecked
 from nmtdeep.preprocessing.report import report_of
+from nmtdeep.preprocessing.warnings import SIZE, Sample, warnings
 from nmtdeep.scoring.metrics import best_figure
 from nmtdeep.scoring.report import score_table
 from nmtdeep.scoring.stored import SCORES, stored_scores
+from nmtdeep.text.files import read_lines
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.training.starting import described
 from nmtdeep.training.state import Progress
@@ -149,8 +153,33 @@ def _inspect_data(path: Path) -> Inspection:
     for name, tag in data.pipeline.config.tags.items():
         screen.add("tag", f"{tag} before the source sentences of {name}")
     screen.add("size", f"{size(files.size_of(path))} on disk")
+    for number, problem in enumerate(_text_warnings(data)):
+        screen.add("" if number else "warnings", str(problem))
+    if why := unchecked(data.languages):
+        screen.add("languages", why.removeprefix("languages were "))
     screen.tables += report_of(path, index).tables()
     return screen
+
+
+def _text_warnings(data: DataDirectory) -> Iterator[Problem]:
+    """The warnings of `preprocess` about the stored text, and the ids of training joined again."""
+    pipeline = data.pipeline
+    for name in data.splits:
+        paths = [str(data.path / f"{name}.{language}") for language in data.languages]
+        form, sample = pipeline.config.input, Sample()
+        if name in data.training:
+            form, corpus = "tokenized", data.corpus(name)
+            sides = ((pipeline.source, corpus.source), (pipeline.target, corpus.target))
+            for number in range(0, len(corpus), max(1, len(corpus) // SIZE)):
+                source, target = (
+                    side.join(side.vocabulary.words(ids[number].tolist()), form)
+                    for side, ids in sides
+                )
+                sample.add(number + 1, (source, target))
+        else:
+            for number, pair in enumerate(zip(*map(read_lines, paths), strict=True), 1):
+                sample.add(number, pair)
+        yield from warnings(sample, paths, data.languages, form)
 
 
 def _add_model(screen: Inspection, path: Path) -> Recipe:

@@ -47,7 +47,6 @@ LAYERS = {
     "nmtdeep.conversion": 5,
     "nmtdeep.reporting": 5,
     "nmtdeep.fetching": 5,
-    "nmtdeep.doctor": 5,
     "nmtdeep.demo": 5,
     # Commands and the Python interface.
     "nmtdeep.cli": 6,

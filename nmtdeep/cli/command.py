@@ -7,6 +7,7 @@ import signal
 import traceback
 from collections.abc import Callable
 from inspect import Parameter
+from textwrap import TextWrapper
 from typing import Any
 
 import typer
@@ -19,50 +20,13 @@ from nmtdeep.config.values import near, value_problem
 from nmtdeep.errors import UserError
 
 Function = Callable[..., Any]
-WIDTH, NAMES_WIDTH = 100, 30
+# The help breaks no line inside a name, such as bleu-intl-lc.
+TextWrapper.wordsep_re = TextWrapper.wordsep_simple_re
 VERBOSE_OPTION = typer.Option("-v", "--verbose")
 VERBOSE = option("verbose", bool, VERBOSE_OPTION, "Print a traceback with an error.", default=False)
 
 
-class PanelHelp:
-    """The help of a command or group: usage, text, panels of arguments and options, an example.
-
-    typer's own panels cut names at 80 columns, and take 0.1 s longer: they import rich's Markdown.
-    """
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the help, whose panels are in the order of the options."""
-        from rich.console import Console
-        from rich.panel import Panel
-        from rich.table import Table
-        from rich.text import Text
-
-        command: Any = self
-        panels: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
-        for parameter in command.get_params(ctx):
-            names, text = parameter.get_help_record(ctx)
-            heading = parameter.rich_help_panel or "Options"
-            if parameter.param_type_name == "argument":
-                heading, names = "Arguments", parameter.metavar
-            panels.setdefault(heading, []).append((names, text))
-        for name, below in getattr(command, "commands", {}).items():
-            heading = below.rich_help_panel or "Commands"
-            panels.setdefault(heading, []).append((name, below.help.partition("\n\n")[0]))
-        console = Console(highlight=False, markup=False)
-        console.width = min(console.width, WIDTH)
-        console.print(f"{command.get_usage(ctx)}\n\n{command.help}\n")
-        for heading, rows in panels.items():
-            table = Table.grid(padding=(0, 2))
-            table.add_column(max_width=NAMES_WIDTH, style="bold cyan")
-            table.add_column()
-            for row in rows:
-                table.add_row(*map(Text, row))
-            if rows:
-                console.print(Panel(table, title=heading, title_align="left"))
-        console.print(f"\n{command.epilog}")
-
-
-class Command(PanelHelp, TyperCommand):
+class Command(TyperCommand):
     """A command that accepts each option once."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -77,8 +41,15 @@ class Command(PanelHelp, TyperCommand):
                 raise UserError("is given twice", where=_name(parameter), hint="pass it once")
         return super().parse_args(ctx, args)
 
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """As typer, which would add Python's type to an argument, such as <list[Path]>."""
+        arguments: list[Any] = [each for each in self.params if each.param_type_name == "argument"]
+        for argument in arguments:
+            argument.display_type_rich = lambda ctx: None
+        super().format_options(ctx, formatter)
 
-class Group(PanelHelp, TyperGroup):
+
+class Group(TyperGroup):
     """Commands under one name."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -94,15 +65,13 @@ class Group(PanelHelp, TyperGroup):
         return super().resolve_command(ctx, args)
 
 
-def add_command(
-    app: typer.Typer, function: Function, example: str, panel: str | None = None
-) -> None:
+def add_command(app: typer.Typer, function: Function, example: str) -> None:
     """Make a function a command of `app`, with the option --verbose.
 
     Args:
         example: a command line that works.
-        panel: the heading of the command in the help of `app`.
     """
+    text = documented(function)[0]
     parameters, bundles = parameters_of(function)
 
     def command(ctx: typer.Context, *, verbose: bool, **values: Any) -> None:
@@ -125,10 +94,10 @@ def add_command(
     app.command(
         function.__name__.strip("_").replace("_", "-"),
         cls=Command,
-        help=documented(function)[0],
+        help=text,
+        short_help=text.partition("\n\n")[0],
         epilog=f"Example:\n{example}",
         no_args_is_help=any(each.default is Parameter.empty for each in parameters),
-        rich_help_panel=panel,
     )(command)
 
 

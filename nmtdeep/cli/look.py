@@ -1,4 +1,4 @@
-"""Commands that show recipes, runs, data and the machine."""
+"""Commands that show recipes, runs and data."""
 
 from __future__ import annotations
 
@@ -65,6 +65,7 @@ def inspect(path: Path) -> None:
     """Describe a run, a checkpoint or a data directory, and verify its files.
 
     Every file is read and compared with its checksum. With a damaged file, the exit code is 1.
+    Of a data directory, warnings name text that is not what it should be.
 
     Args:
         path: Run directory, checkpoint or data directory.
@@ -155,43 +156,3 @@ def report(
         say=partial(typer.echo, err=True),
     )
     typer.echo(f"{output}: {size(output.stat().st_size)}; open it in a browser")
-
-
-def doctor(
-    *,
-    data: Path | None = None,
-    train: options.OptionalCorpora = None,
-    valid: Path | None = None,
-    test: list[Path] | None = None,
-    source_lang: options.SourceLanguage = None,
-    target_lang: options.TargetLanguage = None,
-    out: options.Out = Path("run"),
-) -> None:
-    """Check that this machine and the text are ready for training: speed, disk, suspicious pairs.
-
-    The last lines name the problems; with any, the exit code is 1.
-
-    Args:
-        data: Directory that `nmtdeep preprocess` wrote.
-        train: Training text, as in nmtdeep preprocess.
-        valid: Validation text.
-        test: Test text.
-        out: Directory of the planned run.
-    """
-    from nmtdeep import tables
-    from nmtdeep.doctor.examination import examine
-    from nmtdeep.preprocessing.inputs import named
-    from nmtdeep.text.pairs import name_of
-
-    corpora = named(train or ())
-    tests = {name_of(path): path for path in test or ()}
-    texts = {**corpora, **({"valid": valid} if valid else {}), **tests}
-    if texts and not (source_lang and target_lang):
-        raise UserError("plain text needs its languages", hint="add -s and -t, such as -s en -t de")
-    examination = examine(data, texts, [*corpora], (source_lang or "", target_lang or ""), out)
-    tables.show(tables.describe(examination.rows), *examination.tables)
-    for problem in examination.problems:
-        typer.echo(f"PROBLEM  {problem}")
-    if examination.problems:
-        raise typer.Exit(1)
-    typer.echo("no problems found")

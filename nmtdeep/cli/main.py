@@ -22,37 +22,29 @@ from nmtdeep.cli.translate import serve, translate
 from nmtdeep.errors import UserError
 from nmtdeep.memory import address_space_left, keep_memory
 
-TRAIN, LOOK, EXCHANGE = "Train and translate", "Look inside", "Exchange and serve"
-COMMANDS: dict[str, dict[Callable[..., Any], str]] = {
-    TRAIN: {
-        train.demo: "nmtdeep demo --out nmtdeep-demo",
-        corpora.fetch: "nmtdeep fetch multi30k-en-de --out corpus",
-        corpora.preprocess: (
-            "nmtdeep preprocess demo --train corpus/train --valid corpus/dev --out data"
-        ),
-        train.train: "nmtdeep train demo --data data --out run",
-        train.grow: "nmtdeep grow run --layers 12 --out run-12",
-        train.average_checkpoints: "nmtdeep average-checkpoints run --last 5 --overwrite",
-        translate: "nmtdeep translate -m run -i test.en -o test.de",
-        score: "nmtdeep score hypotheses.de reference.de --metric bleu",
-        look.list_: "nmtdeep recipes list sdt 48",
-        look.show: "nmtdeep recipes show demo model.encoder.depth=12",
-    },
-    LOOK: {
-        look.inspect: "nmtdeep inspect run",
-        look.plot: "nmtdeep plot run other-run --plot curves.svg",
-        look.report: "nmtdeep report run other-run --data data -o report.html",
-        look.doctor: "nmtdeep doctor --data data --out run",
-        **analyze.COMMANDS,
-    },
-    EXCHANGE: {
-        exchange.export: "nmtdeep export run --to ctranslate2 --out exported",
-        serve: "nmtdeep serve -m run --port 8000",
-        exchange.fairseq: (
-            "nmtdeep convert fairseq checkpoint_best.pt dict.en.txt dict.de.txt -o model"
-        ),
-        exchange.marian: "nmtdeep convert marian opus-mt-en-de -o model",
-    },
+COMMANDS: dict[Callable[..., Any], str] = {
+    train.demo: "nmtdeep demo --out nmtdeep-demo",
+    corpora.fetch: "nmtdeep fetch multi30k-en-de --out corpus",
+    corpora.preprocess: (
+        "nmtdeep preprocess demo --train corpus/train --valid corpus/dev --out data"
+    ),
+    train.train: "nmtdeep train demo --data data --out run",
+    train.grow: "nmtdeep grow run --layers 12 --out run-12",
+    train.average_checkpoints: "nmtdeep average-checkpoints run --last 5 --overwrite",
+    translate: "nmtdeep translate -m run -i test.en -o test.de",
+    score: "nmtdeep score hypotheses.de reference.de --metric bleu",
+    look.list_: "nmtdeep recipes list sdt 48",
+    look.show: "nmtdeep recipes show demo model.encoder.depth=12",
+    look.inspect: "nmtdeep inspect run",
+    look.plot: "nmtdeep plot run other-run --plot curves.svg",
+    look.report: "nmtdeep report run other-run --data data -o report.html",
+    **analyze.COMMANDS,
+    exchange.export: "nmtdeep export run --to ctranslate2 --out exported",
+    serve: "nmtdeep serve -m run --port 8000",
+    exchange.fairseq: (
+        "nmtdeep convert fairseq checkpoint_best.pt dict.en.txt dict.de.txt -o model"
+    ),
+    exchange.marian: "nmtdeep convert marian opus-mt-en-de -o model",
 }
 GROUPS = {
     "recipes": "List the shipped recipes, or print one in full.",
@@ -65,25 +57,31 @@ app = typer.Typer(
     name="nmtdeep",
     cls=Group,
     no_args_is_help=True,
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Deep neural machine translation: raw parallel text in, translations and scores out.",
     epilog="Example:\nnmtdeep demo",
 )
 groups: dict[str, typer.Typer] = {}
-for panel, commands in COMMANDS.items():
-    for function, example in commands.items():
-        name = example.split()[1]
-        if name not in GROUPS:
-            add_command(app, function, example, panel)
-            continue
-        if name not in groups:
-            epilog = f"Example:\n{example}"
-            group = typer.Typer(cls=Group, help=GROUPS[name], no_args_is_help=True, epilog=epilog)
-            group.callback()(lambda: None)  # a group of one command is a group
-            app.add_typer(group, name=name, rich_help_panel=panel)
-            groups[name] = group
-        add_command(groups[name], function, example)
+for function, example in COMMANDS.items():
+    name = example.split()[1]
+    if name not in GROUPS:
+        add_command(app, function, example)
+        continue
+    if name not in groups:
+        group = typer.Typer(
+            cls=Group,
+            no_args_is_help=True,
+            rich_markup_mode=None,
+            help=GROUPS[name],
+            short_help=GROUPS[name],
+            epilog=f"Example:\n{example}",
+        )
+        group.callback()(lambda: None)  # a group of one command is a group
+        app.add_typer(group, name=name)
+        groups[name] = group
+    add_command(groups[name], function, example)
 
 
 def _version(show: bool) -> None:
@@ -182,7 +180,7 @@ _EXTRAS = {
     "jinja2": "report",
     "matplotlib": "pictures",
     "prometheus_client": "serve",
-    "py3langid": "doctor",
+    "py3langid": "language-id",
     "uvicorn": "serve",
 }
 _HINTS = {

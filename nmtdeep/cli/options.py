@@ -26,18 +26,6 @@ from nmtdeep.config.decoding import Decoding, DecodingOptions, decoding_options
 
 # The name of a value in the help, by its type; a name from a list is NAME.
 VALUES: dict[Any, str] = {int: "N", float: "NUMBER", str: "TEXT", Path: "PATH", bool: ""}
-MACHINE = "Machine"
-# The panel of each option for translating.
-PANELS = {
-    name: panel
-    for panel, names in {
-        "Search": "beam lenpen lenpen_form stop n_best max_length_factor max_length_constant",
-        "Text": "input_is prefix_column output_is max_source_tokens long_lines allow_unk",
-        "Sampling": "sampling temperature top_k top_p seed",
-        MACHINE: "device precision quantize max_tokens threads processes",
-    }.items()
-    for name in names.split()
-}
 # Spellings of other toolkits.
 ALIASES = {
     "beam": ("-b", "--beam-size"),
@@ -58,16 +46,9 @@ class Bundle(NamedTuple):
     collect: Callable[..., Any]
 
 
-def bundle(collect: Callable[..., Any], panel: str | None = None) -> Bundle:
-    """The parameters of a function or dataclass as options, and its result as the argument.
-
-    Args:
-        panel: heading of the options; None: each has its own.
-    """
-    options = parameters_of(collect)[0]
-    for each in options if panel else ():
-        get_args(each.annotation)[1].rich_help_panel = panel
-    return Bundle(options, collect)
+def bundle(collect: Callable[..., Any]) -> Bundle:
+    """The parameters of a function or dataclass as options, and its result as the argument."""
+    return Bundle(parameters_of(collect)[0], collect)
 
 
 def flag(name: str) -> str:
@@ -140,16 +121,13 @@ def sentence(field: FieldInfo) -> str:
     return f"{text[0].upper()}{text[1:]}."
 
 
-def options_of(
-    model: type[BaseModel], *omit: str, panel: str | None = None, **defaults: str
-) -> list[Parameter]:
+def options_of(model: type[BaseModel], *omit: str, **defaults: str) -> list[Parameter]:
     """An option for each field of a model, which says its type, meaning and default.
 
     The model checks the values, of which None means that the option was omitted.
 
     Args:
         omit: fields without an option.
-        panel: heading of the options; None: that in `PANELS`.
         defaults: what the help shows instead of a field's default.
     """
     options, kinds = [], get_type_hints(model)
@@ -157,7 +135,7 @@ def options_of(
         if name in omit:
             continue
         is_switch = kinds[name] is bool
-        info = Option(flag(name), *ALIASES.get(name, ()), rich_help_panel=panel or PANELS.get(name))
+        info = Option(flag(name), *ALIASES.get(name, ()))
         text, default = sentence(field), defaults.get(name, field.default)
         if default is not None and not is_switch:
             text += f" Default: {default}."
@@ -207,12 +185,8 @@ def recipe_argument(metavar: str, text: str | None = None) -> Any:
 
 Whole = Annotated[int, Option(min=1)]
 OptionalWhole = Annotated[int | None, Option(min=1)]
-Device = Annotated[
-    str, Option(help=sentence(DecodingOptions.model_fields["device"]), rich_help_panel=MACHINE)
-]
-Threads = Annotated[
-    int | None, Option(min=1, max=1024, help="Number of CPU threads.", rich_help_panel=MACHINE)
-]
+Device = Annotated[str, Option(help=sentence(DecodingOptions.model_fields["device"]))]
+Threads = Annotated[int | None, Option(min=1, max=1024, help="Number of CPU threads.")]
 
 
 def prepare_training(threads: int | None) -> None:
@@ -254,13 +228,11 @@ Overrides = Annotated[
 ]
 Data = Annotated[Path, Option(help="Directory that `nmtdeep preprocess` wrote.")]
 OUT = Option("-o", "--out", "--output")
-CORPUS = Option(metavar="[NAME=]PREFIX")
-Corpora = Annotated[list[str], CORPUS]
-OptionalCorpora = Annotated[list[str] | None, CORPUS]
+Corpora = Annotated[list[str], Option(metavar="[NAME=]PREFIX")]
 Out = Annotated[Path, OUT]
 OptionalOut = Annotated[Path | None, OUT]
 VERIFY_HELP = "Verify checksums of --data first (about 1 GB per second)."
-Verify = Annotated[bool, Option(help=VERIFY_HELP, rich_help_panel=MACHINE)]
+Verify = Annotated[bool, Option(help=VERIFY_HELP)]
 SourceLanguage = Annotated[
     str | None, Option("-s", "--source-lang", help="Source language code, such as en.")
 ]

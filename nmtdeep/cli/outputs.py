@@ -22,8 +22,7 @@ from nmtdeep.errors import UserError
 if TYPE_CHECKING:
     from nmtdeep.analysis.measurement import Measurement
 
-FILE = Option(rich_help_panel="Output")
-JSON = Option("--json", help="Print all numbers as JSON.", rich_help_panel="Output")
+JSON = Option("--json", help="Print all numbers as JSON.")
 
 
 # What is in pictures and reports of nmtdeep.
@@ -74,10 +73,10 @@ class Outputs:
         overwrite: Replace files that nmtdeep did not write, too.
     """
 
-    csv: Annotated[Path | None, FILE] = None
-    plot: Annotated[Path | None, FILE] = None
+    csv: Path | None = None
+    plot: Path | None = None
     as_json: Annotated[bool, JSON] = False
-    overwrite: Annotated[bool, FILE] = field(default=False, compare=False)
+    overwrite: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         for path in filter(None, (self.csv, self.plot)):

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from nmtdeep.scoring.texts import Texts
     from nmtdeep.scoring.tokenized import MosesPreparation
 
-MODEL = Option("-m", "--model", rich_help_panel="With a model")
-OF_MODEL = Option(rich_help_panel="With a model")
-COMPARISON = Option(rich_help_panel="Comparison")
 OF_SEARCHES = (
     *("n_best", "prefix_column", "output_is"),
     *("sampling", "temperature", "top_k", "top_p", "seed"),
@@ -38,14 +35,14 @@ def score(
     tokenize: Annotated[str | None, Option(metavar="LANG")] = None,
     replace_unicode_punctuation: bool = False,
     as_json: Annotated[bool, Option("--json")] = False,
-    model: Annotated[list[Path] | None, MODEL] = None,
-    source: Annotated[Path | None, OF_MODEL] = None,
-    reference: Annotated[list[Path] | None, OF_MODEL] = None,
-    target: Annotated[Path | None, OF_MODEL] = None,
-    log_prob: Annotated[bool, OF_MODEL] = False,
-    system: Annotated[list[Path] | None, COMPARISON] = None,
-    paired: Annotated[Literal["bootstrap", "randomization"], COMPARISON] = "bootstrap",
-    trials: Annotated[int, Option(min=1, rich_help_panel="Comparison")] = 1000,
+    model: Annotated[list[Path] | None, Option("-m", "--model")] = None,
+    source: Path | None = None,
+    reference: list[Path] | None = None,
+    target: Path | None = None,
+    log_prob: bool = False,
+    system: list[Path] | None = None,
+    paired: Literal["bootstrap", "randomization"] = "bootstrap",
+    trials: Annotated[int, Option(min=1)] = 1000,
     options: Annotated[DecodingOptions, decoding(*OF_SEARCHES)],
 ) -> None:
     """Score translations: BLEU in the kinds that papers report, chrF and TER, with signatures.

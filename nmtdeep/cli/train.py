@@ -39,7 +39,7 @@ KEYS = (
     "log_every",
 )
 FLAGS = {key.rpartition(".")[2]: key for key in KEYS}
-VALUE = Option(rich_help_panel="Recipe values", metavar="VALUE")
+VALUE = Option(metavar="VALUE")
 
 
 def _flag(name: str, key: str) -> Parameter:
@@ -64,9 +64,8 @@ FOR_MINUTES = (
 )
 MINUTES = options.option("minutes", str | None, VALUE, FOR_MINUTES)
 AUTO = "training.max_updates=auto"
-COMPILE = Option("--compile/--no-compile", rich_help_panel=options.MACHINE)
-RANGE_TEST = "Learning-rate test"
-FILES = options.bundle(Outputs, RANGE_TEST)
+COMPILE = Option("--compile/--no-compile")
+FILES = options.bundle(Outputs)
 OF_RANGE_TEST = options.Bundle(
     [each for each in FILES.options if each.name != "overwrite"], partial(Outputs, overwrite=True)
 )
@@ -81,7 +80,7 @@ def train(
     data: options.Data,
     out: options.OptionalOut = None,
     dry_run: bool = False,
-    find_lr: Annotated[bool, Option(rich_help_panel=RANGE_TEST)] = False,
+    find_lr: bool = False,
     outputs: Annotated[Outputs, OF_RANGE_TEST],
     overwrite: bool = False,
     final_scores: bool | None = None,
@@ -89,12 +88,10 @@ def train(
     source: Annotated[Path | None, Option("--from", metavar="RUN|CHECKPOINT")] = None,
     freeze: Annotated[list[str] | None, Option(metavar="PART")] = None,
     changes: Changes,
-    device: Annotated[str, Option(rich_help_panel=options.MACHINE)] = "auto",
+    device: str = "auto",
     threads: options.Threads = None,
-    processes: Annotated[int, Option(min=1, rich_help_panel=options.MACHINE)] = 1,
-    log_to: Annotated[
-        list[str] | None, Option(metavar="NAME", rich_help_panel="Recipe values")
-    ] = None,
+    processes: Annotated[int, Option(min=1)] = 1,
+    log_to: Annotated[list[str] | None, Option(metavar="NAME")] = None,
     compile_layers: Annotated[bool, COMPILE] = True,
     verify: options.Verify = True,
 ) -> None:
@@ -117,8 +114,7 @@ def train(
         freeze: Part of the model that keeps its weights: encoder, decoder or embeddings.
         device: Device: auto, cpu, cuda or cuda:N.
         processes: Number of processes that train together: one per GPU, or sharing CPU threads.
-        log_to: Also send metrics to tensorboard, wandb, mlflow or trackio; replaces the recipe's
-            training.log_to.
+        log_to: Also send metrics to tensorboard or wandb; replaces the recipe's training.log_to.
         compile_layers: Compile the layers for a GPU at the start; later updates are faster.
     """
     if not find_lr and outputs != Outputs():

@@ -84,9 +84,7 @@ def translate(
         )
 
 
-LIMITS = Bundle(
-    options_of(Limits, "body_seconds", panel="Limits"), lambda **given: checked(Limits, given, flag)
-)
+LIMITS = Bundle(options_of(Limits, "body_seconds"), lambda **given: checked(Limits, given, flag))
 
 
 def serve(

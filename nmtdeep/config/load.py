@@ -21,6 +21,9 @@ from nmtdeep.config.stages import TEMPERATURE
 from nmtdeep.config.text import OF_WORDS, type_of
 from nmtdeep.errors import ConfigError
 
+# Loggers that runs of earlier versions name.
+GONE = ("mlflow", "trackio")
+
 
 @dataclass(frozen=True)
 class ResolvedRecipe:
@@ -68,9 +71,12 @@ def read_config(path: Path) -> Recipe:
     It extends nothing: other files may be missing, and its source may not be trusted.
     """
     path = path / "config.yaml" if path.is_dir() else path
-    source = _defaults()
+    source, stored = _defaults(), read_file(path, str(path))
     source.values["text"]["tokenizer"]["rules"] = "original"  # in files without this key
-    return _check(merge(source, read_file(path, str(path))), str(path)).recipe
+    training = stored.values.get("training")
+    if isinstance(training, dict) and isinstance(names := training.get("log_to"), list):
+        training["log_to"] = [name for name in names if name not in GONE]
+    return _check(merge(source, stored), str(path)).recipe
 
 
 def from_mapping(values: Mapping[str, Any], label: str = "recipe") -> Recipe:

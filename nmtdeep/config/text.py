@@ -150,7 +150,7 @@ class Clean(Section):
     language_id: Probability | None = Field(
         None,
         description="drop a pair if a side is in another language with at least this probability, "
-        "as py3langid says (extra `doctor`); null: no check",
+        "as py3langid says (extra `language-id`); null: no check",
         exclude_if=is_absent,
     )
     encoding: Literal["error", "drop"] = Field(

@@ -149,7 +149,7 @@ class Checkpoints(Section):
         return self
 
 
-LoggerName = Literal["tensorboard", "wandb", "mlflow", "trackio"]
+LoggerName = Literal["tensorboard", "wandb"]
 SET_MINUTES = "set max_minutes, or pass --minutes instead"
 
 

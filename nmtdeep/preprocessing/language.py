@@ -41,7 +41,7 @@ def check_languages(text: Text) -> None:
 def unchecked(languages: tuple[str, str]) -> str:
     """Why text in these languages is not checked for swapped sides; empty if it is."""
     if find_spec("py3langid") is None:
-        return 'languages were not checked: pip install "nmtdeep[doctor]"'
+        return 'languages were not checked: pip install "nmtdeep[language-id]"'
     known, tags = _identifier().nb_classes, [*map(primary, languages)]
     unknown = [tag for tag in tags if tag not in known or tags.count(tag) > 1]
     return f"languages were not checked: py3langid does not tell {unknown[0]}" if unknown else ""

@@ -33,7 +33,10 @@ def html(page: Mapping[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["embedded"] = _embedded
+    # As an image: its ids are separate from those of others, and no script runs in it.
+    environment.filters["embedded"] = lambda svg: (
+        f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
+    )
     return environment.from_string(_file("page.html")).render(
         page=page, policy=policy, style=style, script=script
     )
@@ -47,11 +50,6 @@ def _hash(text: str) -> str:
     """The name of a script or style in a policy."""
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
     return f"'sha256-{digest}'"
-
-
-def _embedded(svg: bytes) -> str:
-    """As an image, whose ids are separate from those of others, and in which no script runs."""
-    return f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
 
 
 def _legible(value: Any) -> Any:

@@ -1,18 +1,16 @@
-"""Receivers of the figures of a training: TensorBoard, and services that track experiments.
+"""Receivers of the figures of a training: TensorBoard and Weights & Biases.
 
-The services are set up by their own environment variables: account, server, project, offline mode.
+The service is set up by its own environment variables: account, server, project, offline mode.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import secrets
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -73,46 +71,14 @@ def weights_and_biases(run: Path, recipe: Recipe, identity: str | None) -> Logge
         config=recipe.model_dump(mode="json"),
         settings=wandb.Settings(console="off"),
     )
-    # Updates that were sent before are ignored there.
-    return Logger(partial(_send, started.log), started.finish, str(started.id))
+
+    def log(figures: Figures, update: int) -> None:
+        started.log(dict(figures), step=update)  # ignored there if it was sent before
+
+    return Logger(log, started.finish, str(started.id))
 
 
-def ml_flow(run: Path, recipe: Recipe, identity: str | None) -> Logger:
-    """MLflow; MLFLOW_TRACKING_URI names the server, or a database or folder of this machine."""
-    import mlflow
-
-    mlflow.set_experiment(os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT))
-    started = mlflow.start_run(run_id=identity, run_name=run.resolve().name)
-    if identity is None:  # parameters of a run cannot change
-        mlflow.log_dict(recipe.model_dump(mode="json"), "config.yaml")
-    return Logger(partial(_send, mlflow.log_metrics), mlflow.end_run, str(started.info.run_id))
-
-
-def trackio(run: Path, recipe: Recipe, identity: str | None) -> Logger:
-    """trackio; in its database on this machine, or in TRACKIO_SPACE_ID."""
-    from trackio import init
-
-    identity = identity or f"{run.resolve().name}-{secrets.token_hex(4)}"
-    started: Any = init(
-        project=os.environ.get("TRACKIO_PROJECT", PROJECT),
-        name=identity,
-        resume="allow",
-        config=recipe.model_dump(mode="json"),
-        embed=False,
-    )
-    return Logger(partial(_send, started.log), started.finish, identity)
-
-
-def _send(send: Callable[..., object], figures: Figures, update: int) -> None:
-    send(dict(figures), step=update)
-
-
-KINDS: dict[str, Kind] = {
-    "tensorboard": tensorboard,
-    "wandb": weights_and_biases,
-    "mlflow": ml_flow,
-    "trackio": trackio,
-}
+KINDS: dict[str, Kind] = {"tensorboard": tensorboard, "wandb": weights_and_biases}
 
 
 def chosen(recipe: Recipe) -> Mapping[str, Kind]:

@@ -112,6 +112,7 @@ COMMANDS = {
     "server": "use nmtdeep serve",
     "resume": "use nmtdeep train: the same command resumes",
     "trian": "did you mean train?",
+    "doctor": "use nmtdeep inspect DATA (preprocess prints the same warnings about text)",
     "xyz": "see `nmtdeep --help`",
 }
 

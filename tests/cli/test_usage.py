@@ -59,7 +59,7 @@ def shown(request: pytest.FixtureRequest) -> tuple[Any, str]:
 
 def test_the_help_names_every_option_in_full(shown: tuple[Any, str]) -> None:
     command, text = shown
-    words = set(re.split(r"[\s,│]+", text))
+    words = set(re.split(r"[\s,/]+", text))
     names = {
         name
         for parameter in command.params
@@ -68,7 +68,8 @@ def test_the_help_names_every_option_in_full(shown: tuple[Any, str]) -> None:
     }
     assert names <= words
     assert max(map(len, text.splitlines())) <= 80
-    assert "…" not in text
+    assert "…" not in text and "..." not in text.partition("\n\n")[2]
+    assert not re.search("[a-z]-$|<list|<str|<Path", text, re.M)
 
 
 def test_the_help_marks_what_is_required(shown: tuple[Any, str]) -> None:

@@ -21,7 +21,6 @@ from commands.running import Commands, Interrupt
         ("convert fairseq model.pt dict.txt --output", "--output"),
         ("fetch multi30k-en-de --output", "--output"),
         ("demo --out", "--out"),
-        ("doctor --out", "--out"),
     ],
 )
 def test_a_file_cannot_be_a_directory(

@@ -15,6 +15,7 @@ from nmtdeep.config.load import from_mapping, load_recipe, read_config
 from nmtdeep.config.render import annotated, differences, dump, shown
 from nmtdeep.config.section import Section
 from nmtdeep.config.source import parse
+from nmtdeep.errors import UserError
 
 from .conftest import write
 
@@ -107,3 +108,10 @@ def test_a_signal_while_a_recipe_is_written_is_no_error_of_pydantic(nth: int) ->
             recipe.model_dump(mode="json")
     finally:
         sys.setprofile(None)
+
+
+def test_loggers_of_earlier_versions_are_left_out_of_stored_recipes(folder: Path) -> None:
+    Path("config.yaml").write_text("training:\n  log_to: [mlflow, tensorboard, trackio]\n")
+    assert read_config(Path("config.yaml")).training.log_to == ("tensorboard",)
+    with pytest.raises(UserError, match="must be tensorboard or wandb, not"):
+        load_recipe("config.yaml")

@@ -187,12 +187,11 @@ def test_a_stored_recipe_keeps_its_rules(tmp_path, tokenizer):
     assert read_config(tmp_path).text.tokenizer.rules == "original"
     # A training takes them from its data, unless an override says otherwise.
     path = str(tmp_path / "config.yaml")
-    assert resolve(path, tokenizer=ORIGINAL).recipe.text.tokenizer.rules == "original"
-    assert (
-        resolve("multi30k-en-de-deep", tokenizer=ORIGINAL).recipe.text.tokenizer.rules == "original"
-    )
+    made = Text(tokenizer=ORIGINAL).model_dump(mode="json")
+    for name in (path, "multi30k-en-de-deep"):
+        assert resolve(name, text=made).recipe.text.tokenizer.rules == "original"
     more = ["text.tokenizer.rules=protected"]
-    assert resolve(path, more, tokenizer=ORIGINAL).recipe.text.tokenizer.rules == "protected"
+    assert resolve(path, more, text=made).recipe.text.tokenizer.rules == "protected"
 
 
 PAPERS = ("wang-2019/", "xu-2020/", "li-2020/", "zhang-2019/", "multi30k-en-de", "methods/r-drop")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -86,8 +85,8 @@ def test_a_missing_package_is_an_error_with_its_extra(monkeypatch: pytest.Monkey
     monkeypatch.setattr("sys.path", [])
     monkeypatch.setattr("sys.meta_path", [])
     monkeypatch.delitem(sys.modules, "tensorboard", raising=False)
-    recipe = Recipe.model_validate({"training": {"log_to": ["mlflow"]}})
-    with pytest.raises(UserError, match=r'mlflow is not installed: pip install "nmtdeep\[mlflow'):
+    recipe = Recipe.model_validate({"training": {"log_to": ["wandb"]}})
+    with pytest.raises(UserError, match=r'wandb is not installed: pip install "nmtdeep\[wandb'):
         chosen(recipe)
     assert chosen(Recipe()) == {}
 
@@ -121,31 +120,3 @@ def test_weights_and_biases_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert len({path.parent.name.rpartition("-")[2] for path in stored}) == 1
     written = b"".join(path.read_bytes() for path in stored)
     assert b"train/nll" in written and b"validation/valid_nll" in written
-
-
-def test_mlflow_in_a_local_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mlflow = pytest.importorskip("mlflow", reason="mlflow is not installed")
-    monkeypatch.chdir(tmp_path)
-    mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/mlflow.db")
-    for figures in (FIGURES, [AFTER]):
-        assert logged(tmp_path, {"mlflow": KINDS["mlflow"]}, *figures) == []
-    (run,) = mlflow.search_runs(experiment_names=["nmtdeep"], output_format="list")
-    assert run.info.run_id == json.loads((tmp_path / "loggers.json").read_text())["mlflow"]
-    assert run.info.status == "FINISHED"
-    history = mlflow.MlflowClient().get_metric_history(run.info.run_id, "train/nll")
-    assert sorted((each.step, each.value) for each in history) == [(2, 3.5), (4, 3.0), (6, 2.5)]
-
-
-def test_trackio_in_its_local_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
-    pytest.importorskip("trackio", reason="trackio is not installed")
-    for figures in (FIGURES, [AFTER]):
-        assert logged(tmp_path, {"trackio": KINDS["trackio"]}, *figures) == []
-    name = json.loads((tmp_path / "loggers.json").read_text())["trackio"]
-    with sqlite3.connect(tmp_path / "trackio" / "nmtdeep.db") as database:
-        rows = database.execute(
-            "select run_name, step, metrics from metrics order by id"
-        ).fetchall()
-    assert {row[0] for row in rows} == {name}
-    curve = [(step, json.loads(values).get("train/nll")) for _, step, values in rows]
-    assert [each for each in curve if each[1]] == [(2, 3.5), (4, 3.0), (6, 2.5)]

@@ -1,1 +1,0 @@
-"""Checks of this machine and of text before a training."""
