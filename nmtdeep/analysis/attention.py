@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Literal
 
@@ -98,7 +99,8 @@ def measure(
                     place = (of, layer_name, head_name, query, query_token, key, key_token)
                     rows.append(AttentionWeight(*place, float(weights[query - 1, key - 1])))
     chosen = {"attention": of, "layer": layer, "head": head}
-    return Measurement(rows, {name: origin(loaded), **chosen, **versions()})
+    conditions = {name: origin(loaded), **chosen, **versions()}
+    return Measurement(rows, conditions, _tables(rows), partial(_draw, rows))
 
 
 def _subwords(
@@ -116,7 +118,7 @@ def _subwords(
     return words, translation.candidates[0].subwords
 
 
-def tables(rows: Sequence[AttentionWeight]) -> list[Table]:
+def _tables(rows: Sequence[AttentionWeight]) -> list[Table]:
     """For each query the three keys that it reads most; no table of several maps."""
     if len(grouped(rows, "layer", "head")) > 1:
         return []
@@ -128,7 +130,7 @@ def tables(rows: Sequence[AttentionWeight]) -> list[Table]:
     return [table(("position", "token", "reads most"), lines, text=3)]
 
 
-def draw(rows: Sequence[AttentionWeight], figure: pictures.Figure) -> None:
+def _draw(rows: Sequence[AttentionWeight], figure: pictures.Figure) -> None:
     """A heat map for each layer and head, queries as rows and keys as columns."""
     maps = grouped(rows, "layer", "head")
     queries, keys = grouped(rows, "query", "query_token"), grouped(rows, "key", "key_token")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
-from rich.table import Table
 from torch import Tensor
 
 from nmtdeep.analysis import pictures
@@ -46,14 +46,7 @@ class CombinationWeight:
 
 
 def measure(name: str, loaded: Loaded) -> Measurement:
-    """The weights of one model.
-
-    Args:
-        name: what the model is called.
-
-    Raises:
-        UserError: if there are no weights.
-    """
+    """The weights of one model; if it has none, a UserError."""
     rows = combination_weights(loaded.model)
     if not rows:
         raise UserError(
@@ -63,15 +56,11 @@ def measure(name: str, loaded: Loaded) -> Measurement:
             hint="pass one with combination dlcl, dense, sparse_blocks or denseformer, "
             "or bridge transparent",
         )
-    return Measurement(rows, {name: origin(loaded), **versions()})
+    tables = [table(COLUMNS, map(_summary, grouped(rows, "where", "reader").values()))]
+    return Measurement(rows, {name: origin(loaded), **versions()}, tables, partial(_draw, rows))
 
 
-def tables(rows: Sequence[CombinationWeight]) -> list[Table]:
-    """A row for each reader."""
-    return [table(COLUMNS, map(_summary, grouped(rows, "where", "reader").values()))]
-
-
-def draw(rows: Sequence[CombinationWeight], figure: pictures.Figure) -> None:
+def _draw(rows: Sequence[CombinationWeight], figure: pictures.Figure) -> None:
     """For each stack the matrix, and the weights of one layer's output along the stack.
 
     It is the output a third of the way up, as y10 of 30 in the paper.

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from rich.table import Table
 
 from nmtdeep import checkpoint, files
 from nmtdeep.analysis import pictures
@@ -63,13 +63,8 @@ def measure(
 
     Args:
         subjects: models by name; a name may occur with several recipes.
-        tokens: approximate number of target tokens to measure on.
-        of: what the gradient is taken of; see `layer_gradients`.
         most: number of checkpoints of a run to measure, at even distances; None measures all.
         say: called with a line for each measured model.
-
-    Raises:
-        UserError: if there is no checkpoint, or it was trained with another vocabulary.
     """
     rows: list[LayerGradient] = []
     conditions: dict[str, Any] = {}
@@ -80,36 +75,29 @@ def measure(
             conditions[name] = probe.conditions()
             say(f"measured {name}, {len(probe.model.encoder.layers)} layers")
     text = {"of": of, "numbers": "fp32", "text": data.fingerprint[:16]}
-    return Measurement(rows, {**conditions, **text, **versions()})
-
-
-def tables(rows: Sequence[LayerGradient]) -> list[Table]:
-    """First, middle and top layer, a table for each name."""
-    return [
+    tables = [
         table(COLUMNS, map(_summary, grouped(own, "depth", "update", "side").values()), title=name)
         for name, own in grouped(rows, "model").items()
     ]
+    return Measurement(rows, {**conditions, **text, **versions()}, tables, partial(draw, rows))
 
 
 def draw(rows: Sequence[LayerGradient], figure: pictures.Figure) -> None:
-    """Encoder above, decoder below: first and top layer over the updates, or every layer.
-
-    The former is Figure 4, the latter Figure 1 of Zhang et al. 2019.
-    """
-    x, curves = "layer", dict[str, list[LayerGradient]]()
-    if len(grouped(rows, "model", "update")) > len(grouped(rows, "model")):
-        x = "update"
-        for name, own in grouped(rows, "model").items():
+    """Every layer (Figure 1 of Zhang et al. 2019), or two layers over the updates (Figure 4)."""
+    models, curves = grouped(rows, "model"), {}
+    over_updates = len(grouped(rows, "model", "update")) > len(models)
+    if over_updates:
+        for name, own in models.items():
             curves[f"{name}, first layer"] = [row for row in own if row.layer == 1]
             curves[f"{name}, top layer"] = [row for row in own if row.layer == row.depth]
     else:
         for (name, depth), own in grouped(rows, "model", "depth").items():
             curves[f"{name}, {depth} layers"] = own
-    for side, axes in zip(SIDES, pictures.panels(figure, 2), strict=True):
-        of_side = {label: [row for row in own if row.side == side] for label, own in curves.items()}
-        pictures.curves(axes, of_side, x, "gradient_norm")
-        axes.set(xlabel=x, ylabel=f"gradient norm, {side}")
-        pictures.log_scale(axes)
+    over = [
+        pictures.Panel(f"gradient norm, {side}", "gradient_norm", {"side": side}, log=True)
+        for side in SIDES
+    ]
+    pictures.plot(figure, curves, over=over, x="update" if over_updates else "layer")
 
 
 def layer_gradients(name: str, probe: Probe, of: Of = "parameters") -> list[LayerGradient]:

@@ -16,12 +16,12 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from statistics import fmean
 from typing import Any
 
 import torch
-from rich.table import Table
 from torch import Tensor
 
 from nmtdeep.analysis import pictures
@@ -79,14 +79,7 @@ def measure(
     device: torch.device,
     updates: int = 0,
 ) -> Measurement:
-    """The residual blocks of a recipe's initial model, or of a trained one; see `prepare`.
-
-    Args:
-        name: what the model is called.
-
-    Raises:
-        UserError: if a layer combination takes the place of residual sums.
-    """
+    """The residual blocks of a recipe's initial model, or of a trained one; see `prepare`."""
     probe = prepare(subject, data, tokens=tokens, device=device, updates=updates)
     for side, stack in probe.stacks():
         if stack.combination.connects == "sublayers":
@@ -94,29 +87,24 @@ def measure(
             raise UserError(what, where=name, hint="pass a model that has them in both stacks")
     blocks = residual_blocks(probe)
     text = {"numbers": "fp32", "text": data.fingerprint[:16]}
-    return Measurement(blocks, {name: probe.conditions(), **text, **versions()})
-
-
-def tables(blocks: Sequence[Block]) -> list[Table]:
-    """A row for each kind of sublayer: the mean over its layers."""
     headings = ("side", "sublayer", *(heading for heading, _ in FIGURES.values()))
-    rows = ([row.side, row.sublayer, *fixed(row, FIGURES)] for row in means(blocks))
-    return [table(headings, rows, text=2)]
+    cells = ([row.side, row.sublayer, *fixed(row, FIGURES)] for row in means(blocks))
+    conditions = {name: probe.conditions(), **text, **versions()}
+    return Measurement(blocks, conditions, [table(headings, cells, text=2)], partial(_draw, blocks))
 
 
-def draw(blocks: Sequence[Block], figure: pictures.Figure) -> None:
+def _draw(blocks: Sequence[Block], figure: pictures.Figure) -> None:
     """A figure in each row of panels, encoder and decoder side by side; a curve for each sublayer.
 
     If no norm is on the identity path, beta is beta_RC and is not drawn twice.
     """
     known = {name for name in FIGURES for block in blocks if getattr(block, name) is not None}
     shown = [name for name in FIGURES if name in known and (name != "beta" or "beta_ln" in known)]
-    places = list(product(shown, grouped(blocks, "side").items()))
-    for axes, (name, (side, own)) in zip(pictures.panels(figure, len(places)), places, strict=True):
-        curves = dict.fromkeys(grouped(blocks, "sublayer"), ()) | grouped(own, "sublayer")
-        pictures.curves(axes, curves, "layer", name)
-        axes.set_xlabel("layer")
-        axes.set_ylabel(f"{FIGURES[name][1]}, {side}", parse_math=True)
+    over = [
+        pictures.Panel(f"{FIGURES[name][1]}, {side}", name, {"side": side})
+        for name, side in product(shown, grouped(blocks, "side"))
+    ]
+    pictures.plot(figure, grouped(blocks, "sublayer"), over=over, x="layer")
 
 
 def residual_blocks(probe: Probe) -> list[Block]:

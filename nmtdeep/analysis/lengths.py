@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-from rich.table import Table
+from functools import partial
 
 from nmtdeep.analysis import pictures
 from nmtdeep.analysis.measurement import Measurement, grouped
@@ -38,12 +37,6 @@ def measure(
     """The scores of some systems, sentences of 0, 1-10, 11-20, ... words each as a corpus.
 
     Words are separated by white space. Lengths that no sentence has are omitted.
-
-    Args:
-        systems: translations by name.
-
-    Raises:
-        UserError: if the texts have different numbers of lines.
     """
     check_counts(source, reference, *systems.items())
     buckets: dict[int, list[int]] = defaultdict(list)
@@ -58,18 +51,14 @@ def measure(
             words = f"{last - WIDTH + 1}-{last}" if last else "0"
             rows.append(LengthScore(system, words, len(numbers), metric, score.value))
             signature = score.signature
-    return Measurement(rows, {"lengths": f"words of {source.name}", metric: signature})
+    spans = grouped(rows, "words", "sentences").items()
+    cells = ((*span, *(f"{row.score:.2f}" for row in scores)) for span, scores in spans)
+    listed = table(("words", "sentences", *systems), cells, text=0)
+    conditions = {"lengths": f"words of {source.name}", metric: signature}
+    return Measurement(rows, conditions, [listed], partial(_draw, rows))
 
 
-def tables(rows: Sequence[LengthScore]) -> list[Table]:
-    """A row for each span of lengths, a column for each system."""
-    headings = ("words", "sentences", *grouped(rows, "system"))
-    buckets = grouped(rows, "words", "sentences").items()
-    lines = ((*bucket, *(f"{row.score:.2f}" for row in scores)) for bucket, scores in buckets)
-    return [table(headings, lines, text=0)]
-
-
-def draw(rows: Sequence[LengthScore], figure: pictures.Figure) -> None:
+def _draw(rows: Sequence[LengthScore], figure: pictures.Figure) -> None:
     """Scores above, number of sentences below, which shows how far a score can be trusted."""
     sentences = {row.words: row.sentences for row in rows}
     scores, counts = pictures.panels(figure, 2)

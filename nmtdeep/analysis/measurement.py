@@ -1,22 +1,26 @@
-"""The result of every analysis: rows, and the conditions that they depend on."""
+"""The result of every analysis: rows, the conditions that they depend on, tables, a picture."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from pydantic import BaseModel
+from rich.table import Table
 
 from nmtdeep import __version__
 from nmtdeep.checkpoint import Loaded
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import UserError
 from nmtdeep.files import replace_file
+
+if TYPE_CHECKING:
+    from nmtdeep.analysis.pictures import Figure
 
 T = TypeVar("T")
 
@@ -28,10 +32,14 @@ class Measurement:
     Attributes:
         rows: dataclass instances of one kind; a CSV has a line for each.
         conditions: what the rows depend on, by name; a mapping for each model.
+        tables: what is printed of the rows.
+        draw: draws the rows on an empty figure.
     """
 
     rows: Sequence[Any]
     conditions: Mapping[str, Any]
+    tables: Sequence[Table]
+    draw: Callable[[Figure], object]
 
     @property
     def signature(self) -> str:

@@ -1,7 +1,7 @@
 """The style of all pictures, readable in black and white, and plots that several analyses draw.
 
-An analysis has a function `draw(rows, figure)`, which draws its rows on an empty matplotlib figure;
-`save` and `render` call it within the style. matplotlib is an extra, and imported there.
+`save` and `render` call a measurement's `draw` within the style. matplotlib is an extra, and
+imported there.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -86,6 +86,38 @@ def render(draw: Callable[[Figure], None], form: str) -> bytes:
         buffer = BytesIO()
         figure.savefig(buffer, format=form, metadata=METADATA[form])
     return buffer.getvalue()
+
+
+class Panel(NamedTuple):
+    """The curves of one column, of the rows that have the values `only` in other columns."""
+
+    label: str
+    y: str
+    only: Mapping[str, object] = {}
+    log: bool = False
+
+
+def plot(
+    figure: Figure,
+    groups: Mapping[str, Sequence[Any]],
+    *,
+    over: Sequence[Panel],
+    x: str,
+    label: str = "",
+) -> list[Axes]:
+    """Panels with a curve for each group of rows, over the column `x`."""
+    every = panels(figure, len(over))
+    for axes, (name, y, only, log) in zip(every, over, strict=True):
+        own = {
+            group: [row for row in rows if all(getattr(row, key) == only[key] for key in only)]
+            for group, rows in groups.items()
+        }
+        curves(axes, own, x, y)
+        axes.set_xlabel(label or x)
+        axes.set_ylabel(name, parse_math=True)
+        if log:
+            log_scale(axes)
+    return every
 
 
 def panels(figure: Figure, count: int) -> list[Axes]:

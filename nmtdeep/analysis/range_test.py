@@ -5,11 +5,11 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from rich.table import Table
 
 from nmtdeep.analysis import pictures
 from nmtdeep.analysis.measurement import Measurement, typed, versions
@@ -104,7 +104,13 @@ def measure(recipe: Recipe, data: DataDirectory, ranks: Ranks, start: Path | Non
         "data": data.fingerprint[:16],
         **versions(),
     }
-    return Measurement(rows, conditions)
+    cells = (
+        (row.update, f"{row.lr:.1e}", f"{row.loss:.3f}", f"{row.smoothed:.3f}")
+        for row in rows[:: max(1, len(rows) // ROWS)]
+    )
+    note = f"suggestion: --lr {suggestion(rows):.1e}"
+    listed = table(("update", "lr", "loss", "smoothed"), cells, text=0, note=note)
+    return Measurement(rows, conditions, [listed], partial(_draw, rows))
 
 
 def suggestion(rows: Sequence[Trial]) -> float:
@@ -118,17 +124,7 @@ def suggestion(rows: Sequence[Trial]) -> float:
     return float(f"{rows[max(0, lowest - late)].lr / 2:.1e}")
 
 
-def tables(rows: Sequence[Trial]) -> list[Table]:
-    """Rows at about even steps, and the suggestion."""
-    shown = rows[:: max(1, len(rows) // ROWS)]
-    cells = (
-        (row.update, f"{row.lr:.1e}", f"{row.loss:.3f}", f"{row.smoothed:.3f}") for row in shown
-    )
-    note = f"suggestion: --lr {suggestion(rows):.1e}"
-    return [table(("update", "lr", "loss", "smoothed"), cells, text=0, note=note)]
-
-
-def draw(rows: Sequence[Trial], figure: pictures.Figure) -> None:
+def _draw(rows: Sequence[Trial], figure: pictures.Figure) -> None:
     """The loss, gray, and its smoothed curve over the rate; a line marks the suggestion."""
     (axes,) = pictures.panels(figure, 1)
     rates = [row.lr for row in rows]

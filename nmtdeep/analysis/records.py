@@ -7,11 +7,11 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from rich.table import Table
 
 from nmtdeep import files
 from nmtdeep.analysis import pictures
@@ -77,24 +77,19 @@ class Point:
         return self.tokens / 1e6
 
 
-def measure(runs: Mapping[str, Path]) -> Measurement:
-    """The points of some runs, which are directories by name."""
+def measure(
+    runs: Mapping[str, Path], figures: Sequence[str] = USUAL, over: Over = "updates"
+) -> Measurement:
+    """The points of some runs by name, a row for each run: where its training is; see `draw`."""
     rows = [point for name, run in runs.items() for point in read_points(name, run)]
     files_read = " and ".join(str(run / RECORDS) for run in runs.values())
-    return Measurement(rows, {"records of": files_read})
-
-
-def tables(rows: Sequence[Point]) -> list[Table]:
-    """A row for each run: where its training is."""
-    return [table(COLUMNS, map(_summary, grouped(rows, "run").values()))]
+    tables = [table(COLUMNS, map(_summary, grouped(rows, "run").values()))]
+    picture = partial(draw, rows, figures=figures, over=over)
+    return Measurement(rows, {"records of": files_read}, tables, picture)
 
 
 def draw(
-    rows: Sequence[Point],
-    figure: pictures.Figure,
-    *,
-    figures: Sequence[str] = USUAL,
-    over: Over = "updates",
+    rows: Sequence[Point], figure: pictures.Figure, *, figures: Sequence[str], over: Over
 ) -> None:
     """One panel for each figure that a run has, one line style for each run.
 
@@ -105,17 +100,16 @@ def draw(
     Raises:
         UserError: if no run has any of the figures.
     """
-    recorded, runs = grouped(rows, "figure"), grouped(rows, "run")
+    recorded = grouped(rows, "figure")
     shown = [name for name in figures if name in recorded]
     if not shown:
         raise UserError(f"no run recorded {' or '.join(figures)}", hint="choose another --figure")
+    panels = [
+        pictures.Panel(FIGURES[name], "value", {"figure": name}, log=name in LOGARITHMIC)
+        for name in shown
+    ]
     column, label = AXES[over]
-    for axes, name in zip(pictures.panels(figure, len(shown)), shown, strict=True):
-        curves = dict.fromkeys(runs, ()) | grouped(recorded[name], "run")
-        pictures.curves(axes, curves, column, "value")
-        axes.set(xlabel=label, ylabel=FIGURES[name])
-        if name in LOGARITHMIC:
-            pictures.log_scale(axes)
+    pictures.plot(figure, grouped(rows, "run"), over=panels, x=column, label=label)
 
 
 def names(paths: Sequence[Path]) -> dict[str, Path]:

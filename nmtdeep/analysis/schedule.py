@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
-
-from rich.table import Table
 
 from nmtdeep import checkpoint
 from nmtdeep.analysis import pictures
@@ -63,25 +62,20 @@ def measure(
     }
     if updates_per_epoch:
         conditions["updates per epoch"] = updates_per_epoch
-    return Measurement(rows, conditions)
-
-
-def tables(rows: Sequence[LearningRate]) -> list[Table]:
-    """A table for each recipe with a row for each stage."""
-    return [
+    tables = [
         table(COLUMNS, map(_summary, grouped(curve, "stage").values()), text=0, title=name)
         for name, curve in grouped(rows, "recipe").items()
     ]
+    return Measurement(rows, conditions, tables, partial(_draw, rows))
 
 
-def draw(rows: Sequence[LearningRate], figure: pictures.Figure) -> None:
+def _draw(rows: Sequence[LearningRate], figure: pictures.Figure) -> None:
     """A curve for each recipe; the ends of all stages are marked."""
-    (axes,) = pictures.panels(figure, 1)
-    pictures.curves(axes, grouped(rows, "recipe"), "update", "lr")
+    over = [pictures.Panel("learning rate", "lr")]
+    (axes,) = pictures.plot(figure, grouped(rows, "recipe"), over=over, x="update")
     ends = {stage[-1].update for stage in grouped(rows, "recipe", "stage").values()}
     axes.set_xticks(sorted(ends), minor=True)
     axes.grid(which="minor", color="0.75")
-    axes.set(xlabel="update", ylabel="learning rate")
 
 
 def learning_rates(

@@ -11,21 +11,15 @@ the end of the sentence is a position, as it is to the model.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 
 import torch
-from rich.table import Table
 
-from nmtdeep.analysis import pictures
-from nmtdeep.analysis.measurement import (
-    Measurement,
-    check_same_text,
-    fixed,
-    grouped,
-    origin,
-    versions,
-)
+from nmtdeep.analysis.measurement import Measurement, check_same_text, fixed, origin, versions
+from nmtdeep.analysis.pictures import Panel, plot
 from nmtdeep.checkpoint import Loaded
 from nmtdeep.data.batch import pad
 from nmtdeep.data.batching import cut, sort_by_length
@@ -63,39 +57,22 @@ class LayerSimilarity:
 
 
 def measure(models: Mapping[str, Loaded], data: DataDirectory, split: str) -> Measurement:
-    """The encoders of one or several models over a split of a data directory.
-
-    Raises:
-        UserError: if a model was trained on another vocabulary, or there is no such split.
-    """
+    """The encoders of models over a split of a data directory: a table and a curve for each."""
     corpus = data.corpus(split).source
     for loaded in models.values():
         check_same_text(loaded, data)
-    rows = [
-        row
-        for name, loaded in models.items()
-        for row in layer_similarities(name, loaded.model, corpus)
-    ]
+    layers = {name: layer_similarities(name, each.model, corpus) for name, each in models.items()}
     origins = {name: origin(loaded) for name, loaded in models.items()}
     text = {"sentences": len(corpus), "split": split, "numbers": "fp32"}
-    return Measurement(rows, {**origins, **text, **versions()})
-
-
-def tables(rows: Sequence[LayerSimilarity]) -> list[Table]:
-    """A table for each model."""
     headings = ("layer", *FIGURES.values())
-    return [
-        table(headings, ([row.layer, *fixed(row, FIGURES)] for row in group), text=0, title=name)
-        for name, group in grouped(rows, "model").items()
+    tables = [
+        table(headings, ([row.layer, *fixed(row, FIGURES)] for row in own), text=0, title=name)
+        for name, own in layers.items()
     ]
-
-
-def draw(rows: Sequence[LayerSimilarity], figure: pictures.Figure) -> None:
-    """Three panels with a curve for each model."""
-    axes = pictures.panels(figure, len(FIGURES))
-    for panel, (column, heading) in zip(axes, FIGURES.items(), strict=True):
-        pictures.curves(panel, grouped(rows, "model"), "layer", column)
-        panel.set(xlabel="encoder layer (0: embedding)", ylabel=f"cosine, {heading}")
+    over = [Panel(f"cosine, {heading}", column) for column, heading in FIGURES.items()]
+    draw = partial(plot, groups=layers, over=over, x="layer", label="encoder layer (0: embedding)")
+    rows = list(chain(*layers.values()))
+    return Measurement(rows, {**origins, **text, **versions()}, tables, draw)
 
 
 @torch.inference_mode()

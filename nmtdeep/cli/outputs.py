@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import stat
 from dataclasses import dataclass, field, fields, is_dataclass
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
-from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Option
@@ -95,25 +93,20 @@ class Outputs:
         if self.plot:
             import matplotlib  # noqa: F401  # fails before the measurement
 
-    def write(self, measurement: Measurement, made_by: ModuleType, **drawing: Any) -> None:
-        """Write the files, then print tables and signature, or JSON.
-
-        Args:
-            made_by: makes tables of the rows, and draws them into a figure.
-            drawing: options of its `draw`.
-        """
+    def write(self, measurement: Measurement) -> None:
+        """Write the files, then print tables and signature, or JSON."""
         if self.csv:
             measurement.write_csv(self.csv)
         if self.plot:
             from nmtdeep.analysis.pictures import save
 
-            save(partial(made_by.draw, measurement.rows, **drawing), self.plot)
+            save(measurement.draw, self.plot)
         if self.as_json:
             typer.echo(json.dumps(measurement.as_json(), indent=2, ensure_ascii=False))
             return
         from nmtdeep.tables import show
 
-        show(*made_by.tables(measurement.rows))
+        show(*measurement.tables)
         typer.echo(measurement.signature)
 
 
