@@ -38,14 +38,9 @@ LABELS: dict[Of, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class AttentionWeight:
-    """The weight of one key for one query.
+    """The weight of one key for one query; layers, heads and positions count from 1.
 
-    Attributes:
-        layer: from 1; `mean` over all.
-        head: from 1; `mean` over all.
-        query: position, from 1.
-        query_token: the subword there; in the decoder, the one that is predicted there.
-        key: position, from 1; in the decoder, the first key is the start.
+    In the decoder a query's token is the one that is predicted there, and the first key the start.
     """
 
     of: Of
@@ -72,14 +67,9 @@ def measure(
     """The maps of one sentence pair, query by query.
 
     Args:
-        name: what the model is called.
         target: translation of `source`; None: the model translates.
         form: of both lines; None: what the model's recipe says.
-        layer: a number from 1, `mean` or `all`.
-        head: a number from 1, `mean` or `all`.
-
-    Raises:
-        UserError: if the sentence is empty, or there is no such layer, head or attention.
+        layer: a number from 1, `mean` or `all`; so is `head`.
     """
     words, predicted = _subwords(loaded, source, target, form or loaded.recipe.text.input)
     pipeline, device = loaded.pipeline, loaded.model.output.weight.device
@@ -89,15 +79,15 @@ def measure(
     end = SPECIALS[EOS]
     queries = [*(words if of == "encoder" else predicted), end]
     keys = [end, *predicted] if of == "decoder" else [*words, end]
-    rows: list[AttentionWeight] = []
-    for layer_name, heads in _chosen("--layer", layer, maps):
-        for head_name, weights in _chosen("--head", head, heads):
-            for query, query_token in enumerate(queries, start=1):
-                # A decoder does not read what it has not predicted yet.
-                seen = keys[:query] if of == "decoder" else keys
-                for key, key_token in enumerate(seen, start=1):
-                    place = (of, layer_name, head_name, query, query_token, key, key_token)
-                    rows.append(AttentionWeight(*place, float(weights[query - 1, key - 1])))
+    rows = [
+        AttentionWeight(of, number, name_of_head, query, token, key, read, float(weight))
+        for number, heads in _chosen("--layer", layer, maps)
+        for name_of_head, weights in _chosen("--head", head, heads)
+        for query, (token, row) in enumerate(zip(queries, weights, strict=True), start=1)
+        for key, (read, weight) in enumerate(zip(keys, row, strict=True), start=1)
+        # A decoder does not read what it has not predicted yet.
+        if of != "decoder" or key <= query
+    ]
     chosen = {"attention": of, "layer": layer, "head": head}
     conditions = {name: origin(loaded), **chosen, **versions()}
     return Measurement(rows, conditions, _tables(rows), partial(_draw, rows))
@@ -123,10 +113,9 @@ def _tables(rows: Sequence[AttentionWeight]) -> list[Table]:
     if len(grouped(rows, "layer", "head")) > 1:
         return []
     lines = []
-    for (query, token), weights in grouped(rows, "query", "query_token").items():
+    for query, weights in grouped(rows, "query", "query_token").items():
         strongest = sorted(weights, key=lambda row: -row.weight)[:3]
-        most = "  ".join(f"{row.key_token} {row.weight:.2f}" for row in strongest)
-        lines.append((query, token, most))
+        lines.append((*query, "  ".join(f"{row.key_token} {row.weight:.2f}" for row in strongest)))
     return [table(("position", "token", "reads most"), lines, text=3)]
 
 
@@ -149,8 +138,7 @@ def _draw(rows: Sequence[AttentionWeight], figure: pictures.Figure) -> None:
             columns=column_names,
             title=f"layer: {layer}, head: {head}",
         )
-        row_label, column_label = LABELS[rows[0].of]
-        axes.set(xlabel=column_label, ylabel=row_label)
+        axes.set(ylabel=LABELS[rows[0].of][0], xlabel=LABELS[rows[0].of][1])
 
 
 @torch.inference_mode()
@@ -160,9 +148,6 @@ def attention_maps(model: Transformer, source: Tensor, target: Tensor, of: Of) -
     Args:
         source: `(source,)` ids, EOS last.
         target: `(target,)` ids that the decoder reads, EOS first.
-
-    Raises:
-        UserError: if a layer has no such attention.
     """
     stack = model.encoder if of == "encoder" else model.decoder
     layers = [_attention(stack, number, of) for number in range(len(stack.layers))]
@@ -187,10 +172,8 @@ def _attention(
     names = ", ".join(type(sublayer).__name__ for sublayer in sublayers)
     what, hint = f"layer {number + 1} has no such attention ({names})", "choose another --of"
     if of == "decoder":
-        what += (
-            "; average and merged attention read the mean of all positions so far, each with the "
-            "weight 1/t, and have no map"
-        )
+        what += "; average and merged attention read the mean of all positions so far, "
+        what += "each with the weight 1/t, and have no map"
         hint = "choose --of cross or encoder"
     raise UserError(what, where=f"--of {of}", hint=hint)
 

@@ -66,21 +66,24 @@ def _draw(rows: Sequence[CombinationWeight], figure: pictures.Figure) -> None:
     It is the output a third of the way up, as y10 of 30 in the paper.
     """
     stacks = grouped(rows, "where")
-    sizes = [pictures.heat_map_size(*_names(stack)) for stack in stacks.values()]
+    names = [
+        (list(grouped(own, "reader")), sorted(grouped(own, "entry"))) for own in stacks.values()
+    ]
+    sizes = [
+        pictures.heat_map_size(readers, [f"y{n}" for n in entries]) for readers, entries in names
+    ]
     width, heights = max(size[0] for size in sizes), [size[1] for size in sizes]
     figure.set_size_inches(width + 6.0, sum(heights))
-    axes = figure.subplots(
-        len(stacks), 2, squeeze=False, width_ratios=[width, 6.0], height_ratios=heights
-    )
-    for (matrix, bars), (where, stack) in zip(axes, stacks.items(), strict=True):
-        readers, columns = _names(stack)
-        entries = sorted({row.entry for row in stack})
+    ratios = {"width_ratios": [width, 6.0], "height_ratios": heights}
+    axes = figure.subplots(len(stacks), 2, squeeze=False, **ratios)
+    for pair, (where, stack), (readers, entries) in zip(axes, stacks.items(), names, strict=True):
+        matrix, bars = pair
         values = {(row.reader, row.entry): None if row.masked else row.weight for row in stack}
         pictures.heat_map(
             matrix,
             [[values.get((reader, entry)) for entry in entries] for reader in readers],
             rows=readers,
-            columns=columns,
+            columns=[f"y{entry}" for entry in entries],
             title=f"{where} (blank: below {SMALL} or {percent(SHARE, 0)} of the row's largest)",
         )
         matrix.set(xlabel="output of layer", ylabel="read by layer")
@@ -121,11 +124,6 @@ def _of_reader(
     for entry, mean, groups in zip(entries, means, numbers, strict=True):
         deviation = float(groups.std(correction=0)) if len(groups) > 1 else None
         yield CombinationWeight(where, reader, entry, mean, deviation, is_masked(mean, means))
-
-
-def _names(stack: Sequence[CombinationWeight]) -> tuple[list[str], list[str]]:
-    """Names of the rows and columns of a stack's matrix."""
-    return list(grouped(stack, "reader")), [f"y{n}" for n in sorted(grouped(stack, "entry"))]
 
 
 def _summary(row: Sequence[CombinationWeight]) -> tuple[object, ...]:

@@ -29,14 +29,7 @@ COLUMNS = ("side", "layers", "update", "first", "middle", "top", "first/top")
 
 @dataclass(frozen=True)
 class LayerGradient:
-    """The gradient norm of one layer.
-
-    Attributes:
-        model: a recipe, a run or a checkpoint.
-        update: updates of training so far; None for an average of checkpoints.
-        depth: number of layers of this side.
-        layer: from 1.
-    """
+    """The gradient norm of one of `depth` layers, from 1; an average has no `update`."""
 
     model: str
     update: int | None
@@ -108,11 +101,6 @@ def layer_gradients(name: str, probe: Probe, of: Of = "parameters") -> list[Laye
     activations; section 5: where error signals are alike, the gradients are larger in lower layers,
     as these have larger activations), so it is that of the layer's parameters, all of them as one
     vector. The error signal at the layer's output, over all real positions, is the alternative.
-
-    Args:
-        name: what the model is called.
-        probe: its gradients are overwritten.
-        of: with respect to what.
     """
     sides = {layer: side for side, stack in probe.stacks() for layer in stack}
     squares = dict.fromkeys(sides, 0.0)
@@ -125,12 +113,7 @@ def layer_gradients(name: str, probe: Probe, of: Of = "parameters") -> list[Laye
             squares[layer] = float(torch.nn.utils.get_total_norm(parts)) ** 2
     return [
         LayerGradient(
-            name,
-            probe.update,
-            side,
-            depth=len(stack.layers),
-            layer=number,
-            gradient_norm=math.sqrt(squares[layer]),
+            name, probe.update, side, len(stack.layers), number, math.sqrt(squares[layer])
         )
         for side, stack in probe.stacks()
         for number, layer in enumerate(stack, start=1)
@@ -138,10 +121,7 @@ def layer_gradients(name: str, probe: Probe, of: Of = "parameters") -> list[Laye
 
 
 def _over_training(path: Path, most: int | None) -> Iterator[Recipe | Loaded]:
-    """A checkpoint; or the start of a run and its checkpoints.
-
-    A run that was grown from another run has no start of its own: it begins with a checkpoint.
-    """
+    """A checkpoint; or the start of a run, unless it was grown, and its checkpoints."""
     if (path / checkpoint.STATE).is_file() or not checkpoint.saved(path):
         yield checkpoint.load(checkpoint.locate(path))
         return
@@ -156,7 +136,6 @@ def _over_training(path: Path, most: int | None) -> Iterator[Recipe | Loaded]:
 
 
 def _summary(stack: Sequence[LayerGradient]) -> tuple[object, ...]:
-    """First, middle and top layer of one side of a model."""
     row, norms = stack[0], [row.gradient_norm for row in stack]
     first, top = norms[0], norms[-1]
     figures = (first, norms[(len(norms) - 1) // 2], top, first / top if top else math.inf)

@@ -18,11 +18,7 @@ WIDTH = 10  # words
 
 @dataclass(frozen=True)
 class LengthScore:
-    """The score of one system's sentences whose sources have so many words.
-
-    Attributes:
-        words: `1-10`, `11-20` and so on; `0` for empty lines.
-    """
+    """The score of one system's sentences whose sources have so many words, such as `1-10`."""
 
     system: str
     words: str

@@ -35,12 +35,7 @@ ROWS = 15  # approximate number of rows of the table
 
 @dataclass(frozen=True)
 class Trial:
-    """One update of the test.
-
-    Attributes:
-        loss: label-smoothed, nats per target token, before the update.
-        smoothed: exponential mean of the losses so far.
-    """
+    """One update, the label-smoothed loss in nats per target token before it, and the mean so far."""
 
     update: int
     lr: float
@@ -50,11 +45,7 @@ class Trial:
 
 @kept_settings()
 def find(recipe: Recipe, data: Path, out: Path | None, device: torch.device) -> Measurement:
-    """`measure` for the training that would go into `out`, from what it would start from.
-
-    Raises:
-        UserError: as `training.loop.train` before its first update.
-    """
+    """`measure` for the training that would go into `out`, from what it would start from."""
     corpora = DataDirectory.open(data, verify=False)
     with tempfile.TemporaryDirectory() as scratch:
         run = check_run(out or Path(scratch), recipe, corpora.pipeline)
@@ -71,9 +62,6 @@ def measure(recipe: Recipe, data: DataDirectory, ranks: Ranks, start: Path | Non
 
     Args:
         start: checkpoint to start from; None: a fresh model.
-
-    Raises:
-        DivergenceError: if the first loss is not finite.
     """
     check(recipe, data, ranks)
     progress = Progress.of(start) if start else Progress()
@@ -95,9 +83,9 @@ def measure(recipe: Recipe, data: DataDirectory, ranks: Ranks, start: Path | Non
     if not rows:
         what = "the loss of the first update is not finite"
         raise DivergenceError(what, hint="measure the model: nmtdeep analyze initialization")
-    settings = trainer.recipe.training
+    settings, best = trainer.recipe.training, f"{suggestion(rows):.1e}"
     conditions: dict[str, Any] = {
-        "suggested lr": f"{suggestion(rows):.1e}",
+        "suggested lr": best,
         "optimizer": typed(settings.optimizer),
         "tokens per update": settings.batches.tokens_per_update,
         "start": start.name if start else "fresh",
@@ -108,8 +96,8 @@ def measure(recipe: Recipe, data: DataDirectory, ranks: Ranks, start: Path | Non
         (row.update, f"{row.lr:.1e}", f"{row.loss:.3f}", f"{row.smoothed:.3f}")
         for row in rows[:: max(1, len(rows) // ROWS)]
     )
-    note = f"suggestion: --lr {suggestion(rows):.1e}"
-    listed = table(("update", "lr", "loss", "smoothed"), cells, text=0, note=note)
+    headings, note = ("update", "lr", "loss", "smoothed"), f"suggestion: --lr {best}"
+    listed = table(headings, cells, text=0, note=note)
     return Measurement(rows, conditions, [listed], partial(_draw, rows))
 
 

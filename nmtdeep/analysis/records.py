@@ -57,12 +57,7 @@ AXES: dict[Over, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class Point:
-    """A figure at one moment of a training.
-
-    Attributes:
-        tokens: target tokens trained on until then.
-        hours: of training until then.
-    """
+    """A figure after so many updates, target tokens and hours of a training."""
 
     run: str
     figure: str
@@ -82,24 +77,15 @@ def measure(
 ) -> Measurement:
     """The points of some runs by name, a row for each run: where its training is; see `draw`."""
     rows = [point for name, run in runs.items() for point in read_points(name, run)]
-    files_read = " and ".join(str(run / RECORDS) for run in runs.values())
+    read = {"records of": " and ".join(str(run / RECORDS) for run in runs.values())}
     tables = [table(COLUMNS, map(_summary, grouped(rows, "run").values()))]
-    picture = partial(draw, rows, figures=figures, over=over)
-    return Measurement(rows, {"records of": files_read}, tables, picture)
+    return Measurement(rows, read, tables, partial(draw, rows, figures=figures, over=over))
 
 
 def draw(
     rows: Sequence[Point], figure: pictures.Figure, *, figures: Sequence[str], over: Over
 ) -> None:
-    """One panel for each figure that a run has, one line style for each run.
-
-    Args:
-        figures: keys of `FIGURES`.
-        over: what the x axis counts.
-
-    Raises:
-        UserError: if no run has any of the figures.
-    """
+    """One panel for each of `figures` that a run has, `over` the x axis; a curve for each run."""
     recorded = grouped(rows, "figure")
     shown = [name for name in figures if name in recorded]
     if not shown:
@@ -123,9 +109,6 @@ def read_points(name: str, run: Path) -> list[Point]:
 
     The tokens and hours of a validation are those of the record before it, of the same update;
     in runs of older versions they are interpolated.
-
-    Raises:
-        CheckpointError: if the run has no records.
     """
     records = list(_records(run))
     keys = ("update", "target_tokens", "seconds")
@@ -135,11 +118,8 @@ def read_points(name: str, run: Path) -> list[Point]:
         if record.keys() >= {*keys} and "hours" not in record
     ]
     if not logged:
-        raise CheckpointError(
-            "no record of a training",
-            where=run / RECORDS,
-            hint="pass the directory of a run that has written its first log line",
-        )
+        hint = "pass the directory of a run that has written its first log line"
+        raise CheckpointError("no record of a training", where=run / RECORDS, hint=hint)
     at_update, at_tokens, at_seconds = np.array([[0.0, 0.0, 0.0], *logged]).T
     points = []
     for record in (record for record in records if "update" in record):
@@ -164,11 +144,8 @@ def _records(run: Path) -> Iterator[dict[str, float]]:
         with suppress(ValueError, RecursionError):
             record = json.loads(line, parse_int=float)
             if isinstance(record, dict):
-                yield {
-                    name: value
-                    for name, value in record.items()
-                    if isinstance(value, float) and math.isfinite(value)
-                }
+                numbers = {key: each for key, each in record.items() if isinstance(each, float)}
+                yield {key: each for key, each in numbers.items() if math.isfinite(each)}
 
 
 def _summary(rows: Sequence[Point]) -> tuple[object, ...]:
@@ -177,12 +154,7 @@ def _summary(rows: Sequence[Point]) -> tuple[object, ...]:
     nll = figures["nll"][-1] if "nll" in figures else None
     best = min(figures.get("valid_nll", ()), key=lambda row: row.value, default=None)
     bleu = max(figures.get("valid_bleu", ()), key=lambda row: row.value, default=None)
-    return (
-        last.run,
-        f"{last.update:,}",
-        f"{last.millions:.1f}M",
-        f"{last.hours:.2f}",
-        nll and f"{nll.value:.3f}",
-        best and f"{best.value:.3f} at {best.update:,}",
-        bleu and f"{bleu.value:.2f} at {bleu.update:,}",
-    )
+    sizes = last.run, f"{last.update:,}", f"{last.millions:.1f}M", f"{last.hours:.2f}"
+    lowest = best and f"{best.value:.3f} at {best.update:,}"
+    highest = bleu and f"{bleu.value:.2f} at {bleu.update:,}"
+    return *sizes, nll and f"{nll.value:.3f}", lowest, highest

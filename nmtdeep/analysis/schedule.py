@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from nmtdeep import checkpoint
 from nmtdeep.analysis import pictures
@@ -24,13 +23,7 @@ COLUMNS = ("stage", "layers", "updates", "first lr", "highest", "at update", "la
 
 @dataclass(frozen=True)
 class LearningRate:
-    """The learning rate of one update, from 1.
-
-    Attributes:
-        stage: from 1.
-        encoder: number of layers of the encoder in this stage.
-        decoder: number of layers of the decoder.
-    """
+    """The learning rate of one update, in a stage with so many layers; both count from 1."""
 
     recipe: str
     stage: int
@@ -45,11 +38,7 @@ def measure(
     updates_per_epoch: int | None = None,
     runs: Mapping[str, Path] | None = None,
 ) -> Measurement:
-    """The learning rates of some recipes; see `learning_rates`.
-
-    Args:
-        runs: by name, the runs of recipes that have one; a run knows its length in updates.
-    """
+    """The learning rates of some recipes; the `runs` of recipes know their length in updates."""
     rows: list[LearningRate] = []
     for name, recipe in recipes.items():
         last = None
@@ -57,16 +46,13 @@ def measure(
             saved = list(checkpoint.saved(runs[name]).values())
             last = Progress.of(saved[-1]).last_update(recipe.training) if saved else None
         rows += learning_rates(name, recipe, updates_per_epoch, last)
-    conditions: dict[str, Any] = {
-        name: typed(recipe.training.schedule) for name, recipe in recipes.items()
-    }
-    if updates_per_epoch:
-        conditions["updates per epoch"] = updates_per_epoch
+    schedules = {name: typed(recipe.training.schedule) for name, recipe in recipes.items()}
+    epoch = {"updates per epoch": updates_per_epoch} if updates_per_epoch else {}
     tables = [
         table(COLUMNS, map(_summary, grouped(curve, "stage").values()), text=0, title=name)
         for name, curve in grouped(rows, "recipe").items()
     ]
-    return Measurement(rows, conditions, tables, partial(_draw, rows))
+    return Measurement(rows, {**schedules, **epoch}, tables, partial(_draw, rows))
 
 
 def _draw(rows: Sequence[LearningRate], figure: pictures.Figure) -> None:
@@ -85,10 +71,6 @@ def learning_rates(
 
     Args:
         last: number of the last update, if `max_updates` is auto and a run has fixed it.
-
-    Raises:
-        UserError: if the last update is not known, or a stage's length is in epochs and
-            `updates_per_epoch` is None.
     """
     training, schedule = recipe.training, recipe.training.schedule
     end = last if training.max_updates == "auto" else training.max_updates

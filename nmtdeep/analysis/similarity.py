@@ -30,24 +30,14 @@ from nmtdeep.tables import table
 from nmtdeep.training.loss import inter_similarity, mean_cosine
 
 BATCH_TOKENS = 4096
-# Panels (a), (b) and (c) of the paper's Figure 2: heading by column.
-FIGURES = {
-    "to_embedding": "to embedding",
-    "to_previous": "to layer below",
-    "inter": "inter-similarity",
-}
+# Columns, and their headings: panels (a), (b) and (c) of the paper's Figure 2.
+FIGURES = ("to_embedding", "to_previous", "inter")
+HEADINGS = ("to embedding", "to layer below", "inter-similarity")
 
 
 @dataclass(frozen=True)
 class LayerSimilarity:
-    """Similarities of one encoder layer's output.
-
-    Attributes:
-        layer: 0 is the embedding.
-        to_embedding: sim(layer, 0).
-        to_previous: sim(layer, layer - 1); None for the embedding.
-        inter: sim_in(layer).
-    """
+    """sim(layer, 0), sim(layer, layer - 1) and sim_in(layer); layer 0 is the embedding."""
 
     model: str
     layer: int
@@ -64,12 +54,16 @@ def measure(models: Mapping[str, Loaded], data: DataDirectory, split: str) -> Me
     layers = {name: layer_similarities(name, each.model, corpus) for name, each in models.items()}
     origins = {name: origin(loaded) for name, loaded in models.items()}
     text = {"sentences": len(corpus), "split": split, "numbers": "fp32"}
-    headings = ("layer", *FIGURES.values())
     tables = [
-        table(headings, ([row.layer, *fixed(row, FIGURES)] for row in own), text=0, title=name)
+        table(
+            ("layer", *HEADINGS),
+            ([row.layer, *fixed(row, FIGURES)] for row in own),
+            text=0,
+            title=name,
+        )
         for name, own in layers.items()
     ]
-    over = [Panel(f"cosine, {heading}", column) for column, heading in FIGURES.items()]
+    over = [Panel(f"cosine, {name}", y) for name, y in zip(HEADINGS, FIGURES, strict=True)]
     draw = partial(plot, groups=layers, over=over, x="layer", label="encoder layer (0: embedding)")
     rows = list(chain(*layers.values()))
     return Measurement(rows, {**origins, **text, **versions()}, tables, draw)
@@ -79,29 +73,19 @@ def measure(models: Mapping[str, Loaded], data: DataDirectory, split: str) -> Me
 def layer_similarities(
     name: str, model: Transformer, corpus: MonolingualCorpus
 ) -> list[LayerSimilarity]:
-    """Means over all sentences of a corpus, from the embedding up.
-
-    Args:
-        name: what the model is called.
-        model: in evaluation mode.
-
-    Raises:
-        UserError: if the corpus is empty.
-    """
+    """Means over all sentences of a corpus, from the embedding up; `model` evaluates."""
     if not len(corpus):
         raise UserError("the split has no sentences", hint="choose another --split")
-    lengths = corpus.lengths
-    device = model.output.weight.device
+    lengths, device = corpus.lengths, model.output.weight.device
     sums = torch.zeros(len(model.encoder.layers) + 1, 3, dtype=torch.float64)
     for indices in cut(lengths, sort_by_length(lengths[None]), BATCH_TOKENS):
         source = pad([corpus[int(index)] for index in indices]).to(device)
         outputs, mask = model.encode_deeply(source)[1], source != model.pad
-        layers = []
-        for output, below in zip(outputs, [outputs[0], *outputs[:-1]], strict=True):
-            to_others = [mean_cosine(output, other, mask) for other in (outputs[0], below)]
-            figures = (*to_others, inter_similarity(output, mask))
-            layers.append([float(cosines.double().sum()) for cosines in figures])
-        sums += torch.tensor(layers, dtype=torch.float64)
+        for layer, output in enumerate(outputs):
+            others = outputs[0], outputs[max(layer - 1, 0)]
+            figures = [mean_cosine(output, other, mask) for other in others]
+            figures.append(inter_similarity(output, mask))
+            sums[layer] += torch.stack([cosines.double().sum() for cosines in figures]).cpu()
     return [
         LayerSimilarity(name, layer, to_embedding, to_previous if layer else None, inter)
         for layer, (to_embedding, to_previous, inter) in enumerate((sums / len(corpus)).tolist())
