@@ -48,14 +48,11 @@ FIGURES = {
 
 @dataclass(frozen=True)
 class Block:
-    """A residual block, or the mean over the blocks of one kind of sublayer.
+    """A residual block, or with layer None the mean over the blocks of one kind of sublayer.
 
     Attributes:
-        layer: from 1; None for the mean over all layers.
         variance: Var(r), over the features of a position; mean over positions.
-        beta_ln: None if no norm is on the identity path.
-        beta_rc: as defined at the head of this module.
-        beta: the product; beta_RC if there is no beta_LN.
+        beta_ln: None if no norm is on the identity path; beta is beta_RC then.
         w_over_sigma: mean gain of the norm that reads r, over the standard deviation of r over its
             features; mean over positions (Xu et al. 2020, Table 2). None if no norm reads r.
     """
@@ -108,11 +105,7 @@ def _draw(blocks: Sequence[Block], figure: pictures.Figure) -> None:
 
 
 def residual_blocks(probe: Probe) -> list[Block]:
-    """Every residual block, encoder first, bottom first.
-
-    Args:
-        probe: its gradients are overwritten.
-    """
+    """Every residual block, encoder first, bottom first."""
     modules = list(probe.model.modules())
     norms = [module for module in modules if isinstance(module, Norm)]
     wrappers = [module for module in modules if isinstance(module, Residual)]
@@ -139,10 +132,7 @@ def residual_blocks(probe: Probe) -> list[Block]:
 
 
 def means(blocks: Iterable[Block]) -> list[Block]:
-    """The mean over the layers of each sublayer and side, as in Table 1 of Zhang et al. 2019.
-
-    The mean of a figure is over the blocks that have it.
-    """
+    """The mean over the layers that have a figure, as in Table 1 of Zhang et al. 2019."""
     rows = []
     for (side, sublayer), group in grouped(blocks, "side", "sublayer").items():
         figures: dict[str, Any] = {}

@@ -44,12 +44,10 @@ class Measurement:
     @property
     def signature(self) -> str:
         """The conditions as text: a line for each model, then a line of the common ones."""
-        models = {
-            name: value for name, value in self.conditions.items() if isinstance(value, Mapping)
-        }
-        common = {name: value for name, value in self.conditions.items() if name not in models}
-        lines = (f"{name}: {one_line(value)}" for name, value in models.items())
-        return "\n".join([*lines, one_line(common)])
+        each = self.conditions.items()
+        models = [f"{name}: {one_line(own)}" for name, own in each if isinstance(own, Mapping)]
+        common = {name: value for name, value in each if not isinstance(value, Mapping)}
+        return "\n".join([*models, one_line(common)])
 
     def as_json(self) -> dict[str, Any]:
         """All numbers, for `json.dumps`."""

@@ -59,21 +59,17 @@ MARKED = 30  # with more points, only some have a marker
 NAMED = 45  # with more rows, columns or bars, only some are labeled
 
 
-def save(draw: Callable[[Figure], None], path: Path) -> None:
+def save(draw: Callable[[Figure], object], path: Path) -> None:
     """Write what `draw` draws to `path`, which ends in .svg, .png or .pdf."""
     content = render(draw, path.suffix[1:])
     with replace_file(path) as partial:
         partial.write_bytes(content)
 
 
-def render(draw: Callable[[Figure], None], form: str) -> bytes:
-    """The file of a picture, with one legend for all its panels.
+def render(draw: Callable[[Figure], object], form: str) -> bytes:
+    """The file of a picture, svg, png or pdf, with one legend for all its panels.
 
     Characters that matplotlib's font lacks are boxes in png and pdf; an svg keeps them as text.
-
-    Args:
-        draw: draws on an empty figure.
-        form: svg, png or pdf.
     """
     import matplotlib
     from matplotlib.figure import Figure
@@ -134,11 +130,7 @@ def panels(figure: Figure, count: int) -> list[Axes]:
 def curves(axes: Axes, groups: Mapping[str, Iterable[Any]], x: str, y: str) -> None:
     """A curve for each group of rows, with gaps where `y` is None and a marker on some points.
 
-    Args:
-        groups: rows by the label of their curve. Panels with equal labels in the same order have
-            equal styles: pass a curve that a panel lacks as a group without rows.
-        x: a column of the rows.
-        y: another column.
+    Panels with equal groups have equal styles: a curve that a panel lacks is a group without rows.
     """
     for label, rows in groups.items():
         points = [(getattr(row, x), getattr(row, y)) for row in rows]
@@ -172,14 +164,7 @@ def heat_map(
     columns: Sequence[str],
     title: str,
 ) -> None:
-    """A matrix: darker is larger, and a minus marks negative numbers.
-
-    Args:
-        values: row by row, the first one on top; None for a blank cell.
-        rows: names of the rows.
-        columns: names of the columns.
-        title: wrapped to the width of the matrix.
-    """
+    """A matrix, None a blank cell: darker is larger, and a minus marks negative numbers."""
     from matplotlib.colors import PowerNorm
 
     numbers = np.array(values, dtype=float)

@@ -35,7 +35,7 @@ ROWS = 15  # approximate number of rows of the table
 
 @dataclass(frozen=True)
 class Trial:
-    """One update, the label-smoothed loss in nats per target token before it, and the mean so far."""
+    """One update: the label-smoothed loss per target token before it, and its mean so far."""
 
     update: int
     lr: float

@@ -53,14 +53,11 @@ def initialization(
     from nmtdeep.checkpoint import load
     from nmtdeep.config.load import load_recipe
 
-    model: Any
-    if Path(subject).is_dir():
+    is_run = Path(subject).is_dir()
+    if is_run:
         _refuse(subject, [*(overrides or ()), *["--after"] * bool(after)])
-        model = load(Path(subject))
-    else:
-        model = load_recipe(subject, overrides or ())
-    measurement = measure(subject, model, corpora, tokens=tokens, device=device, updates=after)
-    outputs.write(measurement)
+    model = load(Path(subject)) if is_run else load_recipe(subject, overrides or ())
+    outputs.write(measure(subject, model, corpora, tokens=tokens, device=device, updates=after))
 
 
 def gradients(

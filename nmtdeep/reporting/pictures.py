@@ -27,23 +27,14 @@ TOKENS, CHECKPOINTS = 1000, 4
 
 @dataclass
 class Album:
-    """All pictures, and what could not be drawn.
-
-    Attributes:
-        say: is called with a line before each long step.
-    """
+    """All pictures, and what could not be drawn; `say` gets a line before each long step."""
 
     say: Callable[[str], None]
     pictures: list[Picture] = field(default_factory=list)
     omissions: list[str] = field(default_factory=list)
 
     def add(
-        self,
-        title: str,
-        measure: Callable[[], Measurement],
-        *,
-        signature: str = "",
-        folded: bool = False,
+        self, title: str, measure: Callable[[], Measurement], signature: str = "", **how: bool
     ) -> None:
         """Draw what `measure` returns; if it raises a UserError, note that."""
         try:
@@ -52,7 +43,7 @@ class Album:
             self.omissions.append(f"{title}: {error}")
             return
         svg = render(measurement.draw, "svg")
-        self.pictures.append(Picture(title, svg, signature or measurement.signature, folded))
+        self.pictures.append(Picture(title, svg, signature or measurement.signature, **how))
 
 
 def of_training(album: Album, histories: Sequence[RunHistory]) -> None:
@@ -68,8 +59,7 @@ def of_training(album: Album, histories: Sequence[RunHistory]) -> None:
         )
     recipes = {run.name: run.recipe for run in histories}
     paths = {run.name: run.path for run in histories}
-    measure = partial(schedule.measure, recipes, runs=paths)
-    album.add("Learning rate, as planned", measure)
+    album.add("Learning rate, as planned", partial(schedule.measure, recipes, runs=paths))
 
 
 def of_models(
@@ -79,15 +69,13 @@ def of_models(
     runs = {run.name: run.path for run in histories if run.parameters is not None}
     models = {name: checkpoint.load(path) for name, path in runs.items()}
     for name, loaded in models.items():
-        measure = partial(combination.measure, name, loaded)
-        album.add(f"What each layer reads, {name}", measure)
+        album.add(f"What each layer reads, {name}", partial(combination.measure, name, loaded))
     if data is None or not runs:
         return
     album.say("similarity of layers")
     for loaded in models.values():
         loaded.model.to(device)
-    measure = partial(similarity.measure, models, data, "valid")
-    album.add("Similarity of encoder layers", measure)
+    album.add("Similarity of encoder layers", partial(similarity.measure, models, data, "valid"))
     for name, path in runs.items():
         album.say(f"gradients of the checkpoints of {name}")
         title = f"Gradient norms of first and top layer over training, {name}"
