@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from rich.table import Table
@@ -36,8 +35,7 @@ LABELS: dict[Of, tuple[str, str]] = {
 }
 
 
-@dataclass(frozen=True)
-class AttentionWeight:
+class AttentionWeight(NamedTuple):
     """The weight of one key for one query; layers, heads and positions count from 1.
 
     In the decoder a query's token is the one that is predicted there, and the first key the start.

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from torch import Tensor
 
@@ -24,8 +23,7 @@ COLUMNS = ("where", "reader", "entries", "blank", "sum", "largest", "of", "newes
 Where = Literal["encoder", "decoder", "bridge"]
 
 
-@dataclass(frozen=True)
-class CombinationWeight:
+class CombinationWeight(NamedTuple):
     """The weight of one layer's output in the input of one layer.
 
     Attributes:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 
@@ -27,8 +26,7 @@ SIDES: tuple[Side, Side] = ("encoder", "decoder")
 COLUMNS = ("side", "layers", "update", "first", "middle", "top", "first/top")
 
 
-@dataclass(frozen=True)
-class LayerGradient:
+class LayerGradient(NamedTuple):
     """The gradient norm of one of `depth` layers, from 1; an average has no `update`."""
 
     model: str

@@ -15,11 +15,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -46,8 +45,7 @@ FIGURES = {
 }
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(NamedTuple):
     """A residual block, or with layer None the mean over the blocks of one kind of sublayer.
 
     Attributes:

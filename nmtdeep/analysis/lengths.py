@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from nmtdeep.analysis import pictures
 from nmtdeep.analysis.measurement import Measurement, grouped
@@ -16,8 +16,7 @@ from nmtdeep.tables import table
 WIDTH = 10  # words
 
 
-@dataclass(frozen=True)
-class LengthScore:
+class LengthScore(NamedTuple):
     """The score of one system's sentences whose sources have so many words, such as `1-10`."""
 
     system: str

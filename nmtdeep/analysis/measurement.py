@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -30,7 +30,7 @@ class Measurement:
     """The result of an analysis.
 
     Attributes:
-        rows: dataclass instances of one kind; a CSV has a line for each.
+        rows: named tuples of one kind; a CSV has a line for each.
         conditions: what the rows depend on, by name; a mapping for each model.
         tables: what is printed of the rows.
         draw: draws the rows on an empty figure.
@@ -51,15 +51,12 @@ class Measurement:
 
     def as_json(self) -> dict[str, Any]:
         """All numbers, for `json.dumps`."""
-        return {"conditions": dict(self.conditions), "rows": [asdict(row) for row in self.rows]}
+        return {"conditions": dict(self.conditions), "rows": [row._asdict() for row in self.rows]}
 
     def write_csv(self, path: Path) -> None:
         """Write a line for each row under a header; the cell of a None is empty."""
-        names = [column.name for column in fields(self.rows[0])]
         with replace_file(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, names, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(map(asdict, self.rows))
+            csv.writer(file, lineterminator="\n").writerows([self.rows[0]._fields, *self.rows])
 
 
 def grouped(rows: Iterable[T], *columns: str) -> dict[Any, list[T]]:

@@ -60,16 +60,12 @@ class Probe:
     def conditions(self) -> dict[str, Any]:
         """The conditions of a measurement of this model."""
         target_tokens = sum(batch.target_tokens for batch in self.batches)
-        model = self.recipe.model
+        model, average = self.recipe.model, {"kind": "average of checkpoints"}
         own = {f"{side} initializer": getattr(model, side).initializer for side in SIDES}
         return {
             "initializer": typed(model.initializer),
             **{name: typed(chosen) for name, chosen in own.items() if chosen},
-            **(
-                {"kind": "average of checkpoints"}
-                if self.update is None
-                else {"update": self.update}
-            ),
+            **(average if self.update is None else {"update": self.update}),
             "training sentences": sum(len(batch.source) for batch in self.batches),
             "source tokens": sum(batch.real_tokens for batch in self.batches) - target_tokens,
             "target tokens": target_tokens,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -33,8 +33,7 @@ LOST = 1.5
 ROWS = 15  # approximate number of rows of the table
 
 
-@dataclass(frozen=True)
-class Trial:
+class Trial(NamedTuple):
     """One update: the label-smoothed loss per target token before it, and its mean so far."""
 
     update: int
@@ -44,31 +43,24 @@ class Trial:
 
 
 @kept_settings()
-def find(recipe: Recipe, data: Path, out: Path | None, device: torch.device) -> Measurement:
-    """`measure` for the training that would go into `out`, from what it would start from."""
-    corpora = DataDirectory.open(data, verify=False)
+def measure(recipe: Recipe, data: Path, out: Path | None, device: torch.device) -> Measurement:
+    """Some updates of the training that would go into `out`, with rates of a geometric series.
+
+    The model, and the optimizer, are discarded. The test ends early when the loss is lost.
+    """
+    corpora, ranks = DataDirectory.open(data, verify=False), Ranks(device=device)
     with tempfile.TemporaryDirectory() as scratch:
         run = check_run(out or Path(scratch), recipe, corpora.pipeline)
         if run.newest() is None:
             run = replace(run, path=Path(scratch))
             run.begin()
-        return measure(run.recipe, corpora, Ranks(device=device), run.newest())
-
-
-def measure(recipe: Recipe, data: DataDirectory, ranks: Ranks, start: Path | None) -> Measurement:
-    """Train a model for some updates, the rate of each larger by the same factor.
-
-    The model, and the optimizer, are discarded. The test ends early when the loss is lost.
-
-    Args:
-        start: checkpoint to start from; None: a fresh model.
-    """
-    check(recipe, data, ranks)
-    progress = Progress.of(start) if start else Progress()
-    trainer = Trainer(recipe.at_stage(progress.stage), data, ranks, start)
+        check(run.recipe, corpora, ranks)
+        start = run.newest()
+        progress = Progress.of(start) if start else Progress()
+        trainer = Trainer(run.recipe.at_stage(progress.stage), corpora, ranks, start)
     rows: list[Trial] = []
     mean = 0.0
-    feed = upcoming(trainer.recipe, data, progress, ranks)
+    feed = upcoming(trainer.recipe, corpora, progress, ranks)
     for number, coming in zip(range(1, UPDATES + 1), feed, strict=False):
         # LOWEST (HIGHEST / LOWEST)^((n - 1) / (N - 1)), n the number of N updates.
         lr = LOWEST * (HIGHEST / LOWEST) ** ((number - 1) / (UPDATES - 1))
@@ -89,7 +81,7 @@ def measure(recipe: Recipe, data: DataDirectory, ranks: Ranks, start: Path | Non
         "optimizer": typed(settings.optimizer),
         "tokens per update": settings.batches.tokens_per_update,
         "start": start.name if start else "fresh",
-        "data": data.fingerprint[:16],
+        "data": corpora.fingerprint[:16],
         **versions(),
     }
     cells = (

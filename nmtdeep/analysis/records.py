@@ -6,10 +6,9 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -55,8 +54,7 @@ AXES: dict[Over, tuple[str, str]] = {
 }
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(NamedTuple):
     """A figure after so many updates, target tokens and hours of a training."""
 
     run: str

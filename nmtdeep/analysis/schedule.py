@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from nmtdeep import checkpoint
 from nmtdeep.analysis import pictures
@@ -21,8 +22,7 @@ POINTS = 1000  # approximate number of points of a curve
 COLUMNS = ("stage", "layers", "updates", "first lr", "highest", "at update", "last")
 
 
-@dataclass(frozen=True)
-class LearningRate:
+class LearningRate(NamedTuple):
     """The learning rate of one update, in a stage with so many layers; both count from 1."""
 
     recipe: str

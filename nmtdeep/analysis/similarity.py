@@ -12,9 +12,9 @@ the end of the sentence is a position, as it is to the model.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from typing import NamedTuple
 
 import torch
 
@@ -35,8 +35,7 @@ FIGURES = ("to_embedding", "to_previous", "inter")
 HEADINGS = ("to embedding", "to layer below", "inter-similarity")
 
 
-@dataclass(frozen=True)
-class LayerSimilarity:
+class LayerSimilarity(NamedTuple):
     """sim(layer, 0), sim(layer, layer - 1) and sim_in(layer); layer 0 is the embedding."""
 
     model: str

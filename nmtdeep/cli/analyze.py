@@ -93,8 +93,7 @@ def gradients(
             both = [f"model.encoder.depth={depth}", f"model.decoder.depth={depth}"]
             models.append((name, load_recipe(name, [*changes, *both])))
     say = partial(typer.echo, err=True)
-    measurement = measure(models, corpora, tokens=tokens, device=device, of=of, say=say)
-    outputs.write(measurement)
+    outputs.write(measure(models, corpora, tokens=tokens, device=device, of=of, say=say))
 
 
 def schedule(
@@ -184,8 +183,7 @@ def attention(
     loaded = load(model)
     loaded.model.to(device)
     texts = source, target, input_is
-    measurement = measure(str(model), loaded, *texts, of=of, layer=layer, head=head)
-    outputs.write(measurement)
+    outputs.write(measure(str(model), loaded, *texts, of=of, layer=layer, head=head))
 
 
 def lengths(

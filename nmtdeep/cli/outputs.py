@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -65,8 +65,8 @@ def _csv_heads() -> tuple[bytes, ...]:
     names = [each.name for each in iter_modules(analysis.__path__, f"{analysis.__name__}.")]
     values = [(name, value) for name in names for value in vars(import_module(name)).values()]
     kinds = [value for name, value in values if getattr(value, "__module__", "") == name]
-    rows = [kind for kind in kinds if isinstance(kind, type) and is_dataclass(kind)]
-    return tuple(f"{','.join(each.name for each in fields(row))}\n".encode() for row in rows)
+    rows = [kind for kind in kinds if hasattr(kind, "_fields")]
+    return tuple(f"{','.join(row._fields)}\n".encode() for row in rows)
 
 
 @dataclass(frozen=True, kw_only=True)
