@@ -8,7 +8,6 @@ from itertools import chain
 from typing import Literal, NamedTuple
 
 import torch
-from rich.table import Table
 from torch import Tensor, nn
 
 from nmtdeep.analysis import pictures
@@ -27,6 +26,7 @@ from nmtdeep.text.vocabulary import EOS, SPECIALS
 
 Of = Literal["cross", "encoder", "decoder"]
 
+QUERY, KEY = ("query", "query_token"), ("key", "key_token")
 # Labels of the axes: queries and keys.
 LABELS: dict[Of, tuple[str, str]] = {
     "cross": ("predicted", "source"),
@@ -88,7 +88,10 @@ def measure(
     ]
     chosen = {"attention": of, "layer": layer, "head": head}
     conditions = {name: origin(loaded), **chosen, **versions()}
-    return Measurement(rows, conditions, _tables(rows), partial(_draw, rows))
+    cells = ((*query, _strongest(own)) for query, own in grouped(rows, *QUERY).items())
+    listed = table(("position", "token", "reads most"), cells, text=3)
+    is_one = len(grouped(rows, "layer", "head")) == 1
+    return Measurement(rows, conditions, [listed] * is_one, partial(_draw, rows))
 
 
 def _subwords(
@@ -106,21 +109,16 @@ def _subwords(
     return words, translation.candidates[0].subwords
 
 
-def _tables(rows: Sequence[AttentionWeight]) -> list[Table]:
-    """For each query the three keys that it reads most; no table of several maps."""
-    if len(grouped(rows, "layer", "head")) > 1:
-        return []
-    lines = []
-    for query, weights in grouped(rows, "query", "query_token").items():
-        strongest = sorted(weights, key=lambda row: -row.weight)[:3]
-        lines.append((*query, "  ".join(f"{row.key_token} {row.weight:.2f}" for row in strongest)))
-    return [table(("position", "token", "reads most"), lines, text=3)]
+def _strongest(rows: Sequence[AttentionWeight]) -> str:
+    """The three keys that a query reads most."""
+    strongest = sorted(rows, key=lambda row: -row.weight)[:3]
+    return "  ".join(f"{row.key_token} {row.weight:.2f}" for row in strongest)
 
 
 def _draw(rows: Sequence[AttentionWeight], figure: pictures.Figure) -> None:
     """A heat map for each layer and head, queries as rows and keys as columns."""
     maps = grouped(rows, "layer", "head")
-    queries, keys = grouped(rows, "query", "query_token"), grouped(rows, "key", "key_token")
+    queries, keys = grouped(rows, *QUERY), grouped(rows, *KEY)
     row_names, column_names = [token for _, token in queries], [token for _, token in keys]
     columns = min(max(len(grouped(rows, "head")), min(len(maps), 2)), 4)
     lines = -(-len(maps) // columns)
@@ -129,13 +127,9 @@ def _draw(rows: Sequence[AttentionWeight], figure: pictures.Figure) -> None:
     for number, ((layer, head), group) in enumerate(maps.items(), start=1):
         weights = {(row.query, row.key): row.weight for row in group}
         axes = figure.add_subplot(lines, columns, number)
-        pictures.heat_map(
-            axes,
-            [[weights.get((query, key)) for key, _ in keys] for query, _ in queries],
-            rows=row_names,
-            columns=column_names,
-            title=f"layer: {layer}, head: {head}",
-        )
+        values = [[weights.get((query, key)) for key, _ in keys] for query, _ in queries]
+        title = f"layer: {layer}, head: {head}"
+        pictures.heat_map(axes, values, rows=row_names, columns=column_names, title=title)
         axes.set(ylabel=LABELS[rows[0].of][0], xlabel=LABELS[rows[0].of][1])
 
 

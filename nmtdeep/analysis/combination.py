@@ -47,13 +47,9 @@ def measure(name: str, loaded: Loaded) -> Measurement:
     """The weights of one model; if it has none, a UserError."""
     rows = combination_weights(loaded.model)
     if not rows:
-        raise UserError(
-            "no layer of this model reads a sum of outputs with weights that are the same at all "
-            "positions",
-            where=name,
-            hint="pass one with combination dlcl, dense, sparse_blocks or denseformer, "
-            "or bridge transparent",
-        )
+        what = "no layer of this model reads a sum of outputs with weights that are the same at "
+        hint = "pass one with combination dlcl, dense, sparse_blocks or denseformer, or bridge "
+        raise UserError(f"{what}all positions", where=name, hint=f"{hint}transparent")
     tables = [table(COLUMNS, map(_summary, grouped(rows, "where", "reader").values()))]
     return Measurement(rows, {name: origin(loaded), **versions()}, tables, partial(_draw, rows))
 
@@ -64,26 +60,20 @@ def _draw(rows: Sequence[CombinationWeight], figure: pictures.Figure) -> None:
     It is the output a third of the way up, as y10 of 30 in the paper.
     """
     stacks = grouped(rows, "where")
-    names = [
-        (list(grouped(own, "reader")), sorted(grouped(own, "entry"))) for own in stacks.values()
-    ]
-    sizes = [
-        pictures.heat_map_size(readers, [f"y{n}" for n in entries]) for readers, entries in names
-    ]
+    sides = [([*grouped(own, "reader")], sorted(grouped(own, "entry"))) for own in stacks.values()]
+    sizes = [pictures.heat_map_size(rows, [f"y{n}" for n in columns]) for rows, columns in sides]
     width, heights = max(size[0] for size in sizes), [size[1] for size in sizes]
     figure.set_size_inches(width + 6.0, sum(heights))
-    ratios = {"width_ratios": [width, 6.0], "height_ratios": heights}
-    axes = figure.subplots(len(stacks), 2, squeeze=False, **ratios)
-    for pair, (where, stack), (readers, entries) in zip(axes, stacks.items(), names, strict=True):
+    axes = figure.subplots(
+        len(stacks), 2, squeeze=False, width_ratios=[width, 6.0], height_ratios=heights
+    )
+    for pair, (where, stack), (readers, entries) in zip(axes, stacks.items(), sides, strict=True):
         matrix, bars = pair
-        values = {(row.reader, row.entry): None if row.masked else row.weight for row in stack}
-        pictures.heat_map(
-            matrix,
-            [[values.get((reader, entry)) for entry in entries] for reader in readers],
-            rows=readers,
-            columns=[f"y{entry}" for entry in entries],
-            title=f"{where} (blank: below {SMALL} or {percent(SHARE, 0)} of the row's largest)",
-        )
+        weights = {(row.reader, row.entry): None if row.masked else row.weight for row in stack}
+        values = [[weights.get((reader, entry)) for entry in entries] for reader in readers]
+        title = f"{where} (blank: below {SMALL} or {percent(SHARE, 0)} of the row's largest)"
+        names = [f"y{entry}" for entry in entries]
+        pictures.heat_map(matrix, values, rows=readers, columns=names, title=title)
         matrix.set(xlabel="output of layer", ylabel="read by layer")
         chosen = entries[round((len(entries) - 1) / 3)]
         along = [row for row in stack if row.entry == chosen]

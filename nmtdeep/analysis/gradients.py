@@ -85,7 +85,7 @@ def draw(rows: Sequence[LayerGradient], figure: pictures.Figure) -> None:
         for (name, depth), own in grouped(rows, "model", "depth").items():
             curves[f"{name}, {depth} layers"] = own
     over = [
-        pictures.Panel(f"gradient norm, {side}", "gradient_norm", {"side": side}, log=True)
+        pictures.Panel(f"gradient norm, {side}", "gradient_norm", {"side": side}, "log")
         for side in SIDES
     ]
     pictures.plot(figure, curves, over=over, x="update" if over_updates else "layer")

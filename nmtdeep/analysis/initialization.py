@@ -20,7 +20,6 @@ from itertools import product
 from statistics import fmean
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from nmtdeep.analysis import pictures
@@ -65,17 +64,9 @@ class Block(NamedTuple):
     w_over_sigma: float | None
 
 
-def measure(
-    name: str,
-    subject: Recipe | Loaded,
-    data: DataDirectory,
-    *,
-    tokens: int,
-    device: torch.device,
-    updates: int = 0,
-) -> Measurement:
-    """The residual blocks of a recipe's initial model, or of a trained one; see `prepare`."""
-    probe = prepare(subject, data, tokens=tokens, device=device, updates=updates)
+def measure(name: str, subject: Recipe | Loaded, data: DataDirectory, **how: Any) -> Measurement:
+    """The residual blocks of a recipe's initial model, or of a trained one; `how` to `prepare`."""
+    probe = prepare(subject, data, **how)
     for side, stack in probe.stacks():
         if stack.combination.connects == "sublayers":
             what = f"the {side}'s layer combination takes the place of residual sums"

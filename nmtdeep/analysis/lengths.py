@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from nmtdeep.analysis import pictures
 from nmtdeep.analysis.measurement import Measurement, grouped
+from nmtdeep.analysis.pictures import Panel, plot
 from nmtdeep.scoring.metrics import label_of, score_texts
 from nmtdeep.scoring.texts import NamedText, check_counts
 from nmtdeep.tables import table
@@ -50,14 +50,8 @@ def measure(
     cells = ((*span, *(f"{row.score:.2f}" for row in scores)) for span, scores in spans)
     listed = table(("words", "sentences", *systems), cells, text=0)
     conditions = {"lengths": f"words of {source.name}", metric: signature}
-    return Measurement(rows, conditions, [listed], partial(_draw, rows))
-
-
-def _draw(rows: Sequence[LengthScore], figure: pictures.Figure) -> None:
-    """Scores above, number of sentences below, which shows how far a score can be trusted."""
-    sentences = {row.words: row.sentences for row in rows}
-    scores, counts = pictures.panels(figure, 2)
-    pictures.curves(scores, grouped(rows, "system"), "words", "score")
-    scores.set(xlabel="words of the source", ylabel=label_of(rows[0].metric))
-    counts.bar(list(sentences), list(sentences.values()), **pictures.BARS)
-    counts.set(xlabel="words of the source", ylabel="sentences")
+    # The number of sentences shows how far a score can be trusted.
+    over = [Panel(label_of(metric), "score"), Panel("sentences", "sentences", kind="bars")]
+    groups, label = grouped(rows, "system"), "words of the source"
+    draw = partial(plot, groups=groups, over=over, x="words", label=label)
+    return Measurement(rows, conditions, [listed], draw)

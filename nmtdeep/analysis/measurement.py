@@ -103,8 +103,6 @@ def origin(loaded: Loaded) -> dict[str, Any]:
 def check_same_text(loaded: Loaded, data: DataDirectory) -> None:
     """Raise UserError if the ids of `data` mean other subwords to the model than to `data`."""
     if loaded.pipeline.fingerprint() != data.fingerprint:
-        raise UserError(
-            f"the model was trained with another vocabulary than that of {data.path}",
-            where=loaded.path,
-            hint="pass the data directory that the model was trained on",
-        )
+        what = f"the model was trained with another vocabulary than that of {data.path}"
+        hint = "pass the data directory that the model was trained on"
+        raise UserError(what, where=loaded.path, hint=hint)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import textwrap
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     Figure = matplotlib.figure.Figure
 
+Groups = Mapping[str, Sequence[Any]]  # rows by the label of their curve
 STYLE: dict[Any, Any] = {
     "svg.hashsalt": "nmtdeep",  # no random ids, so equal rows make equal files
     "svg.fonttype": "none",
@@ -85,33 +86,32 @@ def render(draw: Callable[[Figure], object], form: str) -> bytes:
 
 
 class Panel(NamedTuple):
-    """The curves of one column, of the rows that have the values `only` in other columns."""
+    """One column of the rows that have the values `only` in others; bars are of the first group."""
 
     label: str
     y: str
     only: Mapping[str, object] = {}
-    log: bool = False
+    kind: Literal["curves", "log", "bars"] = "curves"
 
 
 def plot(
-    figure: Figure,
-    groups: Mapping[str, Sequence[Any]],
-    *,
-    over: Sequence[Panel],
-    x: str,
-    label: str = "",
+    figure: Figure, groups: Groups, *, over: Sequence[Panel], x: str, label: str = ""
 ) -> list[Axes]:
     """Panels with a curve for each group of rows, over the column `x`."""
     every = panels(figure, len(over))
-    for axes, (name, y, only, log) in zip(every, over, strict=True):
+    for axes, (name, y, only, kind) in zip(every, over, strict=True):
         own = {
             group: [row for row in rows if all(getattr(row, key) == only[key] for key in only)]
             for group, rows in groups.items()
         }
-        curves(axes, own, x, y)
+        if kind == "bars":
+            points = [(getattr(row, x), getattr(row, y)) for row in next(iter(own.values()))]
+            axes.bar(*zip(*points, strict=True), **BARS)
+        else:
+            curves(axes, own, x, y)
         axes.set_xlabel(label or x)
         axes.set_ylabel(name, parse_math=True)
-        if log:
+        if kind == "log":
             log_scale(axes)
     return every
 
@@ -127,7 +127,7 @@ def panels(figure: Figure, count: int) -> list[Axes]:
     return [first, *(figure.add_subplot(rows, columns, n, sharex=first) for n in others)]
 
 
-def curves(axes: Axes, groups: Mapping[str, Iterable[Any]], x: str, y: str) -> None:
+def curves(axes: Axes, groups: Groups, x: str, y: str) -> None:
     """A curve for each group of rows, with gaps where `y` is None and a marker on some points.
 
     Panels with equal groups have equal styles: a curve that a panel lacks is a group without rows.
@@ -157,12 +157,7 @@ def log_scale(axes: Axes, of: Literal["x", "y"] = "y") -> None:
 
 
 def heat_map(
-    axes: Axes,
-    values: Sequence[Sequence[float | None]],
-    *,
-    rows: Sequence[str],
-    columns: Sequence[str],
-    title: str,
+    axes: Axes, values: Sequence[Any], *, rows: Sequence[str], columns: Sequence[str], title: str
 ) -> None:
     """A matrix, None a blank cell: darker is larger, and a minus marks negative numbers."""
     from matplotlib.colors import PowerNorm

@@ -122,10 +122,9 @@ def prepare(
     else:
         source, target = data.pipeline.source.vocabulary, data.pipeline.target.vocabulary
         if recipe.model.embeddings.sharing == "all" and len(source) != len(target):
-            raise UserError(
-                f"{data.path} has two vocabularies, but model.embeddings.sharing is all",
-                hint="pass model.embeddings.sharing=decoder, or data with a shared vocabulary",
-            )
+            what = f"{data.path} has two vocabularies, but model.embeddings.sharing is all"
+            hint = "pass model.embeddings.sharing=decoder, or data with a shared vocabulary"
+            raise UserError(what, hint=hint)
         check_model_fits(recipe.model, **data.pipeline.sizes)
         alone = recipe.with_training(sharding="none")  # there is one process
         trainer = Trainer(alone, data, Ranks(device=device), dtype=torch.float32)
@@ -153,10 +152,8 @@ def _train(trainer: Trainer, updates: int) -> None:
     for update, coming in zip(range(1, updates + 1), feed, strict=False):
         result = trainer.step.update(coming.share, update, learning_rate(trainer.recipe, update))
         if result.skipped:
-            raise DivergenceError(
-                f"update {update}: the gradient is not finite",
-                hint="lower training.schedule.lr, or measure after fewer updates",
-            )
+            hint = "lower training.schedule.lr, or measure after fewer updates"
+            raise DivergenceError(f"update {update}: the gradient is not finite", hint=hint)
 
 
 @contextmanager

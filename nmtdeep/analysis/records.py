@@ -89,7 +89,9 @@ def draw(
     if not shown:
         raise UserError(f"no run recorded {' or '.join(figures)}", hint="choose another --figure")
     panels = [
-        pictures.Panel(FIGURES[name], "value", {"figure": name}, log=name in LOGARITHMIC)
+        pictures.Panel(
+            FIGURES[name], "value", {"figure": name}, "log" if name in LOGARITHMIC else "curves"
+        )
         for name in shown
     ]
     column, label = AXES[over]
