@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial
 from itertools import chain
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
-from rich.table import Table
 from torch import Tensor, nn
 
 from nmtdeep.analysis import pictures
@@ -27,6 +26,7 @@ from nmtdeep.text.vocabulary import EOS, SPECIALS
 
 Of = Literal["cross", "encoder", "decoder"]
 
+QUERY, KEY = ("query", "query_token"), ("key", "key_token")
 # Labels of the axes: queries and keys.
 LABELS: dict[Of, tuple[str, str]] = {
     "cross": ("predicted", "source"),
@@ -35,16 +35,10 @@ LABELS: dict[Of, tuple[str, str]] = {
 }
 
 
-@dataclass(frozen=True)
-class AttentionWeight:
-    """The weight of one key for one query.
+class AttentionWeight(NamedTuple):
+    """The weight of one key for one query; layers, heads and positions count from 1.
 
-    Attributes:
-        layer: from 1; `mean` over all.
-        head: from 1; `mean` over all.
-        query: position, from 1.
-        query_token: the subword there; in the decoder, the one that is predicted there.
-        key: position, from 1; in the decoder, the first key is the start.
+    In the decoder a query's token is the one that is predicted there, and the first key the start.
     """
 
     of: Of
@@ -71,14 +65,9 @@ def measure(
     """The maps of one sentence pair, query by query.
 
     Args:
-        name: what the model is called.
         target: translation of `source`; None: the model translates.
         form: of both lines; None: what the model's recipe says.
-        layer: a number from 1, `mean` or `all`.
-        head: a number from 1, `mean` or `all`.
-
-    Raises:
-        UserError: if the sentence is empty, or there is no such layer, head or attention.
+        layer: a number from 1, `mean` or `all`; so is `head`.
     """
     words, predicted = _subwords(loaded, source, target, form or loaded.recipe.text.input)
     pipeline, device = loaded.pipeline, loaded.model.output.weight.device
@@ -88,17 +77,21 @@ def measure(
     end = SPECIALS[EOS]
     queries = [*(words if of == "encoder" else predicted), end]
     keys = [end, *predicted] if of == "decoder" else [*words, end]
-    rows: list[AttentionWeight] = []
-    for layer_name, heads in _chosen("--layer", layer, maps):
-        for head_name, weights in _chosen("--head", head, heads):
-            for query, query_token in enumerate(queries, start=1):
-                # A decoder does not read what it has not predicted yet.
-                seen = keys[:query] if of == "decoder" else keys
-                for key, key_token in enumerate(seen, start=1):
-                    place = (of, layer_name, head_name, query, query_token, key, key_token)
-                    rows.append(AttentionWeight(*place, float(weights[query - 1, key - 1])))
+    rows = [
+        AttentionWeight(of, number, name_of_head, query, token, key, read, float(weight))
+        for number, heads in _chosen("--layer", layer, maps)
+        for name_of_head, weights in _chosen("--head", head, heads)
+        for query, (token, row) in enumerate(zip(queries, weights, strict=True), start=1)
+        for key, (read, weight) in enumerate(zip(keys, row, strict=True), start=1)
+        # A decoder does not read what it has not predicted yet.
+        if of != "decoder" or key <= query
+    ]
     chosen = {"attention": of, "layer": layer, "head": head}
-    return Measurement(rows, {name: origin(loaded), **chosen, **versions()})
+    conditions = {name: origin(loaded), **chosen, **versions()}
+    cells = ((*query, _strongest(own)) for query, own in grouped(rows, *QUERY).items())
+    listed = table(("position", "token", "reads most"), cells, text=3)
+    is_one = len(grouped(rows, "layer", "head")) == 1
+    return Measurement(rows, conditions, [listed] * is_one, partial(_draw, rows))
 
 
 def _subwords(
@@ -116,22 +109,16 @@ def _subwords(
     return words, translation.candidates[0].subwords
 
 
-def tables(rows: Sequence[AttentionWeight]) -> list[Table]:
-    """For each query the three keys that it reads most; no table of several maps."""
-    if len(grouped(rows, "layer", "head")) > 1:
-        return []
-    lines = []
-    for (query, token), weights in grouped(rows, "query", "query_token").items():
-        strongest = sorted(weights, key=lambda row: -row.weight)[:3]
-        most = "  ".join(f"{row.key_token} {row.weight:.2f}" for row in strongest)
-        lines.append((query, token, most))
-    return [table(("position", "token", "reads most"), lines, text=3)]
+def _strongest(rows: Sequence[AttentionWeight]) -> str:
+    """The three keys that a query reads most."""
+    strongest = sorted(rows, key=lambda row: -row.weight)[:3]
+    return "  ".join(f"{row.key_token} {row.weight:.2f}" for row in strongest)
 
 
-def draw(rows: Sequence[AttentionWeight], figure: pictures.Figure) -> None:
+def _draw(rows: Sequence[AttentionWeight], figure: pictures.Figure) -> None:
     """A heat map for each layer and head, queries as rows and keys as columns."""
     maps = grouped(rows, "layer", "head")
-    queries, keys = grouped(rows, "query", "query_token"), grouped(rows, "key", "key_token")
+    queries, keys = grouped(rows, *QUERY), grouped(rows, *KEY)
     row_names, column_names = [token for _, token in queries], [token for _, token in keys]
     columns = min(max(len(grouped(rows, "head")), min(len(maps), 2)), 4)
     lines = -(-len(maps) // columns)
@@ -140,15 +127,10 @@ def draw(rows: Sequence[AttentionWeight], figure: pictures.Figure) -> None:
     for number, ((layer, head), group) in enumerate(maps.items(), start=1):
         weights = {(row.query, row.key): row.weight for row in group}
         axes = figure.add_subplot(lines, columns, number)
-        pictures.heat_map(
-            axes,
-            [[weights.get((query, key)) for key, _ in keys] for query, _ in queries],
-            rows=row_names,
-            columns=column_names,
-            title=f"layer: {layer}, head: {head}",
-        )
-        row_label, column_label = LABELS[rows[0].of]
-        axes.set(xlabel=column_label, ylabel=row_label)
+        values = [[weights.get((query, key)) for key, _ in keys] for query, _ in queries]
+        title = f"layer: {layer}, head: {head}"
+        pictures.heat_map(axes, values, rows=row_names, columns=column_names, title=title)
+        axes.set(ylabel=LABELS[rows[0].of][0], xlabel=LABELS[rows[0].of][1])
 
 
 @torch.inference_mode()
@@ -158,9 +140,6 @@ def attention_maps(model: Transformer, source: Tensor, target: Tensor, of: Of) -
     Args:
         source: `(source,)` ids, EOS last.
         target: `(target,)` ids that the decoder reads, EOS first.
-
-    Raises:
-        UserError: if a layer has no such attention.
     """
     stack = model.encoder if of == "encoder" else model.decoder
     layers = [_attention(stack, number, of) for number in range(len(stack.layers))]
@@ -185,10 +164,8 @@ def _attention(
     names = ", ".join(type(sublayer).__name__ for sublayer in sublayers)
     what, hint = f"layer {number + 1} has no such attention ({names})", "choose another --of"
     if of == "decoder":
-        what += (
-            "; average and merged attention read the mean of all positions so far, each with the "
-            "weight 1/t, and have no map"
-        )
+        what += "; average and merged attention read the mean of all positions so far, "
+        what += "each with the weight 1/t, and have no map"
         hint = "choose --of cross or encoder"
     raise UserError(what, where=f"--of {of}", hint=hint)
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Literal, NamedTuple
 
-from rich.table import Table
 from torch import Tensor
 
 from nmtdeep.analysis import pictures
@@ -24,8 +23,7 @@ COLUMNS = ("where", "reader", "entries", "blank", "sum", "largest", "of", "newes
 Where = Literal["encoder", "decoder", "bridge"]
 
 
-@dataclass(frozen=True)
-class CombinationWeight:
+class CombinationWeight(NamedTuple):
     """The weight of one layer's output in the input of one layer.
 
     Attributes:
@@ -46,14 +44,7 @@ class CombinationWeight:
 
 
 def measure(name: str, loaded: Loaded) -> Measurement:
-    """The weights of one model.
-
-    Args:
-        name: what the model is called.
-
-    Raises:
-        UserError: if there are no weights.
-    """
+    """The weights of one model; if it has none, a UserError."""
     rows = combination_weights(loaded.model)
     if not rows:
         raise UserError(
@@ -62,37 +53,30 @@ def measure(name: str, loaded: Loaded) -> Measurement:
             hint="choose a run with combination: dlcl, dense, sparse_blocks or denseformer, or "
             "bridge: transparent",
         )
-    return Measurement(rows, {name: origin(loaded), **versions()})
+    tables = [table(COLUMNS, map(_summary, grouped(rows, "where", "reader").values()))]
+    return Measurement(rows, {name: origin(loaded), **versions()}, tables, partial(_draw, rows))
 
 
-def tables(rows: Sequence[CombinationWeight]) -> list[Table]:
-    """A row for each reader."""
-    return [table(COLUMNS, map(_summary, grouped(rows, "where", "reader").values()))]
-
-
-def draw(rows: Sequence[CombinationWeight], figure: pictures.Figure) -> None:
+def _draw(rows: Sequence[CombinationWeight], figure: pictures.Figure) -> None:
     """For each stack the matrix, and the weights of one layer's output along the stack.
 
     It is the output a third of the way up, as y10 of 30 in the paper.
     """
     stacks = grouped(rows, "where")
-    sizes = [pictures.heat_map_size(*_names(stack)) for stack in stacks.values()]
+    sides = [([*grouped(own, "reader")], sorted(grouped(own, "entry"))) for own in stacks.values()]
+    sizes = [pictures.heat_map_size(rows, [f"y{n}" for n in columns]) for rows, columns in sides]
     width, heights = max(size[0] for size in sizes), [size[1] for size in sizes]
     figure.set_size_inches(width + 6.0, sum(heights))
     axes = figure.subplots(
         len(stacks), 2, squeeze=False, width_ratios=[width, 6.0], height_ratios=heights
     )
-    for (matrix, bars), (where, stack) in zip(axes, stacks.items(), strict=True):
-        readers, columns = _names(stack)
-        entries = sorted({row.entry for row in stack})
-        values = {(row.reader, row.entry): None if row.masked else row.weight for row in stack}
-        pictures.heat_map(
-            matrix,
-            [[values.get((reader, entry)) for entry in entries] for reader in readers],
-            rows=readers,
-            columns=columns,
-            title=f"{where} (blank: below {SMALL} or {percent(SHARE, 0)} of the row's largest)",
-        )
+    for pair, (where, stack), (readers, entries) in zip(axes, stacks.items(), sides, strict=True):
+        matrix, bars = pair
+        weights = {(row.reader, row.entry): None if row.masked else row.weight for row in stack}
+        values = [[weights.get((reader, entry)) for entry in entries] for reader in readers]
+        title = f"{where} (blank: below {SMALL} or {percent(SHARE, 0)} of the row's largest)"
+        names = [f"y{entry}" for entry in entries]
+        pictures.heat_map(matrix, values, rows=readers, columns=names, title=title)
         matrix.set(xlabel="output of layer", ylabel="read by layer")
         chosen = entries[round((len(entries) - 1) / 3)]
         along = [row for row in stack if row.entry == chosen]
@@ -131,11 +115,6 @@ def _of_reader(
     for entry, mean, groups in zip(entries, means, numbers, strict=True):
         deviation = float(groups.std(correction=0)) if len(groups) > 1 else None
         yield CombinationWeight(where, reader, entry, mean, deviation, is_masked(mean, means))
-
-
-def _names(stack: Sequence[CombinationWeight]) -> tuple[list[str], list[str]]:
-    """Names of the rows and columns of a stack's matrix."""
-    return list(grouped(stack, "reader")), [f"y{n}" for n in sorted(grouped(stack, "entry"))]
 
 
 def _summary(row: Sequence[CombinationWeight]) -> tuple[object, ...]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
-from rich.table import Table
 
 from nmtdeep import checkpoint, files
 from nmtdeep.analysis import pictures
@@ -28,16 +27,8 @@ SIDES: tuple[Side, Side] = ("encoder", "decoder")
 COLUMNS = ("side", "layers", "update", "first", "middle", "top", "first/top")
 
 
-@dataclass(frozen=True)
-class LayerGradient:
-    """The gradient norm of one layer.
-
-    Attributes:
-        model: a recipe, a run or a checkpoint.
-        update: updates of training so far; None for an average of checkpoints.
-        depth: number of layers of this side.
-        layer: from 1.
-    """
+class LayerGradient(NamedTuple):
+    """The gradient norm of one of `depth` layers, from 1; an average has no `update`."""
 
     model: str
     update: int | None
@@ -64,13 +55,8 @@ def measure(
 
     Args:
         subjects: models by name; a name may occur with several recipes.
-        tokens: approximate number of target tokens to measure on.
-        of: what the gradient is taken of; see `layer_gradients`.
         most: number of checkpoints of a run to measure, at even distances; None measures all.
         say: called with a line for each measured model.
-
-    Raises:
-        UserError: if there is no checkpoint, or it was trained with another vocabulary.
     """
     rows: list[LayerGradient] = []
     conditions: dict[str, Any] = {}
@@ -82,36 +68,29 @@ def measure(
             at = "" if probe.update is None else f", update {probe.update:,}"
             say(f"measured {name}{at}, {counted(len(probe.model.encoder.layers), 'layer')}")
     text = {"of": of, "numbers": "fp32", "text": data.fingerprint[:16]}
-    return Measurement(rows, {**conditions, **text, **versions()})
-
-
-def tables(rows: Sequence[LayerGradient]) -> list[Table]:
-    """First, middle and top layer, a table for each name."""
-    return [
+    tables = [
         table(COLUMNS, map(_summary, grouped(own, "depth", "update", "side").values()), title=name)
         for name, own in grouped(rows, "model").items()
     ]
+    return Measurement(rows, {**conditions, **text, **versions()}, tables, partial(draw, rows))
 
 
 def draw(rows: Sequence[LayerGradient], figure: pictures.Figure) -> None:
-    """Encoder above, decoder below: first and top layer over the updates, or every layer.
-
-    The former is Figure 4, the latter Figure 1 of Zhang et al. 2019.
-    """
-    x, curves = "layer", dict[str, list[LayerGradient]]()
-    if len(grouped(rows, "model", "update")) > len(grouped(rows, "model")):
-        x = "update"
-        for name, own in grouped(rows, "model").items():
+    """Every layer (Figure 1 of Zhang et al. 2019), or two layers over the updates (Figure 4)."""
+    models, curves = grouped(rows, "model"), {}
+    over_updates = len(grouped(rows, "model", "update")) > len(models)
+    if over_updates:
+        for name, own in models.items():
             curves[f"{name}, first layer"] = [row for row in own if row.layer == 1]
             curves[f"{name}, top layer"] = [row for row in own if row.layer == row.depth]
     else:
         for (name, depth), own in grouped(rows, "model", "depth").items():
             curves[f"{name}, {depth} layers"] = own
-    for side, axes in zip(SIDES, pictures.panels(figure, 2), strict=True):
-        of_side = {label: [row for row in own if row.side == side] for label, own in curves.items()}
-        pictures.curves(axes, of_side, x, "gradient_norm")
-        axes.set(xlabel=x, ylabel=f"gradient norm, {side}")
-        pictures.log_scale(axes)
+    over = [
+        pictures.Panel(f"gradient norm, {side}", "gradient_norm", {"side": side}, "log")
+        for side in SIDES
+    ]
+    pictures.plot(figure, curves, over=over, x="update" if over_updates else "layer")
 
 
 def layer_gradients(name: str, probe: Probe, of: Of = "parameters") -> list[LayerGradient]:
@@ -122,11 +101,6 @@ def layer_gradients(name: str, probe: Probe, of: Of = "parameters") -> list[Laye
     activations; section 5: where error signals are alike, the gradients are larger in lower layers,
     as these have larger activations), so it is that of the layer's parameters, all of them as one
     vector. The error signal at the layer's output, over all real positions, is the alternative.
-
-    Args:
-        name: what the model is called.
-        probe: its gradients are overwritten.
-        of: with respect to what.
     """
     sides = {layer: side for side, stack in probe.stacks() for layer in stack}
     squares = dict.fromkeys(sides, 0.0)
@@ -139,12 +113,7 @@ def layer_gradients(name: str, probe: Probe, of: Of = "parameters") -> list[Laye
             squares[layer] = float(torch.nn.utils.get_total_norm(parts)) ** 2
     return [
         LayerGradient(
-            name,
-            probe.update,
-            side,
-            depth=len(stack.layers),
-            layer=number,
-            gradient_norm=math.sqrt(squares[layer]),
+            name, probe.update, side, len(stack.layers), number, math.sqrt(squares[layer])
         )
         for side, stack in probe.stacks()
         for number, layer in enumerate(stack, start=1)
@@ -152,10 +121,7 @@ def layer_gradients(name: str, probe: Probe, of: Of = "parameters") -> list[Laye
 
 
 def _over_training(path: Path, most: int | None) -> Iterator[Recipe | Loaded]:
-    """A checkpoint; or the start of a run and its checkpoints.
-
-    A run that was grown from another run has no start of its own: it begins with a checkpoint.
-    """
+    """A checkpoint; or the start of a run, unless it was grown, and its checkpoints."""
     if (path / checkpoint.STATE).is_file() or not checkpoint.saved(path):
         yield checkpoint.load(checkpoint.locate(path))
         return
@@ -170,7 +136,6 @@ def _over_training(path: Path, most: int | None) -> Iterator[Recipe | Loaded]:
 
 
 def _summary(stack: Sequence[LayerGradient]) -> tuple[object, ...]:
-    """First, middle and top layer of one side of a model."""
     row, norms = stack[0], [row.gradient_norm for row in stack]
     first, top = norms[0], norms[-1]
     figures = (first, norms[(len(norms) - 1) // 2], top, first / top if top else math.inf)

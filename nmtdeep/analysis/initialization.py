@@ -15,13 +15,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
-import torch
-from rich.table import Table
 from torch import Tensor
 
 from nmtdeep.analysis import pictures
@@ -46,16 +44,12 @@ FIGURES = {
 }
 
 
-@dataclass(frozen=True)
-class Block:
-    """A residual block, or the mean over the blocks of one kind of sublayer.
+class Block(NamedTuple):
+    """A residual block, or with layer None the mean over the blocks of one kind of sublayer.
 
     Attributes:
-        layer: from 1; None for the mean over all layers.
         variance: Var(r), over the features of a position; mean over positions.
-        beta_ln: None if no norm is on the identity path.
-        beta_rc: as defined at the head of this module.
-        beta: the product; beta_RC if there is no beta_LN.
+        beta_ln: None if no norm is on the identity path; beta is beta_RC then.
         w_over_sigma: mean gain of the norm that reads r, over the standard deviation of r over its
             features; mean over positions (Xu et al. 2020, Table 2). None if no norm reads r.
     """
@@ -70,61 +64,37 @@ class Block:
     w_over_sigma: float | None
 
 
-def measure(
-    name: str,
-    subject: Recipe | Loaded,
-    data: DataDirectory,
-    *,
-    tokens: int,
-    device: torch.device,
-    updates: int = 0,
-) -> Measurement:
-    """The residual blocks of a recipe's initial model, or of a trained one; see `prepare`.
-
-    Args:
-        name: what the model is called.
-
-    Raises:
-        UserError: if a layer combination takes the place of residual sums.
-    """
-    probe = prepare(subject, data, tokens=tokens, device=device, updates=updates)
+def measure(name: str, subject: Recipe | Loaded, data: DataDirectory, **how: Any) -> Measurement:
+    """The residual blocks of a recipe's initial model, or of a trained one; `how` to `prepare`."""
+    probe = prepare(subject, data, **how)
     for side, stack in probe.stacks():
         if stack.combination.connects == "sublayers":
             what = f"the {side}'s layer combination takes the place of residual sums"
             raise UserError(what, where=name, hint="pass a model that has them in both stacks")
     blocks = residual_blocks(probe)
     text = {"numbers": "fp32", "text": data.fingerprint[:16]}
-    return Measurement(blocks, {name: probe.conditions(), **text, **versions()})
-
-
-def tables(blocks: Sequence[Block]) -> list[Table]:
-    """A row for each kind of sublayer: the mean over its layers."""
     headings = ("side", "sublayer", *(heading for heading, _ in FIGURES.values()))
-    rows = ([row.side, row.sublayer, *fixed(row, FIGURES)] for row in means(blocks))
-    return [table(headings, rows, text=2)]
+    cells = ([row.side, row.sublayer, *fixed(row, FIGURES)] for row in means(blocks))
+    conditions = {name: probe.conditions(), **text, **versions()}
+    return Measurement(blocks, conditions, [table(headings, cells, text=2)], partial(_draw, blocks))
 
 
-def draw(blocks: Sequence[Block], figure: pictures.Figure) -> None:
+def _draw(blocks: Sequence[Block], figure: pictures.Figure) -> None:
     """A figure in each row of panels, encoder and decoder side by side; a curve for each sublayer.
 
     If no norm is on the identity path, beta is beta_RC and is not drawn twice.
     """
     known = {name for name in FIGURES for block in blocks if getattr(block, name) is not None}
     shown = [name for name in FIGURES if name in known and (name != "beta" or "beta_ln" in known)]
-    places = list(product(shown, grouped(blocks, "side").items()))
-    for axes, (name, (side, own)) in zip(pictures.panels(figure, len(places)), places, strict=True):
-        curves = dict.fromkeys(grouped(blocks, "sublayer"), ()) | grouped(own, "sublayer")
-        pictures.curves(axes, curves, "layer", name)
-        axes.set_xlabel("layer")
-        axes.set_ylabel(f"{FIGURES[name][1]}, {side}", parse_math=True)
+    over = [
+        pictures.Panel(f"{FIGURES[name][1]}, {side}", name, {"side": side})
+        for name, side in product(shown, grouped(blocks, "side"))
+    ]
+    pictures.plot(figure, grouped(blocks, "sublayer"), over=over, x="layer")
 
 
 def residual_blocks(probe: Probe) -> list[Block]:
-    """Every residual block, encoder first, bottom first.
-
-    Args:
-        probe: its gradients are overwritten.
-    """
+    """Every residual block, encoder first, bottom first."""
     modules = list(probe.model.modules())
     norms = [module for module in modules if isinstance(module, Norm)]
     wrappers = [module for module in modules if isinstance(module, Residual)]
@@ -151,10 +121,7 @@ def residual_blocks(probe: Probe) -> list[Block]:
 
 
 def means(blocks: Iterable[Block]) -> list[Block]:
-    """The mean over the layers of each sublayer and side, as in Table 1 of Zhang et al. 2019.
-
-    The mean of a figure is over the blocks that have it.
-    """
+    """The mean over the layers that have a figure, as in Table 1 of Zhang et al. 2019."""
     rows = []
     for (side, sublayer), group in grouped(blocks, "side", "sublayer").items():
         figures: dict[str, Any] = {}

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
-from rich.table import Table
-
-from nmtdeep.analysis import pictures
 from nmtdeep.analysis.measurement import Measurement, grouped
+from nmtdeep.analysis.pictures import Panel, plot
 from nmtdeep.scoring.metrics import label_of, score_texts
 from nmtdeep.scoring.texts import NamedText, check_counts
 from nmtdeep.tables import table
@@ -17,13 +16,8 @@ from nmtdeep.tables import table
 WIDTH = 10  # words
 
 
-@dataclass(frozen=True)
-class LengthScore:
-    """The score of one system's sentences whose sources have so many words.
-
-    Attributes:
-        words: `1-10`, `11-20` and so on; `0` for empty lines.
-    """
+class LengthScore(NamedTuple):
+    """The score of one system's sentences whose sources have so many words, such as `1-10`."""
 
     system: str
     words: str
@@ -38,12 +32,6 @@ def measure(
     """The scores of some systems, sentences of 0, 1-10, 11-20, ... words each as a corpus.
 
     Words are separated by white space. Lengths that no sentence has are omitted.
-
-    Args:
-        systems: translations by name.
-
-    Raises:
-        UserError: if the texts have different numbers of lines.
     """
     check_counts(source, reference, *systems.items())
     buckets: dict[int, list[int]] = defaultdict(list)
@@ -58,22 +46,12 @@ def measure(
             words = f"{last - WIDTH + 1}-{last}" if last else "0"
             rows.append(LengthScore(system, words, len(numbers), metric, score.value))
             signature = score.signature
-    return Measurement(rows, {"lengths": f"words of {source.name}", metric: signature})
-
-
-def tables(rows: Sequence[LengthScore]) -> list[Table]:
-    """A row for each span of lengths, a column for each system."""
-    headings = ("words", "sentences", *grouped(rows, "system"))
-    buckets = grouped(rows, "words", "sentences").items()
-    lines = ((*bucket, *(f"{row.score:.2f}" for row in scores)) for bucket, scores in buckets)
-    return [table(headings, lines, text=0)]
-
-
-def draw(rows: Sequence[LengthScore], figure: pictures.Figure) -> None:
-    """Scores above, number of sentences below, which shows how far a score can be trusted."""
-    sentences = {row.words: row.sentences for row in rows}
-    scores, counts = pictures.panels(figure, 2)
-    pictures.curves(scores, grouped(rows, "system"), "words", "score")
-    scores.set(xlabel="words of the source", ylabel=label_of(rows[0].metric))
-    counts.bar(list(sentences), list(sentences.values()), **pictures.BARS)
-    counts.set(xlabel="words of the source", ylabel="sentences")
+    spans = grouped(rows, "words", "sentences").items()
+    cells = ((*span, *(f"{row.score:.2f}" for row in scores)) for span, scores in spans)
+    listed = table(("words", "sentences", *systems), cells, text=0)
+    conditions = {"lengths": f"words of {source.name}", metric: signature}
+    # The number of sentences shows how far a score can be trusted.
+    over = [Panel(label_of(metric), "score"), Panel("sentences", "sentences", kind="bars")]
+    groups, label = grouped(rows, "system"), "words of the source"
+    draw = partial(plot, groups=groups, over=over, x="words", label=label)
+    return Measurement(rows, conditions, [listed], draw)

@@ -1,22 +1,26 @@
-"""The result of every analysis: rows, and the conditions that they depend on."""
+"""The result of every analysis: rows, the conditions that they depend on, tables, a picture."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from pydantic import BaseModel
+from rich.table import Table
 
 from nmtdeep import __version__
 from nmtdeep.checkpoint import Loaded
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import UserError
 from nmtdeep.files import replace_file
+
+if TYPE_CHECKING:
+    from nmtdeep.analysis.pictures import Figure
 
 T = TypeVar("T")
 
@@ -26,34 +30,33 @@ class Measurement:
     """The result of an analysis.
 
     Attributes:
-        rows: dataclass instances of one kind; a CSV has a line for each.
+        rows: named tuples of one kind; a CSV has a line for each.
         conditions: what the rows depend on, by name; a mapping for each model.
+        tables: what is printed of the rows.
+        draw: draws the rows on an empty figure.
     """
 
     rows: Sequence[Any]
     conditions: Mapping[str, Any]
+    tables: Sequence[Table]
+    draw: Callable[[Figure], object]
 
     @property
     def signature(self) -> str:
         """The conditions as text: a line for each model, then a line of the common ones."""
-        models = {
-            name: value for name, value in self.conditions.items() if isinstance(value, Mapping)
-        }
-        common = {name: value for name, value in self.conditions.items() if name not in models}
-        lines = (f"{name}: {one_line(value)}" for name, value in models.items())
-        return "\n".join([*lines, one_line(common)])
+        each = self.conditions.items()
+        models = [f"{name}: {one_line(own)}" for name, own in each if isinstance(own, Mapping)]
+        common = {name: value for name, value in each if not isinstance(value, Mapping)}
+        return "\n".join([*models, one_line(common)])
 
     def as_json(self) -> dict[str, Any]:
         """All numbers, for `json.dumps`."""
-        return {"conditions": dict(self.conditions), "rows": [asdict(row) for row in self.rows]}
+        return {"conditions": dict(self.conditions), "rows": [row._asdict() for row in self.rows]}
 
     def write_csv(self, path: Path) -> None:
         """Write a line for each row under a header; the cell of a None is empty."""
-        names = [column.name for column in fields(self.rows[0])]
         with replace_file(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, names, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(map(asdict, self.rows))
+            csv.writer(file, lineterminator="\n").writerows([self.rows[0]._fields, *self.rows])
 
 
 def grouped(rows: Iterable[T], *columns: str) -> dict[Any, list[T]]:
@@ -100,8 +103,6 @@ def origin(loaded: Loaded) -> dict[str, Any]:
 def check_same_text(loaded: Loaded, data: DataDirectory) -> None:
     """Raise UserError if the ids of `data` mean other subwords to the model than to `data`."""
     if loaded.pipeline.fingerprint() != data.fingerprint:
-        raise UserError(
-            f"the model was trained with another vocabulary than that of {data.path}",
-            where=loaded.path,
-            hint="pass the data directory that the model was trained on",
-        )
+        what = f"the model was trained with another vocabulary than that of {data.path}"
+        hint = "pass the data directory that the model was trained on"
+        raise UserError(what, where=loaded.path, hint=hint)

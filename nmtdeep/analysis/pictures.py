@@ -1,7 +1,7 @@
 """The style of all pictures, readable in black and white, and plots that several analyses draw.
 
-An analysis has a function `draw(rows, figure)`, which draws its rows on an empty matplotlib figure;
-`save` and `render` call it within the style. matplotlib is an extra, and imported there.
+`save` and `render` call a measurement's `draw` within the style. matplotlib is an extra, and
+imported there.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 import textwrap
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     Figure = matplotlib.figure.Figure
 
+Groups = Mapping[str, Sequence[Any]]  # rows by the label of their curve
 STYLE: dict[Any, Any] = {
     "svg.hashsalt": "nmtdeep",  # no random ids, so equal rows make equal files
     "svg.fonttype": "none",
@@ -59,21 +60,17 @@ MARKED = 30  # with more points, only some have a marker
 NAMED = 45  # with more rows, columns or bars, only some are labeled
 
 
-def save(draw: Callable[[Figure], None], path: Path) -> None:
+def save(draw: Callable[[Figure], object], path: Path) -> None:
     """Write what `draw` draws to `path`, which ends in .svg, .png or .pdf."""
     content = render(draw, path.suffix[1:])
     with replace_file(path) as partial:
         partial.write_bytes(content)
 
 
-def render(draw: Callable[[Figure], None], form: str) -> bytes:
-    """The file of a picture, with one legend for all its panels.
+def render(draw: Callable[[Figure], object], form: str) -> bytes:
+    """The file of a picture, svg, png or pdf, with one legend for all its panels.
 
     Characters that matplotlib's font lacks are boxes in png and pdf; an svg keeps them as text.
-
-    Args:
-        draw: draws on an empty figure.
-        form: svg, png or pdf.
     """
     import matplotlib
     from matplotlib.figure import Figure
@@ -88,6 +85,37 @@ def render(draw: Callable[[Figure], None], form: str) -> bytes:
     return buffer.getvalue()
 
 
+class Panel(NamedTuple):
+    """One column of the rows that have the values `only` in others; bars are of the first group."""
+
+    label: str
+    y: str
+    only: Mapping[str, object] = {}
+    kind: Literal["curves", "log", "bars"] = "curves"
+
+
+def plot(
+    figure: Figure, groups: Groups, *, over: Sequence[Panel], x: str, label: str = ""
+) -> list[Axes]:
+    """Panels with a curve for each group of rows, over the column `x`."""
+    every = panels(figure, len(over))
+    for axes, (name, y, only, kind) in zip(every, over, strict=True):
+        own = {
+            group: [row for row in rows if all(getattr(row, key) == only[key] for key in only)]
+            for group, rows in groups.items()
+        }
+        if kind == "bars":
+            points = [(getattr(row, x), getattr(row, y)) for row in next(iter(own.values()))]
+            axes.bar(*zip(*points, strict=True), **BARS)
+        else:
+            curves(axes, own, x, y)
+        axes.set_xlabel(label or x)
+        axes.set_ylabel(name, parse_math=True)
+        if kind == "log":
+            log_scale(axes)
+    return every
+
+
 def panels(figure: Figure, count: int) -> list[Axes]:
     """Axes for curves with one range of x: up to three below one another, more in two columns."""
     columns = 1 if count <= 3 else 2
@@ -99,14 +127,10 @@ def panels(figure: Figure, count: int) -> list[Axes]:
     return [first, *(figure.add_subplot(rows, columns, n, sharex=first) for n in others)]
 
 
-def curves(axes: Axes, groups: Mapping[str, Iterable[Any]], x: str, y: str) -> None:
+def curves(axes: Axes, groups: Groups, x: str, y: str) -> None:
     """A curve for each group of rows, with gaps where `y` is None and a marker on some points.
 
-    Args:
-        groups: rows by the label of their curve. Panels with equal labels in the same order have
-            equal styles: pass a curve that a panel lacks as a group without rows.
-        x: a column of the rows.
-        y: another column.
+    Panels with equal groups have equal styles: a curve that a panel lacks is a group without rows.
     """
     for label, rows in groups.items():
         points = [(getattr(row, x), getattr(row, y)) for row in rows]
@@ -133,21 +157,9 @@ def log_scale(axes: Axes, of: Literal["x", "y"] = "y") -> None:
 
 
 def heat_map(
-    axes: Axes,
-    values: Sequence[Sequence[float | None]],
-    *,
-    rows: Sequence[str],
-    columns: Sequence[str],
-    title: str,
+    axes: Axes, values: Sequence[Any], *, rows: Sequence[str], columns: Sequence[str], title: str
 ) -> None:
-    """A matrix: darker is larger, and a minus marks negative numbers.
-
-    Args:
-        values: row by row, the first one on top; None for a blank cell.
-        rows: names of the rows.
-        columns: names of the columns.
-        title: wrapped to the width of the matrix.
-    """
+    """A matrix, None a blank cell: darker is larger, and a minus marks negative numbers."""
     from matplotlib.colors import PowerNorm
 
     numbers = np.array(values, dtype=float)

@@ -46,34 +46,26 @@ Passages = dict[nn.Module, Passage]
 
 @dataclass(frozen=True)
 class Probe:
-    """A model and the sentences to measure it on.
-
-    Attributes:
-        batches: numbered from 0; the number decides the dropout.
-        recipe: of the model; its section `training` has the loss and the seed.
-        update: updates of training so far; None for an average of checkpoints.
-    """
+    """A model after so many updates (None: an average), and the sentences to measure it on."""
 
     model: Transformer
     batches: list[Batch]
     recipe: Recipe
     update: int | None = 0
 
-    def stacks(self) -> Iterator[tuple[Side, Stack]]:
+    def stacks(self) -> tuple[tuple[Side, Stack], ...]:
         """Encoder and decoder."""
-        yield "encoder", self.model.encoder
-        yield "decoder", self.model.decoder
+        return ("encoder", self.model.encoder), ("decoder", self.model.decoder)
 
     def conditions(self) -> dict[str, Any]:
         """The conditions of a measurement of this model."""
         target_tokens = sum(batch.target_tokens for batch in self.batches)
-        average = self.update is None
-        model = self.recipe.model
+        model, average = self.recipe.model, {"kind": "average of checkpoints"}
         own = {f"{side} initializer": getattr(model, side).initializer for side in SIDES}
         return {
             "initializer": typed(model.initializer),
             **{name: typed(chosen) for name, chosen in own.items() if chosen},
-            **({"kind": "average of checkpoints"} if average else {"update": self.update}),
+            **(average if self.update is None else {"update": self.update}),
             "training sentences": sum(len(batch.source) for batch in self.batches),
             "source tokens": sum(batch.real_tokens for batch in self.batches) - target_tokens,
             "target tokens": target_tokens,
@@ -119,11 +111,7 @@ def prepare(
         subject: a recipe, for its initial model; or a trained model.
         data: its ids are taken as they are, whatever section `text` of a recipe says.
         tokens: approximate number of target tokens to measure on.
-        device: where the model is measured.
         updates: optimizer steps to train the initial model before.
-
-    Raises:
-        UserError: if model and data do not fit together.
     """
     recipe = subject.recipe if isinstance(subject, Loaded) else subject
     batches = sentences(data.corpus(data.training[0]), tokens=tokens, seed=recipe.training.seed)
@@ -134,10 +122,9 @@ def prepare(
     else:
         source, target = data.pipeline.source.vocabulary, data.pipeline.target.vocabulary
         if recipe.model.embeddings.sharing == "all" and len(source) != len(target):
-            raise UserError(
-                f"{data.path} has two vocabularies, but model.embeddings.sharing is all",
-                hint="pass model.embeddings.sharing=decoder, or data with a shared vocabulary",
-            )
+            what = f"{data.path} has two vocabularies, but model.embeddings.sharing is all"
+            hint = "pass model.embeddings.sharing=decoder, or data with a shared vocabulary"
+            raise UserError(what, hint=hint)
         check_model_fits(recipe.model, **data.pipeline.sizes)
         alone = recipe.with_training(sharding="none")  # there is one process
         trainer = Trainer(alone, data, Ranks(device=device), dtype=torch.float32)
@@ -148,13 +135,7 @@ def prepare(
 
 
 def sentences(corpus: ParallelCorpus, *, tokens: int, seed: int) -> list[Batch]:
-    """Sentence pairs drawn at random, as many as have `tokens` target tokens together.
-
-    Batches have sentences of similar length, so that there is little padding.
-
-    Raises:
-        UserError: if the corpus is empty.
-    """
+    """Random sentence pairs with `tokens` target tokens together, in batches of similar length."""
     if not len(corpus):
         raise UserError("the data directory has no training sentences", hint="preprocess again")
     order = np.random.default_rng(seed).permutation(len(corpus))
@@ -171,10 +152,8 @@ def _train(trainer: Trainer, updates: int) -> None:
     for update, coming in zip(range(1, updates + 1), feed, strict=False):
         result = trainer.step.update(coming.share, update, learning_rate(trainer.recipe, update))
         if result.skipped:
-            raise DivergenceError(
-                f"update {update}: the gradient is not finite",
-                hint="lower training.schedule.lr, or measure after fewer updates",
-            )
+            hint = "lower training.schedule.lr, or measure after fewer updates"
+            raise DivergenceError(f"update {update}: the gradient is not finite", hint=hint)
 
 
 @contextmanager
@@ -195,8 +174,5 @@ def watched(modules: Iterable[nn.Module]) -> Iterator[Passages]:
 
 
 def squared_gradient(tensor: Tensor, real: Tensor) -> float:
-    """Squared 2-norm of the loss's gradient at `tensor`'s `real` positions.
-
-    If the loss does not depend on the tensor, the gradient is 0.
-    """
+    """Squared 2-norm of the gradient at `real` positions; 0 if the loss does not depend on it."""
     return 0.0 if tensor.grad is None else float(tensor.grad[real].double().square().sum())

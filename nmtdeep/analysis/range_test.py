@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from rich.table import Table
 
 from nmtdeep.analysis import pictures
 from nmtdeep.analysis.measurement import Measurement, typed, versions
@@ -33,14 +33,8 @@ LOST = 1.5
 ROWS = 15  # approximate number of rows of the table
 
 
-@dataclass(frozen=True)
-class Trial:
-    """One update of the test.
-
-    Attributes:
-        loss: label-smoothed, nats per target token, before the update.
-        smoothed: exponential mean of the losses so far.
-    """
+class Trial(NamedTuple):
+    """One update: the label-smoothed loss per target token before it, and its mean so far."""
 
     update: int
     lr: float
@@ -49,38 +43,24 @@ class Trial:
 
 
 @kept_settings()
-def find(recipe: Recipe, data: Path, out: Path | None, device: torch.device) -> Measurement:
-    """`measure` for the training that would go into `out`, from what it would start from.
+def measure(recipe: Recipe, data: Path, out: Path | None, device: torch.device) -> Measurement:
+    """Some updates of the training that would go into `out`, with rates of a geometric series.
 
-    Raises:
-        UserError: as `training.loop.train` before its first update.
+    The model, and the optimizer, are discarded. The test ends early when the loss is lost.
     """
-    corpora = DataDirectory.open(data, verify=False)
+    corpora, ranks = DataDirectory.open(data, verify=False), Ranks(device=device)
     with tempfile.TemporaryDirectory() as scratch:
         run = check_run(out or Path(scratch), recipe, corpora.pipeline)
         if run.newest() is None:
             run = replace(run, path=Path(scratch))
             run.begin()
-        return measure(run.recipe, corpora, Ranks(device=device), run.newest())
-
-
-def measure(recipe: Recipe, data: DataDirectory, ranks: Ranks, start: Path | None) -> Measurement:
-    """Train a model for some updates, the rate of each larger by the same factor.
-
-    The model, and the optimizer, are discarded. The test ends early when the loss is lost.
-
-    Args:
-        start: checkpoint to start from; None: a fresh model.
-
-    Raises:
-        DivergenceError: if the first loss is not finite.
-    """
-    check(recipe, data, ranks)
-    progress = Progress.of(start) if start else Progress()
-    trainer = Trainer(recipe.at_stage(progress.stage), data, ranks, start)
+        check(run.recipe, corpora, ranks)
+        start = run.newest()
+        progress = Progress.of(start) if start else Progress()
+        trainer = Trainer(run.recipe.at_stage(progress.stage), corpora, ranks, start)
     rows: list[Trial] = []
     mean = 0.0
-    feed = upcoming(trainer.recipe, data, progress, ranks)
+    feed = upcoming(trainer.recipe, corpora, progress, ranks)
     for number, coming in zip(range(1, UPDATES + 1), feed, strict=False):
         # LOWEST (HIGHEST / LOWEST)^((n - 1) / (N - 1)), n the number of N updates.
         lr = LOWEST * (HIGHEST / LOWEST) ** ((number - 1) / (UPDATES - 1))
@@ -95,16 +75,22 @@ def measure(recipe: Recipe, data: DataDirectory, ranks: Ranks, start: Path | Non
     if not rows:
         what = "the loss of the first update is not finite"
         raise DivergenceError(what, hint="measure the model: nmtdeep analyze initialization")
-    settings = trainer.recipe.training
+    settings, best = trainer.recipe.training, f"{suggestion(rows):.1e}"
     conditions: dict[str, Any] = {
-        "suggested lr": f"{suggestion(rows):.1e}",
+        "suggested lr": best,
         "optimizer": typed(settings.optimizer),
         "tokens per update": settings.batches.tokens_per_update,
         "start": start.name if start else "fresh",
-        "data": data.fingerprint[:16],
+        "data": corpora.fingerprint[:16],
         **versions(),
     }
-    return Measurement(rows, conditions)
+    cells = (
+        (row.update, f"{row.lr:.1e}", f"{row.loss:.3f}", f"{row.smoothed:.3f}")
+        for row in rows[:: max(1, len(rows) // ROWS)]
+    )
+    headings, note = ("update", "lr", "loss", "smoothed"), f"suggestion: --lr {best}"
+    listed = table(headings, cells, text=0, note=note)
+    return Measurement(rows, conditions, [listed], partial(_draw, rows))
 
 
 def suggestion(rows: Sequence[Trial]) -> float:
@@ -118,17 +104,7 @@ def suggestion(rows: Sequence[Trial]) -> float:
     return float(f"{rows[max(0, lowest - late)].lr / 2:.1e}")
 
 
-def tables(rows: Sequence[Trial]) -> list[Table]:
-    """Rows at about even steps, and the suggestion."""
-    shown = rows[:: max(1, len(rows) // ROWS)]
-    cells = (
-        (row.update, f"{row.lr:.1e}", f"{row.loss:.3f}", f"{row.smoothed:.3f}") for row in shown
-    )
-    note = f"suggestion: --lr {suggestion(rows):.1e}"
-    return [table(("update", "lr", "loss", "smoothed"), cells, text=0, note=note)]
-
-
-def draw(rows: Sequence[Trial], figure: pictures.Figure) -> None:
+def _draw(rows: Sequence[Trial], figure: pictures.Figure) -> None:
     """The loss, gray, and its smoothed curve over the rate; a line marks the suggestion."""
     (axes,) = pictures.panels(figure, 1)
     rates = [row.lr for row in rows]

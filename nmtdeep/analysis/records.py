@@ -6,12 +6,11 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
-from rich.table import Table
 
 from nmtdeep import files
 from nmtdeep.analysis import pictures
@@ -55,14 +54,8 @@ AXES: dict[Over, tuple[str, str]] = {
 }
 
 
-@dataclass(frozen=True)
-class Point:
-    """A figure at one moment of a training.
-
-    Attributes:
-        tokens: target tokens trained on until then.
-        hours: of training until then.
-    """
+class Point(NamedTuple):
+    """A figure after so many updates, target tokens and hours of a training."""
 
     run: str
     figure: str
@@ -77,45 +70,32 @@ class Point:
         return self.tokens / 1e6
 
 
-def measure(runs: Mapping[str, Path]) -> Measurement:
-    """The points of some runs, which are directories by name."""
+def measure(
+    runs: Mapping[str, Path], figures: Sequence[str] = USUAL, over: Over = "updates"
+) -> Measurement:
+    """The points of some runs by name, a row for each run: where its training is; see `draw`."""
     rows = [point for name, run in runs.items() for point in read_points(name, run)]
-    files_read = " and ".join(str(run / RECORDS) for run in runs.values())
-    return Measurement(rows, {"records of": files_read})
-
-
-def tables(rows: Sequence[Point]) -> list[Table]:
-    """A row for each run: where its training is."""
-    return [table(COLUMNS, map(_summary, grouped(rows, "run").values()))]
+    read = {"records of": " and ".join(str(run / RECORDS) for run in runs.values())}
+    tables = [table(COLUMNS, map(_summary, grouped(rows, "run").values()))]
+    return Measurement(rows, read, tables, partial(draw, rows, figures=figures, over=over))
 
 
 def draw(
-    rows: Sequence[Point],
-    figure: pictures.Figure,
-    *,
-    figures: Sequence[str] = USUAL,
-    over: Over = "updates",
+    rows: Sequence[Point], figure: pictures.Figure, *, figures: Sequence[str], over: Over
 ) -> None:
-    """One panel for each figure that a run has, one line style for each run.
-
-    Args:
-        figures: keys of `FIGURES`.
-        over: what the x axis counts.
-
-    Raises:
-        UserError: if no run has any of the figures.
-    """
-    recorded, runs = grouped(rows, "figure"), grouped(rows, "run")
+    """One panel for each of `figures` that a run has, `over` the x axis; a curve for each run."""
+    recorded = grouped(rows, "figure")
     shown = [name for name in figures if name in recorded]
     if not shown:
         raise UserError(f"no run recorded {' or '.join(figures)}", hint="choose another --figure")
+    panels = [
+        pictures.Panel(
+            FIGURES[name], "value", {"figure": name}, "log" if name in LOGARITHMIC else "curves"
+        )
+        for name in shown
+    ]
     column, label = AXES[over]
-    for axes, name in zip(pictures.panels(figure, len(shown)), shown, strict=True):
-        curves = dict.fromkeys(runs, ()) | grouped(recorded[name], "run")
-        pictures.curves(axes, curves, column, "value")
-        axes.set(xlabel=label, ylabel=FIGURES[name])
-        if name in LOGARITHMIC:
-            pictures.log_scale(axes)
+    pictures.plot(figure, grouped(rows, "run"), over=panels, x=column, label=label)
 
 
 def names(paths: Sequence[Path]) -> dict[str, Path]:
@@ -129,9 +109,6 @@ def read_points(name: str, run: Path) -> list[Point]:
 
     The tokens and hours of a validation are those of the record before it, of the same update;
     in runs of older versions they are interpolated.
-
-    Raises:
-        CheckpointError: if the run has no records.
     """
     records = list(_records(run))
     keys = ("update", "target_tokens", "seconds")
@@ -141,11 +118,8 @@ def read_points(name: str, run: Path) -> list[Point]:
         if record.keys() >= {*keys} and "hours" not in record
     ]
     if not logged:
-        raise CheckpointError(
-            "no record of a training",
-            where=run / RECORDS,
-            hint="pass the directory of a run that has written its first log line",
-        )
+        hint = "pass the directory of a run that has written its first log line"
+        raise CheckpointError("no record of a training", where=run / RECORDS, hint=hint)
     at_update, at_tokens, at_seconds = np.array([[0.0, 0.0, 0.0], *logged]).T
     points = []
     for record in (record for record in records if "update" in record):
@@ -170,11 +144,8 @@ def _records(run: Path) -> Iterator[dict[str, float]]:
         with suppress(ValueError, RecursionError):
             record = json.loads(line, parse_int=float)
             if isinstance(record, dict):
-                yield {
-                    name: value
-                    for name, value in record.items()
-                    if isinstance(value, float) and math.isfinite(value)
-                }
+                numbers = {key: each for key, each in record.items() if isinstance(each, float)}
+                yield {key: each for key, each in numbers.items() if math.isfinite(each)}
 
 
 def _summary(rows: Sequence[Point]) -> tuple[object, ...]:
@@ -183,12 +154,7 @@ def _summary(rows: Sequence[Point]) -> tuple[object, ...]:
     nll = figures["nll"][-1] if "nll" in figures else None
     best = min(figures.get("valid_nll", ()), key=lambda row: row.value, default=None)
     bleu = max(figures.get("valid_bleu", ()), key=lambda row: row.value, default=None)
-    return (
-        last.run,
-        f"{last.update:,}",
-        f"{last.millions:.1f}M",
-        f"{last.hours:.2f}",
-        nll and f"{nll.value:.3f}",
-        best and f"{best.value:.3f} at {best.update:,}",
-        bleu and f"{bleu.value:.2f} at {bleu.update:,}",
-    )
+    sizes = last.run, f"{last.update:,}", f"{last.millions:.1f}M", f"{last.hours:.2f}"
+    lowest = best and f"{best.value:.3f} at {best.update:,}"
+    highest = bleu and f"{bleu.value:.2f} at {bleu.update:,}"
+    return *sizes, nll and f"{nll.value:.3f}", lowest, highest

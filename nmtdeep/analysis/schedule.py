@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
-
-from rich.table import Table
+from typing import NamedTuple
 
 from nmtdeep import checkpoint
 from nmtdeep.analysis import pictures
@@ -23,15 +22,8 @@ POINTS = 1000  # approximate number of points of a curve
 COLUMNS = ("stage", "layers", "updates", "first lr", "highest", "at update", "last")
 
 
-@dataclass(frozen=True)
-class LearningRate:
-    """The learning rate of one update, from 1.
-
-    Attributes:
-        stage: from 1.
-        encoder: number of layers of the encoder in this stage.
-        decoder: number of layers of the decoder.
-    """
+class LearningRate(NamedTuple):
+    """The learning rate of one update, in a stage with so many layers; both count from 1."""
 
     recipe: str
     stage: int
@@ -46,11 +38,7 @@ def measure(
     updates_per_epoch: int | None = None,
     runs: Mapping[str, Path] | None = None,
 ) -> Measurement:
-    """The learning rates of some recipes; see `learning_rates`.
-
-    Args:
-        runs: by name, the runs of recipes that have one; a run knows its length in updates.
-    """
+    """The learning rates of some recipes; the `runs` of recipes know their length in updates."""
     rows: list[LearningRate] = []
     for name, recipe in recipes.items():
         last = None
@@ -58,30 +46,22 @@ def measure(
             saved = list(checkpoint.saved(runs[name]).values())
             last = Progress.of(saved[-1]).last_update(recipe.training) if saved else None
         rows += learning_rates(name, recipe, updates_per_epoch, last)
-    conditions: dict[str, Any] = {
-        name: typed(recipe.training.schedule) for name, recipe in recipes.items()
-    }
-    if updates_per_epoch:
-        conditions["updates per epoch"] = updates_per_epoch
-    return Measurement(rows, conditions)
-
-
-def tables(rows: Sequence[LearningRate]) -> list[Table]:
-    """A table for each recipe with a row for each stage."""
-    return [
+    schedules = {name: typed(recipe.training.schedule) for name, recipe in recipes.items()}
+    epoch = {"updates per epoch": updates_per_epoch} if updates_per_epoch else {}
+    tables = [
         table(COLUMNS, map(_summary, grouped(curve, "stage").values()), text=0, title=name)
         for name, curve in grouped(rows, "recipe").items()
     ]
+    return Measurement(rows, {**schedules, **epoch}, tables, partial(_draw, rows))
 
 
-def draw(rows: Sequence[LearningRate], figure: pictures.Figure) -> None:
+def _draw(rows: Sequence[LearningRate], figure: pictures.Figure) -> None:
     """A curve for each recipe; the ends of all stages are marked."""
-    (axes,) = pictures.panels(figure, 1)
-    pictures.curves(axes, grouped(rows, "recipe"), "update", "lr")
+    over = [pictures.Panel("learning rate", "lr")]
+    (axes,) = pictures.plot(figure, grouped(rows, "recipe"), over=over, x="update")
     ends = {stage[-1].update for stage in grouped(rows, "recipe", "stage").values()}
     axes.set_xticks(sorted(ends), minor=True)
     axes.grid(which="minor", color="0.75")
-    axes.set(xlabel="update", ylabel="learning rate")
 
 
 def learning_rates(
@@ -91,10 +71,6 @@ def learning_rates(
 
     Args:
         last: number of the last update, if `max_updates` is auto and a run has fixed it.
-
-    Raises:
-        UserError: if the last update is not known, or a stage's length is in epochs and
-            `updates_per_epoch` is None.
     """
     training, schedule = recipe.training, recipe.training.schedule
     end = last if training.max_updates == "auto" else training.max_updates

@@ -11,21 +11,15 @@ the end of the sentence is a position, as it is to the model.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from functools import partial
+from itertools import chain
+from typing import NamedTuple
 
 import torch
-from rich.table import Table
 
-from nmtdeep.analysis import pictures
-from nmtdeep.analysis.measurement import (
-    Measurement,
-    check_same_text,
-    fixed,
-    grouped,
-    origin,
-    versions,
-)
+from nmtdeep.analysis.measurement import Measurement, check_same_text, fixed, origin, versions
+from nmtdeep.analysis.pictures import Panel, plot
 from nmtdeep.checkpoint import Loaded
 from nmtdeep.data.batch import pad
 from nmtdeep.data.batching import cut, sort_by_length
@@ -36,24 +30,13 @@ from nmtdeep.tables import table
 from nmtdeep.training.loss import inter_similarity, mean_cosine
 
 BATCH_TOKENS = 4096
-# Panels (a), (b) and (c) of the paper's Figure 2: heading by column.
-FIGURES = {
-    "to_embedding": "to embedding",
-    "to_previous": "to layer below",
-    "inter": "inter-similarity",
-}
+# Columns, and their headings: panels (a), (b) and (c) of the paper's Figure 2.
+FIGURES = ("to_embedding", "to_previous", "inter")
+HEADINGS = ("to embedding", "to layer below", "inter-similarity")
 
 
-@dataclass(frozen=True)
-class LayerSimilarity:
-    """Similarities of one encoder layer's output.
-
-    Attributes:
-        layer: 0 is the embedding.
-        to_embedding: sim(layer, 0).
-        to_previous: sim(layer, layer - 1); None for the embedding.
-        inter: sim_in(layer).
-    """
+class LayerSimilarity(NamedTuple):
+    """sim(layer, 0), sim(layer, layer - 1) and sim_in(layer); layer 0 is the embedding."""
 
     model: str
     layer: int
@@ -63,68 +46,45 @@ class LayerSimilarity:
 
 
 def measure(models: Mapping[str, Loaded], data: DataDirectory, split: str) -> Measurement:
-    """The encoders of one or several models over a split of a data directory.
-
-    Raises:
-        UserError: if a model was trained on another vocabulary, or there is no such split.
-    """
+    """The encoders of models over a split of a data directory: a table and a curve for each."""
     corpus = data.corpus(split).source
     for loaded in models.values():
         check_same_text(loaded, data)
-    rows = [
-        row
-        for name, loaded in models.items()
-        for row in layer_similarities(name, loaded.model, corpus)
-    ]
+    layers = {name: layer_similarities(name, each.model, corpus) for name, each in models.items()}
     origins = {name: origin(loaded) for name, loaded in models.items()}
     text = {"sentences": len(corpus), "split": split, "numbers": "fp32"}
-    return Measurement(rows, {**origins, **text, **versions()})
-
-
-def tables(rows: Sequence[LayerSimilarity]) -> list[Table]:
-    """A table for each model."""
-    headings = ("layer", *FIGURES.values())
-    return [
-        table(headings, ([row.layer, *fixed(row, FIGURES)] for row in group), text=0, title=name)
-        for name, group in grouped(rows, "model").items()
+    tables = [
+        table(
+            ("layer", *HEADINGS),
+            ([row.layer, *fixed(row, FIGURES)] for row in own),
+            text=0,
+            title=name,
+        )
+        for name, own in layers.items()
     ]
-
-
-def draw(rows: Sequence[LayerSimilarity], figure: pictures.Figure) -> None:
-    """Three panels with a curve for each model."""
-    axes = pictures.panels(figure, len(FIGURES))
-    for panel, (column, heading) in zip(axes, FIGURES.items(), strict=True):
-        pictures.curves(panel, grouped(rows, "model"), "layer", column)
-        panel.set(xlabel="encoder layer (0: embedding)", ylabel=f"cosine, {heading}")
+    over = [Panel(f"cosine, {name}", y) for name, y in zip(HEADINGS, FIGURES, strict=True)]
+    draw = partial(plot, groups=layers, over=over, x="layer", label="encoder layer (0: embedding)")
+    rows = list(chain(*layers.values()))
+    return Measurement(rows, {**origins, **text, **versions()}, tables, draw)
 
 
 @torch.inference_mode()
 def layer_similarities(
     name: str, model: Transformer, corpus: MonolingualCorpus
 ) -> list[LayerSimilarity]:
-    """Means over all sentences of a corpus, from the embedding up.
-
-    Args:
-        name: what the model is called.
-        model: in evaluation mode.
-
-    Raises:
-        UserError: if the corpus is empty.
-    """
+    """Means over all sentences of a corpus, from the embedding up; `model` evaluates."""
     if not len(corpus):
         raise UserError("the split has no sentences", hint="choose another --split")
-    lengths = corpus.lengths
-    device = model.output.weight.device
+    lengths, device = corpus.lengths, model.output.weight.device
     sums = torch.zeros(len(model.encoder.layers) + 1, 3, dtype=torch.float64)
     for indices in cut(lengths, sort_by_length(lengths[None]), BATCH_TOKENS):
         source = pad([corpus[int(index)] for index in indices]).to(device)
         outputs, mask = model.encode_deeply(source)[1], source != model.pad
-        layers = []
-        for output, below in zip(outputs, [outputs[0], *outputs[:-1]], strict=True):
-            to_others = [mean_cosine(output, other, mask) for other in (outputs[0], below)]
-            figures = (*to_others, inter_similarity(output, mask))
-            layers.append([float(cosines.double().sum()) for cosines in figures])
-        sums += torch.tensor(layers, dtype=torch.float64)
+        for layer, output in enumerate(outputs):
+            others = outputs[0], outputs[max(layer - 1, 0)]
+            figures = [mean_cosine(output, other, mask) for other in others]
+            figures.append(inter_similarity(output, mask))
+            sums[layer] += torch.stack([cosines.double().sum() for cosines in figures]).cpu()
     return [
         LayerSimilarity(name, layer, to_embedding, to_previous if layer else None, inter)
         for layer, (to_embedding, to_previous, inter) in enumerate((sums / len(corpus)).tolist())

@@ -49,20 +49,15 @@ def initialization(
         subject: A recipe, or a trained model.
         after: Updates of training before the measurement.
     """
-    from nmtdeep.analysis import initialization as analysis
+    from nmtdeep.analysis.initialization import measure
     from nmtdeep.checkpoint import load
     from nmtdeep.config.load import load_recipe
 
-    model: Any
-    if Path(subject).is_dir():
+    is_run = Path(subject).is_dir()
+    if is_run:
         _refuse(subject, [*(overrides or ()), *["--after"] * bool(after)])
-        model = load(Path(subject))
-    else:
-        model = load_recipe(subject, overrides or ())
-    measurement = analysis.measure(
-        subject, model, corpora, tokens=tokens, device=device, updates=after
-    )
-    outputs.write(measurement, analysis)
+    model = load(Path(subject)) if is_run else load_recipe(subject, overrides or ())
+    outputs.write(measure(subject, model, corpora, tokens=tokens, device=device, updates=after))
 
 
 def gradients(
@@ -85,7 +80,7 @@ def gradients(
         depths: Numbers of layers; each recipe is measured with each of them. Default: 6,12,18,20.
         of: Quantity with respect to which the gradient is taken.
     """
-    from nmtdeep.analysis import gradients as analysis
+    from nmtdeep.analysis.gradients import measure
     from nmtdeep.config.load import load_recipe
 
     names, changes = _names_and_changes(subjects)
@@ -98,8 +93,7 @@ def gradients(
             both = [f"model.encoder.depth={depth}", f"model.decoder.depth={depth}"]
             models.append((name, load_recipe(name, [*changes, *both])))
     say = partial(typer.echo, err=True)
-    measurement = analysis.measure(models, corpora, tokens=tokens, device=device, of=of, say=say)
-    outputs.write(measurement, analysis)
+    outputs.write(measure(models, corpora, tokens=tokens, device=device, of=of, say=say))
 
 
 def schedule(
@@ -114,14 +108,14 @@ def schedule(
         subjects: Recipes, or runs that have one, and values to change in all of them.
         updates_per_epoch: Updates of an epoch, if the recipe counts epochs.
     """
-    from nmtdeep.analysis import schedule as analysis
+    from nmtdeep.analysis.schedule import measure
     from nmtdeep.config.load import load_recipe
 
     names, changes = _names_and_changes(subjects)
     runs = {name: Path(name) for name in names if Path(name).is_dir()}
     files = {name: f"{name}/config.yaml" if name in runs else name for name in names}
     recipes = {name: load_recipe(file, changes) for name, file in files.items()}
-    outputs.write(analysis.measure(recipes, updates_per_epoch, runs), analysis)
+    outputs.write(measure(recipes, updates_per_epoch, runs))
 
 
 def combination(model: options.Run, *, outputs: WrittenTo) -> None:
@@ -130,10 +124,10 @@ def combination(model: options.Run, *, outputs: WrittenTo) -> None:
     Those of DLCL, dense and sparse connections and of transparent attention, as in Figure 5 of Wang
     et al. 2019.
     """
-    from nmtdeep.analysis import combination as analysis
+    from nmtdeep.analysis.combination import measure
     from nmtdeep.checkpoint import load
 
-    outputs.write(analysis.measure(str(model), load(model)), analysis)
+    outputs.write(measure(str(model), load(model)))
 
 
 def similarity(
@@ -152,13 +146,13 @@ def similarity(
     Args:
         split: Set of --data to measure on.
     """
-    from nmtdeep.analysis import similarity as analysis
+    from nmtdeep.analysis.similarity import measure
     from nmtdeep.checkpoint import load
 
     loaded = {str(model): load(model) for model in models}
     for each in loaded.values():
         each.model.to(device)
-    outputs.write(analysis.measure(loaded, corpora, split), analysis)
+    outputs.write(measure(loaded, corpora, split))
 
 
 def attention(
@@ -183,14 +177,13 @@ def attention(
         head: Number of a head, from 1; or mean, all.
         input_is: Form of the sentences. Default: the recipe's.
     """
-    from nmtdeep.analysis import attention as analysis
+    from nmtdeep.analysis.attention import measure
     from nmtdeep.checkpoint import load
 
     loaded = load(model)
     loaded.model.to(device)
     texts = source, target, input_is
-    measurement = analysis.measure(str(model), loaded, *texts, of=of, layer=layer, head=head)
-    outputs.write(measurement, analysis)
+    outputs.write(measure(str(model), loaded, *texts, of=of, layer=layer, head=head))
 
 
 def lengths(
@@ -214,7 +207,7 @@ def lengths(
     from nmtdeep.scoring.metrics import metric_named
 
     metric_named(metric)
-    from nmtdeep.analysis import lengths as analysis
+    from nmtdeep.analysis.lengths import measure
     from nmtdeep.decoding.translator import Translator
     from nmtdeep.scoring.texts import read_text
 
@@ -227,7 +220,7 @@ def lengths(
             translations[str(system)] = [line.text for line in lines]
         else:
             translations[str(system)] = read_text(system).lines
-    outputs.write(analysis.measure(*texts, translations, metric), analysis)
+    outputs.write(measure(*texts, translations, metric))
 
 
 COMMANDS: dict[Callable[..., Any], str] = {

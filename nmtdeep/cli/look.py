@@ -105,8 +105,7 @@ def plot(
     if unknown := [name for name in figures if name not in records.FIGURES]:
         hint = f"choose from {', '.join(records.FIGURES)}"
         raise UserError(f"no such figure: {', '.join(unknown)}", where="--figure", hint=hint)
-    measurement = records.measure(records.names(runs))
-    outputs.write(measurement, records, figures=figures, over=over)
+    outputs.write(records.measure(records.names(runs), figures, over))
     if usual:
         typer.echo(f"picture: {CURVES}")
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import stat
-from dataclasses import dataclass, field, fields, is_dataclass
-from functools import partial
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
-from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Option
@@ -59,8 +57,8 @@ def _csv_heads() -> tuple[bytes, ...]:
     names = [each.name for each in iter_modules(analysis.__path__, f"{analysis.__name__}.")]
     values = [(name, value) for name in names for value in vars(import_module(name)).values()]
     kinds = [value for name, value in values if getattr(value, "__module__", "") == name]
-    rows = [kind for kind in kinds if isinstance(kind, type) and is_dataclass(kind)]
-    return tuple(f"{','.join(each.name for each in fields(row))}\n".encode() for row in rows)
+    rows = [kind for kind in kinds if hasattr(kind, "_fields")]
+    return tuple(f"{','.join(row._fields)}\n".encode() for row in rows)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,25 +85,20 @@ class Outputs:
         if self.plot:
             import matplotlib  # noqa: F401  # fails before the measurement
 
-    def write(self, measurement: Measurement, made_by: ModuleType, **drawing: Any) -> None:
-        """Write the files, then print tables and signature, or JSON.
-
-        Args:
-            made_by: makes tables of the rows, and draws them into a figure.
-            drawing: options of its `draw`.
-        """
+    def write(self, measurement: Measurement) -> None:
+        """Write the files, then print tables and signature, or JSON."""
         if self.csv:
             measurement.write_csv(self.csv)
         if self.plot:
             from nmtdeep.analysis.pictures import save
 
-            save(partial(made_by.draw, measurement.rows, **drawing), self.plot)
+            save(measurement.draw, self.plot)
         if self.as_json:
             typer.echo(json.dumps(measurement.as_json(), indent=2, ensure_ascii=False))
             return
         from nmtdeep.tables import show
 
-        show(*made_by.tables(measurement.rows))
+        show(*measurement.tables)
         typer.echo(measurement.signature)
 
 

@@ -186,7 +186,7 @@ def _find_lr(recipe: Recipe, outputs: Outputs, how: dict[str, Any]) -> None:
     from nmtdeep.analysis import range_test
 
     device = options.choose_device(device=how["device"], threads=how["threads"])
-    outputs.write(range_test.find(recipe, how["data"], how["out"], device), range_test)
+    outputs.write(range_test.measure(recipe, how["data"], how["out"], device))
 
 
 def _recipe_and_overrides(

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
-import matplotlib.figure
 import torch
 
 from nmtdeep import checkpoint
@@ -21,6 +19,7 @@ from nmtdeep.reporting.history import RunHistory
 from nmtdeep.reporting.parts import Picture
 from nmtdeep.scoring.texts import NamedText
 
+OVER: tuple[records.Over, ...] = "updates", "hours"
 CURVES = (*records.USUAL, "gradient_norm", "lr")
 # Gradients are measured on so many tokens of each side, in so many checkpoints.
 TOKENS, CHECKPOINTS = 1000, 4
@@ -28,24 +27,14 @@ TOKENS, CHECKPOINTS = 1000, 4
 
 @dataclass
 class Album:
-    """All pictures, and what could not be drawn.
-
-    Attributes:
-        say: is called with a line before each long step.
-    """
+    """All pictures, and what could not be drawn; `say` gets a line before each long step."""
 
     say: Callable[[str], None]
     pictures: list[Picture] = field(default_factory=list)
     omissions: list[str] = field(default_factory=list)
 
     def add(
-        self,
-        title: str,
-        measure: Callable[[], Measurement],
-        draw: Callable[[Sequence[Any], matplotlib.figure.Figure], None],
-        *,
-        signature: str = "",
-        folded: bool = False,
+        self, title: str, measure: Callable[[], Measurement], signature: str = "", **how: bool
     ) -> None:
         """Draw what `measure` returns; if it raises a UserError, note that."""
         try:
@@ -53,26 +42,24 @@ class Album:
         except UserError as error:
             self.omissions.append(f"{title}: {error}")
             return
-        svg = render(partial(draw, measurement.rows), "svg")
-        self.pictures.append(Picture(title, svg, signature or measurement.signature, folded))
+        svg = render(measurement.draw, "svg")
+        self.pictures.append(Picture(title, svg, signature or measurement.signature, **how))
 
 
 def of_training(album: Album, histories: Sequence[RunHistory]) -> None:
     """Curves of the records, and the planned learning rates."""
     runs = {run.name: run.path for run in histories if run.points}
-    for over in ("updates", "hours") if runs else ():
+    for over in OVER if runs else ():
         album.add(
             f"Training, by {over}",
-            partial(records.measure, runs),
-            partial(records.draw, figures=CURVES, over=over),
+            partial(records.measure, runs, CURVES, over),
             # The signature of the records names paths of this machine.
             signature="from train.jsonl",
             folded=over == "hours",
         )
     recipes = {run.name: run.recipe for run in histories}
     paths = {run.name: run.path for run in histories}
-    measure = partial(schedule.measure, recipes, runs=paths)
-    album.add("Learning rate, as planned", measure, schedule.draw)
+    album.add("Learning rate, as planned", partial(schedule.measure, recipes, runs=paths))
 
 
 def of_models(
@@ -82,15 +69,13 @@ def of_models(
     runs = {run.name: run.path for run in histories if run.parameters is not None}
     models = {name: checkpoint.load(path) for name, path in runs.items()}
     for name, loaded in models.items():
-        measure = partial(combination.measure, name, loaded)
-        album.add(f"What each layer reads, {name}", measure, combination.draw)
+        album.add(f"What each layer reads, {name}", partial(combination.measure, name, loaded))
     if data is None or not runs:
         return
     album.say("similarity of layers")
     for loaded in models.values():
         loaded.model.to(device)
-    measure = partial(similarity.measure, models, data, "valid")
-    album.add("Similarity of encoder layers", measure, similarity.draw)
+    album.add("Similarity of encoder layers", partial(similarity.measure, models, data, "valid"))
     for name, path in runs.items():
         album.say(f"gradients of the checkpoints of {name}")
         title = f"Gradient norms of first and top layer over training, {name}"
@@ -98,11 +83,11 @@ def of_models(
         measure = partial(
             gradients.measure, subject, data, tokens=TOKENS, device=device, most=CHECKPOINTS
         )
-        album.add(title, measure, gradients.draw)
+        album.add(title, measure)
 
 
 def of_lengths(album: Album, held_out: HeldOut) -> None:
     """Scores by the length of the source."""
     texts = NamedText(held_out.split, held_out.sources), NamedText("", held_out.references)
     measure = partial(lengths.measure, *texts, held_out.systems, "bleu")
-    album.add("BLEU by length", measure, lengths.draw)
+    album.add("BLEU by length", measure)

@@ -33,7 +33,7 @@ def test_a_file_of_somebody_else_is_kept(tmp_path: Path, measurement: Any, name:
     with pytest.raises(UserError, match=r"exists and is not empty: .* --overwrite"):
         Outputs(**output)
     assert path.read_text().startswith("source,target")
-    Outputs(**output, overwrite=True).write(measurement, schedule)
+    Outputs(**output, overwrite=True).write(measurement)
     # What nmtdeep wrote itself may be replaced.
     Outputs(**output)
 
@@ -81,5 +81,5 @@ def test_a_device_is_not_replaced_by_a_file(tmp_path: Path) -> None:
 def test_equal_pictures_are_equal_files(tmp_path: Path, measurement: Any, ending: str) -> None:
     first, second = (tmp_path / f"{name}.{ending}" for name in "ab")
     for path in (first, second):
-        save(lambda figure: schedule.draw(measurement.rows, figure), path)
+        save(measurement.draw, path)
     assert first.read_bytes() == second.read_bytes()
