@@ -10,9 +10,10 @@ import math
 import textwrap
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -85,12 +86,13 @@ def render(draw: Callable[[Figure], object], form: str) -> bytes:
     return buffer.getvalue()
 
 
-class Panel(NamedTuple):
+@dataclass(frozen=True)
+class Panel:
     """One column of the rows that have the values `only` in others; bars are of the first group."""
 
     label: str
     y: str
-    only: Mapping[str, object] = {}
+    only: Mapping[str, object] = field(default_factory=dict)
     kind: Literal["curves", "log", "bars"] = "curves"
 
 
@@ -99,19 +101,20 @@ def plot(
 ) -> list[Axes]:
     """Panels with a curve for each group of rows, over the column `x`."""
     every = panels(figure, len(over))
-    for axes, (name, y, only, kind) in zip(every, over, strict=True):
+    for axes, panel in zip(every, over, strict=True):
+        y, only = panel.y, panel.only
         own = {
             group: [row for row in rows if all(getattr(row, key) == only[key] for key in only)]
             for group, rows in groups.items()
         }
-        if kind == "bars":
+        if panel.kind == "bars":
             points = [(getattr(row, x), getattr(row, y)) for row in next(iter(own.values()))]
             axes.bar(*zip(*points, strict=True), **BARS)
         else:
             curves(axes, own, x, y)
         axes.set_xlabel(label or x)
-        axes.set_ylabel(name, parse_math=True)
-        if kind == "log":
+        axes.set_ylabel(panel.label, parse_math=True)
+        if panel.kind == "log":
             log_scale(axes)
     return every
 

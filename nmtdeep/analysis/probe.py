@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,7 +34,8 @@ from nmtdeep.training.trainer import Trainer
 BATCH_TOKENS = 1024
 
 
-class Passage(NamedTuple):
+@dataclass(frozen=True)
+class Passage:
     """Inputs and output of a module in a forward pass; tensors `(sentences, positions, width)`."""
 
     inputs: tuple[Any, ...]

@@ -135,8 +135,10 @@ def as_user_error(error: Exception) -> UserError | None:
     if isinstance(error, UserError):
         return error
     if isinstance(error, typer.TyperException):
-        has_shown_help = type(error).__name__ == "NoArgsIsHelpError"
-        return UserError() if has_shown_help else usage_error(error)
+        if type(error).__name__ != "NoArgsIsHelpError":
+            return usage_error(error)
+        typer.echo(error.format_message())
+        return UserError()
     if isinstance(error, ModuleNotFoundError) and error.name in _EXTRAS:
         hint = f'pip install "nmtdeep[{_EXTRAS[error.name]}]"'
         return UserError(f"this needs {error.name}, which is not installed", hint=hint)

@@ -53,7 +53,7 @@ def refuse_foreign(path: Path, *, overwrite: bool) -> None:
 
 
 def _csv_heads() -> tuple[bytes, ...]:
-    """The first lines of the CSVs of all analyses."""
+    """The first lines of the CSVs of all analyses: rows are the only named tuples there."""
     names = [each.name for each in iter_modules(analysis.__path__, f"{analysis.__name__}.")]
     values = [(name, value) for name in names for value in vars(import_module(name)).values()]
     kinds = [value for name, value in values if getattr(value, "__module__", "") == name]

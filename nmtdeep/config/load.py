@@ -74,8 +74,8 @@ def read_config(path: Path) -> Recipe:
     source, stored = _defaults(), read_file(path, str(path))
     source.values["text"]["tokenizer"]["rules"] = "original"  # in files without this key
     training = stored.values.get("training")
-    if isinstance(training, dict) and isinstance(names := training.get("log_to"), list):
-        training["log_to"] = [name for name in names if name not in GONE]
+    if isinstance(training, dict) and isinstance(given := training.get("log_to"), list):
+        training["log_to"] = [name for name in given if name not in GONE]
     return _check(merge(source, stored), str(path)).recipe
 
 

@@ -48,6 +48,16 @@ def test_a_csv_with_other_columns_is_not_ours(tmp_path: Path, measurement: Any) 
         refuse_foreign(path, overwrite=False)
 
 
+@pytest.mark.parametrize("head", ["inputs,output", "label,y,only,kind", "rows,conditions"])
+def test_a_csv_that_is_named_as_another_part_of_the_analyses_is_not_ours(
+    tmp_path: Path, head: str
+) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f"{head}\n1,2\n")
+    with pytest.raises(UserError):
+        refuse_foreign(path, overwrite=False)
+
+
 @pytest.mark.parametrize("ours", [True, False])
 def test_a_report_of_nmtdeep_may_be_replaced(tmp_path: Path, ours: bool) -> None:
     path = tmp_path / "report.html"
