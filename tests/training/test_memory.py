@@ -201,7 +201,7 @@ def test_a_shard_out_of_memory_ends_all_with_a_hint(tiny_model: Any, batches: li
 # The largest batch
 
 
-def trainer_of(tiny_run: Any, *, width: int = 8, **training: Any) -> Trainer:
+def trainer_of(tiny_run: Any, *, width: int = 16, **training: Any) -> Trainer:
     batches = {"tokens_per_update": 2 * TOKENS, "group_tokens": TOKENS, "max_tokens": TOKENS}
     settings = {"precision": "fp32", "batches": batches, **training}
     values = tiny_run.recipe.model_dump() | {"training": settings}
@@ -267,7 +267,7 @@ def test_on_a_cpu_two_parts_of_the_largest_batch_tell_what_fits(
 ) -> None:
     """A pair takes 1,000 bytes, beside 5,000 for all and the 70 that stay."""
     trainer, seen = trainer_of(tiny_run), []
-    batch = collate(tiny_run.data.corpus("valid"), np.arange(20))
+    batch = collate(tiny_run.data.corpus("train"), np.arange(20))
     trainer.model.source_embedding.register_forward_pre_hook(
         lambda _module, inputs: seen.append(len(inputs[0]))
     )
@@ -294,8 +294,8 @@ def test_the_peaks_of_two_parts_foretell_that_of_the_whole(tiny_run: Any) -> Non
         recipe["model"][side] |= {"depth": 3, "feed_forward": 1024, "heads": 4}
     trainer = Trainer(Recipe.model_validate(recipe), tiny_run.data)
     pairs = tiny_run.data.corpus("train")
-    batch = collate(pairs, np.resize(np.arange(len(pairs)), 160))
-    quarter, half, whole = (trainer._taken(batch.part(0, count)) for count in (40, 80, 160))
+    batch = collate(pairs, np.resize(np.arange(len(pairs)), 32))
+    quarter, half, whole = (trainer._taken(batch.part(0, count)) for count in (8, 16, 32))
     gradients = sum(each.nbytes for each in trainer.model.parameters())
     assert whole > 2 * gradients  # most of it is the batch's
     assert half + 2 * (half - quarter) == pytest.approx(whole, rel=0.25)
