@@ -76,6 +76,7 @@ def test_invalid_utf8_names_file_line_byte_and_column(tmp_path):
         (b"one\rtwo\r" * 60, "tr '\\r' '\\n'"),
         (b"one\rtwo\r" * LONGEST_LINE, "tr '\\r' '\\n'"),
     ],
+    ids=("gzip", "zstd", "xz", "bzip2", "utf-16", "utf-32", "old-mac", "long-old-mac"),
 )
 @pytest.mark.parametrize("training", [None, "drop"])
 def test_a_file_of_another_kind_is_named_by_its_first_bytes(tmp_path, content, cure, training):
