@@ -31,7 +31,7 @@ def choose(run: Path, count: int, *, best: bool = False) -> list[Path]:
     files.check_entries(run, saved)
     states = {path: checkpoint.read_state(path) for path in saved}
     planned = [path for path in saved if checkpoint.is_planned(states[path])]
-    chosen, kind = planned[-count:], "checkpoints that were saved at its interval"
+    chosen, kind = planned[-count:], "checkpoints"
     if best:
         scores: dict[Path, Any] = {path: states[path].get("score") for path in saved}
         validated = [path for path in saved if scores[path] is not None]

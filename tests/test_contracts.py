@@ -138,10 +138,10 @@ def test_sublayers_are_connected_where_residuals_are_sums_alone(
     name = "attention_residuals" if ours else "guest.sums"
     adam = "training.optimizer=adam"
     changed = [f"model.{side}.combination={name}", f"model.{side}.residual={residual}", adam]
-    said = f"{side}.combination: {name} takes the place of residual sums, and {side}.residual: "
+    said = f"{side}.combination: {name} works only with residual: pre_norm or no_norm, not "
     with pytest.raises(ConfigError, match=said) as caught:
         built(*changed)
-    assert f"set {side}.residual: pre_norm" in str(caught.value)
+    assert f"set model.{side}.residual: pre_norm" in str(caught.value)
 
 
 def test_there_are_no_layers_to_skip_where_sublayers_are_connected() -> None:

@@ -225,9 +225,9 @@ def of_sublayers(model: Model, side: str) -> ConflictError | None:
     stack: Stack = getattr(model, side)
     place, residual, part = f"{side}.combination", f"{side}.residual", stack.combination
     if stack.residual.type not in ("pre_norm", "no_norm"):
-        what = f"{place}: {part.type} works only with residual: pre_norm or no_norm, "
-        what += f"not {stack.residual.type}"
-        return ConflictError(what, place, residual, hint=f"set {residual}: pre_norm")
+        what = f"{part.type} works only with residual: pre_norm or no_norm, not "
+        hint = f"set model.{residual}: pre_norm"
+        return ConflictError(what + stack.residual.type, place, residual, hint=hint)
     if model.dropout.layer:
         what = f"{place}: {part.type} connects sublayers, so that there are no layers to skip"
         return ConflictError(what, "dropout.layer", hint="set dropout.layer: 0")

@@ -60,7 +60,14 @@ def words_of(line: str, config: Text, language: str, form: Form) -> list[str]:
     line = surface(line, config, language, form)
     if not isinstance(config.tokenizer, MosesBpe):
         return line.replace("\t", " ").split(" ")
-    return _tokenizer(config, language).tokenize(line) if form == "raw" else line.split()
+    if form != "raw":
+        return line.split()
+    words = _tokenizer(config, language).tokenize(line)
+    if not config.tags:
+        return words
+    # A word of the text is not the tag of a corpus, however it is spelled.
+    plain, tags = moses(primary(language)), set(config.tags.values())
+    return [part for word in words for part in (plain.tokenize(word) if word in tags else [word])]
 
 
 def _tokenizer(config: Text, language: str) -> Moses | Protected:

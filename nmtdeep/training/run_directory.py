@@ -244,13 +244,14 @@ def check_run(
     if (path / checkpoint.STATE).exists():
         hint = f"{OTHER_OUT}; to start from its weights, train with --from {path}"
         raise UserError("is a checkpoint, not a run", where=path, hint=hint)
-    names = (*OUTPUTS, checkpoint.CONFIG, checkpoint.TEXT, files.SUMS, LOCK)
-    entries = [path / name for name in names]
+    begun = [path / name for name in (*OUTPUTS, LOCK)]
     for pattern in ("checkpoint_*", ".*.partial", ".*.old"):
-        entries += path.glob(pattern)
-    files.check_entries(path, entries)
+        begun += path.glob(pattern)
+    shared = [path / name for name in (checkpoint.CONFIG, checkpoint.TEXT, files.SUMS)]
+    files.check_entries(path, [*begun, *shared])
     if overwrite or not checkpoint.saved(path):
-        if not overwrite and path.is_dir() and any(path.iterdir()) and not (path / LOCK).exists():
+        empty = not (path.is_dir() and any(path.iterdir()))
+        if not (overwrite or empty or any(entry.exists() for entry in begun)):
             hint = f"{OTHER_OUT}, or pass --overwrite, which deletes only files of a training"
             raise UserError("holds files, and no training", where=path, hint=hint)
         recipe = starting.tokenized(starting.started(recipe, pipeline, path))

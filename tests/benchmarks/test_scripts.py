@@ -157,7 +157,8 @@ def test_every_translation_is_as_long_as_its_source(
     sources = [[3, 4, 5, 1], [6, 1], [7, 8, 9, 10, 11, 1], [12, 13, 1]]
     with torch.no_grad():
         model.output.weight[1] *= 100  # without the hook, the end would always win
-    loaded = Loaded(tmp_path, recipe, pipeline=None, model=model, state={})
+    pipeline: Any = SimpleNamespace(target=SimpleNamespace(vocabulary=SimpleNamespace(fillers=())))
+    loaded = Loaded(tmp_path, recipe, pipeline=pipeline, model=model, state={})
     options = SimpleNamespace(beam=2, batch=2, device="cpu", precision="fp32")
     translator = merged.as_long_as_the_source(loaded, options, longest=6)
     for source, hypotheses in zip(sources, translator.search(sources), strict=True):
