@@ -91,7 +91,8 @@ def test_scores_cost_and_recipe_are_those_of_the_run(whole: Path, page: str) -> 
     assert first["target tokens"] == f"{last['target_tokens'] / 1000:.1f}k"
     recipe = html.unescape(page.partition("<pre")[2].partition("</pre>")[0])
     kept = [line for line in (whole / "config.yaml").read_text().splitlines() if line[:1] != "#"]
-    assert recipe.partition(">")[2].splitlines() == kept
+    shown = iter(recipe.partition(">")[2].splitlines())  # also values that a file leaves out
+    assert all(line in shown for line in kept)
 
 
 def test_sentences_and_every_picture_are_shown(nmtdeep: Commands, page: str) -> None:
