@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -57,11 +56,6 @@ class Ranks:
         The tensors have one dtype and device.
         """
         self._exchange(tensors, dist.all_reduce)
-
-    def start_adding(self, tensor: Tensor) -> Callable[[], None]:
-        """Like `add` with one tensor, which must not be used before the returned call."""
-        work = _connected(dist.all_reduce, tensor, async_op=True)
-        return partial(_connected, work.wait)
 
     def copy_from_first(self, tensors: list[Tensor]) -> None:
         """Replace each tensor by that of rank 0."""

@@ -22,7 +22,6 @@ from nmtdeep.training.loss import Loss, batch_loss
 from nmtdeep.training.memory import BatchLimit, release
 from nmtdeep.training.optimizer import make_optimizer
 from nmtdeep.training.ranks import ALONE, Ranks
-from nmtdeep.training.reduction import GradientSum
 from nmtdeep.training.sharding import Shards, idle, whole
 
 PRECISIONS = {
@@ -161,7 +160,6 @@ class Step:
         self.optimizer = make_optimizer(model, settings.optimizer, dtype=for_muon, ranks=ranks)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=dtype == torch.float16)
         self._layers = outer_layers(model) if settings.record_gradients else {}
-        self.gradient_sum = GradientSum(model.parameters(), ALONE if sharded else ranks)
         self.limit = BatchLimit(ranks, divisible=not sharded)
 
     def loss(self, batch: Batch) -> Loss:
@@ -241,11 +239,9 @@ class Step:
             ]
             rows, loss = None, None  # those of a failed pass hold its activations
             try:
-                for place, (batch_number, part, rows) in enumerate(passes, start=1):
+                for batch_number, part, rows in passes:
                     self._seed(seed_for(self.settings.seed, number, batch_number, part))
                     loss = self.loss(rows)
-                    if place == len(passes):
-                        self.gradient_sum.start()
                     self.scaler.scale(loss.smoothed / tokens).backward()  # type: ignore[no-untyped-call]
                     sums += torch.stack((loss.smoothed.detach(), loss.nll))
                 if self.shards:  # a rank without a batch takes part in each exchange
@@ -256,10 +252,20 @@ class Step:
             if limit < self.limit.tokens:
                 loss = None
                 release()
-            self.gradient_sum.finish()
             if not self.limit.reduce(limit):
+                self._sum_gradients()
                 lower = self.limit.tokens if self.limit.tokens < before else 0
                 return Accumulated(number, share, sums, lower)
+
+    def _sum_gradients(self) -> None:
+        """Sum them over the ranks, unless FSDP did; a rank without a gradient adds zeros."""
+        if self.shards or self.ranks.size == 1:
+            return
+        trained = [each for each in self.model.parameters() if each.requires_grad]
+        for parameter in trained:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        self.ranks.add([each.grad for each in trained if each.grad is not None])
 
     def _seed(self, seed: int) -> None:
         """Seed the generators that dropout draws from; `torch.manual_seed` visits every backend."""
