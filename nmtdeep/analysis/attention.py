@@ -82,7 +82,7 @@ def measure(
             most = sorted(keys_read, key=lambda row: -row.weight)[:3]
             text = "  ".join(f"{row.key_token} {row.weight:.2f}" for row in most)
             summary.append({"position": str(query), "token": token, "reads most": text})
-    title = f"Attention, {of}, {name}"
+    title = f"Attention ({of}), {name}"
     return Measurement(title, rows, {name: origin(loaded)} | chosen, summary)
 
 

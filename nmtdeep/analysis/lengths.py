@@ -17,7 +17,7 @@ class LengthScore(NamedTuple):
     """The score of one system's sentences whose sources have so many words, such as `1-10`."""
 
     system: Annotated[str, Column("system", role="curve")]
-    words: Annotated[str, Column("words", "of the source", role="x")]
+    words: Annotated[str, Column("source words", role="x")]
     sentences: Annotated[int, Column("sentences", role="y")]
     metric: str
     score: Annotated[float, Column("score", role="y")]

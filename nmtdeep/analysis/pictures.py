@@ -146,7 +146,7 @@ def heat_maps(figure: Figure, measurement: Measurement) -> None:
         figure.colorbar(image, ax=axes, label=f"size ({MINUS}: negative)" if len(negative) else "")
         axes.spines[:].set_visible(True)
         axes.set(ylabel=described[role["row"][-1]].axis, xlabel=described[role["x"][-1]].axis)
-        title = ", ".join(f"{described[of].label} {getattr(own[0], of)}" for of in role["panel"])
+        title = ", ".join(f"{described[of].label}: {getattr(own[0], of)}" for of in role["panel"])
         axes.set_title(printable(title))
         name_ticks(axes.yaxis, [str(place[-1]) for place in below])
         name_ticks(axes.xaxis, [str(place[-1]) for place in beside])
@@ -169,7 +169,7 @@ def log_scale(axes: Axes, of: Literal["x", "y"] = "y") -> None:
 
     axes.set(**{f"{of}scale": "log"})
     axis = axes.xaxis if of == "x" else axes.yaxis
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
     axis.set_major_formatter("{x:g}")
     axis.set_minor_formatter(NullFormatter())
 

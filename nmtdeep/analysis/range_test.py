@@ -80,9 +80,10 @@ def measure(recipe: Recipe, data: Path, out: Path | None, device: torch.device) 
         "start": start.name if start else "fresh",
         "data": corpora.fingerprint[:16],
     }
-    summary = [row._asdict() for row in rows[:: max(1, len(rows) // ROWS)]]
+    some = rows[:: max(1, len(rows) // ROWS)]
+    summary = [row._asdict() | {"lr": f"{row.lr:.1e}"} for row in some]
     title, note = f"Learning-rate range test, suggestion: {best:g}", f"suggestion: --lr {best:.1e}"
-    return Measurement(title, rows, conditions, summary, form=".4g", note=note)
+    return Measurement(title, rows, conditions, summary, note=note)
 
 
 def suggestion(rows: Sequence[Trial]) -> float:
