@@ -31,7 +31,7 @@ class CombinationWeight(NamedTuple):
 
     where: Annotated[str, Column("stack", role="panel")]
     reader: Annotated[str, Column("read by layer", role="row")]
-    entry: Annotated[int, Column("output of layer", "0: embedding", role="x")]
+    entry: Annotated[int, Column("output of layer (0: embedding)", role="x")]
     weight: Annotated[float, Column("weight", role="y")]
     deviation: float | None
     masked: bool

@@ -85,13 +85,9 @@ def read_points(name: str, run: Path) -> list[Point]:
     The tokens and hours of a validation are those of the record before it, of the same update;
     in runs of older versions they are interpolated.
     """
-    records = list(_records(run))
-    keys = ("update", "target_tokens", "seconds")
-    logged = [
-        [record[key] for key in keys]
-        for record in records
-        if record.keys() >= {*keys} and "hours" not in record
-    ]
+    records, keys = list(_records(run)), ("update", "target_tokens", "seconds")
+    of_updates = (each for each in records if each.keys() >= {*keys} and "hours" not in each)
+    logged = [[record[key] for key in keys] for record in of_updates]
     if not logged:
         hint = "pass the directory of a run that has written its first log line"
         raise CheckpointError("no record of a training", where=run / RECORDS, hint=hint)

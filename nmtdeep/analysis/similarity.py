@@ -32,7 +32,7 @@ class LayerSimilarity(NamedTuple):
     """sim(layer, 0), sim(layer, layer - 1) and sim_in(layer); layer 0 is the embedding."""
 
     model: Annotated[str, Column("model", role="curve")]
-    layer: Annotated[int, Column("encoder layer", "0: embedding", role="x")]
+    layer: Annotated[int, Column("encoder layer (0: embedding)", role="x")]
     to_embedding: Annotated[float, Column("to embedding", "cosine", role="y")]
     to_previous: Annotated[float | None, Column("to layer below", "cosine", role="y")]
     inter: Annotated[float, Column("inter-similarity", "cosine", role="y")]
