@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from itertools import chain
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from nmtdeep.analysis import pictures
-from nmtdeep.analysis.measurement import Measurement, grouped, origin, versions
+from nmtdeep.analysis.measurement import Column, Measurement, grouped, origin
 from nmtdeep.analysis.probe import watched
 from nmtdeep.checkpoint import Loaded
 from nmtdeep.config.decoding import DecodingOptions
@@ -21,18 +19,9 @@ from nmtdeep.errors import UserError
 from nmtdeep.model.layers.attention import CrossAttention, SelfAttention
 from nmtdeep.model.layers.merged_attention import Both, MergedAttention
 from nmtdeep.model.transformer import Stack, Transformer
-from nmtdeep.tables import table
 from nmtdeep.text.vocabulary import EOS, SPECIALS
 
 Of = Literal["cross", "encoder", "decoder"]
-
-QUERY, KEY = ("query", "query_token"), ("key", "key_token")
-# Labels of the axes: queries and keys.
-LABELS: dict[Of, tuple[str, str]] = {
-    "cross": ("predicted", "source"),
-    "encoder": ("source", "attends to"),
-    "decoder": ("predicted", "attends to"),
-}
 
 
 class AttentionWeight(NamedTuple):
@@ -42,13 +31,13 @@ class AttentionWeight(NamedTuple):
     """
 
     of: Of
-    layer: str
-    head: str
-    query: int
-    query_token: str
-    key: int
-    key_token: str
-    weight: float
+    layer: Annotated[str, Column("layer", role="panel")]
+    head: Annotated[str, Column("head", role="panel")]
+    query: Annotated[int, Column("position", role="row")]
+    query_token: Annotated[str, Column("query", role="row")]
+    key: Annotated[int, Column("position", role="x")]
+    key_token: Annotated[str, Column("key", role="x")]
+    weight: Annotated[float, Column("weight", role="y")]
 
 
 def measure(
@@ -87,11 +76,14 @@ def measure(
         if of != "decoder" or key <= query
     ]
     chosen = {"attention": of, "layer": layer, "head": head}
-    conditions = {name: origin(loaded), **chosen, **versions()}
-    cells = ((*query, _strongest(own)) for query, own in grouped(rows, *QUERY).items())
-    listed = table(("position", "token", "reads most"), cells, text=3)
-    is_one = len(grouped(rows, "layer", "head")) == 1
-    return Measurement(rows, conditions, [listed] * is_one, partial(_draw, rows))
+    summary = []
+    if len(grouped(rows, "layer", "head")) == 1:
+        for (query, token), keys_read in grouped(rows, "query", "query_token").items():
+            most = sorted(keys_read, key=lambda row: -row.weight)[:3]
+            text = "  ".join(f"{row.key_token} {row.weight:.2f}" for row in most)
+            summary.append({"position": str(query), "token": token, "reads most": text})
+    title = f"Attention ({of}), {name}"
+    return Measurement(title, rows, {name: origin(loaded)} | chosen, summary)
 
 
 def _subwords(
@@ -107,30 +99,6 @@ def _subwords(
     options = DecodingOptions(input_is=form).with_recipe(loaded.recipe)
     (translation,) = Translator([loaded.model], pipeline, options).translate([source])
     return words, translation.candidates[0].subwords
-
-
-def _strongest(rows: Sequence[AttentionWeight]) -> str:
-    """The three keys that a query reads most."""
-    strongest = sorted(rows, key=lambda row: -row.weight)[:3]
-    return "  ".join(f"{row.key_token} {row.weight:.2f}" for row in strongest)
-
-
-def _draw(rows: Sequence[AttentionWeight], figure: pictures.Figure) -> None:
-    """A heat map for each layer and head, queries as rows and keys as columns."""
-    maps = grouped(rows, "layer", "head")
-    queries, keys = grouped(rows, *QUERY), grouped(rows, *KEY)
-    row_names, column_names = [token for _, token in queries], [token for _, token in keys]
-    columns = min(max(len(grouped(rows, "head")), min(len(maps), 2)), 4)
-    lines = -(-len(maps) // columns)
-    width, height = pictures.heat_map_size(row_names, column_names)
-    figure.set_size_inches(width * columns, height * lines)
-    for number, ((layer, head), group) in enumerate(maps.items(), start=1):
-        weights = {(row.query, row.key): row.weight for row in group}
-        axes = figure.add_subplot(lines, columns, number)
-        values = [[weights.get((query, key)) for key, _ in keys] for query, _ in queries]
-        title = f"layer: {layer}, head: {head}"
-        pictures.heat_map(axes, values, rows=row_names, columns=column_names, title=title)
-        axes.set(ylabel=LABELS[rows[0].of][0], xlabel=LABELS[rows[0].of][1])
 
 
 @torch.inference_mode()

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
-from typing import Literal, NamedTuple
+from typing import Annotated, NamedTuple
 
 from torch import Tensor
 
-from nmtdeep.analysis import pictures
-from nmtdeep.analysis.measurement import Measurement, grouped, origin, versions
+from nmtdeep.analysis.measurement import Column, Measurement, grouped, origin
 from nmtdeep.checkpoint import Loaded
 from nmtdeep.errors import UserError
 from nmtdeep.model.layers.bridge import Transparent
-from nmtdeep.model.transformer import Stack, Transformer
-from nmtdeep.tables import table
+from nmtdeep.model.transformer import Transformer
 from nmtdeep.units import percent
 
 SMALL, SHARE = 0.1, 0.05
-COLUMNS = ("where", "reader", "entries", "blank", "sum", "largest", "of", "newest")
-
-Where = Literal["encoder", "decoder", "bridge"]
 
 
 class CombinationWeight(NamedTuple):
@@ -35,10 +29,10 @@ class CombinationWeight(NamedTuple):
         masked: whether the paper's figure would leave it blank.
     """
 
-    where: Where
-    reader: str
-    entry: int
-    weight: float
+    where: Annotated[str, Column("stack", role="panel")]
+    reader: Annotated[str, Column("read by layer", role="row")]
+    entry: Annotated[int, Column("output of layer (0: embedding)", role="x")]
+    weight: Annotated[float, Column("weight", role="y")]
     deviation: float | None
     masked: bool
 
@@ -53,46 +47,29 @@ def measure(name: str, loaded: Loaded) -> Measurement:
             hint="choose a run with combination: dlcl, dense, sparse_blocks or denseformer, or "
             "bridge: transparent",
         )
-    tables = [table(COLUMNS, map(_summary, grouped(rows, "where", "reader").values()))]
-    return Measurement(rows, {name: origin(loaded), **versions()}, tables, partial(_draw, rows))
-
-
-def _draw(rows: Sequence[CombinationWeight], figure: pictures.Figure) -> None:
-    """For each stack the matrix, and the weights of one layer's output along the stack.
-
-    It is the output a third of the way up, as y10 of 30 in the paper.
-    """
-    stacks = grouped(rows, "where")
-    sides = [([*grouped(own, "reader")], sorted(grouped(own, "entry"))) for own in stacks.values()]
-    sizes = [pictures.heat_map_size(rows, [f"y{n}" for n in columns]) for rows, columns in sides]
-    width, heights = max(size[0] for size in sizes), [size[1] for size in sizes]
-    figure.set_size_inches(width + 6.0, sum(heights))
-    axes = figure.subplots(
-        len(stacks), 2, squeeze=False, width_ratios=[width, 6.0], height_ratios=heights
-    )
-    for pair, (where, stack), (readers, entries) in zip(axes, stacks.items(), sides, strict=True):
-        matrix, bars = pair
-        weights = {(row.reader, row.entry): None if row.masked else row.weight for row in stack}
-        values = [[weights.get((reader, entry)) for entry in entries] for reader in readers]
-        title = f"{where} (blank: below {SMALL} or {percent(SHARE, 0)} of the row's largest)"
-        names = [f"y{entry}" for entry in entries]
-        pictures.heat_map(matrix, values, rows=readers, columns=names, title=title)
-        matrix.set(xlabel="output of layer", ylabel="read by layer")
-        chosen = entries[round((len(entries) - 1) / 3)]
-        along = [row for row in stack if row.entry == chosen]
-        bars.bar(range(len(along)), [row.weight for row in along], **pictures.BARS)
-        bars.axhline(0, color="0.0", linewidth=0.6)
-        pictures.name_ticks(bars.xaxis, [row.reader for row in along])
-        bars.set(xlabel="read by layer", ylabel=f"weight of y{chosen}, {where}")
+    summary: list[dict[str, object]] = []
+    for (where, reader), row in grouped(rows, "where", "reader").items():
+        largest = max(row, key=lambda cell: abs(cell.weight))
+        counts = {"entries": len(row), "blank": sum(cell.masked for cell in row)}
+        weights = {"sum": sum(cell.weight for cell in row), "largest": largest.weight}
+        ends = {"of": f"y{largest.entry}", "newest": row[-1].weight}
+        summary.append({"where": where, "reader": reader} | counts | weights | ends)
+    title = f"Weights of layers (blank: below {SMALL} or {percent(SHARE, 0)} of the row's largest)"
+    drawn = [row for row in rows if not row.masked]
+    return Measurement(title, rows, {name: origin(loaded)}, summary, drawn=drawn)
 
 
 def combination_weights(model: Transformer) -> list[CombinationWeight]:
     """All weights, bottom first; none if every layer reads only the newest output."""
-    rows = list(_of_stack("encoder", model.encoder))
-    if isinstance(model.bridge, Transparent):
-        for number, shares in enumerate(model.bridge.weight.softmax(dim=1), start=1):
-            rows += _of_reader("bridge", str(number), range(len(shares)), shares[:, None])
-    return [*rows, *_of_stack("decoder", model.decoder)]
+    rows = []
+    for where, reader, entries, shares in _readers(model):
+        numbers = shares.detach().double()
+        means = numbers.mean(dim=1).tolist()
+        for entry, mean, groups in zip(entries, means, numbers, strict=True):
+            deviation = float(groups.std(correction=0)) if len(groups) > 1 else None
+            masked = is_masked(mean, means)
+            rows.append(CombinationWeight(where, reader, entry, mean, deviation, masked))
+    return rows
 
 
 def is_masked(weight: float, row: Sequence[float]) -> bool:
@@ -100,25 +77,11 @@ def is_masked(weight: float, row: Sequence[float]) -> bool:
     return abs(weight) < SMALL or abs(weight) < SHARE * max(map(abs, row))
 
 
-def _of_stack(where: Where, stack: Stack) -> Iterator[CombinationWeight]:
-    for below, entries, shares in stack.combination.weight_rows():
-        reader = str(below + 1) if below < len(stack.layers) else "top"
-        yield from _of_reader(where, reader, entries, shares)
-
-
-def _of_reader(
-    where: Where, reader: str, entries: Sequence[int], shares: Tensor
-) -> Iterator[CombinationWeight]:
-    """Weights `(entries, groups)` of one reader."""
-    numbers = shares.detach().double()
-    means = numbers.mean(dim=1).tolist()
-    for entry, mean, groups in zip(entries, means, numbers, strict=True):
-        deviation = float(groups.std(correction=0)) if len(groups) > 1 else None
-        yield CombinationWeight(where, reader, entry, mean, deviation, is_masked(mean, means))
-
-
-def _summary(row: Sequence[CombinationWeight]) -> tuple[object, ...]:
-    largest, total = max(row, key=lambda cell: abs(cell.weight)), sum(cell.weight for cell in row)
-    counts = row[0].where, row[0].reader, len(row), sum(cell.masked for cell in row)
-    weights = f"{total:.3f}", f"{largest.weight:.3f}", f"y{largest.entry}", f"{row[-1].weight:.3f}"
-    return *counts, *weights
+def _readers(model: Transformer) -> Iterator[tuple[str, str, Sequence[int], Tensor]]:
+    """Where a layer reads, its name, the entries and their weights `(entries, groups)`."""
+    for where, stack in (("encoder", model.encoder), ("decoder", model.decoder)):
+        if where == "decoder" and isinstance(model.bridge, Transparent):
+            for number, shares in enumerate(model.bridge.weight.softmax(dim=1), start=1):
+                yield "bridge", str(number), range(len(shares)), shares[:, None]
+        for below, entries, shares in stack.combination.weight_rows():
+            yield where, str(below + 1) if below < len(stack.layers) else "top", entries, shares

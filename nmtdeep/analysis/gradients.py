@@ -3,39 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
 
 from nmtdeep import checkpoint, files
-from nmtdeep.analysis import pictures
-from nmtdeep.analysis.measurement import Measurement, grouped, versions
+from nmtdeep.analysis.measurement import Column, Measurement, grouped
 from nmtdeep.analysis.probe import Probe, prepare, squared_gradient
 from nmtdeep.checkpoint import Loaded
 from nmtdeep.config.load import read_config
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.model.initialization import Side
-from nmtdeep.tables import table
 from nmtdeep.units import counted
 
 Of = Literal["parameters", "output"]
-SIDES: tuple[Side, Side] = ("encoder", "decoder")
-COLUMNS = ("side", "layers", "update", "first", "middle", "top", "first/top")
+PLACE = ("model", "depth", "update", "side")
 
 
 class LayerGradient(NamedTuple):
     """The gradient norm of one of `depth` layers, from 1; an average has no `update`."""
 
-    model: str
+    model: Annotated[str, Column("model", role="curve")]
     update: int | None
-    side: Side
-    depth: int
-    layer: int
-    gradient_norm: float
+    side: Annotated[Side, Column("side", role="panel")]
+    depth: Annotated[int, Column("layers", role="curve")]
+    layer: Annotated[int, Column("layer", role="x")]
+    gradient_norm: Annotated[float, Column("gradient norm", role="y", log=True)]
 
 
 def measure(
@@ -68,39 +64,36 @@ def measure(
             at = "" if probe.update is None else f", update {probe.update:,}"
             say(f"measured {name}{at}, {counted(len(probe.model.encoder.layers), 'layer')}")
     text = {"of": of, "numbers": "fp32", "text": data.fingerprint[:16]}
-    tables = [
-        table(COLUMNS, map(_summary, grouped(own, "depth", "update", "side").values()), title=name)
-        for name, own in grouped(rows, "model").items()
+    summary = []
+    for (name, depth, update, side), layers in grouped(rows, *PLACE).items():
+        norms = [row.gradient_norm for row in layers]
+        ends = {"first": norms[0], "middle": norms[(depth - 1) // 2], "top": norms[-1]}
+        ratio = {"first/top": norms[0] / norms[-1] if norms[-1] else math.inf}
+        place = {"model": name, "side": side, "layers": depth, "update": update}
+        summary.append(place | ends | ratio)
+    outer = [
+        row._replace(model=f"{row.model}, {place} layer", depth=0)  # one curve as the model grows
+        for row in rows
+        for place, layer in (("first", 1), ("top", row.depth))
+        if row.layer == layer
     ]
-    return Measurement(rows, {**conditions, **text, **versions()}, tables, partial(draw, rows))
-
-
-def draw(rows: Sequence[LayerGradient], figure: pictures.Figure) -> None:
-    """Every layer (Figure 1 of Zhang et al. 2019), or two layers over the updates (Figure 4)."""
-    models, curves = grouped(rows, "model"), {}
-    over_updates = len(grouped(rows, "model", "update")) > len(models)
-    if over_updates:
-        for name, own in models.items():
-            curves[f"{name}, first layer"] = [row for row in own if row.layer == 1]
-            curves[f"{name}, top layer"] = [row for row in own if row.layer == row.depth]
-    else:
-        for (name, depth), own in grouped(rows, "model", "depth").items():
-            curves[f"{name}, {depth} layers"] = own
-    over = [
-        pictures.Panel(f"gradient norm, {side}", "gradient_norm", {"side": side}, "log")
-        for side in SIDES
-    ]
-    pictures.plot(figure, curves, over=over, x="update" if over_updates else "layer")
+    over_updates = len(grouped(rows, "model", "update")) > len(grouped(rows, "model"))
+    return Measurement(
+        "Gradient norm of the layers",
+        rows,
+        conditions | text,
+        summary,
+        form="#.3g",
+        drawn=outer if over_updates else rows,
+        x="update" if over_updates else "layer",
+    )
 
 
 def layer_gradients(name: str, probe: Probe, of: Of = "parameters") -> list[LayerGradient]:
     """2-norms of the gradient of the loss per target token, one for each layer, encoder first.
 
-    The paper does not say with respect to what Figure 1 takes the gradient. It distinguishes
-    "gradient" from "error signal" (footnote 2: the former depends on the error signal and on the
-    activations; section 5: where error signals are alike, the gradients are larger in lower layers,
-    as these have larger activations), so it is that of the layer's parameters, all of them as one
-    vector. The error signal at the layer's output, over all real positions, is the alternative.
+    It is that of the layer's parameters as one vector, as footnote 2 and section 5 of the paper
+    suggest, or that of its output over all real positions, the error signal.
     """
     sides = {layer: side for side, stack in probe.stacks() for layer in stack}
     squares = dict.fromkeys(sides, 0.0)
@@ -133,11 +126,3 @@ def _over_training(path: Path, most: int | None) -> Iterator[Recipe | Loaded]:
     if most is not None and len(saved) > most:
         saved = [saved[len(saved) * place // most - 1] for place in range(1, most + 1)]
     yield from map(checkpoint.load, saved)
-
-
-def _summary(stack: Sequence[LayerGradient]) -> tuple[object, ...]:
-    row, norms = stack[0], [row.gradient_norm for row in stack]
-    first, top = norms[0], norms[-1]
-    figures = (first, norms[(len(norms) - 1) // 2], top, first / top if top else math.inf)
-    update = None if row.update is None else f"{row.update:,}"
-    return row.side, row.depth, update, *(f"{figure:#.3g}".rstrip(".") for figure in figures)

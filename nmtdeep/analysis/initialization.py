@@ -14,16 +14,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
-from itertools import product
+from collections.abc import Iterable, Mapping
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from torch import Tensor
 
-from nmtdeep.analysis import pictures
-from nmtdeep.analysis.measurement import Measurement, fixed, grouped, versions
+from nmtdeep.analysis.measurement import Column, Measurement, columns, grouped
 from nmtdeep.analysis.probe import Passages, Probe, prepare, squared_gradient
 from nmtdeep.checkpoint import Loaded
 from nmtdeep.config.recipe import Recipe
@@ -32,16 +29,6 @@ from nmtdeep.errors import UserError
 from nmtdeep.model.initialization import Side
 from nmtdeep.model.layers.norm import Norm
 from nmtdeep.model.layers.residual import NormalizedResidual, Normed, Residual
-from nmtdeep.tables import table
-
-# The measured figures of a block: the heading of a table's column, and the label of an axis.
-FIGURES = {
-    "variance": ("Var(r)", "Var(r)"),
-    "beta_ln": ("beta_LN", r"$\beta_\mathrm{LN}$"),
-    "beta_rc": ("beta_RC", r"$\beta_\mathrm{RC}$"),
-    "beta": ("beta", r"$\beta$"),
-    "w_over_sigma": ("w/sigma", r"$w/\sigma$"),
-}
 
 
 class Block(NamedTuple):
@@ -54,14 +41,17 @@ class Block(NamedTuple):
             features; mean over positions (Xu et al. 2020, Table 2). None if no norm reads r.
     """
 
-    side: Side
-    layer: int | None
-    sublayer: str
-    variance: float
-    beta_ln: float | None
-    beta_rc: float
-    beta: float
-    w_over_sigma: float | None
+    side: Annotated[Side, Column("side", role="panel")]
+    layer: Annotated[int | None, Column("layer", role="x")]
+    sublayer: Annotated[str, Column("sublayer", role="curve")]
+    variance: Annotated[float, Column("Var(r)", role="y")]
+    beta_ln: Annotated[float | None, Column("beta_LN", role="y")]
+    beta_rc: Annotated[float, Column("beta_RC", role="y")]
+    beta: Annotated[float, Column("beta", role="y")]
+    w_over_sigma: Annotated[float | None, Column("w/sigma", role="y")]
+
+
+FIGURES = Block._fields[3:]
 
 
 def measure(name: str, subject: Recipe | Loaded, data: DataDirectory, **how: Any) -> Measurement:
@@ -73,24 +63,10 @@ def measure(name: str, subject: Recipe | Loaded, data: DataDirectory, **how: Any
             raise UserError(what, where=name, hint="pass a model that has them in both stacks")
     blocks = residual_blocks(probe)
     text = {"numbers": "fp32", "text": data.fingerprint[:16]}
-    headings = ("side", "sublayer", *(heading for heading, _ in FIGURES.values()))
-    cells = ([row.side, row.sublayer, *fixed(row, FIGURES)] for row in means(blocks))
-    conditions = {name: probe.conditions(), **text, **versions()}
-    return Measurement(blocks, conditions, [table(headings, cells, text=2)], partial(_draw, blocks))
-
-
-def _draw(blocks: Sequence[Block], figure: pictures.Figure) -> None:
-    """A figure in each row of panels, encoder and decoder side by side; a curve for each sublayer.
-
-    If no norm is on the identity path, beta is beta_RC and is not drawn twice.
-    """
-    known = {name for name in FIGURES for block in blocks if getattr(block, name) is not None}
-    shown = [name for name in FIGURES if name in known and (name != "beta" or "beta_ln" in known)]
-    over = [
-        pictures.Panel(f"{FIGURES[name][1]}, {side}", name, {"side": side})
-        for name, side in product(shown, grouped(blocks, "side"))
-    ]
-    pictures.plot(figure, grouped(blocks, "sublayer"), over=over, x="layer")
+    labels = {field: column.label for field, column in columns(blocks).items() if field != "layer"}
+    summary = [{labels[key]: getattr(row, key) for key in labels} for row in means(blocks)]
+    title, conditions = "Residual sums and their norms", {name: probe.conditions()} | text
+    return Measurement(title, blocks, conditions, summary)
 
 
 def residual_blocks(probe: Probe) -> list[Block]:
@@ -99,25 +75,27 @@ def residual_blocks(probe: Probe) -> list[Block]:
     norms = [module for module in modules if isinstance(module, Norm)]
     wrappers = [module for module in modules if isinstance(module, Residual)]
     sums = {wrapper: Counter[str]() for wrapper in wrappers}
-    readers: dict[Residual, Norm | None] = {}
     for passages, real in probe.passes([*norms, *wrappers]):
         read_by = {id(passages[norm].inputs[0]): norm for norm in norms if norm in passages}
         for side, stack in probe.stacks():
             for wrapper in (wrapper for layer in stack for wrapper in layer):
-                z, r = _ends(wrapper, passages)
-                reader = readers[wrapper] = read_by.get(id(r))
-                # Whether that norm is on the identity path and not on a branch: in post-norm it is
-                # the wrapper's own; with `normalized` it is the next wrapper's or the stack's.
-                own = getattr(wrapper, "norm", None)
-                on_path = isinstance(wrapper, NormalizedResidual) or reader is own
-                o = passages[reader].output if reader is not None and on_path else None
-                sums[wrapper].update(_sums(z, r, o, real[side]))
+                sums[wrapper].update(_sums(wrapper, passages, read_by, real[side]))
     return [
-        Block(side, number, part.type, **_figures(sums[wrapper], readers[wrapper]))
+        _block(side, number, part.type, sums[wrapper])
         for side, stack in probe.stacks()
         for number, layer in enumerate(stack, start=1)
         for part, wrapper in zip(getattr(probe.recipe.model, side).sublayers, layer, strict=True)
     ]
+
+
+def _block(side: Side, layer: int, sublayer: str, sums: Mapping[str, float]) -> Block:
+    """A block from its sums over the real positions, r, z and o those of squared gradients."""
+    variance = sums["variance"] / sums["positions"]
+    beta_rc = _ratio(sums["z"], sums["r"])
+    beta_ln = _ratio(sums["r"], sums["o"]) if "o" in sums else None
+    beta = beta_rc if beta_ln is None else beta_ln * beta_rc
+    gain = sums["w_over_sigma"] / sums["positions"] if "w_over_sigma" in sums else None
+    return Block(side, layer, sublayer, variance, beta_ln, beta_rc, beta, gain)
 
 
 def means(blocks: Iterable[Block]) -> list[Block]:
@@ -132,45 +110,31 @@ def means(blocks: Iterable[Block]) -> list[Block]:
     return rows
 
 
-def _ends(wrapper: Residual, passages: Passages) -> tuple[Tensor, Tensor]:
-    """The start of a block's identity path, z, and the sum in which it ends, r.
+def _sums(
+    wrapper: Residual, passages: Passages, read_by: Mapping[int, Norm], real: Tensor
+) -> dict[str, float]:
+    """Sums over the real positions of one batch, of z, r and o those of squared gradients.
 
-    They are identified by object: in post-norm, r is what the norm read whose output the wrapper
-    returned.
+    z, the start of a block's identity path, and r, the sum in which it ends, are identified by
+    object: in post-norm, r is what the norm read whose output the wrapper returned.
     """
-    read, returned = passages[wrapper].inputs[0], passages[wrapper].output
-    if not isinstance(wrapper, Normed):
-        return read, returned
-    norm = passages[wrapper.norm]
-    z = norm.output if isinstance(wrapper, NormalizedResidual) else read
-    return z, norm.inputs[0] if norm.output is returned else returned
-
-
-def _sums(z: Tensor, r: Tensor, o: Tensor | None, real: Tensor) -> dict[str, float]:
-    """Sums over the real positions of one batch; those of squared gradients by tensor."""
+    z, r = passages[wrapper].inputs[0], passages[wrapper].output
+    if isinstance(wrapper, Normed):
+        norm = passages[wrapper.norm]
+        z = norm.output if isinstance(wrapper, NormalizedResidual) else z
+        r = norm.inputs[0] if norm.output is r else r
     variances = r.detach()[real].double().var(dim=-1, correction=0)
-    sums = {
-        "positions": variances.numel(),
-        "variance": float(variances.sum()),
-        "inverse_sigma": float(variances.rsqrt().sum()),
-        "r": squared_gradient(r, real),
-        "z": squared_gradient(z, real),
-    }
-    return sums if o is None else sums | {"o": squared_gradient(o, real)}
-
-
-def _figures(sums: Mapping[str, float], reader: Norm | None) -> dict[str, Any]:
-    """The figures of a block from its sums and the norm that reads r."""
-    beta_rc = _ratio(sums["z"], sums["r"])
-    beta_ln = _ratio(sums["r"], sums["o"]) if "o" in sums else None
-    gain = None if reader is None else float(reader.weight.detach().mean())
-    return {
-        "variance": sums["variance"] / sums["positions"],
-        "beta_ln": beta_ln,
-        "beta_rc": beta_rc,
-        "beta": beta_rc if beta_ln is None else beta_ln * beta_rc,
-        "w_over_sigma": gain and gain * sums["inverse_sigma"] / sums["positions"],
-    }
+    sums = {"positions": variances.numel(), "variance": float(variances.sum())}
+    sums |= {"r": squared_gradient(r, real), "z": squared_gradient(z, real)}
+    if reader := read_by.get(id(r)):
+        gain = float(reader.weight.detach().mean())
+        sums["w_over_sigma"] = gain * float(variances.rsqrt().sum())
+        # Whether that norm is on the identity path and not on a branch: in post-norm it is the
+        # wrapper's own; with `normalized` it is the next wrapper's or the stack's.
+        is_own = reader is getattr(wrapper, "norm", None)
+        if is_own or isinstance(wrapper, NormalizedResidual):
+            sums["o"] = squared_gradient(passages[reader].output, real)
+    return sums
 
 
 def _ratio(above: float, below: float) -> float:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-from nmtdeep.analysis.measurement import Measurement, grouped
-from nmtdeep.analysis.pictures import Panel, plot
+from nmtdeep.analysis.measurement import Column, Measurement
 from nmtdeep.scoring.metrics import label_of, score_texts
 from nmtdeep.scoring.texts import NamedText, check_counts
-from nmtdeep.tables import table
 
 WIDTH = 10  # words
 
@@ -19,11 +16,11 @@ WIDTH = 10  # words
 class LengthScore(NamedTuple):
     """The score of one system's sentences whose sources have so many words, such as `1-10`."""
 
-    system: str
-    words: str
-    sentences: int
+    system: Annotated[str, Column("system", role="curve")]
+    words: Annotated[str, Column("source words", role="x")]
+    sentences: Annotated[int, Column("sentences", role="y")]
     metric: str
-    score: float
+    score: Annotated[float, Column("score", role="y")]
 
 
 def measure(
@@ -46,12 +43,6 @@ def measure(
             words = f"{last - WIDTH + 1}-{last}" if last else "0"
             rows.append(LengthScore(system, words, len(numbers), metric, score.value))
             signature = score.signature
-    spans = grouped(rows, "words", "sentences").items()
-    cells = ((*span, *(f"{row.score:.2f}" for row in scores)) for span, scores in spans)
-    listed = table(("words", "sentences", *systems), cells, text=0)
     conditions = {"lengths": f"words of {source.name}", metric: signature}
-    # The number of sentences shows how far a score can be trusted.
-    over = [Panel(label_of(metric), "score"), Panel("sentences", "sentences", kind="bars")]
-    groups, label = grouped(rows, "system"), "words of the source"
-    draw = partial(plot, groups=groups, over=over, x="words", label=label)
-    return Measurement(rows, conditions, [listed], draw)
+    title = f"{label_of(metric)} by length of the source"
+    return Measurement(title, rows, conditions, form=".2f")

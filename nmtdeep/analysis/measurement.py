@@ -1,19 +1,20 @@
-"""The result of every analysis: rows, the conditions that they depend on, tables, a picture."""
+"""The result of every analysis: rows of described columns, and what is made of them."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from operator import attrgetter
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_type_hints
 
 import torch
 from pydantic import BaseModel
 from rich.table import Table
 
-from nmtdeep import __version__
+from nmtdeep import __version__, tables
 from nmtdeep.checkpoint import Loaded
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import UserError
@@ -26,20 +27,59 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
+class Column:
+    """What a column of rows holds.
+
+    Attributes:
+        label: heading of a table, and of an axis with the `unit`.
+        role: in a picture. It has a panel for each value of the columns `panel` and for each column
+            `y`, and a curve in it for each value of the columns `curve`; or, if there are columns
+            `row`, a heat map of `y`, where the last of several columns `row` or `x` has the names.
+        log: whether its axis is logarithmic.
+    """
+
+    label: str
+    unit: str = ""
+    role: Literal["", "x", "y", "row", "curve", "panel"] = ""
+    log: bool = False
+
+    @property
+    def axis(self) -> str:
+        """The label of an axis."""
+        return f"{self.label} ({self.unit})" if self.unit else self.label
+
+
+@dataclass(frozen=True)
 class Measurement:
     """The result of an analysis.
 
     Attributes:
-        rows: named tuples of one kind; a CSV has a line for each.
+        title: of the picture.
+        rows: named tuples of one kind, whose annotations may have a `Column`.
         conditions: what the rows depend on, by name; a mapping for each model.
-        tables: what is printed of the rows.
-        draw: draws the rows on an empty figure.
+        summary: cells of the table's rows by heading; None: those of all rows.
+        form: format of fractions in the table.
+        note: a line below the table.
+        drawn: the rows in the picture; None: all.
+        x: the column `x` of the picture, if its rows have several.
+        panels: what the rows with a value in the column `panel` hold, if not the same.
     """
 
+    title: str
     rows: Sequence[Any]
-    conditions: Mapping[str, Any]
-    tables: Sequence[Table]
-    draw: Callable[[Figure], object]
+    conditions: dict[str, Any]
+    summary: Sequence[Mapping[str, object]] | None = None
+    form: str = ".3f"
+    note: str = ""
+    drawn: Sequence[Any] | None = None
+    x: str = ""
+    panels: Mapping[str, Column] = field(default_factory=dict)
+
+    def draw(self, figure: Figure) -> None:
+        """Draw the picture on an empty figure."""
+        from nmtdeep.analysis.pictures import heat_maps, lines
+
+        (heat_maps if "row" in roles(self.rows) else lines)(figure, self)
 
     @property
     def signature(self) -> str:
@@ -47,11 +87,31 @@ class Measurement:
         each = self.conditions.items()
         models = [f"{name}: {one_line(own)}" for name, own in each if isinstance(own, Mapping)]
         common = {name: value for name, value in each if not isinstance(value, Mapping)}
-        return "\n".join([*models, one_line(common)])
+        return "\n".join([*models, one_line(common | versions())])
+
+    @property
+    def tables(self) -> list[Table]:
+        """The table; none if it has no rows."""
+        labels = [column.label for column in columns(self.rows).values()]
+        everything = [dict(zip(labels, row, strict=True)) for row in self.rows]
+        shown = everything if self.summary is None else self.summary
+        if not shown:
+            return []
+        headings, cells = list(shown[0]), [list(map(self._cell, row.values())) for row in shown]
+        names = takewhile(lambda cell: isinstance(cell, str), shown[0].values())
+        return [tables.table(headings, cells, text=len([*names]), note=self.note)]
+
+    def _cell(self, value: object) -> object:
+        if isinstance(value, float):
+            return f"{value:{self.form}}".rstrip(".")
+        return f"{value:,}" if isinstance(value, int) else value
 
     def as_json(self) -> dict[str, Any]:
         """All numbers, for `json.dumps`."""
-        return {"conditions": dict(self.conditions), "rows": [row._asdict() for row in self.rows]}
+        found = columns(self.rows).items()
+        described = {name: {"label": each.label, "unit": each.unit} for name, each in found}
+        rows = [row._asdict() for row in self.rows]
+        return {"conditions": self.conditions | versions(), "columns": described, "rows": rows}
 
     def write_csv(self, path: Path) -> None:
         """Write a line for each row under a header; the cell of a None is empty."""
@@ -59,18 +119,29 @@ class Measurement:
             csv.writer(file, lineterminator="\n").writerows([self.rows[0]._fields, *self.rows])
 
 
-def grouped(rows: Iterable[T], *columns: str) -> dict[Any, list[T]]:
-    """Rows by the value in a column, or by the tuple of values in several; in order."""
-    groups: dict[Any, list[T]] = {}
+def columns(rows: Sequence[Any]) -> dict[str, Column]:
+    """The columns of rows by name, as the annotations of their class describe them."""
+    hints = get_type_hints(type(rows[0]), include_extras=True)
+    return {
+        name: getattr(hint, "__metadata__", (Column(name.replace("_", " ")),))[0]
+        for name, hint in hints.items()
+    }
+
+
+def roles(rows: Sequence[Any]) -> dict[str, list[str]]:
+    """The names of the columns that have a role, by role."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for name, column in columns(rows).items():
+        found[column.role].append(name)
+    return found
+
+
+def grouped(rows: Iterable[T], *names: str) -> dict[tuple[Any, ...], list[T]]:
+    """Rows by their values in some columns; in order."""
+    groups: dict[tuple[Any, ...], list[T]] = {}
     for row in rows:
-        groups.setdefault(attrgetter(*columns)(row), []).append(row)
+        groups.setdefault(tuple(getattr(row, name) for name in names), []).append(row)
     return groups
-
-
-def fixed(row: object, columns: Iterable[str]) -> list[str | None]:
-    """Cells of a table: some columns of a row with three decimals."""
-    values = [getattr(row, column) for column in columns]
-    return [None if value is None else f"{value:.3f}" for value in values]
 
 
 def one_line(conditions: Mapping[str, Any]) -> str:
@@ -89,7 +160,7 @@ def typed(section: BaseModel) -> str:
 
 
 def versions() -> dict[str, str]:
-    """The programs that computed the rows; the last of the conditions."""
+    """The programs that computed the rows."""
     return {"nmtdeep": __version__, "torch": torch.__version__}
 
 

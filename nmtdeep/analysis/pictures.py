@@ -1,4 +1,4 @@
-"""The style of all pictures, readable in black and white, and plots that several analyses draw.
+"""The two pictures of rows, curves and heat maps, readable in black and white.
 
 `save` and `render` call a measurement's `draw` within the style. matplotlib is an extra, and
 imported there.
@@ -9,14 +9,16 @@ from __future__ import annotations
 import math
 import textwrap
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from io import BytesIO
+from itertools import product
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from nmtdeep.analysis.measurement import Measurement, columns, grouped, roles
 from nmtdeep.errors import printable
 from nmtdeep.files import replace_file
 
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
 
     Figure = matplotlib.figure.Figure
 
-Groups = Mapping[str, Sequence[Any]]  # rows by the label of their curve
 STYLE: dict[Any, Any] = {
     "svg.hashsalt": "nmtdeep",  # no random ids, so equal rows make equal files
     "svg.fonttype": "none",
@@ -54,11 +55,10 @@ METADATA: dict[str, dict[str, str | None]] = {
     "pdf": {"Creator": MADE_BY, "CreationDate": None},
     "png": {"Software": MADE_BY},
 }
-BARS: dict[str, Any] = {"color": "0.8", "edgecolor": "0.0", "linewidth": 0.6}
 LETTER = 0.09  # inches
 MINUS = "\N{MINUS SIGN}"
 MARKED = 30  # with more points, only some have a marker
-NAMED = 45  # with more rows, columns or bars, only some are labeled
+NAMED = 45  # with more rows or columns, only some are labeled
 
 
 def save(draw: Callable[[Figure], object], path: Path) -> None:
@@ -86,126 +86,107 @@ def render(draw: Callable[[Figure], object], form: str) -> bytes:
     return buffer.getvalue()
 
 
-@dataclass(frozen=True)
-class Panel:
-    """One column of the rows that have the values `only` in others; bars are of the first group."""
-
-    label: str
-    y: str
-    only: Mapping[str, object] = field(default_factory=dict)
-    kind: Literal["curves", "log", "bars"] = "curves"
-
-
-def plot(
-    figure: Figure, groups: Groups, *, over: Sequence[Panel], x: str, label: str = ""
-) -> list[Axes]:
-    """Panels with a curve for each group of rows, over the column `x`."""
-    every = panels(figure, len(over))
-    for axes, panel in zip(every, over, strict=True):
-        y, only = panel.y, panel.only
-        own = {
-            group: [row for row in rows if all(getattr(row, key) == only[key] for key in only)]
-            for group, rows in groups.items()
-        }
-        if panel.kind == "bars":
-            points = [(getattr(row, x), getattr(row, y)) for row in next(iter(own.values()))]
-            axes.bar(*zip(*points, strict=True), **BARS)
-        else:
-            curves(axes, own, x, y)
-        axes.set_xlabel(label or x)
-        axes.set_ylabel(panel.label, parse_math=True)
-        if panel.kind == "log":
+def lines(figure: Figure, measurement: Measurement) -> None:
+    """Curves, with gaps where there is no value; a curve has the same style in all panels."""
+    rows = measurement.drawn or measurement.rows
+    described, role = columns(rows), roles(rows)
+    x, curves = measurement.x or role["x"][0], grouped(rows, *role["curve"])
+    named = [name for name in role["curve"] if len(grouped(rows, name)) > 1]
+    measured = [name for name in role["y"] if any(getattr(row, name) is not None for row in rows)]
+    panels = [*product(measured, grouped(rows, *role["panel"]))]
+    wide = 1 if len(panels) <= 3 else 2
+    every = _grid(figure, measurement.title, len(panels), wide=wide, size=(9.0 - 2 * wide, 2.8))
+    every[0].locator_params(axis="x", integer=True)
+    for axes, (name, part) in zip(every, panels, strict=True):
+        if axes is not every[0]:
+            axes.sharex(every[0])
+        for own in curves.values():
+            each = ((described[of].label, getattr(own[0], of)) for of in named)
+            label = ", ".join(v if isinstance(v, str) else f"{text} {v}" for text, v in each)
+            shown = [row for row in own if part == tuple(getattr(row, of) for of in role["panel"])]
+            # A marker on every point, or on so many that they stay apart along the curve.
+            marked = None if len(shown) < MARKED else 1 / MARKED
+            places, values = ([getattr(row, of) for row in shown] for of in (x, name))
+            axes.plot(places, values, label=printable(label), markevery=marked)
+        column = measurement.panels.get(part[0]) if part else None
+        label = column.axis if column else ", ".join([described[name].axis, *part])
+        axes.set(xlabel=described[x].axis, ylabel=label)
+        if (column or described[name]).log:
             log_scale(axes)
-    return every
+        if described[x].log:
+            log_scale(axes, "x")
 
 
-def panels(figure: Figure, count: int) -> list[Axes]:
-    """Axes for curves with one range of x: up to three below one another, more in two columns."""
-    columns = 1 if count <= 3 else 2
-    rows = math.ceil(count / columns)
-    figure.set_size_inches(*((8.0, 3.0 * rows) if columns == 1 else (9.2, 2.6 * rows)))
-    first = figure.add_subplot(rows, columns, 1)
-    first.locator_params(axis="x", integer=True)
-    others = range(2, count + 1)
-    return [first, *(figure.add_subplot(rows, columns, n, sharex=first) for n in others)]
+def heat_maps(figure: Figure, measurement: Measurement) -> None:
+    """Maps in which darker is larger, a minus marks negative numbers and no value is blank."""
+    from matplotlib.colors import PowerNorm
+
+    rows = measurement.rows
+    described, role = columns(rows), roles(rows)
+    places, maps = [*role["panel"], *role["row"], *role["x"]], grouped(rows, *role["panel"])
+    drawn, value = measurement.drawn, attrgetter(*role["y"])
+    found = {
+        place: value(*own)
+        for place, own in grouped(rows if drawn is None else drawn, *places).items()
+    }
+    down, across = (len(grouped(rows, *role[of])) for of in ("row", "x"))
+    size, wide = (0.25 * across + 2.8, 0.25 * down + 1.6), min(4, math.ceil(len(maps) / 3))
+    every = _grid(figure, measurement.title, len(maps), wide=wide, size=size)
+    for axes, (part, own) in zip(every, maps.items(), strict=True):
+        below, beside = [*grouped(own, *role["row"])], sorted(grouped(own, *role["x"]))
+        cells = [[found.get((*part, *row, *column)) for column in beside] for row in below]
+        numbers = np.array(cells, dtype=float)
+        sizes = np.abs(numbers)
+        most = float(np.nanmax(sizes)) if np.isfinite(sizes).any() else 1.0
+        image = axes.imshow(sizes, cmap="Greys", norm=PowerNorm(0.5, vmin=0, vmax=most or 1.0))
+        negative = np.argwhere(numbers < 0)
+        for row, column in negative:
+            color = "1.0" if sizes[row, column] > most / 3 else "0.0"
+            axes.annotate(MINUS, (column, row), ha="center", va="center", color=color)
+        figure.colorbar(image, ax=axes, label=f"size ({MINUS}: negative)" if len(negative) else "")
+        axes.spines[:].set_visible(True)
+        axes.set(ylabel=described[role["row"][-1]].axis, xlabel=described[role["x"][-1]].axis)
+        title = ", ".join(f"{described[of].label}: {getattr(own[0], of)}" for of in role["panel"])
+        axes.set_title(printable(title))
+        name_ticks(axes.yaxis, [str(place[-1]) for place in below])
+        name_ticks(axes.xaxis, [str(place[-1]) for place in beside])
+        axes.tick_params(axis="x", rotation=90 if isinstance(beside[0][-1], str) else 0)
 
 
-def curves(axes: Axes, groups: Groups, x: str, y: str) -> None:
-    """A curve for each group of rows, with gaps where `y` is None and a marker on some points.
-
-    Panels with equal groups have equal styles: a curve that a panel lacks is a group without rows.
-    """
-    for label, rows in groups.items():
-        points = [(getattr(row, x), getattr(row, y)) for row in rows]
-        places, values = zip(*points, strict=True) if points else ((), ())
-        # Every point, or so many that they stay apart along the curve, which needs two points.
-        every = None if len(points) < MARKED else 1 / MARKED
-        axes.plot(places, values, label=printable(label), markevery=every)
+def _grid(
+    figure: Figure, title: str, count: int, *, wide: int, size: tuple[float, float]
+) -> list[Axes]:
+    """Axes of a size in inches for so many panels, below a title."""
+    tall = math.ceil(count / wide)
+    figure.set_size_inches(min(size[0] * wide, 50), min(size[1] * tall, 50))
+    figure.suptitle("\n".join(textwrap.wrap(printable(title), int(size[0] * wide / LETTER))))
+    return [figure.add_subplot(tall, wide, number) for number in range(1, count + 1)]
 
 
 def log_scale(axes: Axes, of: Literal["x", "y"] = "y") -> None:
     """A logarithmic axis with plain numbers, where matplotlib writes a formula."""
-    from matplotlib.ticker import LogFormatter
-
-    class Plain(LogFormatter):
-        """0.6 for every place that would have a formula."""
-
-        def __call__(self, x: float, pos: int | None = None) -> str:
-            return f"{x:g}" if super().__call__(x, pos) else ""
+    from matplotlib.ticker import LogLocator, NullFormatter
 
     axes.set(**{f"{of}scale": "log"})
     axis = axes.xaxis if of == "x" else axes.yaxis
-    axis.set_major_formatter(Plain())
-    axis.set_minor_formatter(Plain(minor_thresholds=(1, 0.4)))
+    axis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())
 
 
-def heat_map(
-    axes: Axes, values: Sequence[Any], *, rows: Sequence[str], columns: Sequence[str], title: str
-) -> None:
-    """A matrix, None a blank cell: darker is larger, and a minus marks negative numbers."""
-    from matplotlib.colors import PowerNorm
-
-    numbers = np.array(values, dtype=float)
-    sizes = np.abs(numbers)
-    most = float(np.nanmax(sizes)) if np.isfinite(sizes).any() else 1.0
-    image = axes.imshow(sizes, cmap="Greys", norm=PowerNorm(0.5, vmin=0, vmax=most or 1.0))
-    negative = np.argwhere(np.nan_to_num(numbers) < 0)
-    for row, column in negative:
-        color = "1.0" if sizes[row, column] > most / 3 else "0.0"
-        axes.annotate(MINUS, (column, row), ha="center", va="center", color=color)
-    letters = int(heat_map_size(rows, columns)[0] / LETTER)
-    axes.set_title("\n".join(textwrap.wrap(printable(title), letters)))
-    name_ticks(axes.yaxis, rows)
-    name_ticks(axes.xaxis, columns, rotation=90 if max(map(len, columns)) > 2 else 0)
-    axes.spines[:].set_visible(True)
-    axes.set_anchor("W")
-    bar = axes.inset_axes((1 + 0.5 / len(columns), 0, 0.5 / len(columns), 1))
-    label = f"size ({MINUS}: negative)" if len(negative) else ""
-    axes.figure.colorbar(image, cax=bar, label=label)
-
-
-def heat_map_size(rows: Sequence[str], columns: Sequence[str]) -> tuple[float, float]:
-    """Width and height in inches of a heat map of these rows and columns with its labels."""
-    width = 0.22 * len(columns) + 0.07 * max(map(len, rows)) + 1.8
-    height = 0.22 * len(rows) + 0.07 * max(map(len, columns)) + 1.0
-    return min(max(width, 3.5), 16), min(max(height, 2.2), 16)
-
-
-def name_ticks(axis: Axis, names: Sequence[str], rotation: float = 0) -> None:
+def name_ticks(axis: Axis, names: Sequence[str]) -> None:
     """Name the places 0, 1, ... of an axis; every second, third, ... where there are too many."""
     step = math.ceil(len(names) / NAMED)
     labels = [printable(name) for name in names[::step]]
-    axis.set_ticks(range(0, len(names), step), labels, fontsize="small", rotation=rotation)
+    axis.set_ticks(range(0, len(names), step), labels, fontsize="small")
 
 
 def _add_legend(figure: Figure) -> None:
-    """One legend above all panels; none where it would have a single entry."""
-    curves = (zip(*axes.get_legend_handles_labels(), strict=True) for axes in figure.axes)
-    entries = {label: handle for of_axes in curves for handle, label in of_axes}
-    if len(entries) < 2:
+    """The legend of the first panel below all of them; none where it would have one entry."""
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    if len(labels) < 2:
         return
     width, height = figure.get_size_inches()
-    longest = max(map(len, entries))
-    columns = max(1, min(4, len(entries), int(width / (LETTER * longest + 0.6))))
-    figure.set_figheight(height + 0.2 * math.ceil(len(entries) / columns))
-    figure.legend(list(entries.values()), list(entries), loc="outside upper center", ncols=columns)
+    wide = max(1, min(4, len(labels), int(width / (LETTER * max(map(len, labels)) + 0.6))))
+    figure.set_figheight(height + 0.2 * math.ceil(len(labels) / wide))
+    figure.legend(handles, labels, loc="outside lower center", ncols=wide)

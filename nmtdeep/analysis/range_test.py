@@ -5,19 +5,16 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import torch
 
-from nmtdeep.analysis import pictures
-from nmtdeep.analysis.measurement import Measurement, typed, versions
+from nmtdeep.analysis.measurement import Column, Measurement, typed
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.devices import kept_settings
 from nmtdeep.errors import DivergenceError
-from nmtdeep.tables import table
 from nmtdeep.training.feed import upcoming
 from nmtdeep.training.opening import check
 from nmtdeep.training.ranks import Ranks
@@ -37,9 +34,9 @@ class Trial(NamedTuple):
     """One update: the label-smoothed loss per target token before it, and its mean so far."""
 
     update: int
-    lr: float
-    loss: float
-    smoothed: float
+    lr: Annotated[float, Column("learning rate", role="x", log=True)]
+    loss: Annotated[float, Column("loss", "nats per target token", role="y")]
+    smoothed: Annotated[float, Column("smoothed loss", "nats per target token", role="y")]
 
 
 @kept_settings()
@@ -75,22 +72,18 @@ def measure(recipe: Recipe, data: Path, out: Path | None, device: torch.device) 
     if not rows:
         what = "the loss of the first update is not finite"
         raise DivergenceError(what, hint="measure the model: nmtdeep analyze initialization")
-    settings, best = trainer.recipe.training, f"{suggestion(rows):.1e}"
-    conditions: dict[str, Any] = {
-        "suggested lr": best,
+    settings, best = trainer.recipe.training, suggestion(rows)
+    conditions = {
+        "suggested lr": f"{best:.1e}",
         "optimizer": typed(settings.optimizer),
         "tokens per update": settings.batches.tokens_per_update,
         "start": start.name if start else "fresh",
         "data": corpora.fingerprint[:16],
-        **versions(),
     }
-    cells = (
-        (row.update, f"{row.lr:.1e}", f"{row.loss:.3f}", f"{row.smoothed:.3f}")
-        for row in rows[:: max(1, len(rows) // ROWS)]
-    )
-    headings, note = ("update", "lr", "loss", "smoothed"), f"suggestion: --lr {best}"
-    listed = table(headings, cells, text=0, note=note)
-    return Measurement(rows, conditions, [listed], partial(_draw, rows))
+    some = rows[:: max(1, len(rows) // ROWS)]
+    summary = [row._asdict() | {"lr": f"{row.lr:.1e}"} for row in some]
+    title, note = f"Learning-rate range test, suggestion: {best:g}", f"suggestion: --lr {best:.1e}"
+    return Measurement(title, rows, conditions, summary, note=note)
 
 
 def suggestion(rows: Sequence[Trial]) -> float:
@@ -102,16 +95,3 @@ def suggestion(rows: Sequence[Trial]) -> float:
     lowest = min(range(len(rows)), key=lambda place: rows[place].smoothed)
     late = round(SMOOTHING / (1 - SMOOTHING))
     return float(f"{rows[max(0, lowest - late)].lr / 2:.1e}")
-
-
-def _draw(rows: Sequence[Trial], figure: pictures.Figure) -> None:
-    """The loss, gray, and its smoothed curve over the rate; a line marks the suggestion."""
-    (axes,) = pictures.panels(figure, 1)
-    rates = [row.lr for row in rows]
-    axes.plot(rates, [row.loss for row in rows], color="0.7", marker="", label="loss")
-    smoothed = [row.smoothed for row in rows]
-    axes.plot(rates, smoothed, color="0.0", linestyle="-", marker="", label="smoothed")
-    best = suggestion(rows)
-    axes.axvline(best, color="0.0", linestyle=":", label=f"suggestion: {best:g}")
-    pictures.log_scale(axes, "x")
-    axes.set(xlabel="learning rate", ylabel="loss, nats per target token")

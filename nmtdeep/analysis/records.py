@@ -6,96 +6,71 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 
 from nmtdeep import files
-from nmtdeep.analysis import pictures
-from nmtdeep.analysis.measurement import Measurement, grouped
+from nmtdeep.analysis.measurement import Column, Measurement, grouped
 from nmtdeep.errors import CheckpointError, UserError
-from nmtdeep.tables import table
 from nmtdeep.training.run_directory import RECORDS
 
 Over = Literal["updates", "tokens", "hours"]
 
-# Figures of `train.jsonl`, and their labels in a picture.
+NATS = "nats per token"
+# Figures of `train.jsonl`.
 FIGURES = {
-    "loss": "training loss per token",
-    "nll": "training nll per token",
-    "ppl": "training perplexity",
-    "lr": "learning rate",
-    "gradient_norm": "gradient norm",
-    "gradient_norm_encoder_first": "gradient norm, first encoder layer",
-    "gradient_norm_encoder_last": "gradient norm, last encoder layer",
-    "gradient_norm_decoder_first": "gradient norm, first decoder layer",
-    "gradient_norm_decoder_last": "gradient norm, last decoder layer",
-    "tokens_per_second": "target tokens per second",
-    "tokens_per_update": "target tokens per update",
-    "padding": "share of padding",
-    "memory": "bytes of memory",
-    "valid_loss": "validation loss per token",
-    "valid_nll": "validation nll per token",
-    "valid_ppl": "validation perplexity",
-    "valid_bleu": "validation BLEU",
-    "valid_chrf": "validation chrF",
-    "valid_comet": "validation COMET",
+    "loss": Column("training loss", NATS),
+    "nll": Column("training nll", NATS),
+    "ppl": Column("training perplexity", log=True),
+    "lr": Column("learning rate"),
+    "gradient_norm": Column("gradient norm", log=True),
+    "gradient_norm_encoder_first": Column("gradient norm, first encoder layer", log=True),
+    "gradient_norm_encoder_last": Column("gradient norm, last encoder layer", log=True),
+    "gradient_norm_decoder_first": Column("gradient norm, first decoder layer", log=True),
+    "gradient_norm_decoder_last": Column("gradient norm, last decoder layer", log=True),
+    "tokens_per_second": Column("target tokens per second"),
+    "tokens_per_update": Column("target tokens per update"),
+    "padding": Column("share of padding"),
+    "memory": Column("memory", "bytes"),
+    "valid_loss": Column("validation loss", NATS),
+    "valid_nll": Column("validation nll", NATS),
+    "valid_ppl": Column("validation perplexity", log=True),
+    "valid_bleu": Column("validation BLEU"),
+    "valid_chrf": Column("validation chrF"),
+    "valid_comet": Column("validation COMET"),
 }
 USUAL = ("nll", "valid_nll", "valid_bleu")
-LOGARITHMIC = ("ppl", "valid_ppl", *(name for name in FIGURES if name.startswith("gradient_norm")))
-COLUMNS = ("run", "updates", "tokens", "hours", "nll", "best valid nll", "BLEU")
-# The x axis: the column and its label.
-AXES: dict[Over, tuple[str, str]] = {
-    "updates": ("update", "update"),
-    "tokens": ("millions", "target tokens, millions"),
-    "hours": ("hours", "hours of training"),
-}
 
 
 class Point(NamedTuple):
     """A figure after so many updates, target tokens and hours of a training."""
 
-    run: str
-    figure: str
+    run: Annotated[str, Column("run", role="curve")]
+    figure: Annotated[str, Column("figure", role="panel")]
     update: int
-    tokens: float
-    hours: float
-    value: float
-
-    @property
-    def millions(self) -> float:
-        """Target tokens in millions."""
-        return self.tokens / 1e6
+    tokens: Annotated[float, Column("target tokens")]
+    hours: Annotated[float, Column("hours of training")]
+    value: Annotated[float, Column("value", role="y")]
 
 
 def measure(
     runs: Mapping[str, Path], figures: Sequence[str] = USUAL, over: Over = "updates"
 ) -> Measurement:
-    """The points of some runs by name, a row for each run: where its training is; see `draw`."""
+    """The points of some runs by name, a row for each run: where its training is.
+
+    The picture has a panel for each of `figures` that a run has, with a curve for each run.
+    """
     rows = [point for name, run in runs.items() for point in read_points(name, run)]
-    read = {"records of": " and ".join(str(run / RECORDS) for run in runs.values())}
-    tables = [table(COLUMNS, map(_summary, grouped(rows, "run").values()))]
-    return Measurement(rows, read, tables, partial(draw, rows, figures=figures, over=over))
-
-
-def draw(
-    rows: Sequence[Point], figure: pictures.Figure, *, figures: Sequence[str], over: Over
-) -> None:
-    """One panel for each of `figures` that a run has, `over` the x axis; a curve for each run."""
-    recorded = grouped(rows, "figure")
-    shown = [name for name in figures if name in recorded]
-    if not shown:
+    drawn = [row for name in figures for row in rows if row.figure == name]
+    if not drawn:
         raise UserError(f"no run recorded {' or '.join(figures)}", hint="choose another --figure")
-    panels = [
-        pictures.Panel(
-            FIGURES[name], "value", {"figure": name}, "log" if name in LOGARITHMIC else "curves"
-        )
-        for name in shown
-    ]
-    column, label = AXES[over]
-    pictures.plot(figure, grouped(rows, "run"), over=panels, x=column, label=label)
+    summary = [_summary(name, own) for (name,), own in grouped(rows, "run").items()]
+    x = "update" if over == "updates" else over
+    read = {"records of": " and ".join(str(run / RECORDS) for run in runs.values())}
+    title = f"Training, by {over}"
+    return Measurement(title, rows, read, summary, drawn=drawn, x=x, panels=FIGURES)
 
 
 def names(paths: Sequence[Path]) -> dict[str, Path]:
@@ -110,13 +85,9 @@ def read_points(name: str, run: Path) -> list[Point]:
     The tokens and hours of a validation are those of the record before it, of the same update;
     in runs of older versions they are interpolated.
     """
-    records = list(_records(run))
-    keys = ("update", "target_tokens", "seconds")
-    logged = [
-        [record[key] for key in keys]
-        for record in records
-        if record.keys() >= {*keys} and "hours" not in record
-    ]
+    records, keys = list(_records(run)), ("update", "target_tokens", "seconds")
+    of_updates = (each for each in records if each.keys() >= {*keys} and "hours" not in each)
+    logged = [[record[key] for key in keys] for record in of_updates]
     if not logged:
         hint = "pass the directory of a run that has written its first log line"
         raise CheckpointError("no record of a training", where=run / RECORDS, hint=hint)
@@ -148,13 +119,17 @@ def _records(run: Path) -> Iterator[dict[str, float]]:
                 yield {key: each for key, each in numbers.items() if math.isfinite(each)}
 
 
-def _summary(rows: Sequence[Point]) -> tuple[object, ...]:
-    figures = grouped(rows, "figure")
-    last = max(rows, key=lambda row: row.update)
-    nll = figures["nll"][-1] if "nll" in figures else None
-    best = min(figures.get("valid_nll", ()), key=lambda row: row.value, default=None)
-    bleu = max(figures.get("valid_bleu", ()), key=lambda row: row.value, default=None)
-    sizes = last.run, f"{last.update:,}", f"{last.millions:.1f}M", f"{last.hours:.2f}"
-    lowest = best and f"{best.value:.3f} at {best.update:,}"
-    highest = bleu and f"{bleu.value:.2f} at {bleu.update:,}"
-    return *sizes, nll and f"{nll.value:.3f}", lowest, highest
+def _summary(run: str, rows: Sequence[Point]) -> dict[str, object]:
+    figures, last = grouped(rows, "figure"), max(rows, key=lambda row: row.update)
+    nll = figures[("nll",)][-1].value if ("nll",) in figures else None
+    best = min(figures.get(("valid_nll",), ()), key=lambda row: row.value, default=None)
+    bleu = max(figures.get(("valid_bleu",), ()), key=lambda row: row.value, default=None)
+    return {
+        "run": run,
+        "updates": last.update,
+        "tokens": f"{last.tokens / 1e6:.1f}M",
+        "hours": f"{last.hours:.2f}",
+        "nll": nll,
+        "best valid nll": best and f"{best.value:.3f} at {best.update:,}",
+        "BLEU": bleu and f"{bleu.value:.2f} at {bleu.update:,}",
+    }

@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from nmtdeep import checkpoint
-from nmtdeep.analysis import pictures
-from nmtdeep.analysis.measurement import Measurement, grouped, typed
+from nmtdeep.analysis.measurement import Column, Measurement, grouped, typed
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.errors import UserError
-from nmtdeep.tables import table
 from nmtdeep.training.schedule import learning_rate
 from nmtdeep.training.stages import begin_next
 from nmtdeep.training.state import Progress
 
 POINTS = 1000  # approximate number of points of a curve
-COLUMNS = ("stage", "layers", "updates", "first lr", "highest", "at update", "last")
 
 
 class LearningRate(NamedTuple):
     """The learning rate of one update, in a stage with so many layers; both count from 1."""
 
-    recipe: str
+    recipe: Annotated[str, Column("recipe", role="curve")]
     stage: int
     encoder: int
     decoder: int
-    update: int
-    lr: float
+    update: Annotated[int, Column("update", role="x")]
+    lr: Annotated[float, Column("learning rate", role="y")]
 
 
 def measure(
@@ -48,20 +44,15 @@ def measure(
         rows += learning_rates(name, recipe, updates_per_epoch, last)
     schedules = {name: typed(recipe.training.schedule) for name, recipe in recipes.items()}
     epoch = {"updates per epoch": updates_per_epoch} if updates_per_epoch else {}
-    tables = [
-        table(COLUMNS, map(_summary, grouped(curve, "stage").values()), text=0, title=name)
-        for name, curve in grouped(rows, "recipe").items()
-    ]
-    return Measurement(rows, {**schedules, **epoch}, tables, partial(_draw, rows))
-
-
-def _draw(rows: Sequence[LearningRate], figure: pictures.Figure) -> None:
-    """A curve for each recipe; the ends of all stages are marked."""
-    over = [pictures.Panel("learning rate", "lr")]
-    (axes,) = pictures.plot(figure, grouped(rows, "recipe"), over=over, x="update")
-    ends = {stage[-1].update for stage in grouped(rows, "recipe", "stage").values()}
-    axes.set_xticks(sorted(ends), minor=True)
-    axes.grid(which="minor", color="0.75")
+    summary = []
+    for (name, number), stage in grouped(rows, "recipe", "stage").items():
+        first, end, highest = stage[0], stage[-1], max(stage, key=lambda row: row.lr)
+        layers, span = f"{first.encoder}+{first.decoder}", f"{first.update:,}-{end.update:,}"
+        place = {"recipe": name, "stage": number, "layers": layers, "updates": span}
+        peak = {"highest": highest.lr, "at update": highest.update}
+        summary.append(place | {"first lr": first.lr} | peak | {"last": end.lr})
+    title = "Learning rate over the training"
+    return Measurement(title, rows, schedules | epoch, summary, form=".3e")
 
 
 def learning_rates(
@@ -102,10 +93,3 @@ def learning_rates(
             rows.append(LearningRate(name, number + 1, *depths, update, lr))
         progress = replace(progress, update=stop)
     return rows
-
-
-def _summary(stage: Sequence[LearningRate]) -> tuple[object, ...]:
-    first, last, highest = stage[0], stage[-1], max(stage, key=lambda row: row.lr)
-    updates = f"{first.update:,}-{last.update:,}"
-    rates = f"{first.lr:.3e}", f"{highest.lr:.3e}", f"{highest.update:,}", f"{last.lr:.3e}"
-    return first.stage, f"{first.encoder}+{first.decoder}", updates, *rates

@@ -12,60 +12,45 @@ the end of the sentence is a position, as it is to the model.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
-from itertools import chain
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import torch
 
-from nmtdeep.analysis.measurement import Measurement, check_same_text, fixed, origin, versions
-from nmtdeep.analysis.pictures import Panel, plot
+from nmtdeep.analysis.measurement import Column, Measurement, check_same_text, origin
 from nmtdeep.checkpoint import Loaded
 from nmtdeep.data.batch import pad
 from nmtdeep.data.batching import cut, sort_by_length
 from nmtdeep.data.corpus import DataDirectory, MonolingualCorpus
 from nmtdeep.errors import UserError
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.tables import table
 from nmtdeep.training.loss import inter_similarity, mean_cosine
 
 BATCH_TOKENS = 4096
-# Columns, and their headings: panels (a), (b) and (c) of the paper's Figure 2.
-FIGURES = ("to_embedding", "to_previous", "inter")
-HEADINGS = ("to embedding", "to layer below", "inter-similarity")
 
 
 class LayerSimilarity(NamedTuple):
     """sim(layer, 0), sim(layer, layer - 1) and sim_in(layer); layer 0 is the embedding."""
 
-    model: str
-    layer: int
-    to_embedding: float
-    to_previous: float | None
-    inter: float
+    model: Annotated[str, Column("model", role="curve")]
+    layer: Annotated[int, Column("encoder layer (0: embedding)", role="x")]
+    to_embedding: Annotated[float, Column("to embedding", "cosine", role="y")]
+    to_previous: Annotated[float | None, Column("to layer below", "cosine", role="y")]
+    inter: Annotated[float, Column("inter-similarity", "cosine", role="y")]
 
 
 def measure(models: Mapping[str, Loaded], data: DataDirectory, split: str) -> Measurement:
-    """The encoders of models over a split of a data directory: a table and a curve for each."""
+    """The encoders of models over a split of a data directory."""
     corpus = data.corpus(split).source
     for loaded in models.values():
         check_same_text(loaded, data)
-    layers = {name: layer_similarities(name, each.model, corpus) for name, each in models.items()}
+    rows = [
+        row
+        for name, loaded in models.items()
+        for row in layer_similarities(name, loaded.model, corpus)
+    ]
     origins = {name: origin(loaded) for name, loaded in models.items()}
     text = {"sentences": len(corpus), "split": split, "numbers": "fp32"}
-    tables = [
-        table(
-            ("layer", *HEADINGS),
-            ([row.layer, *fixed(row, FIGURES)] for row in own),
-            text=0,
-            title=name,
-        )
-        for name, own in layers.items()
-    ]
-    over = [Panel(f"cosine, {name}", y) for name, y in zip(HEADINGS, FIGURES, strict=True)]
-    draw = partial(plot, groups=layers, over=over, x="layer", label="encoder layer (0: embedding)")
-    rows = list(chain(*layers.values()))
-    return Measurement(rows, {**origins, **text, **versions()}, tables, draw)
+    return Measurement("Similarity of encoder layers", rows, origins | text)
 
 
 @torch.inference_mode()

@@ -53,10 +53,10 @@ def initialization(
     from nmtdeep.checkpoint import load
     from nmtdeep.config.load import load_recipe
 
-    is_run = Path(subject).is_dir()
+    changes, is_run = overrides or [], Path(subject).is_dir()
     if is_run:
-        _refuse(subject, [*(overrides or ()), *["--after"] * bool(after)])
-    model = load(Path(subject)) if is_run else load_recipe(subject, overrides or ())
+        _refuse(subject, [*changes, *["--after"] * bool(after)])
+    model = load(Path(subject)) if is_run else load_recipe(subject, changes)
     outputs.write(measure(subject, model, corpora, tokens=tokens, device=device, updates=after))
 
 
@@ -138,8 +138,7 @@ def similarity(
     split: str = "valid",
     device: options.Place,
 ) -> None:
-    """Print the similarity of each encoder layer's output to the embedding, to the layer below, and
-    across positions.
+    """Print the similarity of encoder layers to the embedding, the layer below and the sentence.
 
     Figures 2, 7 and 8 of Li et al. 2020, over a validation set.
 

@@ -10,7 +10,8 @@ import torch
 from matplotlib.figure import Figure
 
 from analysis.by_hand import write_out
-from nmtdeep.analysis.gradients import LayerGradient, Of, draw, layer_gradients, measure
+from nmtdeep.analysis.gradients import LayerGradient, Of, layer_gradients, measure
+from nmtdeep.analysis.measurement import Measurement
 from nmtdeep.analysis.probe import Probe
 from nmtdeep.config.render import dump
 
@@ -73,19 +74,10 @@ def test_a_sharded_recipe_is_measured_in_one_process(tiny_run) -> None:
     assert rows[0] == rows[1]
 
 
-ROWS = [
-    LayerGradient(recipe, 0, side, depth, layer, norm * layer)
-    for recipe, norm in (("plain", 0.5), ("b.yaml", 2))
-    for side in ("encoder", "decoder")
-    for depth in (2, 3)
-    for layer in range(1, depth + 1)
-]
-
-
-def curves(rows: list[LayerGradient]) -> list[list[Curve]]:
+def curves(measurement: Measurement) -> list[list[Curve]]:
     """Label, x and y of every curve of the two panels."""
     figure = Figure()
-    draw(rows, figure)
+    measurement.draw(figure)
     return [
         [(line.get_label(), list(line.get_xdata()), list(line.get_ydata())) for line in axes.lines]
         for axes in figure.axes
@@ -93,23 +85,33 @@ def curves(rows: list[LayerGradient]) -> list[list[Curve]]:
 
 
 def test_a_picture_has_a_line_for_each_recipe_depth_and_side() -> None:
-    encoder, decoder = curves(ROWS)
+    rows = [
+        LayerGradient(recipe, 0, side, depth, layer, norm * layer)
+        for recipe, norm in (("plain", 0.5), ("b.yaml", 2))
+        for side in ("encoder", "decoder")
+        for depth in (2, 3)
+        for layer in range(1, depth + 1)
+    ]
+    encoder, decoder = curves(Measurement("title", rows, {}))
     assert encoder == [
-        ("plain, 2 layers", [1, 2], [0.5, 1.0]),
-        ("plain, 3 layers", [1, 2, 3], [0.5, 1.0, 1.5]),
-        ("b.yaml, 2 layers", [1, 2], [2, 4]),
-        ("b.yaml, 3 layers", [1, 2, 3], [2, 4, 6]),
+        ("plain, layers 2", [1, 2], [0.5, 1.0]),
+        ("plain, layers 3", [1, 2, 3], [0.5, 1.0, 1.5]),
+        ("b.yaml, layers 2", [1, 2], [2, 4]),
+        ("b.yaml, layers 3", [1, 2, 3], [2, 4, 6]),
     ]
     assert len(decoder) == 4
 
 
-def test_over_updates_first_and_top_layers_are_drawn_as_the_model_grows() -> None:
-    rows = [
-        LayerGradient("run", update, "encoder", depth, layer, update + layer)
-        for update, depth in ((0, 1), (5, 3))
-        for layer in range(1, depth + 1)
-    ]
-    assert curves(rows)[0] == [
-        ("run, first layer", [0, 5], [1, 6]),
-        ("run, top layer", [0, 5], [1, 8]),
+def test_over_updates_first_and_top_layers_are_drawn(tiny_run) -> None:
+    subjects = [("run", tiny_run.older), ("run", tiny_run.newer)]
+    measurement = measure(subjects, tiny_run.data, **HOW)
+    encoder = [row for row in measurement.rows if row.side == "encoder"]
+    places = (("first", 1), ("top", encoder[0].depth))
+    assert curves(measurement)[0] == [
+        (
+            f"run, {place} layer",
+            [15, 20],
+            [row.gradient_norm for row in encoder if row.layer == layer],
+        )
+        for place, layer in places
     ]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from functools import partial
 from io import BytesIO
-from typing import NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -13,36 +12,34 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 from numpy.typing import NDArray
 
-from nmtdeep.analysis.pictures import curves, heat_map, log_scale, panels, render
-
-MATRIX = [[0.5, None], [0.0, -0.25]]
-
-
-class Row(NamedTuple):
-    layer: int
-    norm: float | None
+from nmtdeep.analysis.measurement import Column, Measurement
+from nmtdeep.analysis.pictures import render
 
 
-def rows(*norms: float | None) -> list[Row]:
-    return [Row(layer, norm) for layer, norm in enumerate(norms, start=1)]
+class Norm(NamedTuple):
+    run: Annotated[str, Column("run", role="curve")]
+    layer: Annotated[int, Column("layer", role="x")]
+    norm: Annotated[float | None, Column("$norm$", "nats", role="y", log=True)]
 
 
-def draw(figure: Figure, y: tuple[float | None, ...] = (1.0, 10.0, None, 0.1)) -> None:
-    """Two curves and a heat map, whose names are formulas, markup and control characters."""
-    axes, cells = figure.subplots(2)
-    groups = {"run $1$": rows(*y), "lacking": [], "b\x1b[31m": rows(3.0, 4.0)}
-    curves(axes, groups, "layer", "norm")
-    axes.set(xlabel="layer", ylabel="$norm$")
-    log_scale(axes)
-    heat_map(cells, MATRIX, rows=["$a$", "<b>"], columns=["x&y", "</s>"], title="weights")
+class Weight(NamedTuple):
+    stack: Annotated[str, Column("stack", role="panel")]
+    reader: Annotated[str, Column("read by", role="row")]
+    entry: Annotated[str, Column("output", role="x")]
+    weight: Annotated[float | None, Column("weight", role="y")]
 
 
-def curve(figure: Figure, y: tuple[float, ...] = (0.45, 0.7, 0.9)) -> None:
-    """One curve, with a formula at its axis."""
-    (axes,) = panels(figure, 1)
-    curves(axes, {"the only one": rows(*y)}, "layer", "norm")
-    log_scale(axes)
-    axes.set_ylabel(r"$\beta_\mathrm{LN}$, encoder", parse_math=True)
+def curves(**runs: Any) -> Measurement:
+    """A curve of norms for each run."""
+    rows = [Norm(name, n, y) for name, norms in runs.items() for n, y in enumerate(norms, start=1)]
+    return Measurement("norms of <b>", rows, {})
+
+
+# Names are formulas, markup and control characters.
+LINES = curves(**{"run $1$": (1.0, 10.0, None, 0.1), "b\x1b[31m": (3.0, 4.0)})
+MATRIX = [("$a$", "x&y", 0.5), ("<b>", "x&y", 0.0), ("<b>", "</s>", -0.25), ("c", "</s>", None)]
+MAP = Measurement("weights", [Weight("encoder", *cell) for cell in MATRIX], {})
+ONE = curves(one=(0.45, 0.7, 0.9))
 
 
 def texts(svg: bytes) -> list[str]:
@@ -58,42 +55,65 @@ def pixels(png: bytes) -> NDArray[np.float32]:
 
 
 def test_every_label_is_in_the_svg_as_it_is() -> None:
-    labels = texts(render(draw, "svg"))
-    expected = {"run $1$", "b\\x1b[31m", "$a$", "<b>", "x&y", "</s>", "weights", "layer", "$norm$"}
-    assert expected <= set(labels)
-    assert "\N{MINUS SIGN}" in labels  # on the negative weight
+    labels = set(texts(render(LINES.draw, "svg")))
+    assert {"run $1$", "b\\x1b[31m", "layer", "$norm$ (nats)", "norms of <b>"} <= labels
     assert not any("mathdefault" in label for label in labels)
+    labels = set(texts(render(MAP.draw, "svg")))
+    assert {"$a$", "<b>", "c", "x&y", "</s>", "weights", "stack: encoder"} <= labels
+    assert {"read by", "output", "\N{MINUS SIGN}"} <= labels  # a minus on the negative weight
 
 
-def test_a_formula_is_set_as_a_formula_and_one_curve_needs_no_legend() -> None:
-    labels = texts(render(curve, "svg"))
-    formula = next(label for label in labels if "β" in label)
-    assert not {"beta", "$", "_"} & {formula, *formula}
-    assert "the only one" not in labels
+def test_one_curve_needs_no_legend() -> None:
+    assert "one" not in texts(render(ONE.draw, "svg"))
 
 
 def test_a_logarithmic_axis_is_labeled_in_plain_numbers() -> None:
-    labels = [label for label in texts(render(curve, "svg")) if label.startswith("0.")]
+    labels = [label for label in texts(render(ONE.draw, "svg")) if label.startswith("0.")]
     assert "0.6" in labels
-    assert {float(label) for label in labels} <= {number / 10 for number in range(4, 10)}
+    assert {float(label) for label in labels} <= {number / 20 for number in range(8, 20)}
+    decades = texts(render(curves(one=(1e-4, 1.0, 100.0)).draw, "svg"))
+    assert {"0.001", "0.3", "100"} <= set(decades)
 
 
-def test_a_group_without_rows_keeps_the_styles_of_the_others() -> None:
-    styles = []
-    for group in (rows(1.0), []):
-        axes = Figure().subplots()
-        curves(axes, {"first": group, "second": rows(2.0)}, "layer", "norm")
-        styles.append([(line.get_color(), line.get_label()) for line in axes.lines])
+def test_rows_are_cells_and_those_that_are_not_drawn_are_blank() -> None:
+    figure = Figure()
+    hidden = Measurement("weights", MAP.rows, {}, drawn=MAP.rows[:3])
+    for measurement in (MAP, hidden):
+        figure = Figure()
+        measurement.draw(figure)
+        sizes = np.ma.filled(figure.axes[0].images[0].get_array().astype(float), np.nan)
+        # Columns are sorted, rows in order.
+        expected = [[np.nan, 0.5], [0.25, 0.0], [np.nan, np.nan]]
+        np.testing.assert_array_equal(sizes, expected)
+
+
+def test_a_curve_has_one_style_in_all_panels() -> None:
+    class Figures(NamedTuple):
+        model: Annotated[str, Column("model", role="curve")]
+        side: Annotated[str, Column("side", role="panel")]
+        layer: Annotated[int, Column("layer", role="x")]
+        norm: Annotated[float, Column("norm", role="y")]
+
+    rows = [
+        Figures("first", "encoder", 1, 1.0),
+        Figures("second", "encoder", 1, 2.0),
+        Figures("second", "decoder", 1, 3.0),
+    ]
+    figure = Figure()
+    Measurement("norms", rows, {}).draw(figure)
+    styles = [[(line.get_color(), line.get_label()) for line in axes.lines] for axes in figure.axes]
     assert styles[0] == styles[1]
+    assert [axes.get_ylabel() for axes in figure.axes] == ["norm, encoder", "norm, decoder"]
 
 
 def test_equal_rows_give_an_equal_file() -> None:
-    assert render(draw, "svg") == render(draw, "svg")
-    assert render(draw, "svg") != render(partial(draw, y=(1, 2, 3)), "svg")
+    assert render(LINES.draw, "svg") == render(LINES.draw, "svg")
+    assert render(LINES.draw, "svg") != render(curves(one=(1, 2, 3)).draw, "svg")
 
 
-def test_pictures_have_no_colors() -> None:
-    picture = pixels(render(draw, "png"))
+@pytest.mark.parametrize("measurement", [LINES, MAP])
+def test_pictures_have_no_colors(measurement: Measurement) -> None:
+    picture = pixels(render(measurement.draw, "png"))
     assert (picture.max(axis=2) - picture.min(axis=2)).max() < 0.02
     assert picture.min() < 0.1
 
@@ -103,7 +123,8 @@ def test_pictures_have_no_colors() -> None:
 )
 def test_short_curves_have_a_marker_on_every_point(points: int, least: int, most: int) -> None:
     """A training of a few minutes has one validation; a curve of one point has no line."""
-    draw = partial(curve, y=tuple(1 + place / points for place in range(points)))
-    groups = [each for each in ET.fromstring(render(draw, "svg")).iter() if each.get("clip-path")]
+    drawn = curves(one=tuple(1 + place / points for place in range(points)))
+    svg = render(drawn.draw, "svg")
+    groups = [each for each in ET.fromstring(svg).iter() if each.get("clip-path")]
     marks = [part for group in groups for part in group.iter() if part.tag.endswith("use")]
     assert least <= len(marks) <= most

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from nmtdeep.analysis.records import Point, draw, read_points
+from nmtdeep.analysis.records import Point, measure, read_points
 from nmtdeep.errors import UserError
 
 
@@ -43,15 +43,20 @@ def test_a_validation_is_placed_between_the_log_lines_around_it(run: Path) -> No
 
 @pytest.mark.parametrize(
     ("over", "places"),
-    [("updates", [10, 20]), ("tokens", [0.001, 0.003]), ("hours", [0.01, 0.03])],
+    [("updates", [10, 20]), ("tokens", [1_000, 3_000]), ("hours", [0.01, 0.03])],
 )
 def test_the_x_axis_counts_updates_tokens_or_hours(run: Path, over, places: list[float]) -> None:
     figure = Figure()
-    draw(read_points("r", run), figure, figures=["nll", "valid_bleu"], over=over)
+    measure({"r": run}, ["nll", "valid_bleu"], over).draw(figure)
     (axes,) = figure.axes  # BLEU was not measured
     (curve,) = axes.lines
     assert curve.get_xdata() == pytest.approx(places)
     assert list(curve.get_ydata()) == [5.0, 4.0]
+
+
+def test_figures_that_no_run_recorded_are_an_error(run: Path) -> None:
+    with pytest.raises(UserError, match="no run recorded valid_bleu or ppl: choose another"):
+        measure({"r": run}, ["valid_bleu", "ppl"])
 
 
 @pytest.mark.parametrize("content", [None, "", '{"kind": "validation", "update": 3}'])

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
-from matplotlib.figure import Figure
-
-from nmtdeep.analysis.pictures import curves, render
+from nmtdeep.analysis.measurement import Column, Measurement
+from nmtdeep.analysis.pictures import render
 from nmtdeep.reporting.differences import marked
 from nmtdeep.reporting.parts import PageTable, Picture, TableCell, TranslatedLine
 
@@ -21,10 +19,12 @@ PERSIAN = "می\u200cخواهم"
 CONTROLS = "one\x00two\x1b[31mthree\u2028four\udc80five\r\nsix"
 
 
-def draw(figure: Figure) -> None:
-    """Two curves whose names are an attack and right-to-left."""
-    points = [SimpleNamespace(x=1, y=3.0), SimpleNamespace(x=2, y=4.0)]
-    curves(figure.subplots(), {ATTACK: points, HEBREW: points}, "x", "y")
+class Point(NamedTuple):
+    """A point of a curve with some name."""
+
+    name: Annotated[str, Column("name", role="curve")]
+    x: Annotated[int, Column("x", role="x")]
+    y: Annotated[float, Column("y", role="y")]
 
 
 def nasty_page() -> dict[str, Any]:
@@ -40,7 +40,9 @@ def nasty_page() -> dict[str, Any]:
         ],
     ]
     table = PageTable(("run", "number", "text" + ATTACK), rows, [ATTACK])
-    svg = render(draw, "svg")
+    # Two curves whose names are an attack and right-to-left.
+    points = [Point(name, x, 3.0 + x) for name in (ATTACK, HEBREW) for x in (1, 2)]
+    svg = render(Measurement(ATTACK, points, {}).draw, "svg")
     samples = [
         TranslatedLine(
             1, text, ATTACK, [(ATTACK, marked(text, ATTACK)), ("b", marked(ATTACK, text))]
