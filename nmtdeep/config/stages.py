@@ -60,7 +60,8 @@ TEMPERATURE = "temperature"
 
 def _check_mixture(mixture: dict[str, float]) -> dict[str, float]:
     if TEMPERATURE in mixture and len(mixture) > 1:
-        raise ValueError("must be weights by corpus, or a temperature alone")
+        what = "a temperature excludes weights of corpora"
+        raise ConflictError(what, TEMPERATURE, hint="leave out one of them")
     return mixture
 
 

@@ -11,17 +11,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from difflib import get_close_matches
 from importlib.metadata import entry_points
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, TypeVar, Union, get_args
 
 from pydantic import (
-    Discriminator,
     GetCoreSchemaHandler,
     SerializeAsAny,
     ValidatorFunctionWrapHandler,
     WrapValidator,
 )
+from pydantic_core import PydanticKnownError
 
 from nmtdeep.config.section import ConflictError, Section
+from nmtdeep.config.values import listed
 
 GROUP = "nmtdeep.variants"
 
@@ -42,21 +43,23 @@ class Slot:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> Any:
-        """The schema of a union: the variants of this package by `type`, then all others."""
+        """The schema of a union that chooses by `type`: one of this package, or any other."""
         members = get_args(source)
         base = next((member for member in members if _is_variant(member)), None)
         ours: Any = Union[tuple(member for member in members if member is not base)]  # noqa: UP007
-        sections = variants(ours)
-        if len(sections) > 1:
-            ours = Annotated[ours, Discriminator("type")]
+        sections = {tag_of(section): section for section in variants(ours)}
 
         def check(value: Any, inner: ValidatorFunctionWrapHandler) -> Any:
-            if isinstance(value, str) and (sections or "." in value):
-                value = {"type": value}
-            tag = value.get("type") if isinstance(value, dict) else None
-            if base and isinstance(tag, str) and "." in tag:
-                return find_variant(tag, base).model_validate(value)
-            return value if base and isinstance(value, base) else inner(value)
+            if isinstance(value, (base or Section, *sections.values())):
+                return value
+            tag = value.get("type") if isinstance(value, dict) else value
+            tag = tag if isinstance(tag, str) else None
+            section = find_variant(tag, base) if base and tag and "." in tag else sections.get(tag)
+            if section:
+                return section.model_validate(value if isinstance(value, dict) else {"type": tag})
+            if not sections:
+                return inner(value)
+            raise PydanticKnownError("literal_error", {"expected": listed(map(str, sections))})
 
         # A serializer of ours would turn the exception of a signal into an error of pydantic.
         slot = Annotated[ours, SerializeAsAny(), WrapValidator(check)]
@@ -151,13 +154,3 @@ def tag_of(section: type[Section]) -> str | None:
     """The `type` by which a variant is chosen."""
     field = section.model_fields.get("type")
     return None if field is None else str(field.default)
-
-
-def choices_of(annotation: Any) -> tuple[str, ...]:
-    """The values of a `Literal`, alone or in a union; the types of a field with variants."""
-    if get_origin(annotation) is Literal:
-        return tuple(map(str, get_args(annotation)))
-    if isinstance(annotation, type) and issubclass(annotation, Section):
-        tag = None if issubclass(annotation, Variant) else tag_of(annotation)
-        return () if tag is None else (tag,)
-    return tuple(choice for part in get_args(annotation) for choice in choices_of(part))
