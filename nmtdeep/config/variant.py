@@ -11,9 +11,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from difflib import get_close_matches
 from importlib.metadata import entry_points
-from typing import Annotated, Any, ClassVar, TypeVar, Union, get_args
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args
 
 from pydantic import (
+    BaseModel,
+    Field,
     GetCoreSchemaHandler,
     SerializeAsAny,
     ValidatorFunctionWrapHandler,
@@ -38,16 +40,25 @@ class Variant(Section):
     type: str
 
 
+ExternalName = Annotated[str, Field(pattern=r"^\w+\.")]
+
+
+class External(BaseModel, extra="allow"):
+    """A variant of another package."""
+
+    type: ExternalName
+
+
 class Slot:
     """What a field with variants is checked by; see `OneOf`."""
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> Any:
         """The schema of a union that chooses by `type`: one of this package, or any other."""
-        members = get_args(source)
-        base = next((member for member in members if _is_variant(member)), None)
-        ours: Any = Union[tuple(member for member in members if member is not base)]  # noqa: UP007
+        base = next((member for member in get_args(source) if _is_variant(member)), None)
+        ours: Any = Union[tuple(member for member in get_args(source) if member is not base)]  # noqa: UP007
         sections = {tag_of(section): section for section in variants(ours)}
+        names = tuple(map(str, sections or get_args(ours)))
 
         def check(value: Any, inner: ValidatorFunctionWrapHandler) -> Any:
             if isinstance(value, (base or Section, *sections.values())):
@@ -57,13 +68,14 @@ class Slot:
             section = find_variant(tag, base) if base and tag and "." in tag else sections.get(tag)
             if section:
                 return section.model_validate(value if isinstance(value, dict) else {"type": tag})
-            if not sections:
-                return inner(value)
-            raise PydanticKnownError("literal_error", {"expected": listed(map(str, sections))})
+            if value in names:
+                return value
+            raise PydanticKnownError("literal_error", {"expected": listed(names)})
 
+        written = Union[Literal.__getitem__(names), ours, ExternalName, External]  # noqa: UP007
         # A serializer of ours would turn the exception of a signal into an error of pydantic.
-        slot = Annotated[ours, SerializeAsAny(), WrapValidator(check)]
-        return handler.generate_schema(slot)
+        validator = WrapValidator(check, json_schema_input_type=written)
+        return handler.generate_schema(Annotated[ours, SerializeAsAny(), validator])
 
 
 Variants = TypeVar("Variants")
