@@ -36,7 +36,7 @@ COMMANDS: dict[Callable[..., Any], str] = {
     look.list_: "nmtdeep recipes list sdt 48",
     look.show: "nmtdeep recipes show demo model.encoder.depth=12",
     look.diff: "nmtdeep recipes diff multi30k-en-de multi30k-en-de-deep",
-    look.schema: "nmtdeep recipes schema > recipe.schema.json",
+    look.schema: "nmtdeep recipes schema",
     look.inspect: "nmtdeep inspect run",
     look.plot: "nmtdeep plot run other-run --plot curves.svg",
     look.report: "nmtdeep report run other-run --data data -o report.html",

@@ -53,23 +53,23 @@ def _unknown_key(path: KeyPath, section: type[Section]) -> Problem:
     names = tuple(part for part in path if isinstance(part, str))
     siblings = [name for name in section.model_fields if name != "type"]
     known = [*_keys(), *((*names[:-1], name) for name in siblings)]
-    cure = instead("key", names[-1])
+    cure, nearby = instead("key", names[-1]), 0.6 if tag_of(section) else 0.8
     if names[-1] == "extends":
         hint = "only a recipe file can extend another, on its top level"
     elif names in known:
         hint = f"type {tag_of(section)} does not have it"
     elif " " in cure:
         hint = cure
-    elif key := cure or _similar(names[-1], siblings, {key[-1] for key in known}):
+    elif key := cure or _similar(names[-1], siblings, {key[-1] for key in known}, nearby):
         hint = f"did you mean {' or '.join(_nearest(key, names, known))}?"
     else:
         hint = f"choose from {', '.join(siblings)}" if siblings else "delete it"
     return Problem("unknown key", "", hint)
 
 
-def _similar(name: str, siblings: Iterable[str], everywhere: Iterable[str]) -> str:
-    """A very similar sibling, else this key elsewhere, else a similar key; empty if none is."""
-    for words, cutoff in ((siblings, 0.8), (everywhere, 1), (siblings, 0.6), (everywhere, 0.8)):
+def _similar(name: str, siblings: list[str], everywhere: set[str], nearby: float) -> str:
+    """A sibling as similar as `nearby`, else this key elsewhere, else a similar key, or nothing."""
+    for words, cutoff in ((siblings, nearby), (everywhere, 1), (siblings, 0.6), (everywhere, 0.8)):
         if found := get_close_matches(name, words, n=1, cutoff=cutoff):
             return found[0]
     return ""
