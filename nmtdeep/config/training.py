@@ -36,8 +36,8 @@ class Batches(Section):
     )
     max_tokens: Count | None = Field(
         None,
-        description="padded tokens that one device processes at once; changes no update; by "
-        "default a group, or on a GPU the whole update",
+        description="padded tokens that one device processes at once; changes no update but its "
+        "dropout masks; by default a group, or on a GPU the whole update",
     )
 
     def limit(self, *, rows: bool) -> int:

@@ -7,9 +7,9 @@ imported when a recipe names it, and not before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Mapping
 from contextlib import suppress
-from difflib import get_close_matches
 from importlib.metadata import entry_points
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args
 
@@ -24,7 +24,7 @@ from pydantic import (
 from pydantic_core import PydanticKnownError
 
 from nmtdeep.config.section import ConflictError, Section
-from nmtdeep.config.values import listed
+from nmtdeep.config.values import listed, near
 
 GROUP = "nmtdeep.variants"
 
@@ -93,9 +93,7 @@ def find_variant(name: str, base: type[Variant]) -> type[Variant]:
     found = [point for point in points if point.name == name]
     packages = " and ".join(point.dist.name for point in found if point.dist)
     if not found:
-        similar = get_close_matches(name, [point.name for point in points], n=1)
-        package = name.partition(".")[0]
-        hint = f"did you mean {similar[0]}?" if similar else f"install the package {package}"
+        hint = near(name, [*points.names]) or f"install the package {name.partition('.')[0]}"
         raise ConflictError(f"no installed package has the variant {name}", "type", hint=hint)
     if len(found) > 1:
         what = f"the packages {packages} each have a variant {name}"
@@ -116,7 +114,7 @@ def find_variant(name: str, base: type[Variant]) -> type[Variant]:
 
 def packages_of(section: Section) -> dict[str, str]:
     """Package and version, such as `attnres 1.2`, of every variant of other packages inside."""
-    named = {each.type for each in _externals(section)}
+    named = {*re.findall(r'"type":"([^"]+)"', section.model_dump_json())}
     return {
         point.name: f"{point.dist.name} {point.dist.version}" if point.dist else ""
         for point in entry_points(group=GROUP)
@@ -127,17 +125,6 @@ def packages_of(section: Section) -> dict[str, str]:
 def missing_variants(needed: Mapping[str, str]) -> list[str]:
     """Those of `packages_of` that no installed package has."""
     return sorted(set(needed) - {point.name for point in entry_points(group=GROUP)})
-
-
-def _externals(value: Any) -> Iterator[Variant]:
-    if isinstance(value, Variant):
-        yield value
-    if isinstance(value, Section):
-        for name in type(value).model_fields:
-            yield from _externals(getattr(value, name))
-    elif isinstance(value, tuple):
-        for each in value:
-            yield from _externals(each)
 
 
 def _is_variant(member: Any) -> bool:
