@@ -18,13 +18,13 @@ from pydantic import (
     Field,
     GetCoreSchemaHandler,
     SerializeAsAny,
+    TypeAdapter,
     ValidatorFunctionWrapHandler,
     WrapValidator,
 )
-from pydantic_core import PydanticKnownError
 
 from nmtdeep.config.section import ConflictError, Section
-from nmtdeep.config.values import listed, near
+from nmtdeep.config.values import near
 
 GROUP = "nmtdeep.variants"
 
@@ -58,7 +58,8 @@ class Slot:
         base = next((member for member in get_args(source) if _is_variant(member)), None)
         ours: Any = Union[tuple(member for member in get_args(source) if member is not base)]  # noqa: UP007
         sections = {tag_of(section): section for section in variants(ours)}
-        names = tuple(map(str, sections or get_args(ours)))
+        names: Any = Literal.__getitem__(tuple(sections) or get_args(ours))
+        choice = TypeAdapter(names)
 
         def check(value: Any, inner: ValidatorFunctionWrapHandler) -> Any:
             if isinstance(value, (base or Section, *sections.values())):
@@ -68,14 +69,13 @@ class Slot:
             section = find_variant(tag, base) if base and tag and "." in tag else sections.get(tag)
             if section:
                 return section.model_validate(value if isinstance(value, dict) else {"type": tag})
-            if value in names:
-                return value
-            raise PydanticKnownError("literal_error", {"expected": listed(names)})
+            return choice.validate_python(value)
 
-        written = Union[Literal.__getitem__(names), ours, ExternalName, External]  # noqa: UP007
+        written: Any = Union[names, ours, ExternalName, External]  # noqa: UP007
         # A serializer of ours would turn the exception of a signal into an error of pydantic.
         validator = WrapValidator(check, json_schema_input_type=written)
-        return handler.generate_schema(Annotated[ours, SerializeAsAny(), validator])
+        slot = Annotated[ours, SerializeAsAny(), validator]
+        return handler.generate_schema(slot)
 
 
 Variants = TypeVar("Variants")
