@@ -263,7 +263,7 @@ def test_a_stack_is_of_one_kind() -> None:
         ),
         (
             "training.mixture={temperature: 2, a: 1}",
-            "training.mixture.temperature: a temperature excludes weights of corpora: leave out one",
+            "training.mixture.temperature: a temperature excludes weights of corpora: leave",
         ),
     ],
 )
