@@ -10,30 +10,28 @@ import json
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
-from types import NoneType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
-
-from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined
+from typing import Any
 
 from nmtdeep.config.load import load_recipe
 from nmtdeep.config.names import list_recipes
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.config.section import LARGEST, Section
-from nmtdeep.config.variant import tag_of, variants
+from nmtdeep.config.section import LARGEST
 
 DOCS = Path(__file__).parent.parent / "docs"
-NAMES = {int: "whole number", float: "number", str: "text", bool: "true or false"}
-BOUNDS = {"gt": "> {}", "ge": "≥ {}", "lt": "< {}", "le": "≤ {}"}
+Schema = dict[str, Any]
+SCHEMA = Recipe.model_json_schema()
+NAMES = {"integer": "whole number", "number": "number", "string": "text"}
+NAMES |= {"boolean": "true or false", "null": "null"}
+BOUNDS = {"exclusiveMinimum": ">", "minimum": "≥", "exclusiveMaximum": "<", "maximum": "≤"}
 
 MARKER = "<!-- What follows is written by scripts/write_config_reference.py; do not edit it. -->\n"
 
 
 def config_reference() -> str:
     """The tables of docs/config.md."""
-    seen: dict[tuple[type[Section], ...], str] = {}
-    parts = [_table(Recipe)]
-    for name, field in Recipe.model_fields.items():
+    seen: dict[tuple[str, ...], str] = {}
+    parts = [_table(SCHEMA)]
+    for name, field in SCHEMA["properties"].items():
         parts += _sections(name, field, seen)
     return "\n".join(parts)
 
@@ -53,111 +51,107 @@ def recipe_reference() -> str:
     return "\n".join(parts)
 
 
-def _sections(
-    path: str, field: FieldInfo, seen: dict[tuple[type[Section], ...], str]
-) -> Iterator[str]:
+def _sections(path: str, field: Schema, seen: dict[tuple[str, ...], str]) -> Iterator[str]:
     """The section at `path` and those inside it; a set of variants is described once."""
-    options = variants(field.annotation)
-    if not options:
+    names = tuple(_references(field))
+    sections = [SCHEMA["$defs"][name] for name in names]
+    if not sections:
         return
     yield f"## `{path}`\n"
-    if options in seen:
-        yield f"As [`{seen[options]}`](#{seen[options].replace('.', '')}).\n"
+    if names in seen:
+        yield f"As [`{seen[names]}`](#{seen[names].replace('.', '')}).\n"
         return
-    seen[options] = path
-    if tag_of(options[0]) is None:
-        yield f"{_text(options[0])}\n"
-        yield _table(options[0])
-    else:
-        rows = [row for section in options for row in (_variant(section), *_fields(section))]
+    seen[names] = path
+    if "type" in sections[0]["properties"]:
+        rows = [row for section in sections for row in (_variant(section), *_fields(section))]
         yield _markdown(("type, or its key", "value", "default", "meaning"), rows)
-    for section in options:
-        for name, inner in section.model_fields.items():
+    else:
+        yield f"{_text(sections[0])}\n"
+        yield _table(sections[0])
+    for section in sections:
+        for name, inner in section["properties"].items():
             yield from _sections(f"{path}.{name}", inner, seen)
 
 
-def _variant(section: type[Section]) -> tuple[str, ...]:
-    return (f"**`{tag_of(section)}`**", "", "", _text(section))
+def _options(field: Schema) -> list[Schema]:
+    """What a field can be, without variants of other packages."""
+    options = field.get("anyOf") or field.get("oneOf") or []
+    external = SCHEMA["$defs"]["External"]["properties"]["type"]["pattern"]
+    shown = (each for each in options if each.get("pattern") != external)
+    return [each for each in shown if each.get("$ref") != "#/$defs/External"]
 
 
-def _text(section: type[Section]) -> str:
-    return " ".join((section.__doc__ or "").split())
+def _references(field: Schema) -> Iterator[str]:
+    """The names of the sections that a field, or an item of its list, can be."""
+    if "$ref" in field:
+        yield field["$ref"].rpartition("/")[2]
+    if "items" in field:
+        yield from _references(field["items"])
+    for option in _options(field):
+        yield from _references(option)
 
 
-def _table(section: type[Section]) -> str:
+def _variant(section: Schema) -> tuple[str, ...]:
+    return (f"**`{section['properties']['type']['const']}`**", "", "", _text(section))
+
+
+def _text(section: Schema) -> str:
+    return " ".join(section["description"].split())
+
+
+def _table(section: Schema) -> str:
     return _markdown(("key", "value", "default", "meaning"), _fields(section))
 
 
-def _fields(section: type[Section]) -> list[tuple[str, ...]]:
+def _fields(section: Schema) -> list[tuple[str, ...]]:
     return [
         (f"`{name}`", _kind(field), _default(field), _meaning(field))
-        for name, field in section.model_fields.items()
+        for name, field in section["properties"].items()
         if name != "type"
     ]
 
 
-def _meaning(field: FieldInfo) -> str:
-    if field.description:
-        return field.description.replace("<", "&lt;")
-    options = variants(field.annotation)
-    return _text(options[0]) if options else ""
+def _meaning(field: Schema) -> str:
+    if "description" in field:
+        return field["description"].replace("<", "&lt;")
+    (first, *_) = _references(field)
+    return _text(SCHEMA["$defs"][first])
 
 
-def _kind(field: FieldInfo) -> str:
-    options = variants(field.annotation)
-    tags = [f"`{tag}`" for section in options if (tag := tag_of(section))]
-    if tags:
-        several = get_origin(field.annotation) is tuple
-        return f"{'list of ' if several else ''}{', '.join(tags)}"
-    if options:
-        return "list of sections" if get_origin(field.annotation) is tuple else "section"
-    return _plain_kind(field.annotation, field.metadata)
-
-
-def _plain_kind(annotation: Any, metadata: Any = ()) -> str:
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        inner = [part for each in arguments[1:] for part in getattr(each, "metadata", [each])]
-        return _plain_kind(arguments[0], [*inner, *metadata])
-    if origin is Literal:
-        return ", ".join(f"`{choice}`" for choice in arguments)
-    if origin is tuple and Ellipsis in arguments:
-        return f"list of {_plain_kind(arguments[0])}s"
-    if origin is tuple:
-        return f"[{', '.join(_plain_kind(part) for part in arguments)}]"
-    if origin is dict:
-        return f"mapping of names to {_plain_kind(arguments[1])}s"
-    if NoneType in arguments:
-        inner_type = next(part for part in arguments if part is not NoneType)
-        return f"{_plain_kind(inner_type, metadata)}, or null"
-    if origin is Union:
-        ours = (part for part in arguments if not isinstance(part, type) or part in NAMES)
-        return ", or ".join(map(_plain_kind, ours))
-    return f"{NAMES[annotation]}{_bounds(metadata)}"
-
-
-def _bounds(metadata: Any) -> str:
+def _kind(field: Schema) -> str:
+    if choices := field.get("enum") or [*filter(None, [field.get("const")])]:
+        return ", ".join(f"`{choice}`" for choice in choices)
+    if options := _options(field):
+        kinds = [*map(_kind, options)]
+        # Names of variants come before their sections.
+        return kinds[0] if "section" in kinds else ", or ".join(kinds)
+    if "$ref" in field:
+        return "section"
+    if "prefixItems" in field:
+        return f"[{', '.join(map(_kind, field['prefixItems']))}]"
+    if "items" in field:
+        kind = _kind(field["items"])
+        return f"list of {kind}" if "`" in kind else f"list of {kind}s"
+    if field["type"] == "object":
+        (values,) = field.get("patternProperties", {"": field.get("additionalProperties")}).values()
+        return f"mapping of names to {_kind(values)}s"
     bounds = [
-        text.format(f"{getattr(part, name):g}")
-        for part in metadata
+        f"{text} {field[name]:g}"
         for name, text in BOUNDS.items()
-        if getattr(part, name, None) not in (None, LARGEST)
+        if field.get(name, LARGEST) != LARGEST
     ]
-    patterns = [part.pattern for part in metadata if getattr(part, "pattern", None)]
-    return " " * bool(bounds or patterns) + ", ".join(
-        [*bounds, *(f"`{each}`" for each in patterns)]
-    )
+    patterns = [f"`{field['pattern']}`"] if "pattern" in field else []
+    return " ".join(filter(None, (NAMES[field["type"]], ", ".join(bounds + patterns))))
 
 
-def _default(field: FieldInfo) -> str:
-    value = field.get_default(call_default_factory=True)
-    if value is PydanticUndefined:
+def _default(field: Schema) -> str:
+    if "default" not in field:
         return ""
-    if isinstance(value, Section):
-        tag = tag_of(type(value))
-        return f"`{tag}`" if tag else ""
-    if isinstance(value, tuple):
-        shown = [tag_of(type(each)) if isinstance(each, Section) else each for each in value]
+    value = field["default"]
+    if "$ref" in field or (isinstance(value, dict) and "type" in value):
+        return f"`{value['type']}`" if "type" in value else ""
+    if isinstance(value, list):
+        shown = [each["type"] if isinstance(each, dict) else each for each in value]
         return f"`[{', '.join(map(str, shown))}]`"
     return f"`{json.dumps(value) if not isinstance(value, str) or not value else value}`"
 

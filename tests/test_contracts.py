@@ -18,7 +18,7 @@ from nmtdeep import testing
 from nmtdeep.config import slots
 from nmtdeep.config.load import load_recipe
 from nmtdeep.config.training import Training
-from nmtdeep.config.variant import choices_of
+from nmtdeep.config.variant import tag_of, variants
 from nmtdeep.data.batch import Share, collate, join
 from nmtdeep.data.corpus import ParallelCorpus
 from nmtdeep.errors import ConfigError, UserError
@@ -92,7 +92,7 @@ CLASSES = {name.lower(): name for name in ("Sums", "Forgotten", "Wrapped", "Slop
 SIDES = ("encoder", "decoder")
 SOURCES = [[5, 6, 7, 8, EOS], [9, EOS], [4, 3, 9, 8, 7, 6, EOS]]
 TARGETS = [[7, EOS], [8, 8, 4, 6, EOS], [3, 9, EOS]]
-BUILT_IN = choices_of(slots.Residual)
+BUILT_IN = [tag_of(residual) for residual in variants(slots.Residual)]
 
 
 @pytest.fixture(autouse=True)

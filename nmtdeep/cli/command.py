@@ -16,7 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from nmtdeep.cli.options import documented, option, parameters_of
 from nmtdeep.config.other_toolkits import instead
-from nmtdeep.config.values import near, value_problem
+from nmtdeep.config.values import listed, near, value_problem
 from nmtdeep.errors import UserError
 
 Function = Callable[..., Any]
@@ -109,8 +109,10 @@ def usage_error(error: typer.TyperException) -> UserError:
     ctx: Any = getattr(error, "ctx", None)
     parameter: Any = getattr(error, "param", None)
     if isinstance(error.__cause__, ValidationError):
-        (first, *_) = error.__cause__.errors(include_url=False)
-        problem = value_problem(first, list(map(str, parameter.type_descriptor.choices or ())))
+        first: dict[str, Any] = {**error.__cause__.errors(include_url=False)[0]}
+        if choices := parameter.type_descriptor.choices:
+            first |= {"type": "literal_error", "ctx": {"expected": listed(choices)}}
+        problem = value_problem(first)
         return UserError(problem.what, where=_name(parameter), hint=problem.hint)
     hint = f"see `{ctx.command_path} --help`" if ctx else ""
     name = getattr(error, "option_name", "")

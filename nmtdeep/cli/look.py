@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from functools import partial
 from pathlib import Path
@@ -51,14 +52,42 @@ def show(
         plain: Print the values without their origins.
     """
     from nmtdeep.config.load import resolve
-    from nmtdeep.config.render import annotated, shown
+    from nmtdeep.config.render import shown
     from nmtdeep.config.warnings import warnings
 
     resolved = resolve(recipe, overrides or ())
     for problem in warnings(resolved.recipe):
         typer.echo(f"nmtdeep: warning: {problem}", err=True)
-    text = shown(resolved.recipe) if plain else annotated(resolved.recipe, resolved.origin)
+    text = shown(resolved.recipe, None if plain else resolved.origin)
     typer.echo(text, nl=False)
+
+
+def diff(a: options.Recipe, b: options.Recipe, overrides: options.Overrides = None) -> None:
+    """Print the keys whose values differ between two recipes, with both values.
+
+    Args:
+        a: A recipe's name (nmtdeep recipes list) or file.
+        b: The other recipe.
+        overrides: Values to change in both.
+    """
+    from nmtdeep.config.load import load_recipe
+    from nmtdeep.config.render import differences, every_value
+
+    first, second = (every_value(load_recipe(name, overrides or ())) for name in (a, b))
+    for change in differences(first, second):
+        typer.echo(change)
+
+
+def schema() -> None:
+    """Print the JSON schema of recipe files, by which an editor completes and checks them."""
+    from nmtdeep.config.recipe import Recipe
+
+    whole = Recipe.model_json_schema()
+    whole["properties"]["extends"] = {
+        "type": "string",
+        "description": "name or file of the recipe whose values this one changes",
+    }
+    typer.echo(json.dumps(whole, indent=1))
 
 
 def inspect(path: Path) -> None:

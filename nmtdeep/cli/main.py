@@ -35,6 +35,8 @@ COMMANDS: dict[Callable[..., Any], str] = {
     score: "nmtdeep score hypotheses.de reference.de --metric bleu",
     look.list_: "nmtdeep recipes list sdt 48",
     look.show: "nmtdeep recipes show demo model.encoder.depth=12",
+    look.diff: "nmtdeep recipes diff multi30k-en-de multi30k-en-de-deep",
+    look.schema: "nmtdeep recipes schema",
     look.inspect: "nmtdeep inspect run",
     look.plot: "nmtdeep plot run other-run --plot curves.svg",
     look.report: "nmtdeep report run other-run --data data -o report.html",
@@ -47,7 +49,7 @@ COMMANDS: dict[Callable[..., Any], str] = {
     exchange.marian: "nmtdeep convert marian opus-mt-en-de -o model",
 }
 GROUPS = {
-    "recipes": "List the shipped recipes, or print one in full.",
+    "recipes": "List, print or compare recipes; print the schema of their files.",
     "analyze": (
         "Measure a model: initialization, gradients, layers, attention, learning rates, scores."
     ),

@@ -15,7 +15,7 @@ from nmtdeep.config.section import (
     Positive,
     Probability,
     Section,
-    is_absent,
+    later,
 )
 
 SIDES = ("encoder", "decoder")
@@ -25,20 +25,17 @@ class Stack(Section):
     """The common settings of encoder and decoder."""
 
     depth: Depth = Field(6, description="number of layers")
-    width: Count | None = Field(
-        None, description="width of this stack; null: model.width", exclude_if=is_absent
-    )
+    width: Count | None = later(None, "width of this stack; null: model.width")
     heads: Count = Field(8, description="attention heads; must divide the stack's width")
     feed_forward: Count = Field(2048, description="width inside the feed-forward sublayer")
     residual: slots.Residual = Field(slots.PreNorm(), description="where the norm is")
     combination: slots.Combination = Field(
         slots.PlainStack(), description="what each layer reads from the layers below it"
     )
-    initializer: slots.Initializer | None = Field(
+    initializer: slots.Initializer | None = later(
         None,
-        description="initial values of this stack's matrices; null: those of model.initializer, "
+        "initial values of this stack's matrices; null: those of model.initializer, "
         "which embeddings always take",
-        exclude_if=is_absent,
     )
     sublayers: tuple[slots.DecoderSublayer, ...] = ()
 

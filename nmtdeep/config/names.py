@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from functools import cache
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,6 +16,7 @@ from nmtdeep.config.variant import GROUP
 from nmtdeep.errors import ConfigError
 
 
+@cache
 def recipe_files() -> dict[str, Path]:
     """The shipped recipes and those of packages with variants, by name; folders come last.
 
@@ -23,7 +25,7 @@ def recipe_files() -> dict[str, Path]:
     """
     files = {
         (prefix / path.relative_to(root)).with_suffix("").as_posix(): path
-        for prefix, root in _roots()
+        for prefix, root in roots()
         for path in root.rglob("*.yaml")
     }
 
@@ -35,16 +37,18 @@ def recipe_files() -> dict[str, Path]:
     return {name: files[name] for name in sorted(files, key=order)}
 
 
-def _roots() -> Iterator[tuple[Path, Path]]:
+@cache
+def roots() -> list[tuple[Path, Path]]:
     """Folders of recipes, each with the name of its package, which is found and not imported."""
     nmtdeep = Path(__file__).resolve().parents[1]
     installed = nmtdeep / "recipes"
     # In a checkout they are next to the package.
-    yield Path(), installed if installed.is_dir() else nmtdeep.parent / "recipes"
+    found = [(Path(), installed if installed.is_dir() else nmtdeep.parent / "recipes")]
     for package in {point.module.partition(".")[0] for point in entry_points(group=GROUP)}:
         spec = find_spec(package)
-        for folder in (spec and spec.submodule_search_locations) or ():
-            yield Path(package), Path(folder) / "recipes"
+        folders = (spec and spec.submodule_search_locations) or ()
+        found += [(Path(package), Path(folder) / "recipes") for folder in folders]
+    return found
 
 
 def list_recipes(words: Sequence[str] = ()) -> dict[str, str]:
@@ -69,7 +73,7 @@ def list_recipes(words: Sequence[str] = ()) -> dict[str, str]:
 
 def label(path: Path) -> str:
     """A recipe's file in messages: a shipped one's begins with `recipes/`, or with its package."""
-    for prefix, root in _roots():
+    for prefix, root in roots():
         if path.is_relative_to(root):
             return str(prefix / "recipes" / path.relative_to(root))
     return os.path.normpath(path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache
 from itertools import takewhile
@@ -15,7 +15,7 @@ from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.section import ConflictError, Section
 from nmtdeep.config.source import KeyPath, Origin, Source, dotted
 from nmtdeep.config.values import value_problem
-from nmtdeep.config.variant import choices_of, section_of, tag_of, variants
+from nmtdeep.config.variant import section_of, tag_of, variants
 from nmtdeep.errors import ConfigError, Problem
 
 # Explaining one takes about a millisecond, and readers do not need more.
@@ -38,9 +38,7 @@ def explain(error: ValidationError, source: Source, label: str) -> ConfigError:
         elif detail["type"] == "extra_forbidden":
             problem = _unknown_key(path, section)
         else:
-            names = ["", *(part for part in path if isinstance(part, str))]
-            field = section.model_fields.get(names[-1])
-            problem = value_problem(detail, choices_of(field.annotation) if field else ())
+            problem = value_problem(detail)
         origin = _locate(path, source.origins) or Origin(label)
         where = f"{origin}: {dotted(path)}" if path else str(origin)
         problems.append((origin, Problem(problem.what, where, problem.hint)))
@@ -54,31 +52,34 @@ def explain(error: ValidationError, source: Source, label: str) -> ConfigError:
 def _unknown_key(path: KeyPath, section: type[Section]) -> Problem:
     names = tuple(part for part in path if isinstance(part, str))
     siblings = [name for name in section.model_fields if name != "type"]
-    everywhere = {key[-1] for key in _keys()}
-    cure = instead("key", names[-1])
-    hint = f"choose from {', '.join(siblings)}" if siblings else "delete it"
+    known = [*_keys(), *((*names[:-1], name) for name in siblings)]
+    cure, nearby = instead("key", names[-1]), 0.6 if tag_of(section) else 0.8
     if names[-1] == "extends":
         hint = "only a recipe file can extend another, on its top level"
-    elif names in _keys():
+    elif names in known:
         hint = f"type {tag_of(section)} does not have it"
     elif " " in cure:
         hint = cure
-    elif not cure and tag_of(section) and (own := get_close_matches(names[-1], siblings, n=1)):
-        hint = f"did you mean {dotted((*path[:-1], *own))}?"
-    elif found := cure or names[-1] * (names[-1] in everywhere):
-        hint = f"did you mean {' or '.join(_nearest(found, names))}?"
-    elif similar := get_close_matches(names[-1], siblings, n=1):
-        hint = f"did you mean {'.'.join((*names[:-1], *similar))}?"
-    elif similar := get_close_matches(names[-1], everywhere, n=1, cutoff=0.8):
-        hint = f"did you mean {' or '.join(_nearest(similar[0], names))}?"
+    elif key := cure or _similar(names[-1], siblings, {key[-1] for key in known}, nearby):
+        hint = f"did you mean {' or '.join(_nearest(key, names, known))}?"
+    else:
+        hint = f"choose from {', '.join(siblings)}" if siblings else "delete it"
     return Problem("unknown key", "", hint)
 
 
-def _nearest(name: str, path: tuple[str, ...]) -> list[str]:
+def _similar(name: str, siblings: list[str], everywhere: set[str], nearby: float) -> str:
+    """A sibling as similar as `nearby`, else this key elsewhere, else a similar key, or nothing."""
+    for words, cutoff in ((siblings, nearby), (everywhere, 1), (siblings, 0.6), (everywhere, 0.8)):
+        if found := get_close_matches(name, words, n=1, cutoff=cutoff):
+            return found[0]
+    return ""
+
+
+def _nearest(name: str, path: tuple[str, ...], known: Iterable[tuple[str, ...]]) -> list[str]:
     """Up to three keys that end in `name`: those with the most sections in common with `path`."""
     end = tuple(name.split("."))
     shared: dict[str, tuple[int, bool]] = {}
-    for key in _keys():
+    for key in known:
         if key[-len(end) :] == end:
             common = takewhile(lambda pair: pair[0] == pair[1], zip(key, path, strict=False))
             shared[".".join(key)] = (len([*common]), len(key) == len(path))
@@ -102,22 +103,19 @@ def _keys() -> tuple[tuple[str, ...], ...]:
 def _place(location: KeyPath, values: Any) -> tuple[KeyPath, type[Section]]:
     """The keys of a location of pydantic, and the model with the last one.
 
-    pydantic's locations also have the tags of chosen variants and the types of a union.
+    pydantic's locations also have the types of a union, and `[key]`.
     """
     path: KeyPath = ()
     section: type[Section] = Recipe
     annotation: Any = None
     for part in location:
+        section = section_of(annotation, values) or section
         inner = dict(enumerate(values)) if isinstance(values, list | tuple) else values
         inner = inner if isinstance(inner, dict) else {}
-        if isinstance(part, str) and part not in inner:
-            continue
-        if isinstance(values, dict):
-            section = section_of(annotation, values) or section
-        if isinstance(part, str):
-            field = section.model_fields.get(part)
-            annotation = field.annotation if field else None
-        path, values = (*path, part), inner.get(part)
+        if isinstance(part, int) or part in (inner | section.model_fields):
+            field = section.model_fields.get(str(part))
+            annotation = annotation if field is None else field.annotation
+            path, values = (*path, part), inner.get(part)
     return path, section
 
 

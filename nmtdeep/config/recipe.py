@@ -22,7 +22,7 @@ class Reference(Section):
     table: str = Field("", description="table of that paper")
     row: str = Field("", description="row of that table")
     scores: dict[Annotated[str, Field(max_length=200)], float] = Field(
-        default_factory=dict, description="published scores by name"
+        {}, description="published scores by name"
     )
     parameters: str = Field("", description="published parameter count, as printed")
     note: str = Field("", description="other important facts")

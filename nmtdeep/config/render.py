@@ -31,17 +31,13 @@ def dump(recipe: Recipe) -> str:
     return "".join(f"{text}\n" for text, _ in _lines(recipe.model_dump(mode="json"), short=True))
 
 
-def shown(recipe: Recipe) -> str:
-    """As `dump`, with every value."""
-    return "".join(f"{text}\n" for text, _ in _lines(_every_value(recipe), short=True))
-
-
-def annotated(recipe: Recipe, origin: Callable[[KeyPath], str]) -> str:
-    """As `shown`, with `origin(key path)` as an aligned comment behind each value."""
-    lines = list(_lines(_every_value(recipe), short=True))
+def shown(recipe: Recipe, origin: Callable[[KeyPath], str] | None = None) -> str:
+    """As `dump`, with every value, and `origin(key path)` as an aligned comment behind each."""
+    lines = list(_lines(every_value(recipe), short=True))
     column = max(len(text) for text, path in lines if path and len(text) <= _WIDEST)
     return "".join(
-        f"{text:<{column}}  # {origin(path)}\n" if path else f"{text}\n" for text, path in lines
+        f"{text:<{column}}  # {origin(path)}\n" if origin and path else f"{text}\n"
+        for text, path in lines
     )
 
 
@@ -56,11 +52,11 @@ def differences(old: Any, new: Any, prefix: str = "") -> list[str]:
     ]
 
 
-def _every_value(value: Any) -> Any:
+def every_value(value: Any) -> Any:
     """The fields of a section and of those inside it as plain values; no `exclude_if` counts."""
     if isinstance(value, Section):
-        return {name: _every_value(field) for name, field in value}
-    return [_every_value(each) for each in value] if isinstance(value, tuple) else value
+        return {name: every_value(field) for name, field in value}
+    return [every_value(each) for each in value] if isinstance(value, tuple) else value
 
 
 def _lines(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field
 from pydantic import Tag as Case
@@ -62,6 +62,6 @@ Name = Annotated[str, Field(pattern=NAME, max_length=100)]
 Tag = Annotated[str, Field(pattern=TAG, max_length=100)]
 
 
-def is_absent(value: object) -> bool:
-    """Whether a value is null, false or empty; `exclude_if` leaves it out of files."""
-    return value is False or value in (None, {})
+def later(default: Any, description: str) -> Any:
+    """A field that earlier versions lack: files and hashes leave it out at its default."""
+    return Field(default, description=description, exclude_if=lambda value: value == default)

@@ -15,7 +15,7 @@ from nmtdeep.config.section import (
     Name,
     Positive,
     Section,
-    is_absent,
+    later,
 )
 from nmtdeep.config.variant import OneOf, Variant
 
@@ -29,9 +29,7 @@ class Frozen(Section):
     decoder: CountOrZero | Literal["all"] = Field(
         0, description="number of bottom decoder layers to freeze; all: the whole stack"
     )
-    embeddings: Bool = Field(
-        False, description="freeze the embeddings and the output matrix", exclude_if=is_absent
-    )
+    embeddings: Bool = later(False, "freeze the embeddings and the output matrix")
 
     @model_validator(mode="after")
     def _check(self) -> Frozen:
@@ -60,13 +58,12 @@ TEMPERATURE = "temperature"
 
 def _check_mixture(mixture: dict[str, float]) -> dict[str, float]:
     if TEMPERATURE in mixture and len(mixture) > 1:
-        raise ValueError("must be weights by corpus, or a temperature alone")
+        what = "a temperature excludes weights of corpora"
+        raise ConflictError(what, TEMPERATURE, hint="leave out one of them")
     return mixture
 
 
-Mixture = Annotated[
-    dict[Name, Positive], AfterValidator(_check_mixture), Field(exclude_if=is_absent)
-]
+Mixture = Annotated[dict[Name, Positive], AfterValidator(_check_mixture)]
 
 
 class Stage(Section):
@@ -76,14 +73,11 @@ class Stage(Section):
     decoder: Depth | None = Field(None, description="decoder layers of this stage")
     updates: Count | None = Field(None, description="length of this stage, in updates")
     epochs: Count | None = Field(None, description="length of this stage, in epochs")
-    epochs_of: Name | None = Field(
+    epochs_of: Name | None = later(
         None,
-        description="the training corpus whose epochs are counted; null: the first one",
-        exclude_if=is_absent,
+        "the training corpus whose epochs are counted; null: the first one",
     )
-    mixture: Mixture = Field(
-        {}, description="as training.mixture, for this stage and those after it"
-    )
+    mixture: Mixture = later({}, "as training.mixture, for this stage and those after it")
     tokens_per_update: Count | None = Field(None, description="as in batches, for this stage")
     group_tokens: Count | None = Field(None, description="as in batches, for this stage")
     max_tokens: Count | None = Field(None, description="as in batches, for this stage")

@@ -19,7 +19,7 @@ from nmtdeep.config.section import (
     Probability,
     Section,
     Tag,
-    is_absent,
+    later,
 )
 from nmtdeep.config.variant import OneOf
 
@@ -142,22 +142,18 @@ class Clean(Section):
     max_ratio: Positive | None = Field(
         None, description="maximum length of the longer side over the shorter side; null: no limit"
     )
-    duplicates: Literal["keep", "drop"] = Field(
+    duplicates: Literal["keep", "drop"] = later(
         "keep",
-        description="drop: keep only the first of equal pairs, over all training corpora",
-        exclude_if=lambda value: value == "keep",
+        "drop: keep only the first of equal pairs, over all training corpora",
     )
-    language_id: Probability | None = Field(
+    language_id: Probability | None = later(
         None,
-        description="drop a pair if a side is in another language with at least this probability, "
+        "drop a pair if a side is in another language with at least this probability, "
         "as py3langid says (extra `language-id`); null: no check",
-        exclude_if=is_absent,
     )
-    encoding: Literal["error", "drop"] = Field(
+    encoding: Literal["error", "drop"] = later(
         "error",
-        description="training lines that are not UTF-8: stop at the first, or drop their pairs and "
-        "count them",
-        exclude_if=lambda value: value == "error",
+        "training lines that are not UTF-8: stop at the first, or drop their pairs and count them",
     )
 
 
@@ -181,11 +177,10 @@ class Text(Section):
     bpe: Bpe = Field(JointBpe(), description="subword segmentation")
     vocabulary: Vocabulary = Vocabulary()
     clean: Clean = Clean()
-    tags: dict[Name, Tag] = Field(
-        default_factory=dict,
-        description="a token before each source sentence of a training corpus, by its name; a type "
+    tags: dict[Name, Tag] = later(
+        {},
+        "a token before each source sentence of a training corpus, by its name; a type "
         "of the vocabulary",
-        exclude_if=is_absent,
     )
 
     @model_validator(mode="before")

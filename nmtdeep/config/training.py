@@ -19,7 +19,7 @@ from nmtdeep.config.section import (
     Positive,
     Probability,
     Section,
-    is_absent,
+    later,
 )
 from nmtdeep.config.stages import Frozen, Growth, Mixture, Stage, StartFrom
 from nmtdeep.config.variant import OneOf, Variant
@@ -36,8 +36,8 @@ class Batches(Section):
     )
     max_tokens: Count | None = Field(
         None,
-        description="padded tokens that one device processes at once; changes no update; by "
-        "default a group, or on a GPU the whole update",
+        description="padded tokens that one device processes at once; changes no update but its "
+        "dropout masks; by default a group, or on a GPU the whole update",
     )
 
     def limit(self, *, rows: bool) -> int:
@@ -97,14 +97,11 @@ class Validation(Section):
     bleu: Bool = Field(
         True, description="translate the validation set and score it by BLEU and chrF"
     )
-    comet: str | None = Field(
-        None, description="COMET model that scores it too: folder or name", exclude_if=is_absent
-    )
-    tokenize: Tokenization | None = Field(
+    comet: str | None = later(None, "COMET model that scores it too: folder or name")
+    tokenize: Tokenization | None = later(
         None,
-        description="tokens of BLEU, in final scores too, as sacreBLEU calls them; null: by target "
+        "tokens of BLEU, in final scores too, as sacreBLEU calls them; null: by target "
         "language when the run starts; flores200 downloads a model",
-        exclude_if=is_absent,
     )
     beam: Beam = Field(1, description="beam of that translation")
     best_by: Literal["bleu", "chrf", "comet", "loss"] = Field(
@@ -169,15 +166,14 @@ class Training(Section):
         None,
         description="stop after this many minutes, including validation and time before a restart",
     )
-    mixture: Mixture = Field(
+    mixture: Mixture = later(
         {},
-        description="weights of the training corpora by name, or {temperature: T} for "
+        "weights of the training corpora by name, or {temperature: T} for "
         "size^(1/T); empty: each in proportion to its size",
     )
-    start_from: StartFrom | None = Field(
+    start_from: StartFrom | None = later(
         None,
-        description="the weights to start from (`--from`); null: initial values",
-        exclude_if=is_absent,
+        "the weights to start from (`--from`); null: initial values",
     )
     batches: Batches = Batches()
     optimizer: Optimizer = Adam()
@@ -214,11 +210,10 @@ class Training(Section):
     validation: Validation = Validation()
     checkpoints: Checkpoints = Checkpoints()
     log_every: Count = Field(100, description="updates between log lines")
-    record_gradients: Bool = Field(
+    record_gradients: Bool = later(
         False,
-        description="record gradient norms of the first and the last layer of both stacks in "
+        "record gradient norms of the first and the last layer of both stacks in "
         "train.jsonl, as means over the updates of a record",
-        exclude_if=is_absent,
     )
     log_to: tuple[LoggerName, ...] | None = Field(
         None,

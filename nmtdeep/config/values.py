@@ -3,55 +3,39 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from nmtdeep.config.section import EPOCHS, LANGUAGE, NAME, TAG, ConflictError, Section
-from nmtdeep.config.variant import choices_of
 from nmtdeep.errors import Problem, UserError
 
-# The allowed values by pydantic's type of error; in braces, fields of its context.
-_ALLOWED = {
-    "int_type": "a whole number",
-    "int_from_float": "a whole number",
-    "int_parsing": "a whole number",
-    "float_type": "a number",
-    "float_parsing": "a number",
-    "finite_number": "a finite number",
-    "bool_type": "true or false",
-    "bool_parsing": "true or false",
-    "string_type": "text",
-    "tuple_type": "a list",
-    "dict_type": "a mapping of names to values",
-    "model_type": "a section",
-    "model_attributes_type": "a section",
-    "greater_than": "more than {gt}",
-    "greater_than_equal": "at least {ge}",
-    "less_than": "less than {lt}",
-    "less_than_equal": "at most {le}",
-    "too_long": "a list of at most {max_length}",
-}
 _BELOW = "indent its keys on the lines below it, or write KEY=VALUE for one of them"
-_HINTS = {
-    "tuple_type": "write [a, b]",
-    "string_type": "put it in quotes",
-    "model_type": _BELOW,
-    "model_attributes_type": _BELOW,
-}
-# What has each pattern, and how it is written.
-_PATTERNS = {
+# What is allowed, and how it is written: by the pattern of a text, or by pydantic's kind of error
+# without its last word; in braces, fields of the error's context.
+_ALLOWED = {
     LANGUAGE: ("a language tag", "write it as in de, pt-BR or zh-Hant"),
     NAME: ("the name of a corpus", "write letters, digits, '.', '_' and '-' only"),
     EPOCHS: ("a number of updates or epochs", "write it as in 1000, 1 epoch or 2 epochs"),
     TAG: ("a tag", "write it as in <bt>, without spaces"),
+    "int": ("a whole number", ""),
+    "float": ("a number", ""),
+    "finite_number": ("a finite number", ""),
+    "bool": ("true or false", ""),
+    "string": ("text", "put it in quotes"),
+    "tuple": ("a list", "write [a, b]"),
+    "dict": ("a mapping of names to values", ""),
+    "model": ("a section", _BELOW),
+    "greater_than": ("more than {gt}", ""),
+    "greater_than_equal": ("at least {ge}", ""),
+    "less_than": ("less than {lt}", ""),
+    "less_than_equal": ("at most {le}", ""),
+    "too_long": ("a list of at most {max_length}", ""),
+    "too_short": ("a list of at least {min_length}", ""),
 }
-_OF_CHOICES = (
-    *("literal_error", "union_tag_invalid", "union_tag_not_found"),
-    *("value_error", "model_type", "model_attributes_type"),
-)
 
 Checked = TypeVar("Checked", bound=Section)
 
@@ -74,7 +58,7 @@ def checked(
         if name not in model.model_fields:
             hint = near(spelled(name), [spelled(field) for field in model.model_fields])
             return Problem("unknown option", where=spelled(name), hint=hint)
-        value = value_problem(detail, choices_of(model.model_fields[name].annotation))
+        value = value_problem(detail)
         return Problem(value.what, where=spelled(name), hint=value.hint)
 
     try:
@@ -84,37 +68,36 @@ def checked(
         raise UserError(problems=map(problem, details)) from None
 
 
-def value_problem(detail: Any, choices: Sequence[str] = ()) -> Problem:
+def value_problem(detail: Any) -> Problem:
     """The problem of one value, such as `must be a whole number, not 'four'`.
 
     Args:
         detail: one of `ValidationError.errors()`.
-        choices: all allowed values, if there are few.
     """
     kind, context, value = detail["type"], detail.get("ctx", {}), detail["input"]
-    hint = _HINTS.get(kind, "")
     if isinstance(conflict := context.get("error"), ConflictError):
         return Problem(conflict.what, "", conflict.hint)
-    if choices and kind in _OF_CHOICES:
+    if kind == "missing":
+        return Problem("is missing", "", "write a value")
+    if kind == "literal_error":
         value = value.get("type") if isinstance(value, dict) else value
-        listed = " or ".join(filter(None, (", ".join(choices[:-1]), choices[-1])))
-        hint = near(value, choices)
+        allowed, hint = context["expected"].replace("'", ""), ""
         if isinstance(value, list):
             in_stack = {"encoder", "decoder"} & {*detail["loc"]}
             hint = "choose one kind for the whole stack" if in_stack else "choose one"
-        return Problem(f"must be {listed}, not {shown(value)}", "", hint)
-    if kind == "missing":
-        return Problem("is missing", "", "write a value")
-    if kind == "value_error":
-        return Problem(f"{context['error']}, not {shown(value)}")
-    if kind == "string_pattern_mismatch":
-        what, hint = _PATTERNS[context["pattern"]]
-        return Problem(f"must be {what}, not {shown(value)}", "", hint)
-    if kind not in _ALLOWED:
+        hint = hint or near(value, re.split(", | or ", allowed))
+    elif entry := _ALLOWED.get(context.get("pattern", re.sub(r"_(type|parsing)$", "", kind))):
+        allowed, hint = entry
+    else:
         return Problem(f"{detail['msg']}, not {shown(value)}")
     if kind == "int_type" and isinstance(value, float) and value.is_integer():
         hint = f"write {int(value)}"
-    return Problem(f"must be {_ALLOWED[kind].format_map(context)}, not {shown(value)}", "", hint)
+    return Problem(f"must be {allowed.format_map(context)}, not {shown(value)}", "", hint)
+
+
+def listed(choices: Iterable[str]) -> str:
+    """`a, b or c`."""
+    return " or ".join(", ".join(choices).rsplit(", ", 1))
 
 
 def near(word: Any, words: Sequence[str]) -> str:

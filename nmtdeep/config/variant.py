@@ -7,21 +7,24 @@ imported when a recipe names it, and not before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Mapping
 from contextlib import suppress
-from difflib import get_close_matches
 from importlib.metadata import entry_points
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args
 
 from pydantic import (
-    Discriminator,
+    BaseModel,
+    Field,
     GetCoreSchemaHandler,
     SerializeAsAny,
+    TypeAdapter,
     ValidatorFunctionWrapHandler,
     WrapValidator,
 )
 
 from nmtdeep.config.section import ConflictError, Section
+from nmtdeep.config.values import near
 
 GROUP = "nmtdeep.variants"
 
@@ -37,29 +40,41 @@ class Variant(Section):
     type: str
 
 
+ExternalName = Annotated[str, Field(pattern=r"^\w+\.")]
+
+
+class External(BaseModel, extra="allow"):
+    """A variant of another package."""
+
+    type: ExternalName
+
+
 class Slot:
     """What a field with variants is checked by; see `OneOf`."""
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> Any:
-        """The schema of a union: the variants of this package by `type`, then all others."""
-        members = get_args(source)
-        base = next((member for member in members if _is_variant(member)), None)
-        ours: Any = Union[tuple(member for member in members if member is not base)]  # noqa: UP007
-        sections = variants(ours)
-        if len(sections) > 1:
-            ours = Annotated[ours, Discriminator("type")]
+        """The schema of a union that chooses by `type`: one of this package, or any other."""
+        base = next((member for member in get_args(source) if _is_variant(member)), None)
+        ours: Any = Union[tuple(member for member in get_args(source) if member is not base)]  # noqa: UP007
+        sections = {tag_of(section): section for section in variants(ours)}
+        names: Any = Literal.__getitem__(tuple(sections) or get_args(ours))
+        choice = TypeAdapter(names)
 
         def check(value: Any, inner: ValidatorFunctionWrapHandler) -> Any:
-            if isinstance(value, str) and (sections or "." in value):
-                value = {"type": value}
-            tag = value.get("type") if isinstance(value, dict) else None
-            if base and isinstance(tag, str) and "." in tag:
-                return find_variant(tag, base).model_validate(value)
-            return value if base and isinstance(value, base) else inner(value)
+            if isinstance(value, (base or Section, *sections.values())):
+                return value
+            tag = value.get("type") if isinstance(value, dict) else value
+            tag = tag if isinstance(tag, str) else None
+            section = find_variant(tag, base) if base and tag and "." in tag else sections.get(tag)
+            if section:
+                return section.model_validate(value if isinstance(value, dict) else {"type": tag})
+            return choice.validate_python(value)
 
+        written: Any = Union[names, ours, ExternalName, External]  # noqa: UP007
         # A serializer of ours would turn the exception of a signal into an error of pydantic.
-        slot = Annotated[ours, SerializeAsAny(), WrapValidator(check)]
+        validator = WrapValidator(check, json_schema_input_type=written)
+        slot = Annotated[ours, SerializeAsAny(), validator]
         return handler.generate_schema(slot)
 
 
@@ -78,9 +93,7 @@ def find_variant(name: str, base: type[Variant]) -> type[Variant]:
     found = [point for point in points if point.name == name]
     packages = " and ".join(point.dist.name for point in found if point.dist)
     if not found:
-        similar = get_close_matches(name, [point.name for point in points], n=1)
-        package = name.partition(".")[0]
-        hint = f"did you mean {similar[0]}?" if similar else f"install the package {package}"
+        hint = near(name, [*points.names]) or f"install the package {name.partition('.')[0]}"
         raise ConflictError(f"no installed package has the variant {name}", "type", hint=hint)
     if len(found) > 1:
         what = f"the packages {packages} each have a variant {name}"
@@ -101,7 +114,7 @@ def find_variant(name: str, base: type[Variant]) -> type[Variant]:
 
 def packages_of(section: Section) -> dict[str, str]:
     """Package and version, such as `attnres 1.2`, of every variant of other packages inside."""
-    named = {each.type for each in _externals(section)}
+    named = {*re.findall(r'"type":"([^"]+)"', section.model_dump_json())}
     return {
         point.name: f"{point.dist.name} {point.dist.version}" if point.dist else ""
         for point in entry_points(group=GROUP)
@@ -112,17 +125,6 @@ def packages_of(section: Section) -> dict[str, str]:
 def missing_variants(needed: Mapping[str, str]) -> list[str]:
     """Those of `packages_of` that no installed package has."""
     return sorted(set(needed) - {point.name for point in entry_points(group=GROUP)})
-
-
-def _externals(value: Any) -> Iterator[Variant]:
-    if isinstance(value, Variant):
-        yield value
-    if isinstance(value, Section):
-        for name in type(value).model_fields:
-            yield from _externals(getattr(value, name))
-    elif isinstance(value, tuple):
-        for each in value:
-            yield from _externals(each)
 
 
 def _is_variant(member: Any) -> bool:
@@ -151,13 +153,3 @@ def tag_of(section: type[Section]) -> str | None:
     """The `type` by which a variant is chosen."""
     field = section.model_fields.get("type")
     return None if field is None else str(field.default)
-
-
-def choices_of(annotation: Any) -> tuple[str, ...]:
-    """The values of a `Literal`, alone or in a union; the types of a field with variants."""
-    if get_origin(annotation) is Literal:
-        return tuple(map(str, get_args(annotation)))
-    if isinstance(annotation, type) and issubclass(annotation, Section):
-        tag = None if issubclass(annotation, Variant) else tag_of(annotation)
-        return () if tag is None else (tag,)
-    return tuple(choice for part in get_args(annotation) for choice in choices_of(part))

@@ -250,3 +250,23 @@ def test_a_stack_is_of_one_kind() -> None:
     (line,) = problems("deep-small", "model.encoder.residual=[post_norm, pre_norm]")
     said = "not ['post_norm', 'pre_norm']: choose one kind for the whole stack"
     assert "must be pre_norm, post_norm, " in line and line.endswith(said)
+
+
+@pytest.mark.parametrize(
+    ("override", "problem"),
+    [
+        ("training.start_from={sha256: x}", "training.start_from.path: is missing: write a value"),
+        ("model.encoder.sublayers=[]", "model.encoder.sublayers: must be a list of at least 1, "),
+        (
+            "training.checkpoint={every: 3}",
+            "training.checkpoint: unknown key: did you mean training.checkpoints?",
+        ),
+        (
+            "training.mixture={temperature: 2, a: 1}",
+            "training.mixture.temperature: a temperature excludes weights of corpora: leave",
+        ),
+    ],
+)
+def test_what_is_missing_empty_or_similar_is_named(override: str, problem: str) -> None:
+    (line,) = problems("deep-small", override)
+    assert line.startswith(f"override {override!r}: {problem}")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nmtdeep.config.load import from_mapping, load_recipe, read_config
-from nmtdeep.config.names import list_recipes
+from nmtdeep.config.names import list_recipes, recipe_files, roots
 from nmtdeep.config.render import dump
 from nmtdeep.config.variant import missing_variants, packages_of
 
@@ -54,8 +54,16 @@ def parrot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     distribution(site, "parrot", "parrot", POINTS)
     monkeypatch.syspath_prepend(site)
     monkeypatch.chdir(tmp_path)
+    forget_recipes()
     yield site
     sys.modules.pop("parrot", None)
+    forget_recipes()
+
+
+def forget_recipes() -> None:
+    """Packages are looked for once in a process."""
+    recipe_files.cache_clear()
+    roots.cache_clear()
 
 
 def distribution(site: Path, name: str, module: str, points: tuple[str, ...]) -> None:

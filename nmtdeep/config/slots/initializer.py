@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from nmtdeep.config.section import Positive, Section
+from nmtdeep.config.section import Positive, Section, later
 from nmtdeep.config.variant import OneOf, Variant
 
 if TYPE_CHECKING:
@@ -30,11 +30,10 @@ class Glorot(Section):
         "normal", description="normal: N(0, 1/d); glorot: as a matrix (baseline of Xu et al. 2020)"
     )
     cross_attention: CrossAttentionFans = "joint"
-    feed_forward: Literal["glorot", "linear"] = Field(
+    feed_forward: Literal["glorot", "linear"] = later(
         "glorot",
-        description="linear: maps and biases of feed-forward sublayers U(-b, b), b = "
+        "linear: maps and biases of feed-forward sublayers U(-b, b), b = "
         "1/sqrt(fan_in), as torch.nn.Linear starts (releases of R-Drop and B2T)",
-        exclude_if=lambda value: value == "glorot",
     )
 
 
