@@ -48,7 +48,7 @@ from turns import Spent, Turns, spread, take_turns
 from work import Work
 
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.data.batch import collate
+from nmtdeep.data.batch import read_batch
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.data.index import RECIPE_FILE
 from nmtdeep.training.loop import train
@@ -232,7 +232,7 @@ def main(words: Sequence[str] | None = None, apart: type[Apart] = Apart) -> None
     types = len(data.pipeline.target.vocabulary)
     work = Work.choose(data.corpus("train"), tokens=options.tokens, updates=options.updates)
     model = build_ours(recipe, types, device)
-    few = collate(work.corpus, work.plan[0][:8]).to(device)
+    few = read_batch(work.corpus, work.plan[0][:8]).to(device)
     gap = largest_difference(recipe, model.double(), few, others)
     if gap > TOLERANCE:
         sys.exit(f"the peers compute something else: relative difference {gap:.1e}")

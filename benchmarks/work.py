@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from nmtdeep.data import batching
-from nmtdeep.data.batch import Batch, Indices, collate
+from nmtdeep.data.batch import Batch, Indices, read_batch
 from nmtdeep.data.corpus import ParallelCorpus
 
 
@@ -40,7 +40,7 @@ class Work:
 
     def batches(self, device: torch.device) -> Iterator[Batch]:
         for indices in self.plan:
-            yield collate(self.corpus, indices).to(device)
+            yield read_batch(self.corpus, indices).to(device)
 
     @classmethod
     def choose(cls, corpus: ParallelCorpus, *, tokens: int, updates: int, seed: int = 1) -> "Work":

@@ -15,7 +15,7 @@ import torch
 from nmtdeep import checkpoint
 from nmtdeep.config import model as config
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.data.batch import Batch, Share, collate
+from nmtdeep.data.batch import Batch, Share, read_batch
 from nmtdeep.data.corpus import DataDirectory, MonolingualCorpus, ParallelCorpus
 from nmtdeep.model.build import build, initialize
 from nmtdeep.model.transformer import Transformer
@@ -124,7 +124,7 @@ def _corpus(sentences: list[list[int]]) -> MonolingualCorpus:
 
 def _batch(sources: list[list[int]], targets: list[list[int]]) -> Batch:
     pairs = ParallelCorpus(_corpus(sources), _corpus(targets))
-    return collate(pairs, np.arange(len(sources)))
+    return read_batch(pairs, np.arange(len(sources)))
 
 
 def _data(folder: Path, recipe: Recipe, train: Pairs, valid: Pairs) -> DataDirectory:
@@ -218,7 +218,7 @@ def _train_briefly(recipe: Recipe, data: DataDirectory, run: Path) -> tuple[Path
     initialize(model, recipe.model, seed=1)
     step = Step(model, recipe.training)
     corpus = data.corpus("train")
-    batches = [collate(corpus, np.arange(first, first + 25)) for first in (0, 25)]
+    batches = [read_batch(corpus, np.arange(first, first + 25)) for first in (0, 25)]
     paths = []
     for update in range(1, 21):
         step.update(Share.whole(batches[update % 2 :][:1]), update, 0.02)

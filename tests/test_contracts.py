@@ -19,7 +19,7 @@ from nmtdeep.config import slots
 from nmtdeep.config.load import load_recipe
 from nmtdeep.config.training import Training
 from nmtdeep.config.variant import tag_of, variants
-from nmtdeep.data.batch import Share, collate, join
+from nmtdeep.data.batch import Share, read_batch
 from nmtdeep.data.corpus import ParallelCorpus
 from nmtdeep.errors import ConfigError, UserError
 from nmtdeep.model.build import build
@@ -69,13 +69,13 @@ class Ramp(nn.Module):
 
 class Near(variants.PositionsVariant):
     type: Literal["guest.near"] = "guest.near"
-    takes_rows = True
+    takes_packing = True
     values: bool = False
     def build(self, model, stack): return Nothing()
     def in_attention(self, model, stack): return Vectors(model.width // stack.heads, self.values)
 
 class Nothing(nn.Module):
-    def forward(self, x, start, rows=None): return x
+    def forward(self, x, start, packing=None): return x
 
 class Vectors(nn.Module):
     def __init__(self, width, values):
@@ -161,7 +161,7 @@ def test_positions_need_no_more_than_their_documented_arguments(
     check: testing.Check, tmp_path: Path
 ) -> None:
     check(["model.positions=guest.slope"], tmp_path)
-    assert not load_recipe("deep-small", ["model.positions=guest.slope"]).uses_rows("cuda")
+    assert not load_recipe("deep-small", ["model.positions=guest.slope"]).uses_packing("cuda")
 
 
 @pytest.mark.parametrize(
@@ -178,18 +178,20 @@ def test_relative_positions_count_in_each_sentence_of_a_row(
 ) -> None:
     corpus, every = ParallelCorpus(make_corpus(SOURCES), make_corpus(TARGETS)), np.arange(3)
     results = []
-    for batch in (collate(corpus, every), join(corpus, every)):
+    for batch in (read_batch(corpus, every), read_batch(corpus, every, packed=True)):
         step = Step(tiny_model(positions=positions), Training())
         sums = step.accumulate(Share.whole([batch]), 1).sums
         results.append((sums, {name: each.grad for name, each in step.model.named_parameters()}))
-    padded, rows = results
-    assert_close(rows, padded)
+    padded, packed = results
+    assert_close(packed, padded)
     without = tiny_model(positions=positions)
     for module in without.modules():
         if hasattr(module, "relative"):
             module.relative = None
-    none = Step(without, Training()).accumulate(Share.whole([join(corpus, every)]), 1)
-    assert not torch.allclose(none.sums, rows[0], rtol=1e-3)
+    none = Step(without, Training()).accumulate(
+        Share.whole([read_batch(corpus, every, packed=True)]), 1
+    )
+    assert not torch.allclose(none.sums, packed[0], rtol=1e-3)
 
 
 def test_a_parameter_without_initial_value_is_one_line_with_its_package(

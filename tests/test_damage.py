@@ -20,7 +20,7 @@ import pytest
 from nmtdeep import checkpoint
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.render import dump
-from nmtdeep.data.batch import collate
+from nmtdeep.data.batch import read_batch
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import DataError, UserError
 from nmtdeep.training.finish import finish
@@ -89,7 +89,7 @@ def of_data(directory: Path) -> str:
     digest, data = hashlib.sha256(), DataDirectory.open(directory)
     for split in data.splits:
         corpus = data.corpus(split)
-        batch = collate(corpus, np.arange(len(corpus)))
+        batch = read_batch(corpus, np.arange(len(corpus)))
         digest.update(batch.source.numpy().tobytes() + batch.target_output.numpy().tobytes())
         digest.update(split.encode())
     for text in (data.sources("valid"), data.references("valid"), data.pipeline.fingerprint()):

@@ -24,6 +24,7 @@ LAYERS = {
     "nmtdeep.tables": 0,
     "nmtdeep.units": 0,
     # Data.
+    "nmtdeep.packing": 1,
     "nmtdeep.text": 1,
     "nmtdeep.data": 1,
     # Modules: tensors in, tensors out.

@@ -25,8 +25,9 @@ from gpu_guard.torch_tables import missing
 
 from nmtdeep.config.model import Model
 from nmtdeep.config.training import Training
-from nmtdeep.data.batch import Batch, Row, Share
+from nmtdeep.data.batch import Batch, Share
 from nmtdeep.model.build import build
+from nmtdeep.packing import Packing
 from nmtdeep.training.step import Step
 
 TYPES, LENGTH, TOKENS = 32_000, 28, 25_000
@@ -65,27 +66,27 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 
 
-def batch(tokens: int, *, in_rows: bool) -> Batch:
+def batch(tokens: int, *, packed: bool) -> Batch:
     """Sentences of equal length, as one row or as rows of their own."""
     sentences = tokens // LENGTH
     cells = sentences * LENGTH
-    shape = (1, cells) if in_rows else (sentences, LENGTH)
+    shape = (1, cells) if packed else (sentences, LENGTH)
     ids = [torch.randint(3, 20, shape, device="cuda") for _ in range(3)]
-    rows = None
-    if in_rows:
+    packing = None
+    if packed:
         offsets = torch.arange(0, cells + 1, LENGTH, dtype=torch.int32, device="cuda")
-        rows = (Row(offsets, torch.arange(cells, device="cuda"), LENGTH),) * 2
-    return Batch(*ids, cells, padded_tokens=2 * cells, real_tokens=2 * cells, rows=rows)
+        packing = (Packing(offsets, torch.arange(cells, device="cuda"), LENGTH),) * 2
+    return Batch(*ids, cells, padded_tokens=2 * cells, real_tokens=2 * cells, packing=packing)
 
 
-def count(model: Model, tokens: int, *, batches: int = 1, in_rows: bool = False) -> Recorder:
+def count(model: Model, tokens: int, *, batches: int = 1, packed: bool = False) -> Recorder:
     """The second update of so many batches, in bf16 with Adam and clipping."""
     training = Training.model_validate({"clip_norm": 1.0})
     with pretended():
         with torch.device("cuda"):
             network = build(model, source_types=TYPES, target_types=TYPES)
         step = Step(network, training, dtype=torch.bfloat16)
-        share = Share.whole([batch(tokens, in_rows=in_rows) for _ in range(batches)])
+        share = Share.whole([batch(tokens, packed=packed) for _ in range(batches)])
         with Recorder() as recorder:
             step.update(share, 1, 1e-4)
             recorder.forget()
@@ -125,7 +126,7 @@ def main() -> None:
             f"one of {TOKENS:,}, padded": count(model, TOKENS),
         }
         if "relative" not in name:
-            ways[f"one of {TOKENS:,}, a row"] = count(model, TOKENS, in_rows=True)
+            ways[f"one of {TOKENS:,}, a row"] = count(model, TOKENS, packed=True)
         for way, found in ways.items():
             launches, moved = found.launches.total(), found.moved.total() / 1e9
             least = 1e3 * sum(call.seconds for call in found.calls)

@@ -26,12 +26,12 @@ from turns import clocks, since, take_turns
 from nmtdeep.checkpoint import Loaded
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.data.batch import Row
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.data.index import RECIPE_FILE
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.devices import resolve_device
-from nmtdeep.model.kernels import jagged
+from nmtdeep.model.kernels import gpu_attention
+from nmtdeep.packing import Packing
 from nmtdeep.text.vocabulary import EOS
 from nmtdeep.training.feed import upcoming
 from nmtdeep.training.ranks import Ranks
@@ -104,21 +104,21 @@ def ceilings(place: Place) -> Figures:
 
 
 def attention(place: Place) -> Figures:
-    """Both passes of attention over short sentences: the kernels for rows, and torch's, padded."""
+    """Both passes of attention over short sentences, packed and padded."""
     sentences, heads, repeats = (8, 2, 1) if place.pretend else (450, 8, 20)
     lengths = np.random.default_rng(1).lognormal(np.log(27) - 0.125, 0.5, sentences).clip(1, 200)
-    row = jagged.Jagged._make(Row.of(lengths.astype(np.int64)).to(place.device))
-    shape = (3, len(row.places), heads * 64)
+    packing = Packing.of(lengths.astype(np.int64)).to(place.device)
+    shape = (3, len(packing.places), heads * 64)
     x = torch.randn(shape, device=place.device, dtype=torch.bfloat16, requires_grad=True)
-    spans = (row.offsets, row.offsets, row.longest, row.longest)
+    spans = (packing.offsets, packing.offsets, packing.longest, packing.longest)
 
     def padded() -> torch.Tensor:
-        q, k, v = (row.padded(part[None]).unflatten(2, (heads, 64)).transpose(1, 2) for part in x)
-        return scaled_dot_product_attention(q, k, v, attn_mask=row.mask, dropout_p=0.1)
+        q, k, v = (packing.pad(part[None]).unflatten(2, (heads, 64)).transpose(1, 2) for part in x)
+        return scaled_dot_product_attention(q, k, v, attn_mask=packing.mask, dropout_p=0.1)
 
     def flash() -> torch.Tensor:
         q, k, v = x.unflatten(2, (heads, 64))
-        return jagged.attention(q, k, v, row, row, causal=False, dropout_p=0.1)
+        return gpu_attention.attention(q, k, v, packing, packing, causal=False, dropout_p=0.1)
 
     def efficient() -> torch.Tensor:
         parts = x[:, None].unflatten(3, (heads, 64))

@@ -15,7 +15,7 @@ from nmtdeep.analysis.measurement import check_same_text, typed
 from nmtdeep.checkpoint import Loaded
 from nmtdeep.config.model import SIDES
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.data.batch import Batch, collate
+from nmtdeep.data.batch import Batch, read_batch
 from nmtdeep.data.batching import cut
 from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
 from nmtdeep.devices import kept_settings
@@ -144,7 +144,7 @@ def sentences(corpus: ParallelCorpus, *, tokens: int, seed: int) -> list[Batch]:
     chosen = order[: int(np.searchsorted(reached, tokens)) + 1]
     longer = np.maximum(corpus.source.lengths, corpus.target.lengths)
     chosen = chosen[np.argsort(longer[chosen], kind="stable")]
-    return [collate(corpus, part) for part in cut(longer, chosen, BATCH_TOKENS)]
+    return [read_batch(corpus, part) for part in cut(longer, chosen, BATCH_TOKENS)]
 
 
 def _train(trainer: Trainer, updates: int) -> None:

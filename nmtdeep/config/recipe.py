@@ -56,8 +56,8 @@ class Recipe(Section):
         _check_stages(self.model, self.training)
         return self
 
-    def uses_rows(self, device: str) -> bool:
-        """Whether a training on this type of device has batches without padding.
+    def uses_packing(self, device: str) -> bool:
+        """Whether a training on this type of device has packed batches, without padding.
 
         A GPU is fast on many tokens of any lengths at once. On a CPU groups of similar length are
         as fast and keep less memory busy. Relative positions and the regularizer need padding.
@@ -65,7 +65,7 @@ class Recipe(Section):
         model = self.model
         parts = (model.positions, *model.encoder.sublayers, *model.decoder.sublayers)
         # Variants of other packages say what they take.
-        padded = any(not getattr(part, "takes_rows", part.type != "relative") for part in parts)
+        padded = any(not getattr(part, "takes_packing", part.type != "relative") for part in parts)
         return device == "cuda" and not padded and self.training.regularizer.type == "none"
 
     def with_training(self, **values: Any) -> Recipe:

@@ -40,9 +40,9 @@ class Batches(Section):
         "dropout masks; by default a group, or on a GPU the whole update",
     )
 
-    def limit(self, *, rows: bool) -> int:
-        """The value of `max_tokens`; `rows`: whether batches are rows without padding."""
-        return self.max_tokens or (self.tokens_per_update if rows else self.group_tokens)
+    def limit(self, *, packed: bool) -> int:
+        """The value of `max_tokens`; `packed`: whether batches have no padding."""
+        return self.max_tokens or (self.tokens_per_update if packed else self.group_tokens)
 
 
 class NoRegularizer(Section):

@@ -1,10 +1,9 @@
-"""Batches: sentence pairs as tensors, padded or one after the other in a row."""
+"""Batches: sentence pairs as tensors, padded or packed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,44 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nmtdeep.data.corpus import Ids, MonolingualCorpus, ParallelCorpus
+from nmtdeep.packing import Packing, to_device
 from nmtdeep.text.vocabulary import EOS, PAD
 
 Indices = NDArray[np.int64]
-
-
-def moved(tensor: Tensor, device: torch.device) -> Tensor:
-    """A tensor of a CPU on `device`; a GPU copies it while the host goes on."""
-    return tensor if device.type == "cpu" else tensor.pin_memory().to(device, non_blocking=True)
-
-
-class Row(NamedTuple):
-    """Sentences that follow one another without padding.
-
-    The fields are those of `model.kernels.jagged.Jagged`, which a model makes of it: models do not
-    import data.
-    """
-
-    offsets: Tensor
-    places: Tensor
-    longest: int
-
-    @classmethod
-    def of(cls, lengths: NDArray[np.int64]) -> Row:
-        """A row of sentences of these lengths."""
-        offsets = np.concatenate(([0], np.cumsum(lengths)))
-        longest = int(lengths.max())
-        before = np.arange(len(lengths)) * longest - offsets[:-1]
-        places = np.arange(offsets[-1]) + np.repeat(before, lengths)
-        return cls(torch.from_numpy(offsets.astype(np.int32)), torch.from_numpy(places), longest)
-
-    def to(self, device: torch.device) -> Row:
-        """The same row on `device`."""
-        return Row(moved(self.offsets, device), moved(self.places, device), self.longest)
-
-    def part(self, first: int, last: int) -> Row:
-        """The row of sentences `first` to `last`, the latter excluded."""
-        lengths = self.offsets.diff()[first:last].cpu().numpy().astype(np.int64)
-        return Row.of(lengths).to(self.offsets.device)
 
 
 @dataclass(frozen=True)
@@ -57,7 +22,7 @@ class Batch:
     """Sentences that go through the model together.
 
     Attributes:
-        source: `(sentences, source)` ids, each ending in EOS, padded at the end. With `rows`, ids
+        source: `(sentences, source)` ids, each ending in EOS, padded at the end. Packed, ids
             `(1, tokens)` of one sentence after the other; so are the next two.
         target_input: `(sentences, target)` ids, EOS first (the decoder's start).
         target_output: `(sentences, target)` ids, EOS last: the reference.
@@ -65,7 +30,7 @@ class Batch:
         padded_tokens: cells of both sides, padding included.
         real_tokens: real tokens of both sides.
         indices: `(sentences,)` numbers in the corpus, from 0; empty if they are from elsewhere.
-        rows: the sentences of source and target, if these are rows without padding.
+        packing: the sentences of source and target, if these are packed.
         corpus: name of the split, for messages.
     """
 
@@ -76,19 +41,19 @@ class Batch:
     padded_tokens: int
     real_tokens: int
     indices: Indices = field(default_factory=lambda: np.empty(0, np.int64))
-    rows: tuple[Row, Row] | None = None
+    packing: tuple[Packing, Packing] | None = None
     corpus: str = ""
 
     @property
     def sentences(self) -> int:
         """Number of sentence pairs."""
-        return len(self.rows[0].offsets) - 1 if self.rows else len(self.source)
+        return self.packing[0].sentences if self.packing else len(self.source)
 
     @property
     def longest(self) -> tuple[int, int]:
         """Tokens of the longest source and target sentence."""
-        if self.rows:
-            return self.rows[0].longest, self.rows[1].longest
+        if self.packing:
+            return self.packing[0].longest, self.packing[1].longest
         return self.source.shape[1], self.target_output.shape[1]
 
     @property
@@ -102,10 +67,10 @@ class Batch:
             return self
         return replace(
             self,
-            source=moved(self.source, device),
-            target_input=moved(self.target_input, device),
-            target_output=moved(self.target_output, device),
-            rows=self.rows and (self.rows[0].to(device), self.rows[1].to(device)),
+            source=to_device(self.source, device),
+            target_input=to_device(self.target_input, device),
+            target_output=to_device(self.target_output, device),
+            packing=self.packing and (self.packing[0].to(device), self.packing[1].to(device)),
         )
 
     @classmethod
@@ -127,19 +92,19 @@ class Batch:
 
     def part(self, first: int, last: int) -> Batch:
         """Sentences `first` to `last`, the latter excluded, with the padding of this batch."""
-        ids, rows = (self.source, self.target_input, self.target_output), None
+        ids, packing = (self.source, self.target_input, self.target_output), None
         parts = [part[first:last] for part in ids]
-        if self.rows:
-            upper, lower = self.rows
+        if self.packing:
+            upper, lower = self.packing
             spans = [
-                slice(*row.offsets[[first, min(last, self.sentences)]].tolist())
-                for row in (upper, lower, lower)
+                slice(*side.offsets[[first, min(last, self.sentences)]].tolist())
+                for side in (upper, lower, lower)
             ]
             parts = [part[:, span] for part, span in zip(ids, spans, strict=True)]
-            rows = upper.part(first, last), lower.part(first, last)
+            packing = upper.part(first, last), lower.part(first, last)
         source, target_input, target_output = parts
         batch = Batch.of(source, target_input, target_output, self.indices[first:last])
-        return replace(batch, rows=rows, corpus=self.corpus)
+        return replace(batch, packing=packing, corpus=self.corpus)
 
 
 @dataclass(frozen=True)
@@ -189,8 +154,13 @@ def gather(corpus: MonolingualCorpus, indices: Indices) -> NDArray[np.int64]:
     return ids
 
 
-def collate(corpus: ParallelCorpus, indices: Indices) -> Batch:
-    """Read the named sentence pairs and pad them."""
+def read_batch(corpus: ParallelCorpus, indices: Indices, *, packed: bool = False) -> Batch:
+    """Read the named sentence pairs, and pad or pack them."""
+    batch = _pack(corpus, indices) if packed else _pad(corpus, indices)
+    return replace(batch, corpus=corpus.source.stem.stem)
+
+
+def _pad(corpus: ParallelCorpus, indices: Indices) -> Batch:
     source, output = gather(corpus.source, indices), gather(corpus.target, indices)
     shifted = np.roll(output, 1, axis=1)
     shifted[:, 0] = EOS
@@ -199,21 +169,12 @@ def collate(corpus: ParallelCorpus, indices: Indices) -> Batch:
     return Batch.of(*tensors, indices)
 
 
-def join(corpus: ParallelCorpus, indices: Indices) -> Batch:
-    """Read the named sentence pairs into rows without padding."""
-    sides, rows = [], []
-    for side in (corpus.source, corpus.target):
-        flat, lengths = side.read(indices)
-        sides.append(flat)
-        rows.append(Row.of(lengths))
-    source, output = sides
+def _pack(corpus: ParallelCorpus, indices: Indices) -> Batch:
+    (source, source_lengths), (output, target_lengths) = (
+        side.read(indices) for side in (corpus.source, corpus.target)
+    )
+    packing = Packing.of(source_lengths), Packing.of(target_lengths)
     shifted = np.roll(output, 1)
-    shifted[rows[1].offsets[:-1].numpy()] = EOS
+    shifted[packing[1].offsets[:-1].numpy()] = EOS
     ids = [torch.from_numpy(side)[None] for side in (source, shifted, output)]
-    return replace(Batch.of(ids[0], ids[1], ids[2], indices), rows=(rows[0], rows[1]))
-
-
-def read(corpus: ParallelCorpus, indices: Indices, *, rows: bool) -> Batch:
-    """`join` if `rows`, else `collate`, with the name of the corpus."""
-    batch = join(corpus, indices) if rows else collate(corpus, indices)
-    return replace(batch, corpus=corpus.source.stem.stem)
+    return replace(Batch.of(ids[0], ids[1], ids[2], indices), packing=packing)

@@ -114,16 +114,16 @@ def deal(sizes: Sequence[int], processes: int) -> list[int]:
 
 
 def divide(
-    lengths: NDArray[np.int32], groups: list[Indices], max_tokens: int, *, rows: bool, ranks: int
+    lengths: NDArray[np.int32], groups: list[Indices], max_tokens: int, *, packed: bool, ranks: int
 ) -> list[Indices]:
     """The batches of an update.
 
     Args:
         max_tokens: of the longer side of a batch, padding included.
-        rows: whether batches are rows without padding, each of all lengths; else see `split`.
-        ranks: number of ranks; with rows each gets as many batches.
+        packed: whether batches are packed, with sentences of all lengths; else see `split`.
+        ranks: number of ranks; packed, each gets as many batches.
     """
-    if not rows:
+    if not packed:
         return list(split(lengths, groups, max_tokens))
     everything = np.concatenate(groups)
     longer = lengths[:, everything]

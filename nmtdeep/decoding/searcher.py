@@ -20,7 +20,7 @@ from nmtdeep.decoding.sampling import sample
 from nmtdeep.decoding.search import FREE, Hypothesis, SearchState, beam, length_penalty
 from nmtdeep.devices import resolve_device
 from nmtdeep.errors import UserError
-from nmtdeep.model.kernels.packed import PackedLinear, QuantizedLinear, pack
+from nmtdeep.model.kernels.cpu_prepacked_linear import PackedLinear, QuantizedLinear, pack
 from nmtdeep.model.layers.cache import States
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS, PAD, UNK

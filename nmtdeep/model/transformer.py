@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from nmtdeep.model.kernels.jagged import Jagged
 from nmtdeep.model.layers.bridge import Bridge
 from nmtdeep.model.layers.cache import CacheIndex, States
 from nmtdeep.model.layers.combination import Combination
@@ -19,6 +18,7 @@ from nmtdeep.model.layers.embedding import TokenEmbedding
 from nmtdeep.model.layers.linear import Linear
 from nmtdeep.model.layers.parameters import Matrix
 from nmtdeep.model.layers.residual import Residual
+from nmtdeep.packing import Packing
 
 
 class Layer(nn.Module):
@@ -134,18 +134,23 @@ class Encoded:
     Attributes:
         memories: each `(sentences, source, width)`.
         mask: `(sentences, 1, 1, source)`, True at real tokens; None without padding.
-        rows: the sentences, if the memories are one row `(1, tokens, width)`.
+        packing: the sentences, if they are packed, `(1, tokens, width)`.
     """
 
     memories: list[Tensor]
     mask: Tensor | None
-    rows: Jagged | None = None
+    packing: Packing | None = None
 
     def contexts(
-        self, index: CacheIndex | None = None, rows: Jagged | None = None
+        self, index: CacheIndex | None = None, packing: Packing | None = None
     ) -> list[Context]:
-        """The context of each decoder layer, `rows` being the sentences of the target."""
-        common = {"memory_mask": self.mask, "memory_rows": self.rows, "rows": rows, "index": index}
+        """The context of each decoder layer, with the packing of the target."""
+        common = {
+            "memory_mask": self.mask,
+            "memory_packing": self.packing,
+            "packing": packing,
+            "index": index,
+        }
         return [Context(memory=memory, **common) for memory in self.memories]  # type: ignore[arg-type]
 
 
@@ -218,28 +223,28 @@ class Transformer(nn.Module):
         return self.encode_deeply(source)[0]
 
     def encode_deeply(
-        self, source: Tensor, rows: Jagged | None = None
+        self, source: Tensor, packing: Packing | None = None
     ) -> tuple[Encoded, list[Tensor]]:
         """The result of `encode`, and y_0 ... y_L, the outputs of embedding and encoder layers.
 
         Args:
-            source: ids `(sentences, source)`, padded at the end; or `(1, tokens)` with `rows`.
-            rows: the sentences of a row.
+            source: ids `(sentences, source)`, padded at the end; or packed `(1, tokens)`.
+            packing: the sentences, if they are packed.
         """
-        mask = None if rows else (source != self.pad)[:, None, None, :]
-        contexts = [Context(mask=mask, rows=rows)] * len(self.encoder.layers)
-        top, outputs = self.encoder(self.source_embedding(source, rows=rows), contexts)
-        return Encoded(self.bridge(top, outputs), mask, rows), outputs
+        mask = None if packing else (source != self.pad)[:, None, None, :]
+        contexts = [Context(mask=mask, packing=packing)] * len(self.encoder.layers)
+        top, outputs = self.encoder(self.source_embedding(source, packing=packing), contexts)
+        return Encoded(self.bridge(top, outputs), mask, packing), outputs
 
-    def decode(self, target: Tensor, encoded: Encoded, rows: Jagged | None = None) -> Tensor:
+    def decode(self, target: Tensor, encoded: Encoded, packing: Packing | None = None) -> Tensor:
         """Hidden states `(sentences, target, width)` that predict the token after each of `target`.
 
         `target` `(sentences, target)` starts with the end-of-sentence id and is padded at the end,
-        where causality hides it; hidden states at padded positions are meaningless. With `rows`, it
-        is one row `(1, tokens)` of these sentences, and so is the source.
+        where causality hides it; hidden states at padded positions are meaningless. Packed, it is
+        `(1, tokens)`, and so is the source.
         """
-        x = self.target_embedding(target, rows=rows)
-        return self.decoder(x, encoded.contexts(rows=rows))[0]
+        x = self.target_embedding(target, packing=packing)
+        return self.decoder(x, encoded.contexts(packing=packing))[0]
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """`decode(target, encode(source))`: hidden states, to be projected by the loss."""

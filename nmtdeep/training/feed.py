@@ -13,7 +13,7 @@ import torch
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data import batching
 from nmtdeep.data.ahead import ahead
-from nmtdeep.data.batch import Share, read
+from nmtdeep.data.batch import Share, read_batch
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.data.mixture import MixedPosition, Part, Position, Walk, by_corpus, shares
 from nmtdeep.data.segmentation import DrawnCorpus, in_memory, segmented, segmenters
@@ -80,19 +80,24 @@ def _plan(
 
 def _share(parts: list[Part], recipe: Recipe, ranks: Ranks) -> Share:
     """Read the batches of an update that are this rank's."""
-    rows = recipe.uses_rows(ranks.device.type)
-    limit = recipe.training.batches.limit(rows=rows)
-    divide = partial(batching.divide, max_tokens=limit, rows=rows, ranks=ranks.size)
+    packed = recipe.uses_packing(ranks.device.type)
+    limit = recipe.training.batches.limit(packed=packed)
+    divide = partial(batching.divide, max_tokens=limit, packed=packed, ranks=ranks.size)
     batches = [
         (part, places)
         for part in map(_drawn, parts)
         for places in divide(part.window.lengths, part.groups)
     ]
     cells = [part.window.lengths[:, places] for part, places in batches]
-    sizes = [int(each.sum() if rows else each.shape[1] * each.max(axis=1).sum()) for each in cells]
+    sizes = [
+        int(each.sum() if packed else each.shape[1] * each.max(axis=1).sum()) for each in cells
+    ]
     owners = batching.deal(sizes, ranks.size)
     mine = [
-        (number, read(part.corpus, part.window.indices[places], rows=rows).to(ranks.device))
+        (
+            number,
+            read_batch(part.corpus, part.window.indices[places], packed=packed).to(ranks.device),
+        )
         for number, (part, places) in enumerate(batches)
         if owners[number] == ranks.rank
     ]

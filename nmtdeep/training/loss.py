@@ -19,7 +19,6 @@ from nmtdeep.config.training import (
 )
 from nmtdeep.data.batch import Batch
 from nmtdeep.model.kernels import LOW_PRECISION, linear
-from nmtdeep.model.kernels.jagged import Jagged
 from nmtdeep.model.transformer import Transformer
 
 # Positions whose logits exist at a time, and rows of these that stay in a CPU's cache.
@@ -53,7 +52,7 @@ def batch_loss(
     device = batch.source.device
     mixed = dtype in LOW_PRECISION
     with torch.autocast(device.type, dtype=dtype if mixed else torch.bfloat16, enabled=mixed):
-        source, target = map(Jagged._make, batch.rows) if batch.rows else (None, None)
+        source, target = batch.packing or (None, None)
         encoded, outputs = model.encode_deeply(batch.source, source)
         hidden = model.decode(batch.target_input, encoded, target)
     loss = smoothed_cross_entropy(

@@ -68,9 +68,9 @@ def peak_memory(device: torch.device) -> int:
 
 def at_once(recipe: Recipe, device: str) -> int:
     """The most tokens that go through the model of a stage at once on a type of device."""
-    batches, rows = recipe.training.batches, recipe.uses_rows(device)
-    tokens = min(batches.limit(rows=rows), batches.tokens_per_update)
-    return tokens if rows else min(tokens, batches.group_tokens)
+    batches, packed = recipe.training.batches, recipe.uses_packing(device)
+    tokens = min(batches.limit(packed=packed), batches.tokens_per_update)
+    return tokens if packed else min(tokens, batches.group_tokens)
 
 
 def check_model_fits(model: config.Model, *, source_types: int, target_types: int) -> None:
@@ -96,24 +96,27 @@ def check_model_fits(model: config.Model, *, source_types: int, target_types: in
         )
 
 
-def largest_batch(window: Window, recipe: Recipe, *, rows: bool = False, ranks: int = 1) -> Indices:
+def largest_batch(
+    window: Window, recipe: Recipe, *, packed: bool = False, ranks: int = 1
+) -> Indices:
     """The batch that keeps most for the backward pass; sentences by position in the window.
 
     Args:
-        rows, ranks: as of `batching.divide`.
+        packed, ranks: as of `batching.divide`.
     """
     width, heads = recipe.model.width, recipe.model.encoder.heads
 
     def kept(batch: Indices) -> int:
         lengths = window.lengths[:, batch]
-        if rows:
+        if packed:
             return int(lengths.sum())
         longest = lengths.max(axis=1)  # each token has activations of some widths, and attention
         return len(batch) * int(longest.sum()) * (8 * width + heads * int(longest.max()))
 
-    limit = recipe.training.batches.limit(rows=rows)
+    limit = recipe.training.batches.limit(packed=packed)
     divided = (
-        divide(window.lengths, update, limit, rows=rows, ranks=ranks) for update in window.updates
+        divide(window.lengths, update, limit, packed=packed, ranks=ranks)
+        for update in window.updates
     )
     return max(chain.from_iterable(divided), key=kept)
 
@@ -160,7 +163,7 @@ class BatchLimit:
         """
         if part is None or not is_out_of_memory(error):
             raise error
-        tokens = min(part.cells, self.tokens)  # a part of rows may have more than the limit
+        tokens = min(part.cells, self.tokens)  # a packed part may have more than the limit
         if self.divisible and part.sentences > 1:
             return tokens // 2
         whole = f"batches of a sharded model cannot be divided, so pass --max-tokens {tokens // 2}"

@@ -85,8 +85,8 @@ def _check_batches(recipe: Recipe, longest: Mapping[str, Longest], ranks: Ranks)
     Args:
         longest: the longest sentence of each corpus, by the words for the corpus in a message.
     """
-    rows, batches = recipe.uses_rows(ranks.device.type), recipe.training.batches
-    limit = batches.limit(rows=rows)
+    packed, batches = recipe.uses_packing(ranks.device.type), recipe.training.batches
+    limit = batches.limit(packed=packed)
     for of, pair in longest.items():
         if pair.tokens > limit:
             raise UserError(
@@ -95,7 +95,7 @@ def _check_batches(recipe: Recipe, longest: Mapping[str, Longest], ranks: Ranks)
                 hint="raise --max-tokens, or lower text.clean.max_length and preprocess again",
             )
     largest = at_once(recipe, ranks.device.type)
-    if not rows and -(-batches.tokens_per_update // largest) < ranks.size:
+    if not packed and -(-batches.tokens_per_update // largest) < ranks.size:
         raise UserError(
             f"updates of {batches.tokens_per_update} tokens in batches of {largest} leave some "
             f"of {ranks.size} processes idle",
@@ -136,7 +136,7 @@ def opening(recipe: Recipe, data: DataDirectory, ranks: Ranks, progress: Progres
     corpora = {name: data.corpus(name) for name in data.training}
     batches, drawn = stage.training.batches, shares(stage.training.mixture, corpora)
     dtype = resolve_precision(stage.training.precision, device)
-    joined = recipe.uses_rows(device.type)
+    packed = recipe.uses_packing(device.type)
     with torch.device("meta"):
         model = built(stage, data)
     freeze(model, stage.training.frozen)
@@ -166,7 +166,7 @@ def opening(recipe: Recipe, data: DataDirectory, ranks: Ranks, progress: Progres
         * (len(corpora) > 1),
         "batches": (
             f"{batches.tokens_per_update:,} padded tokens per update, "
-            f"at most {at_once(stage, device.type):,} at once{', without padding' * joined}"
+            f"at most {at_once(stage, device.type):,} at once{', packed' * packed}"
         ),
         "device": f"{_hardware(ranks)}, matrix products in {precision}",
         "stages": f"{', '.join(depths if len({*depths}) > 1 else same)} layers" * bool(depths),

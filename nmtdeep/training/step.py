@@ -233,22 +233,22 @@ class Step:
             limit = self.limit.tokens
             self.optimizer.zero_grad(set_to_none=True)
             passes = [
-                (batch_number, part, rows)
+                (batch_number, part, piece)
                 for batch_number, batch in share.batches
-                for part, rows in enumerate(self.limit.parts(batch))
+                for part, piece in enumerate(self.limit.parts(batch))
             ]
-            rows, loss = None, None  # those of a failed pass hold its activations
+            piece, loss = None, None  # those of a failed pass hold its activations
             try:
-                for batch_number, part, rows in passes:
+                for batch_number, part, piece in passes:
                     self._seed(seed_for(self.settings.seed, number, batch_number, part))
-                    loss = self.loss(rows)
+                    loss = self.loss(piece)
                     self.scaler.scale(loss.smoothed / tokens).backward()  # type: ignore[no-untyped-call]
                     sums += torch.stack((loss.smoothed.detach(), loss.nll))
                 if self.shards:  # a rank without a batch takes part in each exchange
                     for _ in range(share.passes - len(share.batches)):
                         (0.0 * self.loss(idle(self.device)).smoothed).backward()  # type: ignore[no-untyped-call]
             except Exception as error:
-                limit = self.limit.half(rows, error)
+                limit = self.limit.half(piece, error)
             if limit < self.limit.tokens:
                 loss = None
                 release()

@@ -14,7 +14,7 @@ from nmtdeep import checkpoint, memory
 from nmtdeep.config.model import SIDES
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.stages import Frozen
-from nmtdeep.data.batch import Batch, Share, collate, read
+from nmtdeep.data.batch import Batch, Share, read_batch
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.data.mixture import Position, by_corpus
 from nmtdeep.data.windows import Epoch
@@ -115,14 +115,14 @@ class Trainer:
             OutOfMemoryError: if memory does not hold the smallest batch.
         """
         step, device = self.step, self.ranks.device
-        rows = self.recipe.uses_rows(device.type)
+        packed = self.recipe.uses_packing(device.type)
         tried = []
         for name, place in by_corpus(position, self.data.training).items():
             corpus = self.data.corpus(name)
             epoch = Epoch(corpus, self.recipe.training.seed, place.epoch)
             window = epoch.window(place.window, self.recipe.training.batches)
-            largest = largest_batch(window, self.recipe, rows=rows, ranks=self.ranks.size)
-            tried.append(read(corpus, window.indices[largest], rows=rows))
+            largest = largest_batch(window, self.recipe, packed=packed, ranks=self.ranks.size)
+            tried.append(read_batch(corpus, window.indices[largest], packed=packed))
         batch = max(tried, key=lambda batch: batch.padded_tokens)
         before = step.limit.tokens
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
@@ -241,7 +241,7 @@ def fresh_model(recipe: Recipe, data: DataDirectory) -> Transformer:
     corpus = data.corpus(data.training[0])
     draw = np.random.default_rng(seed)
     chosen = np.sort(draw.choice(len(corpus), min(SAMPLE, len(corpus)), replace=False))
-    batch = collate(corpus, chosen)
+    batch = read_batch(corpus, chosen)
     initialize(model, recipe.model, seed=seed, sample=Sample(batch.source, batch.target_input))
     return model
 

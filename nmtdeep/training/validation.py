@@ -12,7 +12,7 @@ import torch
 
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.data.batch import collate
+from nmtdeep.data.batch import read_batch
 from nmtdeep.data.batching import cut, sort_by_length
 from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
 from nmtdeep.decoding.translator import Translator
@@ -132,9 +132,9 @@ def corpus_loss(
     lengths = np.stack((corpus.source.lengths, corpus.target.lengths))
     tokens, device = 0, model.output.weight.device
     total = torch.zeros(2, dtype=torch.float64, device=device)
-    budget = recipe.training.batches.limit(rows=recipe.uses_rows(device.type))
+    budget = recipe.training.batches.limit(packed=recipe.uses_packing(device.type))
     for indices in cut(lengths.max(axis=0), sort_by_length(lengths), budget):
-        batch = collate(corpus, indices).to(device)
+        batch = read_batch(corpus, indices).to(device)
         sums = batch_loss(model, batch, smoothing=recipe.training.label_smoothing, dtype=dtype)
         total += torch.stack((sums.smoothed, sums.nll)).double()  # read by the host at the end
         tokens += batch.target_tokens

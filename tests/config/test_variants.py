@@ -30,7 +30,7 @@ class Sing(SublayerVariant):
 
 class Hum(Sing):
     type: Literal["parrot.hum"] = "parrot.hum"
-    takes_rows = True
+    takes_packing = True
 
 class Grow(GrowthVariant):
     type: Literal["parrot.grow"] = "parrot.grow"
@@ -102,11 +102,11 @@ def test_a_recipe_with_a_variant_loads_back_equal() -> None:
 
 
 @pytest.mark.parametrize(("sublayer", "rows"), [("parrot.sing", False), ("parrot.hum", True)])
-def test_batches_have_padding_unless_a_sublayer_says_it_takes_rows(
+def test_batches_have_padding_unless_a_sublayer_says_it_takes_packing(
     sublayer: str, rows: bool
 ) -> None:
     recipe = load_recipe("deep-small", [f"model.encoder.sublayers=[{sublayer}, feed_forward]"])
-    assert recipe.uses_rows("cuda") is rows
+    assert recipe.uses_packing("cuda") is rows
 
 
 @pytest.mark.parametrize(

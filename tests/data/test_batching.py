@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmtdeep.data.batch import Indices, collate, gather, pad
+from nmtdeep.data.batch import Indices, gather, pad, read_batch
 from nmtdeep.data.batching import cut, sort_by_length, split, updates
 from nmtdeep.data.corpus import MonolingualCorpus, ParallelCorpus
 
@@ -122,7 +122,7 @@ def test_sorted_by_target_then_source_then_the_order_given() -> None:
 def test_a_batch_by_hand(make_corpus: Callable[[list[list[int]]], MonolingualCorpus]) -> None:
     source, target = [[9, 1], [5, 6, 7, 1], [4, 1]], [[3, 4, 1], [8, 1], [2, 2, 2, 1]]
     pairs = ParallelCorpus(make_corpus(source), make_corpus(target))
-    batch = collate(pairs, np.array([1, 0]))
+    batch = read_batch(pairs, np.array([1, 0]))
     assert batch.source.tolist() == [[5, 6, 7, 1], [9, 1, 0, 0]]
     assert batch.target_input.tolist() == [[1, 8, 0], [1, 3, 4]]
     assert batch.target_output.tolist() == [[8, 1, 0], [3, 4, 1]]

@@ -22,7 +22,7 @@ from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.decoding.search import Hypothesis
 from nmtdeep.decoding.searcher import Searcher, SourceBatch
 from nmtdeep.devices import native_bf16
-from nmtdeep.model.kernels.packed import Kind, PackedLinear, QuantizedLinear, pack
+from nmtdeep.model.kernels.cpu_prepacked_linear import Kind, PackedLinear, QuantizedLinear, pack
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS, PAD
 from tests.model.choices import COMBINATIONS, DECODERS, SLOTS, label

@@ -13,23 +13,22 @@ import torch
 from model.choices import connects_sublayers
 
 from nmtdeep.config.model import Model
-from nmtdeep.data.batch import Row
 from nmtdeep.model.build import build
-from nmtdeep.model.kernels.jagged import Jagged
+from nmtdeep.packing import Packing
 
 from .variants import VARIANTS
 
 TYPES, BATCHES = 20, 5
 
 
-def row(lengths: Any) -> tuple[torch.Tensor, Jagged]:
+def packed_ids(lengths: Any) -> tuple[torch.Tensor, Packing]:
     """Ids of sentences of these lengths, without numbers."""
-    offsets, places, longest = Row.of(lengths)
+    offsets, places, longest = Packing.of(lengths)
     ids = torch.zeros(1, len(places), dtype=torch.long)
-    return ids, Jagged(offsets.to("meta"), places.to("meta"), longest)
+    return ids, Packing(offsets.to("meta"), places.to("meta"), longest)
 
 
-def graphs(model: Model, *, in_rows: bool) -> int:
+def graphs(model: Model, *, packed: bool) -> int:
     """How often a compiler would be called in a training with batches of several shapes.
 
     `torch.device("meta")` takes the way of a GPU through the model, without any memory.
@@ -47,10 +46,10 @@ def graphs(model: Model, *, in_rows: bool) -> int:
         network.compile_layers(fullgraph=True, backend=compile_nothing)
         for _ in range(BATCHES):
             lengths = random.integers(2, 40, (2, random.integers(3, 20)))
-            if in_rows:
-                (source, source_rows), (target, target_rows) = map(row, lengths)
-                encoded, _ = network.encode_deeply(source, source_rows)
-                network.decode(target, encoded, target_rows)
+            if packed:
+                (source, of_source), (target, of_target) = map(packed_ids, lengths)
+                encoded, _ = network.encode_deeply(source, of_source)
+                network.decode(target, encoded, of_target)
             else:
                 shapes = [(lengths.shape[1], int(side.max())) for side in lengths]
                 network(*(torch.zeros(shape, dtype=torch.long) for shape in shapes))
@@ -58,7 +57,7 @@ def graphs(model: Model, *, in_rows: bool) -> int:
 
 
 def test_layers_of_a_stack_share_a_graph(tiny_config: Callable[..., Model]) -> None:
-    assert graphs(tiny_config(width=64, depth=6), in_rows=True) == 2
+    assert graphs(tiny_config(width=64, depth=6), packed=True) == 2
 
 
 @pytest.mark.slow
@@ -67,5 +66,5 @@ def test_layers_of_variants_compile_whole(tiny_config: Callable[..., Model], nam
     choice = VARIANTS[name]
     # Each sublayer that a combination connects has a graph of its own.
     limit = 8 if any(map(connects_sublayers, choice["combinations"])) else 4
-    in_rows = "relative" not in str(choice["positions"])
-    assert graphs(tiny_config(**choice, width=64), in_rows=in_rows) <= limit
+    packed = "relative" not in str(choice["positions"])
+    assert graphs(tiny_config(**choice, width=64), packed=packed) <= limit

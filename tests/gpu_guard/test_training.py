@@ -12,8 +12,9 @@ import torch
 from nmtdeep.config.model import Model
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.training import Training
-from nmtdeep.data.batch import Batch, Row, Share
+from nmtdeep.data.batch import Batch, Share
 from nmtdeep.model.build import build
+from nmtdeep.packing import Packing
 from nmtdeep.training.step import PRECISIONS, Step
 
 from .pretend import Recorder, pretended
@@ -26,27 +27,27 @@ TYPES, SENTENCES, LENGTH = 64, 4, 7
 AT_THE_END = {("training/step.py:read", "event")}
 
 
-def batch(*, in_rows: bool) -> Batch:
+def batch(*, packed: bool) -> Batch:
     """Sentences of one length, in a row or with two cells of padding."""
     cells = SENTENCES * LENGTH
-    shape = (1, cells) if in_rows else (SENTENCES, LENGTH)
+    shape = (1, cells) if packed else (SENTENCES, LENGTH)
     ids = [torch.randint(3, TYPES, shape, device="cuda") for _ in range(3)]
-    if not in_rows:
+    if not packed:
         return Batch(*ids, cells - 2, padded_tokens=2 * cells, real_tokens=2 * (cells - 2))
     offsets = torch.arange(0, cells + 1, LENGTH, dtype=torch.int32, device="cuda")
-    row = Row(offsets, torch.arange(cells, device="cuda"), LENGTH)
-    return Batch(*ids, cells, padded_tokens=2 * cells, real_tokens=2 * cells, rows=(row, row))
+    row = Packing(offsets, torch.arange(cells, device="cuda"), LENGTH)
+    return Batch(*ids, cells, padded_tokens=2 * cells, real_tokens=2 * cells, packing=(row, row))
 
 
 def recorded(model: Model, precision: str, **settings: Any) -> Recorder:
     """The second update, which has an optimizer with moments."""
     training = Training.model_validate({"clip_norm": 1.0, **settings})
-    in_rows = Recipe(model=model, training=training).uses_rows("cuda")
+    packed = Recipe(model=model, training=training).uses_packing("cuda")
     with pretended():
         with torch.device("cuda"):
             network = build(model, source_types=TYPES, target_types=TYPES)
         step = Step(network, training, dtype=PRECISIONS[precision])
-        share = Share.whole([batch(in_rows=in_rows)])
+        share = Share.whole([batch(packed=packed)])
         with Recorder() as recorder:
             step.update(share, 1, 1e-4)
             recorder.forget()
@@ -70,7 +71,7 @@ def test_an_update_is_launched_before_the_host_waits_for_the_one_before(
         with torch.device("cuda"):
             network = build(tiny_config(), source_types=TYPES, target_types=TYPES)
         step = Step(network, Training(), dtype=torch.bfloat16)
-        share = Share.whole([batch(in_rows=True)])
+        share = Share.whole([batch(packed=True)])
         with Recorder() as recorder:
             step.update(share, 1, 1e-4)  # creates moments and tables
             recorder.forget()

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.data.batch import Share, collate
+from nmtdeep.data.batch import Share, read_batch
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import DivergenceError
 from nmtdeep.training.display import figures
@@ -35,7 +35,9 @@ def shares(data: DataDirectory, ranks: Ranks = ALONE) -> list[Share]:
     corpus = data.corpus("train")
     results = []
     for first in range(0, 48, 8):
-        whole = Share.whole([collate(corpus, np.arange(at, at + 4)) for at in (first, first + 4)])
+        whole = Share.whole(
+            [read_batch(corpus, np.arange(at, at + 4)) for at in (first, first + 4)]
+        )
         own = whole.batches if ranks.size == 1 else whole.batches[ranks.rank :][:1]
         results.append(
             Share(

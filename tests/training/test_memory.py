@@ -14,7 +14,7 @@ from torch.testing import assert_close
 
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.training import Batches, Training
-from nmtdeep.data.batch import Batch, Share, collate, join, read
+from nmtdeep.data.batch import Batch, Share, read_batch
 from nmtdeep.data.batching import split
 from nmtdeep.data.corpus import ParallelCorpus
 from nmtdeep.data.windows import DataPosition, Epoch
@@ -121,13 +121,13 @@ def test_a_row_whose_long_sentences_are_neighbors_is_divided_until_it_fits(
 ) -> None:
     side = make_corpus([[4] * length + [EOS] for length in (1, 1, 1, 1, 1, 1, 13, 13)])
     pairs = ParallelCorpus(side, side)
-    padded, rows = (form(pairs, np.arange(8)) for form in (collate, join))
+    padded, packed = (read_batch(pairs, np.arange(8), packed=packed) for packed in (False, True))
     whole, short = step_of(tiny_model()), step_of(tiny_model())
     expected = whole.update(Share.whole([padded]), 1, 0.01)
     # Limits of 20, 10 and 5 tokens are parts of 4, 2 and 1 of the 8 sentences, of which the last
     # have 32, 28 and 14 tokens.
     memory = Memory(short.model, 20)
-    result = short.update(Share.whole([rows]), 1, 0.01)
+    result = short.update(Share.whole([packed]), 1, 0.01)
     assert (memory.failures, result.max_tokens) == (3, 5)
     assert_close(values(short.model), values(whole.model), rtol=0, atol=1e-12)
     assert result.loss == pytest.approx(expected.loss, rel=1e-12)
@@ -164,9 +164,9 @@ def test_a_pair_that_does_not_fit_is_numbered(tiny_model: Any, batches: list[Bat
         step.update(Share.whole(batches[:1]), 1, 0.01)
 
 
-@pytest.mark.parametrize("rows", [False, True])
-def test_a_pair_that_does_not_fit_has_the_name_of_its_corpus(tiny_run: Any, rows: bool) -> None:
-    whole = read(tiny_run.data.corpus("valid"), np.array([2, 4]), rows=rows)
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_pair_that_does_not_fit_has_the_name_of_its_corpus(tiny_run: Any, packed: bool) -> None:
+    whole = read_batch(tiny_run.data.corpus("valid"), np.array([2, 4]), packed=packed)
     assert str(too_large(whole)).startswith("a batch of 2 pairs of valid: out of memory with ")
     assert str(too_large(whole.part(1, 2))).startswith("training sentence 5 of valid: out of ")
 
@@ -267,7 +267,7 @@ def test_on_a_cpu_two_parts_of_the_largest_batch_tell_what_fits(
 ) -> None:
     """A pair takes 1,000 bytes, beside 5,000 for all and the 70 that stay."""
     trainer, seen = trainer_of(tiny_run), []
-    batch = collate(tiny_run.data.corpus("train"), np.arange(20))
+    batch = read_batch(tiny_run.data.corpus("train"), np.arange(20))
     trainer.model.source_embedding.register_forward_pre_hook(
         lambda _module, inputs: seen.append(len(inputs[0]))
     )
@@ -294,7 +294,7 @@ def test_the_peaks_of_two_parts_foretell_that_of_the_whole(tiny_run: Any) -> Non
         recipe["model"][side] |= {"depth": 3, "feed_forward": 1024, "heads": 4}
     trainer = Trainer(Recipe.model_validate(recipe), tiny_run.data)
     pairs = tiny_run.data.corpus("train")
-    batch = collate(pairs, np.resize(np.arange(len(pairs)), 32))
+    batch = read_batch(pairs, np.resize(np.arange(len(pairs)), 32))
     quarter, half, whole = (trainer._taken(batch.part(0, count)) for count in (8, 16, 32))
     gradients = sum(each.nbytes for each in trainer.model.parameters())
     assert whole > 2 * gradients  # most of it is the batch's

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from nmtdeep import checkpoint
 from nmtdeep.averaging import average
 from nmtdeep.config.load import read_config
-from nmtdeep.data.batch import collate
+from nmtdeep.data.batch import read_batch
 from nmtdeep.data.corpus import DataDirectory, corpus_writer
 from nmtdeep.errors import CheckpointError, DataError, UserError
 from nmtdeep.files import write_sums
@@ -176,7 +176,7 @@ def test_a_forged_corpus_is_an_error(
         write(numbers["tokens"], np.diff(numbers["offsets"]))
     write_sums(data)
     with pytest.raises(DataError, match=rf"train\.en\.{end}: {said}"):
-        collate(DataDirectory.open(data).corpus("train"), np.arange(len(side)))
+        read_batch(DataDirectory.open(data).corpus("train"), np.arange(len(side)))
 
 
 # Terminals

@@ -56,11 +56,11 @@ class PositionsVariant(Variant):
     """Positions of another package, added to the embeddings, in self-attention, or both.
 
     Attributes:
-        takes_rows: whether the module takes `(x, start, rows)` too, batches without padding.
+        takes_packing: whether the module takes `(x, start, packing)` too, packed batches.
     """
 
     slot: ClassVar[str] = "positions"
-    takes_rows: ClassVar[bool] = False
+    takes_packing: ClassVar[bool] = False
 
     def build(self, model: Model, stack: Stack) -> Any:
         """The module that adds positions to embeddings, called as `positions(x, start)`."""

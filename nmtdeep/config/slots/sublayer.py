@@ -55,12 +55,12 @@ class SublayerVariant(Variant):
 
     Attributes:
         reads_source: whether it attends to the encoder's output; only in the decoder.
-        takes_rows: whether it accepts `Context.rows`, batches without padding on a GPU.
+        takes_packing: whether it accepts `Context.packing`, packed batches on a GPU.
     """
 
     slot: ClassVar[str] = "sublayer"
     reads_source: ClassVar[bool] = False
-    takes_rows: ClassVar[bool] = False
+    takes_packing: ClassVar[bool] = False
 
     def build(self, model: Model, stack: Stack) -> Any:
         """A `nmtdeep.variants.Sublayer` of a stack."""

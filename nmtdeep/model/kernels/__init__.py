@@ -10,9 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nmtdeep.model.kernels import cpu_attention, cpu_dropout, cpu_linear, jagged
-from nmtdeep.model.kernels.jagged import Jagged
+from nmtdeep.model.kernels import cpu_attention, cpu_dropout, cpu_linear, gpu_attention
 from nmtdeep.model.kernels.plain_attention import (
+    Mask,
     RelativeVectors,
     attention_bias,
     attention_weights,
@@ -50,90 +50,68 @@ def dropout(x: Tensor, probability: float, *, training: bool) -> Tensor:
     return F.dropout(x, probability)
 
 
-def attention(
-    *packed: Tensor,
-    heads: int,
-    mask: Tensor | None,
-    causal: bool,
-    dropout_p: float = 0.0,
-    relative: RelativeVectors | None = None,
-    rows: Jagged | None = None,
-    key_rows: Jagged | None = None,
-) -> Tensor:
+def attention(*qkv: Tensor, heads: int, mask: Mask, dropout_p: float = 0.0) -> Tensor:
     """softmax(q k^T / sqrt(d_h)) v (Vaswani et al. 2017, Eq. 1) for all heads and positions.
 
     Args:
-        packed: q, k and v, each `(sentences, positions, width)`; those with the same positions may
-            be one tensor: `qkv`, or `q` and `kv`, or all three.
+        qkv: q, k and v, each `(sentences, positions, width)`, or packed `(1, tokens, width)`; those
+            with the same positions may be one tensor: `qkv`, or `q` and `kv`, or all three.
         heads: number of heads.
-        mask: `(sentences, 1, 1, keys)`, True where queries may attend, or None.
-        causal: a query may attend to keys up to its own position only.
+        mask: which keys each query reads.
         dropout_p: probability on the attention weights.
-        relative: vectors of relative positions, `(queries, keys, d_h)`; of rows, `(longest,
-            longest, d_h)`.
-        rows: the sentences of the queries, if `packed` are rows `(1, tokens, width)`.
-        key_rows: the sentences of the keys, if they are others.
 
     Returns:
-        `(sentences, queries, width)` in the dtype of `packed`.
+        The shape of q, in its dtype.
 
     A CPU takes `cpu_attention`, a GPU torch's fused kernels, to which relative positions of keys
     are a bias. Relative positions of values need the weights themselves, which no kernel returns:
     there, and with any relative positions on a CPU, the formula is written out, in fp32 at least.
-    Rows are padded where no fused kernel takes them as they are.
+    A packed batch is padded where no fused kernel takes it as it is.
     """
-    x = packed[0]
-    if rows is not None:
-        return _attention_of_rows(
-            _unpacked(packed), heads, rows, key_rows or rows, causal, dropout_p, relative
-        )
+    x, relative = qkv[0], mask.relative
+    if mask.queries is not None:
+        return _packed_attention(_separate(qkv), heads, mask, dropout_p)
     if x.device.type == "cpu" and relative is None:
         dtype = torch.promote_types(x.dtype, torch.float32)
-        bias = attention_bias(x.shape[1], mask, causal, dtype, x.device)
-        return cpu_attention.attention(*packed, heads=heads, bias=bias, dropout_p=dropout_p)
-    q, k, v = (split_heads(part, heads) for part in _unpacked(packed))
-    if x.device.type != "cpu" and relative is not None and relative[1] is None:
-        mask, causal, relative = relative_bias(q, relative[0], mask, causal), False, None
-    if relative is None:
+        bias = attention_bias(x.shape[1], mask, dtype, x.device)
+        return cpu_attention.attention(*qkv, heads=heads, bias=bias, dropout_p=dropout_p)
+    q, k, v = (split_heads(part, heads) for part in _separate(qkv))
+    if x.device.type != "cpu" and (relative is None or relative[1] is None):
+        bias, causal = mask.padding, mask.causal
+        if relative is not None:
+            bias, causal = relative_bias(q, relative[0], mask), False
         attended = F.scaled_dot_product_attention(
-            q, k, v, attn_mask=mask, is_causal=causal, dropout_p=dropout_p
+            q, k, v, attn_mask=bias, is_causal=causal, dropout_p=dropout_p
         )
         return join_heads(attended)
     with torch.autocast(x.device.type, enabled=False):
         if x.dtype in LOW_PRECISION:
             q, k, v = q.float(), k.float(), v.float()
-        bias = attention_bias(q.shape[2], mask, causal, q.dtype, q.device)
+        bias = attention_bias(q.shape[2], mask, q.dtype, q.device)
         weights = attention_weights(q, k, bias=bias, relative=relative)
         weights = dropout(weights, dropout_p, training=True)
         return join_heads(weighted_values(weights, v, relative=relative).to(x.dtype))
 
 
-def _unpacked(packed: tuple[Tensor, ...]) -> list[Tensor]:
+def _separate(qkv: tuple[Tensor, ...]) -> list[Tensor]:
     """q, k and v, each `(..., width)`."""
-    width = sum(part.shape[2] for part in packed) // 3
-    return [part for each in packed for part in each.chunk(each.shape[2] // width, dim=2)]
+    width = sum(part.shape[2] for part in qkv) // 3
+    return [part for each in qkv for part in each.chunk(each.shape[2] // width, dim=2)]
 
 
-def _attention_of_rows(
-    parts: list[Tensor],
-    heads: int,
-    queries: Jagged,
-    keys: Jagged,
-    causal: bool,
-    dropout_p: float,
-    relative: RelativeVectors | None,
-) -> Tensor:
-    """`attention` of q, k and v in rows."""
-    if relative is None and jagged.supports(parts[0], heads):
+def _packed_attention(parts: list[Tensor], heads: int, mask: Mask, dropout_p: float) -> Tensor:
+    """`attention` of packed q, k and v."""
+    queries, keys = mask.queries, mask.keys or mask.queries
+    assert queries is not None and keys is not None
+    if mask.relative is None and gpu_attention.supports(parts[0], heads):
         q, k, v = (part.view(part.shape[1], heads, -1) for part in parts)
-        read = jagged.attention(q, k, v, queries, keys, causal=causal, dropout_p=dropout_p)
+        read = gpu_attention.attention(
+            q, k, v, queries, keys, causal=mask.causal, dropout_p=dropout_p
+        )
         return read.flatten(1)[None]
-    q, k, v = (rows.padded(part) for rows, part in zip((queries, keys, keys), parts, strict=True))
-    mask = None if causal else keys.mask
-    read = attention(
-        q, k, v, heads=heads, mask=mask, causal=causal, dropout_p=dropout_p, relative=relative
-    )
-    return queries.unpadded(read)
+    q, k, v = (side.pad(part) for side, part in zip((queries, keys, keys), parts, strict=True))
+    padded = Mask(None if mask.causal else keys.mask, mask.causal, mask.relative)
+    return queries.pack(attention(q, k, v, heads=heads, mask=padded, dropout_p=dropout_p))
 
 
 def attention_step(

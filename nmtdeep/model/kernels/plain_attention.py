@@ -7,12 +7,35 @@ weights: fused kernels do not return them. On a CPU one decoding step is fastest
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from nmtdeep.packing import Packing
+
 # Vectors of keys, and of values if these have positions: `(keys, d_h)` or `(queries, keys, d_h)`.
 RelativeVectors = tuple[Tensor, Tensor | None]
+
+
+class Mask(NamedTuple):
+    """The keys that each query reads.
+
+    Attributes:
+        padding: `(sentences, 1, 1, keys)`, True at real keys; None if all are, or if causality
+            hides the others.
+        causal: whether a query reads keys up to its own position only.
+        relative: vectors of relative positions, `(queries, keys, d_h)`; of packed sentences,
+            `(longest, longest, d_h)`.
+        queries: the sentences of queries, if they are packed.
+        keys: the sentences of keys, if they are packed and not those of the queries.
+    """
+
+    padding: Tensor | None = None
+    causal: bool = False
+    relative: RelativeVectors | None = None
+    queries: Packing | None = None
+    keys: Packing | None = None
 
 
 def attention_weights(
@@ -46,34 +69,35 @@ def weighted_values(weights: Tensor, v: Tensor, *, relative: RelativeVectors | N
     return read
 
 
-def relative_bias(q: Tensor, vectors: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+def relative_bias(q: Tensor, vectors: Tensor, mask: Mask) -> Tensor:
     """q a^T / sqrt(d_h) and the bias of `attention_bias`, `(sentences, heads, queries, keys)`.
 
     Args:
         q: `(sentences, heads, queries, d_h)`.
         vectors: vectors a of keys, `(queries, keys, d_h)`; see Shaw et al. 2018, Eq. 4.
-        mask, causal: as of `kernels.attention`.
+        mask: its padding and causality.
     """
     scaled = q * q.shape[-1] ** -0.5
     scores = torch.einsum("bhqd,qkd->bhqk", scaled, vectors.to(q.dtype))
-    bias = attention_bias(q.shape[2], mask, causal, scores.dtype, q.device)
+    bias = attention_bias(q.shape[2], mask, scores.dtype, q.device)
     return scores if bias is None else scores + bias
 
 
 def attention_bias(
-    queries: int, mask: Tensor | None, causal: bool, dtype: torch.dtype, device: torch.device
+    queries: int, mask: Mask, dtype: torch.dtype, device: torch.device
 ) -> Tensor | None:
     """0 where a query may attend, else -inf; None if all queries may attend everywhere.
 
-    `(queries, queries)` without a mask, else `(sentences, 1, 1, keys)`, or with causality
+    `(queries, queries)` without padding, else `(sentences, 1, 1, keys)`, or with causality
     `(sentences, 1, queries, queries)`.
     """
     bias = None
-    if causal:
+    if mask.causal:
         bias = torch.full((queries, queries), -math.inf, dtype=dtype, device=device).triu_(1)
-    if mask is None:
+    if mask.padding is None:
         return bias
-    hidden = torch.zeros(mask.shape, dtype=dtype, device=device).masked_fill_(~mask, -math.inf)
+    hidden = torch.zeros(mask.padding.shape, dtype=dtype, device=device)
+    hidden.masked_fill_(~mask.padding, -math.inf)
     return hidden if bias is None else hidden + bias
 
 

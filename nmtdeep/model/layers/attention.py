@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from nmtdeep.model import kernels
-from nmtdeep.model.kernels.jagged import Jagged
 from nmtdeep.model.kernels.plain_attention import (
+    Mask,
     RelativeVectors,
     attention_bias,
     attention_weights,
@@ -22,6 +22,7 @@ from nmtdeep.model.layers.linear import Linear
 from nmtdeep.model.layers.norm import HeadNorm
 from nmtdeep.model.layers.parameters import Matrix, matrix, projections
 from nmtdeep.model.layers.positions import RelativePositions, Rotary
+from nmtdeep.packing import Packing
 
 
 class SelfAttention(Sublayer):
@@ -76,21 +77,20 @@ class SelfAttention(Sublayer):
         """Attend from every position of `x`; with a state, from the newest to all so far."""
         if isinstance(state, KeyValues):
             return self._step(x, state)
+        packing = context.packing
+        relative = self._vectors(packing.longest if packing else x.shape[1], x.device)
         attended = kernels.attention(
-            self._projected(x, context.rows),
+            self._projected(x, packing),
             heads=self.heads,
-            mask=context.mask,
-            causal=self.causal,
+            mask=Mask(context.mask, self.causal, relative, packing),
             dropout_p=self.dropout if self.training else 0.0,
-            relative=self._vectors(context.rows.longest if context.rows else x.shape[1], x.device),
-            rows=context.rows,
         )
         return self.output(attended)
 
     def weights(self, x: Tensor, context: Context) -> Tensor:
         """The weights of `forward` without dropout, `(sentences, heads, queries, keys)`."""
         q, k, _ = (split_heads(part, self.heads) for part in self._projected(x).chunk(3, dim=2))
-        bias = attention_bias(x.shape[1], context.mask, self.causal, x.dtype, x.device)
+        bias = attention_bias(x.shape[1], Mask(context.mask, self.causal), x.dtype, x.device)
         return attention_weights(q, k, bias=bias, relative=self._vectors(x.shape[1], x.device))
 
     def _vectors(self, length: int, device: torch.device) -> RelativeVectors | None:
@@ -100,12 +100,12 @@ class SelfAttention(Sublayer):
         return self.relative.at(positions - positions[:, None])
 
     def _projected(
-        self, x: Tensor, rows: Jagged | None = None, index: CacheIndex | None = None
+        self, x: Tensor, packing: Packing | None = None, index: CacheIndex | None = None
     ) -> Tensor:
         """Queries and keys, normalized and rotated, and values, `(sentences, positions, 3 width)`.
 
         Args:
-            rows: the sentences of `x`, if it is one row.
+            packing: the sentences of `x`, if they are packed.
             index: the cache's, if `x` is the newest position.
         """
         qkv = self.qkv(x)
@@ -115,7 +115,7 @@ class SelfAttention(Sublayer):
         if self.norms:
             q, k = self.norms[0](q), self.norms[1](k)
         if self.rotary is not None:
-            positions = _positions(x, rows) if index is None else index.position()
+            positions = _positions(x, packing) if index is None else index.position()
             q, k = self.rotary(q, positions), self.rotary(k, positions)
         return torch.cat((q, k, v), dim=2)
 
@@ -189,17 +189,14 @@ class CrossAttention(Sublayer):
             self._query(x),
             self._key_value(context.memory),
             heads=self.heads,
-            mask=context.memory_mask,
-            causal=False,
+            mask=Mask(context.memory_mask, queries=context.packing, keys=context.memory_packing),
             dropout_p=self.dropout if self.training else 0.0,
-            rows=context.rows,
-            key_rows=context.memory_rows,
         )
 
     def weights(self, x: Tensor, context: Context) -> Tensor:
         """The weights of `forward` without dropout, `(sentences, heads, queries, source)`."""
         q, k = split_heads(self._query(x), self.heads), self._keys_and_values(context)[0]
-        bias = attention_bias(x.shape[1], context.memory_mask, False, x.dtype, x.device)
+        bias = attention_bias(x.shape[1], Mask(context.memory_mask), x.dtype, x.device)
         return attention_weights(q, k, bias=bias)
 
     def _keys_and_values(self, context: Context) -> tuple[Tensor, Tensor]:
@@ -221,6 +218,6 @@ class CrossAttention(Sublayer):
         return torch.cat((self.norms[1](k), v), dim=2)
 
 
-def _positions(x: Tensor, rows: Jagged | None = None) -> Tensor:
+def _positions(x: Tensor, packing: Packing | None = None) -> Tensor:
     """`(positions,)`, from 0 in each sentence."""
-    return rows.positions if rows else torch.arange(x.shape[1], device=x.device)
+    return packing.positions if packing else torch.arange(x.shape[1], device=x.device)

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from nmtdeep.model.kernels.jagged import Jagged
 from nmtdeep.model.layers.context import Context, State, Sublayer
 from nmtdeep.model.layers.feed_forward import FeedForward
 from nmtdeep.model.layers.linear import Linear
 from nmtdeep.model.layers.parameters import Matrix, matrix
+from nmtdeep.packing import Packing
 
 
 class RunningSum:
@@ -34,14 +34,14 @@ class RunningSum:
             self.sum = self.sum.flatten(0, 1)[rows].view(count, -1, self.sum.shape[2])
 
 
-def cumulative_mean(x: Tensor, state: RunningSum | None, rows: Jagged | None = None) -> Tensor:
+def cumulative_mean(x: Tensor, state: RunningSum | None, packing: Packing | None = None) -> Tensor:
     """(1/t) sum_{j <= t} x_j at each position t of `(sentences, positions, width)`.
 
-    In fp32 or better. With a state, `x` is the newest position only; with `rows`, a row
-    `(1, tokens, width)` of these sentences.
+    In fp32 or better. With a state, `x` is the newest position only; with a packing, it is
+    `(1, tokens, width)`.
     """
-    if rows is not None:
-        return rows.unpadded(cumulative_mean(rows.padded(x), None))
+    if packing is not None:
+        return packing.pack(cumulative_mean(packing.pad(x), None))
     x = x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
     if state is not None:
         return state.mean(x)
@@ -80,7 +80,7 @@ class AverageAttention(Sublayer):
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
         """Average, map and gate at every position of `x`; with a state, at the newest."""
         running = state if isinstance(state, RunningSum) else None
-        average = cumulative_mean(x, running, context.rows).to(x.dtype)
+        average = cumulative_mean(x, running, context.packing).to(x.dtype)
         if self.feed_forward is not None:
             average = self.feed_forward(average, context)
         if self.gate is None:

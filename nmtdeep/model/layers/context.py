@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from nmtdeep.model.kernels.jagged import Jagged
 from nmtdeep.model.layers.cache import CacheIndex, State
 from nmtdeep.model.layers.parameters import Matrix
+from nmtdeep.packing import Packing
 
 __all__ = ["Context", "State", "Sublayer"]
 
@@ -23,16 +23,17 @@ class Context:
             or causality hides the padding, which is at the end.
         memory: `(sentences, source, width)` encoder output; None in the encoder.
         memory_mask: `(sentences, 1, 1, source)`.
-        rows: the sentences of the stack's own positions, if these are one row `(1, tokens, width)`.
-        memory_rows: the sentences of the memory, if it is one row. Rows need no masks.
+        packing: the sentences of the stack's own positions, if these are packed,
+            `(1, tokens, width)`; packed sentences need no mask.
+        memory_packing: the sentences of the memory, if it is packed.
         index: for `start` only: the entries that each hypothesis will descend from.
     """
 
     mask: Tensor | None = None
     memory: Tensor | None = None
     memory_mask: Tensor | None = None
-    rows: Jagged | None = None
-    memory_rows: Jagged | None = None
+    packing: Packing | None = None
+    memory_packing: Packing | None = None
     index: CacheIndex | None = None
 
 

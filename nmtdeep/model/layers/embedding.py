@@ -7,8 +7,8 @@ import math
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmtdeep.model.kernels.jagged import Jagged
 from nmtdeep.model.layers.dropout import Dropout
+from nmtdeep.packing import Packing
 
 
 class TokenEmbedding(nn.Module):
@@ -16,8 +16,8 @@ class TokenEmbedding(nn.Module):
 
     Args:
         weight: `(types, width)` table E, possibly shared with the other side or the output.
-        positions: module that adds positions, called as `positions(x, start)`, or with rows as
-            `positions(x, start, rows)`.
+        positions: module that adds positions, called as `positions(x, start)`, or with a packing as
+            `positions(x, start, packing)`.
         bias: `(width,)` vector b added to every embedding (Zhang et al. 2019's release), or None.
         dropout: probability on the sum.
         scale: factor of each embedding; None: sqrt(d).
@@ -42,12 +42,12 @@ class TokenEmbedding(nn.Module):
         self.alias = alias
         self.dropout = Dropout(dropout)
 
-    def forward(self, ids: Tensor, start: int = 0, rows: Jagged | None = None) -> Tensor:
+    def forward(self, ids: Tensor, start: int = 0, packing: Packing | None = None) -> Tensor:
         """Embed `ids` at positions `start`, `start + 1`, ... of each sentence."""
         if self.alias is not None:
             ids = ids.masked_fill(ids == self.alias[0], self.alias[1])
         x = F.embedding(ids, self.weight) * self.scale
         if self.bias is not None:
             x = x + self.bias
-        where = (start,) if rows is None else (start, rows)
+        where = (start,) if packing is None else (start, packing)
         return self.dropout(self.positions(x, *where))

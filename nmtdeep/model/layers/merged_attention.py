@@ -50,7 +50,7 @@ class MergedAttention(Sublayer):
         memory, running = state.parts if isinstance(state, States) else (None, None)
         values = kernels.linear(x, *self.value_map()) if self.value is None else self.value(x)
         sums = running if isinstance(running, RunningSum) else None
-        average = cumulative_mean(values, sums, context.rows)
+        average = cumulative_mean(values, sums, context.packing)
         merged = self.cross.attended(x, context, memory) + average
         return self.cross.output(merged.to(x.dtype))
 

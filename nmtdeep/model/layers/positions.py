@@ -10,9 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmtdeep.model.kernels.jagged import Jagged
 from nmtdeep.model.kernels.plain_attention import RelativeVectors
 from nmtdeep.model.layers.parameters import Matrix
+from nmtdeep.packing import Packing
 
 Rates = Literal["tensor2tensor", "paper"]
 
@@ -49,27 +49,27 @@ class Sinusoidal(nn.Module):
         self.rates: Rates = rates
         self.register_buffer("table", torch.empty(0, width, device="cpu"), persistent=False)
 
-    def forward(self, x: Tensor, start: int = 0, rows: Jagged | None = None) -> Tensor:
+    def forward(self, x: Tensor, start: int = 0, packing: Packing | None = None) -> Tensor:
         """`x` plus sinusoids.
 
         Args:
-            x: `(sentences, positions, width)`, or `(1, tokens, width)` with `rows`.
+            x: `(sentences, positions, width)`, or `(1, tokens, width)` with a packing.
             start: number of tokens that precede it.
-            rows: the sentences of a row.
+            packing: the sentences, if they are packed.
         """
         start = start + self.first
-        end = start + (rows.longest if rows else x.shape[1])
+        end = start + (packing.longest if packing else x.shape[1])
         if self.table.shape[0] < end or self.table.device != x.device:
             size = max(256, 2 ** math.ceil(math.log2(end)))
             self.table = sinusoids(0, size, self.width, self.rates).to(x.device)
         table = self.table[start:end].to(x.dtype)
-        return x + (F.embedding(rows.positions, table) if rows else table)
+        return x + (F.embedding(packing.positions, table) if packing else table)
 
 
 class NoPositions(nn.Module):
     """Adds nothing, for models whose positions are in attention only."""
 
-    def forward(self, x: Tensor, start: int = 0, rows: Jagged | None = None) -> Tensor:
+    def forward(self, x: Tensor, start: int = 0, packing: Packing | None = None) -> Tensor:
         """`x` itself."""
         return x
 

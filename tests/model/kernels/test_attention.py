@@ -14,6 +14,7 @@ from nmtdeep.model.kernels import attention
 from nmtdeep.model.kernels.cpu_attention import VECTOR
 from nmtdeep.model.kernels.cpu_dropout import noise
 from nmtdeep.model.kernels.plain_attention import (
+    Mask,
     RelativeVectors,
     join_heads,
     relative_bias,
@@ -46,9 +47,10 @@ def separate(inputs: list[Tensor]) -> list[Tensor]:
     return [split_heads(part, HEADS) for x in inputs for part in x.split(WIDTH, dim=2)]
 
 
-def by_torch(inputs: list[Tensor], *, mask: Tensor | None, causal: bool) -> Tensor:
+def by_torch(inputs: list[Tensor], how: Mask) -> Tensor:
     q, k, v = separate(inputs)
-    if causal:
+    mask = how.padding
+    if how.causal:
         seen = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril()
         mask = seen if mask is None else seen & mask
     return join_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=mask))
@@ -69,10 +71,10 @@ def test_values_and_gradients_equal_those_of_torch(
     packing: str, written_out: bool, length: int, causal: bool, masked: bool
 ) -> None:
     inputs = [x.requires_grad_() for x in packed(packing, length, length)]
-    how = {"mask": padding(length) if masked else None, "causal": causal}
     relative = zero_vectors(length, length) if written_out else None
-    ours = attention(*inputs, heads=HEADS, relative=relative, **how)
-    theirs = by_torch(inputs, **how)
+    mask = Mask(padding(length) if masked else None, causal, relative)
+    ours = attention(*inputs, heads=HEADS, mask=mask)
+    theirs = by_torch(inputs, mask)
     assert_close(ours, theirs, **EXACT)
     towards = torch.randn(ours.shape, generator=torch.Generator().manual_seed(9)).double()
     gradients = [torch.autograd.grad(y, inputs, towards) for y in (ours, theirs)]
@@ -82,8 +84,8 @@ def test_values_and_gradients_equal_those_of_torch(
 @pytest.mark.parametrize("packing", ["memory", "apart"])
 def test_queries_and_keys_may_differ_in_number(packing: str) -> None:
     inputs = packed(packing, 3, 7)
-    how = {"mask": padding(7), "causal": False}
-    assert_close(attention(*inputs, heads=HEADS, **how), by_torch(inputs, **how), **EXACT)
+    mask = Mask(padding(7))
+    assert_close(attention(*inputs, heads=HEADS, mask=mask), by_torch(inputs, mask), **EXACT)
 
 
 @pytest.mark.parametrize("written_out", [False, True])
@@ -93,7 +95,7 @@ def test_dropout_applies_to_the_weights(written_out: bool) -> None:
     torch.manual_seed(5)
     dropped = noise(torch.Size((SENTENCES, HEADS, 4, 4)), 0.5, torch.float64)
     torch.manual_seed(5)
-    ours = attention(x, heads=HEADS, mask=None, causal=False, dropout_p=0.5, relative=relative)
+    ours = attention(x, heads=HEADS, mask=Mask(relative=relative), dropout_p=0.5)
     q, k, v = separate(inputs)
     theirs = join_heads((q @ k.transpose(2, 3) / SIZE**0.5).softmax(dim=3) * dropped @ v)
     assert_close(ours, theirs, **EXACT)
@@ -105,10 +107,10 @@ def test_dropout_applies_to_the_weights(written_out: bool) -> None:
 @pytest.mark.parametrize("written_out", [False, True])
 def test_bf16_inputs_and_results_are_computed_in_fp32(written_out: bool) -> None:
     inputs = [x.bfloat16() for x in packed("together", 6, 6)]
-    relative = zero_vectors(6, 6) if written_out else None
+    mask = Mask(causal=True, relative=zero_vectors(6, 6) if written_out else None)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        ours = attention(*inputs, heads=HEADS, mask=None, causal=True, relative=relative)
-    exact = by_torch([x.double() for x in inputs], mask=None, causal=True)
+        ours = attention(*inputs, heads=HEADS, mask=mask)
+    exact = by_torch([x.double() for x in inputs], mask)
     assert ours.dtype == torch.bfloat16
     # Only the result is rounded: to 8 bits, half a unit in the last of them.
     assert_close(ours.double(), exact, rtol=2**-8, atol=1e-6)
@@ -119,11 +121,11 @@ def test_bf16_inputs_and_results_are_computed_in_fp32(written_out: bool) -> None
 def test_relative_positions_of_keys_are_a_bias(causal: bool, masked: bool) -> None:
     (qkv,) = (x.requires_grad_() for x in packed("together", 6, 6))
     vectors = torch.randn(6, 6, SIZE, dtype=torch.float64, requires_grad=True)
-    mask = padding(6) if masked else None
-    written = attention(qkv, heads=HEADS, mask=mask, causal=causal, relative=(vectors, None))
+    mask = Mask(padding(6) if masked else None, causal, (vectors, None))
+    written = attention(qkv, heads=HEADS, mask=mask)
     expected = torch.autograd.grad(written.sin().sum(), (qkv, vectors))
     q, k, v = separate([qkv])
-    bias = relative_bias(q, vectors, mask, causal)
+    bias = relative_bias(q, vectors, mask)
     fused = join_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=bias))
     assert_close(fused, written, **EXACT)
     assert_close(torch.autograd.grad(fused.sin().sum(), (qkv, vectors)), expected, **EXACT)

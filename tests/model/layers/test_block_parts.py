@@ -13,12 +13,12 @@ from torch.testing import assert_close
 
 from nmtdeep.config.load import from_mapping
 from nmtdeep.errors import ConfigError
-from nmtdeep.model.kernels.jagged import Jagged
 from nmtdeep.model.layers.attention import CrossAttention, SelfAttention
 from nmtdeep.model.layers.context import Context
 from nmtdeep.model.layers.feed_forward import FeedForward, Gated
 from nmtdeep.model.layers.norm import HeadNorm, RmsNorm
 from nmtdeep.model.layers.positions import Rotary
+from nmtdeep.packing import Packing
 
 WIDTH, HEADS, BASE = 12, 2, 100.0
 EXACT = {"rtol": 0, "atol": 1e-12}
@@ -120,11 +120,11 @@ def test_attention_equals_torchs(causal: bool) -> None:
 
 
 @torch.no_grad()
-def test_positions_count_from_the_start_of_each_sentence_of_a_row() -> None:
+def test_positions_count_from_the_start_of_each_packed_sentence() -> None:
     own = attention(SelfAttention, causal=True, rotary=Rotary(WIDTH // HEADS, base=BASE))
     first, second = inputs(1, 3, WIDTH), inputs(1, 2, WIDTH, seed=2)
-    rows = Jagged(torch.tensor([0, 3, 5], dtype=torch.int32), torch.tensor([0, 1, 2, 3, 4]), 3)
-    row = own(torch.cat((first, second), dim=1), Context(rows=rows))
+    packing = Packing(torch.tensor([0, 3, 5], dtype=torch.int32), torch.tensor([0, 1, 2, 3, 4]), 3)
+    row = own(torch.cat((first, second), dim=1), Context(packing=packing))
     assert_close(row[:, :3], own(first, Context()), **EXACT)
     assert_close(row[:, 3:], own(second, Context()), **EXACT)
 

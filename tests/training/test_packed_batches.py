@@ -1,4 +1,4 @@
-"""Sentences in rows without padding: the same updates as padded batches."""
+"""Packed batches, without padding: the same updates as padded ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from nmtdeep.config.training import Training
-from nmtdeep.data.batch import Share, collate, join
+from nmtdeep.data.batch import Share, read_batch
 from nmtdeep.data.batching import divide
 from nmtdeep.data.corpus import ParallelCorpus
 from nmtdeep.text.vocabulary import EOS
@@ -34,38 +34,40 @@ def gradients(model, batches):
 
 
 def test_a_row_has_the_ids_of_its_sentences(corpus):
-    batch = join(corpus, np.array([2, 0]))
+    batch = read_batch(corpus, np.array([2, 0]), packed=True)
     assert batch.source.tolist() == [[*SOURCES[2], *SOURCES[0]]]
     assert batch.target_output.tolist() == [[*TARGETS[2], *TARGETS[0]]]
     assert batch.target_input.tolist() == [[EOS, *TARGETS[2][:-1], EOS, *TARGETS[0][:-1]]]
     assert (batch.sentences, batch.longest, batch.cells) == (2, (7, 3), 12)
     assert (batch.target_tokens, batch.padded_tokens, batch.real_tokens) == (5, 17, 17)
-    padded = collate(corpus, np.array([2, 0]))
-    assert batch.rows is not None
-    assert batch.rows[0].places.tolist() == (padded.source != 0).flatten().nonzero()[:, 0].tolist()
+    padded = read_batch(corpus, np.array([2, 0]))
+    assert batch.packing is not None
+    assert (
+        batch.packing[0].places.tolist() == (padded.source != 0).flatten().nonzero()[:, 0].tolist()
+    )
 
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_gradients_are_those_of_padded_batches(tiny_model, corpus, name):
     everything = np.arange(4)
-    expected = gradients(tiny_model(**VARIANTS[name]), [collate(corpus, everything)])
-    row = join(corpus, everything)
-    assert_close(gradients(tiny_model(**VARIANTS[name]), [row]), expected)
+    expected = gradients(tiny_model(**VARIANTS[name]), [read_batch(corpus, everything)])
+    packed = read_batch(corpus, everything, packed=True)
+    assert_close(gradients(tiny_model(**VARIANTS[name]), [packed]), expected)
 
 
 def test_parts_of_a_row_have_its_gradients(tiny_model, corpus):
-    row = join(corpus, np.arange(4))
-    parts = [row.part(0, 1), row.part(1, 4)]
-    assert sum(part.target_tokens for part in parts) == row.target_tokens
-    assert_close(gradients(tiny_model(), parts), gradients(tiny_model(), [row]))
+    packed = read_batch(corpus, np.arange(4), packed=True)
+    parts = [packed.part(0, 1), packed.part(1, 4)]
+    assert sum(part.target_tokens for part in parts) == packed.target_tokens
+    assert_close(gradients(tiny_model(), parts), gradients(tiny_model(), [packed]))
 
 
-def test_batches_of_rows_have_every_sentence_and_equal_shares():
+def test_packed_batches_have_every_sentence_and_equal_shares():
     lengths = np.random.default_rng(1).integers(1, 60, (2, 500)).astype(np.int32)
     groups = list(np.split(np.random.default_rng(2).permutation(500), [100, 300]))
     tokens = int(lengths.sum(axis=1).max())
     for limit, ranks, count in ((tokens, 1, 1), (tokens, 2, 2), (tokens // 3 + 1, 2, 4)):
-        batches = divide(lengths, groups, limit, rows=True, ranks=ranks)
+        batches = divide(lengths, groups, limit, packed=True, ranks=ranks)
         assert len(batches) == count
         assert sorted(np.concatenate(batches).tolist()) == list(range(500))
         shares = [lengths[:, batch].sum() for batch in batches]

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from nmtdeep.model.kernels.packed import Kind, PackedLinear, QuantizedLinear, pack
+from nmtdeep.model.kernels.cpu_prepacked_linear import Kind, PackedLinear, QuantizedLinear, pack
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import PAD
 from tests.model.choices import DECODERS
