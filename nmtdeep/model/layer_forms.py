@@ -68,13 +68,11 @@ class RungeKutta(Layer):
         self.function = function
 
     def matrices(self) -> Iterator[Matrix]:
-        """Those of the sublayers and of the gate."""
         yield from super().matrices()
         if isinstance(self.total, GatedSum):
             yield matrix(self.total.gate, "gate")
 
     def start(self, context: Context) -> States:
-        """A state for each evaluation of F."""
         start = super().start
         return States([start(context) for _ in range(self.order)])
 

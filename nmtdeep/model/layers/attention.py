@@ -62,14 +62,12 @@ class SelfAttention(Sublayer):
         self.rotary = rotary
 
     def matrices(self) -> Iterator[Matrix]:
-        """The four projections, and the tables of relative positions."""
         yield from projections(self.qkv.weight, ("query", "key", "value"))
         yield matrix(self.output, "output")
         if self.relative is not None:
             yield from self.relative.matrices()
 
     def start(self, context: Context) -> KeyValues:
-        """An empty cache."""
         assert context.index is not None
         return KeyValues(context.index)
 
@@ -166,13 +164,11 @@ class CrossAttention(Sublayer):
         self.norms = nn.ModuleList(norms)
 
     def matrices(self) -> Iterator[Matrix]:
-        """The four projections."""
         yield from projections(self.query.weight, ("query",), across=True)
         yield from projections(self.key_value.weight, ("key", "value"), across=True)
         yield matrix(self.output, "output")
 
     def start(self, context: Context) -> MemoryKeyValues:
-        """Project the memory once."""
         return MemoryKeyValues(*self._keys_and_values(context), context.memory_mask)
 
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:

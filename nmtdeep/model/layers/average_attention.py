@@ -67,14 +67,12 @@ class AverageAttention(Sublayer):
         self.feed_forward = feed_forward
 
     def matrices(self) -> Iterator[Matrix]:
-        """The matrices of the map and of the gate."""
         if self.feed_forward is not None:
             yield from self.feed_forward.matrices()
         if self.gate is not None:
             yield matrix(self.gate, "gate")
 
     def start(self, context: Context) -> RunningSum:
-        """An empty sum."""
         return RunningSum()
 
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:

@@ -61,11 +61,9 @@ class FeedForward(Sublayer):
         self.dropout = Dropout(dropout)
 
     def matrices(self) -> Iterator[Matrix]:
-        """W_1, or W and V, and W_2."""
         for rows in self.inner.weight.chunk(self.maps):
             yield Matrix(rows, "inner", rows.shape[1], len(rows))
         yield matrix(self.outer, "outer")
 
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
-        """Apply both maps at each position."""
         return self.outer(self.dropout(self.activation(self.inner(x))))

@@ -38,15 +38,12 @@ class MergedAttention(Sublayer):
         return projection.weight[width:], bias
 
     def matrices(self) -> Iterator[Matrix]:
-        """The matrices of cross-attention, which are all."""
         return self.cross.matrices()
 
     def start(self, context: Context) -> States:
-        """Keys and values of the memory, and an empty sum."""
         return States([self.cross.start(context), RunningSum()])
 
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
-        """Attend and average at every position of `x`; with a state, at the newest."""
         memory, running = state.parts if isinstance(state, States) else (None, None)
         values = kernels.linear(x, *self.value_map()) if self.value is None else self.value(x)
         sums = running if isinstance(running, RunningSum) else None
@@ -69,15 +66,12 @@ class Both(Sublayer):
         self.second = second
 
     def matrices(self) -> Iterator[Matrix]:
-        """The matrices of both."""
         yield from self.first.matrices()
         yield from self.second.matrices()
 
     def start(self, context: Context) -> States:
-        """The states of both."""
         return States([self.first.start(context), self.second.start(context)])
 
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
-        """Apply both to the same input and add."""
         first, second = state.parts if isinstance(state, States) else (None, None)
         return self.first(x, context, first) + self.second(x, context, second)

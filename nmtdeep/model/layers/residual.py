@@ -41,7 +41,6 @@ class NoNorm(Residual):
     """x + dropout(sublayer(x)), the layers of Huang et al. 2020 (T-Fixup)."""
 
     def branch(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
-        """Sublayer."""
         return self.dropout(self.sublayer(x, context, state))
 
 
@@ -57,7 +56,6 @@ class ReZero(Residual):
         yield self.alpha, torch.zeros(1)
 
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
-        """Sublayer, scale, add."""
         return x + self.alpha * self.dropout(self.sublayer(x, context, state))
 
 
@@ -78,7 +76,6 @@ class PreNorm(Normed):
     """x + dropout(sublayer(norm(x))); the identity path is never normalized."""
 
     def branch(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
-        """Norm, sublayer."""
         return self.dropout(self.sublayer(self.norm(x), context, state))
 
 
@@ -107,7 +104,6 @@ class CompleteP(PreNorm):
         self.scale, self.rate = ratio**-alpha, ratio ** (alpha - 1)
 
     def branch(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
-        """Norm, sublayer, scale."""
         return self.scale * super().branch(x, context, state)
 
 
@@ -117,7 +113,6 @@ class PostNorm(Normed):
     def forward(
         self, x: Tensor, context: Context, state: State | None = None, bottom: Tensor | None = None
     ) -> Tensor:
-        """Sublayer, add, norm; `bottom` is added too, see `BottomToTop`."""
         total = x + self.dropout(self.sublayer(x, context, state))
         return self.norm(total if bottom is None else total + bottom)
 
@@ -129,7 +124,6 @@ class NormalizedResidual(Normed):
     """
 
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
-        """Norm, sublayer, add to the normalized input."""
         x = self.norm(x)
         return x + self.dropout(self.sublayer(x, context, state))
 
@@ -146,7 +140,6 @@ class Admin(Normed):
         yield self.omega, torch.ones(self.omega.shape)
 
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
-        """Sublayer, weigh the input, add, norm."""
         return self.norm(x * self.omega + self.dropout(self.sublayer(x, context, state)))
 
 
@@ -163,7 +156,6 @@ class DeepNorm(Normed):
         self.alpha = alpha
 
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
-        """Sublayer, add to the weighted input, norm."""
         return self.norm(x * self.alpha + self.dropout(self.sublayer(x, context, state)))
 
 
