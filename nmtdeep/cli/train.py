@@ -175,7 +175,8 @@ def _with_text(name: str, overrides: list[str], text: dict[str, Any]) -> tuple[R
     own = resolve(name, [each for each in overrides if not each.startswith("text.")])
     changes = differences(own.recipe.text.model_dump(mode="json"), text, "text")
     said = [each for each in changes if own.origin((*each.split(":")[0].split("."),)) != "default"]
-    return resolve(name, overrides, text).recipe, said
+    recipe = resolve(name, overrides, text).recipe
+    return options.with_own_tokens(recipe, name, overrides), said
 
 
 def _find_lr(recipe: Recipe, outputs: Outputs, how: dict[str, Any]) -> None:

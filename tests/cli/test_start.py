@@ -115,7 +115,7 @@ def test_results_do_not_need_the_other_streams(streams: str, lines: Path) -> Non
 
 TRAINED = "training.max_updates=1 training.batches.tokens_per_update=99 --final-scores"
 WORK = {
-    "preprocess {config} --train {raw} --valid {raw} --out {out}/d text.bpe.merges=2": "d/data.json",
+    "preprocess {config} --train {raw} --valid {raw} --out {out}/d {merges}": "d/data.json",
     "train {config} --data {data} --out {out}/run " + TRAINED: "run/scores.json",
     "plot {out}/run": "curves.svg",
     "report {out}/run -o {out}/report.html": "report.html",
@@ -128,6 +128,7 @@ def test_messages_about_files_do_not_need_stdout(tiny_run: Any, tmp_path: Path) 
         (tmp_path / f"raw.{language}").write_text("A dog runs home .\n" * 9)
     (tmp_path / "recipe.yaml").write_text(dump(tiny_run.recipe))
     places = {"out": tmp_path, "raw": tmp_path / "raw", "data": tiny_run.data.path}
+    places |= {"merges": "text.bpe.merges=2"}
     places |= {"config": tmp_path / "recipe.yaml"}
     for words, made in WORK.items():
         assert not (tmp_path / made).exists()
