@@ -19,6 +19,7 @@ from nmtdeep.config.stages import Growth, StartFrom
 from nmtdeep.config.training import Training
 from nmtdeep.config.values import checked
 from nmtdeep.config.variant import variants
+from nmtdeep.data.parallel import check_count
 from nmtdeep.errors import UserError
 from nmtdeep.files import check_place
 from nmtdeep.units import counted
@@ -120,6 +121,7 @@ def train(
     if not find_lr and outputs != Outputs():
         hint = "add it, or leave them out"
         raise UserError("are outputs of --find-lr", where="--csv, --plot and --json", hint=hint)
+    check_count(processes, "--processes")
     if not compile_layers:  # in the processes that are started, too
         os.environ["TORCH_COMPILE_DISABLE"] = "1"
     name, more = _recipe_and_overrides(recipe, overrides or [], out, source)
