@@ -105,9 +105,8 @@ def _prints_result(command: str, values: dict[str, Any]) -> bool:
     """Whether stdout gets a result, and not only messages about files or a service."""
     if any(values.get(name) for name in ("dry_run", "find_lr", "as_json")):
         return True
-    places = (str(values.get(name) or "-") for name in ("out", "output", "csv", "plot", "port"))
-    writes = command in ("plot", "average_checkpoints")  # to a file that they name themselves
-    return not writes and all(place in ("-", "/dev/stdout") for place in places)
+    places = {str(values.get(name) or "-") for name in ("out", "output", "csv", "plot", "port")}
+    return command not in ("plot", "average_checkpoints") and places <= {"-", "/dev/stdout"}
 
 
 def usage_error(error: typer.TyperException) -> UserError:

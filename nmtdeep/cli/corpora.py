@@ -95,7 +95,6 @@ def preprocess(
         workers: Number of worker processes. Default: one per core.
     """
     from nmtdeep.config.load import load_recipe
-    from nmtdeep.data.parallel import check_count
     from nmtdeep.devices import cores
     from nmtdeep.preprocessing.inputs import named
     from nmtdeep.preprocessing.language import unchecked, without_rules
@@ -104,7 +103,6 @@ def preprocess(
     from nmtdeep.preprocessing.progress import Progress
     from nmtdeep.preprocessing.reuse import ReusedText
 
-    check_count(workers or 1, "--workers")
     languages = {"source": source_lang, "target": target_lang}
     codes = [f"text.{side}={code}" for side, code in languages.items() if code is not None]
     codes += [f"text.input={input_is}"] if input_is else []

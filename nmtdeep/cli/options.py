@@ -180,21 +180,18 @@ def complete_metric(incomplete: str) -> list[str]:
 
 
 def with_own_tokens(recipe: config.Recipe, name: str, overrides: Sequence[str]) -> config.Recipe:
-    """The recipe without the tokens of BLEU that its file has for another target language.
-
-    They stay where the file has others than its language's, or an override names them.
-    """
+    """The recipe without tokens of BLEU that its file has for another language, no override."""
     from nmtdeep.config.load import resolve
 
     own = resolve(name, [each for each in overrides if not each.startswith("text.")])
     settings, language = recipe.training.validation, own.recipe.text.target
     named = own.origin(("training", "validation", "tokenize")) == "override"
-    if named or settings.tokenize is None or recipe.text.target == language:
-        return recipe
-    from nmtdeep.scoring.metrics import tokenization_for
+    if settings.tokenize and not named and recipe.text.target != language:
+        from nmtdeep.scoring.metrics import tokenization_for
 
-    tokens = settings.tokenize if settings.tokenize != tokenization_for(language) else None
-    return recipe.with_training(validation=settings.model_copy(update={"tokenize": tokens}))
+        if settings.tokenize == tokenization_for(language):
+            settings = settings.model_copy(update={"tokenize": None})
+    return recipe.with_training(validation=settings)
 
 
 def recipe_argument(metavar: str, text: str | None = None) -> Any:

@@ -22,7 +22,6 @@ from nmtdeep.units import counted
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-MOST_PER_CORE = 16
 
 _function: Callable[[Any], Any] = lambda item: item  # noqa: E731  # each worker's own
 
@@ -46,7 +45,7 @@ def check_processes() -> None:
 
 def check_count(processes: int, option: str) -> None:
     """Raises UserError if that many processes would only wait for a core."""
-    if processes > MOST_PER_CORE * cores():
+    if processes > 16 * cores():
         what = f"{processes:,} processes are too many for {counted(cores(), 'core')}"
         raise UserError(what, where=option, hint=f"pass {cores()}, or one for each GPU")
 

@@ -112,6 +112,6 @@ def test_more_processes_than_cores_by_far_are_refused() -> None:
     said = r"^--processes: 10,000 processes are too many for \d+ cores?: pass \d+, or one for each"
     with pytest.raises(UserError, match=said):
         check_count(10_000, "--processes")
-    with pytest.raises(UserError, match="^--workers: 10,000 processes are too many"):
+    with pytest.raises(UserError, match=r"^--workers: 10,000 processes are too many"):
         list(ordered_map(neg, [1], workers=10_000))
     check_count(16, "--workers")
