@@ -106,7 +106,8 @@ def log_line(record: dict[str, Any], columns: float = math.inf) -> str:
 def folded(line: str, columns: int) -> str:
     """A line of the log on a screen: broken only after a `|`, if it is too long for it."""
     kept = line.replace(" ", "\xa0").replace("|\xa0", "| ")  # where no line is broken
-    return fill(kept, columns, subsequent_indent="  ").replace("\xa0", " ")
+    wrapped = fill(kept, columns, subsequent_indent="  ", break_on_hyphens=False)
+    return wrapped.replace("\xa0", " ")
 
 
 class Display:
