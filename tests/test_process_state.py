@@ -13,7 +13,7 @@ from nmtdeep.config.render import dump
 
 # What a program has set, read before and after; a test in this process would see earlier tests.
 STATE = """
-import gc, locale, logging, os, random, resource, signal, sys, threading, warnings
+import gc, locale, logging, os, random, resource, signal, sys, textwrap, threading, warnings
 import numpy as np
 import pydantic.json_schema, rich.console, ruamel.yaml  # which filter warnings and draw numbers
 import torch
@@ -50,6 +50,7 @@ def state():
         "limits": [resource.getrlimit(number) for number in range(10)],
         "recursion and garbage": (sys.getrecursionlimit(), gc.isenabled(), gc.get_threshold()),
         "environment": dict(os.environ),
+        "breaks of lines": textwrap.TextWrapper.wordsep_re.pattern,
     }
 
 
@@ -60,6 +61,7 @@ def changed(before):
 
 before = state()
 import nmtdeep
+import nmtdeep.cli.main  # for its documentation, or completion
 
 failed = {"import": changed(before)}
 """

@@ -7,7 +7,6 @@ import signal
 import traceback
 from collections.abc import Callable
 from inspect import Parameter
-from textwrap import TextWrapper
 from typing import Any
 
 import typer
@@ -15,13 +14,12 @@ from pydantic import ValidationError
 from typer.core import TyperCommand, TyperGroup
 
 from nmtdeep.cli.options import documented, option, parameters_of
+from nmtdeep.cli.start import drop_messages
 from nmtdeep.config.other_toolkits import instead
 from nmtdeep.config.values import listed, near, value_problem
 from nmtdeep.errors import UserError
 
 Function = Callable[..., Any]
-# The help breaks no line inside a name, such as bleu-intl-lc.
-TextWrapper.wordsep_re = TextWrapper.wordsep_simple_re
 VERBOSE_OPTION = typer.Option("-v", "--verbose")
 VERBOSE = option("verbose", bool, VERBOSE_OPTION, "Print a traceback with an error.", default=False)
 
@@ -75,6 +73,8 @@ def add_command(app: typer.Typer, function: Function, example: str) -> None:
     parameters, bundles = parameters_of(function)
 
     def command(ctx: typer.Context, *, verbose: bool, **values: Any) -> None:
+        if not _prints_result(function.__name__, values):
+            drop_messages()
         try:
             for name, (options, collect) in bundles.items():
                 values[name] = collect(**{each.name: values.pop(each.name) for each in options})
@@ -99,6 +99,14 @@ def add_command(app: typer.Typer, function: Function, example: str) -> None:
         epilog=f"Example:\n{example}",
         no_args_is_help=any(each.default is Parameter.empty for each in parameters),
     )(command)
+
+
+def _prints_result(command: str, values: dict[str, Any]) -> bool:
+    """Whether stdout gets a result, and not only messages about files or a service."""
+    if any(values.get(name) for name in ("dry_run", "find_lr", "as_json")):
+        return True
+    places = {str(values.get(name) or "-") for name in ("out", "output", "csv", "plot", "port")}
+    return command not in ("plot", "average_checkpoints") and places <= {"-", "/dev/stdout"}
 
 
 def usage_error(error: typer.TyperException) -> UserError:

@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from textwrap import TextWrapper
 from typing import Annotated, Any
 
 import typer
@@ -107,6 +108,8 @@ def run() -> None:
     """Entry point: a `UserError` becomes one line on stderr and exit code 2."""
     prepare()
     threading.excepthook = _thread_failed
+    # The help breaks no line inside a name, such as bleu-intl-lc.
+    TextWrapper.wordsep_re = TextWrapper.wordsep_simple_re
     try:
         keep_memory()
         if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import sys
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
 # Code that drops the exception of a signal, or reports it as something else: an import that may
 # fail, and pydantic's validators, which are not in Python.
-DEAF = ("importlib.", "_frozen_importlib", "pydantic")
+UNSAFE = ("importlib.", "_frozen_importlib", "pydantic")
 
 
 def start() -> None:
@@ -41,10 +42,16 @@ def prepare() -> None:
             setattr(sys, name, open(number, kind, encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
+def drop_messages() -> None:
+    """Let a closed stdout take what is printed, which is no result."""
+    if fcntl.fcntl(1, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
 def _leave(number: int, frame: FrameType | None) -> None:
     """As Ctrl-C does in Python: partial files are removed, and worker processes end."""
     while frame is not None:
-        if str(frame.f_globals.get("__name__")).startswith(DEAF):
+        if str(frame.f_globals.get("__name__")).startswith(UNSAFE):
             _send_again(number)
             return
         frame = frame.f_back

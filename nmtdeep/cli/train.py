@@ -19,6 +19,7 @@ from nmtdeep.config.stages import Growth, StartFrom
 from nmtdeep.config.training import Training
 from nmtdeep.config.values import checked
 from nmtdeep.config.variant import variants
+from nmtdeep.data.parallel import check_count
 from nmtdeep.errors import UserError
 from nmtdeep.files import check_place
 from nmtdeep.units import counted
@@ -120,6 +121,7 @@ def train(
     if not find_lr and outputs != Outputs():
         hint = "add it, or leave them out"
         raise UserError("are outputs of --find-lr", where="--csv, --plot and --json", hint=hint)
+    check_count(processes, "--processes")
     if not compile_layers:  # in the processes that are started, too
         os.environ["TORCH_COMPILE_DISABLE"] = "1"
     name, more = _recipe_and_overrides(recipe, overrides or [], out, source)
@@ -175,7 +177,8 @@ def _with_text(name: str, overrides: list[str], text: dict[str, Any]) -> tuple[R
     own = resolve(name, [each for each in overrides if not each.startswith("text.")])
     changes = differences(own.recipe.text.model_dump(mode="json"), text, "text")
     said = [each for each in changes if own.origin((*each.split(":")[0].split("."),)) != "default"]
-    return resolve(name, overrides, text).recipe, said
+    recipe = resolve(name, overrides, text).recipe
+    return options.with_own_tokens(recipe, name, overrides), said
 
 
 def _find_lr(recipe: Recipe, outputs: Outputs, how: dict[str, Any]) -> None:

@@ -21,6 +21,7 @@ from nmtdeep.decoding.translator import Translator
 from nmtdeep.devices import resolve_device
 from nmtdeep.preprocessing.preprocess import preprocess
 from nmtdeep.preprocessing.progress import Progress
+from nmtdeep.tables import show
 from nmtdeep.training.finish import finish
 from nmtdeep.training.loop import train
 
@@ -56,7 +57,7 @@ def run_demo(out: Path, *, threads: int | None = None, device: str = "auto") -> 
     console.rule("3. average the last checkpoints, translate, score")
     finish(recipe, data=data, run=run, device=device)
     console.rule(f"4. {SAMPLES} sentences of the test set")
-    console.print(_samples(run, data, device))
+    show(_samples(run, data, device), console=console)
     minutes = (time.perf_counter() - began) / 60
     console.print(
         f"\nThat took {minutes:.1f} minutes. Everything is in the run directory {run}. Try:\n\n"

@@ -127,13 +127,14 @@ class CTranslate2Searcher:
         torch.set_num_threads(torch_threads)
         self.numbers = str(self.translator.compute_type)
         self.source = pipeline.source.vocabulary.tokens
-        self.ids = {token: id for id, token in enumerate(pipeline.target.vocabulary.tokens)}
+        self.target = pipeline.target.vocabulary
+        self.ids = {token: id for id, token in enumerate(self.target.tokens)}
         self.decoding = decoding
 
     def __call__(self, batch: SourceBatch) -> list[list[Hypothesis]]:
         """The best hypothesis of each sentence."""
         sources = [[self.source[id] for id in row if id != PAD] for row in batch.source.tolist()]
-        options = search_options(self.decoding, max(map(len, sources)))
+        options = search_options(self.decoding, self.target, max(map(len, sources)))
         results = self.translator.translate_batch(sources, **options)
         return [
             [Hypothesis((*(self.ids[token] for token in tokens), EOS), 0.0, 0.0)]

@@ -28,7 +28,7 @@ def for_ctranslate2(loaded: Loaded, *, quantization: str | None, rows: int) -> s
         checkpoint=f"{loaded.path.parent.name}/{loaded.path.name}",
         quantization=quantization,
         rows=rows,
-        options=search_options(loaded.recipe.decoding, 0),
+        options=search_options(loaded.recipe.decoding, loaded.pipeline.target.vocabulary),
     )
 
 

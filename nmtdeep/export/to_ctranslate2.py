@@ -15,7 +15,7 @@ from nmtdeep.errors import Problem
 from nmtdeep.export import weights
 from nmtdeep.export.weights import Affine, NormWeights, StackWeights, SublayerWeights
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.text.vocabulary import EOS, PAD, SPECIALS, UNK
+from nmtdeep.text.vocabulary import EOS, PAD, SPECIALS, UNK, Vocabulary
 
 # CTranslate2 refuses a token beyond its table.
 POSITIONS = 2048
@@ -74,7 +74,7 @@ def write(
     spec.save(str(folder))
 
 
-def search_options(decoding: Decoding, longest: int) -> dict[str, Any]:
+def search_options(decoding: Decoding, target: Vocabulary, longest: int = 0) -> dict[str, Any]:
     """Our settings as arguments of CTranslate2's `translate_batch`.
 
     Args:
@@ -88,7 +88,7 @@ def search_options(decoding: Decoding, longest: int) -> dict[str, Any]:
         # Our limit includes the end of sentence, which CTranslate2 omits at the limit.
         "max_decoding_length": max(1, limit - 1),
         "max_input_length": 0,
-        "suppress_sequences": [[SPECIALS[PAD]]],
+        "suppress_sequences": [[target.tokens[id]] for id in (PAD, *target.fillers)],
         "disable_unk": not decoding.allow_unk,
     }
 

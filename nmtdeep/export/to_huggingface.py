@@ -8,6 +8,7 @@ of positions have other wavelengths than ours, or are learned, so ours is export
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -114,7 +115,7 @@ def write(folder: Path, transformer: Transformer, recipe: Recipe, pipeline: Text
     source, target = pipeline.source.vocabulary, pipeline.target.vocabulary
     configuration = _configuration(recipe, len(source), len(target), shared=shared, tied=tied)
     _write(folder / "config.json", configuration)
-    _write(folder / "generation_config.json", _generation(recipe))
+    _write(folder / "generation_config.json", _generation(recipe, target.fillers))
     if isinstance(pipeline.source.model, SentencePiece):
         _marian_tokenizer(folder, pipeline)
         return
@@ -205,7 +206,7 @@ def _configuration(
     }
 
 
-def _generation(recipe: Recipe) -> dict[str, Any]:
+def _generation(recipe: Recipe, fillers: Sequence[int]) -> dict[str, Any]:
     """Our search as options of `generate`: the same rules, with one length limit for a batch."""
     decoding = recipe.decoding
     factor, constant = decoding.max_length_factor, decoding.max_length_constant
@@ -216,7 +217,7 @@ def _generation(recipe: Recipe) -> dict[str, Any]:
         "length_penalty": 0.0 if decoding.lenpen_form == "none" else decoding.lenpen,
         "min_new_tokens": 1,
         "max_new_tokens": min(int(decoding.max_source_tokens * factor) + constant, POSITIONS - 1),
-        "suppress_tokens": [PAD] if decoding.allow_unk else [PAD, UNK],
+        "suppress_tokens": [PAD, *([] if decoding.allow_unk else [UNK]), *fillers],
         **_ids(recipe.model),
     }
 

@@ -12,6 +12,7 @@ from nmtdeep import files
 from nmtdeep.config.load import from_mapping
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.render import differences
+from nmtdeep.config.text import OF_WORDS
 from nmtdeep.data.index import COPY, INDEX_FILE, TEXT_DIRECTORY, read_index
 from nmtdeep.preprocessing.report import PreprocessingReport, SplitReport, report_of
 from nmtdeep.tables import table
@@ -64,11 +65,13 @@ class ReusedText:
         if isinstance(self.pipeline, SentencePiece):
             own = values["text"]["tokenizer"]
             tokenizer = (own if own["type"] == "sentencepiece" else {}) | self.pipeline.settings
-            text = values["text"] | {"bpe": {"type": "none"}, "tokenizer": tokenizer}
+            text = recipe.text.model_dump(mode="json") | {"tokenizer": tokenizer}
+            for (*section, key), neutral in OF_WORDS.items():
+                (text[section[0]] if section else text)[key] = neutral
         else:
             text = self.pipeline.config.model_dump(mode="json")
-        changes = differences(values["text"], text, "text")
-        return from_mapping(values | {"text": text}, f"text of {self.path}"), changes
+        adopted = from_mapping(values | {"text": text}, f"text of {self.path}")
+        return adopted, differences(values["text"], adopted.text.model_dump(mode="json"), "text")
 
     def compared(self, new: PreprocessingReport) -> Table:
         """Unknown subwords, and subwords for each word, of a new corpus and of the old one."""

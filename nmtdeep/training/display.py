@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import torch
@@ -100,6 +101,13 @@ def log_line(record: dict[str, Any], columns: float = math.inf) -> str:
         if len(" | ".join(parts)) > columns:
             parts.remove(spare)
     return " | ".join(parts)
+
+
+def folded(line: str, columns: int) -> str:
+    """A line of the log on a screen: broken only after a `|`, if it is too long for it."""
+    kept = line.replace(" ", "\xa0").replace("|\xa0", "| ")  # where no line is broken
+    wrapped = fill(kept, columns, subsequent_indent="  ", break_on_hyphens=False)
+    return wrapped.replace("\xa0", " ")
 
 
 class Display:
@@ -249,7 +257,8 @@ class Display:
         for score in scores.values():
             line += f" | {score.metric} {score.value:.2f}"
         line += f" | beam {self.settings.validation.beam}" * bool(scores)
-        self.say(f"{line} | {seconds:.1f} s" + " | best so far" * progress.is_best)
+        line += f" | {seconds:.1f} s" + " | best so far" * progress.is_best
+        self.say(line, folded(line, screen(sys.stderr).width) if sys.stderr.isatty() else "")
         if validation.sample is not None:
             self.say("  {}\n  -> {}".format(*validation.sample))
 

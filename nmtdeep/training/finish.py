@@ -88,6 +88,7 @@ def _choose(recipe: Recipe, data: DataDirectory, run: Path, device: str, say: Sa
     saved = [path for path in planned if states[path].get("stage") == stage]
     count = min(recipe.training.checkpoints.average_last, len(saved))
     if count < 2:  # the mean of one is that one
+        say(f"the run translates with {checkpoint.locate(run).name}")
         return
     candidate = averaging.average(saved[-count:], run / CANDIDATE)
     place, recipe = resolve_device(device), recipe.at_stage(stage)

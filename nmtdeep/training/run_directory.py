@@ -244,14 +244,14 @@ def check_run(
     if (path / checkpoint.STATE).exists():
         hint = f"{OTHER_OUT}; to start from its weights, train with --from {path}"
         raise UserError("is a checkpoint, not a run", where=path, hint=hint)
-    begun = [path / name for name in (*OUTPUTS, LOCK)]
+    outputs = [path / name for name in (*OUTPUTS, LOCK)]
     for pattern in ("checkpoint_*", ".*.partial", ".*.old"):
-        begun += path.glob(pattern)
+        outputs += path.glob(pattern)
     shared = [path / name for name in (checkpoint.CONFIG, checkpoint.TEXT, files.SUMS)]
-    files.check_entries(path, [*begun, *shared])
+    files.check_entries(path, [*outputs, *shared])
     if overwrite or not checkpoint.saved(path):
         empty = not (path.is_dir() and any(path.iterdir()))
-        if not (overwrite or empty or any(entry.exists() for entry in begun)):
+        if not (overwrite or empty or any(entry.exists() for entry in outputs)):
             hint = f"{OTHER_OUT}, or pass --overwrite, which deletes only files of a training"
             raise UserError("holds files, and no training", where=path, hint=hint)
         recipe = starting.tokenized(starting.started(recipe, pipeline, path))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from nmtdeep.config.render import dump
 
 ROOT = Path(__file__).parents[2]
 NMTDEEP = (sys.executable, "-m", "nmtdeep")
@@ -20,9 +23,10 @@ def run(*command: str, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, check=False, capture_output=True, text=True, **options)
 
 
-def run_with(streams: str, *words: object) -> subprocess.CompletedProcess[str]:
+def run_with(streams: str, *words: object, **options: Any) -> subprocess.CompletedProcess[str]:
     """The command with streams closed as a shell closes them, such as `>&-`."""
-    return run("bash", "-c", f'"$@" {streams}', "bash", *NMTDEEP, *map(str, words))
+    shell = ("bash", "-c", f'"$@" {streams}', "bash")
+    return run(*shell, *NMTDEEP, *map(str, words), **options)
 
 
 INTERRUPTED_IMPORT = """
@@ -109,6 +113,39 @@ def test_results_do_not_need_the_other_streams(streams: str, lines: Path) -> Non
     assert (done.returncode, done.stdout, done.stderr) == (0, expected.stdout, "")
 
 
+TRAINED = "training.max_updates=1 training.batches.tokens_per_update=99 --final-scores"
+WORK = {
+    "preprocess {config} --train {raw} --valid {raw} --out {out}/d {merges}": "d/data.json",
+    "train {config} --data {data} --out {out}/run " + TRAINED: "run/scores.json",
+    "plot {out}/run": "curves.svg",
+    "report {out}/run -o {out}/report.html": "report.html",
+    "average-checkpoints {out}/run --last 1": "run/checkpoint_average/state.json",
+}
+
+
+def test_messages_about_files_do_not_need_stdout(tiny_run: Any, tmp_path: Path) -> None:
+    for language in ("en", "de"):
+        (tmp_path / f"raw.{language}").write_text("A dog runs home .\n" * 9)
+    (tmp_path / "recipe.yaml").write_text(dump(tiny_run.recipe))
+    places = {"out": tmp_path, "raw": tmp_path / "raw", "data": tiny_run.data.path}
+    places |= {"merges": "text.bpe.merges=2"}
+    places |= {"config": tmp_path / "recipe.yaml"}
+    for words, made in WORK.items():
+        assert not (tmp_path / made).exists()
+        done = run_with(">&- <&-", *words.format(**places).split(), cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert (tmp_path / made).is_file()
+
+
+@pytest.mark.parametrize("words", ["train {config} --data {data} --dry-run", "inspect {run}"])
+def test_results_on_a_closed_stdout_are_an_error(words: str, tiny_run: Any, tmp_path: Path) -> None:
+    (tmp_path / "recipe.yaml").write_text(dump(tiny_run.recipe))
+    places = {"run": tiny_run.path, "config": tmp_path / "recipe.yaml"}
+    done = run_with(">&-", *words.format(**places, data=tiny_run.data.path).split())
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("nmtdeep: error: Bad file descriptor")
+
+
 @pytest.mark.parametrize("streams", ["2>&-", ">&- <&-", ">&- 2>&- <&-"])
 def test_files_are_translated_without_streams(streams: str, tiny_run: Any, lines: Path) -> None:
     translated = lines.with_name("translated")
@@ -117,10 +154,11 @@ def test_files_are_translated_without_streams(streams: str, tiny_run: Any, lines
     assert len(translated.read_text().splitlines()) == 1
 
 
-@pytest.mark.parametrize("command", ["", "train", "translate", "analyze", "serve"])
+@pytest.mark.parametrize("command", ["", "train", "translate", "analyze", "serve", "score"])
 def test_help_without_docstrings(command: str) -> None:
     usual = run(*NMTDEEP, *command.split(), "--help")
     assert "Usage:" in usual.stdout
+    assert not re.search("[a-z]-$", usual.stdout, re.MULTILINE)  # a name such as bleu-intl-lc
     done = run(*NMTDEEP, *command.split(), "--help", env=ENVIRONMENT | {"PYTHONOPTIMIZE": "2"})
     assert (done.returncode, done.stdout, done.stderr) == (0, usual.stdout, "")
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import sentencepiece
 from typer.testing import CliRunner
 
 from nmtdeep.cli.main import app
@@ -66,3 +67,46 @@ def test_more_merges_than_the_text_has_are_named(files: Path) -> None:
     done = call(files, "preprocess")
     report = json.loads((files / "data" / "data.json").read_text())["report"]
     assert f"{report['merges']['joint']} of 6,000: the text is too small for more" in done.output
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [([], None), (["training.validation.tokenize=13a"], "13a")],
+)
+def test_tokens_of_scores_follow_the_language(
+    files: Path, overrides: list[str], expected: str | None
+) -> None:
+    """The file has those of German, as the config of a run has; the text is Chinese."""
+    (files / "dev.de").rename(files / "dev.zh")
+    (files / "train.de").rename(files / "train.zh")
+    stored = "training: {validation: {tokenize: 13a}}\n" + RECIPE
+    (files / "recipe.yaml").write_text(stored)
+    assert call(files, "preprocess", "text.target=zh", *overrides).exit_code == 0
+    made = load_recipe(str(files / "data" / "recipe.yaml"))
+    assert made.training.validation.tokenize == expected
+    shown = call(files, "train", *overrides).output
+    assert f"    tokenize: {'null' if expected is None else '13a'}" in shown.replace('"', "")
+    # Of another kind than the language's: somebody chose it.
+    (files / "recipe.yaml").write_text(stored.replace("13a", "intl"))
+    assert "    tokenize: intl" in call(files, "train").output
+
+
+OF_PAPERS = (
+    "li-2020/wmt14-en-fr/sdt-24",
+    "li-2020/wmt16-en-de/pre-12",
+    "wang-2019/nist-zh-en/pre-25",
+)
+
+
+@pytest.mark.parametrize("recipe", OF_PAPERS)
+def test_a_sentencepiece_model_takes_the_place_of_a_papers_text(files: Path, recipe: str) -> None:
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(files / "train.en"), model_prefix=str(files / "sp"), vocab_size=18
+    )
+    words = ["--train", files / "train", "--valid", files / "dev", "--out", files / "data"]
+    words += ["--text", files / "sp.model", "-s", "en", "-t", "de", "--workers", 1]
+    done = CliRunner().invoke(app, ["preprocess", recipe, *map(str, words)])
+    assert done.exit_code == 0, done.exception
+    assert "changed by --text: text.tokenizer.type: moses_bpe -> sentencepiece" in done.output
+    text = DataDirectory.open(files / "data").pipeline.config
+    assert (text.tokenizer.type, text.input, text.bpe.type) == ("sentencepiece", "raw", "none")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import TextWrapper
 from typing import Any
 
 import pytest
@@ -50,8 +51,10 @@ def test_options_that_may_be_repeated_may() -> None:
 
 
 @pytest.fixture(params=ALL, ids=" ".join)
-def shown(request: pytest.FixtureRequest) -> tuple[Any, str]:
+def shown(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, str]:
     """A command, and its help on a terminal of 80 columns."""
+    # As the entry point has it: test_start.py.
+    monkeypatch.setattr(TextWrapper, "wordsep_re", TextWrapper.wordsep_simple_re)
     done = CliRunner().invoke(app, [*request.param, "--help"], env={"COLUMNS": "80"})
     assert done.exit_code == 0
     return ALL[request.param], done.output

@@ -124,6 +124,7 @@ def test_a_model_that_has_learned_little_is_not_scored(nmtdeep, data, tmp_path):
     short = words(tmp_path / "short", "--max-updates", 1)[:-1]
     done = nmtdeep(*short)
     assert done.code == 0, done.err
+    assert done.out.startswith("the run translates with checkpoint_1\n")
     assert "too little to be scored" in done.out
     assert not (tmp_path / "short" / "scores.json").exists()
     assert not (tmp_path / "short" / "checkpoint_average").exists()  # one checkpoint has no mean

@@ -16,14 +16,13 @@ from hypothesis import strategies as st
 
 from nmtdeep import checkpoint
 from nmtdeep.config.decoding import DecodingOptions, decoding_options
-from nmtdeep.config.recipe import Recipe
 from nmtdeep.decoding.search import length_penalty
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.errors import UserError
 from nmtdeep.files import write_sums
-from nmtdeep.model.build import build, initialize
 from nmtdeep.text.vocabulary import EOS
-from nmtdeep.training.state import Progress
+
+from .checkpoints import saved
 
 LINES = ["Move.", "", "The flow meter units to send.", "日本語 🙂"]
 # The greatest value of each option, and the least where it is not 0.
@@ -79,23 +78,9 @@ def test_a_stored_value_beyond_a_bound_is_one_line(tiny_run: Any, tmp_path: Path
 @pytest.fixture(scope="module")
 def brief(tiny_run: Any, tiny_config: Any, tmp_path_factory: Any) -> Path:
     """A checkpoint whose sentences end soon, however long they may be."""
-    config = tiny_config(embeddings={"output_bias": True}).model_dump()
-    recipe = Recipe.model_validate(tiny_run.recipe.model_dump() | {"model": config})
-    types = len(tiny_run.pipeline.source.vocabulary)
-    model = build(recipe.model, source_types=types, target_types=types)
-    initialize(model, recipe.model, seed=1)
-    with torch.no_grad():
-        model.output.bias[EOS] = 12.0
+    config = tiny_config(embeddings={"output_bias": True})
     path = tmp_path_factory.mktemp("brief") / "checkpoint_20"
-    checkpoint.save(
-        path,
-        tensors=checkpoint.weights(model),
-        optimizer={},
-        state=Progress(update=20).to_json(),
-        recipe=recipe,
-        pipeline=tiny_run.pipeline,
-    )
-    return path
+    return saved(tiny_run, path, config, lambda model: model.output.bias[EOS].fill_(12.0))
 
 
 def numbers(least: float, most: float) -> st.SearchStrategy[float]:

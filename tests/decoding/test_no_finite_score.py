@@ -11,17 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 import nmtdeep
-from nmtdeep import checkpoint
-from nmtdeep.config.recipe import Recipe
 from nmtdeep.decoding import resuming, streams
 from nmtdeep.decoding.forced import log_probabilities
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.errors import CheckpointError
-from nmtdeep.model.build import build, initialize
-from nmtdeep.training.state import Progress
+
+from .checkpoints import saved
 
 Make = Callable[..., Translator]
 SAID = r"checkpoint_20: computes no finite log-probability for input line 3: use another checkpoint"
@@ -46,22 +43,8 @@ def overflowing(tiny_run: Any, tiny_config: Any, tmp_path_factory: Any) -> tuple
     vocabulary = enumerate(source.vocabulary.tokens)
     own, word = next(each for each in vocabulary if each[1].isalpha() and each[0] not in others)
     assert own in source.encode(word, "raw")
-    values = tiny_run.recipe.model_dump() | {"model": tiny_config(sharing="decoder").model_dump()}
-    recipe = Recipe.model_validate(values)
-    types = len(source.vocabulary)
-    model = build(recipe.model, source_types=types, target_types=types)
-    initialize(model, recipe.model, seed=1)
-    with torch.no_grad():
-        model.source_embedding.weight[own] = 3e38
-    path = tmp_path_factory.mktemp("overflowing") / "checkpoint_20"
-    checkpoint.save(
-        path,
-        tensors=checkpoint.weights(model),
-        optimizer={},
-        state=Progress(update=20).to_json(),
-        recipe=recipe,
-        pipeline=tiny_run.pipeline,
-    )
+    config, path = tiny_config(sharing="decoder"), tmp_path_factory.mktemp("o") / "checkpoint_20"
+    saved(tiny_run, path, config, lambda model: model.source_embedding.weight[own].fill_(3e38))
     return path, ["Move.", "", word, "Move.", "Move."]
 
 

@@ -58,6 +58,26 @@ def test_an_output_cut_off_anywhere_is_completed(
     assert rest == written[2:]
 
 
+@pytest.mark.parametrize("form", ["text", "json", "tsv", "fairseq"])
+def test_a_list_of_one_candidate_is_resumed(
+    translator: Callable[..., Translator], source: Path, tmp_path: Path, form: str
+) -> None:
+    """A prefix as long as the limit on the length can be continued in one way only."""
+    source.write_text("Move.\t" + "Ein Satz " * 9 + "\nMove.\t\n")
+    model = translator(
+        n_best=2, beam=2, prefix_column=True, max_length_factor=0, max_length_constant=2
+    )
+    translations = model.translate(source.read_text().splitlines())
+    assert [len(each.candidates) for each in translations] == [1, 2]
+    with streams.writer(str(tmp_path / "out")) as write:
+        streams.translate(model, str(source), write, form=form)
+    size = (tmp_path / "out").stat().st_size
+    assert resumed(source, tmp_path / "out", form=form, n_best=2, lines=2).lines == 2
+    with (tmp_path / "out").open("r+b") as file:
+        file.truncate(size - 1)
+    assert resumed(source, tmp_path / "out", form=form, n_best=2, lines=2).start == 0
+
+
 def test_an_incomplete_line_does_not_count(source: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert resumed(source, out) == ResumePoint()

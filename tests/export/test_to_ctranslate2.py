@@ -13,6 +13,7 @@ from nmtdeep.config.model import Model
 from nmtdeep.export import to_ctranslate2
 from nmtdeep.export.weights import of_model
 from nmtdeep.model.transformer import Transformer
+from nmtdeep.text.vocabulary import Vocabulary
 
 ctranslate2 = pytest.importorskip("ctranslate2")
 
@@ -110,3 +111,25 @@ def test_everything_that_is_not_supported_is_listed() -> None:
         "model.positions",
     ]
     assert [to_ctranslate2.unsupported(kind) for kind in KINDS.values()] == [[]] * len(KINDS)
+
+
+def test_types_that_fill_up_a_vocabulary_are_never_produced(
+    model: Transformer, tmp_path: Path
+) -> None:
+    section, sources = KINDS["pre-norm"], [words(source) for source in SOURCES]
+    usual = to_ctranslate2.search_options(SETTINGS, Vocabulary(tuple(TOKENS), (0,) * len(TOKENS)))
+    assert usual["suppress_sequences"] == [["<pad>"]]
+    found = exported(model, section, tmp_path / "usual").translate_batch(sources, **usual)
+    first = found[0].hypotheses[0][0]
+    target = ["<filler0>" if token == first else token for token in TOKENS]
+    vocabulary = Vocabulary(tuple(target), (0,) * len(target))
+    (tmp_path / "filled").mkdir()
+    to_ctranslate2.write(tmp_path / "filled", model, section, source=TOKENS, target=target)
+    filled = ctranslate2.Translator(str(tmp_path / "filled"), intra_threads=1)
+
+    def produced(options: dict[str, Any]) -> set[str]:
+        results = filled.translate_batch(sources, **options)
+        return {token for result in results for token in result.hypotheses[0]}
+
+    assert "<filler0>" in produced(usual)
+    assert "<filler0>" not in produced(to_ctranslate2.search_options(SETTINGS, vocabulary))

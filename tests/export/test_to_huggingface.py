@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -153,3 +154,11 @@ def test_the_hint_is_a_change_that_makes_the_model_exportable(
     assert problems and all(named in problem.hint for problem in problems)
     changed = {**values, **change}
     assert not to_huggingface.unsupported(config(changed.pop("residual", residual), **changed))
+
+
+def test_types_that_fill_up_a_vocabulary_are_suppressed(tmp_path: Path) -> None:
+    section = config("post_norm", embeddings={"sharing": "none"})
+    target = [*TOKENS[:-2], "<filler0>", "<filler1>"]
+    written(tmp_path, trained(section, updates=1), section, target)
+    options = json.loads((tmp_path / "generation_config.json").read_text())
+    assert options["suppress_tokens"] == [PAD, UNK, TYPES - 2, TYPES - 1]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nmtdeep.training.display import log_line
+from nmtdeep.training.display import folded, log_line
 
 USUAL: dict[str, Any] = {
     "kind": "train", "update": 150, "max_updates": 12_000, "epoch": 2, "loss": 6.224,
@@ -56,3 +56,11 @@ def test_a_usual_line_fits_a_terminal(update: int) -> None:
     assert len(line) <= 80
     assert f"update {update}/100000 | nll 5.837 | tok/s 4.9k | lr 4.47e-04" in line
     assert line.endswith("eta 5:12:10")
+
+
+def test_a_validation_is_broken_between_its_figures() -> None:
+    line = "validation | update 4 | loss 6.921 | nll 6.916 | bleu-zh 0.03 | beam 1 | best so far"
+    assert folded(line, 60) == (
+        "validation | update 4 | loss 6.921 | nll 6.916 |\n  bleu-zh 0.03 | beam 1 | best so far"
+    )
+    assert folded(line, 100) == line

@@ -42,7 +42,7 @@ def recipe_from(tiny_run: Any, path: Path | None, **changes: Any) -> Recipe:
     return Recipe.model_validate(values)
 
 
-def begun(tiny_run: Any, out: Path, recipe: Recipe) -> RunDirectory:
+def started_run(tiny_run: Any, out: Path, recipe: Recipe) -> RunDirectory:
     with open_run(out, recipe, tiny_run.pipeline) as run:
         return run
 
@@ -57,7 +57,7 @@ def equal(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> bool:
 
 
 def test_after_no_update_the_weights_are_those_of_the_checkpoint(tiny_run, tmp_path):
-    run = begun(tiny_run, tmp_path / "run", recipe_from(tiny_run, tiny_run.older))
+    run = started_run(tiny_run, tmp_path / "run", recipe_from(tiny_run, tiny_run.older))
     first = run.newest()
     assert first is not None and first.name == "checkpoint_0"
     assert equal(
@@ -70,7 +70,7 @@ def test_after_no_update_the_weights_are_those_of_the_checkpoint(tiny_run, tmp_p
 
 
 def test_the_config_says_where_the_weights_come_from(tiny_run, tmp_path):
-    begun(tiny_run, tmp_path / "run", recipe_from(tiny_run, tiny_run.path))
+    started_run(tiny_run, tmp_path / "run", recipe_from(tiny_run, tiny_run.path))
     weights = (tiny_run.newer / "model.safetensors").read_bytes()  # what a run means
     expected = StartFrom(
         path=str(tiny_run.path),
@@ -89,7 +89,7 @@ def test_the_first_update_is_that_of_a_new_optimizer(tiny_run, tmp_path, optimiz
         training__optimizer={"type": optimizer},
         training__schedule={"type": "linear", "lr": 0.01, "warmup_updates": 5},
     )
-    start = begun(tiny_run, tmp_path / "run", recipe).newest()
+    start = started_run(tiny_run, tmp_path / "run", recipe).newest()
     share = Share.whole([read_batch(tiny_run.data.corpus("train"), np.arange(20))])
     trainer = Trainer(recipe, tiny_run.data, start=start, dtype=torch.float32)
     assert trainer.train(share, Progress.of(start)) == []
@@ -147,7 +147,7 @@ def test_nothing_left_to_train_is_refused():
 
 
 def test_what_changes_no_weight_may_differ(tiny_run, tmp_path):
-    begun(
+    started_run(
         tiny_run,
         tmp_path / "run",
         recipe_from(
@@ -184,7 +184,7 @@ DEEPER = {"depth": 5, "heads": 2, "feed_forward": 12}
 def test_another_model_is_refused(tiny_run, tmp_path, changes, message):
     recipe = recipe_from(tiny_run, tiny_run.newer, **changes)
     with pytest.raises(UserError, match=message):
-        begun(tiny_run, tmp_path / "run", recipe)
+        started_run(tiny_run, tmp_path / "run", recipe)
     assert not (tmp_path / "run").exists()
 
 
@@ -192,7 +192,7 @@ def test_a_training_in_stages_starts_with_the_model_of_the_first(tiny_run, tmp_p
     stages = [{"encoder": 2, "updates": 5}, {"encoder": 4}]
     deeper = {"model__encoder": DEEPER | {"depth": 4}, "training__stages": stages}
     recipe = recipe_from(tiny_run, tiny_run.newer, **deeper)
-    start = begun(tiny_run, tmp_path / "run", recipe).newest()
+    start = started_run(tiny_run, tmp_path / "run", recipe).newest()
     assert equal(load_file(start / checkpoint.MODEL), load_file(tiny_run.newer / checkpoint.MODEL))
     assert read_config(start).model.encoder.depth == 2
 
@@ -200,7 +200,7 @@ def test_a_training_in_stages_starts_with_the_model_of_the_first(tiny_run, tmp_p
 def test_the_grown_model_of_the_hint_is_a_start(tiny_run, tmp_path):
     grow(tiny_run.newer, out=tmp_path / "grown", decoder=5)
     recipe = recipe_from(tiny_run, tmp_path / "grown", model__decoder=DEEPER)
-    run = begun(tiny_run, tmp_path / "run", recipe)
+    run = started_run(tiny_run, tmp_path / "run", recipe)
     assert any("layers.4." in name for name in load_file(run.newest() / checkpoint.MODEL))
 
 
@@ -228,11 +228,11 @@ def source(tiny_run, tmp_path) -> Path:
 
 
 def test_other_weights_than_the_recipe_says_are_refused(tiny_run, tmp_path, source):
-    recipe = begun(tiny_run, tmp_path / "run", recipe_from(tiny_run, source)).recipe
-    begun(tiny_run, tmp_path / "again", recipe)
+    recipe = started_run(tiny_run, tmp_path / "run", recipe_from(tiny_run, source)).recipe
+    started_run(tiny_run, tmp_path / "again", recipe)
     checkpoint.point(source, checkpoint.LAST, tiny_run.older)
     with pytest.raises(UserError, match="SHA-256 of checkpoint_15 is not that in the recipe"):
-        begun(tiny_run, tmp_path / "third", recipe)
+        started_run(tiny_run, tmp_path / "third", recipe)
 
 
 def test_damaged_weights_are_refused(tiny_run, tmp_path, source):
@@ -245,26 +245,26 @@ def test_damaged_weights_are_refused(tiny_run, tmp_path, source):
 def test_a_run_is_resumed_and_does_not_start_again(tiny_run, tmp_path, source):
     out = tmp_path / "run"
     recipe = recipe_from(tiny_run, source)
-    started = begun(tiny_run, out, recipe)
+    started = started_run(tiny_run, out, recipe)
     started.save({"weight": torch.zeros(2)}, {}, Progress(update=3), planned=True)
     assert [path.name for path in out.glob("checkpoint_[0-9]*")] == ["checkpoint_3"]
     without = recipe_from(tiny_run, None)
     for again in (recipe, without, started.recipe):
-        run = begun(tiny_run, out, again)
+        run = started_run(tiny_run, out, again)
         assert run.newest() == out / "checkpoint_3" and not run.changes
         assert run.recipe.training.start_from == started.recipe.training.start_from
     with pytest.raises(UserError, match=r"started from .*, not from .*leave out --from to resume"):
-        begun(tiny_run, out, recipe_from(tiny_run, source / tiny_run.older.name))
+        started_run(tiny_run, out, recipe_from(tiny_run, source / tiny_run.older.name))
     shutil.rmtree(source)
     for again in (recipe, without):  # the start is not needed any more
-        assert begun(tiny_run, out, again).newest() == out / "checkpoint_3"
+        assert started_run(tiny_run, out, again).newest() == out / "checkpoint_3"
 
 
 def test_a_run_with_initial_values_does_not_get_others(tiny_run, tmp_path):
-    plain = begun(tiny_run, tmp_path, recipe_from(tiny_run, None))
+    plain = started_run(tiny_run, tmp_path, recipe_from(tiny_run, None))
     plain.save({"weight": torch.zeros(2)}, {}, Progress(update=3), planned=True)
     with pytest.raises(UserError, match="started without --from, not from"):
-        begun(tiny_run, tmp_path, recipe_from(tiny_run, tiny_run.path))
+        started_run(tiny_run, tmp_path, recipe_from(tiny_run, tiny_run.path))
 
 
 def test_a_run_is_not_replaced_by_itself(tiny_run, source):
@@ -278,7 +278,7 @@ def test_a_run_is_not_replaced_by_itself(tiny_run, source):
 
 
 def test_a_validation_that_is_not_finite_leaves_no_best_checkpoint(tiny_run, tmp_path):
-    run = begun(tiny_run, tmp_path / "run", recipe_from(tiny_run, tiny_run.path))
+    run = started_run(tiny_run, tmp_path / "run", recipe_from(tiny_run, tiny_run.path))
     progress = Progress(update=3).validated(float("nan"))
     run.save({"weight": torch.zeros(2)}, {}, progress, planned=True)
     assert not (run.path / "checkpoint_best").exists()
