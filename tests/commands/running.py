@@ -84,7 +84,7 @@ class Interrupt:
             case "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
             case "launcher":
-                os.kill(os.getppid(), signal.SIGTERM)
+                _until_it_comes_back(signal.SIGTERM)
             case "half":
                 original(*args)
                 os.truncate(args[0], args[0].stat().st_size // 2)
@@ -92,8 +92,22 @@ class Interrupt:
             case "full":
                 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
                 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
-            case name:
-                os.kill(os.getpid(), getattr(signal, f"SIG{name.upper()}"))
+            case name:  # to this thread: another one could take it later than the rest needs
+                signal.raise_signal(getattr(signal, f"SIG{name.upper()}"))
+
+
+def _until_it_comes_back(number: int) -> None:
+    """Send a signal to the launcher, and wait until that has passed it on to this rank."""
+    handler, came = signal.getsignal(number), threading.Event()
+
+    def note(number: int, frame: Any) -> None:
+        came.set()
+        handler(number, frame)
+
+    signal.signal(number, note)
+    os.kill(os.getppid(), number)
+    came.wait(SECONDS)
+    signal.signal(number, handler)
 
 
 @dataclass(frozen=True)
