@@ -40,21 +40,21 @@ class Trial(NamedTuple):
 
 
 @kept_settings()
-def measure(recipe: Recipe, data: Path, out: Path | None, device: torch.device) -> Measurement:
-    """Some updates of the training that would go into `out`, with rates of a geometric series.
+def measure(recipe: Recipe, data: Path, run: Path | None, device: torch.device) -> Measurement:
+    """Some updates of a new training, or the next ones of `run`, with rates of a geometric series.
 
     The model, and the optimizer, are discarded. The test ends early when the loss is lost.
     """
     corpora, ranks = DataDirectory.open(data, verify=False), Ranks(device=device)
     with tempfile.TemporaryDirectory() as scratch:
-        run = check_run(out or Path(scratch), recipe, corpora.pipeline)
-        if run.newest() is None:
-            run = replace(run, path=Path(scratch))
-            run.begin()
-        check(run.recipe, corpora, ranks)
-        start = run.newest()
+        place = check_run(run or Path(scratch), recipe, corpora.pipeline)
+        if place.newest() is None:
+            place = replace(place, path=Path(scratch))
+            place.begin()
+        check(place.recipe, corpora, ranks)
+        start = place.newest()
         progress = Progress.of(start) if start else Progress()
-        trainer = Trainer(run.recipe.at_stage(progress.stage), corpora, ranks, start)
+        trainer = Trainer(place.recipe.at_stage(progress.stage), corpora, ranks, start)
     rows: list[Trial] = []
     mean = 0.0
     feed = upcoming(trainer.recipe, corpora, progress, ranks)

@@ -96,6 +96,32 @@ def gradients(
     outputs.write(measure(models, corpora, tokens=tokens, device=device, of=of, say=say))
 
 
+def learning_rate(
+    subject: Annotated[str, options.recipe_argument("RECIPE|RUN")],
+    overrides: options.Overrides = None,
+    *,
+    outputs: WrittenTo,
+    data: options.Data,
+    device: options.Place,
+) -> None:
+    """Suggest a learning rate: 200 updates with a rising rate, on a copy that is thrown away.
+
+    The learning-rate range test of Smith 2017.
+
+    Args:
+        subject: A recipe, whose training starts anew; or a run, which goes on from its end.
+    """
+    from nmtdeep.analysis.range_test import measure
+    from nmtdeep.config.load import resolve
+    from nmtdeep.data.corpus import DataDirectory
+
+    run = Path(subject) if Path(subject).is_dir() else None
+    text = DataDirectory.open(data, verify=False).pipeline.config.model_dump(mode="json")
+    name = subject if run is None else f"{run}/config.yaml"
+    recipe = resolve(name, overrides or [], None if run else text).recipe
+    outputs.write(measure(recipe, data, run, device))
+
+
 def schedule(
     subjects: Annotated[list[str], options.recipe_argument("RECIPE|KEY=VALUE")],
     *,
@@ -223,6 +249,7 @@ def lengths(
 
 
 COMMANDS: dict[Callable[..., Any], str] = {
+    learning_rate: "nmtdeep analyze learning-rate demo --data data --plot lr.svg",
     schedule: "nmtdeep analyze schedule deep-small training.schedule.lr=0.002",
     initialization: "nmtdeep analyze initialization demo --data data",
     gradients: "nmtdeep analyze gradients demo --data data --depths 6,12",

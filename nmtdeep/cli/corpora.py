@@ -116,7 +116,6 @@ def preprocess(
             raise UserError(what, where=f"--input-is {input_is}", hint=hint)
         if not quiet:
             typer.echo("".join(f"changed by --text: {change}\n" for change in changes), nl=False)
-    resolved = options.with_own_tokens(resolved, recipe, overrides or ())
     text_of = resolved.text
     notes = [*without_rules(text_of), unchecked((text_of.source, text_of.target))]
     typer.echo("".join(f"{note}\n" for note in notes if note and not quiet), nl=False)

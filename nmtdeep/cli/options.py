@@ -22,7 +22,6 @@ from pydantic.fields import FieldInfo
 from typer import Argument, Option
 from typer.models import OptionInfo
 
-from nmtdeep.config import recipe as config
 from nmtdeep.config.decoding import Decoding, DecodingOptions, decoding_options
 
 # The name of a value in the help, by its type; a name from a list is NAME.
@@ -177,21 +176,6 @@ def complete_metric(incomplete: str) -> list[str]:
     from nmtdeep.scoring import METRICS
 
     return [name for name in METRICS if name.startswith(incomplete)]
-
-
-def with_own_tokens(recipe: config.Recipe, name: str, overrides: Sequence[str]) -> config.Recipe:
-    """The recipe without tokens of BLEU that its file has for another language, no override."""
-    from nmtdeep.config.load import resolve
-
-    own = resolve(name, [each for each in overrides if not each.startswith("text.")])
-    settings, language = recipe.training.validation, own.recipe.text.target
-    named = own.origin(("training", "validation", "tokenize")) == "override"
-    if settings.tokenize and not named and recipe.text.target != language:
-        from nmtdeep.scoring.metrics import tokenization_for
-
-        if settings.tokenize == tokenization_for(language):
-            settings = settings.model_copy(update={"tokenize": None})
-    return recipe.with_training(validation=settings)
 
 
 def recipe_argument(metavar: str, text: str | None = None) -> Any:

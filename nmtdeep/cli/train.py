@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
-from functools import partial
 from inspect import Parameter
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -13,13 +11,11 @@ import typer
 from typer import Argument, Option
 
 from nmtdeep.cli import options
-from nmtdeep.cli.outputs import Outputs
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.stages import Growth, StartFrom
 from nmtdeep.config.training import Training
 from nmtdeep.config.values import checked
 from nmtdeep.config.variant import variants
-from nmtdeep.data.parallel import check_count
 from nmtdeep.errors import UserError
 from nmtdeep.files import check_place
 from nmtdeep.units import counted
@@ -66,10 +62,6 @@ FOR_MINUTES = (
 MINUTES = options.option("minutes", str | None, VALUE, FOR_MINUTES)
 AUTO = "training.max_updates=auto"
 COMPILE = Option("--compile/--no-compile")
-FILES = options.bundle(Outputs)
-OF_RANGE_TEST = options.Bundle(
-    [each for each in FILES.options if each.name != "overwrite"], partial(Outputs, overwrite=True)
-)
 RECIPE_VALUES = [MINUTES, *(_flag(*item) for item in FLAGS.items())]
 Changes = Annotated[list[str], options.Bundle(RECIPE_VALUES, _overrides)]
 
@@ -81,8 +73,6 @@ def train(
     data: options.Data,
     out: options.OptionalOut = None,
     dry_run: bool = False,
-    find_lr: bool = False,
-    outputs: Annotated[Outputs, OF_RANGE_TEST],
     overwrite: bool = False,
     final_scores: bool | None = None,
     quiet: options.Quiet = False,
@@ -103,12 +93,9 @@ def train(
     Args:
         recipe: A recipe's name (nmtdeep recipes list) or file. Default: that of the run in --out,
             or that of --from.
-        out: Run directory; an interrupted run is resumed. Required, unless --dry-run or --find-lr.
+        out: Run directory; an interrupted run is resumed. Required, unless --dry-run.
         dry_run: Print config and parameters; train nothing.
-        find_lr: Learning-rate range test: 200 updates with a rising rate, on a copy that is thrown
-            away; prints the losses and suggests a rate.
-        overwrite: Start from the beginning: delete the training in --out. With --find-lr: replace
-            files of --csv and --plot.
+        overwrite: Start from the beginning: delete the training in --out.
         final_scores: Translate and score the validation and test sets after the last update.
             Default: only if the model has learned something.
         source: Start from the weights of this run or checkpoint (fine-tuning).
@@ -118,10 +105,6 @@ def train(
         log_to: Also send metrics to tensorboard or wandb; replaces the recipe's training.log_to.
         compile_layers: Compile the layers for a GPU at the start; later updates are faster.
     """
-    if not find_lr and outputs != Outputs():
-        hint = "add it, or leave them out"
-        raise UserError("are outputs of --find-lr", where="--csv, --plot and --json", hint=hint)
-    check_count(processes, "--processes")
     if not compile_layers:  # in the processes that are started, too
         os.environ["TORCH_COMPILE_DISABLE"] = "1"
     name, more = _recipe_and_overrides(recipe, overrides or [], out, source)
@@ -134,13 +117,10 @@ def train(
         typer.echo(f"section text as of --data: {'; '.join(adopted)}")
     if source is not None:  # no override, which would keep the SHA-256 of the old one
         resolved = resolved.with_training(start_from=StartFrom(path=str(source)))
-    if out is None and not (dry_run or find_lr):
+    if out is None and not dry_run:
         raise UserError("is missing", where="--out", hint="pass a directory for the run")
     how: dict[str, Any] = {"data": data, "out": out, "device": device, "threads": threads}
     how |= {"processes": processes, "overwrite": overwrite, "verify": verify}
-    if find_lr:
-        _find_lr(resolved, replace(outputs, overwrite=overwrite), how)
-        return
     if dry_run:
         from nmtdeep.config.render import shown
         from nmtdeep.training.opening import dry_run as plan
@@ -177,19 +157,7 @@ def _with_text(name: str, overrides: list[str], text: dict[str, Any]) -> tuple[R
     own = resolve(name, [each for each in overrides if not each.startswith("text.")])
     changes = differences(own.recipe.text.model_dump(mode="json"), text, "text")
     said = [each for each in changes if own.origin((*each.split(":")[0].split("."),)) != "default"]
-    recipe = resolve(name, overrides, text).recipe
-    return options.with_own_tokens(recipe, name, overrides), said
-
-
-def _find_lr(recipe: Recipe, outputs: Outputs, how: dict[str, Any]) -> None:
-    """Print and write the learning-rate range test of the training that `how` describes."""
-    if how["processes"] > 1:
-        hint = "omit it for the test"
-        raise UserError("cannot be combined with --find-lr", where="--processes", hint=hint)
-    from nmtdeep.analysis import range_test
-
-    device = options.choose_device(device=how["device"], threads=how["threads"])
-    outputs.write(range_test.measure(recipe, how["data"], how["out"], device))
+    return resolve(name, overrides, text).recipe, said
 
 
 def _recipe_and_overrides(

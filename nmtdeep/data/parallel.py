@@ -16,9 +16,7 @@ from functools import cache
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
-from nmtdeep.devices import cores
 from nmtdeep.errors import UserError
-from nmtdeep.units import counted
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -41,13 +39,6 @@ def check_processes() -> None:
     if reason := obstacle():
         hint = "mount a tmpfs at /dev/shm, or use one process"
         raise UserError(reason, where="--processes", hint=hint)
-
-
-def check_count(processes: int, option: str) -> None:
-    """Raises UserError if that many processes would only wait for a core."""
-    if processes > 16 * cores():
-        what = f"{processes:,} processes are too many for {counted(cores(), 'core')}"
-        raise UserError(what, where=option, hint=f"pass {cores()}, or one for each GPU")
 
 
 @cache
@@ -73,7 +64,6 @@ class Pool(Generic[Item, Result]):
     def __init__(
         self, function: Callable[[Item], Result], workers: int, *, option: str = "--workers"
     ) -> None:
-        check_count(workers, option)
         self._pool = ProcessPoolExecutor(
             workers, multiprocessing.get_context("spawn"), initializer=_adopt, initargs=(function,)
         )

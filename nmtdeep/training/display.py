@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import os
@@ -17,12 +16,11 @@ import torch
 
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.errors import UserError
-from nmtdeep.files import replace_file
 from nmtdeep.tables import screen
 from nmtdeep.training.divergence import PATIENCE
 from nmtdeep.training.loggers import Loggers, chosen
 from nmtdeep.training.memory import peak_memory
-from nmtdeep.training.run_directory import LOG, RECORDS, VALIDATIONS
+from nmtdeep.training.run_directory import LOG, RECORDS
 from nmtdeep.training.state import Progress
 from nmtdeep.training.step import UpdateResult
 from nmtdeep.training.validation import Validation
@@ -111,7 +109,7 @@ def folded(line: str, columns: int) -> str:
 
 
 class Display:
-    """Writes `train.log`, `train.jsonl`, `validations.tsv` and the screen, and feeds the loggers.
+    """Writes `train.log`, `train.jsonl` and the screen, and feeds the loggers.
 
     Args:
         run: run directory.
@@ -244,15 +242,6 @@ class Display:
                 "seconds": seconds,
             }
         )
-        # A damaged record must not stop a training.
-        with (self.run / RECORDS).open(encoding="utf-8", errors="replace") as file:
-            rows = [row for row in map(json.loads, file) if row.get("kind") == "validation"]
-        with replace_file(self.run / VALIDATIONS) as partial, partial.open("w") as file:
-            form: Any = {"delimiter": "\t", "lineterminator": "\n", "extrasaction": "ignore"}
-            valid = dict.fromkeys(name for row in rows for name in row if name.startswith("valid_"))
-            table = csv.DictWriter(file, ("update", "epoch", *valid, "best"), **form)
-            table.writeheader()
-            table.writerows(rows)
         line = f"validation | update {update} | loss {loss:.3f} | nll {nll:.3f} | ppl {ppl:.2f}"
         for score in scores.values():
             line += f" | {score.metric} {score.value:.2f}"

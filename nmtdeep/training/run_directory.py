@@ -23,11 +23,12 @@ from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.training import starting
 from nmtdeep.training.state import Progress
 
-LOG, RECORDS, VALIDATIONS = "train.log", "train.jsonl", "validations.tsv"
+LOG, RECORDS = "train.log", "train.jsonl"
+OLDER = "validations.tsv"  # written until 2026-11
 TENSORBOARD = "tensorboard"
 LOGGED_AS = "loggers.json"
 # Files that a training writes in addition to checkpoints.
-OUTPUTS = (LOG, RECORDS, VALIDATIONS, SCORES, TENSORBOARD, LOGGED_AS)
+OUTPUTS = (LOG, RECORDS, OLDER, SCORES, TENSORBOARD, LOGGED_AS)
 LOCK = ".lock"
 # An average that is not yet known to be better than the best checkpoint.
 CANDIDATE = "checkpoint_candidate"

@@ -69,28 +69,6 @@ def test_more_merges_than_the_text_has_are_named(files: Path) -> None:
     assert f"{report['merges']['joint']} of 6,000: the text is too small for more" in done.output
 
 
-@pytest.mark.parametrize(
-    ("overrides", "expected"),
-    [([], None), (["training.validation.tokenize=13a"], "13a")],
-)
-def test_tokens_of_scores_follow_the_language(
-    files: Path, overrides: list[str], expected: str | None
-) -> None:
-    """The file has those of German, as the config of a run has; the text is Chinese."""
-    (files / "dev.de").rename(files / "dev.zh")
-    (files / "train.de").rename(files / "train.zh")
-    stored = "training: {validation: {tokenize: 13a}}\n" + RECIPE
-    (files / "recipe.yaml").write_text(stored)
-    assert call(files, "preprocess", "text.target=zh", *overrides).exit_code == 0
-    made = load_recipe(str(files / "data" / "recipe.yaml"))
-    assert made.training.validation.tokenize == expected
-    shown = call(files, "train", *overrides).output
-    assert f"    tokenize: {'null' if expected is None else '13a'}" in shown.replace('"', "")
-    # Of another kind than the language's: somebody chose it.
-    (files / "recipe.yaml").write_text(stored.replace("13a", "intl"))
-    assert "    tokenize: intl" in call(files, "train").output
-
-
 OF_PAPERS = (
     "li-2020/wmt14-en-fr/sdt-24",
     "li-2020/wmt16-en-de/pre-12",

@@ -43,14 +43,6 @@ def test_inspect_describes_a_run(nmtdeep: Commands, averaged: tuple[Path, Finish
     assert value(done.out, "integrity").startswith("ok")
 
 
-def test_the_table_of_validations_has_their_records(averaged: tuple[Path, Finished]) -> None:
-    run = averaged[0]
-    head, *lines = (line.split("\t") for line in (run / "validations.tsv").read_text().splitlines())
-    validations = [record for record in records(run) if record["kind"] == "validation"]
-    expected = [[str(record[name]) for name in head] for record in validations]
-    assert lines == [["" if cell == "None" else cell for cell in row] for row in expected]
-
-
 def test_inspect_describes_a_checkpoint_and_a_data_directory(
     nmtdeep: Commands, averaged: tuple[Path, Finished], data: Path
 ) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nmtdeep.data.parallel import can_start, check_count, obstacle, ordered_map
+from nmtdeep.data.parallel import can_start, obstacle, ordered_map
 from nmtdeep.errors import UserError
 
 ROOT = Path(__file__).parents[2]
@@ -106,12 +106,3 @@ def test_workers_leave_when_their_parent_is_killed():
         parent.kill()
         rest, _ = parent.communicate(timeout=20)
     assert rest == ""
-
-
-def test_more_processes_than_cores_by_far_are_refused() -> None:
-    said = r"^--processes: 10,000 processes are too many for \d+ cores?: pass \d+, or one for each"
-    with pytest.raises(UserError, match=said):
-        check_count(10_000, "--processes")
-    with pytest.raises(UserError, match=r"^--workers: 10,000 processes are too many"):
-        list(ordered_map(neg, [1], workers=10_000))
-    check_count(16, "--workers")

@@ -1,4 +1,4 @@
-"""`train --find-lr`: rates of a geometric series, losses of a training, and no file changed."""
+"""`analyze learning-rate`: a geometric series of rates, losses of a training; no file changes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import json
 
 import pytest
 
-from commands.runs import files, losses, train
+from commands.runs import files, losses
 from nmtdeep.analysis.range_test import Trial, suggestion
+
+RANGE_TEST = ("analyze", "learning-rate")
 
 
 def test_half_the_rate_with_the_lowest_loss_is_suggested() -> None:
@@ -25,7 +27,8 @@ def test_the_rates_grow_and_a_fresh_model_has_the_loss_of_a_training(
     choice = f"training.optimizer.type={optimizer}"
     before = files(nmtdeep.folder)
     table, picture = tmp_path / "lr.csv", tmp_path / "lr.svg"
-    done = train(nmtdeep, tmp_path / "new", choice, "--find-lr", "--csv", table, "--plot", picture)
+    words = ("tiny.yaml", choice, "--data", "data", "--csv", table, "--plot", picture)
+    done = nmtdeep(*RANGE_TEST, *words)
     assert done.code == 0, done.err
     with table.open(newline="") as file:
         rows = [{name: float(cell) for name, cell in row.items()} for row in csv.DictReader(file)]
@@ -41,13 +44,12 @@ def test_the_rates_grow_and_a_fresh_model_has_the_loss_of_a_training(
     best = rows[max(0, lowest - 9)]["lr"] / 2
     assert f"suggestion: --lr {best:.1e}" in done.out
     assert f"suggestion: {float(f'{best:.1e}'):g}" in picture.read_text()
-    assert not (tmp_path / "new").exists()
     assert files(nmtdeep.folder) == before
 
 
 def test_a_run_is_tried_from_its_newest_checkpoint_and_stays(nmtdeep, whole) -> None:
     before = files(whole)
-    done = train(nmtdeep, whole, "--find-lr", "--json")
+    done = nmtdeep(*RANGE_TEST, whole, "--data", "data", "--json")
     assert done.code == 0, done.err
     found = json.loads(done.out)
     assert found["conditions"]["start"] == "checkpoint_11"
@@ -55,21 +57,12 @@ def test_a_run_is_tried_from_its_newest_checkpoint_and_stays(nmtdeep, whole) -> 
 
 
 @pytest.mark.slow
-def test_a_fine_tuning_is_tried_from_the_weights_of_the_other_run(nmtdeep, whole, tmp_path) -> None:
+def test_a_fine_tuning_is_tried_from_the_weights_of_the_other_run(nmtdeep, whole) -> None:
     before = files(whole)
-    done = train(nmtdeep, tmp_path / "tuned", "--from", whole, "--find-lr", "--json")
+    weights = f"training.start_from.path={whole}"
+    done = nmtdeep(*RANGE_TEST, "tiny.yaml", weights, "--data", "data", "--json")
     assert done.code == 0, done.err
     found = json.loads(done.out)
     assert found["conditions"]["start"] == "checkpoint_0"
     assert found["rows"][0]["loss"] < losses(whole)[1]
     assert files(whole) == before
-    assert not (tmp_path / "tuned").exists()
-
-
-def test_its_options_need_it(nmtdeep, data, tmp_path) -> None:
-    refused = train(nmtdeep, tmp_path / "run", "--plot", "lr.svg")
-    assert refused.code == 2
-    assert "--plot and --json: are outputs of --find-lr: add it, or leave them out" in refused.err
-    refused = train(nmtdeep, tmp_path / "run", "--find-lr", "--processes", 2)
-    assert refused.code == 2
-    assert "--processes: cannot be combined with --find-lr: omit it for the test" in refused.err
