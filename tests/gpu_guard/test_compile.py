@@ -10,14 +10,12 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
-from model.choices import connects_sublayers
+from model.choices import VARIANTS, connects_sublayers
 
 from nmtdeep.config.model import Model
 from nmtdeep.data.batch import Row
 from nmtdeep.model.build import build
 from nmtdeep.model.kernels.jagged import Jagged
-
-from .variants import VARIANTS
 
 TYPES, BATCHES = 20, 5
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from model.choices import VARIANTS
 
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.model import Model
@@ -16,7 +17,6 @@ from nmtdeep.model.build import build
 
 from .pretend import Recorder, pretended
 from .torch_tables import missing
-from .variants import VARIANTS
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 TYPES, STEPS = 64, 4

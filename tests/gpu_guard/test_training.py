@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from model.choices import VARIANTS
 
 from nmtdeep.config.model import Model
 from nmtdeep.config.recipe import Recipe
@@ -18,7 +19,6 @@ from nmtdeep.training.step import PRECISIONS, Step
 
 from .pretend import Recorder, pretended
 from .torch_tables import missing
-from .variants import VARIANTS
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 TYPES, SENTENCES, LENGTH = 64, 4, 7
