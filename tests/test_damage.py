@@ -26,7 +26,7 @@ from nmtdeep.errors import DataError, UserError
 from nmtdeep.training.finish import finish
 from nmtdeep.training.loop import train
 
-RANDOM = int(os.environ.get("NMTDEEP_DAMAGES", "60"))
+RANDOM = int(os.environ.get("NMTDEEP_DAMAGES", "30"))
 
 
 def flipped(content: bytes, bit: int) -> bytes:

@@ -52,6 +52,8 @@ SMOOTH = (
     "training.schedule.lr=5e-3",
     "model.dropout.residual=0.2",
 )
+# Options of a training that two processes share.
+DOUBLE = (*SMOOTH, "--max-tokens", 200)
 # Lines that are blank, have another separator within them, or are long.
 UNUSUAL = ("", "A\u2028B", " ".join(["long"] * 30))
 # Fields that differ between any two runs: measured times and memory.

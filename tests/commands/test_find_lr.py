@@ -18,11 +18,10 @@ def test_half_the_rate_with_the_lowest_loss_is_suggested() -> None:
     assert suggestion(rows[:5]) == 1.0  # still falling at the end, and nothing is 9 updates ago
 
 
-@pytest.mark.parametrize("optimizer", ["adam", pytest.param("muon", marks=pytest.mark.slow)])
 def test_the_rates_grow_and_a_fresh_model_has_the_loss_of_a_training(
-    nmtdeep, whole, tmp_path, optimizer
+    nmtdeep, whole, tmp_path
 ) -> None:
-    choice = f"training.optimizer.type={optimizer}"
+    choice = "training.optimizer.type=muon"  # the loss before the first update is any optimizer's
     before = files(nmtdeep.folder)
     table, picture = tmp_path / "lr.csv", tmp_path / "lr.svg"
     done = train(nmtdeep, tmp_path / "new", choice, "--find-lr", "--csv", table, "--plot", picture)
@@ -45,22 +44,18 @@ def test_the_rates_grow_and_a_fresh_model_has_the_loss_of_a_training(
     assert files(nmtdeep.folder) == before
 
 
-def test_a_run_is_tried_from_its_newest_checkpoint_and_stays(nmtdeep, whole) -> None:
-    before = files(whole)
-    done = train(nmtdeep, whole, "--find-lr", "--json")
-    assert done.code == 0, done.err
-    found = json.loads(done.out)
-    assert found["conditions"]["start"] == "checkpoint_11"
-    assert files(whole) == before
-
-
 @pytest.mark.slow
-def test_a_fine_tuning_is_tried_from_the_weights_of_the_other_run(nmtdeep, whole, tmp_path) -> None:
-    before = files(whole)
-    done = train(nmtdeep, tmp_path / "tuned", "--from", whole, "--find-lr", "--json")
+@pytest.mark.parametrize(
+    ("options", "start"), [((), "checkpoint_11"), (("--from", "whole"), "checkpoint_0")]
+)
+def test_a_run_or_a_fine_tuning_is_tried_from_its_weights(
+    nmtdeep, whole, tmp_path, options, start
+) -> None:
+    before, run = files(whole), tmp_path / "tuned" if options else whole
+    done = train(nmtdeep, run, *options, "--find-lr", "--json")
     assert done.code == 0, done.err
     found = json.loads(done.out)
-    assert found["conditions"]["start"] == "checkpoint_0"
+    assert found["conditions"]["start"] == start
     assert found["rows"][0]["loss"] < losses(whole)[1]
     assert files(whole) == before
     assert not (tmp_path / "tuned").exists()
