@@ -82,8 +82,8 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
 
 
 def test_its_tests_pass(environment: Environment) -> None:
-    printed = environment.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "example/tests")
-    assert " passed" in printed
+    settings = ("-c", "example/pyproject.toml", "-p", "no:cacheprovider")
+    assert " passed" in environment.run("-m", "pytest", *settings, "example/tests")
 
 
 def test_the_example_is_short() -> None:

@@ -214,8 +214,8 @@ def test_a_worse_model_is_reported_with_its_own_exit_code(nmtdeep, fluent, tmp_p
     run = shutil.copytree(fluent, tmp_path / "run", symlinks=True)
     # CTranslate2 has one limit for all sentences of a batch, so that it translates more.
     config = run / "checkpoint_111" / "config.yaml"
-    rewrite(config, "max_length_factor: .*", "max_length_factor: 0.3")
-    rewrite(config, "max_length_constant: .*", "max_length_constant: 1")
+    rewrite(config, "max_length_factor: .*", "max_length_factor: 0.6")
+    rewrite(config, "max_length_constant: .*", "max_length_constant: 3")
     own = tmp_path / "own"
     assert nmtdeep("translate", "-m", run, "-i", "test.en", "-o", own, "--device", "cpu").code == 0
     command = ("export", run, "--to", "ctranslate2", "--check", "test.en", own, "-o")
