@@ -17,6 +17,7 @@ import resource
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -85,7 +86,7 @@ class Interrupt:
             case "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
             case "launcher":
-                os.kill(os.getppid(), signal.SIGTERM)
+                self.through_the_launcher()
             case "half":
                 original(*args)
                 os.truncate(args[0], args[0].stat().st_size // 2)
@@ -93,8 +94,22 @@ class Interrupt:
             case "full":
                 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
                 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
-            case name:
-                os.kill(os.getpid(), getattr(signal, f"SIG{name.upper()}"))
+            case name:  # in this thread, and at once: another may not run before the end
+                signal.raise_signal(getattr(signal, f"SIG{name.upper()}"))
+
+    def through_the_launcher(self) -> None:
+        """Send SIGTERM to the process that started this rank, and wait until it is passed on."""
+        passed: list[int] = []
+        handler: Any = signal.getsignal(signal.SIGTERM)
+
+        def noted(number: int, frame: Any) -> None:
+            passed.append(number)
+            handler(number, frame)
+
+        signal.signal(signal.SIGTERM, noted)
+        os.kill(os.getppid(), signal.SIGTERM)
+        while not passed:
+            time.sleep(0.01)
 
 
 @dataclass(frozen=True)
