@@ -40,8 +40,10 @@ start()
 """
 
 
-@pytest.mark.parametrize(("signal", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
-@pytest.mark.parametrize("module", ["typer", "pydantic", "nmtdeep.cli.train"])
+@pytest.mark.parametrize(
+    ("module", "signal", "code"),
+    [("typer", "SIGINT", 130), ("pydantic", "SIGTERM", 143), ("nmtdeep.cli.train", "SIGINT", 130)],
+)
 def test_a_signal_while_modules_are_imported(module: str, signal: str, code: int) -> None:
     done = run(sys.executable, "-c", INTERRUPTED_IMPORT.format(module=module, signal=signal))
     assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
@@ -102,14 +104,14 @@ def test_input_from_a_closed_stream_is_an_error(lines: Path) -> None:
     assert done.stderr.startswith("nmtdeep: error: Bad file descriptor: redirect the standard")
 
 
-@pytest.mark.parametrize("streams", ["2>&-", "<&- 2>&-"])
-def test_results_do_not_need_the_other_streams(streams: str, lines: Path) -> None:
+def test_results_do_not_need_the_other_streams(lines: Path) -> None:
     expected = run_with("", "score", lines, lines)
-    done = run_with(streams, "score", lines, lines)
-    assert (done.returncode, done.stdout, done.stderr) == (0, expected.stdout, "")
+    for streams in ("2>&-", "<&- 2>&-"):
+        done = run_with(streams, "score", lines, lines)
+        assert (done.returncode, done.stdout, done.stderr) == (0, expected.stdout, ""), streams
 
 
-@pytest.mark.parametrize("streams", ["2>&-", ">&- <&-", ">&- 2>&- <&-"])
+@pytest.mark.parametrize("streams", ["2>&-", ">&- 2>&- <&-"])
 def test_files_are_translated_without_streams(streams: str, tiny_run: Any, lines: Path) -> None:
     translated = lines.with_name("translated")
     done = run_with(streams, "translate", "-m", tiny_run.path, "-i", lines, "-o", translated)
@@ -117,7 +119,7 @@ def test_files_are_translated_without_streams(streams: str, tiny_run: Any, lines
     assert len(translated.read_text().splitlines()) == 1
 
 
-@pytest.mark.parametrize("command", ["", "train", "translate", "analyze", "serve"])
+@pytest.mark.parametrize("command", ["", "train", "analyze"])
 def test_help_without_docstrings(command: str) -> None:
     usual = run(*NMTDEEP, *command.split(), "--help")
     assert "Usage:" in usual.stdout
