@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -18,6 +19,15 @@ EXAMPLE = ROOT / "docs" / "examples" / "embedding-shortcut"
 NAME = "nmtdeep_shortcut.embedding"
 RECIPE = ["nmtdeep_shortcut/multi30k-en-de", *TINY, "text.bpe.merges=200"]
 pytestmark = pytest.mark.slow
+END = "=== end of a command ===\n"
+ONE_AFTER_THE_OTHER = f"""
+import json, sys
+from nmtdeep.cli.main import app
+
+for words in json.loads(sys.argv[1]):
+    app(words, standalone_mode=False)
+    print({END!r}, end="", flush=True)
+"""
 
 
 class Environment:
@@ -51,6 +61,11 @@ class Environment:
     def nmtdeep(self, *words: object, code: int = 0) -> str:
         return self.run("-m", "nmtdeep", *words, code=code)
 
+    def all(self, *commands: tuple[object, ...]) -> list[str]:
+        """What commands print that succeed in one process, one after the other."""
+        listed = json.dumps([list(map(str, words)) for words in commands])
+        return self.run("-c", ONE_AFTER_THE_OTHER, listed).split(END)
+
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
@@ -67,8 +82,8 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
 
 
 def test_its_tests_pass(environment: Environment) -> None:
-    printed = environment.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "example/tests")
-    assert " passed" in printed
+    settings = ("-c", "example/pyproject.toml", "-p", "no:cacheprovider")
+    assert " passed" in environment.run("-m", "pytest", *settings, "example/tests")
 
 
 def test_the_example_is_short() -> None:
@@ -79,33 +94,35 @@ def test_the_example_is_short() -> None:
 
 
 def test_every_command_knows_it(environment: Environment) -> None:
-    nmtdeep = environment.nmtdeep
-    assert "nmtdeep_shortcut/multi30k-en-de" in nmtdeep("recipes", "list", "shortcut")
-    shown = nmtdeep("recipes", "show", *RECIPE)
+    wrong = "model.encoder.combination.shares=1"
+    problem = environment.nmtdeep("recipes", "show", *RECIPE, wrong, code=2)
+    assert "did you mean model.encoder.combination.share?" in problem
+    more = ("--data", "data", "--threads", 1)
+    listed, shown, *_, inspected, _ = environment.all(
+        ("recipes", "list", "shortcut"),
+        ("recipes", "show", *RECIPE),
+        ("preprocess", *RECIPE, "--train", "train", "--valid", "valid", "--out", "data"),
+        ("train", *RECIPE, *more, "--out", "run", "--max-updates", 3),
+        ("train", *more, "--out", "run", "--max-updates", 6),  # resumes by config.yaml
+        ("average-checkpoints", "run", "--last", 2),
+        ("grow", "run", "--layers", 5, "--out", "grown"),
+        ("train", *more, "--out", "grown", "--max-updates", 8),
+        ("translate", "-m", "grown", "-i", "valid.en", "-o", "hypotheses.de"),
+        ("analyze", "similarity", "run", "--data", "data"),
+        ("analyze", "combination", "run", "--csv", "weights.csv"),
+        ("report", "run", "-o", "report.html"),
+        ("inspect", "run"),
+    )
+    assert "nmtdeep_shortcut/multi30k-en-de" in listed
     assert f"type: {NAME}" in shown
     assert "nmtdeep_shortcut/recipes/multi30k-en-de.yaml:5" in shown
-    wrong = "model.encoder.combination.shares=1"
-    problem = nmtdeep("recipes", "show", *RECIPE, wrong, code=2)
-    assert "did you mean model.encoder.combination.share?" in problem
-    nmtdeep("preprocess", *RECIPE, "--train", "train", "--valid", "valid", "--out", "data")
-    more = ("--data", "data", "--threads", 1)
-    nmtdeep("train", *RECIPE, *more, "--out", "run", "--max-updates", 3)
-    nmtdeep("train", *more, "--out", "run", "--max-updates", 6)  # resumes by config.yaml
     assert f"type: {NAME}" in (environment.folder / "run" / "config.yaml").read_text()
-    inspected = nmtdeep("inspect", "run")
     assert f"{NAME} of the package nmtdeep-shortcut 0.1.0" in inspected
-    nmtdeep("average-checkpoints", "run", "--last", 2)
-    nmtdeep("grow", "run", "--layers", 5, "--out", "grown")
-    nmtdeep("train", *more, "--out", "grown", "--max-updates", 8)
-    nmtdeep("translate", "-m", "grown", "-i", "valid.en", "-o", "hypotheses.de")
     assert len((environment.folder / "hypotheses.de").read_text().splitlines()) == 30
-    nmtdeep("analyze", "similarity", "run", "--data", "data")
-    nmtdeep("analyze", "combination", "run", "--csv", "weights.csv")
     _, *weights = (environment.folder / "weights.csv").read_text().splitlines()
     assert len(weights) == 2 * 3  # y_0 and y_l, above each layer of the encoder
     read = [tuple(row.split(",")[1:3]) for row in weights]  # reader, entry
     assert read == [("2", "0"), ("2", "1"), ("3", "0"), ("3", "2"), ("top", "0"), ("top", "3")]
-    nmtdeep("report", "run", "-o", "report.html")
 
 
 def test_a_checkpoint_is_refused_by_name_where_the_package_is_missing(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 import torch
 
@@ -16,6 +18,8 @@ PAPERS = (wang_2019, li_2020, zhang_2019)
 VOCABULARIES = {folder: sizes for paper in PAPERS for folder, sizes in paper.VOCABULARIES.items()}
 CONTRADICTED = {name: count for paper in PAPERS for name, count in paper.CONTRADICTED.items()}
 COUNTS = {name: count for paper in PAPERS for name, count in paper.COUNTS.items()}
+
+loaded = cache(load_recipe)
 
 
 def built(recipe: Recipe, source: int, target: int) -> int:
@@ -32,31 +36,31 @@ def rounded(count: int, printed: str) -> str:
 
 
 def test_every_published_count_is_checked() -> None:
-    printed = {name for name in list_recipes() if load_recipe(name).reference.parameters}
+    printed = {name for name in list_recipes() if loaded(name).reference.parameters}
     assert printed == set(COUNTS)
 
 
-@pytest.mark.parametrize("name", list_recipes())
-def test_every_recipe_builds(name: str) -> None:
-    model = load_recipe(name).model
-    source, target = (1000, 1000) if model.embeddings.sharing == "all" else (1000, 904)
-    with torch.device("meta"):
-        built = build(model, source_types=source, target_types=target)
-    assert len(built.encoder.layers) == model.encoder.depth
-    assert len(built.decoder.layers) == model.decoder.depth
+def test_every_other_recipe_builds() -> None:
+    for name in {*list_recipes()} - {*COUNTS}:
+        model = loaded(name).model
+        source, target = (1000, 1000) if model.embeddings.sharing == "all" else (1000, 904)
+        with torch.device("meta"):
+            made = build(model, source_types=source, target_types=target)
+        assert len(made.encoder.layers) == model.encoder.depth, name
+        assert len(made.decoder.layers) == model.decoder.depth, name
 
 
-@pytest.mark.parametrize("name", COUNTS)
-def test_the_count_is_the_formulas_and_the_papers(name: str) -> None:
-    recipe = load_recipe(name)
-    count = built(recipe, *VOCABULARIES[name.rpartition("/")[0]])
-    assert count == COUNTS[name]
-    printed = recipe.reference.parameters
-    if name in CONTRADICTED:
-        assert rounded(count, printed) == CONTRADICTED[name] != printed
-        assert printed in recipe.reference.note
-    else:
-        assert rounded(count, printed) == printed
+def test_the_count_is_the_formulas_and_the_papers() -> None:
+    for name, expected in COUNTS.items():
+        recipe = loaded(name)
+        count = built(recipe, *VOCABULARIES[name.rpartition("/")[0]])
+        assert count == expected, name
+        printed = recipe.reference.parameters
+        if name in CONTRADICTED:
+            assert rounded(count, printed) == CONTRADICTED[name] != printed, name
+            assert printed in recipe.reference.note, name
+        else:
+            assert rounded(count, printed) == printed, name
 
 
 def test_a_big_encoder_before_a_base_decoder() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -31,6 +32,9 @@ COUNTED = {
 }
 
 
+loaded = cache(load_recipe)
+
+
 def invoke(*arguments: str) -> str:
     result = CliRunner().invoke(app, ["recipes", *arguments], catch_exceptions=False)
     assert result.exit_code == 0, result.output
@@ -53,41 +57,42 @@ def test_every_file_is_listed_once() -> None:
     assert len(NAMES) == len(files)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_recipe_loads_and_describes_itself(name: str) -> None:
-    recipe = load_recipe(name)
-    assert recipe.description == DESCRIPTIONS[name]
-    assert 10 < len(recipe.description) <= 90
-    end, every = recipe.training.max_updates, recipe.training.checkpoints.every
-    assert end == "auto" or isinstance(every, str) or every <= end
+def test_every_recipe_loads_and_describes_itself() -> None:
+    for name in NAMES:
+        recipe = loaded(name)
+        assert recipe.description == DESCRIPTIONS[name]
+        assert 10 < len(recipe.description) <= 90, name
+        end, every = recipe.training.max_updates, recipe.training.checkpoints.every
+        assert end == "auto" or isinstance(every, str) or every <= end, name
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
-def test_a_published_row_says_where_it_comes_from(name: str) -> None:
-    reference = load_recipe(name).reference
-    assert reference.paper.startswith(name[0].upper())
-    assert reference.table.startswith(("Table ", "Figure ", "Section "))
-    assert reference.row
-    assert reference.scores or "failed" in reference.note or "not known to us" in reference.note
-    if reference.scores and reference.table in COUNTED[name.partition("/")[0]]:
-        assert reference.parameters
+def test_a_published_row_says_where_it_comes_from() -> None:
+    for name in PUBLISHED:
+        reference = loaded(name).reference
+        assert reference.paper.startswith(name[0].upper()), name
+        assert reference.table.startswith(("Table ", "Figure ", "Section ")), name
+        assert reference.row, name
+        why = reference.scores or "failed" in reference.note or "not known to us" in reference.note
+        assert why, name
+        if reference.scores and reference.table in COUNTED[name.partition("/")[0]]:
+            assert reference.parameters, name
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith(PAPERS[:2])])
-def test_rows_of_fairseqs_users_start_at_position_2(name: str) -> None:
+def test_rows_of_fairseqs_users_start_at_position_2() -> None:
     """Wang et al. and Li et al. trained with fairseq, whose padding has id 1."""
-    assert load_recipe(name).model.positions.first == 2
+    first = {name: loaded(name).model.positions.first for name in PUBLISHED}
+    assert {first[name] for name in PUBLISHED if name.startswith(PAPERS[:2])} == {2}
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
-def test_a_folders_readme_tells_each_row(name: str) -> None:
-    folder, _, row = name.partition("/")
-    reference = load_recipe(name).reference
-    text = (ROOT / "recipes" / folder / "README.md").read_text(encoding="utf-8")
-    (line,) = (line for line in text.splitlines() if line.startswith(f"| `{row}` |"))
-    for score, value in reference.scores.items():
-        assert f"{score} {value:g}" in line
-    assert reference.parameters in line
+def test_a_folders_readme_tells_each_row() -> None:
+    for name in PUBLISHED:
+        folder, _, row = name.partition("/")
+        reference = loaded(name).reference
+        text = (ROOT / "recipes" / folder / "README.md").read_text(encoding="utf-8")
+        (line,) = (line for line in text.splitlines() if line.startswith(f"| `{row}` |"))
+        for score, value in reference.scores.items():
+            assert f"{score} {value:g}" in line
+        assert reference.parameters in line
 
 
 @pytest.mark.parametrize(
@@ -126,35 +131,38 @@ def test_a_folders_readme_tells_each_row(name: str) -> None:
 def test_the_papers_batches_updates_and_depths(
     name: str, tokens: int, updates: int, depths: tuple[int, int]
 ) -> None:
-    recipe = load_recipe(name)
+    recipe = loaded(name)
     assert recipe.training.batches.tokens_per_update == tokens
     assert recipe.training.max_updates == updates
     assert (recipe.model.encoder.depth, recipe.model.decoder.depth) == depths
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in NAMES if re.search("big|base|/(post|pre|v)", name)]
-)
-def test_a_name_keeps_its_word(name: str) -> None:
-    model = load_recipe(name).model
+def test_a_name_keeps_its_word() -> None:
+    for name in NAMES:
+        if re.search("big|base|/(post|pre|v)", name):
+            _has_the_norm_and_size_of_its_name(name)
+
+
+def _has_the_norm_and_size_of_its_name(name: str) -> None:
+    model = loaded(name).model
     words = name.rpartition("/")[2].split("-")
     orders = {"post": "post_norm", "ds": "post_norm", "v1": "normalized", "plain": "post_norm"}
     norm = ["pre_norm", *(orders[word] for word in words if word in orders)][-1]
-    assert {model.encoder.residual.type, model.decoder.residual.type} == {norm}
+    assert {model.encoder.residual.type, model.decoder.residual.type} == {norm}, name
     big, base = (1024, 16, 4096), (512, 8, 2048)
     encoder, decoder = (
         (model.width_of(side), getattr(model, side).heads, getattr(model, side).feed_forward)
         for side in SIDES
     )
     if words[-2:] == ["big", "encoder"]:
-        assert (encoder, decoder) == (big, base)
+        assert (encoder, decoder) == (big, base), name
     else:
-        assert encoder == decoder == (big if "big" in words else base)
+        assert encoder == decoder == (big if "big" in words else base), name
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_names_correspond_to_values(name: str) -> None:
-    recipe = load_recipe(name)
+    recipe = loaded(name)
     model, training = recipe.model, recipe.training
     row = name.rpartition("/")[2]
     words = {*row.split("-")}
@@ -194,15 +202,15 @@ def _depths(name: str) -> tuple[int, int]:
     return first, (6, *depths)[-1] if both else 6
 
 
-@pytest.mark.parametrize("name", [name for name in PUBLISHED if "sdt" in name])
-def test_only_checkpoints_of_the_last_depth_are_averaged(name: str) -> None:
-    training = load_recipe(name).training
-    an_epoch = 2_450 if "en-de" in name else 20_000
-    grown = sum(stage.updates or (stage.epochs or 0) * an_epoch for stage in training.stages)
-    every, averaged = training.checkpoints.every, training.checkpoints.average_last
-    every = an_epoch if every == "1 epoch" else every
-    assert averaged == 5
-    assert grown < training.max_updates - (averaged - 1) * every
+def test_only_checkpoints_of_the_last_depth_are_averaged() -> None:
+    for name in [name for name in PUBLISHED if "sdt" in name]:
+        training = loaded(name).training
+        an_epoch = 2_450 if "en-de" in name else 20_000
+        grown = sum(stage.updates or (stage.epochs or 0) * an_epoch for stage in training.stages)
+        every, averaged = training.checkpoints.every, training.checkpoints.average_last
+        every = an_epoch if every == "1 epoch" else every
+        assert averaged == 5, name
+        assert grown < training.max_updates - (averaged - 1) * every, name
 
 
 def test_a_last_component_is_enough_where_it_is_unique() -> None:

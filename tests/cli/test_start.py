@@ -44,8 +44,10 @@ start()
 """
 
 
-@pytest.mark.parametrize(("signal", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
-@pytest.mark.parametrize("module", ["typer", "pydantic", "nmtdeep.cli.train"])
+@pytest.mark.parametrize(
+    ("module", "signal", "code"),
+    [("typer", "SIGINT", 130), ("pydantic", "SIGTERM", 143), ("nmtdeep.cli.train", "SIGINT", 130)],
+)
 def test_a_signal_while_modules_are_imported(module: str, signal: str, code: int) -> None:
     done = run(sys.executable, "-c", INTERRUPTED_IMPORT.format(module=module, signal=signal))
     assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
@@ -106,11 +108,11 @@ def test_input_from_a_closed_stream_is_an_error(lines: Path) -> None:
     assert done.stderr.startswith("nmtdeep: error: Bad file descriptor: redirect the standard")
 
 
-@pytest.mark.parametrize("streams", ["2>&-", "<&- 2>&-"])
-def test_results_do_not_need_the_other_streams(streams: str, lines: Path) -> None:
+def test_results_do_not_need_the_other_streams(lines: Path) -> None:
     expected = run_with("", "score", lines, lines)
-    done = run_with(streams, "score", lines, lines)
-    assert (done.returncode, done.stdout, done.stderr) == (0, expected.stdout, "")
+    for streams in ("2>&-", "<&- 2>&-"):
+        done = run_with(streams, "score", lines, lines)
+        assert (done.returncode, done.stdout, done.stderr) == (0, expected.stdout, ""), streams
 
 
 TRAINED = "training.max_updates=1 training.batches.tokens_per_update=99 --final-scores"
@@ -146,7 +148,7 @@ def test_results_on_a_closed_stdout_are_an_error(words: str, tiny_run: Any, tmp_
     assert done.stderr.splitlines()[-1].startswith("nmtdeep: error: Bad file descriptor")
 
 
-@pytest.mark.parametrize("streams", ["2>&-", ">&- <&-", ">&- 2>&- <&-"])
+@pytest.mark.parametrize("streams", ["2>&-", ">&- 2>&- <&-"])
 def test_files_are_translated_without_streams(streams: str, tiny_run: Any, lines: Path) -> None:
     translated = lines.with_name("translated")
     done = run_with(streams, "translate", "-m", tiny_run.path, "-i", lines, "-o", translated)
@@ -154,7 +156,7 @@ def test_files_are_translated_without_streams(streams: str, tiny_run: Any, lines
     assert len(translated.read_text().splitlines()) == 1
 
 
-@pytest.mark.parametrize("command", ["", "train", "translate", "analyze", "serve", "score"])
+@pytest.mark.parametrize("command", ["", "train", "analyze", "score"])
 def test_help_without_docstrings(command: str) -> None:
     usual = run(*NMTDEEP, *command.split(), "--help")
     assert "Usage:" in usual.stdout

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from commands.running import Commands, Finished
-from commands.runs import PLAIN, change, prepare, preprocess, train, unfinished
+from commands.runs import DOUBLE, PLAIN, change, prepare, preprocess, train, unfinished
 
 
 @pytest.fixture(scope="session")
@@ -50,6 +50,14 @@ def whole_dropout(nmtdeep: Commands, dropout_data: Path) -> Path:
     done = train(nmtdeep, "whole-dropout", recipe="dropout.yaml", data="data-dropout")
     assert done.code == 0, done.err
     return nmtdeep.folder / "whole-dropout"
+
+
+@pytest.fixture(scope="session")
+def double(nmtdeep: Commands, data: Path) -> tuple[Path, Finished]:
+    """A run of two processes that the command started itself; not to be changed."""
+    done = train(nmtdeep, "double", *DOUBLE, "--processes", 2)
+    assert done.code == 0, done.err
+    return nmtdeep.folder / "double", done
 
 
 @pytest.fixture(scope="session")

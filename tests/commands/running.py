@@ -8,6 +8,7 @@ code.
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import multiprocessing
 import os
@@ -16,6 +17,7 @@ import resource
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -84,7 +86,7 @@ class Interrupt:
             case "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
             case "launcher":
-                _until_it_comes_back(signal.SIGTERM)
+                self.through_the_launcher()
             case "half":
                 original(*args)
                 os.truncate(args[0], args[0].stat().st_size // 2)
@@ -92,22 +94,22 @@ class Interrupt:
             case "full":
                 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
                 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
-            case name:  # to this thread: another one could take it later than the rest needs
+            case name:  # in this thread, and at once: another may not run before the end
                 signal.raise_signal(getattr(signal, f"SIG{name.upper()}"))
 
+    def through_the_launcher(self) -> None:
+        """Send SIGTERM to the process that started this rank, and wait until it is passed on."""
+        passed: list[int] = []
+        handler: Any = signal.getsignal(signal.SIGTERM)
 
-def _until_it_comes_back(number: int) -> None:
-    """Send a signal to the launcher, and wait until that has passed it on to this rank."""
-    handler, came = signal.getsignal(number), threading.Event()
+        def noted(number: int, frame: Any) -> None:
+            passed.append(number)
+            handler(number, frame)
 
-    def note(number: int, frame: Any) -> None:
-        came.set()
-        handler(number, frame)
-
-    signal.signal(number, note)
-    os.kill(os.getppid(), number)
-    came.wait(SECONDS)
-    signal.signal(number, handler)
+        signal.signal(signal.SIGTERM, noted)
+        os.kill(os.getppid(), signal.SIGTERM)
+        while not passed:
+            time.sleep(0.01)
 
 
 @dataclass(frozen=True)
@@ -188,6 +190,7 @@ def _child(
         finally:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
 
+    gc.freeze()  # torch's objects, which a training's gc.collect would read three times
     torch.set_num_threads(1)
     # A shell starts background jobs with SIGINT ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)

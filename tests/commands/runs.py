@@ -30,6 +30,7 @@ training:
   validation: {every: 3, bleu: true, best_by: loss}
   checkpoints: {every: 2, keep_last: 3, keep_best: 1, average_last: 3}
   log_every: 1
+decoding: {max_length_factor: 0.5, max_length_constant: 4}
 """
 
 DROPOUT_RECIPE = """
@@ -51,6 +52,8 @@ SMOOTH = (
     "training.schedule.lr=5e-3",
     "model.dropout.residual=0.2",
 )
+# Options of a training that two processes share.
+DOUBLE = (*SMOOTH, "--max-tokens", 200)
 # Lines that are blank, have another separator within them, or are long.
 UNUSUAL = ("", "A\u2028B", " ".join(["long"] * 30))
 # Fields that differ between any two runs: measured times and memory.

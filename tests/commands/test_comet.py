@@ -123,7 +123,7 @@ def test_a_missing_model_is_refused_before_the_training(
 
 
 @pytest.mark.skipif(bool(find_spec("comet")), reason="unbabel-comet is installed")
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_missing_package_is_named_with_its_extra(
     nmtdeep: Commands, data: Path, tmp_path: Path, processes: int
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from commands.running import Commands
 from commands.runs import contents, files
 
 pytestmark = pytest.mark.slow
@@ -16,33 +18,48 @@ pytestmark = pytest.mark.slow
 SEEDS = ("1", "2")
 
 
-def run(folder: Path, seed: str, *words: object) -> None:
-    """A command in a process of its own: those of the fork server share one hash seed."""
-    command = [sys.executable, "-m", "nmtdeep", *map(str, words)]
-    environment = os.environ | {"PYTHONHASHSEED": seed}
-    subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=True)
+COMMANDS = """
+import json, sys
+from nmtdeep.cli.main import app
+
+for words in json.loads(sys.argv[1]):
+    app(words, standalone_mode=False)
+"""
 
 
-@pytest.mark.parametrize("recipe", ["tiny.yaml", "dropout.yaml"])
-def test_preprocess_writes_the_same_bytes(nmtdeep, tmp_path, recipe):
+@pytest.fixture(scope="module")
+def written(nmtdeep: Commands, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """What the same commands wrote in processes of their own: the fork server has one hash seed."""
+    folders = []
     for seed in SEEDS:
-        run(
-            nmtdeep.folder, seed, "preprocess", recipe, "--train", "train", "--valid", "valid",
-            "--test", "test", "--out", tmp_path / seed, "--workers", seed,
-        )  # fmt: skip
-    first, second = (files(tmp_path / seed) for seed in SEEDS)
+        folder = tmp_path_factory.mktemp("written")
+        text = ("--train", "train", "--valid", "valid", "--test", "test", "--workers", seed)
+        commands = [
+            ("preprocess", "tiny.yaml", *text, "--out", folder / "tiny"),
+            ("preprocess", "dropout.yaml", *text, "--out", folder / "dropout"),
+            ("train", "dropout.yaml", "model.dropout.residual=0.1", "training.seed=7",
+             "--max-updates", 8, "--data", folder / "dropout", "--out", folder / "run",
+             "--device", "cpu", "--threads", 1),
+        ]  # fmt: skip
+        words = json.dumps([list(map(str, command)) for command in commands])
+        environment = os.environ | {"PYTHONHASHSEED": seed}
+        command = [sys.executable, "-c", COMMANDS, words]
+        subprocess.run(
+            command, cwd=nmtdeep.folder, env=environment, capture_output=True, check=True
+        )
+        folders.append(folder)
+    return folders
+
+
+@pytest.mark.parametrize("recipe", ["tiny", "dropout"])
+def test_preprocess_writes_the_same_bytes(written: list[Path], recipe: str) -> None:
+    first, second = (files(folder / recipe) for folder in written)
     assert "train.de.tokens" in first
     assert first == second
 
 
-def test_train_writes_the_same_bytes(nmtdeep, dropout_data, tmp_path):
-    for seed in SEEDS:
-        run(
-            nmtdeep.folder, seed, "train", "dropout.yaml", "model.dropout.residual=0.1",
-            "training.seed=7", "--max-updates", 8,
-            "--data", dropout_data, "--out", tmp_path / seed, "--device", "cpu", "--threads", 1,
-        )  # fmt: skip
-    first, second = (contents(tmp_path / seed) for seed in SEEDS)
+def test_train_writes_the_same_bytes(written: list[Path]) -> None:
+    first, second = (contents(folder / "run") for folder in written)
     assert "model.safetensors" in first["checkpoint_8"]
     assert first == second
 

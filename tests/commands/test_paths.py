@@ -8,11 +8,10 @@ import pytest
 
 from commands.running import Commands
 
+# Spaces, Unicode; marks of a terminal, of YAML and of a shell; a long name.
 NASTY = {
-    "spaces, Unicode": " two  words\nBäume 猫 שלום e\u0301 👩\u200d👩",
-    "terminal": "\x1b[31mred\x07\r",
-    "YAML and shell": "a: {b}, *c # 'd\" $e;f=g",
-    "long": "x" * 240,
+    "words": " two  words\nBäume 猫 שלום e\u0301 👩\u200d👩 \x1b[31mred\x07\r",
+    "marks": "a: {b}, *c # 'd\" $e;f=g" + "x" * 210,
 }
 
 

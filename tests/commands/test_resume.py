@@ -14,36 +14,39 @@ from commands.runs import contents, losses, records, train
 
 LOOP, STEP = "nmtdeep.training.loop", "nmtdeep.training.step"
 LOSS = "nmtdeep.training.loss:smoothed_cross_entropy"
+CHECKPOINT = "nmtdeep.checkpoint"
+# Kills, one after the other in one run; each is resumed by the next.
 KILLS = {
-    "before the first checkpoint": Interrupt(LOSS, 1),
-    "in the middle of an update": Interrupt(LOSS, 12),
-    "after the step, before the log": Interrupt(f"{LOOP}:Display.updated", 7),
-    "in the weights of a checkpoint": Interrupt("nmtdeep.checkpoint:save_tensors", 3, "half"),
-    "in the moments of a checkpoint": Interrupt("nmtdeep.checkpoint:save_tensors", 8, "half"),
-    "in the first checkpoint": Interrupt("nmtdeep.checkpoint:save_tensors", 2, "half"),
-    "before a checkpoint's rename": Interrupt("nmtdeep.files:sync", 3),
-    "after a checkpoint's rename": Interrupt("nmtdeep.checkpoint:point", 3),
-    "between last and best": Interrupt("nmtdeep.checkpoint:point", 6),
-    "in the deletion of a checkpoint": Interrupt("nmtdeep.checkpoint:remove", 1),
-    "before the last deletion": Interrupt("nmtdeep.checkpoint:remove", 4),
-    "in a validation": Interrupt("nmtdeep.training.validation:score_texts", 2),
-    "between a validation and its checkpoint": Interrupt(f"{LOOP}:Trainer.tensors", 3),
-    "in the averaging": Interrupt("nmtdeep.averaging:average"),
-    "in the last scores": Interrupt("nmtdeep.training.finish:score_split", 2),
+    "updates": {
+        "before the first checkpoint": Interrupt(LOSS, 1),
+        "in the middle of an update": Interrupt(LOSS, 12),
+        "after the step, before the log": Interrupt(f"{LOOP}:Display.updated", 2),
+        "in a validation": Interrupt("nmtdeep.training.validation:score_texts", 1),
+    },
+    "checkpoints": {
+        "in the first checkpoint": Interrupt(f"{CHECKPOINT}:save_tensors", 2, "half"),
+        "in the weights of a checkpoint": Interrupt(f"{CHECKPOINT}:save_tensors", 3, "half"),
+        "before a checkpoint's rename": Interrupt("nmtdeep.files:sync", 2),
+        "after a checkpoint's rename": Interrupt(f"{CHECKPOINT}:point", 1),
+        "in the moments of a checkpoint": Interrupt(f"{CHECKPOINT}:save_tensors", 4, "half"),
+        "between a validation and its checkpoint": Interrupt(f"{LOOP}:Trainer.tensors", 2),
+    },
+    "the last ones": {
+        "between last and best": Interrupt(f"{CHECKPOINT}:point", 6),
+        "in the deletion of a checkpoint": Interrupt(f"{CHECKPOINT}:remove", 1),
+        "before the last deletion": Interrupt(f"{CHECKPOINT}:remove", 2),
+        "in the averaging": Interrupt("nmtdeep.averaging:average"),
+        "in the last scores": Interrupt("nmtdeep.training.finish:score_split", 2),
+    },
 }
 
 
-# The quick tests have three of the places.
-QUICK = ("in the middle of an update", "between last and best", "in a validation")
-
-
-@pytest.mark.parametrize(
-    "place",
-    [pytest.param(place, marks=() if place in QUICK else pytest.mark.slow) for place in KILLS],
-)
-def test_killed_and_resumed_equals_the_uninterrupted_run(nmtdeep, whole, tmp_path, place):
+@pytest.mark.parametrize("places", KILLS)
+def test_killed_and_resumed_equals_the_uninterrupted_run(nmtdeep, whole, tmp_path, places):
     run = tmp_path / "run"
-    assert train(nmtdeep, run, interrupt=KILLS[place]).code == -9
+    for place, interrupt in KILLS[places].items():
+        ended = train(nmtdeep, run, interrupt=interrupt)
+        assert ended.code == -9, (place, ended.err)
     resumed = train(nmtdeep, run)
     assert resumed.code == 0, resumed.err
     assert contents(run) == contents(whole)
@@ -54,21 +57,21 @@ def test_killed_under_bpe_dropout_and_patience(nmtdeep, whole_dropout, tmp_path)
     end = max(losses(whole_dropout))
     assert 4 <= end < 100
     assert len({record["epoch"] for record in records(whole_dropout)}) > 1
+    run, options = tmp_path / "run", {"recipe": "dropout.yaml", "data": "data-dropout"}
     for interrupt in (
-        Interrupt(f"{LOOP}:Display.updated", 3),
         Interrupt("nmtdeep.data.segmentation:Segmenter.draw", 100),
-        Interrupt("nmtdeep.training.validation:corpus_loss", 2),
+        Interrupt(f"{LOOP}:Display.updated", 3),
+        Interrupt("nmtdeep.training.validation:corpus_loss", 1),
     ):
-        run = tmp_path / interrupt.where.rpartition(":")[2]
-        options = {"recipe": "dropout.yaml", "data": "data-dropout"}
         assert train(nmtdeep, run, interrupt=interrupt, **options).code == -9
-        resumed = train(nmtdeep, run, **options)
-        assert resumed.code == 0, resumed.err
-        assert contents(run) == contents(whole_dropout)
+    resumed = train(nmtdeep, run, **options)
+    assert resumed.code == 0, resumed.err
+    assert contents(run) == contents(whole_dropout)
 
 
-@pytest.mark.parametrize(("name", "code"), [("term", 143), ("int", 130)])
-@pytest.mark.parametrize("update", [9, 11])
+@pytest.mark.parametrize(
+    ("name", "code", "update"), [("term", 143, 9), ("int", 130, 9), ("term", 143, 11)]
+)
 def test_a_signal_saves_first(nmtdeep, whole, tmp_path, name, code, update):
     run = tmp_path / "run"
     stopped = train(nmtdeep, run, interrupt=Interrupt(f"{STEP}:Step.move", update, name))

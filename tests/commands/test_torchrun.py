@@ -11,24 +11,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from commands.running import Commands
-from commands.runs import SMOOTH, contents, losses, train, words
+from commands.runs import DOUBLE, contents, losses, train, words
 
 pytestmark = [pytest.mark.usefixtures("data"), pytest.mark.slow]
-SMALL = ("--max-tokens", 200)
-
-
-@pytest.fixture(scope="session")
-def pair(nmtdeep: Commands, data: Path) -> Path:
-    """A run of two processes that the command started itself; not to be changed."""
-    done = train(nmtdeep, "pair", *SMALL, "--processes", 2)
-    assert done.code == 0, done.err
-    return nmtdeep.folder / "pair"
 
 
 def test_processes_and_torchrun_must_agree(nmtdeep, tmp_path):
     launched = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "localhost"}
-    command = words(tmp_path / "run", *SMALL, "--processes", 2)
+    command = words(tmp_path / "run", *DOUBLE, "--processes", 2)
     refused = nmtdeep(*command, environment={**launched, "MASTER_PORT": "29500"})
     assert refused.code == 2
     assert "--processes: 2, but torchrun has started 1: omit --processes or torchrun" in refused.err
@@ -58,11 +48,11 @@ run()
 """
 
 
-def test_torchrun_restarts_stops_and_equals_processes(nmtdeep, pair, tmp_path):
+def test_torchrun_restarts_stops_and_equals_processes(nmtdeep, double, tmp_path):
     script, run = tmp_path / "interrupted.py", tmp_path / "run"
     script.write_text(INTERRUPTED)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    arguments = [str(word) for word in words(str(run), *SMALL)]
+    arguments = [str(word) for word in words(str(run), *DOUBLE)]
     done = subprocess.run(
         [*torchrun, "--nproc-per-node=2", "--max-restarts=1", script, *arguments],
         check=False,
@@ -80,9 +70,9 @@ def test_torchrun_restarts_stops_and_equals_processes(nmtdeep, pair, tmp_path):
     assert "device      cpu, 2 processes of 1 thread" in done.stderr
     assert "stopped by SIGTERM, saved at update " in done.stderr
     assert (run / "checkpoint_last").readlink() != Path("checkpoint_11")
-    resumed = train(nmtdeep, run, *SMALL, "--processes", 2)
+    resumed = train(nmtdeep, run, *DOUBLE, "--processes", 2)
     assert resumed.code == 0, resumed.err
-    assert contents(run) == contents(pair)
+    assert contents(run) == contents(double[0])
 
 
 @pytest.mark.skipif(
@@ -90,11 +80,11 @@ def test_torchrun_restarts_stops_and_equals_processes(nmtdeep, pair, tmp_path):
 )
 def test_shards_resume_as_a_whole_and_the_whole_as_shards(nmtdeep, tmp_path):
     alone, run = tmp_path / "alone", tmp_path / "run"
-    assert train(nmtdeep, alone, *SMALL, *SMOOTH).code == 0
+    assert train(nmtdeep, alone, *DOUBLE).code == 0
     parts = ((4, "full", 2), (8, "none", 1), (11, "full", 2))
     for updates, sharding, processes in parts:
         done = train(
-            nmtdeep, run, *SMALL, *SMOOTH, f"training.sharding={sharding}", "--processes",
+            nmtdeep, run, *DOUBLE, f"training.sharding={sharding}", "--processes",
             processes, "--max-updates", updates, "training.checkpoints.average_last=0",
         )  # fmt: skip
         assert done.code == 0, done.err

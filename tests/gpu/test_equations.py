@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tests.gpu_guard.variants import VARIANTS
 from torch.nn.utils.rnn import pad_sequence
 
 from nmtdeep.config.decoding import DecodingOptions
@@ -9,7 +10,6 @@ from nmtdeep.config.training import Training
 from nmtdeep.decoding.searcher import Searcher, SourceBatch
 from nmtdeep.text.vocabulary import EOS, PAD
 from nmtdeep.training.step import PRECISIONS, Step
-from tests.gpu_guard.variants import VARIANTS
 
 CPU = torch.device("cpu")
 # Norm of the difference over the norm, of all gradients; each alone may differ four times as much.

@@ -10,13 +10,11 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
-from model.choices import connects_sublayers
+from model.choices import VARIANTS, connects_sublayers
 
 from nmtdeep.config.model import Model
 from nmtdeep.model.build import build
 from nmtdeep.packing import Packing
-
-from .variants import VARIANTS
 
 TYPES, BATCHES = 20, 5
 
@@ -61,7 +59,7 @@ def test_layers_of_a_stack_share_a_graph(tiny_config: Callable[..., Model]) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", list(VARIANTS)[::3])  # all of them take minutes
+@pytest.mark.parametrize("name", list(VARIANTS)[::3])  # all take minutes
 def test_layers_of_variants_compile_whole(tiny_config: Callable[..., Model], name: str) -> None:
     choice = VARIANTS[name]
     # Each sublayer that a combination connects has a graph of its own.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import combinations, product
 from typing import Any
 
@@ -89,37 +90,48 @@ def is_unbounded(activation: str, combination: object) -> bool:
     return activation.endswith("glu") or "'norm': 'none'" in str(combination)
 
 
+ENCODER, DECODER = ("encoder", "encoder_reads"), ("decoder", "decoder_reads", "sublayers")
+
+
 def covering(slots: dict[str, tuple[Any, ...]]) -> list[dict[str, Any]]:
     """Few sensible choices that hold every sensible pair of two slots' variants, greedily.
 
-    The two combinations of a choice count as two slots, which need not meet: between encoder and
-    decoder there are the memories, whatever they are computed from.
+    The two combinations of a choice are two slots. Slots of the encoder and of the decoder need
+    not meet: between them there are the memories, whatever they are computed from.
     """
     parts = {**slots, "encoder_reads": LINEAR, "decoder_reads": LINEAR}
     del parts["combinations"]
-    pairs = [pair for pair in combinations(parts, 2) if set(pair) & set(slots)]
+    pairs = [pair for pair in combinations(parts, 2) if not apart(*pair)]
     missing = {
         ((first, a), (second, b))
         for first, second in pairs
         for a, b in product(range(len(parts[first])), range(len(parts[second])))
         if sensible(filled(parts, {first: a, second: b}))
     }
+    order = sorted(parts, key=lambda slot: (-len(parts[slot]), slot))
     choices = []
     while missing:
-        chosen = dict(max(missing))
-        for slot in [slot for slot in parts if slot not in chosen]:
-            options = [chosen | {slot: value} for value in range(len(parts[slot]))]
-            valid = [option for option in options if sensible(filled(parts, option))]
-            chosen = max(valid, key=lambda option: len(missing.intersection(held(option, pairs))))
-        missing -= held(chosen, pairs)
+        left = Counter(part for pair in missing for part in pair)
+        chosen = dict(max(missing, key=lambda pair: (left[pair[0]] + left[pair[1]], pair)))
+        for slot in [slot for slot in order if slot not in chosen]:
+            options = [(slot, value) for value in range(len(parts[slot]))]
+            valid = [part for part in options if sensible(filled(parts, chosen | dict([part])))]
+            best = max(valid, key=lambda part: (len(missing & meetings(part, chosen)), left[part]))
+            chosen |= dict([best])
+        missing -= {pair for part in chosen.items() for pair in meetings(part, chosen)}
         choices.append(filled(parts, chosen))
     return choices
 
 
-def held(chosen: dict[str, int], pairs: list[tuple[str, str]]) -> set[tuple[Any, ...]]:
-    """The pairs of variants that meet in a choice."""
-    known = [pair for pair in pairs if chosen.keys() >= set(pair)]
-    return {((first, chosen[first]), (second, chosen[second])) for first, second in known}
+def apart(first: str, second: str) -> bool:
+    """Whether one slot belongs to the encoder and the other one to the decoder."""
+    sides = [(slot in ENCODER) - (slot in DECODER) for slot in (first, second)]
+    return sum(sides) == 0 and any(sides)
+
+
+def meetings(part: tuple[str, int], chosen: dict[str, int]) -> set[tuple[Any, ...]]:
+    """The pairs of one slot's variant with the chosen ones, in both orders."""
+    return {pair for other in chosen.items() for pair in ((part, other), (other, part))}
 
 
 def filled(parts: dict[str, tuple[Any, ...]], chosen: dict[str, int]) -> dict[str, Any]:
@@ -140,6 +152,19 @@ def short(value: object) -> str:
     if isinstance(value, tuple | list):
         return "/".join(map(short, value))
     return "".join(part[:2] for part in str(value).split("_"))
+
+
+def _variants(number: int) -> dict[str, Any]:
+    choice = {slot: values[number % len(values)] for slot, values in SLOTS.items()}
+    # Half as fast as the others, so that each meets both bridges.
+    first, second = LINEAR[number // 2], LINEAR[(number // 2 + 3) % len(LINEAR)]
+    choice |= {"combinations": (first, second), "depth": 3}
+    for side, reads in (("encoder", first), ("decoder", second)):
+        if connects_sublayers(reads):
+            choice[side] = SUMS[number % 2]
+    if not sensible(choice):
+        choice["activation"] = "relu"
+    return choice
 
 
 # Usual models in addition to those that cover all pairs.
@@ -181,3 +206,5 @@ WANTED: list[dict[str, Any]] = [
     },
 ]
 COMBINATIONS = [*({**choice, "depth": 3} for choice in covering(SLOTS)), *WANTED]
+# Few models that together have every variant of every slot.
+VARIANTS = {label(choice): choice for choice in map(_variants, range(2 * len(LINEAR)))}

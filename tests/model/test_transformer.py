@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
+from model.choices import COMBINATIONS, label
 from nmtdeep.model.transformer import Layer, Transformer
 from nmtdeep.text.vocabulary import PAD
-from tests.model.choices import COMBINATIONS, label
 
 NORMS = ("pre_norm", "post_norm")
 SOURCE = torch.tensor([[5, 9, 4, 7, 1], [8, 3, 1, PAD, PAD], [1, PAD, PAD, PAD, PAD]])

@@ -9,7 +9,7 @@ import pytest
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.errors import UserError
 from nmtdeep.training.memory import check_model_fits
-from nmtdeep.training.opening import opening
+from nmtdeep.training.opening import check, opening
 from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.state import Progress
 
@@ -38,16 +38,32 @@ def test_the_opening_table_warns_of_emulated_bf16(
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "takes"),
     [
-        {"encoder": {"depth": 1_000}, "width": 2**16},
-        {"width": 8 * 10**9},
-        {"decoder": {"feed_forward": 10**15}},
+        # 100 layers of 4 d^2 + 2 d f numbers and 6 of 8 d^2 + 2 d f, 4 bytes each
+        ({"encoder": {"depth": 100}, "width": 2**16}, r"7\.8 TB"),
+        ({"width": 8 * 10**9}, r"[\d,.]+ TB"),
+        ({"decoder": {"feed_forward": 10**15}}, r"[\d,.]+ TB"),
     ],
     ids=["layers", "width", "feed_forward"],
 )
-def test_a_model_larger_than_any_memory_is_refused_at_once(changes: dict[str, Any]) -> None:
+def test_a_model_larger_than_any_memory_is_refused_at_once(
+    changes: dict[str, Any], takes: str
+) -> None:
     described = Recipe.model_validate({"model": changes}).model
-    message = r"the weights of this model take [\d,.]+ [GT]B, .* has \d.*: lower model"
+    message = rf"the weights of this model take {takes}, .* has \d.*: lower model"
     with pytest.raises(UserError, match=message):
         check_model_fits(described, source_types=100, target_types=100)
+
+
+def test_idle_ranks_of_any_stage_are_refused(tiny_run: Any) -> None:
+    values = tiny_run.recipe.model_dump()
+    batches = {"tokens_per_update": 800, "group_tokens": 400, "max_tokens": 400}
+    values["training"] |= {"batches": batches, "stages": [{"updates": 1}, {}]}
+    check(Recipe.model_validate(values), tiny_run.data, Ranks(0, 2))
+    said = "updates of 800 tokens in batches of 400 leave some of 3 processes idle.* 267 or fewer"
+    with pytest.raises(UserError, match=said):
+        check(Recipe.model_validate(values), tiny_run.data, Ranks(0, 3))
+    values["training"]["stages"] = [{"updates": 1}, {"tokens_per_update": 400}]
+    with pytest.raises(UserError, match="updates of 400 tokens in batches of 400"):
+        check(Recipe.model_validate(values), tiny_run.data, Ranks(0, 2))

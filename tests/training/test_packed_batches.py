@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from gpu_guard.variants import VARIANTS
+from model.choices import VARIANTS
 from torch import nn
 from torch.testing import assert_close
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 from collections.abc import Callable
@@ -40,18 +39,30 @@ class Alarm:
     def __call__(self) -> float:
         self.looks += 1
         if self.looks == self.look:
-            os.kill(os.getpid(), signal.SIGTERM)
+            signal.raise_signal(signal.SIGTERM)
         return self.looks / 10
 
 
+def train_to(run: Path, tiny_run: Any, code: int = 0, look: int = 0, **settings: object) -> Path:
+    described = tiny_run.recipe.model_dump() | {"training": SETTINGS | settings}
+    options: dict[str, Any] = {"data": tiny_run.data.path, "device": "cpu", "quiet": True}
+    recipe = Recipe.model_validate(described)
+    assert train(recipe, out=run, clock=Alarm(look), **options) == code
+    return run
+
+
+@pytest.fixture(scope="module")
+def whole(tiny_run: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with the usual settings; not to be changed."""
+    return train_to(tmp_path_factory.mktemp("whole") / "run", tiny_run)
+
+
 @pytest.fixture
-def trained(tiny_run: Any, tmp_path: Path) -> Trained:
-    def run(name: str, code: int = 0, look: int = 0, **settings: object) -> Path:
-        described = tiny_run.recipe.model_dump() | {"training": SETTINGS | settings}
-        options: dict[str, Any] = {"data": tiny_run.data.path, "device": "cpu", "quiet": True}
-        recipe = Recipe.model_validate(described)
-        assert train(recipe, out=tmp_path / name, clock=Alarm(look), **options) == code
-        return tmp_path / name
+def trained(tiny_run: Any, whole: Path, tmp_path: Path) -> Trained:
+    def run(name: str, **how: Any) -> Path:
+        if not how and not (tmp_path / name).exists():
+            return Path(shutil.copytree(whole, tmp_path / name, symlinks=True))
+        return train_to(tmp_path / name, tiny_run, **how)
 
     return run
 

@@ -10,10 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.testing import assert_close
 
+from model.choices import DECODERS
 from nmtdeep.model.kernels.cpu_prepacked_linear import Kind, PackedLinear, QuantizedLinear, pack
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import PAD
-from tests.model.choices import DECODERS
 
 VNNI = getattr(torch.cpu, "_is_vnni_supported", lambda: False)()
 SHAPES = [(1, 8), (3, 8), (2, 5, 8)]
