@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tests.gpu_guard.variants import VARIANTS
+from model.choices import VARIANTS
 from torch.nn.utils.rnn import pad_sequence
 
 from nmtdeep.config.decoding import DecodingOptions
