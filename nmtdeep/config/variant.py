@@ -114,17 +114,19 @@ def find_variant(name: str, base: type[Variant]) -> type[Variant]:
 
 def packages_of(section: Section) -> dict[str, str]:
     """Package and version, such as `attnres 1.2`, of every variant of other packages inside."""
-    named = {*re.findall(r'"type":"([^"]+)"', section.model_dump_json())}
+    named = {*re.findall(r'"type":"([^".]+[.][^"]+)"', section.model_dump_json())}
     return {
         point.name: f"{point.dist.name} {point.dist.version}" if point.dist else ""
-        for point in entry_points(group=GROUP)
+        for point in (entry_points(group=GROUP) if named else ())  # takes milliseconds
         if point.name in named
     }
 
 
 def missing_variants(needed: Mapping[str, str]) -> list[str]:
     """Those of `packages_of` that no installed package has."""
-    return sorted(set(needed) - {point.name for point in entry_points(group=GROUP)})
+    return (
+        sorted(set(needed) - {point.name for point in entry_points(group=GROUP)}) if needed else []
+    )
 
 
 def _is_variant(member: Any) -> bool:
