@@ -134,10 +134,14 @@ def test_every_dependency_has_its_reason() -> None:
     assert packages <= set(re.findall(r"^\| `([\w.-]+)", text, re.M))
 
 
-def test_the_pages_have_one_order() -> None:
-    """In the table of index.md for users, and in the navigation of the site."""
-    index = (ROOT / "docs/index.md").read_text(encoding="utf-8").partition("For developers")[0]
-    site = re.findall(r"- ([\w-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
-    listed = re.findall(r"^\| \[([\w-]+\.md)\]", index, re.MULTILINE)
-    assert listed == [page for page in site if page in listed]
-    assert len(listed) > 20
+def test_the_pages_have_one_order_and_one_grouping() -> None:
+    """In index.md and in the navigation of the site; the index has their titles."""
+    index = (ROOT / "docs/index.md").read_text(encoding="utf-8")
+    site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
+    of_site = re.findall(r"^  - ([\w ]+):$|^      - (?:\w+: )?([\w/-]+\.md)$", site, re.M)
+    of_index = re.findall(r"^([\w ]+):$|\[[^\]]+\]\((?:\.\./)?([\w/-]+\.md)\)", index, re.M)
+    assert [(group, page.lower()) for group, page in of_index] == of_site
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"}
+    assert pages <= {page for _, page in of_index}
+    for title, page in re.findall(r"^- \[([^\]]+)\]\(([\w-]+\.md)\)", index, re.M):
+        assert (ROOT / "docs" / page).read_text(encoding="utf-8").startswith(f"# {title}")

@@ -1,4 +1,4 @@
-"""The examples of docs/extending.md: one package, all slots at once, and what the page says."""
+"""The examples of docs/extending.md: one module, all slots at once, and what the page says."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ from nmtdeep.model.build import build, initialize
 from nmtdeep.training.loop import train
 from nmtdeep.variants import InitializerVariant, ScheduleVariant
 
-PAGE = Path(__file__).parents[1] / "docs" / "extending.md"
-SECTION = PAGE.read_text().partition("## Examples")[2].partition("\n## ")[0]
-CODE = "\n\n".join(re.findall(r"```python\n(.*?)```", SECTION, re.DOTALL))
+CODE = (Path(__file__).parents[1] / "docs/examples/every_slot.py").read_text(encoding="utf-8")
 NAMES = dict(
     re.findall(r'class (\w+)\(variants\.\w+Variant\):.*?Literal\["(mine\.\w+)"\]', CODE, re.DOTALL)
 )

@@ -4,7 +4,7 @@ Nothing is ever XML-escaped: `&`, `|`, `<`, `[`, `'` and `"` stay what they are,
 
 One difference from calling sacremoses line by line: Moses' Perl normalizer sees the line with its
 newline, so that for German, Spanish and French its rule `."` -> `".` also acts at the end of the
-line. We pass the newline to sacremoses too (measured on Multi30k: docs/preprocessing.md).
+line. We pass the newline to sacremoses too (measured on Multi30k: docs/text.md).
 
 The time for any line grows linearly with its length, because of `_linear` and `_Tokenizer`.
 """

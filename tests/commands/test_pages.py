@@ -36,23 +36,21 @@ SMALL = (
 SHORT = {"--max-updates": "6", "--max-tokens": "400", "--tokens-per-update": "400"}
 MEASURED = {"--tokens": "100", "--device": "cpu"}
 FEW = {"initialization": MEASURED, "gradients": MEASURED | {"--depths": "1,2"}}
+FEW["learning-rate"] = {"--device": "cpu"}
 TRAINED = ("run", "dlcl")
 PREPROCESS = "preprocess multi30k-en-de --train multi30k/train --valid multi30k/val --out data"
 TRAIN = "train multi30k-en-de --data data --out run"
 # Pages, with the command that came before.
 BEFORE = {
     "README.md": "",
-    "docs/analysis.md": PREPROCESS,
     "docs/cluster.md": PREPROCESS,
     "docs/converting.md": "",
-    "docs/corpora.md": "",
     "docs/exporting.md": TRAIN,
     "docs/fine-tuning.md": TRAIN,
-    "docs/inspecting.md": TRAIN,
-    "docs/preprocessing.md": "",
+    "docs/looking-inside.md": TRAIN,
     "docs/quick-start.md": "",
     "docs/results.md": "",
-    "docs/reporting.md": TRAIN,
+    "docs/text.md": "",
     "docs/training.md": PREPROCESS,
     "docs/translating.md": TRAIN,
     "docs/scoring.md": TRAIN,

@@ -73,7 +73,7 @@ def test_ordinary_sentences_come_back_exactly(line, language):
     assert tokenizer.detokenize(tokenizer.tokenize(line)) == line
 
 
-# Lines that Moses does not restore, one per class; docs/preprocessing.md explains them.
+# Lines that Moses does not restore, one per class; docs/text.md explains them.
 LOST = [
     ("en", "two  spaces", "two spaces"),
     ("de", "20\xa0cm", "20 cm"),
