@@ -1,4 +1,4 @@
-"""Write the tables of docs/config.md (all keys) and docs/recipes.md (all recipes).
+"""Write the lists of docs/config.md (all keys) and docs/recipes.md (all recipes).
 
 Run it after changing either: `python scripts/write_config_reference.py`. It replaces what follows
 the marker in each page.
@@ -7,18 +7,19 @@ the marker in each page.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from nmtdeep.config.load import load_recipe
 from nmtdeep.config.names import list_recipes
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.section import LARGEST
 
 DOCS = Path(__file__).parent.parent / "docs"
+RECIPES = DOCS.parent / "recipes"
 Schema = dict[str, Any]
+Places = dict[tuple[str, ...], str]
 SCHEMA = Recipe.model_json_schema()
 NAMES = {"integer": "whole number", "number": "number", "string": "text"}
 NAMES |= {"boolean": "true or false", "null": "null"}
@@ -28,49 +29,73 @@ MARKER = "<!-- What follows is written by scripts/write_config_reference.py; do 
 
 
 def config_reference() -> str:
-    """The tables of docs/config.md."""
-    seen: dict[tuple[str, ...], str] = {}
-    parts = [_table(SCHEMA)]
+    """The lists of docs/config.md."""
+    places = _places("", SCHEMA, {})
+    parts = ["".join(_fields(SCHEMA, "", places))]
     for name, field in SCHEMA["properties"].items():
-        parts += _sections(name, field, seen)
+        parts += _sections(name, field, places)
     return "\n".join(parts)
+
+
+def _places(path: str, section: Schema, places: Places) -> Places:
+    """Where each section, or set of variants, is described: at the first key that has it."""
+    for name, field in section["properties"].items():
+        names, inner = tuple(_references(field)), f"{path}.{name}".strip(".")
+        if names and names not in places:
+            places[names] = inner
+            for each in names:
+                _places(inner, SCHEMA["$defs"][each], places)
+    return places
 
 
 def recipe_reference() -> str:
-    """The tables of docs/recipes.md."""
-    parts = []
+    """The tables of docs/recipes.md: a row per recipe on its own, and per folder of a paper."""
     recipes = list_recipes()
-    for folder, names in groupby(recipes, key=lambda name: name.rpartition("/")[0]):
-        rows = []
-        for name in names:
-            reference = load_recipe(name).reference
-            scores = "; ".join(f"{key} {score:g}" for key, score in reference.scores.items())
-            rows.append((f"`{name}`", recipes[name], reference.parameters, scores))
-        parts.append(f"### {folder}\n" if folder else "### On their own\n")
-        parts.append(_markdown(("recipe", "what", "parameters", "published scores"), rows))
-    return "\n".join(parts)
+    alone = [(f"`{name}`", text) for name, text in recipes.items() if "/" not in name]
+    folders = [name.partition("/")[0] for name in recipes if "/" in name]
+    papers = [
+        (f"[{folder}](../recipes/{folder})", str(count), _title(folder))
+        for folder, count in Counter(folders).items()
+    ]
+    heads = ("recipe", "what"), ("folder", "recipes", "paper")
+    return "\n".join((_markdown(heads[0], alone), _markdown(heads[1], papers)))
 
 
-def _sections(path: str, field: Schema, seen: dict[tuple[str, ...], str]) -> Iterator[str]:
-    """The section at `path` and those inside it; a set of variants is described once."""
+def _title(folder: str) -> str:
+    return (RECIPES / folder / "README.md").read_text(encoding="utf-8").splitlines()[0][2:]
+
+
+def _sections(path: str, field: Schema, places: Places) -> Iterator[str]:
+    """The section at `path` and those inside it."""
     names = tuple(_references(field))
+    if not names or places[names] != path:
+        return
     sections = [SCHEMA["$defs"][name] for name in names]
-    if not sections:
-        return
     yield f"## `{path}`\n"
-    if names in seen:
-        yield f"As [`{seen[names]}`](#{seen[names].replace('.', '')}).\n"
-        return
-    seen[names] = path
     if "type" in sections[0]["properties"]:
-        rows = [row for section in sections for row in (_variant(section), *_fields(section))]
-        yield _markdown(("type, or its key", "value", "default", "meaning"), rows)
+        yield "".join(_variants(sections, path, places))
     else:
         yield f"{_text(sections[0])}\n"
-        yield _table(sections[0])
+        yield "".join(_fields(sections[0], path, places))
     for section in sections:
         for name, inner in section["properties"].items():
-            yield from _sections(f"{path}.{name}", inner, seen)
+            yield from _sections(f"{path}.{name}", inner, places)
+
+
+def _variants(sections: list[Schema], path: str, places: Places) -> Iterator[str]:
+    """A line for each type and key; keys that an earlier type has as well are only named."""
+    seen: dict[str, str] = {}
+    for section in sections:
+        tag = section["properties"]["type"]["const"]
+        yield f"- **`{tag}`** {_text(section)}\n"
+        lines = _fields(section, path, places)
+        names = [name for name in section["properties"] if name != "type"]
+        same = [name for name, line in zip(names, lines, strict=True) if line in seen]
+        yield from (f"  {line}" for line in lines if line not in seen)
+        if same:
+            as_type = seen[next(line for line in lines if line in seen)]
+            yield f"  - as `{as_type}`: {', '.join(f'`{name}`' for name in same)}\n"
+        seen |= {line: tag for line in lines if line not in seen}
 
 
 def _options(field: Schema) -> list[Schema]:
@@ -91,31 +116,38 @@ def _references(field: Schema) -> Iterator[str]:
         yield from _references(option)
 
 
-def _variant(section: Schema) -> tuple[str, ...]:
-    return (f"**`{section['properties']['type']['const']}`**", "", "", _text(section))
-
-
 def _text(section: Schema) -> str:
     return " ".join(section["description"].split())
 
 
-def _table(section: Schema) -> str:
-    return _markdown(("key", "value", "default", "meaning"), _fields(section))
-
-
-def _fields(section: Schema) -> list[tuple[str, ...]]:
+def _fields(section: Schema, path: str, places: Places) -> list[str]:
     return [
-        (f"`{name}`", _kind(field), _default(field), _meaning(field))
+        f"- `{name}` {_value(field)}{_meaning(field, f'{path}.{name}'.strip('.'), places)}\n"
         for name, field in section["properties"].items()
         if name != "type"
     ]
 
 
-def _meaning(field: Schema) -> str:
+def _value(field: Schema) -> str:
+    """What a key can be, the default first: `10000` (> 0)."""
+    default, kind = _default(field), _kind(field)
+    if kind in ("section", "list of sections"):
+        return ""
+    choices = kind.split(", ")
+    if default in choices:
+        return ", ".join([default, *(each for each in choices if each != default)]) + ": "
+    plain = kind.removeprefix("whole number").removeprefix("number").removesuffix(", or null")
+    plain = "" if plain in ("true or false", "text") else plain.strip()
+    return f"{default}{f' ({plain})' if plain else ''}: "
+
+
+def _meaning(field: Schema, path: str, places: Places) -> str:
+    place = places.get(tuple(_references(field)), path)
+    if place != path:
+        return f"as [`{place}`](#{place.replace('.', '')})"
     if "description" in field:
         return field["description"].replace("<", "&lt;")
-    (first, *_) = _references(field)
-    return _text(SCHEMA["$defs"][first])
+    return f"[section](#{path.replace('.', '')})"
 
 
 def _kind(field: Schema) -> str:

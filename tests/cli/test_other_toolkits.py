@@ -189,7 +189,7 @@ def known_keys() -> set[str]:
     for line in text.splitlines():
         if found := re.match(r"## `(.+)`", line):
             section = f"{found[1]}."
-        if found := re.match(r"\| `(\w+)` \|", line):
+        if found := re.match(r" *- `(\w+)` ", line):
             keys |= {f"{section}{found[1]}", found[1]}
         keys.add(section[:-1])
     return keys
