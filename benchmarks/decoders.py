@@ -144,8 +144,9 @@ def _ctranslate2(
         )
 
         def run() -> list[Ids]:
+            target = task.loaded.pipeline.target.vocabulary
             translations = to_ctranslate2.translate(
-                translator, words, task.settings, batch=task.batch
+                translator, words, task.settings, target, batch=task.batch
             )
             return [(*(ids_of[token] for token in tokens), EOS) for tokens in translations]
 

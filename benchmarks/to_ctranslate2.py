@@ -8,6 +8,7 @@ import torch
 
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.export.to_ctranslate2 import search_options
+from nmtdeep.text.vocabulary import Vocabulary
 
 
 def open_translator(
@@ -32,6 +33,7 @@ def translate(
     translator: ctranslate2.Translator,
     sources: Sequence[Sequence[str]],
     settings: DecodingOptions,
+    target: Vocabulary,
     *,
     batch: int,
 ) -> list[list[str]]:
@@ -41,6 +43,6 @@ def translate(
     """
     longest = max(map(len, sources))
     results = translator.translate_batch(
-        list(sources), max_batch_size=batch, **search_options(settings, longest)
+        list(sources), max_batch_size=batch, **search_options(settings, target, longest)
     )
     return [result.hypotheses[0] for result in results]

@@ -121,20 +121,23 @@ def test_a_sentencepiece_model_of_another_program_is_used(corpus, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "message"),
-    [
-        ("none.model", {}, r"none\.model: missing"),
-        ("some.model", {}, r"some\.model: not a SentencePiece model"),
-        ("learned.model", {"chinese": "jieba"}, "set text.chinese: moses"),
-    ],
+    ("name", "message"),
+    [("none.model", r"none\.model: missing"), ("some.model", r"not a SentencePiece model")],
 )
-def test_what_is_no_model_or_does_not_go_with_it_is_refused(tmp_path, name, text, message):
+def test_what_is_no_model_is_refused(tmp_path, name, message):
     (tmp_path / "some.model").write_text("no model")
+    with pytest.raises(UserError, match=message):
+        ReusedText.of(tmp_path / name).adopt(Recipe())
+
+
+def test_a_model_replaces_the_tokenizer_of_words(tmp_path):
     config = SentencePiece(size=40, byte_fallback=False)
     learned = learn([line for pair in PAIRS for line in pair], config, normalize=False)
     (tmp_path / "learned.model").write_bytes(learned.content)
-    with pytest.raises(UserError, match=message):
-        ReusedText.of(tmp_path / name).adopt(Recipe.model_validate({"text": text}))
+    own = Recipe.model_validate({"text": {"chinese": "jieba"}})
+    adopted, changes = ReusedText.of(tmp_path / "learned.model").adopt(own)
+    assert adopted.text.tokenizer.type == "sentencepiece" and adopted.text.chinese == "moses"
+    assert "text.chinese: jieba -> moses" in changes
 
 
 def rows(reused: ReusedText, report: PreprocessingReport) -> tuple[dict[str, list[str]], str]:

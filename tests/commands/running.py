@@ -192,8 +192,10 @@ def _child(
 
     gc.freeze()  # torch's objects, which a training's gc.collect would read three times
     torch.set_num_threads(1)
-    # A shell starts background jobs with SIGINT ignored.
+    # A shell starts background jobs with SIGINT ignored; a fork server that starts while ranks are
+    # launched has it blocked.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     os.environ.update(environment)
     os.chdir(folder)
     for number, name, flags in (

@@ -89,7 +89,7 @@ def test_commands_name_the_corpora(nmtdeep, mixed):
             "training.stages=[{epochs: 1, epochs_of: crawl}, {}]",
             "ends after epochs of crawl, which is not in its mixture",
         ),
-        ("training.mixture={temperature: 2, web: 1}", "weights by corpus, or a temperature alone"),
+        ("training.mixture={temperature: 2, web: 1}", "a temperature excludes weights of corpora"),
         ("training.mixture={clean: 0}", "training.mixture.clean: must be more than 0"),
         ("training.stages=[{updates: 1, epochs_of: web}, {}]", "needs epochs"),
     ],

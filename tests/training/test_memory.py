@@ -160,7 +160,9 @@ def test_other_errors_are_raised(message: str, tiny_model: Any, batches: list[Ba
 def test_a_pair_that_does_not_fit_is_numbered(tiny_model: Any, batches: list[Batch]) -> None:
     step = step_of(tiny_model())
     Memory(step.model, 5)
-    with pytest.raises(OutOfMemoryError, match=r"^training sentence 1: out of memory with 6"):
+    with pytest.raises(
+        OutOfMemoryError, match=r"^training sentence 1 of corpus: out of memory with 6"
+    ):
         step.update(Share.whole(batches[:1]), 1, 0.01)
 
 
@@ -193,7 +195,9 @@ def test_all_ranks_recompute_if_one_is_out_of_memory(tiny_model: Any, batches: l
 
 
 def test_a_shard_out_of_memory_ends_all_with_a_hint(tiny_model: Any, batches: list[Batch]) -> None:
-    message = r"^rank 1 of 2: a batch of 8 pairs: out of memory with .* pass --max-tokens 24$"
+    message = (
+        r"^rank 1 of 2: a batch of 8 pairs of corpus: out of memory with .* pass --max-tokens 24$"
+    )
     with pytest.raises(UserError, match=message):
         in_ranks(2, second_is_short, tiny_model(), batches[::-1], "full")
 

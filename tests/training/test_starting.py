@@ -123,7 +123,7 @@ PARTS = {
 @pytest.mark.parametrize("sharing", ["all", "none"])
 @pytest.mark.parametrize("optimizer", ["adam", "muon"])
 def test_frozen_parts_keep_their_bits_and_all_others_move(
-    tiny_model: Callable, read_batch: Callable, frozen, kept, sharing, optimizer
+    tiny_model: Callable, make_batch: Callable, frozen, kept, sharing, optimizer
 ) -> None:
     model = tiny_model(sharing=sharing, bias=True, combinations=("dlcl", "dlcl"))
     freeze(model, Frozen.model_validate(frozen))
@@ -133,7 +133,7 @@ def test_frozen_parts_keep_their_bits_and_all_others_move(
     sources = [[number, number + 4, 1] for number in range(3, 16)]
     targets = [[number + 3, 1] for number in range(3, 16)]
     for update in (1, 2):
-        step.update(Share.whole([read_batch(sources, targets)]), update, 0.01)
+        step.update(Share.whole([make_batch(sources, targets)]), update, 0.01)
     after = values(model)
     unmoved = {name for name in before if torch.equal(before[name], after[name])}
     assert unmoved >= {name for name in before if name.startswith(kept)}
