@@ -159,7 +159,9 @@ def _stack(stack: Stack, embedding: TokenEmbedding, heads: int, rows: int) -> St
         replace(_sublayer(residual.sublayer), norm=norm)
         for residual, norm in zip(residuals, norms, strict=True)
     ]
-    if scales := _scales(residuals):
+    omegas = [_value(residual.omega) for residual in residuals if isinstance(residual, Admin)]
+    alphas = [residual.alpha for residual in residuals if isinstance(residual, DeepNorm)]
+    if scales := omegas or list(map(torch.tensor, alphas)):  # of the input in each sum
         sublayers = _absorb(sublayers, scales)
         table = table * scales[0]
         positions = None if positions is None else positions * scales[0]
@@ -183,13 +185,6 @@ def _embedding(embedding: TokenEmbedding, rows: int) -> tuple[Tensor, Tensor | N
     if positions is None:
         return table + bias / embedding.scale, None
     return table, positions + bias
-
-
-def _scales(residuals: Sequence[Normed]) -> list[Tensor]:
-    """The factor of the input in each sum; empty if it is 1."""
-    omegas = [_value(residual.omega) for residual in residuals if isinstance(residual, Admin)]
-    alphas = [residual.alpha for residual in residuals if isinstance(residual, DeepNorm)]
-    return omegas or list(map(torch.tensor, alphas))
 
 
 def _absorb(sublayers: Sequence[SublayerWeights], scales: list[Tensor]) -> list[SublayerWeights]:

@@ -127,8 +127,9 @@ def _decode(stream: BinaryIO, name: str, training: Encoding | None) -> Iterator[
     # A line that is too long comes in parts.
     parts = iter(partial(stream.readline, LONGEST_LINE + 1), b"")
     for number, raw in enumerate(parts, 1):
-        if number == 1:
-            _check_kind(raw, name)
+        for start, kind, hint in _OTHER_KINDS if number == 1 else ():
+            if re.match(start, raw):
+                raise DataError(f"not text in UTF-8, but of {kind}", where=name, hint=hint)
         if _is_cut(raw):
             if not training:
                 hint = "break it into sentences, one a line"
@@ -156,12 +157,6 @@ def _decode(stream: BinaryIO, name: str, training: Encoding | None) -> Iterator[
 
 def _is_cut(raw: bytes) -> bool:
     return len(raw) > LONGEST_LINE and not raw.endswith(b"\n")
-
-
-def _check_kind(raw: bytes, name: str) -> None:
-    for start, kind, hint in _OTHER_KINDS:
-        if re.match(start, raw):
-            raise DataError(f"not text in UTF-8, but of {kind}", where=name, hint=hint)
 
 
 def find_side(prefix: Path, language: str) -> Path:

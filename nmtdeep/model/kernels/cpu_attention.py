@@ -49,7 +49,11 @@ class _Attention(torch.autograd.Function):
             if bias.dim() == 4:
                 bias = bias.expand(-1, heads, -1, -1).flatten(0, 1)
             scores = torch.baddbmm(bias, q, k.transpose(1, 2), alpha=scale)
-        weights = _softmax_(scores)
+        if scores.shape[2] >= VECTOR:
+            weights = scores.softmax(dim=2)
+        else:
+            scores.sub_(scores.amax(dim=2, keepdim=True)).exp_()
+            weights = scores.div_(scores.sum(dim=2, keepdim=True))
         mask = noise(weights.shape, dropout_p, weights.dtype) if dropout_p else None
         read = torch.bmm(weights if mask is None else weights * mask, v)
         ctx.heads, ctx.scale = heads, scale
@@ -99,11 +103,3 @@ def _heads_last(x: Tensor, heads: int, dtype: torch.dtype) -> Tensor:
     out = x.new_empty(split.shape[1], positions, parts, heads, depth, dtype=dtype)
     out.copy_(split.permute(1, 3, 0, 2, 4))
     return out.flatten(2)
-
-
-def _softmax_(scores: Tensor) -> Tensor:
-    """Softmax over the last dimension; the scores may be overwritten."""
-    if scores.shape[2] >= VECTOR:
-        return scores.softmax(dim=2)
-    scores.sub_(scores.amax(dim=2, keepdim=True)).exp_()
-    return scores.div_(scores.sum(dim=2, keepdim=True))
