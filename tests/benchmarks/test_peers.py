@@ -15,7 +15,7 @@ from nmtdeep.data.batch import Batch, pad
 from nmtdeep.decoding.searcher import Searcher, SourceBatch
 from nmtdeep.export.to_ctranslate2 import write
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.text.vocabulary import EOS, SPECIALS
+from nmtdeep.text.vocabulary import EOS, SPECIALS, Vocabulary
 from nmtdeep.training.loss import batch_loss
 
 from .conftest import FOLDER, Load
@@ -130,7 +130,8 @@ def test_ctranslate2_translates_as_we_do(load: Load, ours: Ours, tmp_path: Path)
     how = {"device": torch.device("cpu"), "compute": "float32", "threads": 1}
     theirs = to_ctranslate2.open_translator(tmp_path, **how)
     words = [[TOKENS[id] for id in source] for source in SOURCES]
-    results = to_ctranslate2.translate(theirs, words, SETTINGS, batch=5)
+    vocabulary = Vocabulary(tuple(TOKENS), (0,) * len(TOKENS))
+    results = to_ctranslate2.translate(theirs, words, SETTINGS, vocabulary, batch=5)
     assert results == [[TOKENS[id] for id in ids[:-1]] for ids in translations]
 
 
