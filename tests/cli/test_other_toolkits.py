@@ -91,6 +91,7 @@ OPTIONS = {
     "train --model.encoder.depth=3": "write model.encoder.depth=VALUE, without dashes",
     "score r -i h": "hypotheses are the first argument, without an option: nmtdeep score HYP REF",
     "train --cpu": "write --device cpu",
+    "train --find-lr": "now a command of its own: nmtdeep analyze learning-rate",
 }
 
 
