@@ -30,10 +30,18 @@ class Packing(NamedTuple):
     longest: int
 
     @classmethod
-    def of(cls, lengths: NDArray[np.int64]) -> Packing:
-        """Sentences of these lengths."""
+    def of(
+        cls, lengths: NDArray[np.int64], *, sentences: int = 0, longest: int | None = None
+    ) -> Packing:
+        """Sentences of these lengths.
+
+        Args:
+            sentences: with empty ones, at least; attention skips these.
+            longest: a greater number than that of the longest sentence; None: that number.
+        """
+        lengths = np.concatenate((lengths, np.zeros(max(sentences - len(lengths), 0), np.int64)))
         offsets = np.concatenate(([0], np.cumsum(lengths)))
-        longest = int(lengths.max())
+        longest = longest or int(lengths.max())
         before = np.arange(len(lengths)) * longest - offsets[:-1]
         places = np.arange(offsets[-1]) + np.repeat(before, lengths)
         return cls(torch.from_numpy(offsets.astype(np.int32)), torch.from_numpy(places), longest)
@@ -50,9 +58,12 @@ class Packing(NamedTuple):
 
     @property
     def mask(self) -> Tensor:
-        """`(sentences, 1, 1, longest)`, True at real tokens of the batch with padding."""
+        """`(sentences, 1, 1, longest)`, True at real tokens of the batch with padding.
+
+        And at the first cell of an empty sentence, which no token reads: a softmax needs one.
+        """
         columns = torch.arange(self.longest, device=self.offsets.device)
-        return (columns < self.offsets.diff()[:, None])[:, None, None]
+        return (columns < self.offsets.diff().clamp(min=1)[:, None])[:, None, None]
 
     def pad(self, x: Tensor) -> Tensor:
         """`(1, tokens, width)` as `(sentences, longest, width)`, zeros at the end."""

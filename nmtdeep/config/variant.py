@@ -37,6 +37,9 @@ class Variant(Section):
     """
 
     slot: ClassVar[str] = "variant"
+    # Whether training can be recorded as a CUDA graph: forward and backward do the same each time,
+    # and neither read the device nor draw random numbers on the host.
+    capturable: ClassVar[bool] = True
     type: str
 
 

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from nmtdeep.data.capacity import Capacity
 from nmtdeep.data.corpus import Ids, MonolingualCorpus, ParallelCorpus
 from nmtdeep.packing import Packing, to_device
 from nmtdeep.text.vocabulary import EOS, PAD
@@ -31,6 +32,7 @@ class Batch:
         real_tokens: real tokens of both sides.
         indices: `(sentences,)` numbers in the corpus, from 0; empty if they are from elsewhere.
         packing: the sentences of source and target, if these are packed.
+        capacity: what the batch is filled up to, by sentences of padding and empty ones; or None.
         corpus: name of the split, for messages.
     """
 
@@ -42,11 +44,14 @@ class Batch:
     real_tokens: int
     indices: Indices = field(default_factory=lambda: np.empty(0, np.int64))
     packing: tuple[Packing, Packing] | None = None
+    capacity: Capacity | None = None
     corpus: str = ""
 
     @property
     def sentences(self) -> int:
-        """Number of sentence pairs."""
+        """Number of sentence pairs, without those that fill up a capacity."""
+        if self.capacity:
+            return len(self.indices)
         return self.packing[0].sentences if self.packing else len(self.source)
 
     @property
@@ -61,17 +66,34 @@ class Batch:
         """Tokens of the longer side, padding included."""
         return max(self.source.numel(), self.target_output.numel())
 
+    @property
+    def tensors(self) -> list[Tensor]:
+        """All tensors, for `with_tensors`."""
+        packings = [each for side in self.packing or () for each in (side.offsets, side.places)]
+        return [self.source, self.target_input, self.target_output, *packings]
+
+    def with_tensors(self, tensors: Sequence[Tensor]) -> Batch:
+        """The same batch of other tensors, of the shapes and in the order of `tensors`."""
+        source, target_input, target_output, *rest = tensors
+        packing = None
+        if self.packing:
+            upper, lower = self.packing
+            packing = upper._replace(offsets=rest[0], places=rest[1]), lower._replace(
+                offsets=rest[2], places=rest[3]
+            )
+        return replace(
+            self,
+            source=source,
+            target_input=target_input,
+            target_output=target_output,
+            packing=packing,
+        )
+
     def to(self, device: torch.device) -> Batch:
         """The same batch on `device`."""
         if device.type == "cpu":
             return self
-        return replace(
-            self,
-            source=to_device(self.source, device),
-            target_input=to_device(self.target_input, device),
-            target_output=to_device(self.target_output, device),
-            packing=self.packing and (self.packing[0].to(device), self.packing[1].to(device)),
-        )
+        return self.with_tensors([to_device(tensor, device) for tensor in self.tensors])
 
     @classmethod
     def of(
@@ -154,9 +176,19 @@ def gather(corpus: MonolingualCorpus, indices: Indices) -> NDArray[np.int64]:
     return ids
 
 
-def read_batch(corpus: ParallelCorpus, indices: Indices, *, packed: bool = False) -> Batch:
-    """Read the named sentence pairs, and pad or pack them."""
-    batch = _pack(corpus, indices) if packed else _pad(corpus, indices)
+def read_batch(
+    corpus: ParallelCorpus,
+    indices: Indices,
+    *,
+    packed: bool = False,
+    capacity: Capacity | None = None,
+) -> Batch:
+    """Read the named sentence pairs, and pad or pack them.
+
+    Args:
+        capacity: that a packed batch is filled up to; it must hold the batch.
+    """
+    batch = _pack(corpus, indices, capacity) if packed else _pad(corpus, indices)
     return replace(batch, corpus=corpus.source.stem.stem)
 
 
@@ -169,12 +201,23 @@ def _pad(corpus: ParallelCorpus, indices: Indices) -> Batch:
     return Batch.of(*tensors, indices)
 
 
-def _pack(corpus: ParallelCorpus, indices: Indices) -> Batch:
-    (source, source_lengths), (output, target_lengths) = (
-        side.read(indices) for side in (corpus.source, corpus.target)
+def _pack(corpus: ParallelCorpus, indices: Indices, capacity: Capacity | None) -> Batch:
+    sides, each = (corpus.source, corpus.target), []
+    ids, lengths = zip(*(side.read(indices) for side in sides), strict=True)
+    fillers = capacity.fillers(np.stack(lengths)) if capacity else None
+    for number in range(2):
+        of, more = lengths[number], {}
+        if capacity and fillers:
+            of = np.concatenate((of, fillers[number]))
+            more = {"sentences": capacity.sentences, "longest": capacity.longest[number]}
+        each.append(Packing.of(of, **more))
+    source, output = (
+        np.concatenate((side, np.full(len(packing.places) - len(side), PAD)))
+        for side, packing in zip(ids, each, strict=True)
     )
-    packing = Packing.of(source_lengths), Packing.of(target_lengths)
     shifted = np.roll(output, 1)
-    shifted[packing[1].offsets[:-1].numpy()] = EOS
-    ids = [torch.from_numpy(side)[None] for side in (source, shifted, output)]
-    return replace(Batch.of(ids[0], ids[1], ids[2], indices), packing=packing)
+    shifted[each[1].offsets[: len(indices)].numpy()] = EOS
+    shifted[len(ids[1]) :] = PAD
+    tensors = [torch.from_numpy(side)[None] for side in (source, shifted, output)]
+    batch = Batch.of(tensors[0], tensors[1], tensors[2], indices)
+    return replace(batch, packing=(each[0], each[1]), capacity=capacity)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 
 import numpy as np
 import torch
@@ -13,13 +14,15 @@ import torch
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data import batching
 from nmtdeep.data.ahead import ahead
-from nmtdeep.data.batch import Share, read_batch
+from nmtdeep.data.batch import Indices, Share, read_batch
+from nmtdeep.data.capacity import SAMPLE, Capacity, capacities, fitting
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.data.mixture import MixedPosition, Part, Position, Walk, by_corpus, shares
 from nmtdeep.data.segmentation import DrawnCorpus, in_memory, segmented, segmenters
 from nmtdeep.data.windows import BLOCK, SENTENCES, Window
+from nmtdeep.training.graphs import eager_because
 from nmtdeep.training.ranks import ALONE, Ranks
-from nmtdeep.training.state import Progress
+from nmtdeep.training.state import START, Progress
 
 # Updates that are ready before their turn.
 AHEAD = 8
@@ -54,9 +57,14 @@ def upcoming(
             torch.cuda.set_device(ranks.device)
 
     walk = Walk(recipe.training.seed, recipe.training.batches, window, block)
-    plan = _plan(recipe, data, progress.position, walk)
-    updates = (Upcoming(_share(parts, recipe, ranks), position) for parts, position in plan)
-    with closing(ahead(updates, depth=AHEAD, begin=begin)) as feed:
+    plan = partial(_plan, recipe, data, walk=walk)
+
+    def updates() -> Iterator[Upcoming]:
+        sizes = _capacities(plan(position=START), recipe, ranks)
+        for parts, position in plan(position=progress.position):
+            yield Upcoming(_share(parts, recipe, ranks, sizes), position)
+
+    with closing(ahead(updates(), depth=AHEAD, begin=begin)) as feed:
         for update, waited in feed:
             yield replace(update, waited=waited)
 
@@ -78,33 +86,60 @@ def _plan(
     yield from walk.mixed(corpora, MixedPosition(drawn, places), mixture)
 
 
-def _share(parts: list[Part], recipe: Recipe, ranks: Ranks) -> Share:
-    """Read the batches of an update that are this rank's."""
+def _divided(parts: list[Part], recipe: Recipe, ranks: Ranks) -> list[tuple[Part, Indices]]:
+    """The batches of an update, of all ranks: sentences by their position in the window."""
     packed = recipe.uses_packing(ranks.device.type)
     limit = recipe.training.batches.limit(packed=packed)
     divide = partial(batching.divide, max_tokens=limit, packed=packed, ranks=ranks.size)
-    batches = [
+    return [
         (part, places)
         for part in map(_drawn, parts)
         for places in divide(part.window.lengths, part.groups)
     ]
+
+
+def _capacities(
+    plan: Iterator[tuple[list[Part], Position]], recipe: Recipe, ranks: Ranks
+) -> list[Capacity]:
+    """What batches are filled up to, a function of the first updates of the training; or none."""
+    if eager_because(recipe, ranks.device):
+        return []
+    batches = (
+        part.window.lengths[:, places].astype(np.int64)
+        for parts, _ in plan
+        for part, places in _divided(parts, recipe, ranks)
+    )
+    return capacities([*islice(batches, SAMPLE)])
+
+
+def _share(
+    parts: list[Part], recipe: Recipe, ranks: Ranks, sizes: Sequence[Capacity] = ()
+) -> Share:
+    """Read the batches of an update that are this rank's."""
+    packed = recipe.uses_packing(ranks.device.type)
+    batches = _divided(parts, recipe, ranks)
     cells = [part.window.lengths[:, places] for part, places in batches]
-    sizes = [
-        int(each.sum() if packed else each.shape[1] * each.max(axis=1).sum()) for each in cells
+    filled = [fitting(sizes, each.astype(np.int64)) for each in cells]
+    padded = [
+        sum(capacity.tokens)
+        if capacity
+        else int(each.sum() if packed else each.shape[1] * each.max(axis=1).sum())
+        for each, capacity in zip(cells, filled, strict=True)
     ]
-    owners = batching.deal(sizes, ranks.size)
+    owners = batching.deal(padded, ranks.size)
+    read = partial(read_batch, packed=packed)
     mine = [
         (
             number,
-            read_batch(part.corpus, part.window.indices[places], packed=packed).to(ranks.device),
+            read(part.corpus, part.window.indices[places], capacity=capacity).to(ranks.device),
         )
-        for number, (part, places) in enumerate(batches)
+        for number, ((part, places), capacity) in enumerate(zip(batches, filled, strict=True))
         if owners[number] == ranks.rank
     ]
     return Share(
         mine,
         target_tokens=sum(int(each[1].sum()) for each in cells),
-        padded_tokens=sum(sizes),
+        padded_tokens=sum(padded),
         real_tokens=sum(int(each.sum()) for each in cells),
         passes=max(map(owners.count, range(ranks.size))),
     )

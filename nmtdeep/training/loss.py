@@ -63,7 +63,7 @@ def batch_loss(
         pad=model.pad,
         bias=model.output.bias,
         dtype=dtype if mixed else None,
-        tokens=None if device.type == "cpu" else batch.target_tokens * (2 if alpha else 1),
+        tokens=_kept(batch, alpha),
         alpha=alpha,
     )
     if alpha:
@@ -71,6 +71,15 @@ def batch_loss(
     target_tokens = (batch.target_output != model.pad).sum(dim=1)
     extra = penalty(regularizer, outputs, batch.source != model.pad, target_tokens)
     return loss if extra is None else Loss(loss.smoothed + extra, loss.nll)
+
+
+def _kept(batch: Batch, alpha: float) -> int | None:
+    """Positions whose logits a GPU computes; all of a packed batch, whose padding is little."""
+    if batch.source.device.type == "cpu":
+        return None
+    if batch.packing:
+        return batch.target_output.numel()
+    return batch.target_tokens * (2 if alpha else 1)
 
 
 def smoothed_cross_entropy(
@@ -100,7 +109,8 @@ def smoothed_cross_entropy(
         pad: id of padding.
         bias: `(types,)` b, or None.
         dtype: of the matrix products; None keeps that of `hidden`.
-        tokens: how many targets are real, which saves waiting for a GPU; None: count them.
+        tokens: how many positions are computed, real ones first, which saves waiting for a GPU;
+            None: those that are real.
         alpha: weight of R-Drop's divergence, whose two passes are the halves of `hidden`; 0: none.
         chunk: positions whose logits exist at a time; None: as the device can use.
         rows: positions of a chunk that a CPU computes at a time, so that they stay in its cache.
@@ -115,7 +125,7 @@ def smoothed_cross_entropy(
     if alpha:  # both passes of a position are neighbors, which no chunk of even size divides
         assert isinstance(real, Tensor)
         real = real.view(2, len(real) // 2).t().flatten()
-    how = _Options(smoothing, dtype or hidden.dtype, alpha, chunk, rows)
+    how = _Options(smoothing, dtype or hidden.dtype, alpha, chunk, rows, pad)
     states = hidden.flatten(0, -2)[real]
     return Loss(*_Chunked.apply(states, weight, bias, flat[real], how))  # type: ignore[no-untyped-call]
 
@@ -128,6 +138,7 @@ class _Options(NamedTuple):
     alpha: float
     chunk: int
     rows: int
+    pad: int
 
 
 class _Chunked(torch.autograd.Function):
@@ -151,15 +162,18 @@ class _Chunked(torch.autograd.Function):
         grad_bias = None if offset is None else torch.zeros_like(offset, dtype=exact)
         smoothed = torch.zeros((), dtype=exact, device=hidden.device)
         nll = torch.zeros((), dtype=exact, device=hidden.device)
-        for first in range(0, len(targets), how.chunk):
-            part = slice(first, first + how.chunk)
+        parts = -(-len(targets) // how.chunk)
+        chunk = -(-len(targets) // max(parts, 1) // 16) * 16 if parts > 1 else how.chunk
+        for first in range(0, len(targets), chunk):
+            part = slice(first, first + chunk)
             logits = linear(states[part], matrix, offset)
             sums: Iterable[tuple[Tensor, Tensor]]
             if hidden.device.type == "cpu":
                 sums = _sums(logits, targets[part], how, exact, wanted)
             else:
                 fused = compiled_sums()
-                loss, likelihood, logits = fused(logits, targets[part], how.smoothing, how.alpha)
+                options = how.smoothing, how.alpha, how.pad
+                loss, likelihood, logits = fused(logits, targets[part], *options)
                 sums = [(loss, likelihood)]
             for loss, likelihood in sums:
                 smoothed += loss
@@ -184,13 +198,13 @@ class _Chunked(torch.autograd.Function):
 
 
 @cache
-def compiled_sums() -> Callable[[Tensor, Tensor, float, float], tuple[Tensor, Tensor, Tensor]]:
+def compiled_sums() -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
     """`fused_sums`, compiled; the compiler is a slow import."""
     return torch.compile(fused_sums, dynamic=True, fullgraph=True)
 
 
 def fused_sums(
-    logits: Tensor, targets: Tensor, smoothing: float, alpha: float = 0.0
+    logits: Tensor, targets: Tensor, smoothing: float, alpha: float = 0.0, pad: int = -1
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Loss and negative log-likelihood of all positions, and the gradient of the first.
 
@@ -200,17 +214,20 @@ def fused_sums(
         logits: `(positions, types)`; the gradient has their dtype.
         targets: `(positions,)` ids.
         alpha: as of `smoothed_cross_entropy`.
+        pad: id of targets that do not count.
     """
     types = logits.shape[1]
     rest = smoothing / (types - 1)
     x = logits.float() if logits.dtype in LOW_PRECISION else logits
     x = x - x.amax(dim=1, keepdim=True)
     norms = x.exp().sum(dim=1, keepdim=True).log()
-    nll = (norms - x.gather(1, targets[:, None])).sum()
-    everything = (types * norms - x.sum(dim=1, keepdim=True)).sum()
+    real = targets[:, None] != pad
+    nll = torch.where(real, norms - x.gather(1, targets[:, None]), 0.0).sum()
+    everything = torch.where(real, types * norms - x.sum(dim=1, keepdim=True), 0.0).sum()
     at_target = torch.arange(types, device=x.device) == targets[:, None]
     gradient = (x - norms).exp() - rest
     gradient = torch.where(at_target, gradient - (1 - smoothing - rest), gradient)
+    gradient = torch.where(real, gradient, 0.0)
     smoothed = (1 - smoothing - rest) * nll + rest * everything
     if alpha:
         between, change = divergence(x)

@@ -58,7 +58,14 @@ def make_optimizer(
     }
     if isinstance(settings, config.Muon):
         return Muon(model, settings.momentum, dtype=dtype, ranks=ranks, **adam)
-    return torch.optim.AdamW(_adam_groups(model, settings.epsilon), **adam)
+    groups = _adam_groups(model, settings.epsilon)
+    device = model.output.weight.device
+    if device.type == "cuda":  # which reads the rates itself, also where a graph is replayed
+        adam["capturable"] = True
+        groups = [{**group, "lr": torch.zeros((), device=device)} for group in groups]
+    optimizer: Any = torch.optim.AdamW(groups, **adam)
+    optimizer._warned_capturable_if_run_uncaptured = True  # the first updates are not replayed
+    return optimizer
 
 
 def _adam_groups(model: Transformer, epsilon: float) -> list[dict[str, Any]]:
@@ -161,16 +168,20 @@ class Muon(torch.optim.AdamW):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> Any:
-        """Move the matrices, then all else; the matrices' gradients are used up.
+        """Move the matrices, then all else.
 
         If `found_inf` is set as for torch's fused Adam, and it is 1, nothing moves. The device
         reads it; nothing waits for it.
         """
         group = self.param_groups[1]
         parameters = [matrix for matrix in group["params"] if matrix.grad is not None]
+        gradients = [matrix.grad for matrix in parameters]
         if parameters:
             self._move(parameters, group["lr"], group["weight_decay"])
-        return super().step(closure)
+        result = super().step(closure)
+        for matrix, gradient in zip(parameters, gradients, strict=True):
+            matrix.grad = gradient
+        return result
 
     def _move(self, parameters: list[Tensor], lr: float, weight_decay: float) -> None:
         for matrix in parameters:

@@ -18,8 +18,9 @@ from nmtdeep.data.batch import Batch, Share
 from nmtdeep.devices import native_bf16
 from nmtdeep.errors import UserError
 from nmtdeep.model.transformer import Transformer
+from nmtdeep.training.graphs import Graphs
 from nmtdeep.training.loss import Loss, batch_loss
-from nmtdeep.training.memory import BatchLimit, release
+from nmtdeep.training.memory import UNLIMITED, BatchLimit, is_out_of_memory, release
 from nmtdeep.training.optimizer import make_optimizer
 from nmtdeep.training.ranks import ALONE, Ranks
 from nmtdeep.training.sharding import Shards, idle, whole
@@ -161,6 +162,10 @@ class Step:
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=dtype == torch.float16)
         self._layers = outer_layers(model) if settings.record_gradients else {}
         self.limit = BatchLimit(ranks, divisible=not sharded)
+        self.graphs, self._records = Graphs(self.device), True
+        # What recorded work reads and writes: tokens of the update, sums of a batch, norms.
+        make = partial(torch.zeros, dtype=torch.float64, device=self.device)
+        self._tokens, self._sums, self._norms = make(()), make(2), make(1 + len(self._layers))
 
     def loss(self, batch: Batch) -> Loss:
         """The sums of one batch; all ranks must call this if the model is sharded."""
@@ -186,18 +191,20 @@ class Step:
         share, sums = done.share, done.sums
         self.ranks.add([sums])
         for group in self.optimizer.param_groups:
-            group["lr"] = lr * group.get("rate", 1.0)
-        self.scaler.unscale_(self.optimizer)
-        norm, *others = map(gradient_norm, (self.model.parameters(), *self._layers.values()))
-        overflow = ~(norm.isfinite() & sums[0].isfinite())
-        if self.settings.clip_norm:
-            parameters = self.model.parameters()
-            torch.nn.utils.clip_grads_with_norm_(parameters, self.settings.clip_norm, norm)
-        self._move(overflow)
-        self.optimizer.zero_grad(set_to_none=True)
+            rate = lr * group.get("rate", 1.0)
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
         fp16 = self.scaler.is_enabled()
+        if type(self.optimizer) is torch.optim.AdamW and len(self.graphs) and not fp16:
+            self.graphs.run("step", self._clip_and_step, sums)
+        else:
+            self._clip_and_step([sums])
         scale = self.scaler.get_scale() if fp16 else 0.0
-        numbers = on_the_way(torch.cat((torch.stack([norm, *others]).double(), sums)))
+        numbers = on_the_way(torch.cat((self._norms, sums)))
+        if not self.graphs.calls:
+            self.optimizer.zero_grad(set_to_none=True)
 
         def result() -> UpdateResult:
             length, *lengths, loss, nll = numbers()
@@ -227,35 +234,73 @@ class Step:
         if not self.model.training:  # this visits every module
             self.model.train()
         self.model.keep("all" if self.settings.checkpoint_activations == "none" else "input")
-        tokens = max(share.target_tokens, 1)  # without a target there is nothing to divide
+        # Without a target there is nothing to divide.
+        self._tokens.fill_(max(share.target_tokens, 1))
         while True:
             sums = torch.zeros(2, dtype=torch.float64, device=self.device)
             limit = self.limit.tokens
-            self.optimizer.zero_grad(set_to_none=True)
+            self._clear_gradients()
             passes = [
                 (batch_number, part, piece)
                 for batch_number, batch in share.batches
                 for part, piece in enumerate(self.limit.parts(batch))
             ]
-            piece, loss = None, None  # those of a failed pass hold its activations
+            piece = None
             try:
                 for batch_number, part, piece in passes:
                     self._seed(seed_for(self.settings.seed, number, batch_number, part))
-                    loss = self.loss(piece)
-                    self.scaler.scale(loss.smoothed / tokens).backward()  # type: ignore[no-untyped-call]
-                    sums += torch.stack((loss.smoothed.detach(), loss.nll))
+                    if piece.capacity and self._records:
+                        work = partial(self._separate_pass, piece)
+                        self.graphs.run(piece.capacity, work, *piece.tensors)
+                        sums += self._sums
+                    else:
+                        sums += self._pass(piece)
                 if self.shards:  # a rank without a batch takes part in each exchange
                     for _ in range(share.passes - len(share.batches)):
                         (0.0 * self.loss(idle(self.device)).smoothed).backward()  # type: ignore[no-untyped-call]
             except Exception as error:
-                limit = self.limit.half(piece, error)
+                if self._records and self.graphs.calls and is_out_of_memory(error):
+                    self._records, limit = False, limit - 1  # all ranks compute the update again
+                else:
+                    limit = self.limit.half(piece, error)
             if limit < self.limit.tokens:
-                loss = None
+                self.forget()
                 release()
             if not self.limit.reduce(limit):
                 self._sum_gradients()
-                lower = self.limit.tokens if self.limit.tokens < before else 0
+                lower = self.limit.tokens if self.limit.tokens < min(before, UNLIMITED // 2) else 0
                 return Accumulated(number, share, sums, lower)
+
+    def forget(self) -> None:
+        """Free recorded work and gradients."""
+        self.graphs.clear()
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def _clear_gradients(self) -> None:
+        """Set them to zero, where recorded work will add to them; else free them."""
+        self.optimizer.zero_grad(set_to_none=not self.graphs.calls)
+
+    def _pass(self, batch: Batch) -> Tensor:
+        """Forward and backward; the `(2,)` sums of `Accumulated`."""
+        loss = self.loss(batch)
+        scaled = loss.smoothed / self._tokens.to(loss.smoothed.dtype)
+        self.scaler.scale(scaled).backward()  # type: ignore[no-untyped-call]
+        return torch.stack((loss.smoothed.detach(), loss.nll))
+
+    def _separate_pass(self, like: Batch, tensors: list[Tensor]) -> None:
+        """A pass whose sums are in `_sums`, and whose gradients are added to those before at once.
+
+        Autograd would add each with a kernel of its own.
+        """
+        trained = [each for each in self.model.parameters() if each.requires_grad]
+        before = {each: each.grad for each in trained if each.grad is not None}
+        self.optimizer.zero_grad(set_to_none=True)
+        self._sums.copy_(self._pass(like.with_tensors(tensors)))
+        both = [(old, each.grad) for each, old in before.items() if each.grad is not None]
+        if both:
+            torch._foreach_add_(*map(list, zip(*both, strict=True)))
+        for each, old in before.items():
+            each.grad = old
 
     def _sum_gradients(self) -> None:
         """Sum them over the ranks, unless FSDP did; a rank without a gradient adds zeros."""
@@ -273,14 +318,23 @@ class Step:
         if self.device.type == "cuda":
             torch.cuda.manual_seed(seed)
 
-    def _move(self, overflow: Tensor) -> None:
-        """Step unless gradients overflowed, which the kernels of our optimizers see themselves."""
-        if self.scaler.is_enabled():
-            self.scaler.step(self.optimizer)
-            self.scaler.update()
-            return
+    def _clip_and_step(self, sums: list[Tensor]) -> None:
+        """Measure the norms, clip, and step unless loss or gradients are not finite.
+
+        The kernels of our optimizers see that themselves.
+        """
         optimizer: Any = self.optimizer
-        if optimizer._step_supports_amp_scaling:
+        self.scaler.unscale_(optimizer)
+        norm, *others = map(gradient_norm, (self.model.parameters(), *self._layers.values()))
+        self._norms.copy_(torch.stack([norm, *others]))
+        overflow = ~(norm.isfinite() & sums[0][0].isfinite())
+        if self.settings.clip_norm:
+            parameters = self.model.parameters()
+            torch.nn.utils.clip_grads_with_norm_(parameters, self.settings.clip_norm, norm)
+        if self.scaler.is_enabled():
+            self.scaler.step(optimizer)
+            self.scaler.update()
+        elif optimizer._step_supports_amp_scaling:
             optimizer.found_inf = overflow.to(torch.float32)
             optimizer.step()
             del optimizer.found_inf

@@ -135,7 +135,7 @@ class Trainer:
         """Bytes that a forward and backward pass takes at its peak, on a CPU."""
         memory.forget_peak()
         self.step.accumulate(Share.whole([batch.to(self.ranks.device)]), 0)
-        self.step.optimizer.zero_grad(set_to_none=True)
+        self.step.forget()
         release()
         return peak_memory(self.ranks.device) - memory.resident()
 
@@ -196,6 +196,7 @@ class Trainer:
         (share, wait), self._newest = self._newest, None
         result = wait()
         if is_lost(result, progress.bad_updates):
+            self.step.forget()  # recorded work would not call the hooks
             raise diagnose(
                 result,
                 self.model,

@@ -1,0 +1,109 @@
+"""CUDA graphs: what the host launches once, a GPU repeats by itself.
+
+An update of a base model is a thousand kernels, and the host needs longer to launch them than a
+GPU to run them. A graph is launched as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nmtdeep.config.recipe import Recipe
+from nmtdeep.config.variant import Variant, find_variant, packages_of
+
+
+def eager_because(recipe: Recipe, device: torch.device) -> str:
+    """Why a stage of a training launches each kernel by itself; empty if it uses graphs."""
+    training = recipe.training
+    on_host = [name for name in packages_of(recipe) if not find_variant(name, Variant).capturable]
+    reasons = {
+        "graphs are a GPU's": device.type != "cuda",
+        "relative positions, or a regularizer, need padded batches": not recipe.uses_packing(
+            device.type
+        ),
+        "layers recompute activations": training.checkpoint_activations != "none",
+        "LayerDrop draws layers on the host": recipe.model.dropout.layer > 0,
+        "the model is sharded": training.sharding != "none",
+        f"{', '.join(on_host)} cannot be captured": bool(on_host),
+    }
+    return next((reason for reason, applies in reasons.items() if applies), "")
+
+
+class Graphs:
+    """Work on tensors that stay where they are: run once as it is, then recorded, then replayed.
+
+    The first run compiles, and allocates what the work keeps. Recorded work must not read the
+    device or draw numbers on the host, and must do the same whenever it is called. All graphs share
+    one pool of memory, so that they must run one after the other. A CPU, which has no graphs, calls
+    the work each time, with the same tensors.
+
+    Args:
+        device: of the tensors.
+
+    Attributes:
+        calls: of `run`.
+        replays: calls that replayed a graph.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.calls = self.replays = 0
+        self._inputs: dict[Hashable, list[Tensor]] = {}
+        self._replay: dict[Hashable, Callable[[], object]] = {}
+        self._stream: Any = None
+        self._pool: Any = None
+
+    def __len__(self) -> int:
+        """Number of recorded graphs."""
+        return len(self._replay)
+
+    def run(self, key: Hashable, work: Callable[[list[Tensor]], None], *inputs: Tensor) -> None:
+        """Do `work` on copies of `inputs`.
+
+        Args:
+            key: calls with the same key have the same work, and inputs of the same shapes.
+        """
+        self.calls += 1
+        if key not in self._inputs:
+            self._inputs[key] = [tensor.clone() for tensor in inputs]
+            self._beside(lambda: work(self._inputs[key]))
+            return
+        for kept, tensor in zip(self._inputs[key], inputs, strict=True):
+            kept.copy_(tensor, non_blocking=True)
+        if key not in self._replay:
+            self._replay[key] = self._recorded(lambda: work(self._inputs[key]))
+        self._replay[key]()
+        self.replays += 1
+
+    def clear(self) -> None:
+        """Forget all work, and free its memory; replays of before may still run."""
+        if self._replay and self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        self._inputs, self._replay, self._pool = {}, {}, None
+
+    def _beside(self, work: Callable[[], None]) -> None:
+        """Run on the stream that graphs are recorded on, whose libraries then have their memory."""
+        if self.device.type != "cuda":
+            work()
+            return
+        current = torch.cuda.current_stream(self.device)
+        self._stream = self._stream or torch.cuda.Stream(self.device)
+        self._stream.wait_stream(current)
+        with torch.cuda.stream(self._stream):
+            work()
+        current.wait_stream(self._stream)
+
+    def _recorded(self, work: Callable[[], None]) -> Callable[[], object]:
+        if self.device.type != "cuda":
+            return work
+        self._pool = self._pool or torch.cuda.graph_pool_handle()
+        graph = torch.cuda.CUDAGraph()
+        # The thread that prefetches batches goes on copying.
+        how = {"pool": self._pool, "stream": self._stream, "capture_error_mode": "thread_local"}
+        with torch.cuda.graph(graph, **how):
+            work()
+        return graph.replay

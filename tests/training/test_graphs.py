@@ -1,0 +1,168 @@
+"""Recorded work computes what the same work does at once, and filled batches what exact ones do."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import numpy as np
+import pytest
+import torch
+from model.choices import VARIANTS
+from torch import nn
+from torch.testing import assert_close
+
+from nmtdeep.config.recipe import Recipe
+from nmtdeep.config.training import Training
+from nmtdeep.data.batch import Share, read_batch
+from nmtdeep.data.capacity import Capacity
+from nmtdeep.training import feed
+from nmtdeep.training.feed import upcoming
+from nmtdeep.training.graphs import Graphs, eager_because
+from nmtdeep.training.loss import fused_sums
+from nmtdeep.training.state import Progress
+from nmtdeep.training.step import Step
+
+SIZES = [Capacity((400, 400), 40, (60, 60)), Capacity((600, 600), 60, (60, 60))]
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_filled_batches_have_the_sums_and_gradients_of_exact_ones(tiny_model, tiny_run, name):
+    corpus = tiny_run.data.corpus("train")
+    types, found = len(tiny_run.pipeline.source.vocabulary), []
+    for capacity in (None, Capacity((700, 700), 60, (40, 40))):
+        model = tiny_model(types=types, **VARIANTS[name])
+        for module in model.modules():
+            if isinstance(module, nn.Dropout):
+                module.p = 0.0
+        step = Step(model, Training(label_smoothing=0.1))
+        batch = read_batch(corpus, np.arange(24), packed=True, capacity=capacity)
+        sums = step.accumulate(Share.whole([batch]), 1).sums
+        found.append((sums, {n: each.grad for n, each in model.named_parameters()}))
+    exact, filled = found
+    assert_close(filled, exact, rtol=1e-12, atol=1e-12)
+
+
+def test_padding_counts_for_nothing_in_the_fused_sums():
+    logits, targets = torch.randn(6, 50, dtype=torch.float64), torch.tensor([3, 0, 9, 0, 0, 4])
+    smoothed, nll, gradient = fused_sums(logits, targets, 0.1, pad=0)
+    real = targets != 0
+    expected = fused_sums(logits[real], targets[real], 0.1)
+    assert_close((smoothed, nll, gradient[real]), expected)
+    assert not gradient[~real].any()
+
+
+def filled_shares(tiny_run, count):
+    """Updates of two batches of changing sizes, most of which are filled up."""
+    corpus, shares = tiny_run.data.corpus("train"), []
+    draw = np.random.default_rng(5)
+    for _ in range(count):
+        pairs = [draw.choice(len(corpus), size, replace=False) for size in draw.integers(6, 24, 2)]
+        lengths = [
+            np.stack([side.read(each)[1] for side in (corpus.source, corpus.target)])
+            for each in pairs
+        ]
+        fits = [next((s for s in SIZES if s.fillers(each) is not None), None) for each in lengths]
+        batches = [
+            read_batch(corpus, np.sort(each), packed=True, capacity=size)
+            for each, size in zip(pairs, fits, strict=True)
+        ]
+        shares.append(Share.whole(batches))
+    return shares
+
+
+class Poisoned(Graphs):
+    """Everything that recorded work keeps is spoiled between two runs."""
+
+    def run(self, key, work, *inputs):
+        for tensor in self._inputs.get(key, ()):
+            tensor.fill_(float("nan") if tensor.is_floating_point() else 10**6)
+        super().run(key, work, *inputs)
+
+
+def replays(shares, optimizer):
+    """The first batch of each size is no replay; nor is the first step after one."""
+    met, count, steps = set(), 0, 0
+    for share in shares:
+        for _, batch in share.batches:
+            count += batch.capacity in met
+            met |= {batch.capacity} - {None}
+        steps += count > 0
+    return count + (steps - 1 if optimizer == "adam" else 0)  # Muon's step is not recorded
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+def test_fifty_recorded_updates_equal_eager_ones(tiny_model, tiny_run, optimizer):
+    shares, found = filled_shares(tiny_run, 50), []
+    types = len(tiny_run.pipeline.source.vocabulary)
+    assert {batch.capacity for share in shares for _, batch in share.batches} >= {*SIZES, None}
+    for records in (True, False):
+        model = tiny_model(types=types, dropout=0.1)
+        step = Step(model, Training.model_validate({"clip_norm": 1.0, "optimizer": optimizer}))
+        step.graphs, step._records = Poisoned(step.device), records
+        results = []
+        for number, share in enumerate(shares, start=1):
+            results.append(step.update(share, number, 1e-2))
+            if records:
+                step._sums.fill_(float("nan"))
+                step._norms.fill_(float("nan"))
+        found.append((results, dict(model.named_parameters())))
+        assert step.graphs.replays == (replays(shares, optimizer) if records else 0)
+    (recorded, weights), (eager, expected) = found
+    assert recorded == eager
+    assert all(torch.equal(weights[name], value) for name, value in expected.items())
+
+
+def test_work_is_run_then_recorded_then_replayed():
+    graphs, kept = Graphs(torch.device("cpu")), []
+
+    def work(inputs):
+        kept.append(inputs[0])
+
+    for value in (1.0, 2.0, 3.0):
+        graphs.run("a", work, torch.full((2,), value))
+        assert kept[-1].tolist() == [value, value]
+    assert {id(each) for each in kept} == {id(kept[0])}  # the same place each time
+    assert (graphs.calls, graphs.replays, len(graphs)) == (3, 2, 1)
+    graphs.clear()
+    assert len(graphs) == 0
+    graphs.run("a", work, torch.ones(2))
+    assert graphs.replays == 2
+
+
+def test_the_feed_fills_batches_by_the_first_updates_of_the_training(tiny_run, monkeypatch):
+    monkeypatch.setattr(feed, "eager_because", lambda *_: "")
+    monkeypatch.setattr(Recipe, "uses_packing", lambda *_: True)
+    batches = {"tokens_per_update": 400, "group_tokens": 200}
+    described = {**tiny_run.recipe.model_dump(), "training": {"batches": batches}}
+    recipe = Recipe.model_validate(described)
+
+    def capacities_of(progress, count):
+        with closing(upcoming(recipe, tiny_run.data, progress)) as coming:
+            shares = [next(coming) for _ in range(count)]
+        for each in shares:
+            ((_, batch),) = each.share.batches
+            assert each.share.padded_tokens == batch.source.numel() + batch.target_output.numel()
+            assert each.share.target_tokens == batch.target_tokens
+        return [each.share.batches[0][1].capacity for each in shares], shares
+
+    whole, shares = capacities_of(Progress(), 12)
+    assert len({*whole} - {None}) in range(1, 9)
+    resumed, _ = capacities_of(Progress(update=5, position=shares[4].position), 7)
+    assert resumed == whole[5:]
+
+
+def test_what_runs_eagerly_says_why(tiny_run):
+    def reason(device="cuda", **changes):
+        described = tiny_run.recipe.model_dump()
+        for key, value in changes.items():
+            section, _, name = key.partition("__")
+            described[section][name] = value
+        return eager_because(Recipe.model_validate(described), torch.device(device))
+
+    assert reason() == ""
+    assert "GPU" in reason("cpu")
+    assert "LayerDrop" in reason(model__dropout={"layer": 0.1})
+    assert "recompute" in reason(training__checkpoint_activations="layers")
+    assert "sharded" in reason(training__sharding="full")
+    assert "padded" in reason(model__positions="relative")
+    assert "padded" in reason(training__regularizer="r_drop")
