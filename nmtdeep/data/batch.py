@@ -78,8 +78,9 @@ class Batch:
         packing = None
         if self.packing:
             upper, lower = self.packing
-            packing = upper._replace(offsets=rest[0], places=rest[1]), lower._replace(
-                offsets=rest[2], places=rest[3]
+            packing = (
+                upper._replace(offsets=rest[0], places=rest[1]),
+                lower._replace(offsets=rest[2], places=rest[3]),
             )
         return replace(
             self,

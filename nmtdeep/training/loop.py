@@ -26,9 +26,9 @@ from nmtdeep.training.launch import is_launched, join_ranks, launch, noted_signa
 from nmtdeep.training.memory import peak_memory
 from nmtdeep.training.opening import check, opening
 from nmtdeep.training.ranks import Ranks
+from nmtdeep.training.result import UpdateResult
 from nmtdeep.training.run_directory import RunDirectory, open_run
 from nmtdeep.training.state import Progress
-from nmtdeep.training.step import UpdateResult
 from nmtdeep.training.trainer import Trainer
 from nmtdeep.training.validation import validate
 from nmtdeep.units import counted, size
@@ -154,6 +154,8 @@ def _train_run(
                 trainer = trainer.deeper(stage)
             display.say(stages.announcement(recipe, progress))
         progress, stopped = _train(run, trainer, progress, display, signals)
+    if graphs := trainer.graphs():
+        display.say(graphs)
     update = progress.update
     if stopped and not stages.finished(recipe, progress):
         name = signal.Signals(stopped).name

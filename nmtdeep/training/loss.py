@@ -42,10 +42,14 @@ def batch_loss(
     smoothing: float,
     dtype: torch.dtype,
     regularizer: Regularizer = UNREGULARIZED,
+    compiles: bool = True,
 ) -> Loss:
     """Summed loss of one batch with matrix products in `dtype`; see `Loss`.
 
     A regularizer's penalty is part of `smoothed`. R-Drop's sums are means over both passes.
+
+    Args:
+        compiles: as of `smoothed_cross_entropy`.
     """
     alpha = regularizer.alpha if isinstance(regularizer, RDrop) else 0.0
     batch = batch.twice() if alpha else batch
@@ -65,6 +69,7 @@ def batch_loss(
         dtype=dtype if mixed else None,
         tokens=_kept(batch, alpha),
         alpha=alpha,
+        compiles=compiles,
     )
     if alpha:
         return Loss(loss.smoothed / 2, loss.nll / 2)
@@ -95,6 +100,7 @@ def smoothed_cross_entropy(
     alpha: float = 0.0,
     chunk: int | None = None,
     rows: int = SLICE,
+    compiles: bool = True,
 ) -> Loss:
     """Sum of -sum_v q(v) log softmax(h W^T + b)_v, q = 1 - eps at the target, else eps/(V-1).
 
@@ -114,6 +120,7 @@ def smoothed_cross_entropy(
         alpha: weight of R-Drop's divergence, whose two passes are the halves of `hidden`; 0: none.
         chunk: positions whose logits exist at a time; None: as the device can use.
         rows: positions of a chunk that a CPU computes at a time, so that they stay in its cache.
+        compiles: whether the sums of a chunk are compiled, on a GPU.
     """
     chunk = chunk or (CHUNK if hidden.device.type == "cpu" else GPU_CHUNK)
     flat = targets.flatten()
@@ -125,7 +132,7 @@ def smoothed_cross_entropy(
     if alpha:  # both passes of a position are neighbors, which no chunk of even size divides
         assert isinstance(real, Tensor)
         real = real.view(2, len(real) // 2).t().flatten()
-    how = _Options(smoothing, dtype or hidden.dtype, alpha, chunk, rows, pad)
+    how = _Options(smoothing, dtype or hidden.dtype, alpha, chunk, rows, pad, compiles)
     states = hidden.flatten(0, -2)[real]
     return Loss(*_Chunked.apply(states, weight, bias, flat[real], how))  # type: ignore[no-untyped-call]
 
@@ -139,6 +146,7 @@ class _Options(NamedTuple):
     chunk: int
     rows: int
     pad: int
+    compiles: bool
 
 
 class _Chunked(torch.autograd.Function):
@@ -171,7 +179,7 @@ class _Chunked(torch.autograd.Function):
             if hidden.device.type == "cpu":
                 sums = _sums(logits, targets[part], how, exact, wanted)
             else:
-                fused = compiled_sums()
+                fused = compiled_sums() if how.compiles else fused_sums
                 options = how.smoothing, how.alpha, how.pad
                 loss, likelihood, logits = fused(logits, targets[part], *options)
                 sums = [(loss, likelihood)]

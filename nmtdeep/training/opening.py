@@ -21,6 +21,7 @@ from nmtdeep.model.transformer import Transformer
 from nmtdeep.scoring.warnings import subword_mark
 from nmtdeep.tables import describe
 from nmtdeep.training import stages, starting
+from nmtdeep.training.graphs import eager_because
 from nmtdeep.training.launch import device_of, use_threads
 from nmtdeep.training.loggers import chosen
 from nmtdeep.training.memory import at_once, check_model_fits
@@ -137,6 +138,7 @@ def opening(recipe: Recipe, data: DataDirectory, ranks: Ranks, progress: Progres
     batches, drawn = stage.training.batches, shares(stage.training.mixture, corpora)
     dtype = resolve_precision(stage.training.precision, device)
     packed = recipe.uses_packing(device.type)
+    eager = eager_because(stage, device) if device.type == "cuda" else ""
     with torch.device("meta"):
         model = built(stage, data)
     freeze(model, stage.training.frozen)
@@ -169,6 +171,7 @@ def opening(recipe: Recipe, data: DataDirectory, ranks: Ranks, progress: Progres
             f"at most {at_once(stage, device.type):,} at once{', packed' * packed}"
         ),
         "device": f"{_hardware(ranks)}, matrix products in {precision}",
+        "graphs": eager and f"none, for {eager}",
         "stages": f"{', '.join(depths if len({*depths}) > 1 else same)} layers" * bool(depths),
         "warning": mark and f"scores count pieces of words: valid has subwords ({mark})",
         "frozen": _frozen(stage, model),

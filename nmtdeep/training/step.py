@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,6 +22,7 @@ from nmtdeep.training.loss import Loss, batch_loss
 from nmtdeep.training.memory import UNLIMITED, BatchLimit, is_out_of_memory, release
 from nmtdeep.training.optimizer import make_optimizer
 from nmtdeep.training.ranks import ALONE, Ranks
+from nmtdeep.training.result import Accumulated, UpdateResult, on_the_way
 from nmtdeep.training.sharding import Shards, idle, whole
 
 PRECISIONS = {
@@ -31,57 +31,6 @@ PRECISIONS = {
     "bf16": torch.bfloat16,
     "fp16": torch.float16,
 }
-
-
-@dataclass(frozen=True)
-class UpdateResult:
-    """The result of one update: sums over its target tokens in nats.
-
-    Attributes:
-        loss: label-smoothed loss, with the regularizer's penalty if there is one.
-        nll: negative log-likelihood.
-        gradient_norm: before clipping.
-        skipped: True if loss or gradients were not finite and nothing was changed.
-        scale: fp16's loss scale after it; 0 in other precisions.
-        max_tokens: if memory ran out, the new limit on the tokens of a batch; else 0.
-        number: of the update.
-        lr: its learning rate.
-        layer_norms: gradient norms of layers by `outer_layers`, if the recipe records them.
-    """
-
-    loss: float
-    nll: float
-    target_tokens: int
-    padded_tokens: int
-    real_tokens: int
-    gradient_norm: float
-    skipped: bool
-    scale: float = 0.0
-    max_tokens: int = 0
-    number: int = 0
-    lr: float = 0.0
-    layer_norms: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def is_bad(self) -> bool:
-        """Whether it was skipped without a loss scale that explains it."""
-        return self.skipped and not self.scale
-
-
-class Accumulated(NamedTuple):
-    """The sums of an update whose gradients are in the model.
-
-    Attributes:
-        number: of the update.
-        share: of it that this rank computed.
-        sums: `(2,)` smoothed loss and nll, of this rank.
-        max_tokens: as of `UpdateResult`.
-    """
-
-    number: int
-    share: Share
-    sums: Tensor
-    max_tokens: int
 
 
 def resolve_precision(precision: str, device: torch.device) -> torch.dtype:
@@ -120,9 +69,11 @@ class Step:
         dtype: of the matrix products.
         ranks: that train together.
         device: that the model is moved to; None: it is there.
+        compiles: whether layers and loss are compiled, on a GPU.
 
     Attributes:
         limit: the largest batch that is computed at once.
+        passes: batches so far, and `replayed` those of them that were replays of graphs.
     """
 
     def __init__(
@@ -133,6 +84,7 @@ class Step:
         dtype: torch.dtype = torch.float32,
         ranks: Ranks = ALONE,
         device: torch.device | None = None,
+        compiles: bool = True,
     ) -> None:
         self.model = model
         self.settings = settings
@@ -144,12 +96,13 @@ class Step:
             smoothing=settings.label_smoothing,
             dtype=dtype,
             regularizer=settings.regularizer,
+            compiles=compiles,
         )
         sharded = settings.sharding == "full"
         self.shards = Shards(model, self._loss, self.device) if sharded else None
         model.to(self.device)
         keeps_all = settings.checkpoint_activations == "none"
-        if self.device.type == "cuda" and keeps_all and not sharded:
+        if self.device.type == "cuda" and compiles and keeps_all and not sharded:
             model.compile_layers()
         for_muon = dtype
         if self.device.type == "cuda":
@@ -163,6 +116,7 @@ class Step:
         self._layers = outer_layers(model) if settings.record_gradients else {}
         self.limit = BatchLimit(ranks, divisible=not sharded)
         self.graphs, self._records = Graphs(self.device), True
+        self.passes = self.replayed = 0
         # What recorded work reads and writes: tokens of the update, sums of a batch, norms.
         make = partial(torch.zeros, dtype=torch.float64, device=self.device)
         self._tokens, self._sums, self._norms = make(()), make(2), make(1 + len(self._layers))
@@ -249,9 +203,10 @@ class Step:
             try:
                 for batch_number, part, piece in passes:
                     self._seed(seed_for(self.settings.seed, number, batch_number, part))
+                    self.passes += 1
                     if piece.capacity and self._records:
                         work = partial(self._separate_pass, piece)
-                        self.graphs.run(piece.capacity, work, *piece.tensors)
+                        self.replayed += self.graphs.run(piece.capacity, work, *piece.tensors)
                         sums += self._sums
                     else:
                         sums += self._pass(piece)
@@ -340,21 +295,6 @@ class Step:
             del optimizer.found_inf
         elif not overflow:
             optimizer.step()
-
-
-def on_the_way(numbers: Tensor) -> Callable[[], list[float]]:
-    """Copy `(n,)` numbers of a device to the host; the call waits until they have arrived."""
-    copy = numbers.to("cpu", non_blocking=numbers.is_cuda)
-    arrived = torch.cuda.Event() if numbers.is_cuda else None  # type: ignore[no-untyped-call]
-    if arrived:
-        arrived.record()
-
-    def read() -> list[float]:
-        if arrived:
-            arrived.synchronize()
-        return copy.tolist()
-
-    return read
 
 
 def outer_layers(model: Transformer) -> dict[str, list[nn.Parameter]]:

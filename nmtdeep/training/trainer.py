@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,12 +25,15 @@ from nmtdeep.model.initialization import Sample
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.average import MovingAverage
 from nmtdeep.training.divergence import diagnose, is_lost
+from nmtdeep.training.graphs import pays_to_compile
 from nmtdeep.training.memory import largest_batch, peak_memory, release, too_large
 from nmtdeep.training.ranks import ALONE, Ranks
+from nmtdeep.training.result import UpdateResult
 from nmtdeep.training.sharding import gathered
 from nmtdeep.training.stages import lr_of
 from nmtdeep.training.state import Progress, optimizer_tensors, restore_optimizer
-from nmtdeep.training.step import Step, UpdateResult, resolve_precision
+from nmtdeep.training.step import Step, resolve_precision
+from nmtdeep.units import counted, percent
 
 # Sentences that an initializer measures on.
 SAMPLE = 128
@@ -73,10 +77,13 @@ class Trainer:
         ranks.copy_from_first(list(checkpoint.weights(self.model).values()))
         freeze(self.model, recipe.training.frozen)
         dtype = dtype or resolve_precision(recipe.training.precision, ranks.device)
-        self.step = Step(self.model, recipe.training, dtype=dtype, ranks=ranks, device=ranks.device)
+        how: dict[str, Any] = {"ranks": ranks, "device": ranks.device}
+        how["compiles"] = pays_to_compile(recipe, ranks.device)
+        self.step = Step(self.model, recipe.training, dtype=dtype, **how)
         decay = recipe.training.ema
         self.average = MovingAverage(self.model, decay) if decay else None
         self.saved = start.name if start else ""
+        self._real = self._padded = 0
         self._newest: tuple[Share, Callable[[], UpdateResult]] | None = None
         untrained = (checkpoint.GROWN, checkpoint.INITIAL)
         if start and checkpoint.read_state(start).get("kind") not in untrained:
@@ -177,6 +184,8 @@ class Trainer:
             OutOfMemoryError: if memory does not hold the smallest batch.
         """
         update = progress.update + 1
+        self._real += share.real_tokens
+        self._padded += share.padded_tokens
         gradients = self.step.accumulate(share, update)
         before = self.finish(progress)
         lr = lr_of(self.recipe, progress, update)
@@ -184,6 +193,15 @@ class Trainer:
         if self.average:
             self.average.add(update)
         return before
+
+    def graphs(self) -> str:
+        """How many batches were replays of CUDA graphs; empty if there are none."""
+        step = self.step
+        if not step.replayed:
+            return ""
+        replayed = f"{percent(step.replayed / step.passes)} of {step.passes:,} batches"
+        padding = percent(1 - self._real / self._padded)
+        return f"{counted(len(step.graphs), 'CUDA graph')} replayed {replayed}, padding {padding}"
 
     def finish(self, progress: Progress) -> list[UpdateResult]:
         """Wait for the newest update; its result, if it was not returned before.

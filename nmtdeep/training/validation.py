@@ -20,6 +20,7 @@ from nmtdeep.model.transformer import Transformer
 from nmtdeep.scoring import Score, score_texts, scorers
 from nmtdeep.scoring.comet import Comet
 from nmtdeep.scoring.metrics import validation_metrics
+from nmtdeep.training.graphs import pays_to_compile
 from nmtdeep.training.loss import batch_loss
 
 # Tokens by which a translation may exceed a multiple of its source while validating.
@@ -132,10 +133,11 @@ def corpus_loss(
     lengths = np.stack((corpus.source.lengths, corpus.target.lengths))
     tokens, device = 0, model.output.weight.device
     total = torch.zeros(2, dtype=torch.float64, device=device)
+    smoothing, compiles = recipe.training.label_smoothing, pays_to_compile(recipe, device)
     budget = recipe.training.batches.limit(packed=recipe.uses_packing(device.type))
     for indices in cut(lengths.max(axis=0), sort_by_length(lengths), budget):
         batch = read_batch(corpus, indices).to(device)
-        sums = batch_loss(model, batch, smoothing=recipe.training.label_smoothing, dtype=dtype)
+        sums = batch_loss(model, batch, smoothing=smoothing, dtype=dtype, compiles=compiles)
         total += torch.stack((sums.smoothed, sums.nll)).double()  # read by the host at the end
         tokens += batch.target_tokens
     smoothed, nll = total.tolist()

@@ -57,9 +57,7 @@ def plan(lengths, epochs, **sizes):
     """Lengths of the batches of packed updates."""
     for epoch in epochs:
         for update in updates(lengths, seed=1, epoch=epoch, **sizes):
-            for batch in divide(
-                lengths, update, sizes["tokens_per_update"], packed=True, ranks=1
-            ):
+            for batch in divide(lengths, update, sizes["tokens_per_update"], packed=True, ranks=1):
                 yield lengths[:, batch].astype(np.int64)
 
 

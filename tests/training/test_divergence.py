@@ -16,8 +16,8 @@ from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import DivergenceError
 from nmtdeep.training.display import figures
 from nmtdeep.training.ranks import ALONE, Ranks
+from nmtdeep.training.result import UpdateResult
 from nmtdeep.training.state import Progress
-from nmtdeep.training.step import UpdateResult
 from nmtdeep.training.trainer import Trainer
 from training.in_ranks import in_ranks
 

@@ -23,8 +23,9 @@ from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS
 from nmtdeep.training.memory import UNLIMITED, largest_batch, too_large
 from nmtdeep.training.ranks import ALONE, Ranks
+from nmtdeep.training.result import UpdateResult
 from nmtdeep.training.state import Progress, optimizer_tensors
-from nmtdeep.training.step import Step, UpdateResult
+from nmtdeep.training.step import Step
 from nmtdeep.training.trainer import Trainer
 from training.in_ranks import in_ranks
 from training.test_divergence import run, shares, weights

@@ -17,7 +17,8 @@ from nmtdeep.errors import UserError
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS
 from nmtdeep.training.loss import batch_loss
-from nmtdeep.training.step import Step, UpdateResult, resolve_precision, seed_for
+from nmtdeep.training.result import UpdateResult
+from nmtdeep.training.step import Step, resolve_precision, seed_for
 
 BETA = 0.9
 # Large, so that a gradient that is zero by nature (of the key biases) stays small as a step.

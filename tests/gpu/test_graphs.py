@@ -1,0 +1,59 @@
+"""Updates that are CUDA graphs equal those whose kernels are launched one by one."""
+
+from itertools import product
+
+import pytest
+import torch
+
+from nmtdeep.config.training import Training
+from nmtdeep.data.batch import Share
+from nmtdeep.training.step import PRECISIONS, Step
+from tests.training.test_graphs import filled_shares
+
+CHOICES = {
+    "base": {},
+    "DLCL": {"combinations": ("dlcl", "dlcl")},
+    "merged": {"sublayers": ["merged_attention", "feed_forward"]},
+    "rotary": {"positions": "rotary"},
+}
+
+OPTIMIZERS = ("adam", "muon")
+
+
+def trained(model, shares, device, precision, records, optimizer):
+    settings = {"clip_norm": 1.0, "optimizer": optimizer, "record_gradients": True}
+    step = Step(
+        model, Training.model_validate(settings), dtype=PRECISIONS[precision], device=device
+    )
+    step._records = records
+    results = [step.update(share, number, 1e-3) for number, share in enumerate(shares, start=1)]
+    return results, [each.detach().cpu() for each in model.parameters()], step
+
+
+CASES = [(*each, "force_eager") for each in product(CHOICES, ("fp32", "bf16", "fp16"), OPTIMIZERS)]
+CASES += [(name, "bf16", "adam", "default") for name in CHOICES]
+
+
+@pytest.mark.parametrize(("name", "precision", "optimizer", "stance"), CASES)
+def test_updates(name, precision, optimizer, stance, device, tiny_model, tiny_run):
+    if device.type == "cpu":
+        pytest.skip("only a GPU has graphs")
+    shares = [
+        Share.whole([batch.to(device) for _, batch in share.batches])
+        for share in filled_shares(tiny_run, 12)
+    ]
+    types = len(tiny_run.pipeline.source.vocabulary)
+    size = {"width": 64, "feed_forward": 128, "types": types, "dropout": 0.1}
+    found = []
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        with torch.compiler.set_stance(stance):
+            for records in (True, False):
+                model = tiny_model(seed=1, dtype=torch.float32, **size, **CHOICES[name])
+                found.append(trained(model, shares, device, precision, records, optimizer))
+    finally:
+        torch.use_deterministic_algorithms(False)
+    (graphed, weights, step), (eager, expected, other) = found
+    assert step.graphs.replays >= 15 and not other.graphs.calls
+    assert graphed == eager
+    assert all(map(torch.equal, weights, expected))
