@@ -30,16 +30,19 @@ def _span(offsets, sentence):
 
 
 @triton.jit
+def _places(base, rows, d: tl.constexpr, stride: tl.constexpr):
+    return base + rows[:, None] * stride + tl.arange(0, d)[None, :]
+
+
+@triton.jit
 def _load(base, rows, count, d: tl.constexpr, stride: tl.constexpr):
     """`(rows, d)`; zeros in those from `count` on."""
-    places = rows[:, None] * stride + tl.arange(0, d)[None, :]
-    return tl.load(base + places, mask=(rows < count)[:, None], other=0.0)
+    return tl.load(_places(base, rows, d, stride), mask=(rows < count)[:, None], other=0.0)
 
 
 @triton.jit
 def _store(base, rows, count, values, d: tl.constexpr, stride: tl.constexpr):
-    places = rows[:, None] * stride + tl.arange(0, d)[None, :]
-    tl.store(base + places, values, mask=(rows < count)[:, None])
+    tl.store(_places(base, rows, d, stride), values, mask=(rows < count)[:, None])
 
 
 @triton.jit
@@ -52,7 +55,6 @@ def _clear(base, first, last, d: tl.constexpr, stride: tl.constexpr, block: tl.c
 
 @triton.jit
 def _dot(a, b, total):
-    """total + a b."""
     return tl.dot(a, b, total, input_precision="ieee", out_dtype=total.dtype)
 
 
@@ -70,23 +72,12 @@ def _kept(seed, queries, keys, drop: tl.constexpr):
     return (x ^ (x >> 16)) >= drop
 
 
+# fmt: off
 @triton.jit(do_not_specialize=["tokens"])
 def _forward(
-    q,
-    kv,
-    out,
-    lse,
-    seeds,
-    q_offsets,
-    k_offsets,
-    tokens,
-    heads: tl.constexpr,
-    d: tl.constexpr,
-    q_stride: tl.constexpr,
-    kv_stride: tl.constexpr,
-    causal: tl.constexpr,
-    drop: tl.constexpr,
-    block: tl.constexpr,
+    q, kv, out, lse, seeds, q_offsets, k_offsets, tokens,
+    heads: tl.constexpr, d: tl.constexpr, q_stride: tl.constexpr, kv_stride: tl.constexpr,
+    causal: tl.constexpr, drop: tl.constexpr, block: tl.constexpr,
 ):
     """The sums of values, and the base-2 logarithms of the softmax's sums, `(heads, tokens)`."""
     width: tl.constexpr = heads * d
@@ -110,9 +101,7 @@ def _forward(
             k = _load(kv, column, keys, d, kv_stride)
             v = _load(kv + width, column, keys, d, kv_stride)
             scores = tl.dot(x, tl.trans(k), input_precision="ieee") * (d**-0.5 * LOG2_E)
-            seen = (column < keys)[None, :]
-            if causal:
-                seen = seen & (column[None, :] <= row[:, None])
+            seen = column[None, :] <= (row[:, None] if causal else keys - 1)
             scores = tl.where(seen, scores, -float("inf"))
             highest = tl.maximum(most, tl.max(scores, 1))
             weights = tl.exp2(scores - highest[:, None])
@@ -123,75 +112,41 @@ def _forward(
             read = _dot(weights.to(v.dtype), v, read * shrink[:, None])
             most = highest
         total = tl.maximum(total, 1.0)  # at least that with any key
-        read = read / (total * (1 - drop / LEVELS))[:, None]
-        _store(out, row, queries, read, d, width)
+        _store(out, row, queries, read / (total * (1 - drop / LEVELS))[:, None], d, width)
         tl.store(lse + row, most + tl.log2(total), mask=row < queries)
-    if tl.program_id(0) >= tl.num_programs(0) - heads:
+    if sentence == tl.num_programs(0) // heads - 1:
         _clear(out, queries, (tokens - q0).to(tl.int32), d, width, block)
 
 
 @triton.jit
 def _block(
-    q,
-    grad,
-    out,
-    lse,
-    seed,
-    k,
-    v,
-    row,
-    queries,
-    column,
-    keys,
-    width: tl.constexpr,
-    q_stride: tl.constexpr,
-    causal: tl.constexpr,
-    drop: tl.constexpr,
+    q, out, grad, lse, seed, k, v, row, queries, column, keys, d: tl.constexpr,
+    width: tl.constexpr, q_stride: tl.constexpr, causal: tl.constexpr, drop: tl.constexpr,
 ):
     """Queries, their gradients; `(keys, queries)` weights, dropped, and gradients of scores."""
-    d: tl.constexpr = k.shape[1]
     x = _load(q, row, queries, d, q_stride)
     g = _load(grad, row, queries, d, width)
-    o = _load(out, row, queries, d, width)
-    precise: tl.constexpr = lse.dtype.element_ty
-    # sum_k w_k (g v_k) of the dropped weights w is g o.
-    shared = tl.sum(g.to(precise) * o.to(precise), 1)
+    read = _load(out, row, queries, d, width).to(lse.dtype.element_ty)
     sums = tl.load(lse + row, mask=row < queries, other=0.0)
-    scores = tl.dot(k, tl.trans(x), input_precision="ieee") * (d**-0.5 * LOG2_E) - sums[None, :]
-    seen = (column < keys)[:, None]
-    if causal:
-        seen = seen & (column[:, None] <= row[None, :])
-    weights = tl.where(seen, tl.exp2(scores), 0.0)
-    towards = tl.dot(v, tl.trans(g), input_precision="ieee")
+    scores = tl.dot(k, tl.trans(x), input_precision="ieee") * (d**-0.5 * LOG2_E)
+    seen = column[:, None] <= (row[None, :] if causal else keys - 1)
+    weights = tl.where(seen, tl.exp2(scores - sums[None, :]), 0.0)
     dropped = weights
+    towards = tl.dot(v, tl.trans(g), input_precision="ieee")
     if drop > 0:
         kept = _kept(seed, row[None, :], column[:, None], drop)
         dropped = tl.where(kept, weights, 0.0)
         towards = tl.where(kept, towards / (1 - drop / LEVELS), 0.0)
-    return x, g, dropped.to(g.dtype), (weights * (towards - shared[None, :])).to(x.dtype)
+    # d softmax: w (t - sum_k t w), and the sum is that over g out.
+    dscores = weights * (towards - tl.sum(g.to(read.dtype) * read, 1)[None, :])
+    return x, g, dropped.to(g.dtype), dscores.to(x.dtype)
 
 
 @triton.jit(do_not_specialize=["tokens", "key_tokens"])
 def _backward(
-    q,
-    kv,
-    out,
-    grad,
-    lse,
-    seeds,
-    dq,
-    dkv,
-    q_offsets,
-    k_offsets,
-    tokens,
-    key_tokens,
-    heads: tl.constexpr,
-    d: tl.constexpr,
-    q_stride: tl.constexpr,
-    kv_stride: tl.constexpr,
-    causal: tl.constexpr,
-    drop: tl.constexpr,
-    block: tl.constexpr,
+    q, kv, out, lse, seeds, grad, dq, dkv, q_offsets, k_offsets, tokens, key_tokens,
+    heads: tl.constexpr, d: tl.constexpr, q_stride: tl.constexpr, kv_stride: tl.constexpr,
+    causal: tl.constexpr, drop: tl.constexpr, block: tl.constexpr,
 ):
     """The gradients of queries, keys and values."""
     width: tl.constexpr = heads * d
@@ -217,15 +172,13 @@ def _backward(
         dv = tl.zeros((block, d), precise)
         for start in range(first if causal else 0, queries, block):
             row = start + tl.arange(0, block)
-            x, g, weights, dscores = _block(
-                q, grad, out, lse, seed, k, v, row, queries, column, keys,
-                width, q_stride, causal, drop,
-            )  # fmt: skip
+            x, g, weights, dscores = _block(q, out, grad, lse, seed, k, v, row, queries, column,
+                                            keys, d, width, q_stride, causal, drop)
             dv = _dot(weights, g, dv)
             dk = _dot(dscores, x, dk)
             if keys <= block:
-                back = tl.dot(tl.trans(dscores), k, input_precision="ieee") * slope
-                _store(dq, row, queries, back, d, q_stride)
+                back = tl.dot(tl.trans(dscores), k, input_precision="ieee")
+                _store(dq, row, queries, back * slope, d, q_stride)
         _store(dkv, column, keys, dk * slope, d, kv_stride)
         _store(dkv + width, column, keys, dv / (1 - drop / LEVELS), d, kv_stride)
     if keys > block:
@@ -236,121 +189,109 @@ def _backward(
                 column = first + tl.arange(0, block)
                 k = _load(kv, column, keys, d, kv_stride)
                 v = _load(kv + width, column, keys, d, kv_stride)
-                _, _, _, dscores = _block(
-                    q, grad, out, lse, seed, k, v, row, queries, column, keys,
-                    width, q_stride, causal, drop,
-                )  # fmt: skip
+                _, _, _, dscores = _block(q, out, grad, lse, seed, k, v, row, queries, column,
+                                          keys, d, width, q_stride, causal, drop)
                 back = _dot(tl.trans(dscores), k, back)
             _store(dq, row, queries, back * slope, d, q_stride)
-    if tl.program_id(0) >= tl.num_programs(0) - heads:
+    if sentence == tl.num_programs(0) // heads - 1:
         _clear(dq, queries, (tokens - q0).to(tl.int32), d, q_stride, block)
         _clear(dkv, keys, (key_tokens - k0).to(tl.int32), d, kv_stride, block)
         _clear(dkv + width, keys, (key_tokens - k0).to(tl.int32), d, kv_stride, block)
+# fmt: on
+
+
+def side(longest: int, mean: float) -> int:
+    """Of a tile: one holds the longest sentence, or, of few long ones among short, the others."""
+    if longest > 32 and mean > 28:
+        return 64
+    return 32 if longest > 16 else 16
+
+
+def _launch(kernel: Any, given: tuple[Any, ...], spans: tuple[Any, ...], dropout: float) -> None:
+    """One program for each head of each sentence; `spans` are offsets, longest and causal."""
+    q, kv, out, lse, *others = given
+    q, kv = q.contiguous(), kv.contiguous()
+    *offsets, longest, causal = spans
+    heads, sentences = len(lse), len(offsets[0]) - 1
+    tokens = (q.shape[1], kv.shape[1])
+    block = side(longest, max(tokens) / sentences)
+    sizes = (heads, out.shape[2] // heads, q.shape[2], kv.shape[2])
+    how = (causal, round(dropout * LEVELS.value), block)
+    given = (q, kv, out, lse, *others, *offsets, *tokens[: 1 if kernel is _forward else 2])
+    with torch.cuda.device_of(q):
+        kernel[(heads * sentences,)](*given, *sizes, *how, num_warps=WARPS[block], num_stages=1)
 
 
 @torch.library.custom_op(
     "nmtdeep::packed_attention",
     mutates_args=(),
-    schema="(Tensor q, Tensor? kv, Tensor q_offsets, Tensor k_offsets, int heads, int longest,"
-    " bool causal, float dropout) -> (Tensor, Tensor, Tensor)",
+    schema="(Tensor q, Tensor? kv, int heads, float dropout, Tensor q_offsets, Tensor k_offsets,"
+    " int longest, bool causal) -> (Tensor, Tensor, Tensor)",
 )
-def packed_attention(q, kv, q_offsets, k_offsets, heads, longest, causal, dropout):
-    """softmax(q k^T / sqrt(d_h)) v within each sentence, with dropout on the weights.
+def packed_attention(q, kv, heads, dropout, *spans):
+    """softmax(q k^T / sqrt(d_h)) v within each sentence.
 
     Args:
         q: `(1, query tokens, width)`, or with keys and values `(1, tokens, 3 width)`.
         kv: `(1, key tokens, 2 width)`, or None if q has them.
-        q_offsets: `(sentences + 1,)` int32, the first token of each sentence, and all of them;
-            k_offsets are those of keys.
-        longest: tokens of the longest sentence, or more.
-        causal: whether a query reads keys up to its own position only.
+        heads: number of heads.
+        dropout: probability on the weights.
+        spans: the first token of each sentence, and all of them, `(sentences + 1,)` int32, for
+            queries and for keys; tokens of the longest sentence of both; whether a query reads keys
+            up to its own position only.
 
     Returns:
         `(1, query tokens, width)`; for the backward pass, logarithms `(heads, query tokens)` and
         the seed of dropout, which the default generator of the device draws.
     """
-    results = out, lse, seed = _results(q, kv, heads)
+    results = _results(q, kv, heads)
     if dropout:
-        seed.random_(2**31 - 1)
-    q, kv = _dense(q, kv)
-    given = (q, kv, *results, q_offsets, k_offsets, q.shape[1])
-    _launch(_forward, given, lse, longest, causal, dropout)
+        results[2].random_(2**31 - 1)
+    _launch(_forward, (q, q if kv is None else kv, *results), spans, dropout)
     return results
 
 
-def _results(q: Tensor, kv: Tensor | None, heads: int) -> tuple[Tensor, Tensor, Tensor]:
+def _results(q: Tensor, kv: Tensor | None, heads: int, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
     """Empty tensors for `packed_attention`."""
     width = q.shape[2] // 3 if kv is None else q.shape[2]
-    precise = torch.promote_types(q.dtype, torch.float32)
-    lse = q.new_empty(heads, q.shape[1], dtype=precise)
+    lse = q.new_empty(heads, q.shape[1], dtype=torch.promote_types(q.dtype, torch.float32))
     return q.new_empty(1, q.shape[1], width), lse, q.new_empty(1, dtype=torch.int64)
 
 
 @torch.library.custom_op(
     "nmtdeep::packed_attention_backward",
     mutates_args=(),
-    schema="(Tensor q, Tensor? kv, Tensor out, Tensor grad, Tensor lse, Tensor seed,"
-    " Tensor q_offsets, Tensor k_offsets, int longest, bool causal, float dropout)"
-    " -> (Tensor, Tensor)",
+    schema="(Tensor q, Tensor? kv, Tensor out, Tensor lse, Tensor seed, Tensor grad, float dropout,"
+    " Tensor q_offsets, Tensor k_offsets, int longest, bool causal) -> (Tensor, Tensor)",
 )
-def _packed_backward(q, kv, out, grad, lse, seed, q_offsets, k_offsets, longest, causal, dropout):
+def _packed_backward(q, kv, out, lse, seed, grad, dropout, *spans):
     """The gradients of q and kv; the second is empty without kv."""
     dq, dkv = _gradients(q, kv)
-    q, keys = _dense(q, kv)
-    tensors = (q, keys, out, grad.contiguous(), lse, seed, dq, dq if kv is None else dkv)
-    given = (*tensors, q_offsets, k_offsets, q.shape[1], keys.shape[1])
-    _launch(_backward, given, lse, longest, causal, dropout)
+    whole = (q, q, dq) if kv is None else (q, kv, dkv)
+    given = (*whole[:2], out, lse, seed, grad.contiguous(), dq, whole[2])
+    _launch(_backward, given, spans, dropout)
     return dq, dkv
 
 
-def _gradients(q: Tensor, kv: Tensor | None) -> tuple[Tensor, Tensor]:
+def _gradients(q: Tensor, kv: Tensor | None, *_: Any) -> tuple[Tensor, Tensor]:
     """Empty tensors for `_packed_backward`."""
     return q.new_empty(q.shape), q.new_empty(0 if kv is None else kv.shape)
 
 
-def _dense(q: Tensor, kv: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Where queries are, and where keys and values are."""
-    q = q.contiguous()
-    return q, q if kv is None else kv.contiguous()
-
-
-def _launch(
-    kernel: Any, given: tuple[Any, ...], lse: Tensor, longest: int, causal: bool, dropout: float
-) -> None:
-    """One program for each head of each sentence."""
-    q, kv, out, *_ = given
-    heads = len(lse)
-    block = min(max(16, triton.next_power_of_2(longest)), 64)
-    sentences = given[-2 if kernel is _forward else -3].shape[0] - 1
-    with torch.cuda.device_of(q):
-        kernel[(heads * sentences,)](
-            *given,
-            heads=heads,
-            d=out.shape[2] // heads,
-            q_stride=q.shape[2],
-            kv_stride=kv.shape[2],
-            causal=causal,
-            drop=round(dropout * LEVELS.value),
-            block=block,
-            num_warps=WARPS[block],
-            num_stages=1,
-        )
-
-
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    q, kv, q_offsets, k_offsets, _, *ctx.settings = inputs
-    ctx.save_for_backward(q, kv, q_offsets, k_offsets, *output)
+    q, kv, _, dropout, *offsets, longest, causal = inputs
+    ctx.save_for_backward(q, kv, *output, *offsets)
+    ctx.numbers = dropout, longest, causal
     ctx.set_materialize_grads(False)
 
 
 def _back(ctx: Any, grad: Tensor, *_: None) -> tuple[Tensor | None, ...]:
-    q, kv, q_offsets, k_offsets, out, lse, seed = ctx.saved_tensors
-    dq, dkv = _packed_backward(
-        q, kv, out, grad, lse, seed, q_offsets, k_offsets, *ctx.settings
-    )
+    q, kv, out, lse, seed, *offsets = ctx.saved_tensors
+    dropout, *numbers = ctx.numbers
+    dq, dkv = _packed_backward(q, kv, out, lse, seed, grad, dropout, *offsets, *numbers)
     return dq, None if kv is None else dkv, *[None] * 6
 
 
-packed_attention.register_fake(lambda q, kv, *others: _results(q, kv, others[2]))
-_packed_backward.register_fake(lambda q, kv, *_: _gradients(q, kv))
+packed_attention.register_fake(_results)
+_packed_backward.register_fake(_gradients)
 packed_attention.register_autograd(_back, setup_context=_keep)
