@@ -97,7 +97,8 @@ def main() -> None:
     by_name = {package.name: package for package in needed}
     write("build.txt", [by_name[BUILDER]])
     lean = [package for package in needed if not package.of_torch and package.name != BUILDER]
-    write("development.txt", lean)
+    # Tests interpret its kernels, with torch for CPUs too.
+    write("development.txt", sorted([*lean, by_name["triton"]], key=lambda each: each.name))
     used = {package.name for package in resolve(*FOR_USERS)}
     write("users.txt", (package for package in lean if package.name in used))
     write("torch.txt", (package for package in needed if package.of_torch))

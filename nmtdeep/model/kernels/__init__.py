@@ -18,6 +18,7 @@ from nmtdeep.model.kernels.plain_attention import (
     attention_weights,
     join_heads,
     relative_bias,
+    separate,
     split_heads,
     weighted_values,
 )
@@ -70,12 +71,12 @@ def attention(*qkv: Tensor, heads: int, mask: Mask, dropout_p: float = 0.0) -> T
     """
     x, relative = qkv[0], mask.relative
     if mask.queries is not None:
-        return _packed_attention(_separate(qkv), heads, mask, dropout_p)
+        return _packed_attention(qkv, heads, mask, dropout_p)
     if x.device.type == "cpu" and relative is None:
         dtype = torch.promote_types(x.dtype, torch.float32)
         bias = attention_bias(x.shape[1], mask, dtype, x.device)
         return cpu_attention.attention(*qkv, heads=heads, bias=bias, dropout_p=dropout_p)
-    q, k, v = (split_heads(part, heads) for part in _separate(qkv))
+    q, k, v = (split_heads(part, heads) for part in separate(qkv))
     if x.device.type != "cpu" and (relative is None or relative[1] is None):
         bias, causal = mask.padding, mask.causal
         if relative is not None:
@@ -93,23 +94,24 @@ def attention(*qkv: Tensor, heads: int, mask: Mask, dropout_p: float = 0.0) -> T
         return join_heads(weighted_values(weights, v, relative=relative).to(x.dtype))
 
 
-def _separate(qkv: tuple[Tensor, ...]) -> list[Tensor]:
-    """q, k and v, each `(..., width)`."""
-    width = sum(part.shape[2] for part in qkv) // 3
-    return [part for each in qkv for part in each.chunk(each.shape[2] // width, dim=2)]
-
-
-def _packed_attention(parts: list[Tensor], heads: int, mask: Mask, dropout_p: float) -> Tensor:
-    """`attention` of packed q, k and v."""
+def _packed_attention(qkv: tuple[Tensor, ...], heads: int, mask: Mask, dropout_p: float) -> Tensor:
+    """`attention` of packed sentences."""
     queries, keys = mask.queries, mask.keys or mask.queries
     assert queries is not None and keys is not None
-    if mask.relative is None and gpu_attention.supports(parts[0], heads):
-        q, k, v = (part.view(part.shape[1], heads, -1) for part in parts)
-        read = gpu_attention.attention(
-            q, k, v, queries, keys, causal=mask.causal, dropout_p=dropout_p
+    size = sum(part.shape[2] for part in qkv) // (3 * heads)
+    form = gpu_attention.form(qkv[0], size, max(queries.longest, keys.longest))
+    if form is not None and mask.relative is None:
+        return gpu_attention.attention(
+            *qkv,
+            form=form,
+            heads=heads,
+            queries=queries,
+            keys=keys,
+            causal=mask.causal,
+            dropout_p=dropout_p,
         )
-        return read.flatten(1)[None]
-    q, k, v = (side.pad(part) for side, part in zip((queries, keys, keys), parts, strict=True))
+    sides = zip((queries, keys, keys), separate(qkv), strict=True)
+    q, k, v = (side.pad(part) for side, part in sides)
     padded = Mask(None if mask.causal else keys.mask, mask.causal, mask.relative)
     return queries.pack(attention(q, k, v, heads=heads, mask=padded, dropout_p=dropout_p))
 

@@ -1,45 +1,65 @@
-"""Attention over packed sentences by the kernels behind torch's own SDPA, on a GPU."""
+"""Attention over packed sentences on a GPU, and which kernel computes it."""
 
 from __future__ import annotations
+
+from importlib.util import find_spec
 
 import torch
 from torch import Tensor
 
+from nmtdeep.model.kernels.plain_attention import separate
 from nmtdeep.packing import Packing
 
+TRITON = find_spec("triton") is not None
+HALF = (torch.bfloat16, torch.float16)
 
-def supports(x: Tensor, heads: int) -> bool:
-    """Whether a fused kernel computes attention of packed sentences here."""
-    dtypes = (torch.float32, torch.bfloat16, torch.float16)
-    return x.device.type != "cpu" and x.dtype in dtypes and x.shape[2] // heads % 8 == 0
+
+def form(x: Tensor, size: int, longest: int) -> str | None:
+    """The kernel for sentences of up to `longest` tokens and heads of `size`; None: there is none.
+
+    Triton's is the fastest in half precision, until a program has too many tiles in turn. Without
+    it, FlashAttention is faster than the memory-efficient kernel from about 64 tokens on (one H200,
+    20 to 30 and 90 to 104 tokens, 2026-11-27); it does not take fp32.
+    """
+    half = x.dtype in HALF
+    if x.device.type == "cpu" or size % 8 or not (half or x.dtype == torch.float32):
+        return None
+    if TRITON and half and x.is_cuda and size in (16, 32, 64, 128) and longest <= 256:
+        return "triton"
+    return "FlashAttention" if half and longest > 64 else "efficient"
 
 
 def attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
+    *qkv: Tensor,
+    form: str,
+    heads: int,
     queries: Packing,
     keys: Packing,
-    *,
     causal: bool,
     dropout_p: float,
 ) -> Tensor:
-    """softmax(q k^T / sqrt(d_h)) v within each sentence.
+    """`kernels.attention` within each sentence of packed `qkv`, by the kernel of that name.
 
-    Args:
-        q: `(query tokens, heads, d_h)`; k and v `(key tokens, heads, d_h)`.
-
-    Returns:
-        `(query tokens, heads, d_h)`.
-
-    FlashAttention in half precision, the memory-efficient kernel in fp32. torch's public functions
-    reach these kernels by nested tensors only, or without dropout (`torch.nn.attention.varlen`).
+    torch's public functions reach its kernels by nested tensors only, or without dropout
+    (`torch.nn.attention.varlen`).
     """
-    offsets = queries.offsets, keys.offsets, queries.longest, keys.longest
-    if q.dtype == torch.float32:
-        parts = (part[None] for part in (q, k, v))
-        read = torch.ops.aten._efficient_attention_forward(
-            *parts, None, *offsets, dropout_p, int(causal), compute_log_sumexp=True
+    longest = max(queries.longest, keys.longest)
+    if form == "triton":
+        from nmtdeep.model.kernels import triton_attention  # absent on most CPUs, slow to import
+
+        q, kv = (*qkv, None)[:2] if len(qkv) < 3 else (qkv[0], torch.cat(qkv[1:], dim=2))
+        read = triton_attention.packed_attention(
+            q, kv, heads, dropout_p, queries.offsets, keys.offsets, longest, causal
         )
-        return read[0][0]
-    return torch.ops.aten._flash_attention_forward(q, k, v, *offsets, dropout_p, causal, False)[0]
+        return read[0]
+    q, k, v = (part.view(1, part.shape[1], heads, -1) for part in separate(qkv))
+    offsets = queries.offsets, keys.offsets, queries.longest, keys.longest
+    if form == "efficient":
+        read = torch.ops.aten._efficient_attention_forward(
+            q, k, v, None, *offsets, dropout_p, int(causal), compute_log_sumexp=True
+        )
+        return read[0].flatten(2)
+    read = torch.ops.aten._flash_attention_forward(
+        q[0], k[0], v[0], *offsets, dropout_p, causal, False
+    )
+    return read[0].flatten(1)[None]

@@ -101,6 +101,12 @@ def attention_bias(
     return hidden if bias is None else hidden + bias
 
 
+def separate(qkv: tuple[Tensor, ...]) -> list[Tensor]:
+    """q, k and v, each `(..., width)`, of tensors that may hold several of them."""
+    width = sum(part.shape[2] for part in qkv) // 3
+    return [part for each in qkv for part in each.chunk(each.shape[2] // width, dim=2)]
+
+
 def split_heads(x: Tensor, heads: int) -> Tensor:
     """`(sentences, positions, width)` to `(sentences, heads, positions, width / heads)`."""
     return x.view(*x.shape[:2], heads, -1).transpose(1, 2)

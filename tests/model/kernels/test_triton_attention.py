@@ -1,0 +1,66 @@
+"""Attention by Triton: in its interpreter where there is no GPU, and when it is chosen."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from nmtdeep.model.kernels import gpu_attention
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
+def test_in_the_interpreter() -> None:
+    # The choice is made when Triton is imported, for the whole process.
+    file = Path(__file__).with_name("interpreted_attention.py")
+    command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(file))
+    environment = os.environ | {"TRITON_INTERPRET": "1"}
+    how = {"cwd": ROOT, "env": environment, "stdout": subprocess.PIPE, "text": True}
+    done = subprocess.run(command, check=False, **how)
+    assert done.returncode == 0, done.stdout[-8000:]
+
+
+def test_triton_is_imported_by_its_first_use_only() -> None:
+    code = "import sys, nmtdeep.training.step; sys.exit('triton' in sys.modules)"
+    subprocess.run((sys.executable, "-c", code), cwd=ROOT, check=True)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size", "longest", "triton", "expected"),
+    [
+        (torch.bfloat16, 64, 30, True, "triton"),
+        (torch.float16, 16, 256, True, "triton"),
+        (torch.bfloat16, 64, 257, True, "FlashAttention"),
+        (torch.bfloat16, 24, 30, True, "efficient"),
+        (torch.bfloat16, 256, 100, True, "FlashAttention"),
+        (torch.float32, 64, 30, True, "efficient"),
+        (torch.float32, 64, 300, True, "efficient"),
+        (torch.bfloat16, 64, 64, False, "efficient"),
+        (torch.bfloat16, 64, 65, False, "FlashAttention"),
+        (torch.bfloat16, 12, 30, True, None),
+        (torch.float64, 64, 30, True, None),
+    ],
+)
+def test_choice(
+    dtype: torch.dtype,
+    size: int,
+    longest: int,
+    triton: bool,
+    expected: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gpu_attention, "TRITON", triton)
+    x = SimpleNamespace(dtype=dtype, device=torch.device("cuda"), is_cuda=True)
+    assert gpu_attention.form(x, size, longest) == expected
+
+
+def test_a_cpu_has_no_kernel_for_packed_sentences() -> None:
+    assert gpu_attention.form(torch.ones(1, 3, 192, dtype=torch.bfloat16), 64, 3) is None
