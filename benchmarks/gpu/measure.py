@@ -85,8 +85,9 @@ AT_MOST = r"(times the )?(ms|s|GB reserved|padded)\b"  # of these, less is bette
 
 
 def number(value: float) -> str:
-    large = abs(value) >= 100 or value == int(value)
-    return f"{value:,.0f}" if large else f"{value:.3g}"
+    if abs(value) >= 100 or float(value).is_integer():
+        return f"{value:,.0f}"
+    return f"{value:.4g}" if abs(value) >= 10 else f"{value:.3g}"
 
 
 def shown(figures: Figures) -> str:

@@ -116,15 +116,15 @@ def measured(
     figures = {"s of imports and context": place.since_began}
     data, ranks = DataDirectory.open(folder), Ranks(device=device)
     trainer = Trainer(recipe, data, ranks)
-    turns, done = [], 0
+    turns, done, waited = [], 0, 0.0
     with closing(upcoming(recipe, data, Progress(), ranks)) as feed:
 
         def train(count: int) -> list[UpdateResult]:
-            nonlocal done
+            nonlocal done, waited
             results = []
             for coming in islice(feed, count):
                 results.append(trainer.train(coming.share, Progress(update=done)))
-                done += 1
+                done, waited = done + 1, waited + coming.waited
             return [*chain(*results), *trainer.finish(Progress(update=done))]
 
         train(1)
@@ -132,11 +132,13 @@ def measured(
         if first_only:
             return figures
         train(warm)
+        waited = 0.0
         for _ in range(3):
             began = clocks(device)
             results = train(repeats)
             turns.append((since(began, device=device).wall, results))
         figures |= speed(trainer, *sorted(turns, key=itemgetter(0))[1])
+        figures["waiting"] = waited / sum(seconds for seconds, _ in turns)
         figures |= graphs(trainer)
         ceiling = ceilings(place)[CEILING]
         figures["of the ceiling"] = figures.pop("TFLOP/s") / ceiling
@@ -183,7 +185,7 @@ def graphs(trainer: Trainer) -> Figures:
     calls, replays = (int(getattr(made, name, 0)) for name in ("calls", "replays"))
     why = str(getattr(made, "reason", ""))
     figures: Figures = {"replayed": replays / max(calls, 1), "calls": calls}
-    return figures | ({"eager:": why[-200:]} if why else {})
+    return figures | ({"eager:": why[:200]} if why else {})
 
 
 def starting(place: Place) -> Figures:

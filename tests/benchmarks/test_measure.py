@@ -178,3 +178,8 @@ def test_a_model_that_computes_something_else_is_an_error(program: ModuleType) -
     for changed in ({"loss": 2.1}, {"translations": ["a", "c"]}, {"gradient norm": 1.01}):
         with pytest.raises(AssertionError):
             program.parts.differences(one, one | changed)
+
+
+def test_the_page_has_every_part(program: ModuleType) -> None:
+    page = (FOLDER.parent / "docs" / "performance.md").read_text(encoding="utf-8")
+    assert [name for name in program.PARTS if f"\n| {name} | " not in page] == []
