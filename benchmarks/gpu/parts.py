@@ -84,8 +84,8 @@ def training(
     first_only: bool = False,
 ) -> Figures:
     """Updates of the synthetic text."""
-    # An epoch has about 50 updates of 25,000 tokens.
-    warm = 60 if tokens < 50_000 else 30
+    # An epoch has 64 updates of 25,000 tokens.
+    warm = 64 if tokens < 50_000 else 30
     recipe = place.recipe(shape, more, tokens)
     return measured(place, recipe, place.kit / SYNTHETIC, warm=warm, first_only=first_only)
 

@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -183,3 +183,14 @@ def test_a_model_that_computes_something_else_is_an_error(program: ModuleType) -
 def test_the_page_has_every_part(program: ModuleType) -> None:
     page = (FOLDER.parent / "docs" / "performance.md").read_text(encoding="utf-8")
     assert [name for name in program.PARTS if f"\n| {name} | " not in page] == []
+
+
+def test_graphs_say_what_they_replayed(program: ModuleType) -> None:
+    def of(**made: Any) -> dict[str, Any]:
+        return program.parts.graphs(SimpleNamespace(step=SimpleNamespace(**made)))
+
+    assert of() == {}  # a training without them
+    made = SimpleNamespace(calls=4, replays=3, reason="")
+    assert of(graphs=made) == {"replayed": 0.75, "calls": 4}
+    made = SimpleNamespace(calls=0, replays=0, reason="LayerDrop draws on the host")
+    assert of(graphs=made)["eager:"] == "LayerDrop draws on the host"
