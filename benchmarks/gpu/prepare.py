@@ -1,4 +1,4 @@
-"""What the first half hour on a GPU needs: wheels, data, a fixed model and its results."""
+"""What measure.py needs on a GPU: wheels, data, a fixed model and its results."""
 
 import json
 import re
