@@ -5,10 +5,14 @@ again for the gradients of outputs and of weights. So the outputs are the rows o
 block of them is complete, one product computes its share in all sums of the next block, and a sum
 then reads the outputs of its own block only. The gradients of outputs are sums over a buffer of the
 sums' gradients, from the top down in the same blocks; those of all weights are one product.
+
+The products are torch's own; on a GPU, where Triton is installed, they are those of `triton_sums`,
+unless each feature has weights of its own.
 """
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -19,6 +23,9 @@ from torch.autograd.function import once_differentiable
 BLOCK = 6
 # Numbers of a part of a product over whole outputs; a GPU computes the parts side by side.
 PART = 1 << 14
+# Rows of the largest inner products of a Triton program, which holds them in its registers.
+LARGEST = 64
+TRITON = find_spec("triton") is not None
 
 
 class Sums:
@@ -48,7 +55,7 @@ class Sums:
         self.values = like.new_empty(len(weights), like.numel(), dtype=dtype)
         self.window = window or len(weights)
         self.given = weights
-        self.weights = weights.detach().to(self.values.dtype)
+        self.weights = weights.detach()
         if self.window < len(weights):
             seen = visible(len(weights), window, like.device)
             self.weights = self.weights.masked_fill(~seen[:, :, None], 0.0)
@@ -90,27 +97,34 @@ class Sums:
             self.below = product(weights, self.values[first:end]) if first < end else None
 
     def newest(self) -> Tensor:
-        """The sum of the newest output and those before, `(numbers,)`."""
+        """The sum of the newest output and those before, in the shape and dtype of `like`."""
         row = self.count - 1
         start = row - row % BLOCK
         first = max(start, self.count - self.window)
         weights = self.weights[row : row + 1, first : row + 1]
         below = None if self.below is None else self.below[row - start : row - start + 1]
-        return product(weights, self.values[first : row + 1], below)
+        total = product(weights, self.values[first : row + 1], below, dtype=self.dtype)
+        return total.view(self.shape)
 
     def receive(self, gradient: Tensor, row: int) -> None:
         """Store the gradient of a sum."""
         if self.gradients is None:
             self.gradients, self.known = torch.empty_like(self.values), self.count
-        self.gradients[row + 1 : self.known].zero_()  # sums that nothing else read
+        self._clear(row + 1)
         self.gradients[row].copy_(gradient.reshape(-1))
         self.known = row
 
-    def gradient_of(self, number: int) -> Tensor:
-        """sum_l weights_l,number gradient_l, when all these sums have their gradient."""
+    def _clear(self, first: int) -> None:
+        """Zero the gradients of sums from `first` on that nothing read."""
         assert self.gradients is not None
-        self.gradients[number : self.known].zero_()
-        self.known = min(self.known, number)
+        if first < self.known:
+            self.gradients[first : self.known].zero_()
+            self.known = first
+
+    def gradient_of(self, number: int, dtype: torch.dtype) -> Tensor:
+        """sum_l weights_l,number gradient_l, when all these sums have their gradient."""
+        self._clear(number)
+        assert self.gradients is not None
         start = number - number % BLOCK
         end = min(start + BLOCK, self.count)
         if self.above is None or self.above[0] != start:
@@ -120,17 +134,17 @@ class Sums:
         place, last = number - start, min(end, number + self.window)
         weights = self.weights[number:last, number : number + 1].transpose(0, 1)
         above = self.above[1][place : place + 1]
-        return product(weights, self.gradients[number:last], above).view(self.shape)
+        total = product(weights, self.gradients[number:last], above, dtype=dtype)
+        return total.view(self.shape)
 
     def gradient_of_weights(self) -> Tensor:
         """<gradient_l, output_k> for all l and k that a sum reads; by feature if weights are."""
+        self._clear(0)
         assert self.gradients is not None
-        self.gradients[: self.known].zero_()
         features, result = self.weights.shape[2], torch.zeros_like(self.given)
         gradients, values = self.gradients[: self.count], self.values[: self.count]
         if features == 1:
-            unseen = ~visible(self.count, self.window, values.device)
-            products = dot_products(gradients, values).masked_fill(unseen, 0.0)
+            products = dot_products(gradients, values).tril().triu(1 - self.window)
             result[: self.count, : self.count, 0] = products
             return result
         for row, gradient in enumerate(gradients):
@@ -140,27 +154,45 @@ class Sums:
         return result
 
 
-def product(weights: Tensor, rows: Tensor, start: Tensor | None = None) -> Tensor:
+def fused(rows: Tensor) -> bool:
+    """Whether the kernels of `triton_sums`, which sum in fp32, compute products of the rows."""
+    return rows.is_cuda and rows.dtype != torch.float64 and TRITON
+
+
+def product(
+    weights: Tensor, rows: Tensor, start: Tensor | None = None, *, dtype: torch.dtype | None = None
+) -> Tensor:
     """start_r + sum_k weights_rk rows_k, of shape `(results, numbers)`.
 
     Args:
         weights: `(results, rows, features)`; each number of a row has the weight of its feature.
         rows: `(rows, numbers)`.
         start: `(results, numbers)`; None: zero.
+        dtype: of the result; None: that of the rows.
     """
-    features = weights.shape[2]
+    features, dtype = weights.shape[2], dtype or rows.dtype
+    if features == 1 and fused(rows):
+        from nmtdeep.model.kernels import triton_sums
+
+        return triton_sums.weighted_sums(weights[:, :, 0], rows, start, dtype)
+    weights = weights.to(rows.dtype)
     if features == 1:
         square = weights[:, :, 0]
-        return square @ rows if start is None else torch.addmm(start, square, rows)
+        total = square @ rows if start is None else torch.addmm(start, square, rows)
+        return total.to(dtype)
     totals = rows.new_zeros(len(weights), rows.shape[1]) if start is None else start.clone()
     for total, each in zip(totals, weights, strict=True):
         for row, weight in zip(rows, each, strict=True):
             total.view(-1, features).addcmul_(row.view(-1, features), weight)
-    return totals
+    return totals.to(dtype)
 
 
 def dot_products(one: Tensor, other: Tensor) -> Tensor:
     """<one_i, other_j> of rows `(rows, numbers)`; sums of parts are in fp32 or better."""
+    if len(one) <= LARGEST and fused(one):
+        from nmtdeep.model.kernels import triton_sums
+
+        return triton_sums.dot_products(one, other).sum(dim=0)
     numbers = one.shape[1]
     split = numbers - numbers % PART
     total = (one[:, split:] @ other[:, split:].T).to(torch.promote_types(one.dtype, torch.float32))
@@ -200,7 +232,7 @@ class _Add(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         sums, for_output, for_weights = ctx.sums, None, None
         if ctx.needs_input_grad[0]:
-            for_output = sums.gradient_of(ctx.number).to(ctx.dtype)
+            for_output = sums.gradient_of(ctx.number, ctx.dtype)
         if ctx.needs_input_grad[2]:
             for_weights = sums.gradient_of_weights()
         if ctx.number == 0:
@@ -215,7 +247,7 @@ class _Read(torch.autograd.Function):
     def forward(ctx: Any, token: Tensor, sums: Sums) -> Tensor:
         ctx.save_for_backward(token)
         ctx.sums, ctx.row = sums, sums.count - 1
-        return sums.newest().view(sums.shape).to(sums.dtype)
+        return sums.newest()
 
     @staticmethod
     @once_differentiable

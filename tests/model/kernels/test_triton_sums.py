@@ -1,0 +1,105 @@
+"""Triton's kernels of sums, on its interpreter, against float64 sums written out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+import pytest
+import torch
+from torch import Tensor
+from torch.testing import assert_close
+
+from model.kernels.test_sums import OUTPUTS, drawn, formula, numbers, ours
+from nmtdeep.model.kernels import sums
+
+interpreter = pytest.importorskip("triton.runtime.interpreter", reason="Triton is not installed")
+from nmtdeep.model.kernels import triton_sums  # noqa: E402
+
+DTYPES = [torch.float32, torch.bfloat16]
+# Rows longer than one program's share, and not a multiple of what is read at once.
+LENGTH = triton_sums.BLOCK + 77
+# Sums in fp32, and their first 8 bits: the interpreter does not round, a GPU does.
+CLOSE = {torch.float32: {"rtol": 1e-5, "atol": 1e-5}, torch.bfloat16: {"rtol": 2**-7, "atol": 1e-5}}
+
+
+@pytest.fixture(autouse=True)
+def _interpreted() -> Iterator[None]:
+    """NumPy computes the kernels; Triton 3.6 converts numbers in a way that NumPy 2.4 refuses."""
+    patch_tensor = interpreter._patch_lang_tensor
+
+    def patch(tensor: Any, scope: Any) -> None:
+        patch_tensor(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda number: number.handle.data.item())
+
+    with (
+        mock.patch.object(interpreter, "_patch_lang_tensor", patch),
+        mock.patch.multiple(
+            triton_sums,
+            _sum=interpreter.InterpretedFunction(triton_sums._sum.fn),
+            _dots=interpreter.InterpretedFunction(triton_sums._dots.fn),
+        ),
+    ):
+        yield
+
+
+def rows(count: int, length: int, seed: int, dtype: torch.dtype) -> Tensor:
+    return drawn(count, length, seed=seed).detach().to(dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("given", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("results", "count"), [(1, 1), (1, 6), (2, 5), (3, 40), (5, 4), (6, 30)])
+def test_weighted_sums(results: int, count: int, given: torch.dtype, dtype: torch.dtype) -> None:
+    values, begin = rows(count, LENGTH, 1, given), rows(results, LENGTH, 2, given)
+    square = drawn(count + 2, results + 1, seed=3, dtype=torch.float32).detach()
+    weights = square[1:-1, 1:].T  # a transposed part, as for gradients
+    for share, each in ((weights, begin), (weights.contiguous(), None)):
+        found = triton_sums.weighted_sums(share, values, each, dtype)
+        assert found.dtype == dtype
+        exact = torch.zeros(results, LENGTH, dtype=torch.float64)
+        for r in range(results):
+            for k in range(count):
+                exact[r] += weights[r, k].double() * values[k].double()
+        exact = exact if each is None else exact + each.double()
+        assert_close(found.double(), exact, **CLOSE[dtype])
+
+
+# The interpreter takes the bits of bf16 for integers there.
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("count", [1, 7, 16, 33])
+def test_dot_products(count: int, dtype: torch.dtype) -> None:
+    one, other = (rows(count, triton_sums.PART + 5, seed, dtype) for seed in (1, 2))
+    found = triton_sums.dot_products(one, other)
+    expected = torch.stack([torch.stack([a.dot(b) for b in other.double()]) for a in one.double()])
+    assert found.shape == (2, count, count)
+    assert_close(found.double().sum(dim=0), expected, rtol=1e-4, atol=1e-2)
+
+
+@pytest.mark.parametrize("window", [2, None])
+@pytest.mark.parametrize("used", [[2], range(OUTPUTS)], ids=str)
+def test_sums_and_gradients_equal_the_formula(window: int | None, used: list[int]) -> None:
+    inputs = drawn(2, 3, 4, seed=1, dtype=torch.float32), numbers(2, dtype=torch.float32)
+    with mock.patch.object(sums, "fused", lambda _: True):
+        result = ours(*inputs, window, used)
+        found = torch.autograd.grad(result, inputs)
+    assert result.dtype == torch.float32
+    exact_inputs = [each.detach().double().requires_grad_() for each in inputs]
+    exact = formula(*exact_inputs, window, used)
+    expected = torch.autograd.grad(exact, exact_inputs)
+    assert_close((result, *found), (exact, *expected), rtol=1e-4, atol=1e-4, check_dtype=False)
+
+
+def test_numbers_stay_in_half_precision_only_where_they_are_kept() -> None:
+    """Weights are not rounded, and neither are sums in the dtype of what is read."""
+    outputs = rows(4, 64, 1, torch.float32)
+    weights = drawn(4, 4, 1, seed=2, dtype=torch.float32)
+    with mock.patch.object(sums, "fused", lambda _: True):
+        state = sums.Sums(weights, outputs[0], dtype=torch.bfloat16)
+        for output in outputs:
+            state.append(output)
+        read = state.newest()
+    rounded = outputs.bfloat16().double()
+    exact = sum(weights[3, k, 0].double() * rounded[k] for k in range(4))
+    assert_close(read.double(), exact, rtol=1e-6, atol=1e-6)
