@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
 import torch
-from parts import Figures, Place
+from place import Figures, Place
 from torch import Tensor
 from turns import take_turns
 
