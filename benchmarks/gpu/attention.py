@@ -29,7 +29,6 @@ TOKENS, HEADS, SIZE, DROPOUT, REPEATS = 16_500, 8, 64, 0.1, 20
 
 
 def drawn(tokens: int) -> Iterator[tuple[str, np.ndarray]]:
-    """Lengths of sentences with about so many tokens in all."""
     generator = np.random.default_rng(1)
     yield "20 to 30", generator.integers(20, 31, tokens // 25)
     yield "90 to 104", generator.integers(90, 105, max(tokens // 97, 1))
@@ -39,7 +38,6 @@ def drawn(tokens: int) -> Iterator[tuple[str, np.ndarray]]:
 
 @contextmanager
 def chosen(form: str) -> Iterator[None]:
-    """`kernels.attention` takes this kernel; "padded": none of them."""
     with mock.patch.object(gpu_attention, "form", lambda *_: None if form == "padded" else form):
         yield
 
@@ -56,8 +54,7 @@ def replayed(work: Callable[[], None]) -> Callable[[], None]:
     with torch.cuda.stream(torch.cuda.Stream()):
         work()  # compiles
     torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph := torch.cuda.CUDAGraph()):
         work()
     return graph.replay
 
@@ -73,7 +70,7 @@ def error(x: Tensor, mask: Mask, form: str) -> float:
 
 
 def attention(place: Place) -> Figures:
-    """Milliseconds of both passes by lengths of sentences and kernel, and errors."""
+    """Milliseconds of both passes, and errors, by kernel and lengths of sentences."""
     figures: Figures = {}
     forms, repeats = (("padded",), 1) if place.pretend else (FORMS, REPEATS)
     for name, lengths in drawn(100 if place.pretend else TOKENS):

@@ -101,15 +101,7 @@ def _packed_attention(qkv: tuple[Tensor, ...], heads: int, mask: Mask, dropout_p
     size = sum(part.shape[2] for part in qkv) // (3 * heads)
     form = gpu_attention.form(qkv[0], size, max(queries.longest, keys.longest))
     if form is not None and mask.relative is None:
-        return gpu_attention.attention(
-            *qkv,
-            form=form,
-            heads=heads,
-            queries=queries,
-            keys=keys,
-            causal=mask.causal,
-            dropout_p=dropout_p,
-        )
+        return gpu_attention.attention(*qkv, form=form, heads=heads, mask=mask, dropout_p=dropout_p)
     sides = zip((queries, keys, keys), separate(qkv), strict=True)
     q, k, v = (side.pad(part) for side, part in sides)
     padded = Mask(None if mask.causal else keys.mask, mask.causal, mask.relative)

@@ -7,8 +7,7 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
-from nmtdeep.model.kernels.plain_attention import separate
-from nmtdeep.packing import Packing
+from nmtdeep.model.kernels.plain_attention import Mask, separate
 
 TRITON = find_spec("triton") is not None
 HALF = (torch.bfloat16, torch.float16)
@@ -29,31 +28,24 @@ def form(x: Tensor, size: int, longest: int) -> str | None:
     return "FlashAttention" if half and longest > 64 else "efficient"
 
 
-def attention(
-    *qkv: Tensor,
-    form: str,
-    heads: int,
-    queries: Packing,
-    keys: Packing,
-    causal: bool,
-    dropout_p: float,
-) -> Tensor:
-    """`kernels.attention` within each sentence of packed `qkv`, by the kernel of that name.
+def attention(*qkv: Tensor, form: str, heads: int, mask: Mask, dropout_p: float) -> Tensor:
+    """`kernels.attention` of packed sentences by the kernel of that name.
 
     torch's public functions reach its kernels by nested tensors only, or without dropout
     (`torch.nn.attention.varlen`).
     """
-    longest = max(queries.longest, keys.longest)
+    queries, keys, causal = mask.queries, mask.keys or mask.queries, mask.causal
+    assert queries is not None and keys is not None
+    spans = queries.offsets, keys.offsets
     if form == "triton":
         from nmtdeep.model.kernels import triton_attention  # absent on most CPUs, slow to import
 
         q, kv = (*qkv, None)[:2] if len(qkv) < 3 else (qkv[0], torch.cat(qkv[1:], dim=2))
-        read = triton_attention.packed_attention(
-            q, kv, heads, dropout_p, queries.offsets, keys.offsets, longest, causal
-        )
-        return read[0]
+        longest = max(queries.longest, keys.longest)
+        given = (q, kv, heads, dropout_p, *spans, longest, causal)
+        return triton_attention.packed_attention(*given)[0]
     q, k, v = (part.view(1, part.shape[1], heads, -1) for part in separate(qkv))
-    offsets = queries.offsets, keys.offsets, queries.longest, keys.longest
+    offsets = *spans, queries.longest, keys.longest
     if form == "efficient":
         read = torch.ops.aten._efficient_attention_forward(
             q, k, v, None, *offsets, dropout_p, int(causal), compute_log_sumexp=True
