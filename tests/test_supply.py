@@ -24,6 +24,8 @@ OPTIONAL = ("chinese", "export", "language-id", "pictures", "report", "serve", "
 BY_VERSION = {"backports-zstd"}
 # What is imported of extras outside the locks.
 UNLOCKED = {"comet", "huggingface_hub", "wandb"}
+# What torch brings where it has GPUs.
+OF_TORCH = {"triton"}
 CUDA = re.compile(r"triton|nvidia-|cuda-")
 
 
@@ -73,7 +75,7 @@ def test_the_package_imports_what_it_declares_and_nothing_else() -> None:
                 imported.add(str(node.module).partition(".")[0])
     owners = packages_distributions()
     assert imported >= UNLOCKED
-    foreign = imported - set(sys.stdlib_module_names) - {"nmtdeep", *UNLOCKED}
+    foreign = imported - set(sys.stdlib_module_names) - {"nmtdeep", *UNLOCKED, *OF_TORCH}
     optional = [pin for extra in OPTIONAL for pin in EXTRAS[extra]]
     assert {normal(owner) for name in foreign for owner in owners[name]} == names(
         [*PROJECT["dependencies"], *optional]

@@ -10,7 +10,7 @@ by step needs no cache for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import compress
 from typing import Any, Literal, NamedTuple
 
@@ -45,6 +45,13 @@ class Combination(nn.Module):
     def read(self, history: Any) -> Tensor:
         """Input of the next layer or sublayer, or after the last one the top of the stack."""
         raise NotImplementedError
+
+    def compile_norms(self, **options: Any) -> None:
+        """Let `torch.compile` fuse the norms of training; the base has none.
+
+        Args:
+            options: of `torch.compile`.
+        """
 
     def inherit(self, old: Combination, sources: Sources) -> None:
         """Copy the parameters of `old`, of the same type with fewer layers; the base has none.
@@ -127,7 +134,12 @@ class LinearCombination(Combination):
         place: whether the norms come before or after the sum.
         dropout: probability on the sums.
         readers: the boundaries at which a sum is read; None: all.
+
+    Attributes:
+        compiled: `normed`, compiled; None: not compiled.
     """
+
+    compiled: Callable[[Norm, Tensor, torch.dtype | None], Tensor] | None = None
 
     def __init__(
         self,
@@ -169,15 +181,14 @@ class LinearCombination(Combination):
             # Products sum in fp32 there: half of the memory to read.
             dtype = torch.get_autocast_dtype("cuda")
         sums = Sums(weights, x, window=self.settings.window, dtype=dtype)
-        token = sums.add(self._norm(0, x) if self.place == "before" else x)
+        token = sums.add(self._entry(sums, x))
         return CombinationHistory(sums, token, x, 0)
 
     def add(self, history: CombinationHistory, output: Tensor) -> CombinationHistory:
         """One layer more; its output is an entry if it ends a block."""
         sums, token, layers = history.sums, history.token, history.layers + 1
         if layers in self.boundaries:
-            entry = self._norm(sums.count, output) if self.place == "before" else output
-            token = sums.add(entry, token)
+            token = sums.add(self._entry(sums, output), token)
         return CombinationHistory(sums, token, output, layers)
 
     def read(self, history: CombinationHistory) -> Tensor:
@@ -195,10 +206,16 @@ class LinearCombination(Combination):
         weights: Tensor | None = self.weight
         if weights is None:
             weights = starting_weights(len(self.boundaries), settings, device)
+        if not settings.softmax and settings.dilation == 1:
+            return weights
         hidden = ~visible(len(weights), settings.window, device, settings.dilation)[:, :, None]
         if settings.softmax:
             return weights.masked_fill(hidden, -torch.inf).softmax(dim=1)
-        return weights.masked_fill(hidden, 0.0) if settings.dilation > 1 else weights
+        return weights.masked_fill(hidden, 0.0)
+
+    def compile_norms(self, **options: Any) -> None:
+        """All norms share a graph."""
+        self.compiled = torch.compile(normed, dynamic=True, **options)
 
     def inherit(self, old: Combination, sources: Sources) -> None:
         """Copy the rows that feed the same layers as before, over the same entries.
@@ -229,10 +246,25 @@ class LinearCombination(Combination):
             if end in self.readers:
                 yield end, [*compress(self.boundaries, read)], row[read]
 
-    def _norm(self, number: int, x: Tensor) -> Tensor:
+    def _entry(self, sums: Sums, output: Tensor) -> Tensor:
+        """The next entry of the sums, in the dtype that they keep it in if it is computed."""
+        if self.place == "after":
+            return output
+        return self._norm(sums.count, output, sums.values.dtype)
+
+    def _norm(self, number: int, x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         """The norm of entry or row `number`, if it has one."""
         place = number - self.unnormed
-        return x if place < 0 else self.norms[place](x)
+        if place < 0:
+            return x
+        compute = self.compiled if self.compiled is not None and self.training else normed
+        return compute(self.norms[place], x, dtype)  # type: ignore[arg-type]
+
+
+def normed(norm: Norm, x: Tensor, dtype: torch.dtype | None) -> Tensor:
+    """norm(x); in its own dtype if `dtype` is None."""
+    y: Tensor = norm(x)
+    return y if dtype is None else y.to(dtype)
 
 
 class Matching(NamedTuple):
