@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 from nmtdeep.model.layers.bridge import Bridge
 from nmtdeep.model.layers.cache import CacheIndex, States
-from nmtdeep.model.layers.combination import Combination
+from nmtdeep.model.layers.combination import Combination, normed
 from nmtdeep.model.layers.context import Context
 from nmtdeep.model.layers.embedding import TokenEmbedding
 from nmtdeep.model.layers.linear import Linear
@@ -219,7 +219,7 @@ class Transformer(nn.Module):
         for layer in (*self.encoder, *self.decoder):
             layer.compiled = torch.compile(layer._through, dynamic=True, **options)
         for stack in (self.encoder, self.decoder):
-            stack.combination.compile_norms(**options)
+            stack.combination.compiled = torch.compile(normed, dynamic=True, **options)
 
     def encode(self, source: Tensor) -> Encoded:
         """Encode ids `(sentences, source)`, padded at the end."""

@@ -30,9 +30,11 @@ class Combination(nn.Module):
 
     Attributes:
         connects: what adds an output and reads an input: each layer, or each sublayer.
+        compiled: `normed` for training, compiled; None: not compiled.
     """
 
     connects: Literal["layers", "sublayers"] = "layers"
+    compiled: Callable[[nn.Module, Tensor, torch.dtype | None], Tensor] | None = None
 
     def start(self, x: Tensor) -> Any:
         """A history that holds the embedding output y_0 only."""
@@ -45,13 +47,6 @@ class Combination(nn.Module):
     def read(self, history: Any) -> Tensor:
         """Input of the next layer or sublayer, or after the last one the top of the stack."""
         raise NotImplementedError
-
-    def compile_norms(self, **options: Any) -> None:
-        """Let `torch.compile` fuse the norms of training; the base has none.
-
-        Args:
-            options: of `torch.compile`.
-        """
 
     def inherit(self, old: Combination, sources: Sources) -> None:
         """Copy the parameters of `old`, of the same type with fewer layers; the base has none.
@@ -134,12 +129,7 @@ class LinearCombination(Combination):
         place: whether the norms come before or after the sum.
         dropout: probability on the sums.
         readers: the boundaries at which a sum is read; None: all.
-
-    Attributes:
-        compiled: `normed`, compiled; None: not compiled.
     """
-
-    compiled: Callable[[Norm, Tensor, torch.dtype | None], Tensor] | None = None
 
     def __init__(
         self,
@@ -181,15 +171,17 @@ class LinearCombination(Combination):
             # Products sum in fp32 there: half of the memory to read.
             dtype = torch.get_autocast_dtype("cuda")
         sums = Sums(weights, x, window=self.settings.window, dtype=dtype)
-        token = sums.add(self._entry(sums, x))
+        token = sums.add(self._norm(0, x, dtype) if self.place == "before" else x)
         return CombinationHistory(sums, token, x, 0)
 
     def add(self, history: CombinationHistory, output: Tensor) -> CombinationHistory:
         """One layer more; its output is an entry if it ends a block."""
-        sums, token, layers = history.sums, history.token, history.layers + 1
+        sums, token, layers, newest = history.sums, history.token, history.layers + 1, output
         if layers in self.boundaries:
-            token = sums.add(self._entry(sums, output), token)
-        return CombinationHistory(sums, token, output, layers)
+            if self.place == "before":
+                output = self._norm(sums.count, output, sums.values.dtype)
+            token = sums.add(output, token)
+        return CombinationHistory(sums, token, newest, layers)
 
     def read(self, history: CombinationHistory) -> Tensor:
         """The weighted sum where one is read, else the newest output."""
@@ -212,10 +204,6 @@ class LinearCombination(Combination):
         if settings.softmax:
             return weights.masked_fill(hidden, -torch.inf).softmax(dim=1)
         return weights.masked_fill(hidden, 0.0)
-
-    def compile_norms(self, **options: Any) -> None:
-        """All norms share a graph."""
-        self.compiled = torch.compile(normed, dynamic=True, **options)
 
     def inherit(self, old: Combination, sources: Sources) -> None:
         """Copy the rows that feed the same layers as before, over the same entries.
@@ -246,22 +234,14 @@ class LinearCombination(Combination):
             if end in self.readers:
                 yield end, [*compress(self.boundaries, read)], row[read]
 
-    def _entry(self, sums: Sums, output: Tensor) -> Tensor:
-        """The next entry of the sums, in the dtype that they keep it in if it is computed."""
-        if self.place == "after":
-            return output
-        return self._norm(sums.count, output, sums.values.dtype)
-
     def _norm(self, number: int, x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-        """The norm of entry or row `number`, if it has one."""
+        """The norm of entry or row `number`, if it has one; see `normed`."""
         place = number - self.unnormed
-        if place < 0:
-            return x
-        compute = self.compiled if self.compiled is not None and self.training else normed
-        return compute(self.norms[place], x, dtype)  # type: ignore[arg-type]
+        compute = self.compiled if self.compiled and self.training else normed
+        return x if place < 0 else compute(self.norms[place], x, dtype)
 
 
-def normed(norm: Norm, x: Tensor, dtype: torch.dtype | None) -> Tensor:
+def normed(norm: nn.Module, x: Tensor, dtype: torch.dtype | None) -> Tensor:
     """norm(x); in its own dtype if `dtype` is None."""
     y: Tensor = norm(x)
     return y if dtype is None else y.to(dtype)

@@ -15,6 +15,7 @@ from nmtdeep.model.layers.combination import (
     LinearCombination,
     PlainStack,
     Weights,
+    normed,
     starting_weights,
 )
 
@@ -106,7 +107,7 @@ def test_compiled_norms_are_those_of_training(place: str) -> None:
         return graph.forward
 
     torch.compiler.reset()
-    module.compile_norms(backend=compile_nothing)
+    module.compiled = torch.compile(normed, dynamic=True, backend=compile_nothing)
     through(module.eval(), x())
     assert not graphs
     reads, top = through(module.train(), x())
