@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 from nmtdeep.model.layers.bridge import Bridge
 from nmtdeep.model.layers.cache import CacheIndex, States
-from nmtdeep.model.layers.combination import Combination
+from nmtdeep.model.layers.combination import Combination, normed
 from nmtdeep.model.layers.context import Context
 from nmtdeep.model.layers.embedding import TokenEmbedding
 from nmtdeep.model.layers.linear import Linear
@@ -210,13 +210,16 @@ class Transformer(nn.Module):
     def compile_layers(self, **options: Any) -> None:
         """Let `torch.compile` fuse the passes over memory of each layer's forward pass of training.
 
-        Layers of one stack share a graph, which holds for batches of all shapes.
+        Layers of one stack share a graph, which holds for batches of all shapes; so do the norms of
+        layer combinations.
 
         Args:
             options: of `torch.compile`.
         """
         for layer in (*self.encoder, *self.decoder):
             layer.compiled = torch.compile(layer._through, dynamic=True, **options)
+        for stack in (self.encoder, self.decoder):
+            stack.combination.compiled = torch.compile(normed, dynamic=True, **options)
 
     def encode(self, source: Tensor) -> Encoded:
         """Encode ids `(sentences, source)`, padded at the end."""

@@ -54,15 +54,20 @@ def graphs(model: Model, *, packed: bool) -> int:
     return len(compiled)
 
 
-def test_layers_of_a_stack_share_a_graph(tiny_config: Callable[..., Model]) -> None:
-    assert graphs(tiny_config(width=64, depth=6), packed=True) == 2
+@pytest.mark.parametrize(("combination", "expected"), [("residual", 2), ("dlcl", 3)])
+def test_layers_of_a_stack_share_a_graph(
+    tiny_config: Callable[..., Model], combination: str, expected: int
+) -> None:
+    """And so do all norms of layer combinations."""
+    model = tiny_config(width=64, depth=6, combinations=(combination, combination))
+    assert graphs(model, packed=True) == expected
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(VARIANTS)[::3])  # all take minutes
 def test_layers_of_variants_compile_whole(tiny_config: Callable[..., Model], name: str) -> None:
     choice = VARIANTS[name]
-    # Each sublayer that a combination connects has a graph of its own.
-    limit = 8 if any(map(connects_sublayers, choice["combinations"])) else 4
+    # Each sublayer that a combination connects has a graph of its own, and norms have one.
+    limit = 8 if any(map(connects_sublayers, choice["combinations"])) else 5
     packed = "relative" not in str(choice["positions"])
     assert graphs(tiny_config(**choice, width=64), packed=packed) <= limit

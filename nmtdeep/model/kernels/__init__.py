@@ -1,7 +1,7 @@
 """The one place that chooses how an operation is computed, by device, dtype and training state.
 
 Layers call the functions here; each form of an operation has a module of its own and says why it
-exists. The weighted sums of `sums` have one form on all devices.
+exists. `sums` chooses the form of its weighted sums itself.
 """
 
 from __future__ import annotations

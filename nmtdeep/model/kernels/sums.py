@@ -6,12 +6,13 @@ block of them is complete, one product computes its share in all sums of the nex
 then reads the outputs of its own block only. The gradients of outputs are sums over a buffer of the
 sums' gradients, from the top down in the same blocks; those of all weights are one product.
 
-The products are torch's own; on a GPU, where Triton is installed, they are those of `triton_sums`,
-unless each feature has weights of its own.
+Training on a GPU takes the kernel of `triton_sums` for products with the outputs, if it can.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
@@ -23,8 +24,6 @@ from torch.autograd.function import once_differentiable
 BLOCK = 6
 # Numbers of a part of a product over whole outputs; a GPU computes the parts side by side.
 PART = 1 << 14
-# Rows of the largest inner products of a Triton program, which holds them in its registers.
-LARGEST = 64
 TRITON = find_spec("triton") is not None
 
 
@@ -55,6 +54,11 @@ class Sums:
         self.values = like.new_empty(len(weights), like.numel(), dtype=dtype)
         self.window = window or len(weights)
         self.given = weights
+        self.product: Callable[..., Tensor] = product
+        if is_fused(weights, self.values):
+            from nmtdeep.model.kernels.triton_sums import weighted_sums
+
+            self.product = weighted_sums
         self.weights = weights.detach()
         if self.window < len(weights):
             seen = visible(len(weights), window, like.device)
@@ -94,7 +98,8 @@ class Sums:
         if end % BLOCK == 0:
             first = max(0, end + 1 - self.window)
             weights = self.weights[end : end + BLOCK, first:end]
-            self.below = product(weights, self.values[first:end]) if first < end else None
+            rows = self.values[first:end]
+            self.below = self.product(weights, rows, None, rows.dtype) if first < end else None
 
     def newest(self) -> Tensor:
         """The sum of the newest output and those before, in the shape and dtype of `like`."""
@@ -103,46 +108,44 @@ class Sums:
         first = max(start, self.count - self.window)
         weights = self.weights[row : row + 1, first : row + 1]
         below = None if self.below is None else self.below[row - start : row - start + 1]
-        total = product(weights, self.values[first : row + 1], below, dtype=self.dtype)
+        total = self.product(weights, self.values[first : row + 1], below, self.dtype)
         return total.view(self.shape)
 
     def receive(self, gradient: Tensor, row: int) -> None:
         """Store the gradient of a sum."""
         if self.gradients is None:
             self.gradients, self.known = torch.empty_like(self.values), self.count
-        self._clear(row + 1)
-        self.gradients[row].copy_(gradient.reshape(-1))
+        self._known(row + 1)[row].copy_(gradient.reshape(-1))
         self.known = row
 
-    def _clear(self, first: int) -> None:
-        """Zero the gradients of sums from `first` on that nothing read."""
+    def _known(self, first: int) -> Tensor:
+        """The gradients, which are zero for sums from `first` on that nothing read."""
         assert self.gradients is not None
         if first < self.known:
             self.gradients[first : self.known].zero_()
             self.known = first
+        return self.gradients
 
     def gradient_of(self, number: int, dtype: torch.dtype) -> Tensor:
         """sum_l weights_l,number gradient_l, when all these sums have their gradient."""
-        self._clear(number)
-        assert self.gradients is not None
+        known = self._known(number)
         start = number - number % BLOCK
         end = min(start + BLOCK, self.count)
         if self.above is None or self.above[0] != start:
             last = min(end - 1 + self.window, self.count)
             weights = self.weights[end:last, start:end].transpose(0, 1)
-            self.above = start, product(weights, self.gradients[end:last])
+            rows = known[end:last]
+            self.above = start, self.product(weights, rows, None, rows.dtype)
         place, last = number - start, min(end, number + self.window)
         weights = self.weights[number:last, number : number + 1].transpose(0, 1)
         above = self.above[1][place : place + 1]
-        total = product(weights, self.gradients[number:last], above, dtype=dtype)
+        total = self.product(weights, known[number:last], above, dtype)
         return total.view(self.shape)
 
     def gradient_of_weights(self) -> Tensor:
         """<gradient_l, output_k> for all l and k that a sum reads; by feature if weights are."""
-        self._clear(0)
-        assert self.gradients is not None
         features, result = self.weights.shape[2], torch.zeros_like(self.given)
-        gradients, values = self.gradients[: self.count], self.values[: self.count]
+        gradients, values = self._known(0)[: self.count], self.values[: self.count]
         if features == 1:
             products = dot_products(gradients, values).tril().triu(1 - self.window)
             result[: self.count, : self.count, 0] = products
@@ -154,28 +157,26 @@ class Sums:
         return result
 
 
-def fused(rows: Tensor) -> bool:
-    """Whether the kernels of `triton_sums`, which sum in fp32, compute products of the rows."""
-    return rows.is_cuda and rows.dtype != torch.float64 and TRITON
+def is_fused(weights: Tensor, rows: Tensor) -> bool:
+    """Whether to take the kernel of `triton_sums`, which sums in fp32 with a weight for each row.
+
+    It needs a C compiler, as `torch.compile` does, and is switched off with that.
+    """
+    wanted = torch.is_grad_enabled() and os.environ.get("TORCH_COMPILE_DISABLE") != "1"
+    fits = rows.is_cuda and rows.dtype != torch.float64 and weights.shape[2] == 1
+    return wanted and fits and TRITON
 
 
-def product(
-    weights: Tensor, rows: Tensor, start: Tensor | None = None, *, dtype: torch.dtype | None = None
-) -> Tensor:
+def product(weights: Tensor, rows: Tensor, start: Tensor | None, dtype: torch.dtype) -> Tensor:
     """start_r + sum_k weights_rk rows_k, of shape `(results, numbers)`.
 
     Args:
         weights: `(results, rows, features)`; each number of a row has the weight of its feature.
         rows: `(rows, numbers)`.
         start: `(results, numbers)`; None: zero.
-        dtype: of the result; None: that of the rows.
+        dtype: of the result.
     """
-    features, dtype = weights.shape[2], dtype or rows.dtype
-    if features == 1 and fused(rows):
-        from nmtdeep.model.kernels import triton_sums
-
-        return triton_sums.weighted_sums(weights[:, :, 0], rows, start, dtype)
-    weights = weights.to(rows.dtype)
+    weights, features = weights.to(rows.dtype), weights.shape[2]
     if features == 1:
         square = weights[:, :, 0]
         total = square @ rows if start is None else torch.addmm(start, square, rows)
@@ -189,10 +190,6 @@ def product(
 
 def dot_products(one: Tensor, other: Tensor) -> Tensor:
     """<one_i, other_j> of rows `(rows, numbers)`; sums of parts are in fp32 or better."""
-    if len(one) <= LARGEST and fused(one):
-        from nmtdeep.model.kernels import triton_sums
-
-        return triton_sums.dot_products(one, other).sum(dim=0)
     numbers = one.shape[1]
     split = numbers - numbers % PART
     total = (one[:, split:] @ other[:, split:].T).to(torch.promote_types(one.dtype, torch.float32))

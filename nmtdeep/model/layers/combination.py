@@ -10,7 +10,7 @@ by step needs no cache for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import compress
 from typing import Any, Literal, NamedTuple
 
@@ -30,9 +30,11 @@ class Combination(nn.Module):
 
     Attributes:
         connects: what adds an output and reads an input: each layer, or each sublayer.
+        compiled: `normed` for training, compiled; None: not compiled.
     """
 
     connects: Literal["layers", "sublayers"] = "layers"
+    compiled: Callable[[nn.Module, Tensor, torch.dtype | None], Tensor] | None = None
 
     def start(self, x: Tensor) -> Any:
         """A history that holds the embedding output y_0 only."""
@@ -169,16 +171,17 @@ class LinearCombination(Combination):
             # Products sum in fp32 there: half of the memory to read.
             dtype = torch.get_autocast_dtype("cuda")
         sums = Sums(weights, x, window=self.settings.window, dtype=dtype)
-        token = sums.add(self._norm(0, x) if self.place == "before" else x)
+        token = sums.add(self._norm(0, x, dtype) if self.place == "before" else x)
         return CombinationHistory(sums, token, x, 0)
 
     def add(self, history: CombinationHistory, output: Tensor) -> CombinationHistory:
         """One layer more; its output is an entry if it ends a block."""
-        sums, token, layers = history.sums, history.token, history.layers + 1
+        sums, token, layers, newest = history.sums, history.token, history.layers + 1, output
         if layers in self.boundaries:
-            entry = self._norm(sums.count, output) if self.place == "before" else output
-            token = sums.add(entry, token)
-        return CombinationHistory(sums, token, output, layers)
+            if self.place == "before":
+                output = self._norm(sums.count, output, sums.values.dtype)
+            token = sums.add(output, token)
+        return CombinationHistory(sums, token, newest, layers)
 
     def read(self, history: CombinationHistory) -> Tensor:
         """The weighted sum where one is read, else the newest output."""
@@ -195,10 +198,12 @@ class LinearCombination(Combination):
         weights: Tensor | None = self.weight
         if weights is None:
             weights = starting_weights(len(self.boundaries), settings, device)
+        if not settings.softmax and settings.dilation == 1:
+            return weights
         hidden = ~visible(len(weights), settings.window, device, settings.dilation)[:, :, None]
         if settings.softmax:
             return weights.masked_fill(hidden, -torch.inf).softmax(dim=1)
-        return weights.masked_fill(hidden, 0.0) if settings.dilation > 1 else weights
+        return weights.masked_fill(hidden, 0.0)
 
     def inherit(self, old: Combination, sources: Sources) -> None:
         """Copy the rows that feed the same layers as before, over the same entries.
@@ -229,10 +234,17 @@ class LinearCombination(Combination):
             if end in self.readers:
                 yield end, [*compress(self.boundaries, read)], row[read]
 
-    def _norm(self, number: int, x: Tensor) -> Tensor:
-        """The norm of entry or row `number`, if it has one."""
+    def _norm(self, number: int, x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+        """The norm of entry or row `number`, if it has one; see `normed`."""
         place = number - self.unnormed
-        return x if place < 0 else self.norms[place](x)
+        compute = self.compiled if self.compiled and self.training else normed
+        return x if place < 0 else compute(self.norms[place], x, dtype)
+
+
+def normed(norm: nn.Module, x: Tensor, dtype: torch.dtype | None) -> Tensor:
+    """norm(x); in its own dtype if `dtype` is None."""
+    y: Tensor = norm(x)
+    return y if dtype is None else y.to(dtype)
 
 
 class Matching(NamedTuple):

@@ -19,7 +19,7 @@ from nmtdeep.model.kernels import triton_sums  # noqa: E402
 
 DTYPES = [torch.float32, torch.bfloat16]
 # Rows longer than one program's share, and not a multiple of what is read at once.
-LENGTH = triton_sums.BLOCK + 77
+LENGTH = triton_sums.BLOCK.value + 77
 # Sums in fp32, and their first 8 bits: the interpreter does not round, a GPU does.
 CLOSE = {torch.float32: {"rtol": 1e-5, "atol": 1e-5}, torch.bfloat16: {"rtol": 2**-7, "atol": 1e-5}}
 
@@ -35,10 +35,8 @@ def _interpreted() -> Iterator[None]:
 
     with (
         mock.patch.object(interpreter, "_patch_lang_tensor", patch),
-        mock.patch.multiple(
-            triton_sums,
-            _sum=interpreter.InterpretedFunction(triton_sums._sum.fn),
-            _dots=interpreter.InterpretedFunction(triton_sums._dots.fn),
+        mock.patch.object(
+            triton_sums, "_sum", interpreter.InterpretedFunction(triton_sums._sum.fn)
         ),
     ):
         yield
@@ -56,7 +54,7 @@ def test_weighted_sums(results: int, count: int, given: torch.dtype, dtype: torc
     square = drawn(count + 2, results + 1, seed=3, dtype=torch.float32).detach()
     weights = square[1:-1, 1:].T  # a transposed part, as for gradients
     for share, each in ((weights, begin), (weights.contiguous(), None)):
-        found = triton_sums.weighted_sums(share, values, each, dtype)
+        found = triton_sums.weighted_sums(share[:, :, None], values, each, dtype)
         assert found.dtype == dtype
         exact = torch.zeros(results, LENGTH, dtype=torch.float64)
         for r in range(results):
@@ -66,22 +64,11 @@ def test_weighted_sums(results: int, count: int, given: torch.dtype, dtype: torc
         assert_close(found.double(), exact, **CLOSE[dtype])
 
 
-# The interpreter takes the bits of bf16 for integers there.
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
-@pytest.mark.parametrize("count", [1, 7, 16, 33])
-def test_dot_products(count: int, dtype: torch.dtype) -> None:
-    one, other = (rows(count, triton_sums.PART + 5, seed, dtype) for seed in (1, 2))
-    found = triton_sums.dot_products(one, other)
-    expected = torch.stack([torch.stack([a.dot(b) for b in other.double()]) for a in one.double()])
-    assert found.shape == (2, count, count)
-    assert_close(found.double().sum(dim=0), expected, rtol=1e-4, atol=1e-2)
-
-
 @pytest.mark.parametrize("window", [2, None])
 @pytest.mark.parametrize("used", [[2], range(OUTPUTS)], ids=str)
 def test_sums_and_gradients_equal_the_formula(window: int | None, used: list[int]) -> None:
     inputs = drawn(2, 3, 4, seed=1, dtype=torch.float32), numbers(2, dtype=torch.float32)
-    with mock.patch.object(sums, "fused", lambda _: True):
+    with mock.patch.object(sums, "is_fused", lambda *_: True):
         result = ours(*inputs, window, used)
         found = torch.autograd.grad(result, inputs)
     assert result.dtype == torch.float32
@@ -95,7 +82,7 @@ def test_numbers_stay_in_half_precision_only_where_they_are_kept() -> None:
     """Weights are not rounded, and neither are sums in the dtype of what is read."""
     outputs = rows(4, 64, 1, torch.float32)
     weights = drawn(4, 4, 1, seed=2, dtype=torch.float32)
-    with mock.patch.object(sums, "fused", lambda _: True):
+    with mock.patch.object(sums, "is_fused", lambda *_: True):
         state = sums.Sums(weights, outputs[0], dtype=torch.bfloat16)
         for output in outputs:
             state.append(output)

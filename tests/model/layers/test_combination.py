@@ -15,6 +15,7 @@ from nmtdeep.model.layers.combination import (
     LinearCombination,
     PlainStack,
     Weights,
+    normed,
     starting_weights,
 )
 
@@ -95,6 +96,28 @@ def test_dlcl_equals_the_formula(place: str, settings: dict[str, Any], count: in
     reads, top = through(module, x())
     for read, expected in zip([*reads, top], formula(module, x()), strict=True):
         assert_close(read, expected)
+
+
+@pytest.mark.parametrize("place", ["before", "after"])
+def test_compiled_norms_are_those_of_training(place: str) -> None:
+    module, graphs = dlcl(place, DEPTH), []
+
+    def compile_nothing(graph: Any, inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    torch.compiler.reset()
+    module.compiled = torch.compile(normed, dynamic=True, backend=compile_nothing)
+    through(module.eval(), x())
+    assert not graphs
+    reads, top = through(module.train(), x())
+    assert len(graphs) == 1
+    expected = formula(module, x())
+    assert_close([*reads, top], expected)
+    slopes = torch.autograd.grad(top.square().sum(), list(module.parameters()))
+    assert_close(
+        slopes, torch.autograd.grad(expected[-1].square().sum(), list(module.parameters()))
+    )
 
 
 def sparse(boundaries: tuple[int, ...], count: int = 0) -> LinearCombination:
