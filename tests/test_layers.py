@@ -72,7 +72,7 @@ FORBIDDEN = {
 # Inside `training` a module imports only those before it.
 TRAINING = (
     *("ranks", "schedule", "loss", "optimizer", "sharding", "state", "stages", "budget", "memory"),
-    *("graphs", "result", "average", "step"),
+    *("graphs", "result", "casting", "average", "step"),
     *("divergence", "trainer", "starting", "run_directory", "validation", "feed", "loggers"),
     *("display", "launch", "opening", "loop", "finish"),
 )

@@ -148,6 +148,12 @@ class Share:
     real_tokens: int
     passes: int
 
+    @property
+    def longest(self) -> tuple[int, int]:
+        """Tokens of the longest source and target sentence of its batches, 0 without any."""
+        pairs = [batch.longest for _, batch in self.batches]
+        return max((pair[0] for pair in pairs), default=0), max((p[1] for p in pairs), default=0)
+
     @classmethod
     def whole(cls, batches: Sequence[Batch]) -> Share:
         """All batches of an update, for a single rank."""

@@ -17,6 +17,7 @@ from nmtdeep.model.layers.context import Context
 from nmtdeep.model.layers.embedding import TokenEmbedding
 from nmtdeep.model.layers.linear import Linear
 from nmtdeep.model.layers.parameters import Matrix
+from nmtdeep.model.layers.positions import Sinusoidal
 from nmtdeep.model.layers.residual import Residual
 from nmtdeep.packing import Packing
 
@@ -220,6 +221,18 @@ class Transformer(nn.Module):
             layer.compiled = torch.compile(layer._through, dynamic=True, **options)
         for stack in (self.encoder, self.decoder):
             stack.combination.compiled = torch.compile(normed, dynamic=True, **options)
+
+    def reserve(self, source: int, target: int) -> bool:
+        """Make tables of positions for sentences of so many tokens.
+
+        Returns:
+            Whether a table that was there is another now.
+        """
+        device, changed = self.output.weight.device, False
+        for embedding, length in ((self.source_embedding, source), (self.target_embedding, target)):
+            if isinstance(embedding.positions, Sinusoidal):
+                changed |= embedding.positions.reserve(length, device)
+        return changed
 
     def encode(self, source: Tensor) -> Encoded:
         """Encode ids `(sentences, source)`, padded at the end."""

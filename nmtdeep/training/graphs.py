@@ -7,7 +7,8 @@ GPU to run them. A graph is launched as a whole.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,6 +17,7 @@ from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.variant import Variant, find_variant, packages_of
 from nmtdeep.training.memory import at_once
 
+T = TypeVar("T")
 # Numbers of a layer's output that a GPU writes in about 4 microseconds, in fp32.
 LARGE = 1 << 22
 
@@ -86,12 +88,12 @@ class Graphs:
         self.calls += 1
         if key not in self._inputs:
             self._inputs[key] = [tensor.clone() for tensor in inputs]
-            self._beside(lambda: work(self._inputs[key]))
+            self.beside(partial(work, self._inputs[key]))
             return False
         for kept, tensor in zip(self._inputs[key], inputs, strict=True):
             kept.copy_(tensor, non_blocking=True)
         if key not in self._replay:
-            self._replay[key] = self._recorded(lambda: work(self._inputs[key]))
+            self._replay[key] = self._recorded(partial(work, self._inputs[key]))
         self._replay[key]()
         self.replays += 1
         return True
@@ -100,27 +102,31 @@ class Graphs:
         """Forget all work, and free its memory; replays of before may still run."""
         if self._replay and self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
-        self._inputs, self._replay, self._pool = {}, {}, None
+        self._inputs, self._replay, self._stream, self._pool = {}, {}, None, None
 
-    def _beside(self, work: Callable[[], None]) -> None:
-        """Run on the stream that graphs are recorded on, whose libraries then have their memory."""
-        if self.device.type != "cuda":
-            work()
-            return
+    def beside(self, work: Callable[[], T]) -> T:
+        """Run work once, on the stream and in the memory of the graphs, if there are any.
+
+        What it allocates there must not be kept, because replays write to it.
+        """
+        if self.device.type != "cuda" or not self.calls:
+            return work()
         current = torch.cuda.current_stream(self.device)
-        self._stream = self._stream or torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        if self._stream is None:
+            self._stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+            self._pool = torch.cuda.MemPool()
         self._stream.wait_stream(current)
-        with torch.cuda.stream(self._stream):
-            work()
+        with torch.cuda.stream(self._stream), torch.cuda.use_mem_pool(self._pool, self.device):
+            result = work()
         current.wait_stream(self._stream)
+        return result
 
     def _recorded(self, work: Callable[[], None]) -> Callable[[], object]:
         if self.device.type != "cuda":
             return work
-        self._pool = self._pool or torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
         # The thread that prefetches batches goes on copying.
-        how = {"pool": self._pool, "stream": self._stream, "capture_error_mode": "thread_local"}
+        how = {"pool": self._pool.id, "stream": self._stream, "capture_error_mode": "thread_local"}
         with torch.cuda.graph(graph, **how):
             work()
         return graph.replay

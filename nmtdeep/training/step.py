@@ -16,7 +16,9 @@ from nmtdeep.config import training as config
 from nmtdeep.data.batch import Batch, Share
 from nmtdeep.devices import native_bf16
 from nmtdeep.errors import UserError
+from nmtdeep.model.kernels import LOW_PRECISION
 from nmtdeep.model.transformer import Transformer
+from nmtdeep.training.casting import CastLoss
 from nmtdeep.training.graphs import Graphs
 from nmtdeep.training.loss import Loss, batch_loss
 from nmtdeep.training.memory import UNLIMITED, BatchLimit, is_out_of_memory, release
@@ -101,9 +103,12 @@ class Step:
         sharded = settings.sharding == "full"
         self.shards = Shards(model, self._loss, self.device) if sharded else None
         model.to(self.device)
+        self._cast = None
         keeps_all = settings.checkpoint_activations == "none"
         if self.device.type == "cuda" and compiles and keeps_all and not sharded:
             model.compile_layers()
+        if self.device.type == "cuda" and keeps_all and not sharded and dtype in LOW_PRECISION:
+            self._cast = CastLoss(model, self._loss, dtype)
         for_muon = dtype
         if self.device.type == "cuda":
             # Hints of the compiler that a user can do nothing with.
@@ -123,6 +128,8 @@ class Step:
 
     def loss(self, batch: Batch) -> Loss:
         """The sums of one batch; all ranks must call this if the model is sharded."""
+        if self._cast:
+            return self._cast.loss(batch)
         return self.shards(batch) if self.shards else self._loss(self.model, batch)
 
     def update(self, share: Share, number: int, lr: float) -> UpdateResult:
@@ -151,7 +158,8 @@ class Step:
             else:
                 group["lr"] = rate
         fp16 = self.scaler.is_enabled()
-        if type(self.optimizer) is torch.optim.AdamW and len(self.graphs) and not fp16:
+        adam = type(self.optimizer) is torch.optim.AdamW and self.optimizer.state
+        if adam and len(self.graphs) and not fp16:
             self.graphs.run("step", self._clip_and_step, sums)
         else:
             self._clip_and_step([sums])
@@ -185,6 +193,8 @@ class Step:
         All ranks must call this. It does not wait for a GPU.
         """
         before = self.limit.tokens
+        if self.model.reserve(*share.longest):
+            self.forget()  # graphs read the tables of before
         if not self.model.training:  # this visits every module
             self.model.train()
         self.model.keep("all" if self.settings.checkpoint_activations == "none" else "input")
@@ -203,13 +213,7 @@ class Step:
             try:
                 for batch_number, part, piece in passes:
                     self._seed(seed_for(self.settings.seed, number, batch_number, part))
-                    self.passes += 1
-                    if piece.capacity and self._records:
-                        work = partial(self._separate_pass, piece)
-                        self.replayed += self.graphs.run(piece.capacity, work, *piece.tensors)
-                        sums += self._sums
-                    else:
-                        sums += self._pass(piece)
+                    sums += self._sums_of(piece)
                 if self.shards:  # a rank without a batch takes part in each exchange
                     for _ in range(share.passes - len(share.batches)):
                         (0.0 * self.loss(idle(self.device)).smoothed).backward()  # type: ignore[no-untyped-call]
@@ -225,6 +229,15 @@ class Step:
                 self._sum_gradients()
                 lower = self.limit.tokens if self.limit.tokens < min(before, UNLIMITED // 2) else 0
                 return Accumulated(number, share, sums, lower)
+
+    def _sums_of(self, batch: Batch) -> Tensor:
+        """The sums of a batch whose gradients were added, by a graph if it fills a capacity."""
+        self.passes += 1
+        if not (batch.capacity and self._records):
+            return self.graphs.beside(partial(self._pass, batch))
+        work = partial(self._separate_pass, batch)
+        self.replayed += self.graphs.run(batch.capacity, work, *batch.tensors)
+        return self._sums
 
     def forget(self) -> None:
         """Free recorded work and gradients."""

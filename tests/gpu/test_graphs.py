@@ -54,6 +54,7 @@ def test_updates(name, precision, optimizer, stance, device, tiny_model, tiny_ru
     finally:
         torch.use_deterministic_algorithms(False)
     (graphed, weights, step), (eager, expected, other) = found
-    assert step.graphs.replays >= 15 and not other.graphs.calls
+    # At least the batches after the first of each size; Adam's steps too, but for a loss scale.
+    assert step.graphs.replays >= 11 and not other.graphs.calls
     assert graphed == eager
     assert all(map(torch.equal, weights, expected))

@@ -57,13 +57,20 @@ class Sinusoidal(nn.Module):
             start: number of tokens that precede it.
             packing: the sentences, if they are packed.
         """
-        start = start + self.first
-        end = start + (packing.longest if packing else x.shape[1])
-        if self.table.shape[0] < end or self.table.device != x.device:
-            size = max(256, 2 ** math.ceil(math.log2(end)))
-            self.table = sinusoids(0, size, self.width, self.rates).to(x.device)
-        table = self.table[start:end].to(x.dtype)
+        length = packing.longest if packing else x.shape[1]
+        self.reserve(start + length, x.device)
+        first = start + self.first
+        table = self.table[first : first + length].to(x.dtype)
         return x + (F.embedding(packing.positions, table) if packing else table)
+
+    def reserve(self, length: int, device: torch.device) -> bool:
+        """Make the table for sentences of so many tokens; whether it is another than before."""
+        end, before = length + self.first, len(self.table)
+        if end <= before and self.table.device == device:
+            return False
+        size = max(256, 2 ** math.ceil(math.log2(end)))
+        self.table = sinusoids(0, size, self.width, self.rates).to(device)
+        return before > 0
 
 
 class NoPositions(nn.Module):

@@ -1,0 +1,51 @@
+"""Weights that are cast all at once: the same sums and gradients."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from nmtdeep.data.batch import read_batch
+from nmtdeep.training.casting import CastLoss, _Cast
+from nmtdeep.training.loss import batch_loss
+
+
+def test_casts_and_their_gradients_are_those_of_torch():
+    given = [torch.randn(3, 4, requires_grad=True), torch.randn(5, requires_grad=True)]
+    low = _Cast.apply(torch.bfloat16, *given, torch.randn(2, requires_grad=True))
+    for each, tensor in zip(low, given, strict=False):
+        assert torch.equal(each, tensor.to(torch.bfloat16))
+    towards = [torch.randn_like(each) for each in low[:2]]
+    found = torch.autograd.grad(low[:2], given, towards)
+    assert all(torch.equal(g, each.float()) for g, each in zip(found, towards, strict=True))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_the_loss_and_all_gradients_are_those_of_the_model(tiny_model, tiny_run, compiled):
+    types, found = len(tiny_run.pipeline.source.vocabulary), []
+    batch = read_batch(tiny_run.data.corpus("train"), np.arange(12))
+    for casts in (False, True):
+        model = tiny_model(
+            types=types, sublayers=["self_attention", "cross_attention", "feed_forward"]
+        )
+        model.train()
+        if compiled:
+            model.compile_layers(backend="aot_eager")
+        loss = partial(batch_loss, smoothing=0.1, dtype=torch.float64)
+        cast = CastLoss(model, loss, torch.float64)
+        sums = cast.loss(batch) if casts else loss(model, batch)
+        sums.smoothed.backward()
+        found.append(
+            (sums.smoothed.detach(), {n: each.grad for n, each in model.named_parameters()})
+        )
+    assert_close(found[1], found[0], rtol=1e-12, atol=1e-12)
+    maps = {
+        f"model.{name}.{part}"
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear) and name != "output"
+        for part in ("weight", "bias")
+    }
+    assert set(cast.weights) == maps
