@@ -18,7 +18,7 @@ MOST, SAMPLE, VALUES = 8, 512, 65
 # A batch that no capacity holds costs so many times its tokens.
 EAGER = 1.5
 # Tokens are a multiple of this, for fast matrix products.
-MULTIPLE = 16
+MULTIPLE = 8
 # Batches with more sentences than any of the sample are met later.
 MORE_SENTENCES = 1.2
 Lengths = NDArray[np.int64]
@@ -40,19 +40,21 @@ class Capacity(NamedTuple):
     def fillers(self, lengths: Lengths) -> tuple[Lengths, Lengths] | None:
         """Lengths of sentences that fill up both sides, as many on each; None: it holds no batch.
 
+        Some are empty on one side.
+
         Args:
             lengths: `(2, sentences)` of the batch.
         """
         free = [most - int(used) for most, used in zip(self.tokens, lengths.sum(1), strict=True)]
-        parts = zip(free, self.longest, strict=True)
-        count = max(-(-tokens // longest) for tokens, longest in parts)
-        if min(free) < count or lengths.shape[1] + count > self.sentences:
+        counts = [-(-tokens // most) for tokens, most in zip(free, self.longest, strict=True)]
+        if min(free) < 0 or lengths.shape[1] + max(counts) > self.sentences:
             return None
         if np.any(lengths.max(axis=1) > self.longest):
             return None
-        steps = np.arange(count + 1)
-        source, target = (np.diff(tokens * steps // max(count, 1)) for tokens in free)
-        return source, target
+        parts = zip(free, counts, strict=True)
+        source, target = (np.diff(rest * np.arange(n + 1) // max(n, 1)) for rest, n in parts)
+        more = max(counts)
+        return np.pad(source, (0, more - len(source))), np.pad(target, (0, more - len(target)))
 
 
 def fitting(capacities: Sequence[Capacity], lengths: Lengths) -> Capacity | None:
@@ -72,8 +74,7 @@ def capacities(batches: Sequence[Lengths], most: int = MOST) -> list[Capacity]:
     """
     source, target = (int(max(each[side].max() for each in batches)) for side in range(2))
     sentences = int(MORE_SENTENCES * max(each.shape[1] for each in batches)) + 1
-    # Room for the sentences that fill it up, of which each has a token on both sides.
-    tokens = _multiple(np.array([each.sum(axis=1) for each in batches]) + 1)
+    tokens = _multiple(np.array([each.sum(axis=1) for each in batches]))
     values = _multiple(np.quantile(tokens, np.linspace(0, 1, VALUES), axis=0))
     chosen = _multiple(np.quantile(tokens, np.linspace(0, 1, most + 1)[1:], axis=0))
     least, before = _padded(tokens, chosen), math.inf

@@ -27,15 +27,15 @@ def test_fillers_fill_both_sides_with_as_many_sentences(lengths, free, room):
     tokens = sides.sum(axis=1) + free
     capacity = Capacity((int(tokens[0]), int(tokens[1])), sides.shape[1] + room, (9, 7))
     fillers = capacity.fillers(sides)
-    # Enough sentences for the longer rest, each with a token on both sides.
-    count = max(-(-free[0] // 9), -(-free[1] // 7))
+    counts = [-(-free[0] // 9), -(-free[1] // 7)]  # enough sentences for the rest of each side
     if fillers is None:
-        assert min(free) < count or count > room
+        assert max(counts) > room
         return
     assert [each.sum() for each in fillers] == list(free)
-    assert len(fillers[0]) == len(fillers[1]) == count <= room
-    for each, longest in zip(fillers, (9, 7), strict=True):
-        assert all(1 <= length <= longest for length in each)
+    assert len(fillers[0]) == len(fillers[1]) == max(counts) <= room
+    for each, longest, count in zip(fillers, (9, 7), counts, strict=True):
+        assert all(1 <= length <= longest for length in each[:count])
+        assert not any(each[count:])
 
 
 def test_a_longer_sentence_does_not_fit():

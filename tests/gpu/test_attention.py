@@ -114,3 +114,27 @@ def test_dropout_keeps_the_expected_weights(choose, device):
             total.add_(x, alpha=1e-3)
     for total, x in zip(sums, exact, strict=True):
         assert (total - x).norm() <= 0.08 * x.norm()
+
+
+@pytest.mark.parametrize("form", ["triton", "efficient", "FlashAttention"])
+def test_queries_without_keys_read_zeros_and_change_nothing(form, choose, device):
+    choose(form)
+    torch.manual_seed(0)
+    results = []
+    for counts in (([7, 5, 9], [4, 0, 6]), ([7, 9], [4, 6])):
+        sides = [packing(each, device) for each in counts]
+        torch.manual_seed(0)
+        q, kv = (
+            tensors(each, n, 128, torch.bfloat16, device)
+            for each, n in zip(([7, 9], [4, 6]), (1, 2), strict=True)
+        )
+        if len(counts[0]) == 3:
+            junk = torch.full((1, 5, 128), 3.0, dtype=torch.bfloat16, device=device)
+            q = torch.cat((q[:, :7], junk, q[:, 7:]), dim=1).detach().requires_grad_()
+        read = attention(q, kv, heads=2, mask=Mask(queries=sides[0], keys=sides[1]))
+        dq, dkv = torch.autograd.grad(read.float().square().sum(), (q, kv))
+        if len(counts[0]) == 3:
+            assert not read[:, 7:12].any() and not dq[:, 7:12].any()
+            read, dq = (torch.cat((each[:, :7], each[:, 12:]), dim=1) for each in (read, dq))
+        results.append((read.detach(), dq, dkv))
+    torch.testing.assert_close(results[0], results[1], rtol=2e-2, atol=2e-2)

@@ -46,12 +46,15 @@ def attention(*qkv: Tensor, form: str, heads: int, mask: Mask, dropout_p: float)
         return triton_attention.packed_attention(*given)[0]
     q, k, v = (part.view(1, part.shape[1], heads, -1) for part in separate(qkv))
     offsets = *spans, queries.longest, keys.longest
+    # What these kernels write for queries of a sentence without keys is not defined.
+    lost = (keys.offsets.diff() == 0)[queries.places // queries.longest][None, :, None, None]
+    q = q.masked_fill(lost, 0.0)
     if form == "efficient":
         read = torch.ops.aten._efficient_attention_forward(
             q, k, v, None, *offsets, dropout_p, int(causal), compute_log_sumexp=True
-        )
-        return read[0].flatten(2)
-    read = torch.ops.aten._flash_attention_forward(
-        q[0], k[0], v[0], *offsets, dropout_p, causal, False
-    )
-    return read[0].flatten(1)[None]
+        )[0]
+    else:
+        read = torch.ops.aten._flash_attention_forward(
+            q[0], k[0], v[0], *offsets, dropout_p, causal, False
+        )[0][None]
+    return read.masked_fill(lost, 0.0).flatten(2)
