@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmtdeep.errors import UserError
@@ -19,6 +20,15 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def keep_compiled() -> Path:
+    """Let torch keep compiled code between runs and restarts of the machine; where it does.
+
+    That is TORCHINDUCTOR_CACHE_DIR; a folder of the user where it is not set.
+    """
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{home}/nmtdeep/compiled"))
 
 
 @contextmanager

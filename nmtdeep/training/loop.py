@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ import torch
 
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.corpus import DataDirectory
-from nmtdeep.devices import kept_settings
+from nmtdeep.devices import keep_compiled, kept_settings
 from nmtdeep.errors import UserError
 from nmtdeep.files import SUMS
 from nmtdeep.training import stages
@@ -236,7 +237,10 @@ def _try_largest_batch(trainer: Trainer, progress: Progress, display: Display) -
     """Find out early whether memory holds every batch; on a GPU this also compiles the layers."""
     device, began = trainer.ranks.device, time.perf_counter()
     if device.type == "cuda":
-        display.say("trying the largest batch (layers are compiled first, unless --no-compile)")
+        compiles = trainer.step.compiles and "TORCH_COMPILE_DISABLE" not in os.environ
+        kept = f"{keep_compiled()}, or TORCHINDUCTOR_CACHE_DIR"
+        first = f" (layers are compiled first, which is kept in {kept}; --no-compile omits it)"
+        display.say(f"trying the largest batch{first * compiles}")
     if limit := trainer.check_largest_batch(progress.position):
         display.say(
             f"the largest batch does not fit in memory; max_tokens={limit} is used from now on. "

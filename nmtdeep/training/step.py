@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from nmtdeep.config import training as config
 from nmtdeep.data.batch import Batch, Share
-from nmtdeep.devices import native_bf16
+from nmtdeep.devices import keep_compiled, native_bf16
 from nmtdeep.errors import UserError
 from nmtdeep.model.kernels import LOW_PRECISION
 from nmtdeep.model.transformer import Transformer
@@ -105,7 +105,9 @@ class Step:
         model.to(self.device)
         self._cast = None
         keeps_all = settings.checkpoint_activations == "none"
-        if self.device.type == "cuda" and compiles and keeps_all and not sharded:
+        self.compiles = self.device.type == "cuda" and compiles and keeps_all and not sharded
+        if self.compiles:
+            keep_compiled()
             model.compile_layers()
         if self.device.type == "cuda" and keeps_all and not sharded and dtype in LOW_PRECISION:
             self._cast = CastLoss(model, self._loss, dtype)

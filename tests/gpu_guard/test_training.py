@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from model.choices import VARIANTS
@@ -14,8 +16,10 @@ from nmtdeep.config.model import Model
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.training import Training
 from nmtdeep.data.batch import Batch, Share
+from nmtdeep.data.capacity import Capacity
 from nmtdeep.model.build import build
 from nmtdeep.packing import Packing
+from nmtdeep.training.graphs import Graphs
 from nmtdeep.training.step import PRECISIONS, Step
 
 from .pretend import Recorder, pretended
@@ -110,3 +114,26 @@ def test_bytes_and_products_are_counted() -> None:
 def test_launches_of_an_update_stay_in_their_budget(tiny_config: Callable[..., Model]) -> None:
     recorder = recorded(tiny_config(width=64, depth=6, dropout=0.1), "bf16")
     assert recorder.launches.total() <= 1140  # 6+6 layers, one row; 2026-11-23: 1,125
+
+
+def test_few_launches_of_a_replayed_update_are_outside_its_graphs(
+    tiny_config: Callable[..., Model], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Graphs are no launches here: what is counted are copies, the rate, sums and the result."""
+    monkeypatch.setattr(Graphs, "beside", lambda _, work: work())
+    monkeypatch.setattr(Graphs, "_recorded", lambda *_: lambda: None)
+    capacity = Capacity((28, 28), SENTENCES, (LENGTH, LENGTH))
+    with pretended():
+        with torch.device("cuda"):
+            network = build(tiny_config(width=64, depth=6), source_types=TYPES, target_types=TYPES)
+        step = Step(network, Training(clip_norm=1.0), dtype=torch.bfloat16)
+        filled = replace(batch(packed=True), capacity=capacity, indices=np.arange(SENTENCES))
+        share = Share.whole([filled])
+        with Recorder() as recorder:
+            for number in range(1, 4):  # as it is, then recorded; the step one update later
+                step.update(share, number, 1e-4)
+            recorder.forget()
+            step.update(share, 4, 1e-4)
+    assert step.graphs.replays == 3 + 2  # of batches and of steps
+    assert recorder.launches.total() <= 30, recorder.launches
+    assert set(recorder.waits) == AT_THE_END
