@@ -20,13 +20,17 @@ CHOICES = {
 OPTIMIZERS = ("adam", "muon")
 
 
-def trained(model, shares, device, precision, records, optimizer):
+def trained(model, shares, device, precision, records, optimizer, forgets=0):
     settings = {"clip_norm": 1.0, "optimizer": optimizer, "record_gradients": True}
     step = Step(
         model, Training.model_validate(settings), dtype=PRECISIONS[precision], device=device
     )
     step._records = records
-    results = [step.update(share, number, 1e-3) for number, share in enumerate(shares, start=1)]
+    results = []
+    for number, share in enumerate(shares, start=1):
+        if number == forgets:
+            step.forget()
+        results.append(step.update(share, number, 1e-3))
     return results, [each.detach().cpu() for each in model.parameters()], step
 
 
@@ -58,3 +62,22 @@ def test_updates(name, precision, optimizer, stance, device, tiny_model, tiny_ru
     assert step.graphs.replays >= 11 and not other.graphs.calls
     assert graphed == eager
     assert all(map(torch.equal, weights, expected))
+
+
+def test_graphs_are_recorded_anew_after_they_were_freed(device, tiny_model, tiny_run):
+    if device.type == "cpu":
+        pytest.skip("only a GPU has graphs")
+    shares = [
+        Share.whole([batch.to(device) for _, batch in share.batches])
+        for share in filled_shares(tiny_run, 16)
+    ]
+    found = []
+    for forgets in (0, 8):
+        model = tiny_model(
+            seed=1, dtype=torch.float32, types=len(tiny_run.pipeline.source.vocabulary)
+        )
+        found.append(trained(model, shares, device, "fp32", True, "adam", forgets))
+    (whole, expected, step), (freed, weights, other) = found
+    assert 0 < other.graphs.replays < step.graphs.replays
+    assert [each.loss for each in freed] == pytest.approx([each.loss for each in whole], rel=1e-5)
+    torch.testing.assert_close(weights, expected, rtol=0, atol=1e-4)
