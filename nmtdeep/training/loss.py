@@ -19,6 +19,7 @@ from nmtdeep.config.training import (
 )
 from nmtdeep.data.batch import Batch
 from nmtdeep.model.kernels import LOW_PRECISION, linear
+from nmtdeep.model.kernels.sums import takes_triton
 from nmtdeep.model.transformer import Transformer
 
 # Positions whose logits exist at a time, and rows of these that stay in a CPU's cache.
@@ -120,7 +121,7 @@ def smoothed_cross_entropy(
         alpha: weight of R-Drop's divergence, whose two passes are the halves of `hidden`; 0: none.
         chunk: positions whose logits exist at a time; None: as the device can use.
         rows: positions of a chunk that a CPU computes at a time, so that they stay in its cache.
-        compiles: whether the sums of a chunk are compiled, on a GPU.
+        compiles: whether the sums of a chunk are compiled, on a GPU whose kernel is not taken.
     """
     chunk = chunk or (CHUNK if hidden.device.type == "cpu" else GPU_CHUNK)
     flat = targets.flatten()
@@ -179,9 +180,7 @@ class _Chunked(torch.autograd.Function):
             if hidden.device.type == "cpu":
                 sums = _sums(logits, targets[part], how, exact, wanted)
             else:
-                fused = compiled_sums() if how.compiles else fused_sums
-                options = how.smoothing, how.alpha, how.pad
-                loss, likelihood, logits = fused(logits, targets[part], *options)
+                loss, likelihood, logits = _on_gpu(logits, targets[part], how)
                 sums = [(loss, likelihood)]
             for loss, likelihood in sums:
                 smoothed += loss
@@ -203,6 +202,17 @@ class _Chunked(torch.autograd.Function):
         # Of hidden, weight and bias; the other arguments have none.
         saved = [None if each is None else each * gradients[0] for each in ctx.saved_tensors]
         return *saved, None, None
+
+
+def _on_gpu(logits: Tensor, targets: Tensor, how: _Options) -> tuple[Tensor, Tensor, Tensor]:
+    """`fused_sums` in the fastest form; a kernel of Triton writes the gradient over the logits."""
+    if how.alpha == 0 and takes_triton(logits):
+        from nmtdeep.model.kernels.triton_loss import losses  # absent on most CPUs, slow to import
+
+        loss, nll = losses(logits, targets, how.smoothing, how.pad).sum(dim=1)
+        return loss, nll, logits
+    fused = compiled_sums() if how.compiles else fused_sums
+    return fused(logits, targets, how.smoothing, how.alpha, how.pad)
 
 
 @cache

@@ -158,13 +158,17 @@ class Sums:
 
 
 def is_fused(weights: Tensor, rows: Tensor) -> bool:
-    """Whether to take the kernel of `triton_sums`, which sums in fp32 with a weight for each row.
+    """Whether to take the kernel of `triton_sums`, which has a weight for each row."""
+    return torch.is_grad_enabled() and weights.shape[2] == 1 and takes_triton(rows)
+
+
+def takes_triton(rows: Tensor) -> bool:
+    """Whether to take a kernel of Triton for these rows, which computes in fp32.
 
     It needs a C compiler, as `torch.compile` does, and is switched off with that.
     """
-    wanted = torch.is_grad_enabled() and os.environ.get("TORCH_COMPILE_DISABLE") != "1"
-    fits = rows.is_cuda and rows.dtype != torch.float64 and weights.shape[2] == 1
-    return wanted and fits and TRITON
+    wanted = os.environ.get("TORCH_COMPILE_DISABLE") != "1"
+    return wanted and rows.is_cuda and rows.dtype != torch.float64 and TRITON
 
 
 def product(weights: Tensor, rows: Tensor, start: Tensor | None, dtype: torch.dtype) -> Tensor:
