@@ -26,11 +26,13 @@ from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS, PAD, UNK
 
 # Padded source tokens times beam of a batch: of one hypothesis each; of a beam on a CPU, whose
-# steps cost as much as their weights are read; and at most on a GPU, whose kernels take longer than
-# their launches from there on.
-LEAST_TOKENS, CPU_TOKENS, MOST_TOKENS = 4096, 8192, 65_536
-# Rows of sentences that are done cost a GPU less than copies of all caches.
-SPARE_ON_GPU = 0.25
+# steps cost as much as their weights are read; and at most on a GPU: 512 sentences of 28 tokens
+# with beam 4. Its kernels take longer than their launches from there on, and each step scans all
+# types for each hypothesis, also of sentences that are done and leave the batch late.
+LEAST_TOKENS, CPU_TOKENS, MOST_TOKENS = 4096, 8192, 57_344
+# Rows of sentences that are done cost a GPU less than copies of all caches, and one more step costs
+# less than waiting in each until the host has read what was found.
+SPARE_ON_GPU, BEHIND_ON_GPU = 0.25, 1
 
 
 @dataclass(frozen=True)
@@ -166,6 +168,7 @@ class Searcher:
             wanted=min(options.n_best, options.beam),
             stop=options.stop,
             spare=0.0 if self.device.type == "cpu" else SPARE_ON_GPU,
+            behind=BEHIND_ON_GPU if self.device.type == "cuda" else 0,
             **common,
         )
 
@@ -176,7 +179,7 @@ class Searcher:
         """Log-probabilities `(rows, types)`; an ensemble averages probabilities."""
         assert isinstance(state, States)
         each = [
-            model.step(tokens, part).float().log_softmax(dim=1)  # type: ignore[arg-type]
+            model.step(tokens, part).log_softmax(1, torch.float32)  # type: ignore[arg-type]
             for model, part in zip(self.models, state.parts, strict=True)
         ]
         if len(each) == 1:

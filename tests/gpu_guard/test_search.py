@@ -24,7 +24,7 @@ AT_THE_START = {
     ("decoding/searcher.py:_search", "copy from the host"),  # the source
     ("decoding/search.py:beam", "number read by the host"),  # limits
 }
-EACH_STEP = ("decoding/search.py:beam", "copy to the host")  # the best continuations
+EACH_STEP = ("decoding/search.py:arrived", "event")  # the best continuations, one step late
 # Sentences that stay when others leave, which a GPU is not made to wait for.
 IN_A_BEAM = {*AT_THE_START, EACH_STEP, ("decoding/search.py:beam", "copy from the host")}
 IN_SAMPLING = {
