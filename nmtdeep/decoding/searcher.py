@@ -129,6 +129,8 @@ class Searcher:
 
     def _search(self, batch: SourceBatch) -> list[list[Hypothesis]]:
         options = self.options
+        if self.device.type == "cuda":  # of this thread, which launches kernels and records events
+            torch.cuda.set_device(self.device)
         source = torch.from_numpy(batch.source).to(self.device)
         real = (source != PAD).sum(dim=1)
         limits = (real * options.max_length_factor).long() + options.max_length_constant

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -50,7 +51,7 @@ def recorded(
     forced = np.full((3, prefix), 6) if prefix else None
     torch.set_default_dtype(dtype)
     try:
-        with pretended(), torch.device("cuda"):
+        with pretended(), torch.device("cuda"), mock.patch("torch.cuda.set_device"):
             network = build(model, source_types=TYPES, target_types=TYPES)
             searcher = Searcher([network], DecodingOptions(**options))
             torch.set_default_dtype(torch.float32)
