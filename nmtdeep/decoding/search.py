@@ -108,6 +108,7 @@ def beam(
     spare: float = 0.0,
     behind: int = 0,
     prefix: Tensor | None = None,
+    kernels: Any = None,
 ) -> list[list[Hypothesis]]:
     """The best hypotheses of each sentence, best first.
 
@@ -121,8 +122,8 @@ def beam(
     The host reads from the device only the best continuations, once per step.
 
     Args:
-        step: next log-probabilities; called with `eos` first, one row for each sentence, and from
-            then on with `size` rows for each.
+        step: next log-probabilities, or logits for `kernels`; called with `eos` first, one row for
+            each sentence, and from then on with `size` rows for each.
         state: reordered through its `select`.
         max_lengths: `(sentences,)` tokens at most, end of sentence included.
         size: beam size.
@@ -134,6 +135,7 @@ def beam(
         spare: share of the batch up to which sentences that are done stay; changes no result.
         behind: steps that the device is ahead of what the host has read; changes no result.
         prefix: `(sentences, longest)` first tokens, then FREE; shorter than `max_lengths`.
+        kernels: operators of `nmtdeep.model.kernels.gpu_candidates`; None: those of torch.
     """
     device = max_lengths.device
     ends = _Ends(max_lengths.tolist(), size, wanted or size, eos, penalty, stop)
@@ -145,15 +147,20 @@ def beam(
     blocks: Blocks | None = None
     length = 0
     while len(held):
-        log_probs = step(tokens, state)
-        types = log_probs.shape[1]
+        scores = step(tokens, state)
+        if kernels is not None:
+            totals = kernels.normalized(scores, totals)
+        types = scores.shape[1]
         left = max_lengths - length if ends.forced(held, length + 1) else None
-        forbid(log_probs.view(len(held), -1, types), left, not length, eos, forbidden)
+        forbid(scores.view(len(held), -1, types), left, not length, eos, forbidden)
         if prefix is not None and length < prefix.shape[1]:
-            force(log_probs.view(len(held), -1, types), prefix[:, length])
+            force(scores.view(len(held), -1, types), prefix[:, length])
         length += 1
-        blocks = blocks or Blocks(size, types, eos, device)
-        found, totals, rows, tokens = blocks.continued(log_probs, totals)
+        if kernels is not None:
+            found, totals, rows, tokens = kernels.candidates(scores, totals, size, eos)
+        else:
+            blocks = blocks or Blocks(size, types, eos, device)
+            found, totals, rows, tokens = blocks.continued(scores, totals)
         unread.append((held, _sent(found)))
         while len(unread) > (behind if (ends.limits[held] > length).any() else 0):
             sentences, arrived = unread.pop(0)

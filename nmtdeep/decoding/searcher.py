@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -162,8 +163,9 @@ class Searcher:
                 for _ in range(options.n_best)
             ]
             return [list(drawn) for drawn in zip(*draws, strict=True)]
+        kernels = self._kernels()
         return beam(
-            self._step,
+            self._logits if kernels and len(self.models) == 1 else self._step,
             self._start(source),
             size=options.beam,
             penalty=length_penalty(options.lenpen_form, options.lenpen),
@@ -171,11 +173,25 @@ class Searcher:
             stop=options.stop,
             spare=0.0 if self.device.type == "cpu" else SPARE_ON_GPU,
             behind=BEHIND_ON_GPU if self.device.type == "cuda" else 0,
+            kernels=kernels,
             **common,
         )
 
+    def _kernels(self) -> Any:
+        """Those of `beam`, on a GPU with Triton if the beam is not too large."""
+        if self.device.type != "cuda" or find_spec("triton") is None:
+            return None
+        from nmtdeep.model.kernels import gpu_candidates
+
+        elements = self.options.beam * self.models[0].output.weight.shape[0]
+        return torch.ops.nmtdeep if elements <= gpu_candidates.MOST else None
+
     def _start(self, source: Tensor) -> States:
         return States([model.start(model.encode(source)) for model in self.models])
+
+    def _logits(self, tokens: Tensor, state: SearchState) -> Tensor:
+        """Those of the only model, `(rows, types)`."""
+        return self.models[0].step(tokens, state.parts[0])  # type: ignore[attr-defined]
 
     def _step(self, tokens: Tensor, state: SearchState) -> Tensor:
         """Log-probabilities `(rows, types)`; an ensemble averages probabilities."""
