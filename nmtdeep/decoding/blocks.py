@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 BLOCK = 64
+
+
+class Continued(NamedTuple):
+    """The hypotheses after a step."""
+
+    found: Tensor  # (2, sentences, candidates), totals and codes of the best, for the host
+    totals: Tensor  # (sentences, size), of the first ones that do not end a sentence
+    rows: Tensor  # (sentences * size,), the hypotheses that these continue
+    tokens: Tensor  # (sentences * size,), the tokens that continue them
 
 
 class Blocks:
@@ -25,13 +35,27 @@ class Blocks:
 
     def __init__(self, size: int, types: int, eos: int, device: torch.device) -> None:
         self.count = 2 * size if size > 1 else 1
-        self.eos = eos
+        self.size, self.types, self.eos = size, types, eos
         self.each = -(-types // BLOCK)
         column = torch.arange(self.each * BLOCK, device=device).view(1, -1, BLOCK)
         first = torch.arange(size, device=device)[:, None, None] * types
         self.codes = (first + column.clamp(max=types - 1)).flatten(0, 1)
         beyond = (column >= types).expand(size, -1, -1).flatten(0, 1)
         self.beyond = beyond if types % BLOCK else None
+
+    def continued(self, log_probs: Tensor, totals: Tensor) -> Continued:
+        """The best continuations, and the first `size` that go on; arguments of `best`."""
+        best, code = self.best(log_probs, totals.to(log_probs.dtype))
+        # float64 holds every code, so that all is read at once; Apple's GPUs do not have it.
+        read = (best.cpu(), code.cpu()) if best.device.type == "mps" else (best, code)
+        found = torch.stack([each.double() for each in read])
+        if self.size > 1:
+            going = best.masked_fill(code % self.types == self.eos, -math.inf)
+            best, order = going.sort(dim=1, descending=True, stable=True)
+            best, code = best[:, : self.size], code.gather(1, order[:, : self.size])
+        first = torch.arange(len(totals), device=totals.device)[:, None]
+        rows = torch.add(code // self.types, first, alpha=totals.shape[1])
+        return Continued(found, best, rows.flatten(), (code % self.types).flatten())
 
     def best(self, log_probs: Tensor, totals: Tensor) -> tuple[Tensor, Tensor]:
         """Totals and codes `(sentences, candidates)`, best first; ties go to the lower code.

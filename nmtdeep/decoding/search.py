@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -107,7 +106,9 @@ def beam(
     wanted: int | None = None,
     stop: str = "full",
     spare: float = 0.0,
+    behind: int = 0,
     prefix: Tensor | None = None,
+    kernels: Any = None,
 ) -> list[list[Hypothesis]]:
     """The best hypotheses of each sentence, best first.
 
@@ -121,8 +122,8 @@ def beam(
     The host reads from the device only the best continuations, once per step.
 
     Args:
-        step: next log-probabilities; called with `eos` first, one row for each sentence, and from
-            then on with `size` rows for each.
+        step: next log-probabilities, or logits for `kernels`; called with `eos` first, one row for
+            each sentence, and from then on with `size` rows for each.
         state: reordered through its `select`.
         max_lengths: `(sentences,)` tokens at most, end of sentence included.
         size: beam size.
@@ -132,43 +133,66 @@ def beam(
         wanted: number of hypotheses to return; None: `size`.
         stop: "full", or "bound" for transformers' rule; see `_Ends.after`.
         spare: share of the batch up to which sentences that are done stay; changes no result.
+        behind: steps that the device is ahead of what the host has read; changes no result.
         prefix: `(sentences, longest)` first tokens, then FREE; shorter than `max_lengths`.
+        kernels: operators of `nmtdeep.model.kernels.gpu_candidates`; None: those of torch.
     """
     device = max_lengths.device
     ends = _Ends(max_lengths.tolist(), size, wanted or size, eos, penalty, stop)
     held = np.arange(len(max_lengths))
-    places = torch.arange(len(held), device=device)[:, None]
     totals = torch.zeros(len(held), 1, device=device)
     tokens = torch.full((len(held),), eos, device=device)
     history: list[Candidates] = []
+    unread: list[tuple[Array, Callable[[], Array]]] = []
     blocks: Blocks | None = None
+    length = 0
     while len(held):
-        log_probs = step(tokens, state)
-        types, hypotheses = log_probs.shape[1], totals.shape[1]
-        left = max_lengths - len(history) if ends.forced(held, len(history) + 1) else None
-        forbid(log_probs.view(len(held), -1, types), left, not history, eos, forbidden)
-        if prefix is not None and len(history) < prefix.shape[1]:
-            force(log_probs.view(len(held), -1, types), prefix[:, len(history)])
-        blocks = blocks or Blocks(size, types, eos, device)
-        best, code = blocks.best(log_probs, totals.to(log_probs.dtype))
-        # float64 holds every code, so that all is read at once; Apple's GPUs do not have it.
-        found = (best.cpu(), code.cpu()) if device.type == "mps" else (best, code)
-        read, codes = torch.stack([each.double() for each in found]).cpu().numpy()
-        origin, token = np.divmod(codes.astype(np.int64), types)
-        history.append(Candidates(held, read, origin, token))
-        totals, code = (best, code) if size == 1 else _continuing(best, code, types, eos, size)
-        rows = torch.add(code // types, places[: len(held)], alpha=hypotheses)
-        stay = _staying(ends.after(history[-1], len(history)), spare)
+        scores = step(tokens, state)
+        if kernels is not None:
+            totals = kernels.normalized(scores, totals)
+        types = scores.shape[1]
+        left = max_lengths - length if ends.forced(held, length + 1) else None
+        forbid(scores.view(len(held), -1, types), left, not length, eos, forbidden)
+        if prefix is not None and length < prefix.shape[1]:
+            force(scores.view(len(held), -1, types), prefix[:, length])
+        length += 1
+        if kernels is not None:
+            found, totals, rows, tokens = kernels.candidates(scores, totals, size, eos)
+        else:
+            blocks = blocks or Blocks(size, types, eos, device)
+            found, totals, rows, tokens = blocks.continued(scores, totals)
+        unread.append((held, _sent(found)))
+        while len(unread) > (behind if (ends.limits[held] > length).any() else 0):
+            sentences, arrived = unread.pop(0)
+            read, codes = arrived()
+            history.append(Candidates(sentences, read, *np.divmod(codes.astype(np.int64), types)))
+            ends.after(history[-1], len(history))
+        stay = _staying(ends.last[held] > 0, spare)
         kept = None
         if stay is not None:
             held = held[stay]
             kept = torch.from_numpy(stay).to(device, non_blocking=True)
-            rows, code, totals, max_lengths = (x[kept] for x in (rows, code, totals, max_lengths))
+            rows, tokens = (x.view(len(totals), -1)[kept].flatten() for x in (rows, tokens))
+            totals, max_lengths = totals[kept], max_lengths[kept]
             prefix = None if prefix is None else prefix[kept]
         if len(held) and (size > 1 or kept is not None):
-            state.select(rows.flatten(), kept)
-        tokens = (code % types).flatten()
+            state.select(rows, kept)
     return _read_out(history, ends.last, size, wanted or size, eos, penalty)
+
+
+def _sent(found: Tensor) -> Callable[[], Array]:
+    """Start a copy to the host; what waits for it and returns it."""
+    copy = found.to("cpu", non_blocking=True)  # a GPU's into pinned memory
+    if found.device.type != "cuda":
+        return copy.numpy
+    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    event.record()
+
+    def arrived() -> Array:
+        event.synchronize()
+        return copy.numpy()
+
+    return arrived
 
 
 def forbid(
@@ -230,8 +254,8 @@ class _Ends:
         """Whether one of `sentences` must end in this step."""
         return bool(((self.limits[sentences] <= step) & (self.last[sentences] == 0)).any())
 
-    def after(self, found: Candidates, step: int) -> Array:
-        """Whether each sentence of this step is done.
+    def after(self, found: Candidates, step: int) -> None:
+        """Note which sentences of this step are done.
 
         With `stop="bound"`, one with `size` finished hypotheses goes on until the best unfinished
         sum, divided by the penalty of the length so far, is no better than the worst of the best
@@ -251,7 +275,6 @@ class _Ends:
         hopeless = going / self.reach[sentences] <= scores[:, -self.wanted]
         done = full | hopeless | (self.limits[sentences] <= step)
         self.last[sentences[done & (self.last[sentences] == 0)]] = step
-        return self.last[sentences] > 0
 
 
 def _staying(done: Array, spare: float) -> Array | None:
@@ -265,15 +288,6 @@ def _staying(done: Array, spare: float) -> Array | None:
     return np.array(
         [going.pop() if done[place] else place for place in range(len(going))], np.int64
     )
-
-
-def _continuing(
-    best: Tensor, code: Tensor, types: int, eos: int, size: int
-) -> tuple[Tensor, Tensor]:
-    """The first `size` of the candidates that do not end a sentence."""
-    going = best.masked_fill(code % types == eos, -math.inf)
-    totals, order = going.sort(dim=1, descending=True, stable=True)
-    return totals[:, :size], code.gather(1, order[:, :size])
 
 
 def _read_out(
@@ -296,14 +310,19 @@ def _read_out(
             end = (score, total, length, int(step.origins[place, rank]))
             ends[step.sentences[place]].append(end)
     chosen = [sorted(each, key=lambda end: -end[0])[:wanted] for each in ends]
-
-    def hypothesis(sentence: int, score: float, total: float, length: int, row: int) -> Hypothesis:
-        ids, sums = [eos], [total]
-        for place in reversed(range(length)):
-            ids.append(int(tokens[place, sentence, row]))
-            sums.append(float(totals[place, sentence, row]))
-            row = int(origins[place, sentence, row])
-        each = tuple(after - before for before, after in pairwise([0.0, *reversed(sums)]))
-        return Hypothesis(tuple(reversed(ids)), total, score, each)
-
-    return [[hypothesis(sentence, *end) for end in each] for sentence, each in enumerate(chosen)]
+    flat = [(sentence, *end) for sentence, each in enumerate(chosen) for end in each]
+    owners, lengths, rows = np.array([end[:1] + end[3:] for end in flat], np.int64).reshape(-1, 3).T
+    # Behind a hypothesis, its end and its total.
+    ids = np.full((len(flat), len(history) + 1), eos)
+    sums = np.full(ids.T.shape, [end[2] for end in flat]).T
+    for place in reversed(range(len(history))):
+        (going,) = (lengths > place).nonzero()
+        at = place, owners[going], rows[going]
+        ids[going, place], sums[going, place], rows[going] = tokens[at], totals[at], origins[at]
+    parts = zip(flat, ids.tolist(), np.diff(sums, prepend=0.0).tolist(), strict=True)
+    results: list[list[Hypothesis]] = [[] for _ in last]
+    for (sentence, score, total, length, _), own, each in parts:
+        whole = slice(length + 1)
+        found = Hypothesis(tuple(own[whole]), total, score, tuple(each[whole]))
+        results[sentence].append(found)
+    return results

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,13 @@ from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS, PAD, UNK
 
 # Padded source tokens times beam of a batch: of one hypothesis each; of a beam on a CPU, whose
-# steps cost as much as their weights are read; and at most on a GPU, whose kernels take longer than
-# their launches from there on.
-LEAST_TOKENS, CPU_TOKENS, MOST_TOKENS = 4096, 8192, 65_536
-# Rows of sentences that are done cost a GPU less than copies of all caches.
-SPARE_ON_GPU = 0.25
+# steps cost as much as their weights are read; and at most on a GPU: 512 sentences of 28 tokens
+# with beam 4. Its kernels take longer than their launches from there on, and each step scans all
+# types for each hypothesis, also of sentences that are done and leave the batch late.
+LEAST_TOKENS, CPU_TOKENS, MOST_TOKENS = 4096, 8192, 57_344
+# Rows of sentences that are done cost a GPU less than copies of all caches, and one more step costs
+# less than waiting in each until the host has read what was found.
+SPARE_ON_GPU, BEHIND_ON_GPU = 0.25, 1
 
 
 @dataclass(frozen=True)
@@ -127,6 +130,8 @@ class Searcher:
 
     def _search(self, batch: SourceBatch) -> list[list[Hypothesis]]:
         options = self.options
+        if self.device.type == "cuda":  # of this thread, which launches kernels and records events
+            torch.cuda.set_device(self.device)
         source = torch.from_numpy(batch.source).to(self.device)
         real = (source != PAD).sum(dim=1)
         limits = (real * options.max_length_factor).long() + options.max_length_constant
@@ -158,25 +163,41 @@ class Searcher:
                 for _ in range(options.n_best)
             ]
             return [list(drawn) for drawn in zip(*draws, strict=True)]
+        kernels = self._kernels()
         return beam(
-            self._step,
+            self._logits if kernels and len(self.models) == 1 else self._step,
             self._start(source),
             size=options.beam,
             penalty=length_penalty(options.lenpen_form, options.lenpen),
             wanted=min(options.n_best, options.beam),
             stop=options.stop,
             spare=0.0 if self.device.type == "cpu" else SPARE_ON_GPU,
+            behind=BEHIND_ON_GPU if self.device.type == "cuda" else 0,
+            kernels=kernels,
             **common,
         )
 
+    def _kernels(self) -> Any:
+        """Those of `beam`, on a GPU with Triton if the beam is not too large."""
+        if self.device.type != "cuda" or find_spec("triton") is None:
+            return None
+        from nmtdeep.model.kernels import gpu_candidates
+
+        elements = self.options.beam * self.models[0].output.weight.shape[0]
+        return torch.ops.nmtdeep if elements <= gpu_candidates.MOST else None
+
     def _start(self, source: Tensor) -> States:
         return States([model.start(model.encode(source)) for model in self.models])
+
+    def _logits(self, tokens: Tensor, state: SearchState) -> Tensor:
+        """Those of the only model, `(rows, types)`."""
+        return self.models[0].step(tokens, state.parts[0])  # type: ignore[attr-defined]
 
     def _step(self, tokens: Tensor, state: SearchState) -> Tensor:
         """Log-probabilities `(rows, types)`; an ensemble averages probabilities."""
         assert isinstance(state, States)
         each = [
-            model.step(tokens, part).float().log_softmax(dim=1)  # type: ignore[arg-type]
+            model.step(tokens, part).log_softmax(1, torch.float32)  # type: ignore[arg-type]
             for model, part in zip(self.models, state.parts, strict=True)
         ]
         if len(each) == 1:

@@ -138,6 +138,23 @@ def test_sentences_that_stay_when_they_are_done_change_nothing(spare: float, siz
         assert len(set(slower.calls)) < len(set(table.calls))
 
 
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("behind", [1, 2])
+@pytest.mark.parametrize("spare", [0.0, 0.3])
+def test_a_host_that_reads_late_finds_the_same(spare: float, behind: int, size: int) -> None:
+    limits, later = [2, 12, 1, 7, 4, 3, 9, 5], 0
+    for seed in range(8):
+        expected, table = search(rows(seed), limits, size, spare=spare)
+        found, ahead = search(rows(seed), limits, size, spare=spare, behind=behind)
+        assert found == expected
+        assert 0 <= len(ahead.calls) - len(table.calls) <= behind
+        later += len(ahead.calls) - len(table.calls)
+    assert later
+    # No step follows the one that all sentences must end in.
+    found, ahead = search(rows(1), [1, 1], size, behind=behind)
+    assert (found, len(ahead.calls)) == (search(rows(1), [1, 1], size)[0], 1)
+
+
 @pytest.mark.parametrize("form", PENALTIES)
 @pytest.mark.parametrize("wanted", [1, 2])
 def test_a_search_for_fewer_ends_earlier_with_the_same(form: str, wanted: int) -> None:

@@ -30,11 +30,16 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, relu: bool 
     """x W^T + b, or max(0, x W^T + b), of `(..., in)` and a `(out, in)` weight.
 
     Under autocast in its dtype, as `torch.nn.functional.linear`. A CPU computes fp32 and bf16 by
-    oneDNN, other types and devices by torch's own product.
+    oneDNN, other types and devices by torch's own product, of which max(0, .) is a part on a GPU in
+    inference: this form has no gradient.
     """
     dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
     if cpu_linear.supports(x, weight, dtype):
         return cpu_linear.linear(x, weight, bias, relu=relu, dtype=dtype)
+    infers = torch.is_inference_mode_enabled() and not torch.is_autocast_enabled("cuda")
+    if relu and bias is not None and x.is_cuda and infers:
+        y = torch._addmm_activation(bias, x.flatten(0, -2), weight.t())
+        return y.view(*x.shape[:-1], len(weight))
     y = F.linear(x, weight, bias)
     return torch.relu(y) if relu else y
 
