@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,8 @@ from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.training.state import Progress, optimizer_tensors
 from nmtdeep.training.step import Step
 
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # kernels of Triton, which reads it at its import
 # Threads only cost at these sizes, and they would let the order of sums depend on the machine.
 torch.set_num_threads(1)
 # A shell starts background jobs with SIGINT ignored, and processes of the tests would inherit that.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from types import SimpleNamespace
 
@@ -15,8 +14,6 @@ from nmtdeep.decoding.search import beam
 from .tables import EOS, PAD, Table, coarse_row, random_row
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-if DEVICE.type == "cpu":
-    os.environ.setdefault("TRITON_INTERPRET", "1")  # read when Triton is imported
 pytest.importorskip("triton", reason="needs Triton")
 from nmtdeep.model.kernels import gpu_candidates  # noqa: E402
 
