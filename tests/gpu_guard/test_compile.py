@@ -14,6 +14,7 @@ from model.choices import VARIANTS, connects_sublayers
 
 from nmtdeep.config.model import Model
 from nmtdeep.model.build import build
+from nmtdeep.model.kernels import gpu_dropout
 from nmtdeep.packing import Packing
 
 TYPES, BATCHES = 20, 5
@@ -39,7 +40,11 @@ def graphs(model: Model, *, packed: bool) -> int:
 
     torch.compiler.reset()
     random = np.random.default_rng(1)
-    with torch.device("meta"), mock.patch("torch.autocast", lambda *_, **__: nullcontext()):
+    with (
+        torch.device("meta"),
+        mock.patch("torch.autocast", lambda *_, **__: nullcontext()),
+        mock.patch.object(gpu_dropout, "supports", lambda _: torch.compiler.is_compiling()),
+    ):
         network = build(model, source_types=TYPES, target_types=TYPES).train()
         network.compile_layers(fullgraph=True, backend=compile_nothing)
         for _ in range(BATCHES):

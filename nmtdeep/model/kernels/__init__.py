@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nmtdeep.model.kernels import cpu_attention, cpu_dropout, cpu_linear, gpu_attention
+from nmtdeep.model.kernels import cpu_attention, cpu_dropout, cpu_linear, gpu_attention, gpu_dropout
 from nmtdeep.model.kernels.plain_attention import (
     Mask,
     RelativeVectors,
@@ -47,12 +47,15 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, relu: bool 
 def dropout(x: Tensor, probability: float, *, training: bool) -> Tensor:
     """x with each element zero with `probability`, the rest divided by 1 - `probability`.
 
-    A CPU draws the random bits by `cpu_dropout`; other devices use torch's own dropout.
+    A CPU draws the random bits by `cpu_dropout`, a GPU by `gpu_dropout` in a compiled layer;
+    elsewhere this is torch's own dropout.
     """
     if not training or probability == 0:
         return x
     if x.device.type == "cpu":
         return x * cpu_dropout.noise(x.shape, probability, x.dtype)
+    if gpu_dropout.supports(x):
+        return gpu_dropout.dropout(x, probability)
     return F.dropout(x, probability)
 
 
