@@ -36,7 +36,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, relu: bool 
     dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
     if cpu_linear.supports(x, weight, dtype):
         return cpu_linear.linear(x, weight, bias, relu=relu, dtype=dtype)
-    infers = torch.is_inference_mode_enabled() and not torch.is_autocast_enabled("cuda")
+    infers = not torch.is_grad_enabled() and not torch.is_autocast_enabled("cuda")
     if relu and bias is not None and x.is_cuda and infers:
         y = torch._addmm_activation(bias, x.flatten(0, -2), weight.t())
         return y.view(*x.shape[:-1], len(weight))
