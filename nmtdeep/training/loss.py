@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache, partial
 from typing import Any, NamedTuple, assert_never
 
 import torch
@@ -27,6 +27,7 @@ CHUNK, SLICE = 1024, 64
 # Positions whose logits exist at a time on a GPU: 0.5 GB of 32,000 types in bf16.
 GPU_CHUNK = 8192
 UNREGULARIZED = NoRegularizer()
+_compiled = cache(partial(torch.compile, dynamic=True, fullgraph=True))
 
 
 class Loss(NamedTuple):
@@ -211,14 +212,8 @@ def _on_gpu(logits: Tensor, targets: Tensor, how: _Options) -> tuple[Tensor, Ten
 
         loss, nll = losses(logits, targets, how.smoothing, how.pad).sum(dim=1)
         return loss, nll, logits
-    fused = compiled_sums() if how.compiles else fused_sums
+    fused = _compiled(fused_sums) if how.compiles else fused_sums
     return fused(logits, targets, how.smoothing, how.alpha, how.pad)
-
-
-@cache
-def compiled_sums() -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
-    """`fused_sums`, compiled; the compiler is a slow import."""
-    return torch.compile(fused_sums, dynamic=True, fullgraph=True)
 
 
 def fused_sums(

@@ -163,10 +163,7 @@ def is_fused(weights: Tensor, rows: Tensor) -> bool:
 
 
 def takes_triton(rows: Tensor) -> bool:
-    """Whether to take a kernel of Triton for these rows, which computes in fp32.
-
-    It needs a C compiler, as `torch.compile` does, and is switched off with that.
-    """
+    """Whether to take a kernel in fp32 by Triton, which needs the C compiler of `torch.compile`."""
     wanted = os.environ.get("TORCH_COMPILE_DISABLE") != "1"
     return wanted and rows.is_cuda and rows.dtype != torch.float64 and TRITON
 
