@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+import attention
 import parts
 import peers
 from parts import WHERE, training, translating
@@ -68,7 +69,7 @@ GROUPS = {
             partial(training, tokens=100_000), {SPEED: 850_000, CEILING: 0.4}
         ),
         "big 6+6": Part(partial(training, shape=BIG), {SPEED: 320_000}),
-        # The parts of attention.py and of sums.py belong here.
+        "attention": Part(attention.attention),
     },
     "learning": {
         "multi30k, trained": Part(parts.learning, {"BLEU": 41.02}, 500),
