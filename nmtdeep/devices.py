@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sysconfig
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +24,18 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+@cache
+def has_triton() -> bool:
+    """Whether Triton is installed, with what it builds its launchers with: a C compiler, Python.h.
+
+    Not under `train --no-compile`.
+    """
+    compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
+    header = Path(sysconfig.get_path("include")) / "Python.h"
+    wanted = os.environ.get("TORCH_COMPILE_DISABLE") != "1"
+    return wanted and find_spec("triton") is not None and bool(compiler) and header.exists()
 
 
 def keep_compiled() -> Path:

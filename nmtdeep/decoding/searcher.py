@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from nmtdeep.checkpoint import Loaded, load
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.decoding.sampling import sample
 from nmtdeep.decoding.search import FREE, Hypothesis, SearchState, beam, length_penalty
-from nmtdeep.devices import resolve_device
+from nmtdeep.devices import has_triton, resolve_device
 from nmtdeep.errors import UserError
 from nmtdeep.model.kernels.cpu_prepacked_linear import PackedLinear, QuantizedLinear, pack
 from nmtdeep.model.layers.cache import States
@@ -179,7 +178,7 @@ class Searcher:
 
     def _kernels(self) -> Any:
         """Those of `beam`, on a GPU with Triton if the beam is not too large."""
-        if self.device.type != "cuda" or find_spec("triton") is None:
+        if self.device.type != "cuda" or not has_triton():
             return None
         from nmtdeep.model.kernels import gpu_candidates
 

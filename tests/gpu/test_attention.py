@@ -30,7 +30,7 @@ CASES += [
 def choose(device, monkeypatch):
     if device.type == "cpu":
         pytest.skip("a CPU has no kernel for packed sentences")
-    if gpu_attention.TRITON is False:
+    if not gpu_attention.TRITON:
         pytest.skip("Triton is not installed")
     return lambda form: monkeypatch.setattr(gpu_attention, "form", lambda *_: form)
 

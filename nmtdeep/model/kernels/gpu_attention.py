@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 import torch
 from torch import Tensor
 
+from nmtdeep.devices import has_triton
 from nmtdeep.model.kernels.plain_attention import Mask, separate
 
-TRITON = find_spec("triton") is not None
+TRITON = has_triton()  # a constant, for the compiler of layers
 HALF = (torch.bfloat16, torch.float16)
 
 

@@ -11,20 +11,19 @@ Training on a GPU takes the kernel of `triton_sums` for products with the output
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from nmtdeep.devices import has_triton
+
 # Outputs of a block: a sum reads half of them, and the sums of a block together all before it.
 BLOCK = 6
 # Numbers of a part of a product over whole outputs; a GPU computes the parts side by side.
 PART = 1 << 14
-TRITON = find_spec("triton") is not None
 
 
 class Sums:
@@ -163,9 +162,8 @@ def is_fused(weights: Tensor, rows: Tensor) -> bool:
 
 
 def takes_triton(rows: Tensor) -> bool:
-    """Whether to take a kernel in fp32 by Triton, which needs the C compiler of `torch.compile`."""
-    wanted = os.environ.get("TORCH_COMPILE_DISABLE") != "1"
-    return wanted and rows.is_cuda and rows.dtype != torch.float64 and TRITON
+    """Whether to take a kernel of Triton, which computes in fp32."""
+    return rows.is_cuda and rows.dtype != torch.float64 and has_triton()
 
 
 def product(weights: Tensor, rows: Tensor, start: Tensor | None, dtype: torch.dtype) -> Tensor:
