@@ -7,9 +7,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from nmtdeep.devices import resolve_device
+from nmtdeep.devices import device_of, resolve_device
 from nmtdeep.errors import UserError
-from nmtdeep.training.launch import device_of
 
 
 def test_unavailable_devices_are_errors() -> None:
@@ -70,7 +69,7 @@ def test_a_gpu_has_an_index_and_becomes_the_current_one(
 def test_each_process_opens_its_own_gpu_only(name: str, gpus: list[int]) -> None:
     assert device_of(name, rank=0, processes=2) == torch.device("cuda", 0)
     assert gpus[1:] == [0]
-    with pytest.raises(UserError, match="no cuda:2: there are 2"):
+    with pytest.raises(UserError, match="3 processes, but 2 GPUs: start one process for each"):
         device_of(name, rank=2, processes=3)
     with pytest.raises(UserError, match="cuda:1 is one GPU"):
         device_of("cuda:1", rank=0, processes=2)
