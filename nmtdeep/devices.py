@@ -122,9 +122,8 @@ def device_of(name: str, *, rank: int, processes: int, translates: bool = False)
         return resolve_device(f"cuda:{rank}")
     device = resolve_device(name, translates=translates)
     if processes > 1 and device.type != "cpu":
-        raise UserError(
-            f"{name} is one GPU", where="--device", hint="pass cuda for several processes"
-        )
+        hint = "pass cuda for several processes"
+        raise UserError(f"{name} is one GPU", where="--device", hint=hint)
     return device
 
 

@@ -159,7 +159,8 @@ def decoding(*omit: str, **defaults: str) -> Bundle:
     def collect(**given: Any) -> DecodingOptions:
         # A switch that is off was omitted: a recipe may have it on.
         chosen = {name: None if value is False else value for name, value in given.items()}
-        return decoding_options(chosen, flag)
+        checked = decoding_options(chosen, flag)
+        return checked if "processes" in omit else of_launcher(checked)
 
     return Bundle(options, collect)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from nmtdeep.cli.options import COMET_MODEL, METRIC, decoding, of_launcher
+from nmtdeep.cli.options import COMET_MODEL, METRIC, decoding
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.errors import UserError
 
@@ -84,7 +84,6 @@ def score(
     # COMET reads the source, and its model computes on --device.
     free = {"--source", "options of models"} if "comet" in (metric or ()) and not model else set()
     _check_use(model, files or [], {name for name, value in of_model.items() if value} - free)
-    options = of_launcher(options)
     if model and source and target:
         _print_log_probabilities(model, options, source, target, as_json=as_json)
         return

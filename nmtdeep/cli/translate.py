@@ -9,16 +9,7 @@ from typing import Annotated, Literal
 import typer
 from typer import Option
 
-from nmtdeep.cli.options import (
-    Bundle,
-    Models,
-    Overwrite,
-    Quiet,
-    decoding,
-    flag,
-    of_launcher,
-    options_of,
-)
+from nmtdeep.cli.options import Bundle, Models, Overwrite, Quiet, decoding, flag, options_of
 from nmtdeep.cli.outputs import REPLACE, refuse_existing
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.values import checked
@@ -55,7 +46,6 @@ def translate(
     from nmtdeep.devices import cores
     from nmtdeep.preprocessing.progress import Progress
 
-    options = of_launcher(options)
     if resume and overwrite:
         raise UserError("excludes --resume", where="--overwrite", hint="leave one of them out")
     output = "-" if output == "/dev/stdout" else output

@@ -9,9 +9,9 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing, contextmanager
+from contextlib import closing
 from functools import cache
 from itertools import islice
 from multiprocessing.sharedctypes import Synchronized
@@ -79,24 +79,17 @@ class Pool(Generic[Item, Result]):
         Raises:
             UserError: if a worker dies.
         """
-        return map(self._result, ahead(map(self._submit, items), self._ahead))
+        submitted = (self._checked(self._pool.submit, _apply, item) for item in items)
+        return (self._checked(each.result) for each in ahead(submitted, self._ahead))
 
     def start(self, items: Iterable[Item]) -> Iterator[Result]:
         """The same of items that are all put in progress now."""
-        return map(self._result, [self._submit(item) for item in items])
+        submitted = [self._checked(self._pool.submit, _apply, item) for item in items]
+        return (self._checked(each.result) for each in submitted)
 
-    def _submit(self, item: Item) -> Future[Any]:
-        with self._alive():
-            return self._pool.submit(_apply, item)
-
-    def _result(self, future: Future[Any]) -> Any:
-        with self._alive():
-            return future.result()
-
-    @contextmanager
-    def _alive(self) -> Iterator[None]:
+    def _checked(self, function: Callable[..., Any], *arguments: Any) -> Any:
         try:
-            yield
+            return function(*arguments)
         except BrokenProcessPool:
             what = "a worker process died, probably for lack of memory"
             raise UserError(what, hint=f"use fewer {self._option}") from None

@@ -89,18 +89,19 @@ class Searcher:
         Raises:
             UserError: if devices, precision and quantization are not available here.
         """
-        count = options.processes
-        device = device_of(options.device, rank=0, processes=count, translates=True)
+        device = device_of(options.device, rank=0, processes=options.processes, translates=True)
         if options.precision == "fp16" and device.type == "cpu":
             hint = "use --precision bf16 or fp32 on a CPU"
             raise UserError("fp16 needs a GPU", where="--precision", hint=hint)
         dtypes = {"bf16": torch.bfloat16, "fp16": torch.float16}
         dtype = dtypes.get(options.precision, torch.float32)
-        models = [each.model.to(device if count == 1 else None, dtype) for each in loaded]
+        models = [
+            each.model.to(device if options.processes == 1 else None, dtype) for each in loaded
+        ]
         for model in models:
             if options.quantize:
                 _quantize(model, options, device)
-            elif count == 1:
+            elif options.processes == 1:
                 pack(model, PackedLinear)
         fillers = loaded[0].pipeline.target.vocabulary.fillers
         return cls(models, options, fillers=fillers, device=device)

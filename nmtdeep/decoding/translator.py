@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,8 +27,6 @@ from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.vocabulary import EOS, UNK
 
 BUFFER = 4000  # lines that are sorted by length and batched together
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -270,9 +268,7 @@ class Translator:
         """
         return self._begin_search(sources, prefixes, advance)()
 
-    def compute(
-        self, function: Callable[[Any, Item], Result], items: Iterable[Item]
-    ) -> Iterator[Result]:
+    def compute(self, function: Callable[[Any, Any], Any], items: Iterable[Any]) -> Iterator[Any]:
         """`function(searcher, item)` of each item, in order, here or in the processes.
 
         Args:
