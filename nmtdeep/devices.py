@@ -118,6 +118,31 @@ def resolve_device(device: str, *, translates: bool = False) -> torch.device:
     return torch.device("cuda", index)
 
 
+def device_of(name: str, *, rank: int, processes: int, translates: bool = False) -> torch.device:
+    """The device of one process: with several on GPUs, each has its own, in order.
+
+    Args:
+        rank: among the processes of this machine.
+        processes: their number.
+        translates: as of `resolve_device`.
+
+    Raises:
+        UserError: if there is no such device, or not one for each process.
+    """
+    import torch
+
+    if processes > 1 and name in ("auto", "cuda") and torch.cuda.is_available():
+        if processes > (count := torch.cuda.device_count()):
+            what = f"{processes} processes, but {count} GPUs"
+            raise UserError(what, hint="start one process for each GPU at most")
+        return resolve_device(f"cuda:{rank}")
+    device = resolve_device(name, translates=translates)
+    if processes > 1 and device.type != "cpu":
+        hint = "pass cuda for several processes"
+        raise UserError(f"{name} is one GPU", where="--device", hint=hint)
+    return device
+
+
 def native_bf16(device: torch.device) -> bool:
     """Whether the device has instructions for matrix products in bf16."""
     import torch

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import os
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -19,13 +20,15 @@ from typing import Annotated, Any, Literal, NamedTuple, cast, get_args, get_orig
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
-from typer import Argument, Option
+from typer import Argument, Exit, Option
 from typer.models import OptionInfo
 
 from nmtdeep.config.decoding import Decoding, DecodingOptions, decoding_options
+from nmtdeep.errors import UserError
 
 # The name of a value in the help, by its type; a name from a list is NAME.
 VALUES: dict[Any, str] = {int: "N", float: "NUMBER", str: "TEXT", Path: "PATH", bool: ""}
+RANKS = ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")  # variables of torchrun
 # Spellings of other toolkits.
 ALIASES = {
     "beam": ("-b", "--beam-size"),
@@ -156,9 +159,28 @@ def decoding(*omit: str, **defaults: str) -> Bundle:
     def collect(**given: Any) -> DecodingOptions:
         # A switch that is off was omitted: a recipe may have it on.
         chosen = {name: None if value is False else value for name, value in given.items()}
-        return decoding_options(chosen, flag)
+        checked = decoding_options(chosen, flag)
+        return checked if "processes" in omit else of_launcher(checked)
 
     return Bundle(options, collect)
+
+
+def of_launcher(options: DecodingOptions) -> DecodingOptions:
+    """The options in rank 0 of torchrun, which starts as many processes; other ranks leave."""
+    from nmtdeep.training.launch import is_launched
+
+    if not is_launched():
+        return options
+    rank, count, here = (int(os.environ[name]) for name in RANKS)
+    if here < count:
+        hint = "give each machine a part of the input"
+        raise UserError("only train uses several machines", where="torchrun", hint=hint)
+    if options.processes not in (1, count):
+        what = f"{options.processes}, but torchrun has started {count}"
+        raise UserError(what, where="--processes", hint="omit --processes or torchrun")
+    if rank > 0:
+        raise Exit
+    return options.model_copy(update={"processes": count})
 
 
 def complete_recipe(incomplete: str) -> list[str]:

@@ -80,7 +80,7 @@ class DecodingOptions(Decoding):
         None, description="batch size: padded source tokens times beam; default: by device and beam"
     )
     threads: Workers | None = Field(None, description="number of CPU threads")
-    processes: Workers = Field(1, description="number of CPU worker processes, one thread each")
+    processes: Workers = Field(1, description="number of processes: one per GPU or CPU thread")
 
     def with_recipe(self, recipe: Recipe) -> DecodingOptions:
         """These options, with the recipe's values for omitted ones that it has."""

@@ -9,11 +9,12 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from functools import cache
 from itertools import islice
+from multiprocessing.sharedctypes import Synchronized
 from typing import Any, Generic, TypeVar
 
 from nmtdeep.errors import UserError
@@ -21,7 +22,9 @@ from nmtdeep.errors import UserError
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_function: Callable[[Any], Any] = lambda item: item  # noqa: E731  # each worker's own
+# Each worker's own.
+_function: Callable[[Any], Any] = lambda item: item  # noqa: E731
+_number = 0
 
 
 @cache
@@ -64,9 +67,9 @@ class Pool(Generic[Item, Result]):
     def __init__(
         self, function: Callable[[Item], Result], workers: int, *, option: str = "--workers"
     ) -> None:
-        self._pool = ProcessPoolExecutor(
-            workers, multiprocessing.get_context("spawn"), initializer=_adopt, initargs=(function,)
-        )
+        context = multiprocessing.get_context("spawn")
+        started = (function, context.Value("i", 0))
+        self._pool = ProcessPoolExecutor(workers, context, initializer=_adopt, initargs=started)
         self._ahead = 3 * workers
         self._option = option
 
@@ -76,14 +79,17 @@ class Pool(Generic[Item, Result]):
         Raises:
             UserError: if a worker dies.
         """
-        pending: deque[Future[Any]] = deque()
+        submitted = (self._checked(self._pool.submit, _apply, item) for item in items)
+        return (self._checked(each.result) for each in ahead(submitted, self._ahead))
+
+    def start(self, items: Iterable[Item]) -> Iterator[Result]:
+        """The same of items that are all put in progress now."""
+        submitted = [self._checked(self._pool.submit, _apply, item) for item in items]
+        return (self._checked(each.result) for each in submitted)
+
+    def _checked(self, function: Callable[..., Any], *arguments: Any) -> Any:
         try:
-            for item in items:
-                pending.append(self._pool.submit(_apply, item))
-                if len(pending) > self._ahead:
-                    yield pending.popleft().result()
-            while pending:
-                yield pending.popleft().result()
+            return function(*arguments)
         except BrokenProcessPool:
             what = "a worker process died, probably for lack of memory"
             raise UserError(what, hint=f"use fewer {self._option}") from None
@@ -104,6 +110,20 @@ def ordered_map(
         yield from pool.map(items)
 
 
+def ahead(items: Iterable[Item], count: int) -> Iterator[Item]:
+    """The items, each after `count` more were taken; an error comes in its place."""
+    held: deque[Item] = deque()
+    try:
+        for item in items:
+            held.append(item)
+            if len(held) > count:
+                yield held.popleft()
+    except Exception:
+        yield from held
+        raise
+    yield from held
+
+
 def chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
     """Lists of `size` items, the last one shorter."""
     rest = iter(items)
@@ -111,8 +131,16 @@ def chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
         yield chunk
 
 
-def _adopt(function: Callable[[Any], Any]) -> None:
-    global _function  # noqa: PLW0603  # the only state that a pool's initializer can set
+def worker_number() -> int:
+    """Number of this process among the workers of its pool, from 0."""
+    return _number
+
+
+def _adopt(function: Callable[[Any], Any], started: Synchronized[int]) -> None:
+    global _function, _number  # noqa: PLW0603  # the only state that a pool's initializer can set
+    with started:
+        _number = started.value
+        started.value += 1
     _function = function
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops its workers
     threading.Thread(target=_leave_with_parent, daemon=True).start()

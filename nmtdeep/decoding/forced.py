@@ -11,7 +11,7 @@ from torch import Tensor
 
 from nmtdeep.data.batch import pad
 from nmtdeep.data.batching import cut, sort_by_length
-from nmtdeep.decoding.searcher import LEAST_TOKENS
+from nmtdeep.decoding.searcher import LEAST_TOKENS, Searcher
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.text.vocabulary import EOS, PAD
 
@@ -40,8 +40,9 @@ def log_probabilities(
         order = sort_by_length(lengths)
         # The logits of all positions are there at once, unlike in a search.
         budget = translator.options.max_tokens or LEAST_TOKENS
-        for batch in cut(lengths.max(axis=0), order, budget):
-            rows = _log_probs(translator, [pairs[index] for index in batch])
+        cuts = cut(lengths.max(axis=0), order, budget)
+        batches = ([pairs[index] for index in batch] for batch in cuts)
+        for batch, rows in zip(cuts, translator.compute(_log_probs, batches), strict=True):
             for index, row in zip(batch, rows, strict=True):
                 scores[index] = row[: len(pairs[index][1])]
     for number, each in enumerate(scores, 1):
@@ -52,13 +53,13 @@ def log_probabilities(
 
 @torch.inference_mode()
 def _log_probs(
-    translator: Translator, pairs: Sequence[tuple[list[int], list[int]]]
+    searcher: Searcher, pairs: Sequence[tuple[list[int], list[int]]]
 ) -> list[list[float]]:
-    source, target = (pad(ids).to(translator.device) for ids in zip(*pairs, strict=True))
-    start = torch.full((len(pairs), 1), EOS, device=translator.device)
+    source, target = (pad(ids).to(searcher.device) for ids in zip(*pairs, strict=True))
+    start = torch.full((len(pairs), 1), EOS, device=searcher.device)
     shifted = torch.cat((start, target[:, :-1]), dim=1)
     each: list[Tensor] = []
-    for model in translator.models:
+    for model in searcher.models:
         logits = model.output(model(source, shifted)).float()
         # The search never produces padding, fillers or <unk>; their probability stays in the
         # denominator.

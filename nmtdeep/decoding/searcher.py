@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,9 +16,10 @@ from torch import Tensor
 
 from nmtdeep.checkpoint import Loaded, load
 from nmtdeep.config.decoding import DecodingOptions
+from nmtdeep.data.parallel import worker_number
 from nmtdeep.decoding.sampling import sample
 from nmtdeep.decoding.search import FREE, Hypothesis, SearchState, beam, length_penalty
-from nmtdeep.devices import has_triton, resolve_device
+from nmtdeep.devices import device_of, has_triton
 from nmtdeep.errors import UserError
 from nmtdeep.model.kernels.cpu_prepacked_linear import PackedLinear, QuantizedLinear, pack
 from nmtdeep.model.layers.cache import States
@@ -65,6 +66,7 @@ class Searcher:
         models: one, or an ensemble whose probabilities are averaged at each step.
         options: how to search.
         fillers: ids that no translation has.
+        device: where they compute, for the size of batches; omitted: where they are.
     """
 
     def __init__(
@@ -73,32 +75,38 @@ class Searcher:
         options: DecodingOptions,
         *,
         fillers: Sequence[int] = (),
+        device: torch.device | None = None,
     ) -> None:
         self.models = [model.eval() for model in models]
         self.options = options
         self.forbidden = [PAD, *([] if options.allow_unk else [UNK]), *fillers]
-        self.device = models[0].target_embedding.weight.device
+        self.device = device or models[0].target_embedding.weight.device
 
     @classmethod
     def of(cls, loaded: Sequence[Loaded], options: DecodingOptions) -> Searcher:
         """From models that were read already, which are moved and packed for inference.
 
+        With several processes they stay where they are: each process has models of its own.
+
         Raises:
-            UserError: if device, precision and quantization are not available here.
+            UserError: if devices, precision and quantization are not available here.
         """
-        device = resolve_device(options.device, translates=True)
+        device = device_of(options.device, rank=0, processes=options.processes, translates=True)
         if options.precision == "fp16" and device.type == "cpu":
             hint = "use --precision bf16 or fp32 on a CPU"
             raise UserError("fp16 needs a GPU", where="--precision", hint=hint)
         dtypes = {"bf16": torch.bfloat16, "fp16": torch.float16}
         dtype = dtypes.get(options.precision, torch.float32)
-        models = [each.model.to(device, dtype) for each in loaded]
+        models = [
+            each.model.to(device if options.processes == 1 else None, dtype) for each in loaded
+        ]
         for model in models:
             if options.quantize:
-                _quantize(model, options)
-            else:
+                _quantize(model, options, device)
+            elif options.processes == 1:
                 pack(model, PackedLinear)
-        return cls(models, options, fillers=loaded[0].pipeline.target.vocabulary.fillers)
+        fillers = loaded[0].pipeline.target.vocabulary.fillers
+        return cls(models, options, fillers=fillers, device=device)
 
     @property
     def max_tokens(self) -> int:
@@ -221,11 +229,13 @@ def fitting_tokens(models: Sequence[Transformer], memory: float) -> int:
 
 @dataclass
 class Worker:
-    """A searcher in a process of its own, on the CPU; it reads the models when work comes.
+    """A searcher in a process of its own, on its GPU or in one thread of a CPU.
+
+    It reads the models when work comes.
 
     Attributes:
         paths: checkpoints.
-        options: how to search.
+        options: how to search, and the number of processes.
     """
 
     paths: Sequence[Path]
@@ -235,19 +245,22 @@ class Worker:
     def searcher(self) -> Searcher:
         """The models, read by this process."""
         torch.set_num_threads(1)
-        options = self.options.model_copy(update={"device": "cpu"})
+        name, count = self.options.device, self.options.processes
+        device = device_of(name, rank=worker_number(), processes=count)
+        options = self.options.model_copy(update={"device": str(device), "processes": 1})
         return Searcher.of([load(path) for path in self.paths], options)
 
-    def __call__(self, batch: SourceBatch) -> list[list[Hypothesis]]:
-        """The searcher's hypotheses."""
-        return self.searcher(batch)
+    def __call__(self, task: tuple[Callable[[Searcher, Any], Any], Any]) -> Any:
+        """What the function of a task returns for the searcher and its item."""
+        function, item = task
+        return function(self.searcher, item)
 
 
-def _quantize(model: Transformer, options: DecodingOptions) -> None:
+def _quantize(model: Transformer, options: DecodingOptions, device: torch.device) -> None:
     problem, hint = "", "leave out --quantize, or use --precision bf16"
     if options.precision not in ("auto", "fp32"):
         problem, hint = f"int8 excludes {options.precision}", "leave out --precision"
-    elif model.output.weight.device.type != "cpu":
+    elif device.type != "cpu":
         problem, hint = "int8 needs a CPU", "use --device cpu, or --precision bf16 on a GPU"
     elif not pack(model, QuantizedLinear):
         problem = "this build of torch has no int8 linear maps by oneDNN"

@@ -90,10 +90,15 @@ def chunks(source: str, *, first: int = 0, size: int = BUFFER) -> Iterator[list[
     """
     stream = _stdin() if source == "-" else Path(source)
     lines = islice(read_lines(stream, empty="allow"), first, None)
-    if source == "-" and not stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode):
+    if _is_answered(source):
         yield from _arriving(lines, size)
         return
     yield from parallel.chunks(lines, size)
+
+
+def _is_answered(source: str) -> bool:
+    """Whether a program may wait for the answer to a line before it sends the next one."""
+    return source == "-" and not stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode)
 
 
 def _stdin() -> BinaryIO:
@@ -159,12 +164,14 @@ def translate(
         buffer: lines of a chunk.
     """
     translator.restart(first)
-    count = first
-    for chunk in chunks(source, first=first, size=buffer):
-        translations = enumerate(translator.translate_chunk(chunk, advance), count)
-        options = translator.options
-        write("".join(render(each, number, form, options) for number, each in translations))
-        before, count = count, count + len(chunk)
+    count, options = first, translator.options
+    lines = chunks(source, first=first, size=buffer)
+    begun = (translator.begin(chunk, advance) for chunk in lines)
+    for end in parallel.ahead(begun, 0 if _is_answered(source) else translator.ahead):
+        translations = end()
+        numbered = enumerate(translations, count)
+        write("".join(render(each, number, form, options) for number, each in numbered))
+        before, count = count, count + len(translations)
         if count // RELEASE > before // RELEASE:
             memory.give_back()
     return count

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +18,7 @@ from nmtdeep.config.decoding import RECIPE_DEFAULTS, DecodingOptions
 from nmtdeep.config.text import Form
 from nmtdeep.data.batch import Indices, pad
 from nmtdeep.data.batching import cut, sort_by_length
-from nmtdeep.data.parallel import Pool, can_start, chunks
+from nmtdeep.data.parallel import Pool, ahead, can_start, chunks
 from nmtdeep.decoding.search import Hypothesis
 from nmtdeep.decoding.searcher import Searcher, SourceBatch, Worker
 from nmtdeep.errors import CheckpointError, UserError
@@ -76,7 +78,8 @@ class Translator:
         pipeline: text to ids and back.
         options: how to translate.
         name: of the models, for messages.
-        pool: processes that search instead of this one; the caller closes it.
+        pool: processes that compute instead of this one; the caller closes it.
+        device: as of `Searcher`.
     """
 
     def __init__(
@@ -86,9 +89,11 @@ class Translator:
         options: DecodingOptions,
         *,
         name: str = "the model",
-        pool: Pool[SourceBatch, list[list[Hypothesis]]] | None = None,
+        pool: Pool[Any, Any] | None = None,
+        device: torch.device | None = None,
     ) -> None:
-        searcher = Searcher(models, options, fillers=pipeline.target.vocabulary.fillers)
+        fillers = pipeline.target.vocabulary.fillers
+        searcher = Searcher(models, options, fillers=fillers, device=device)
         self.searcher: Callable[[SourceBatch], list[list[Hypothesis]]] = searcher
         self.models = searcher.models
         self.max_tokens = searcher.max_tokens
@@ -125,17 +130,15 @@ class Translator:
                     where=model.path,
                     hint="an ensemble needs models trained on one preprocessed corpus",
                 )
-        searcher = Searcher.of(loaded, options)
-        pool = None
+        if options.processes > 1 and not can_start("--processes"):
+            options = options.model_copy(update={"processes": 1})
+        searcher, pool = Searcher.of(loaded, options), None
         if options.processes > 1:
-            if searcher.device.type != "cpu":
-                hint = "use --device cpu or --processes 1"
-                raise UserError("several processes need a CPU", where="--processes", hint=hint)
             worker = Worker([each.path for each in loaded], options)
-            if can_start("--processes"):
-                pool = Pool(worker, options.processes, option="--processes")
-        name = " + ".join(str(each.path) for each in loaded)
-        return cls(searcher.models, loaded[0].pipeline, options, name=name, pool=pool)
+            pool = Pool(worker, options.processes, option="--processes")
+        name, pipeline = " + ".join(str(each.path) for each in loaded), loaded[0].pipeline
+        where = searcher.device
+        return cls(searcher.models, pipeline, options, name=name, pool=pool, device=where)
 
     def __enter__(self) -> Translator:
         return self
@@ -147,8 +150,13 @@ class Translator:
 
     def translate(self, lines: Iterable[str], *, buffer: int = BUFFER) -> Iterator[Translation]:
         """Translate lines in order; `buffer` lines are sorted by length and batched at once."""
-        for chunk in chunks(lines, buffer):
-            yield from self.translate_chunk(chunk)
+        for translations in ahead(map(self.begin, chunks(lines, buffer)), self.ahead):
+            yield from translations()
+
+    @property
+    def ahead(self) -> int:
+        """Chunks to begin before one is finished, so that no process waits."""
+        return self.options.processes if self.pool is not None else 0
 
     def restart(self, lines: int = 0) -> None:
         """Count batches for draws from 0 again, and lines for messages after `lines` lines."""
@@ -166,31 +174,43 @@ class Translator:
         Raises:
             CheckpointError: if a line has no translation with a finite log-probability.
         """
-        columns = [
-            self._columns(line, number) for number, line in enumerate(lines, self._lines + 1)
-        ]
+        return self.begin(lines, advance)()
+
+    def begin(
+        self, lines: Sequence[str], advance: Callable[[float], object] = lambda _: None
+    ) -> Callable[[], list[Translation]]:
+        """Begin `translate_chunk`; the function returned ends it.
+
+        Several processes begin to search at once; without them the search is at the end.
+        """
+        first = self._lines + 1
+        columns = [self._columns(line, number) for number, line in enumerate(lines, first)]
         split = self.pipeline.source.split
         sources = [split(source, self.options.input_is) for source, _ in columns]
         pieces = [
             (owner, piece, [] if rank else columns[owner][1])
             for owner, subwords in enumerate(sources)
-            for rank, piece in enumerate(self._pieces(subwords, self._lines + owner + 1))
+            for rank, piece in enumerate(self._pieces(subwords, first + owner))
         ]
         self._lines += len(lines)
         ids = [[*self.pipeline.source.vocabulary.ids(piece), EOS] for _, piece, _ in pieces]
         prefixes = [prefix for _, _, prefix in pieces]
         share = len(lines) / max(len(pieces), 1)
-        parts: list[list[list[Hypothesis]]] = [[] for _ in lines]
-        searched = self.search(ids, prefixes, lambda count: advance(count * share))
-        for (owner, _, _), hypotheses in zip(pieces, searched, strict=True):
-            finite = [each for each in hypotheses if math.isfinite(each.log_prob)]
-            if not finite:
-                raise self.without_finite(self._lines - len(lines) + owner + 1)
-            parts[owner].append(finite)
-        return [
-            Translation(source, tuple(subwords), self._candidates(own))
-            for (source, _), subwords, own in zip(columns, sources, parts, strict=True)
-        ]
+        searched = self._begin_search(ids, prefixes, lambda count: advance(count * share))
+
+        def end() -> list[Translation]:
+            parts: list[list[list[Hypothesis]]] = [[] for _ in lines]
+            for (owner, _, _), hypotheses in zip(pieces, searched(), strict=True):
+                finite = [each for each in hypotheses if math.isfinite(each.log_prob)]
+                if not finite:
+                    raise self.without_finite(first + owner)
+                parts[owner].append(finite)
+            return [
+                Translation(source, tuple(subwords), self._candidates(own))
+                for (source, _), subwords, own in zip(columns, sources, parts, strict=True)
+            ]
+
+        return end
 
     def without_finite(self, line: int) -> CheckpointError:
         """The error for an input line, counted from 1."""
@@ -246,8 +266,26 @@ class Translator:
             prefixes: ids that the hypotheses of each source start with; omitted: none.
             advance: called after each batch with its number of sources.
         """
+        return self._begin_search(sources, prefixes, advance)()
+
+    def compute(self, function: Callable[[Any, Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        """`function(searcher, item)` of each item, in order, here or in the processes.
+
+        Args:
+            function: of a module, so that it can be pickled.
+        """
+        if self.pool is None:
+            return (function(self.searcher, item) for item in items)
+        return self.pool.start((function, item) for item in items)
+
+    def _begin_search(
+        self,
+        sources: Sequence[Sequence[int]],
+        prefixes: Sequence[Sequence[int]],
+        advance: Callable[[int], object],
+    ) -> Callable[[], list[list[Hypothesis]]]:
         if not sources:
-            return []
+            return list
         lengths = np.array([[len(ids) for ids in sources]], dtype=np.int32)
         rows = 1 if self.options.sampling else self.options.beam
         order = sort_by_length(lengths)[::-1]
@@ -262,13 +300,17 @@ class Translator:
             for number, each in enumerate(cuts, self._batches)
         )
         self._batches += len(cuts)
-        answers = map(self.searcher, batches) if self.pool is None else self.pool.map(batches)
-        results: list[list[Hypothesis]] = [[] for _ in sources]
-        for chosen, answer in zip(cuts, answers, strict=True):
-            for index, hypotheses in zip(chosen, answer, strict=True):
-                results[index] = hypotheses
-            advance(len(chosen))
-        return results
+        answers = self.compute(operator.call, batches)
+
+        def end() -> list[list[Hypothesis]]:
+            results: list[list[Hypothesis]] = [[] for _ in sources]
+            for chosen, answer in zip(cuts, answers, strict=True):
+                for index, hypotheses in zip(chosen, answer, strict=True):
+                    results[index] = hypotheses
+                advance(len(chosen))
+            return results
+
+        return end
 
     def _candidates(self, parts: list[list[Hypothesis]]) -> tuple[Candidate, ...]:
         """Translations of a line from those of its pieces, rank by rank."""

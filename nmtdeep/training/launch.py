@@ -27,7 +27,7 @@ from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
 from nmtdeep.data.parallel import check_processes
-from nmtdeep.devices import resolve_device
+from nmtdeep.devices import device_of
 from nmtdeep.errors import Problem, UserError
 from nmtdeep.training.ranks import RESUME, LostRankError, Ranks
 
@@ -211,26 +211,6 @@ def _connect(rank: int, size: int, device: torch.device) -> None:
     finally:
         if interface is None:
             os.environ.pop(GLOO, None)
-
-
-def device_of(name: str, *, rank: int, processes: int) -> torch.device:
-    """The device of one rank: with several on GPUs, each has its own, in order.
-
-    Args:
-        rank: among the ranks of this machine.
-        processes: number of ranks of this machine.
-
-    Raises:
-        UserError: if there is no such device, or not one for each rank.
-    """
-    if processes > 1 and name in ("auto", "cuda") and torch.cuda.is_available():
-        return resolve_device(f"cuda:{rank}")
-    device = resolve_device(name)
-    if processes > 1 and device.type == "cuda":
-        raise UserError(
-            f"{name} is one GPU", where="--device", hint="pass cuda for several processes"
-        )
-    return device
 
 
 def use_threads(threads: int | None, processes: int) -> None:

@@ -15,14 +15,14 @@ from nmtdeep.config.render import differences
 from nmtdeep.config.warnings import warnings
 from nmtdeep.data.corpus import DataDirectory, Longest, ParallelCorpus
 from nmtdeep.data.mixture import shares
-from nmtdeep.devices import kept_settings, native_bf16
+from nmtdeep.devices import device_of, kept_settings, native_bf16
 from nmtdeep.errors import UserError
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.scoring.warnings import subword_mark
 from nmtdeep.tables import describe
 from nmtdeep.training import stages, starting
 from nmtdeep.training.graphs import eager_because
-from nmtdeep.training.launch import device_of, use_threads
+from nmtdeep.training.launch import use_threads
 from nmtdeep.training.loggers import chosen
 from nmtdeep.training.memory import at_once, check_model_fits
 from nmtdeep.training.ranks import Ranks

@@ -4,12 +4,13 @@ import os
 import shutil
 import subprocess
 import sys
-from operator import neg
+from contextlib import closing
+from operator import call, neg
 from pathlib import Path
 
 import pytest
 
-from nmtdeep.data.parallel import can_start, obstacle, ordered_map
+from nmtdeep.data.parallel import Pool, ahead, can_start, obstacle, ordered_map, worker_number
 from nmtdeep.errors import UserError
 
 ROOT = Path(__file__).parents[2]
@@ -78,6 +79,26 @@ def test_no_shared_memory(state, tmp_path):
     assert last.startswith("nmtdeep.errors.UserError: --processes: no semaphores")
     assert "/dev/shm" in last
     assert "joblib" not in done.stderr
+
+
+def test_results_before_an_error_come_first():
+    def items():
+        yield from (1, 2, 3)
+        raise ValueError
+
+    for count in range(5):
+        taken = ahead(items(), count)
+        assert [next(taken) for _ in range(3)] == [1, 2, 3]
+        with pytest.raises(ValueError):
+            next(taken)
+        assert list(ahead(iter("abc"), count)) == ["a", "b", "c"]
+
+
+def test_workers_are_numbered():
+    with closing(Pool(call, 2)) as pool:
+        started = pool._pool._initargs[1]
+        assert set(pool.start([worker_number] * 6)) <= {0, 1}
+    assert started.value == 2
 
 
 def test_an_error_in_a_worker_arrives():

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
-from nmtdeep.devices import resolve_device
+from nmtdeep.config.decoding import DecodingOptions
+from nmtdeep.data import parallel
+from nmtdeep.decoding.searcher import MOST_TOKENS, Searcher, Worker
+from nmtdeep.decoding.translator import Translator
+from nmtdeep.devices import device_of, resolve_device
 from nmtdeep.errors import UserError
-from nmtdeep.training.launch import device_of
 
 
 def test_unavailable_devices_are_errors() -> None:
@@ -70,9 +75,32 @@ def test_a_gpu_has_an_index_and_becomes_the_current_one(
 def test_each_process_opens_its_own_gpu_only(name: str, gpus: list[int]) -> None:
     assert device_of(name, rank=0, processes=2) == torch.device("cuda", 0)
     assert gpus[1:] == [0]
-    with pytest.raises(UserError, match="no cuda:2: there are 2"):
+    with pytest.raises(UserError, match="3 processes, but 2 GPUs: start one process for each"):
         device_of(name, rank=2, processes=3)
     with pytest.raises(UserError, match="cuda:1 is one GPU"):
         device_of("cuda:1", rank=0, processes=2)
     with pytest.raises(UserError, match="no cuda:2"):
         resolve_device("cuda:2")
+
+
+def test_a_worker_opens_its_gpu_and_the_command_none(
+    tiny_run: Any, gpus: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = SimpleNamespace(total_memory=2**36)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: memory)
+    options = DecodingOptions(processes=2, precision="bf16")
+    translator = Translator.load([tiny_run.newer], options)
+    assert (translator.device, gpus[1:]) == (torch.device("cuda", 0), [0])
+    assert translator.max_tokens == MOST_TOKENS
+    weight = translator.models[0].output.weight
+    assert (weight.device.type, weight.dtype) == ("cpu", torch.bfloat16)
+    with pytest.raises(UserError, match="int8 needs a CPU"):
+        Translator.load([tiny_run.newer], DecodingOptions(processes=2, quantize="int8"))
+    with pytest.raises(UserError, match="3 processes, but 2 GPUs"):
+        Translator.load([tiny_run.newer], DecodingOptions(processes=3))
+    made: list[DecodingOptions] = []
+    monkeypatch.setattr(Searcher, "of", lambda _, chosen: made.append(chosen))
+    monkeypatch.setattr(parallel, "_number", 1)
+    monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
+    assert Worker([tiny_run.newer], options).searcher is None
+    assert made == [options.model_copy(update={"processes": 1, "device": "cuda:1"})]

@@ -1,0 +1,214 @@
+"""Several processes write the bytes of one, also after errors and interruptions."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from commands.running import Commands, Finished, Interrupt
+
+from nmtdeep.cli.options import of_launcher
+from nmtdeep.config.decoding import DecodingOptions
+from nmtdeep.decoding import streams
+from nmtdeep.decoding.forced import log_probabilities
+from nmtdeep.decoding.translator import BUFFER, Translator
+from nmtdeep.errors import UserError
+
+Make = Callable[..., Translator]
+Run = Callable[..., Finished]
+TWO = ("--processes", 2)
+CHUNK, LINES = 3, 9
+FORMATS = ("text", "json", "tsv", "fairseq")
+RANK_1 = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+LAUNCHED = {**RANK_1, "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
+
+
+@pytest.fixture(scope="module")
+def lines(tiny_run: Any) -> list[str]:
+    """Of three chunks, the second of which is blank."""
+    return [*tiny_run.sources[:3], "", "", "", *tiny_run.sources[3:6]]
+
+
+@pytest.fixture(scope="module")
+def run(tiny_run: Any, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A command in a folder of its own."""
+    return Commands(tmp_path_factory.mktemp("run"), tmp_path_factory.mktemp("logs"))
+
+
+@pytest.fixture(scope="module")
+def source(lines: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of three real chunks, of which few lines are not blank."""
+    path = tmp_path_factory.mktemp("source") / "in"
+    chunks = (lines[0:2], lines[2:3], lines[6:9])
+    filled = ("\n".join(chunk) + "\n" * (BUFFER - len(chunk) + 1) for chunk in chunks)
+    path.write_text("".join(filled), "utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def whole(run: Run, tiny_run: Any, source: Path) -> bytes:
+    """What one process writes, uninterrupted."""
+    out = source.with_name("whole")
+    words = ("translate", "-q", "-m", tiny_run.newer, "-i", source, "-o", out)
+    assert run(*words, "--processes", 1, "--device", "cpu").code == 0
+    return out.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("models", "options"),
+    [
+        (["newer"], {"n_best": 2}),
+        pytest.param(["newer"], {"n_best": 1}, marks=pytest.mark.slow),
+        pytest.param(["newer"], {"sampling": True, "n_best": 2}, marks=pytest.mark.slow),
+        pytest.param(["newer", "older"], {"prefix_column": True}, marks=pytest.mark.slow),
+    ],
+)
+def test_every_format_is_that_of_one_process(
+    translator: Make,
+    tiny_run: Any,
+    lines: list[str],
+    tmp_path: Path,
+    models: list[str],
+    options: dict[str, Any],
+) -> None:
+    text = "".join(f"{line}\n" for line in [*lines[:8], f"{lines[8]}\tein"])
+    (tmp_path / "in").write_text(text, "utf-8")
+    written: list[list[str]] = []
+    paths = [getattr(tiny_run, name) for name in models]
+    counted: list[float] = []
+    for processes in (1, 2):
+        with translator(*paths, max_tokens=60, processes=processes, **options) as model:
+            for form in FORMATS:
+                parts: list[str] = []
+                how: Any = {"form": form, "buffer": CHUNK, "advance": counted.append}
+                count = streams.translate(model, str(tmp_path / "in"), parts.append, **how)
+                assert (count, sum(counted)) == (LINES, pytest.approx(6))  # blank ones cost nothing
+                counted.clear()
+                written.append(parts)
+    assert written[:4] == written[4:]
+    assert [len(parts) for parts in written] == [3] * 8
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_what_comes_before_a_wrong_line_is_written(
+    translator: Make, lines: list[str], tmp_path: Path, processes: int
+) -> None:
+    wrong = [*lines[:7], "over-long " * 90, lines[8]]
+    (tmp_path / "in").write_text("".join(f"{line}\n" for line in wrong), "utf-8")
+    written: list[str] = []
+    how: Any = {"form": "text", "buffer": CHUNK}
+    limit: Any = {"long_lines": "error", "max_source_tokens": 150}
+    with (
+        translator(processes=processes, **limit) as model,
+        pytest.raises(UserError, match="input line 8"),
+    ):
+        streams.translate(model, str(tmp_path / "in"), written.append, **how)
+    assert len(written) == 2
+    assert "".join(written).count("\n") == 6
+
+
+def test_log_probabilities_are_those_of_one_process(translator: Make, tiny_run: Any) -> None:
+    sources, targets = tiny_run.sources, tiny_run.sources[::-1]
+    alone = log_probabilities(translator(max_tokens=60), sources, targets)
+    with translator(max_tokens=60, processes=2) as several:
+        assert log_probabilities(several, sources, targets) == alone
+        assert several.models[0].output.weight.device.type == "cpu"
+
+
+@pytest.mark.slow
+def test_stdin_and_scores(run: Run, tiny_run: Any, source: Path, lines: list[str]) -> None:
+    """A pipe, whose chunks are answered as they come, and both uses of `score`."""
+    text, model = "".join(f"{line}\n" for line in lines), ("-m", tiny_run.newer, "--device", "cpu")
+    path = source.with_name("short")
+    path.write_text(text, "utf-8")
+    for words in (
+        ("translate", "-q", "--n-best", 2, "--format", "json"),
+        ("score", "--source", path, "--reference", path, "--json"),
+        ("score", "--source", path, "--target", path, "--log-prob", "--json"),
+    ):
+        one, two = (run(*words, *model, *more, stdin=text.encode()) for more in ((), TWO))
+        assert (two.code, two.out) == (0, one.out), two.err
+        assert one.out
+
+
+@pytest.mark.slow
+def test_killed_at_three_points_and_resumed(
+    run: Run, tiny_run: Any, source: Path, whole: bytes, tmp_path: Path
+) -> None:
+    """Killed before the first chunk is written, before the second, and before the last."""
+    for line in (1, BUFFER + 1, 3 * BUFFER):
+        out = tmp_path / f"{line}"
+        words = ("translate", "-q", "-m", tiny_run.newer, "-i", source, "-o", out, "--resume")
+        words += ("--device", "cpu", *TWO)
+        interrupt = Interrupt("nmtdeep.decoding.streams:render", line)
+        killed = run(*words, interrupt=interrupt)
+        assert killed.code == -9, killed.err
+        assert out.read_bytes().count(b"\n") == (line - 1) // BUFFER * BUFFER
+        wait_for_the_end_of_all_in(run.folder)  # type: ignore[attr-defined]
+        resumed = run(*words)
+        assert (resumed.code, resumed.err) == (0, "")
+        assert out.read_bytes() == whole
+
+
+def wait_for_the_end_of_all_in(folder: Path, seconds: float = 30) -> None:
+    """Wait until no process has this working directory."""
+    latest = time.monotonic() + seconds
+    while found := [each for each in Path("/proc").glob("[0-9]*") if at(each) == folder]:
+        assert time.monotonic() < latest, f"processes {found} are left"
+        time.sleep(0.1)
+
+
+def at(process: Path) -> Path | None:
+    try:
+        return (process / "cwd").readlink()
+    except OSError:
+        return None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("what", "code"), [("term", 143), ("int", 130)])
+def test_a_signal_ends_the_workers(
+    run: Run, tiny_run: Any, source: Path, tmp_path: Path, what: str, code: int
+) -> None:
+    words = ("translate", "-q", "-m", tiny_run.newer, "-i", source, "-o", tmp_path / "out", *TWO)
+    interrupt = Interrupt("nmtdeep.decoding.streams:render", BUFFER + 1, what)
+    stopped = run(*words, "--device", "cpu", interrupt=interrupt)
+    assert (stopped.code, stopped.err) == (code, "")
+    wait_for_the_end_of_all_in(run.folder)  # type: ignore[attr-defined]
+
+
+def test_torchrun_is_as_many_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    free = DecodingOptions()
+    assert of_launcher(free) == free
+    for name, value in LAUNCHED.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(typer.Exit) as left:
+        of_launcher(free)
+    assert left.value.exit_code == 0
+    monkeypatch.setenv("RANK", "0")
+    assert of_launcher(free) == DecodingOptions(processes=2)
+    assert of_launcher(DecodingOptions(processes=2)).processes == 2
+    with pytest.raises(UserError, match="--processes: 3, but torchrun has started 2"):
+        of_launcher(DecodingOptions(processes=3))
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    with pytest.raises(UserError, match="only train uses several machines"):
+        of_launcher(free)
+
+
+@pytest.mark.slow
+def test_torchrun_writes_the_same(
+    run: Run, tiny_run: Any, source: Path, whole: bytes, tmp_path: Path
+) -> None:
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    words = ["-m", "nmtdeep", "translate", "-m", tiny_run.newer, "-i", source]
+    command = [*torchrun, "--nproc-per-node=2", *words, "-o", tmp_path / "out", "--device", "cpu"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out").read_bytes() == whole
+    assert done.stderr.count(f"{3 * BUFFER:,} lines in ") == 1
