@@ -76,16 +76,17 @@ def contenders(
 
 def _ours(task: Task, precision: str, processes: Sequence[int]) -> Iterator[tuple[str, Contender]]:
     def start(count: int, stack: ExitStack) -> Decode:
+        where = str(task.device) if count == 1 else task.device.type  # a GPU for each
         # A copy: the translator moves its model to another precision and packs it.
         translator = Translator.of(
             [load(task.loaded.path)],
             task.settings.model_copy(
-                update={"device": str(task.device), "processes": count, **kind_of(precision)}
+                update={"device": where, "processes": count, **kind_of(precision)}
             ),
         )
         return partial(_search, stack.enter_context(translator), task.sources)
 
-    for count in processes if task.device.type == "cpu" else (1,):
+    for count in processes:
         name = f"{OURS}, {precision}" + (f", {count} processes" if count > 1 else "")
         yield name, Contender(partial(start, count), count)
 
