@@ -138,8 +138,8 @@ def _train_run(
     if stages.finished(recipe, progress):
         display.say(stages.nothing_to_do(recipe, progress))
         return 0
-    display.say(opening(recipe, data, ranks, progress))  # a trainer's imports take seconds
-    trainer = Trainer(recipe.at_stage(progress.stage), data, ranks, path)
+    said = partial(display.say, opening(recipe, data, ranks, progress))
+    trainer = Trainer(recipe.at_stage(progress.stage), data, ranks, path, ready=said)
     for change in run.changes:
         display.say(f"changed: {change}")
     if ranks.is_first:

@@ -50,6 +50,7 @@ class Trainer:
         ranks: the ranks that train it; the device is theirs.
         start: checkpoint to resume from; None: a fresh model.
         dtype: of the matrix products; None: as the recipe says.
+        ready: called when nothing can be wrong with model and checkpoint, before slow imports.
 
     Attributes:
         step: the optimizer step, with model and optimizer.
@@ -65,6 +66,7 @@ class Trainer:
         start: Path | None = None,
         *,
         dtype: torch.dtype | None = None,
+        ready: Callable[[], object] = lambda: None,
     ) -> None:
         self.recipe = recipe
         self.data = data
@@ -73,6 +75,10 @@ class Trainer:
         if start:
             model_file = start / checkpoint.MODEL
             checkpoint.fill(self.model, checkpoint.read_tensors(model_file), model_file)
+        untrained, moments = (checkpoint.GROWN, checkpoint.INITIAL), None
+        if start and checkpoint.read_state(start).get("kind") not in untrained:
+            moments = checkpoint.read_tensors(start / checkpoint.OPTIMIZER)
+        ready()
         # Processors of different kinds may have drawn and measured with other roundings.
         ranks.copy_from_first(list(checkpoint.weights(self.model).values()))
         freeze(self.model, recipe.training.frozen)
@@ -85,14 +91,11 @@ class Trainer:
         self.saved = start.name if start else ""
         self._real = self._padded = 0
         self._newest: tuple[Share, Callable[[], UpdateResult]] | None = None
-        untrained = (checkpoint.GROWN, checkpoint.INITIAL)
-        if start and checkpoint.read_state(start).get("kind") not in untrained:
-            optimizer_file = start / checkpoint.OPTIMIZER
-            tensors = checkpoint.read_tensors(optimizer_file)
-            names = [name for name in tensors if name.startswith(LATEST)]
-            if latest := {name.removeprefix(LATEST): tensors.pop(name) for name in names}:
-                checkpoint.fill(self.model, latest, optimizer_file)
-            restore_optimizer(self.model, self.step.optimizer, tensors)
+        if start and moments is not None:
+            names = [name for name in moments if name.startswith(LATEST)]
+            if latest := {name.removeprefix(LATEST): moments.pop(name) for name in names}:
+                checkpoint.fill(self.model, latest, start / checkpoint.OPTIMIZER)
+            restore_optimizer(self.model, self.step.optimizer, moments)
             if scaler := Progress.of(start).scaler:
                 self.step.scaler.load_state_dict(scaler)
 
