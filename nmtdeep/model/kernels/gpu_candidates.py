@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 import triton
 import triton.language as tl
-from torch import Tensor
+from torch import Tensor, library
 
 WIDTH = 64  # of the blocks of types whose maxima show where the best are
 MOST = 8192 * WIDTH  # elements of a sentence
@@ -123,7 +123,7 @@ def _parts(x: Tensor, totals: Tensor, size: int, eos: int = 0) -> list[Tensor]:
     return [found, totals.new_empty(sentences, size), rows, tokens]
 
 
-LIBRARY = torch.library.Library("nmtdeep", "FRAGMENT")
+LIBRARY = library.Library("nmtdeep", "FRAGMENT")
 for schema, compute, empty in (
     (
         "normalized(Tensor x, Tensor totals) -> Tensor",
@@ -134,4 +134,4 @@ for schema, compute, empty in (
 ):
     LIBRARY.define(schema)
     LIBRARY.impl(compute.__name__[1:], compute, "CUDA")
-    torch.library.register_fake(f"nmtdeep::{compute.__name__[1:]}", empty, lib=LIBRARY)
+    library.register_fake(f"nmtdeep::{compute.__name__[1:]}", empty, lib=LIBRARY)

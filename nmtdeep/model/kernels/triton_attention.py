@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import triton
 import triton.language as tl
-from torch import Tensor
+from torch import Tensor, library
 
 LEVELS = tl.constexpr(2**32)
 LOG2_E = tl.constexpr(math.log2(math.e))
@@ -222,7 +222,7 @@ def _launch(kernel: Any, given: tuple[Any, ...], spans: tuple[Any, ...], dropout
         kernel[(heads * sentences,)](*given, *sizes, *how, num_warps=WARPS[block], num_stages=1)
 
 
-@torch.library.custom_op(
+@library.custom_op(
     "nmtdeep::packed_attention",
     mutates_args=(),
     schema="(Tensor q, Tensor? kv, int heads, float dropout, Tensor q_offsets, Tensor k_offsets,"
@@ -258,7 +258,7 @@ def _results(q: Tensor, kv: Tensor | None, heads: int, *_: Any) -> tuple[Tensor,
     return q.new_empty(1, q.shape[1], width), lse, q.new_empty(1, dtype=torch.int64)
 
 
-@torch.library.custom_op(
+@library.custom_op(
     "nmtdeep::packed_attention_backward",
     mutates_args=(),
     schema="(Tensor q, Tensor? kv, Tensor out, Tensor lse, Tensor seed, Tensor grad, float dropout,"

@@ -3,14 +3,14 @@
 import torch
 import triton
 import triton.language as tl
-from torch import Tensor
+from torch import Tensor, library
 
 # Pieces that a program reads at once: 16 bytes of half precision each.
 PIECES, PIECE = tl.constexpr(1024), tl.constexpr(8)
 WARPS = 16  # rows are read twice: with fewer, those of one time would not fit the cache
 
 
-@torch.library.custom_op("nmtdeep::losses", mutates_args=("logits",))
+@library.custom_op("nmtdeep::losses", mutates_args=("logits",))
 def losses(logits: Tensor, targets: Tensor, smoothing: float, pad: int) -> Tensor:
     """`(2, positions)` losses and negative log-likelihoods: terms of `training.loss.fused_sums`.
 

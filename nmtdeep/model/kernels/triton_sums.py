@@ -9,13 +9,13 @@ from __future__ import annotations
 import torch
 import triton
 import triton.language as tl
-from torch import Tensor
+from torch import Tensor, library
 
 # Numbers of a row that one program sums: 16 bytes of half precision for each of 128 threads.
 BLOCK = tl.constexpr(1024)
 
 
-@torch.library.custom_op(
+@library.custom_op(
     "nmtdeep::weighted_sums",
     mutates_args=(),
     schema="(Tensor weights, Tensor rows, Tensor? start, ScalarType dtype) -> Tensor",

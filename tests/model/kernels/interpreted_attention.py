@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, library
 from torch.testing import assert_close
 from triton.runtime import interpreter
 
@@ -224,7 +224,7 @@ def test_the_operation_is_what_the_compiler_is_told(across: bool) -> None:
     for x in inputs:
         x.detach().nan_to_num_()
     checks = ("test_schema", "test_autograd_registration", "test_faketensor")
-    torch.library.opcheck(triton_attention.packed_attention, arguments, test_utils=checks)
+    library.opcheck(triton_attention.packed_attention, arguments, test_utils=checks)
 
 
 @pytest.mark.parametrize("across", [False, True])

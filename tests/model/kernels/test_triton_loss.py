@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, library
 from torch.testing import assert_close
 
 interpreter = pytest.importorskip("triton.runtime.interpreter", reason="Triton is not installed")
@@ -120,4 +120,4 @@ def test_training_takes_the_kernel_where_it_may(chosen: bool) -> None:
 def test_the_operator_passes_torchs_checks() -> None:
     logits, targets = drawn(40, 3.0)
     checks = ("test_schema", "test_faketensor")
-    torch.library.opcheck(triton_loss.losses, (logits, targets, 0.1, PAD), test_utils=checks)
+    library.opcheck(triton_loss.losses, (logits, targets, 0.1, PAD), test_utils=checks)
