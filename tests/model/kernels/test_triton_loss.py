@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
-from typing import Any
 from unittest import mock
 
 import pytest
@@ -13,9 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor, library
 from torch.testing import assert_close
 
-interpreter = pytest.importorskip("triton.runtime.interpreter", reason="Triton is not installed")
-from nmtdeep.model.kernels import triton_loss  # noqa: E402
-from nmtdeep.training import loss as training_loss  # noqa: E402
+pytest.importorskip("triton", reason="Triton is not installed")
+from model.kernels.interpreted import interpreted
+from nmtdeep.model.kernels import triton_loss
+from nmtdeep.training import loss as training_loss
 
 PAD = 2
 BLOCK = triton_loss.PIECES.value * triton_loss.PIECE.value
@@ -24,20 +23,9 @@ CLOSE = {"rtol": 1e-5, "atol": 1e-6}
 
 @pytest.fixture(autouse=True)
 def _interpreted() -> Iterator[None]:
-    """NumPy computes the kernel; Triton 3.6 converts numbers in a way that NumPy 2.4 refuses."""
-    patch_tensor = interpreter._patch_lang_tensor
-
-    def patch(tensor: Any, scope: Any) -> None:
-        patch_tensor(tensor, scope)
-        scope.set_attr(tensor, "__index__", lambda number: number.handle.data.item())
-
     language = triton_loss.tl
     functions = [(triton_loss, "_losses"), *((language, name) for name in ("max", "sum", "zeros"))]
-    with ExitStack() as stack:
-        stack.enter_context(mock.patch.object(interpreter, "_patch_lang_tensor", patch))
-        for place, name in functions:
-            interpreted = interpreter.InterpretedFunction(getattr(place, name).fn)
-            stack.enter_context(mock.patch.object(place, name, interpreted))
+    with interpreted(*functions):
         yield
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 from unittest import mock
 
 import pytest
@@ -14,8 +13,9 @@ from torch.testing import assert_close
 from model.kernels.test_sums import OUTPUTS, drawn, formula, numbers, ours
 from nmtdeep.model.kernels import sums
 
-interpreter = pytest.importorskip("triton.runtime.interpreter", reason="Triton is not installed")
-from nmtdeep.model.kernels import triton_sums  # noqa: E402
+pytest.importorskip("triton", reason="Triton is not installed")
+from model.kernels.interpreted import interpreted
+from nmtdeep.model.kernels import triton_sums
 
 DTYPES = [torch.float32, torch.bfloat16]
 # Rows longer than one program's share, and not a multiple of what is read at once.
@@ -26,19 +26,7 @@ CLOSE = {torch.float32: {"rtol": 1e-5, "atol": 1e-5}, torch.bfloat16: {"rtol": 2
 
 @pytest.fixture(autouse=True)
 def _interpreted() -> Iterator[None]:
-    """NumPy computes the kernels; Triton 3.6 converts numbers in a way that NumPy 2.4 refuses."""
-    patch_tensor = interpreter._patch_lang_tensor
-
-    def patch(tensor: Any, scope: Any) -> None:
-        patch_tensor(tensor, scope)
-        scope.set_attr(tensor, "__index__", lambda number: number.handle.data.item())
-
-    with (
-        mock.patch.object(interpreter, "_patch_lang_tensor", patch),
-        mock.patch.object(
-            triton_sums, "_sum", interpreter.InterpretedFunction(triton_sums._sum.fn)
-        ),
-    ):
+    with interpreted((triton_sums, "_sum")):
         yield
 
 
